@@ -102,7 +102,7 @@ async def _facts(server: Server) -> dict[str, Any]:
     """What is in use now, and what has ended."""
     pump = server.endpoint.pump.stats(reset=True)
     return {
-        "calls": server.calls.live_calls,
+        "calls": server.calls.active_call_count,
         "legs": server.endpoint.live_legs,
         "slots": pump.calls,
         "lateness_ms": pump.lateness_ms,

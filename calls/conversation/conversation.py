@@ -51,32 +51,32 @@ class Conversation:
         self,
         *,
         call_id: str,
-        script: ConversationConfig,
-        inbox: EventQueue,
-        ear: SpeechToTextStream,
-        mind: LlmWithTools,
-        mouth: SpeechOutput,
+        config: ConversationConfig,
+        events: EventQueue,
+        stt: SpeechToTextStream,
+        llm: LlmWithTools,
+        output: SpeechOutput,
         timeline: Timeline,
-        protect: Callable[[bool], None],
+        set_uninterruptible: Callable[[bool], None],
         on_progress: Callable[[], None] = lambda: None,
-        on_tone: Callable[[DtmfDetected], None] = lambda _: None,
+        on_inband_digit: Callable[[DtmfDetected], None] = lambda _: None,
     ) -> None:
         self.transcript = Transcript()
         self.timeline = timeline
-        self._script = script
-        self._inbox = inbox
-        self._ear = ear
-        self._playout = mouth.playout
-        self._protect = protect
+        self._script = config
+        self._inbox = events
+        self._ear = stt
+        self._playout = output.playout
+        self._protect = set_uninterruptible
         self._on_progress = on_progress
-        self._on_tone = on_tone
-        self._answering = ResponseGenerator(call_id, script, mind, mouth, self.transcript, timeline, self._begin)
+        self._on_tone = on_inband_digit
+        self._answering = ResponseGenerator(call_id, config, llm, output, self.transcript, timeline, self._begin)
         loop = asyncio.get_running_loop()
-        self._silence = UserIdleTimer(script.user_idle_ms, lambda: inbox.put(UserIdle()), loop.call_later, loop.time)
-        self._ahead = PromptPrefill(mind.llm)
+        self._silence = UserIdleTimer(config.user_idle_ms, lambda: events.put(UserIdle()), loop.call_later, loop.time)
+        self._ahead = PromptPrefill(llm.llm)
         self._answering.on_documents_found(self._read_ahead)
-        self._answer: AgentResponse | None = None
-        self._guess: SpeculativeResponse | None = None
+        self._response: AgentResponse | None = None
+        self._speculative: SpeculativeResponse | None = None
         self._floor = ConversationState()
         self._log = log.bind(call_id=call_id)
 
@@ -98,14 +98,14 @@ class Conversation:
                 self._answering.close()
         return end
 
-    def settle(self) -> None:
+    def close(self) -> None:
         """Nothing more will be heard: what is queued is thrown away and the transcript ends where the sound did. Digits
         that nobody came to answer were dialled all the same."""
         for happening in self._inbox.drain():
             if isinstance(happening, DtmfEntry):
                 self.transcript.user(happening.digits)
                 self.timeline.caller_said(self.transcript.turn_count, None)
-        answer = self._answer
+        answer = self._response
         if answer is not None:
             answer.cancel()
             self._playout.flush()
@@ -141,16 +141,16 @@ class Conversation:
             case HoldChanged(held):
                 self._silence.set_on_hold(held)
             case UtterancePlayed(utterance=utterance):
-                if self._answer is not None:
-                    self._answer.on_utterance_sent(utterance)
+                if self._response is not None:
+                    self._response.on_utterance_sent(utterance)
 
     def _follow_caller(self, event: TurnEvent) -> None:
         """Events that say what the caller does."""
         match event:
             case SpeechStarted():
                 self._floor.caller = True
-                if self._answer is not None and not (self._answer.begun and self._floor.agent):
-                    self._answer.hold()
+                if self._response is not None and not (self._response.begun and self._floor.agent):
+                    self._response.hold()
             case SpeechResumed():
                 self._drop_guess()
             case TurnDropped():
@@ -176,13 +176,13 @@ class Conversation:
             case AgentStopped():
                 self._floor.agent = False
                 self.timeline.agent_silent()
-                if self._floor.caller and self._answer is not None:  # it waits for a tool: what follows waits, too
-                    self._answer.hold()
+                if self._floor.caller and self._response is not None:  # it waits for a tool: what follows waits, too
+                    self._response.hold()
 
     @property
     def _nobody_speaks(self) -> bool:
         floor = self._floor
-        return self._answer is None and self._guess is None and not (floor.caller or floor.agent)
+        return self._response is None and self._speculative is None and not (floor.caller or floor.agent)
 
     async def _turn(self, ended: TurnEnded, group: asyncio.TaskGroup) -> None:
         """The caller's turn is over."""
@@ -193,13 +193,13 @@ class Conversation:
             return
         self._drop_guess()
         self._release()
-        if self._floor.cut and self._answer is None:
+        if self._floor.cut and self._response is None:
             self._floor.cut = False
             self._say(self._answering.scripted(self._answering.phrases.say_again, ResponseOptions()), group)
 
     def _user_said(self, text: str, group: asyncio.TaskGroup, ended: TurnEnded | None = None) -> None:
         """Words, or digits when no turn was `ended`."""
-        answer = self._answer
+        answer = self._response
         goes_on = ended is not None and self._turn_is_open
         self._answering.user_said(text, goes_on=goes_on, dialled=ended is None)
         self._floor.heard_words(dialled=ended is None)
@@ -231,18 +231,18 @@ class Conversation:
     @property
     def _turn_is_open(self) -> bool:
         """The caller has not heard anything yet of what answers the last turn. (Digits stay a turn of their own.)"""
-        answer = self._answer
+        answer = self._response
         waits = answer is not None and not answer.begun and not answer.options.scripted
         return (waits or self._floor.unanswered) and not self._floor.dialled
 
     @property
     def _manner(self) -> ResponseOptions:
         """Of the answer to what is being said: that of one which it replaces before it was heard."""
-        return self._answer.options if self._answer is not None and not self._answer.begun else ResponseOptions()
+        return self._response.options if self._response is not None and not self._response.begun else ResponseOptions()
 
     def _interrupted(self, event: BargeIn) -> None:
         """The engine has flushed the playout already; what was written since then goes too."""
-        answer = self._answer
+        answer = self._response
         if answer is None or not answer.begun:
             return
         stopped_ms = event.at_ms if self._floor.paused_ms is None else self._floor.paused_ms
@@ -255,8 +255,8 @@ class Conversation:
 
     def _release(self) -> None:
         """It was no turn: what waits may be said."""
-        if self._answer is not None:
-            self._answer.go_on()
+        if self._response is not None:
+            self._response.go_on()
 
     def _open(self, group: asyncio.TaskGroup) -> None:
         """The first message, when it is the agent's."""
@@ -289,9 +289,9 @@ class Conversation:
     def _speculate(self, group: asyncio.TaskGroup) -> None:
         """The caller may have finished."""
         self._drop_guess()
-        answer = self._answer
+        answer = self._response
         if answer is None or not (answer.begun or answer.options.scripted):
-            guess = self._guess = SpeculativeResponse()
+            guess = self._speculative = SpeculativeResponse()
             guess.task = group.create_task(self._prepare(guess, group))
 
     async def _prepare(self, guess: SpeculativeResponse, group: asyncio.TaskGroup) -> None:
@@ -310,15 +310,15 @@ class Conversation:
     def _read_ahead(self) -> None:
         """The documents say something about what the caller is saying."""
         if (
-            self._answer is None
-            and self._guess is None
+            self._response is None
+            and self._speculative is None
             and (prompt := self._answering.prefill_prompt(self._ear.partial()))
         ):
             self._ahead.start(prompt)
 
     def _drop_guess(self) -> None:
         """It was wrong, or came to nothing."""
-        guess, self._guess = self._guess, None
+        guess, self._speculative = self._speculative, None
         if guess is None:
             return
         if guess.response is not None:
@@ -331,7 +331,7 @@ class Conversation:
         """Answer the talk as it stands: with what was guessed, if it answers just that."""
         prompt = self._answering.prompt(self.transcript.messages())
         self._ahead.stop()
-        guess = self._guess
+        guess = self._speculative
         if (
             guess is not None
             and guess.response is not None
@@ -339,7 +339,7 @@ class Conversation:
             and not guess.response.failed
         ):
             metrics.SPECULATIONS.labels(outcome="used").inc()
-            self._guess, self._answer = None, guess.response
+            self._speculative, self._response = None, guess.response
             guess.response.task = guess.task
             self._answering.confirm(guess.response)
         else:
@@ -347,7 +347,7 @@ class Conversation:
             self._say(self._answering.generate(prompt, manner, group), group)
 
     def _say(self, answer: AgentResponse, group: asyncio.TaskGroup) -> None:
-        self._answer = answer
+        self._response = answer
         self._answering.confirm(answer)
         if self._floor.caller:
             answer.hold()
@@ -376,7 +376,7 @@ class Conversation:
     def _answered(self, answer: AgentResponse, group: asyncio.TaskGroup) -> None:
         """An answer was heard to its end. When the agent wants to hang up after it, a caller who speaks at this moment
         may have more to say."""
-        if answer is not self._answer:
+        if answer is not self._response:
             return
         self._end_answer(answer)
         if answer.ends_call:
@@ -394,7 +394,7 @@ class Conversation:
         self._end_answer(answer)
 
     def _end_answer(self, answer: AgentResponse) -> None:
-        self._answer = None
+        self._response = None
         if not answer.begun:
             return
         answer.update_transcript()

@@ -150,15 +150,15 @@ class ConversationRunner:
         voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, sound.rate)
         self.conversation = Conversation(
             call_id=call.id,
-            script=script,
-            inbox=inbox,
-            ear=senses.stt,
-            mind=LlmWithTools(models.llm, belt, parties.meter),
-            mouth=SpeechOutput(models.tts, voice, sound.playout, agent.language_hint, parties.meter.spoke),
+            config=script,
+            events=inbox,
+            stt=senses.stt,
+            llm=LlmWithTools(models.llm, belt, parties.meter),
+            output=SpeechOutput(models.tts, voice, sound.playout, agent.language_hint, parties.meter.spoke),
             timeline=self._timeline(),
-            protect=sound.set_uninterruptible,
+            set_uninterruptible=sound.set_uninterruptible,
             on_progress=self._changed.set,
-            on_tone=self._hear_key,
+            on_inband_digit=self._hear_key,
         )
 
     def _timeline(self) -> Timeline:
@@ -194,7 +194,7 @@ class ConversationRunner:
             leg.on_digit = leg.on_hold_change = leg.on_dtmf_sending = None
             self._entry.close()
             limit.cancel()
-            self.conversation.settle()
+            self.conversation.close()
 
     def _listen_to(self, leg: Leg) -> None:
         clock = self._house.engine.now_ms

@@ -20,7 +20,7 @@ from storage.accounts import api_keys
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.api.conftest import Api, Choices, Trouble
-from tests.calls.call_service_harness import House, open_house, until
+from tests.calls.call_service_harness import CallServiceHarness, call_service, until
 from tests.fakes.fake_leg import Callee
 
 TO = "+41441234567"
@@ -31,7 +31,7 @@ class Desk:
     """A client of the organization that has an agent and a number, and the house that holds the calls."""
 
     api: Api
-    house: House
+    harness: CallServiceHarness
     number: PhoneNumber
     agent_id: str
 
@@ -46,48 +46,48 @@ class Desk:
 
     async def callee(self, place: int = 0) -> Callee:
         """Wait until somebody is called."""
-        await until(lambda: len(self.house.callees.called) > place)
-        return self.house.callees.called[place]
+        await until(lambda: len(self.harness.callees.called) > place)
+        return self.harness.callees.called[place]
 
     async def number_has(self, **changes: Any) -> None:
         """Change the number in the database."""
-        self.number = await self.house.database.write(lambda conn: phone_numbers.replace(conn, self.number, changes))
+        self.number = await self.harness.database.write(lambda conn: phone_numbers.replace(conn, self.number, changes))
 
     async def organization_has(self, **changes: Any) -> None:
         """Change the organization in the database."""
         change = sa.update(tables.organizations).where(tables.organizations.c.id == self.api.organization_id)
-        await self.house.database.write(lambda conn: conn.execute(change.values(**changes)))
+        await self.harness.database.write(lambda conn: conn.execute(change.values(**changes)))
 
     async def stored(self) -> list[Any]:
         """The organization's calls."""
         return list((await self.api("GET", "/calls"))[1]["data"])
 
 
-async def _open(house: House, folder: Path) -> Desk:
-    number, agent = await house.number()
+async def _open(harness: CallServiceHarness, folder: Path) -> Desk:
+    number, agent = await harness.create_number()
     owner = number.organization_id
-    key = await house.database.write(lambda conn: api_keys.create(conn, owner, requests_per_minute=100_000)[1])
-    service, trouble = house.service, Trouble()
+    key = await harness.database.write(lambda conn: api_keys.create(conn, owner, requests_per_minute=100_000)[1])
+    service, trouble = harness.service, Trouble()
     services = Services(
         settings=Settings(data_dir=folder),
-        database=house.database,
-        secrets=house.secrets,
+        database=harness.database,
+        secrets=harness.secrets,
         catalogue=Choices(),
         readiness=lambda: trouble.parts,
-        live_calls=lambda: service.live_calls,
-        check_room=service.check_room,
+        live_calls=lambda: service.active_call_count,
+        check_room=service.check_capacity,
         call_queued=service.start_queued_calls,
         hangup=service.hangup,
     )
     client = TestClient(TestServer(create_app(services)))
     await client.start_server()
-    return Desk(Api(client, services, owner, key, trouble, []), house, number, agent.id)
+    return Desk(Api(client, services, owner, key, trouble, []), harness, number, agent.id)
 
 
 @pytest_asyncio.fixture
 async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
-    """An open desk; `@pytest.mark.parametrize("desk", [{...}], indirect=True)` gives `open_house` its arguments."""
-    async with open_house(tmp_path, **getattr(request, "param", {})) as house:
-        desk = await _open(house, tmp_path)
+    """An open desk; `@pytest.mark.parametrize("desk", [{...}], indirect=True)` gives `call_service` its arguments."""
+    async with call_service(tmp_path, **getattr(request, "param", {})) as harness:
+        desk = await _open(harness, tmp_path)
         yield desk
         await desk.api.client.close()

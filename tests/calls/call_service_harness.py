@@ -1,4 +1,4 @@
-"""A whole house for calls: real database, audio engine, recordings and service; scripted models and legs."""
+"""A `CallService` for tests: database, audio engine, recordings and service are real; models and legs are scripted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from storage.phone_numbers.trunk_rules import Policy
 from tests import database_template
 from tests.calls.http_server import system_tls
 from tests.fakes.fake_leg import SOURCE, ArrayPump, Callees, Phone
-from tests.fakes.scripted_call import ScriptedEars, ScriptedLanguage, ScriptedVoice, scripted_catalogue
+from tests.fakes.scripted_call import ScriptedLlm, ScriptedStt, ScriptedTts, scripted_catalogue
 
 FREE = BillingSettings()
 TICK_PAUSE_S = 0.001
@@ -80,8 +80,8 @@ class WatchedDatabase(Database):
                     await self._written.wait_for(lambda: self._writes > seen)  # noqa: B023
 
 
-class GatedTurns(CallPacer):
-    """Turns that nobody gets while the gate is shut."""
+class GatedCallPacer(CallPacer):
+    """A pacer that lets no call go while the gate is shut."""
 
     def __init__(self, per_second: float) -> None:
         super().__init__(per_second)
@@ -94,7 +94,7 @@ class GatedTurns(CallPacer):
 
 
 @dataclass
-class House:
+class CallServiceHarness:
     """What a test of calls touches."""
 
     data_dir: Path
@@ -102,17 +102,17 @@ class House:
     pump: ArrayPump
     engine: AudioEngine
     service: CallService
-    language: ScriptedLanguage
-    ears: ScriptedEars
-    voice: ScriptedVoice
+    llm: ScriptedLlm
+    stt: ScriptedStt
+    tts: ScriptedTts
     secrets: Secrets
     callees: Callees
-    turns: GatedTurns
+    pacer: GatedCallPacer
     woken: list[None] = field(default_factory=list)
-    names: dict[str, Collection[str]] = field(default_factory=dict)
+    aliases: dict[str, Collection[str]] = field(default_factory=dict)
     """What addresses are called in the database, beside themselves."""
 
-    async def number(
+    async def create_number(
         self, number: str = "+4930100", *, max_calls: int | None = None, assigned: bool = True, **agent: Any
     ) -> tuple[PhoneNumber, Agent]:
         """A number on the trunk at `SOURCE`, in an organization of its own, and the agent that answers it."""
@@ -139,15 +139,15 @@ class House:
         self.service.incoming(phone.leg)
         return phone
 
-    async def ends(self, phone: Phone) -> Call:
+    async def ended_call(self, phone: Phone) -> Call:
         """Wait until the leg's call has ended and is stored."""
         await until(lambda: phone.leg.ended.done())
         await until(
             lambda: not any(live.call.call_sid == phone.leg.sip_call_id for live in self.service.active_calls())
         )
-        return await self.stored(phone)
+        return await self.stored_call(phone)
 
-    async def stored(self, phone: Phone) -> Call:
+    async def stored_call(self, phone: Phone) -> Call:
         """The leg's call as it is stored."""
         found = [call for call in await self.all_calls() if call.call_sid == phone.leg.sip_call_id]
         assert len(found) == 1
@@ -175,21 +175,21 @@ async def until(condition: Any) -> None:
 
 
 @asynccontextmanager
-async def open_house(
+async def call_service(
     data_dir: Path,
     *answers: str | Sequence[AnswerPart] | Exception,
-    ceilings: ConcurrencyLimits | None = None,
+    limits: ConcurrencyLimits | None = None,
     rtp_timeout_s: float = 30.0,
     ring_timeout_s: float = 45.0,
     per_second: float = 1000.0,
     hears: Sequence[str] = (),
-    load: ModelLoadShedder | None = None,
+    load_shedder: ModelLoadShedder | None = None,
     max_analysis_s: float = 30.0,
     billing: BillingSettings = FREE,
     trunk_policy: Policy = "open",
-) -> AsyncIterator[House]:
-    """A house that is open for calls; afterwards everything is put away. `per_second` is the pace of calls out; nobody
-    looks at the models of `load` but the test."""
+) -> AsyncIterator[CallServiceHarness]:
+    """A `CallService` that takes and places calls; afterwards all of it is closed. `per_second` is the pace of outbound
+    calls; only the test measures the models of `load_shedder`."""
     database = WatchedDatabase(await database_template.put(data_dir))
     await database.open()
     pump = ArrayPump()
@@ -197,16 +197,16 @@ async def open_house(
     engine = await asyncio.to_thread(AudioEngine, pump, post, lambda: pump.now_ms * 1_000_000)
     recordings = RecordingWriter()
     recordings.start()
-    language, ears, voice = ScriptedLanguage(*answers), ScriptedEars(*hears), ScriptedVoice()
+    llm, stt, tts = ScriptedLlm(*answers), ScriptedStt(*hears), ScriptedTts()
     secrets = Secrets([Fernet.generate_key()])
     woken: list[None] = []
-    names: dict[str, Collection[str]] = {}
+    aliases: dict[str, Collection[str]] = {}
 
-    def names_of(address: str) -> Collection[str]:
-        return names.get(address, {address})
+    def aliases_of(address: str) -> Collection[str]:
+        return aliases.get(address, {address})
 
-    catalogue = scripted_catalogue(language, ears, voice)
-    after = CallFinalizer(
+    catalogue = scripted_catalogue(llm, stt, tts)
+    finalizer = CallFinalizer(
         database,
         secrets,
         "https://here.test",
@@ -215,23 +215,52 @@ async def open_house(
         CallAnalyzer(catalogue, max_analysis_s),
     )
     client = EgressClient(EgressRules(["127.0.0.0/8"]), system_tls())
-    outside = ToolHttpAccess(client, EgressConcurrency(), secrets)
-    equipment = CallDependencies(
-        database, engine, recordings, catalogue, after, data_dir, outside, rtp_timeout_s, ring_timeout_s=ring_timeout_s,
-        aliases_of=names_of,
-    )  # fmt: skip
+    deps = CallDependencies(
+        database=database,
+        engine=engine,
+        recordings=recordings,
+        models=catalogue,
+        finalizer=finalizer,
+        data_dir=data_dir,
+        tool_http=ToolHttpAccess(client, EgressConcurrency(), secrets),
+        rtp_timeout_s=rtp_timeout_s,
+        ring_timeout_s=ring_timeout_s,
+        aliases_of=aliases_of,
+    )
     callees = Callees(pump)
-    turns = GatedTurns(per_second)
-    way_out = OutboundDialer(callees.dial, callees.trunk_of, turns, load_shedder=load, trunk_policy=trunk_policy)
-    door = InboundDigestAuth(secrets, DigestVerifier(("SHA-256", "MD5")))
+    pacer = GatedCallPacer(per_second)
+    dialer = OutboundDialer(
+        dial=callees.dial,
+        trunk_of=callees.trunk_of,
+        pacer=pacer,
+        load_shedder=load_shedder,
+        trunk_policy=trunk_policy,
+    )
     service = CallService(
-        database, equipment, ceilings or ConcurrencyLimits(), names_of, way_out, door=door, load=load,
-        check_caller=inbound_funds_check(billing), trunk_policy=trunk_policy,
-    )  # fmt: skip
+        deps,
+        limits or ConcurrencyLimits(),
+        dialer=dialer,
+        digest_auth=InboundDigestAuth(secrets, DigestVerifier(("SHA-256", "MD5"))),
+        load_shedder=load_shedder,
+        check_admission=inbound_funds_check(billing),
+        trunk_policy=trunk_policy,
+    )
     ticking = asyncio.ensure_future(_tick(pump, engine))
     try:
-        yield House(
-            data_dir, database, pump, engine, service, language, ears, voice, secrets, callees, turns, woken, names
+        yield CallServiceHarness(
+            data_dir=data_dir,
+            database=database,
+            pump=pump,
+            engine=engine,
+            service=service,
+            llm=llm,
+            stt=stt,
+            tts=tts,
+            secrets=secrets,
+            callees=callees,
+            pacer=pacer,
+            woken=woken,
+            aliases=aliases,
         )
     finally:
         await service.drain(0)

@@ -11,7 +11,7 @@ from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.phone_numbers.phone_numbers import PhoneNumber
-from tests.calls.call_service_harness import House, until
+from tests.calls.call_service_harness import CallServiceHarness, until
 from tests.fakes.fake_leg import Callee
 
 WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"}
@@ -33,22 +33,22 @@ def store(conn: sa.Connection, line: Line, to: str, **more: Any) -> Call:
     )
 
 
-async def queue(house: House, line: Line, to: str = "+4917012", **more: Any) -> Call:
+async def queue(harness: CallServiceHarness, line: Line, to: str = "+4917012", **more: Any) -> Call:
     """A call that is to be placed."""
-    call = await house.database.write(lambda conn: store(conn, line, to, **more))
-    house.service.start_queued_calls()
+    call = await harness.database.write(lambda conn: store(conn, line, to, **more))
+    harness.service.start_queued_calls()
     return call
 
 
-async def callee(house: House, place: int = 0) -> Callee:
+async def callee(harness: CallServiceHarness, place: int = 0) -> Callee:
     """Wait until somebody is called."""
-    await until(lambda: len(house.callees.called) > place)
-    return house.callees.called[place]
+    await until(lambda: len(harness.callees.called) > place)
+    return harness.callees.called[place]
 
 
-async def stored(house: House, call: Call) -> Call:
+async def stored(harness: CallServiceHarness, call: Call) -> Call:
     """The call as it is now."""
-    return await house.database.read(partial(_get, call.id))
+    return await harness.database.read(partial(_get, call.id))
 
 
 def _get(call_id: str, conn: sa.Connection) -> Call:
@@ -57,16 +57,16 @@ def _get(call_id: str, conn: sa.Connection) -> Call:
     return found
 
 
-async def ended(house: House, call: Call) -> Call:
+async def ended(harness: CallServiceHarness, call: Call) -> Call:
     """Wait for the stored end of a call."""
-    now = await house.database.until(partial(_get, call.id), lambda found: found.ended_at is not None)
-    await until(lambda: all(live.call.id != call.id for live in house.service.active_calls()))
+    now = await harness.database.until(partial(_get, call.id), lambda found: found.ended_at is not None)
+    await until(lambda: all(live.call.id != call.id for live in harness.service.active_calls()))
     return now
 
 
-async def becomes(house: House, call: Call, status: str) -> None:
+async def becomes(harness: CallServiceHarness, call: Call, status: str) -> None:
     """Wait until the call is stored in this status."""
-    await house.database.until(partial(_get, call.id), lambda found: found.status == status)
+    await harness.database.until(partial(_get, call.id), lambda found: found.status == status)
 
 
 def how(call: Call) -> tuple[str, str | None]:

@@ -14,28 +14,28 @@ from media.recording import HEADER_BYTES
 from models.protocols import TextDelta, VoiceSettings
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from storage.calls import calls, recordings
-from tests.calls.call_service_harness import GREETS, House, open_house, until
+from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, until
 from tests.fakes.scripted_call import RATE, WORD_MS
 
 
-async def eventually(house: House, condition: Callable[[calls.Call], bool]) -> None:
+async def eventually(harness: CallServiceHarness, condition: Callable[[calls.Call], bool]) -> None:
     """Wait until a stored call is as it should be; nothing tells of that but the database."""
     async with asyncio.timeout(10):
-        while not any(condition(call) for call in await house.all_calls()):  # noqa: ASYNC110
+        while not any(condition(call) for call in await harness.all_calls()):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
 async def test_a_call_is_stored_from_ringing_to_its_end(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        number, agent = await house.number(**GREETS)
-        phone = house.rings(number="+4917012")
+    async with call_service(tmp_path) as harness:
+        number, agent = await harness.create_number(**GREETS)
+        phone = harness.rings(number="+4917012")
         await until(lambda: 200 in phone.sent)
-        live = await house.stored(phone)
+        live = await harness.stored_call(phone)
         assert live.status in ("ringing", "in_progress")
-        await until(lambda: house.voice.spoken)
-        await until(lambda: phone.leg.stats() and house.pump.sent(phone.leg._media.result().slot).any())
+        await until(lambda: harness.tts.spoken)
+        await until(lambda: phone.leg.stats() and harness.pump.sent(phone.leg._media.result().slot).any())
         phone.hangs_up()
-        call = await house.ends(phone)
+        call = await harness.ended_call(phone)
     assert phone.sent == [180, 200]
     assert (call.status, call.ended_reason, call.direction) == ("completed", "customer_ended", "inbound")
     assert (call.agent_id, call.phone_number_id) == (agent.id, number.id)
@@ -52,21 +52,21 @@ async def test_a_caller_is_heard_answered_and_recorded(tmp_path: Path) -> None:
         "Hello, I would like to know your opening hours please.", VoiceSettings(flite.voices()[0], 1.0, 0.5, 8000)
     )
     answer = [TextDelta("We open at nine. Good bye."), HANG_UP]
-    async with open_house(tmp_path, answer, hears=["what are your opening hours"]) as house:
-        await house.number(turn_endpoint_delay=600)
+    async with call_service(tmp_path, answer, hears=["what are your opening hours"]) as harness:
+        await harness.create_number(turn_endpoint_delay=600)
         with capture_logs() as lines:
-            phone = house.rings(caller=spoken.samples)
-            call = await house.ends(phone)
+            phone = harness.rings(caller=spoken.samples)
+            call = await harness.ended_call(phone)
         told = [line for line in lines if line["log_level"] != "debug"]
         assert {"turn.user", "turn.agent", "call.ended"} <= {line["event"] for line in told}
         assert not re.search("opening|nine", str(told)), "what is said stands in the log at debug only"
-        (ear,) = house.ears.streams
+        (ear,) = harness.stt.streams
         assert ear.closed
         assert len(ear.turns) == 1
         assert ear.turns[0] > len(spoken.samples) * 3 // 4
         path = recordings.path_of(tmp_path, call.id, call.created_at)
         assert path.stat().st_size > HEADER_BYTES + 4 * len(spoken.samples)
-        assert house.pump.released == [phone.leg._media.result().slot]
+        assert harness.pump.released == [phone.leg._media.result().slot]
     assert (call.status, call.ended_reason, call.turn_count) == ("completed", "agent_ended", 1)
     assert [(item["role"], item["content"]) for item in call.transcript] == [
         ("user", "what are your opening hours"),
@@ -77,59 +77,59 @@ async def test_a_caller_is_heard_answered_and_recorded(tmp_path: Path) -> None:
 
 
 async def test_the_talk_so_far_is_stored_while_the_call_lives(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number(**GREETS)
-        phone = house.rings()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number(**GREETS)
+        phone = harness.rings()
         await until(lambda: 200 in phone.sent)
-        await eventually(house, lambda call: bool(call.transcript))
-        call = await house.stored(phone)
+        await eventually(harness, lambda call: bool(call.transcript))
+        call = await harness.stored_call(phone)
         assert (call.status, call.transcript[0]["content"]) == ("in_progress", "Welcome caller.")
 
 
 async def test_placeholders_know_the_call_though_no_variables_were_given(tmp_path: Path) -> None:
     greeting = "Hello {{customer_number}} on {{phone_number}} {{nobody}}."
-    async with open_house(tmp_path) as house:
-        await house.number(**{**GREETS, "agent_greeting": greeting})
+    async with call_service(tmp_path) as harness:
+        await harness.create_number(**{**GREETS, "agent_greeting": greeting})
         with capture_logs() as logs:
-            phone = house.rings(number="+4917012")
-            await until(lambda: house.voice.spoken)
+            phone = harness.rings(number="+4917012")
+            await until(lambda: harness.tts.spoken)
         said = "plus four nine one, seven zero one two", "plus four nine three, zero one zero zero"
-        assert house.voice.spoken == [f"Hello {said[0]} on {said[1]}."]
+        assert harness.tts.spoken == [f"Hello {said[0]} on {said[1]}."]
         assert [entry["names"] for entry in logs if entry["event"] == "context.missing"] == [["nobody"]]
-        assert (await house.stored(phone)).context_variables == {}
+        assert (await harness.stored_call(phone)).context_variables == {}
 
 
 async def test_a_greeting_is_not_said_by_an_agent_that_listens_first(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number(**{**GREETS, "first_speaker": "user"})
-        phone = house.rings()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number(**{**GREETS, "first_speaker": "user"})
+        phone = harness.rings()
         await until(lambda: 200 in phone.sent)
         phone.hangs_up()
-        await house.ends(phone)
-        assert house.voice.spoken == []
+        await harness.ended_call(phone)
+        assert harness.tts.spoken == []
 
 
 async def test_what_a_caller_did_not_wait_for_is_not_in_the_transcript(tmp_path: Path) -> None:
     greeting = " ".join(["word"] * 400) + "."
-    async with open_house(tmp_path) as house:
-        await house.number(**{**GREETS, "agent_greeting": greeting})
-        phone = house.rings()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number(**{**GREETS, "agent_greeting": greeting})
+        phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
         slot = phone.leg._media.result().slot
-        await until(lambda: house.pump.taken(slot) >= 2 * RATE * WORD_MS // 1000)
+        await until(lambda: harness.pump.taken(slot) >= 2 * RATE * WORD_MS // 1000)
         phone.hangs_up()
-        call = await house.ends(phone)
+        call = await harness.ended_call(phone)
     (item,) = call.transcript
     assert 2 <= len(item["content"].split()) < 400
 
 
 async def test_digits_reach_the_conversation(tmp_path: Path) -> None:
-    async with open_house(tmp_path, [TextDelta("You chose four two."), HANG_UP]) as house:
-        await house.number()
-        phone = house.rings()
+    async with call_service(tmp_path, [TextDelta("You chose four two."), HANG_UP]) as harness:
+        await harness.create_number()
+        phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
         for digit in "42#":
             phone.leg._has_digit(digit, "rfc4733")
-        call = await house.ends(phone)
+        call = await harness.ended_call(phone)
     assert call.transcript[0] == {"role": "user", "content": "42"}
     assert call.turn_count == 1

@@ -18,7 +18,7 @@ from sipcore.messages.reason_header import NO_REASON, ReasonHeader
 from sipcore.trunks.trunk import Trunk
 from sipcore.trunks.trunk_uris import request_uri
 from storage.phone_numbers.phone_numbers import PhoneNumber
-from tests.fakes.fake_parts import ArrayPort
+from tests.fakes.fake_audio_port import ArrayPort
 
 SOURCE = "192.0.2.10"
 

@@ -44,14 +44,14 @@ from models.protocols import (
     TextDelta,
     VoiceSettings,
 )
-from tests.fakes.fake_parts import ArrayPort
+from tests.fakes.fake_audio_port import ArrayPort
 
 RATE = 8000
 WORD_MS = 100
 """How long the scripted voice takes for each word."""
 
 
-class ScriptedLanguage:
+class ScriptedLlm:
     """Gives one answer after the other; an answer is a text, a list of parts, or an error to raise. `gate` holds every
     answer back until it is set."""
 
@@ -77,7 +77,7 @@ class ScriptedLanguage:
             self.closed += 1
 
 
-class ScriptedVoice:
+class ScriptedTts:
     """Every word is `WORD_MS` of a constant; `gate` holds back every sentence after the first `free` ones."""
 
     name = "scripted"
@@ -120,7 +120,7 @@ class ScriptedVoice:
         return Speech(text, np.full(len(words) * per_word, 1000, np.int16), settings.rate, words)
 
 
-class ScriptedStream:
+class ScriptedSttStream:
     """An ear that hears what the test says it does. `fed` counts the samples of the turn that is open."""
 
     def __init__(self, texts: deque[str], on_words: Callable[[str], None]) -> None:
@@ -158,21 +158,21 @@ class ScriptedStream:
         self.closed = True
 
 
-class ScriptedEars:
+class ScriptedStt:
     """Hands out `ScriptedStream`s that share one list of texts."""
 
     name = "scripted"
 
     def __init__(self, *texts: str) -> None:
         self.texts = deque(texts)
-        self.streams: list[ScriptedStream] = []
+        self.streams: list[ScriptedSttStream] = []
         self.hot_words: Sequence[str] = ()
 
     def open(
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
     ) -> SpeechToTextStream:
         self.hot_words = hot_words
-        stream = ScriptedStream(self.texts, on_words)
+        stream = ScriptedSttStream(self.texts, on_words)
         self.streams.append(stream)
         return stream
 
@@ -199,7 +199,7 @@ class AlwaysOver:
         pass
 
 
-def scripted_catalogue(language: LanguageModel, ears: ScriptedEars, voice: ScriptedVoice) -> Catalogue:
+def scripted_catalogue(language: LanguageModel, ears: ScriptedStt, voice: ScriptedTts) -> Catalogue:
     """A catalogue of nothing but scripted models."""
     info = LanguageModelInfo(uuid4(), "scripted", "builtin", 1000, True)
     return Catalogue(ears, {info: language}, [voice], AlwaysOver())
@@ -211,12 +211,12 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-class Talk:
+class ScriptedCall:
     """A conversation on a real playout and an array port. The test says what the caller does and lets time pass."""
 
     def __init__(
         self,
-        script: ConversationConfig,
+        config: ConversationConfig,
         *answers: str | Sequence[AnswerPart] | Exception,
         tools: Sequence[Tool] = (),
         may_end_call: bool = True,
@@ -227,28 +227,28 @@ class Talk:
         self.port = ArrayPort()
         self.slot = self.port.open(RATE)
         self.playout = Playout(self.port, self.slot)
-        self.language = ScriptedLanguage(*answers)
-        self.voice = ScriptedVoice()
-        self.ear = ScriptedStream(deque(), lambda _: None)
+        self.llm = ScriptedLlm(*answers)
+        self.tts = ScriptedTts()
+        self.stt = ScriptedSttStream(deque(), lambda _: None)
         self.protected: list[tuple[bool, int]] = []
-        self.inbox = EventQueue()
+        self.events = EventQueue()
         self.meter = UsageMeter()
         self._audible = False
         self.conversation = Conversation(
             call_id="c1",
-            script=script,
-            inbox=self.inbox,
-            ear=self.ear,
-            mind=LlmWithTools(
-                model or self.language,
+            config=config,
+            events=self.events,
+            stt=self.stt,
+            llm=LlmWithTools(
+                model or self.llm,
                 ToolSet([*tools, *([EndCallTool()] if may_end_call else [])], knowledge_prefetch=lookup),
                 self.meter,
             ),
-            mouth=SpeechOutput(
-                self.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), self.playout, on_spoken=self.meter.spoke
+            output=SpeechOutput(
+                self.tts, VoiceSettings("scripted/one", 1.0, 0.5, RATE), self.playout, on_spoken=self.meter.spoke
             ),
             timeline=Timeline(self.port.now_ms, lambda: self.port.now_ms, turn_metrics.observe),
-            protect=lambda on: self.protected.append((on, self.port.written(self.slot))),
+            set_uninterruptible=lambda on: self.protected.append((on, self.port.written(self.slot))),
         )
         self.run = asyncio.ensure_future(self.conversation.run())
 
@@ -265,34 +265,34 @@ class Talk:
     async def starts_speaking(self) -> None:
         """The caller's speech begins."""
         now = float(self.port.now_ms)
-        self.inbox.media_events([SpeechStarted(now, now)])
+        self.events.media_events([SpeechStarted(now, now)])
         await settle()
 
     async def stops_speaking(self, text: str) -> None:
         """The caller's turn ends; the ear heard `text`."""
         now = float(self.port.now_ms)
-        self.ear.texts.append(text)
-        self.inbox.media_events([TurnEnded(now, now - 500, now, "model")])
+        self.stt.texts.append(text)
+        self.events.media_events([TurnEnded(now, now - 500, now, "model")])
         await settle()
 
     async def falls_silent(self, text: str) -> None:
         """The caller may have finished; the ear has heard `text` so far."""
-        self.ear.settled = text
-        self.inbox.media_events([Speculate(self.port.now_ms)])
+        self.stt.settled = text
+        self.events.media_events([Speculate(self.port.now_ms)])
         await settle()
 
     async def goes_on(self) -> None:
         """It was only a pause."""
-        self.inbox.media_events([SpeechResumed(self.port.now_ms)])
+        self.events.media_events([SpeechResumed(self.port.now_ms)])
         await settle()
 
     def times_out(self) -> None:
         """The time in which somebody should have spoken is over."""
-        self.inbox.put(UserIdle())
+        self.events.put(UserIdle())
 
     async def makes_noise(self) -> None:
         """The speech that began counts for nothing."""
-        self.inbox.media_events([TurnDropped(self.port.now_ms, "short")])
+        self.events.media_events([TurnDropped(self.port.now_ms, "short")])
         await settle()
 
     async def says(self, text: str) -> None:
@@ -304,7 +304,7 @@ class Talk:
         """The caller interrupts: the engine flushes at once, the news comes a moment later."""
         now = float(self.port.now_ms)
         self.playout.flush()
-        self.inbox.media_events([SpeechStarted(now, now), BargeIn(now, now)])
+        self.events.media_events([SpeechStarted(now, now), BargeIn(now, now)])
         await settle()
 
     async def play(self, ms: int) -> None:
@@ -318,13 +318,13 @@ class Talk:
         taken = self.port.taken(self.slot)
         now = float(self.port.now_ms)
         if taken > before and not self._audible:
-            self.inbox.media_events([AgentStarted(now)])
+            self.events.media_events([AgentStarted(now)])
         if taken == before and self._audible:
-            self.inbox.media_events([AgentStopped(now)])
+            self.events.media_events([AgentStopped(now)])
         self._audible = taken > before
         sent = [UtterancePlayed(now, utterance) for utterance in self.playout.advance(taken)]
         if sent:
-            self.inbox.media_events(sent)
+            self.events.media_events(sent)
         await settle()
 
     async def close(self) -> None:

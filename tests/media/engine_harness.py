@@ -11,7 +11,7 @@ from media.audio_port import TICK_MS, Samples
 from media.engine.call_audio import CallAudio, CallEvent
 from media.engine.engine import AudioEngine
 from media.turns.settings import TurnSettings
-from tests.fakes.fake_parts import ArrayPort, Loop
+from tests.fakes.fake_audio_port import ArrayPort, FakeEventLoop
 from tests.media.speech import silence
 
 Event = TypeVar("Event")
@@ -103,7 +103,7 @@ class Studio:
 
     def __init__(self, rows: int = 4, port: ArrayPort | None = None) -> None:
         self.port = port or ArrayPort(rows)
-        self.loop = Loop()
+        self.loop = FakeEventLoop()
         self.engine = AudioEngine(self.port, self.loop.post, lambda: self.port.now_ms * 1_000_000)
         self.start_ms = self.port.now_ms
 

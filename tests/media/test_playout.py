@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from media.playout import Playout
-from tests.fakes.fake_parts import ArrayPort
+from tests.fakes.fake_audio_port import ArrayPort
 from tests.media.speech import tone
 
 

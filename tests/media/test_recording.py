@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from media.engine.engine import AudioEngine
 from media.recording import HEADER_BYTES, Recording, RecordingResult, RecordingWriter
 from media.turns.events import TurnEnded
-from tests.fakes.fake_parts import ArrayPort, Loop
+from tests.fakes.fake_audio_port import ArrayPort, FakeEventLoop
 from tests.media.engine_harness import NO_MODEL, Listener
 from tests.media.speech import silence, speech, tone
 from tests.trunkline.small_disk import filled, tiny_disk
@@ -41,7 +41,7 @@ def test_the_caller_is_left_and_the_agent_right_sample_by_sample(tmp_path: Path)
     ends: SimpleQueue[RecordingResult] = SimpleQueue()
     writer = RecordingWriter()
     writer.start()
-    port, loop, listener = ArrayPort(), Loop(), Listener()
+    port, loop, listener = ArrayPort(), FakeEventLoop(), Listener()
     engine = AudioEngine(port, loop.post, lambda: port.now_ms * 1_000_000)
     caller = np.concatenate([silence(500, 16000), speech("hello there", 16000), silence(3000, 16000)])
     path = tmp_path / "deep" / "call.wav"
@@ -166,7 +166,7 @@ def test_a_broken_recording_leaves_the_call_alone(tmp_path: Path) -> None:
     ends: SimpleQueue[RecordingResult] = SimpleQueue()
     writer = RecordingWriter()
     writer.start()
-    port, loop, listener = ArrayPort(), Loop(), Listener()
+    port, loop, listener = ArrayPort(), FakeEventLoop(), Listener()
     engine = AudioEngine(port, loop.post, lambda: port.now_ms * 1_000_000)
     slot = port.open(8000, np.concatenate([silence(500), speech("hello there"), silence(1000)]))
     path = tmp_path / "file" / "no-folder.wav"

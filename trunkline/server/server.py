@@ -75,14 +75,14 @@ class Server:
         await stop.drain.wait()
         self.draining = True
         timeout_s = self.settings.sip.drain_timeout_s
-        log.info("draining", live_calls=self.calls.live_calls, timeout_s=timeout_s)
+        log.info("draining", live_calls=self.calls.active_call_count, timeout_s=timeout_s)
         self.say_whether_calls_are_taken()
         drained = asyncio.ensure_future(self.calls.drain(timeout_s))
         at_once = asyncio.ensure_future(stop.now.wait())
         await asyncio.wait((drained, at_once), return_when=asyncio.FIRST_COMPLETED)
         at_once.cancel()
         if not drained.done():
-            self.calls.stop_now()
+            self.calls.end_all_without_analysis()
         await drained
         self.endpoint.unregister()
         if not self.settings.standby:

@@ -138,22 +138,42 @@ async def running(
         )
         meanings = None if models.embeddings is None else VectorSearch(database, models.embeddings)
         searches, keeper = KnowledgeSearch(database, meanings), KnowledgeIndexer(database, meanings)
-        equipment = CallDependencies(
-            database, engine, writer, models, after_call, settings.data_dir, outside, settings.sip.rtp_timeout_s,
-            BackgroundSounds(endpoint.pump, settings.data_dir), settings.sip.ring_timeout_s, trails, sources.aliases_of,
-            searches,
-        )  # fmt: skip
-        turns = CallPacer(settings.limits.max_outbound_per_second)
+        deps = CallDependencies(
+            database=database,
+            engine=engine,
+            recordings=writer,
+            models=models,
+            finalizer=after_call,
+            data_dir=settings.data_dir,
+            tool_http=outside,
+            rtp_timeout_s=settings.sip.rtp_timeout_s,
+            ring_timeout_s=settings.sip.ring_timeout_s,
+            background_sounds=BackgroundSounds(endpoint.pump, settings.data_dir),
+            sip_traces=trails,
+            aliases_of=sources.aliases_of,
+            knowledge_search=searches,
+        )
         lines = TrunkProvisioner(
             database, TrunkBuilder(key, places, settings.standby), endpoint.set_trunks, endpoint.trunk_status,
             gate,
         )  # fmt: skip
-        way_out = OutboundDialer(endpoint.call, lines.ready, turns, settings.sip.tcp, load, gate.policy)
-        door = InboundDigestAuth(key, DigestVerifier(settings.sip.digest_algorithms))
+        dialer = OutboundDialer(
+            dial=endpoint.call,
+            trunk_of=lines.ready,
+            pacer=CallPacer(settings.limits.max_outbound_per_second),
+            tcp=settings.sip.tcp,
+            load_shedder=load,
+            trunk_policy=gate.policy,
+        )
         service = inbox.service = CallService(
-            database, equipment, _ceilings(settings), sources.aliases_of, way_out, door=door, load=load,
-            check_caller=inbound_funds_check(settings.billing), trunk_policy=gate.policy,
-        )  # fmt: skip
+            deps,
+            _concurrency_limits(settings),
+            dialer=dialer,
+            digest_auth=InboundDigestAuth(key, DigestVerifier(settings.sip.digest_algorithms)),
+            load_shedder=load,
+            check_admission=inbound_funds_check(settings.billing),
+            trunk_policy=gate.policy,
+        )
         stack.push_async_callback(service.drain, 0)
         await service.recover()
         watch = CertificateWatch(endpoint)
@@ -166,11 +186,11 @@ async def running(
         knowledge = DocumentIngester(database, settings.data_dir, keeper.wake, retention.leaves_traces)
         await knowledge.recover()
         services = Services(
-            settings, database, key, models, server.readiness, lambda: service.live_calls,
+            settings, database, key, models, server.readiness, lambda: service.active_call_count,
             trunk_status=lines.status, phone_numbers_changed=partial(_all, sources.changed, lines.changed),
             documents_waiting=knowledge.wake, languages_changed=keeper.wake,
             calls_removed=retention.wake, webhooks_waiting=deliverer.wake,
-            check_room=service.check_room, call_queued=service.start_queued_calls, hangup=service.hangup,
+            check_room=service.check_capacity, call_queued=service.start_queued_calls, hangup=service.hangup,
             sip_messages=trails.messages, why_refused=server.why_refused, knowledge=searches,
             disk=disk,
         )  # fmt: skip
@@ -281,7 +301,7 @@ async def _housekeeping(server: Server) -> None:
         server.calls.start_queued_calls()  # a client may go between its call is stored and we learn of it
 
 
-def _ceilings(settings: Settings) -> ConcurrencyLimits:
+def _concurrency_limits(settings: Settings) -> ConcurrencyLimits:
     return ConcurrencyLimits(settings.limits.max_calls, settings.limits.max_calls_per_organization)
 
 

@@ -14,7 +14,7 @@ from storage.calls import calls
 from tests.api.conftest import Api
 from tests.api.outbound_client import TO, Desk, desk
 from tests.calls.call_service_harness import until
-from tests.fakes.scripted_call import ScriptedLanguage
+from tests.fakes.scripted_call import ScriptedLlm
 
 __all__ = ["desk"]
 
@@ -107,7 +107,7 @@ async def test_all_that_is_required_is_named_at_once(desk: Desk) -> None:
     assert (status, {each["field"] for each in answer["details"]}) == (400, {"agentId", "phoneNumberId", "to"})
 
 
-@pytest.mark.parametrize("desk", [{"ceilings": ConcurrencyLimits(organization=0)}], indirect=True)
+@pytest.mark.parametrize("desk", [{"limits": ConcurrencyLimits(organization=0)}], indirect=True)
 async def test_the_checks_come_in_the_order_of_the_contract(desk: Desk) -> None:
     """Everything is wrong at first; what is checked first is put right first."""
     await desk.organization_has(plan="paid", balance=0)
@@ -132,7 +132,7 @@ async def test_the_checks_come_in_the_order_of_the_contract(desk: Desk) -> None:
 
 
 async def test_a_foreign_agent_and_a_foreign_number_are_unknown(desk: Desk) -> None:
-    number, agent = await desk.house.number("+4930200")
+    number, agent = await desk.harness.create_number("+4930200")
     for body, error in (
         ({"agentId": agent.id}, "Agent not found"),
         ({"phoneNumberId": number.id}, "Phone number not found"),
@@ -156,17 +156,17 @@ async def test_a_call_from_a_number_that_none_can_go_out_from_fails(desk: Desk) 
     await desk.number_has(sip_mode=None)
     status, answer = await desk.calls()
     assert (status, answer["data"]["status"]) == (201, "queued")
-    ended = await desk.house.database.until(
+    ended = await desk.harness.database.until(
         lambda conn: calls.get_anywhere(conn, answer["data"]["id"]), lambda call: call is not None and call.ended_at
     )
     assert (ended.status, ended.ended_reason) == ("failed", "unreachable")
-    assert desk.house.callees.called == []
+    assert desk.harness.callees.called == []
 
 
-# ---- ceilings ----
+# ---- limits ----
 
 
-@pytest.mark.parametrize("desk", [{"ceilings": ConcurrencyLimits(organization=3), "per_second": 0.001}], indirect=True)
+@pytest.mark.parametrize("desk", [{"limits": ConcurrencyLimits(organization=3), "per_second": 0.001}], indirect=True)
 async def test_requests_at_once_do_not_pass_the_ceiling_together(desk: Desk) -> None:
     answers = await asyncio.gather(*(desk.calls() for _ in range(12)))
     assert sorted(status for status, _ in answers) == [201] * 3 + [429] * 9
@@ -175,7 +175,7 @@ async def test_requests_at_once_do_not_pass_the_ceiling_together(desk: Desk) -> 
     assert [(await desk.calls())[0] for _ in range(2)] == [201, 429]
 
 
-@pytest.mark.parametrize("desk", [{"ceilings": ConcurrencyLimits(process=1)}], indirect=True)
+@pytest.mark.parametrize("desk", [{"limits": ConcurrencyLimits(process=1)}], indirect=True)
 async def test_a_full_server_says_when_to_come_back(desk: Desk) -> None:
     assert (await desk.calls())[0] == 201
     response = await desk.api.raw("POST", "/calls", desk.least)
@@ -184,7 +184,7 @@ async def test_a_full_server_says_when_to_come_back(desk: Desk) -> None:
 
 
 async def test_a_draining_server_takes_no_calls(desk: Desk) -> None:
-    desk.house.service.end_all()
+    desk.harness.service.end_all()
     response = await desk.api.raw("POST", "/calls", desk.least)
     assert (response.status, response.headers["Retry-After"]) == (503, "10")
 
@@ -200,7 +200,7 @@ async def test_a_repeated_request_places_one_call(desk: Desk) -> None:
     assert ({response.status for response in responses}, len(bodies)) == ({201}, 1)
     await desk.callee()
     assert len(await desk.stored()) == 1
-    assert len(desk.house.callees.called) == 1
+    assert len(desk.harness.callees.called) == 1
 
 
 async def test_a_deleted_call_is_neither_shown_nor_placed_again_by_a_repetition(desk: Desk) -> None:
@@ -216,7 +216,7 @@ async def test_a_deleted_call_is_neither_shown_nor_placed_again_by_a_repetition(
     assert [call["id"] for call in await desk.stored()] == [kept["data"]["id"]]
 
 
-@pytest.mark.parametrize("desk", [{"ceilings": ConcurrencyLimits(organization=1)}], indirect=True)
+@pytest.mark.parametrize("desk", [{"limits": ConcurrencyLimits(organization=1)}], indirect=True)
 async def test_a_request_that_found_no_place_may_be_repeated(desk: Desk) -> None:
     _, first = await desk.calls()
     headers = {"Idempotency-Key": "later"}
@@ -245,16 +245,16 @@ async def test_a_live_call_is_hung_up_whichever_way_it_came(desk: Desk) -> None:
     there = await desk.callee()
     there.answers()
     await until(lambda: there.leg.on_digit is not None)
-    phone = desk.house.rings()
+    phone = desk.harness.rings()
     await until(lambda: phone.leg.on_digit is not None)
-    inbound = (await desk.house.stored(phone)).id
+    inbound = (await desk.harness.stored_call(phone)).id
     for call_id, sent in ((answer["data"]["id"], there.sent), (inbound, phone.sent)):
         status, told = await desk.api("POST", f"/calls/{call_id}/hangup")
         assert (status, told["data"]["status"], told["data"]["endedReason"]) == (200, "completed", "api_hangup")
         assert sent[-1] == -1
 
 
-class NeverWrites(ScriptedLanguage):
+class NeverWrites(ScriptedLlm):
     """A model whose summary never comes. A class of its own: Python remembers of a class for good that it keeps to a
     protocol."""
 
@@ -266,22 +266,22 @@ class NeverWrites(ScriptedLanguage):
 async def test_a_hangup_does_not_wait_for_the_summary_and_a_second_one_finds_the_call_ended(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("calls.service.HANGUP_WAITS_S", 0.05)
-    monkeypatch.setattr(desk.house.language, "__class__", NeverWrites)
+    monkeypatch.setattr("calls.service.HANGUP_ANALYSIS_WAIT_S", 0.05)
+    monkeypatch.setattr(desk.harness.llm, "__class__", NeverWrites)
     await desk.api("PATCH", f"/agents/{desk.agent_id}", {"postCallSummaryEnabled": True})
-    phone = desk.house.rings()
+    phone = desk.harness.rings()
     await until(lambda: phone.leg.on_digit is not None)
     for key in "42":
         phone.leg._has_digit(key, "rfc4733")
-    call_id = (await desk.house.stored(phone)).id
+    call_id = (await desk.harness.stored_call(phone)).id
     _, first = await desk.api("POST", f"/calls/{call_id}/hangup")
     told = first["data"]
     assert (told["status"], told["endedReason"], told["analysis"]) == ("completed", "api_hangup", None)
     assert told["endedAt"] is not None and told["durationSeconds"] is not None
-    assert desk.house.service.live_calls == 0
+    assert desk.harness.service.active_call_count == 0
     assert (await desk.api("GET", f"/calls/{call_id}"))[1]["data"]["status"] == "in_progress"
     assert await desk.api("POST", f"/calls/{call_id}/hangup") == (409, {"error": "Call has already ended"})
-    await desk.house.service.drain(0)
+    await desk.harness.service.drain(0)
     _, closed = await desk.api("GET", f"/calls/{call_id}")
     assert (closed["data"]["status"], closed["data"]["endedAt"]) == ("completed", told["endedAt"])
     assert closed["data"]["analysis"]["error"] == "the server stopped"
@@ -291,7 +291,7 @@ async def test_an_ended_call_cannot_be_hung_up(desk: Desk) -> None:
     _, answer = await desk.calls()
     (await desk.callee()).ends(486)
     call_id = answer["data"]["id"]
-    await until(lambda: not desk.house.service.live_calls)
+    await until(lambda: not desk.harness.service.active_call_count)
     for _ in range(2):
         assert await desk.api("POST", f"/calls/{call_id}/hangup") == (409, {"error": "Call has already ended"})
 
@@ -317,8 +317,8 @@ async def test_a_repeated_hangup_with_the_same_key_gets_the_first_answer(desk: D
 async def test_an_unknown_or_foreign_call_is_not_found(desk: Desk) -> None:
     _, answer = await desk.calls()
     there = await desk.callee()
-    other = await desk.house.database.write(lambda conn: organizations.create(conn, "other").id)
-    key = await desk.house.database.write(lambda conn: api_keys.create(conn, other, requests_per_minute=100)[1])
+    other = await desk.harness.database.write(lambda conn: organizations.create(conn, "other").id)
+    key = await desk.harness.database.write(lambda conn: api_keys.create(conn, other, requests_per_minute=100)[1])
     foreign = Api(desk.api.client, desk.api.services, other, key, desk.api.trouble, [])
     for api, call_id in ((desk.api, str(uuid4())), (desk.api, "x"), (foreign, answer["data"]["id"])):
         assert await api("POST", f"/calls/{call_id}/hangup") == (404, {"error": "Call not found"})

@@ -29,7 +29,7 @@ async def log_of(desk: Desk) -> list[Told]:
     """The audit log of the organization, oldest first."""
     owner = desk.api.organization_id
     return list(
-        await desk.house.database.read(lambda conn: outbound_audit.told_after(conn, owner, BEGINNING, "", limit=1000))
+        await desk.harness.database.read(lambda conn: outbound_audit.told_after(conn, owner, BEGINNING, "", limit=1000))
     )
 
 
@@ -79,11 +79,11 @@ async def test_a_call_counts_for_60_seconds(desk: Desk) -> None:
     await desk.organization_has(outbound_per_minute=1)
     await desk.calls()
     made = (await log_of(desk))[0].attempt.created_at
-    organization = await desk.house.database.read(lambda conn: organizations.get(conn, desk.api.organization_id))
+    organization = await desk.harness.database.read(lambda conn: organizations.get(conn, desk.api.organization_id))
     assert organization is not None
 
     async def wait_at(now: datetime) -> int | None:
-        return await desk.house.database.read(lambda conn: rate_limit_wait_s(conn, desk.number, organization, now))
+        return await desk.harness.database.read(lambda conn: rate_limit_wait_s(conn, desk.number, organization, now))
 
     assert await wait_at(made) == 60
     assert await wait_at(made + 0.5 * MINUTE) == 30
@@ -118,7 +118,7 @@ async def test_the_log_tells_who_called_whom_from_where_and_how_it_ended(desk: D
         _, answer = await desk.calls()
     call = answer["data"]
     [told] = await log_of(desk)
-    [key] = await desk.house.database.read(lambda conn: api_keys.all_of(conn, desk.api.organization_id))
+    [key] = await desk.harness.database.read(lambda conn: api_keys.all_of(conn, desk.api.organization_id))
     attempt = told.attempt
     assert (attempt.verdict, attempt.call_id, attempt.destination) == ("queued", call["id"], TO)
     assert (attempt.api_key_id, attempt.client, attempt.api_key_prefix) == (key.id, "127.0.0.1", key.prefix)
@@ -154,7 +154,7 @@ async def test_a_request_that_names_a_destination_is_in_the_log_whatever_it_is_r
 ) -> None:
     assert (await desk.calls(body))[0] == status
     [told] = await log_of(desk)
-    [key] = await desk.house.database.read(lambda conn: api_keys.all_of(conn, desk.api.organization_id))
+    [key] = await desk.harness.database.read(lambda conn: api_keys.all_of(conn, desk.api.organization_id))
     attempt = told.attempt
     assert (attempt.verdict, attempt.destination, attempt.call_id) == ("refused_request", destination, None)
     assert (attempt.api_key_id, attempt.api_key_prefix, attempt.client) == (key.id, key.prefix, "127.0.0.1")
@@ -198,16 +198,16 @@ async def test_a_request_that_is_refused_again_for_its_key_is_in_the_log_once(de
 
 async def test_what_the_key_s_rate_turns_away_is_not_in_the_log(desk: Desk) -> None:
     change = sa.update(tables.api_keys).values(requests_per_minute=2)
-    await desk.house.database.write(lambda conn: conn.execute(change))
+    await desk.harness.database.write(lambda conn: conn.execute(change))
     assert [(await desk.calls())[0] for _ in range(4)] == [201, 201, 429, 429]
     assert await verdicts(desk) == ["queued", "queued"]
 
 
 async def test_the_log_knows_number_and_key_when_both_are_gone(desk: Desk) -> None:
     await desk.calls()
-    [key] = await desk.house.database.read(lambda conn: api_keys.all_of(conn, desk.api.organization_id))
+    [key] = await desk.harness.database.read(lambda conn: api_keys.all_of(conn, desk.api.organization_id))
     assert (await desk.api("DELETE", f"/phone-numbers/{desk.number.id}"))[0] == 200
-    await desk.house.database.write(lambda conn: conn.execute(sa.delete(tables.api_keys)))
+    await desk.harness.database.write(lambda conn: conn.execute(sa.delete(tables.api_keys)))
     told = await log_of(desk)
     assert {(each.attempt.number, each.attempt.api_key_prefix) for each in told} == {(desk.number.number, key.prefix)}
 
@@ -235,7 +235,7 @@ async def test_a_refusal_stands_when_its_note_cannot_be_stored(desk: Desk, monke
 async def test_a_revoked_key_calls_nobody_at_once(desk: Desk) -> None:
     await desk.calls()
     await desk.callee()
-    await desk.house.database.write(
+    await desk.harness.database.write(
         lambda conn: [api_keys.revoke(conn, each.id) for each in api_keys.all_of(conn, desk.api.organization_id)]
     )
     assert (await desk.calls())[0] == 401

@@ -13,19 +13,19 @@ from structlog.testing import capture_logs
 from sipcore.security.digest import DigestVerifier
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
-from tests.calls.call_service_harness import House, open_house, until
+from tests.calls.call_service_harness import CallServiceHarness, call_service, until
 from tests.fakes.fake_leg import SOURCE, Phone
 from tests.sipcore.security.test_digest import Caller
 
 USER, PASSWORD = "harbour", "hush hush"
 
 
-async def asking(house: House, number: str = "+4930100", **facts: Any) -> PhoneNumber:
+async def asking(harness: CallServiceHarness, number: str = "+4930100", **facts: Any) -> PhoneNumber:
     """A number that asks, of an organization of its own."""
-    stored, _ = await house.number(number, **facts)
-    token = house.secrets.encrypt(PASSWORD)
+    stored, _ = await harness.create_number(number, **facts)
+    token = harness.secrets.encrypt(PASSWORD)
     changes = {"sip_inbound_auth": True, "sip_username": USER, "sip_password_encrypted": token}
-    return await house.database.write(lambda conn: phone_numbers.replace(conn, stored, changes))
+    return await harness.database.write(lambda conn: phone_numbers.replace(conn, stored, changes))
 
 
 async def refused(phone: Phone) -> list[int]:
@@ -34,9 +34,9 @@ async def refused(phone: Phone) -> list[int]:
     return phone.sent
 
 
-async def asked(house: House) -> Caller:
+async def asked(harness: CallServiceHarness) -> Caller:
     """Who was asked, with the nonce of the question."""
-    phone = house.rings()
+    phone = harness.rings()
     assert await refused(phone) == [401]
     caller = Caller(DigestVerifier(["MD5"]), "MD5", SOURCE)
     caller.uri = "sip:+4930100@192.0.2.5"
@@ -47,22 +47,22 @@ async def asked(house: House) -> Caller:
 
 
 async def test_who_says_who_it_is_comes_through_and_the_question_is_no_call(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        number = await asking(house)
+    async with call_service(tmp_path) as harness:
+        number = await asking(harness)
         with capture_logs() as lines:
-            caller = await asked(house)
-        assert await house.all_calls() == []
+            caller = await asked(harness)
+        assert await harness.all_calls() == []
         assert [each["event"] for each in lines if each["log_level"] != "debug"] == []
-        phone = house.rings(authorization=caller.header(user=USER, password=PASSWORD))
+        phone = harness.rings(authorization=caller.header(user=USER, password=PASSWORD))
         await until(lambda: 200 in phone.sent)
-        assert (await house.stored(phone)).phone_number_id == number.id
+        assert (await harness.stored_call(phone)).phone_number_id == number.id
 
 
 async def test_a_number_that_does_not_ask_takes_everybody(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await asking(house)
-        await house.number("+4930200")
-        phone = house.rings(dials="+4930200", authorization="Digest nonsense")
+    async with call_service(tmp_path) as harness:
+        await asking(harness)
+        await harness.create_number("+4930200")
+        phone = harness.rings(dials="+4930200", authorization="Digest nonsense")
         await until(lambda: 200 in phone.sent)
 
 
@@ -85,11 +85,11 @@ async def test_a_number_that_does_not_ask_takes_everybody(tmp_path: Path) -> Non
 async def test_an_answer_that_was_given_to_another_call_is_wrong(
     tmp_path: Path, uri: str, place: str, status: int
 ) -> None:
-    async with open_house(tmp_path) as house:
-        await asking(house)
-        caller = await asked(house)
+    async with call_service(tmp_path) as harness:
+        await asking(harness)
+        caller = await asked(harness)
         caller.uri = uri
-        phone = house.rings(authorization=caller.header(user=USER, password=PASSWORD), place=place)
+        phone = harness.rings(authorization=caller.header(user=USER, password=PASSWORD), place=place)
         await until(lambda: phone.sent and phone.sent[-1] >= 200)
         assert phone.sent[-1] == status
 
@@ -98,29 +98,29 @@ async def test_a_call_that_to_names_is_not_opened_by_the_answer_to_the_call_that
     tmp_path: Path,
 ) -> None:
     """As a trunk could do that has us answer its question in a call of ours to somewhere else."""
-    async with open_house(tmp_path) as house:
-        await asking(house)
-        caller = await asked(house)
+    async with call_service(tmp_path) as harness:
+        await asking(harness)
+        caller = await asked(harness)
         caller.uri = "sip:+4940999@192.0.2.10"
         proof = caller.header(user=USER, password=PASSWORD)
-        assert await refused(house.rings(dials="+4940999", to="+4930100", authorization=proof)) == [401]
+        assert await refused(harness.rings(dials="+4940999", to="+4930100", authorization=proof)) == [401]
 
 
 async def test_who_has_not_said_who_it_is_learns_nothing_of_the_number(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await asking(house, assigned=False)
-        caller = await asked(house)
-        assert await refused(house.rings(authorization=caller.header(user=USER, password=PASSWORD))) == [480]
+    async with call_service(tmp_path) as harness:
+        await asking(harness, assigned=False)
+        caller = await asked(harness)
+        assert await refused(harness.rings(authorization=caller.header(user=USER, password=PASSWORD))) == [480]
 
 
 async def test_a_wrong_answer_is_logged_and_counted_and_asked_again_without_a_secret(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await asking(house)
-        caller = await asked(house)
+    async with call_service(tmp_path) as harness:
+        await asking(harness)
+        caller = await asked(harness)
         labels = {"outcome": "wrong"}
         before = REGISTRY.get_sample_value("trunkline_inbound_digests_total", labels) or 0
         with capture_logs() as lines:
-            phone = house.rings(authorization=caller.header(user=USER, password="guess"))
+            phone = harness.rings(authorization=caller.header(user=USER, password="guess"))
             assert await refused(phone) == [401]
         assert "WWW-Authenticate" in phone.dialog.headers
         assert REGISTRY.get_sample_value("trunkline_inbound_digests_total", labels) == before + 1
@@ -130,33 +130,33 @@ async def test_a_wrong_answer_is_logged_and_counted_and_asked_again_without_a_se
 
 
 async def test_after_five_wrong_answers_a_source_is_refused(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await asking(house)
-        caller = await asked(house)
+    async with call_service(tmp_path) as harness:
+        await asking(harness)
+        caller = await asked(harness)
         wrong = [caller.header(count, user=USER, password="guess") for count in range(1, 7)]
-        assert [await refused(house.rings(authorization=each)) for each in wrong] == [[401]] * 5 + [[403]]
-        assert await refused(house.rings(authorization=caller.header(9, user=USER, password=PASSWORD))) == [403]
-        assert await house.all_calls() == []
+        assert [await refused(harness.rings(authorization=each)) for each in wrong] == [[401]] * 5 + [[403]]
+        assert await refused(harness.rings(authorization=caller.header(9, user=USER, password=PASSWORD))) == [403]
+        assert await harness.all_calls() == []
 
 
 async def test_wrong_answers_at_one_organization_s_number_do_not_shut_out_callers_of_another(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        mine = await asking(house)
-        await asking(house, "+4930200")
-        caller = await asked(house)
+    async with call_service(tmp_path) as harness:
+        mine = await asking(harness)
+        await asking(harness, "+4930200")
+        caller = await asked(harness)
         caller.uri = "sip:+4930200@192.0.2.5"
         wrong = [caller.header(count, user=USER, password="guess") for count in range(1, 7)]
-        ends = [await refused(house.rings(dials="+4930200", authorization=each)) for each in wrong]
+        ends = [await refused(harness.rings(dials="+4930200", authorization=each)) for each in wrong]
         assert ends == [[401]] * 5 + [[403]]
         caller.uri = "sip:+4930100@192.0.2.5"
-        phone = house.rings(authorization=caller.header(9, user=USER, password=PASSWORD))
+        phone = harness.rings(authorization=caller.header(9, user=USER, password=PASSWORD))
         await until(lambda: 200 in phone.sent)
-        assert (await house.stored(phone)).phone_number_id == mine.id
+        assert (await harness.stored_call(phone)).phone_number_id == mine.id
 
 
 async def test_a_number_that_asks_and_has_no_credentials_takes_nobody(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        number = await asking(house)
+    async with call_service(tmp_path) as harness:
+        number = await asking(harness)
         changes = {"sip_password_encrypted": None}
-        await house.database.write(lambda conn: phone_numbers.replace(conn, number, changes))
-        assert await refused(house.rings()) == [403]
+        await harness.database.write(lambda conn: phone_numbers.replace(conn, number, changes))
+        assert await refused(harness.rings()) == [403]

@@ -15,7 +15,7 @@ from calls.admission.rejection import CallRejected
 from calls.session.call_session import CallSession
 from sipcore.trunks.trunk import Trunk
 from storage.phone_numbers.phone_numbers import PhoneNumber
-from tests.calls.call_service_harness import House, open_house, until
+from tests.calls.call_service_harness import CallServiceHarness, call_service, until
 from tests.calls.outbound_calls import callee, queue, stored
 
 
@@ -106,10 +106,10 @@ class Models:
         return self.load._gate.is_closed == (self.wait_s > 3.0)
 
 
-async def two_calls(house: House, models: Models) -> None:
+async def two_calls(harness: CallServiceHarness, models: Models) -> None:
     """One call talks, and then the models are slow for another one."""
-    await house.number()
-    first = house.rings()
+    await harness.create_number()
+    first = harness.rings()
     await until(lambda: 200 in first.sent)
     await models.become(6.0)
 
@@ -118,18 +118,18 @@ async def test_a_caller_is_told_503_and_when_to_come_back_while_the_models_are_s
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = Models(monkeypatch)
-    async with open_house(tmp_path, load=models.load) as house:
-        await two_calls(house, models)
+    async with call_service(tmp_path, load_shedder=models.load) as harness:
+        await two_calls(harness, models)
         with capture_logs() as lines:
-            late = house.rings()
+            late = harness.rings()
             await until(late.leg.ended.done)
         assert late.sent == [503]
         assert int(late.dialog.headers["Retry-After"]) > 0
         [refused] = [line for line in lines if line["event"] == "call.refused"]
         assert refused["why"].startswith("answers wait")
-        assert len(await house.all_calls()) == 1
+        assert len(await harness.all_calls()) == 1
         await models.become(0.5)
-        again = house.rings()
+        again = harness.rings()
         await until(lambda: 200 in again.sent)
 
 
@@ -137,50 +137,50 @@ async def test_a_call_that_we_make_stays_queued_until_the_models_keep_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = Models(monkeypatch)
-    async with open_house(tmp_path, load=models.load) as house:
-        await two_calls(house, models)
-        line = await house.number("+4930200")
+    async with call_service(tmp_path, load_shedder=models.load) as harness:
+        await two_calls(harness, models)
+        line = await harness.create_number("+4930200")
         with capture_logs() as lines:
-            call = await queue(house, line)
+            call = await queue(harness, line)
             await until(lambda: any(line["event"] == "call.waits_for_models" for line in lines))
-        assert (await stored(house, call)).status == "queued"
-        assert house.callees.called == []
+        assert (await stored(harness, call)).status == "queued"
+        assert harness.callees.called == []
         await models.become(0.5)
-        await callee(house)
+        await callee(harness)
 
 
 async def test_a_queued_call_is_withdrawn_while_it_waits_for_the_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = Models(monkeypatch)
-    async with open_house(tmp_path, load=models.load) as house:
-        await two_calls(house, models)
-        line = await house.number("+4930200")
-        call = await queue(house, line)
-        assert await house.service.hangup(call.id)
-        assert (await stored(house, call)).ended_reason == "api_hangup"
-        await queue(house, line, "+4917099")
+    async with call_service(tmp_path, load_shedder=models.load) as harness:
+        await two_calls(harness, models)
+        line = await harness.create_number("+4930200")
+        call = await queue(harness, line)
+        assert await harness.service.hangup(call.id)
+        assert (await stored(harness, call)).ended_reason == "api_hangup"
+        await queue(harness, line, "+4917099")
         await models.become(0.5)
-        assert (await callee(house)).leg.facts.to_addr.user == "+4917099"
+        assert (await callee(harness)).leg.facts.to_addr.user == "+4917099"
 
 
 async def test_where_slowness_is_only_to_be_told_everybody_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = Models(monkeypatch, refuses=False)
-    async with open_house(tmp_path, load=models.load) as house:
+    async with call_service(tmp_path, load_shedder=models.load) as harness:
         with capture_logs() as lines:
-            await two_calls(house, models)
+            await two_calls(harness, models)
         assert [line["refuses"] for line in lines if line["event"] == "models.slow"] == [False]
-        second = house.rings()
+        second = harness.rings()
         await until(lambda: 200 in second.sent)
 
 
 async def test_callers_who_come_at_once_count_before_they_talk(tmp_path: Path) -> None:
     load = ModelLoadShedder(LatencyGate(3.0, expected_calls=2), lambda: 0.0)
-    async with open_house(tmp_path, load=load) as house:
-        await house.number()
-        phones = [house.rings() for _ in range(5)]
+    async with call_service(tmp_path, load_shedder=load) as harness:
+        await harness.create_number()
+        phones = [harness.rings() for _ in range(5)]
         await until(lambda: all(phone.sent and phone.sent[-1] >= 200 for phone in phones))
         assert sorted(phone.sent[-1] for phone in phones) == [200, 200, 503, 503, 503]
 
@@ -269,58 +269,58 @@ async def test_a_queue_of_calls_that_we_make_does_not_shut_callers_out(monkeypat
 
 async def test_a_call_that_waits_for_its_turn_or_its_trunk_counts_for_nothing(tmp_path: Path) -> None:
     load = ModelLoadShedder(LatencyGate(3.0, expected_calls=2), lambda: 0.0)
-    async with open_house(tmp_path, load=load, per_second=0.001) as house:
-        line = await house.number()
-        await queue(house, line)
-        await callee(house)
+    async with call_service(tmp_path, load_shedder=load, per_second=0.001) as harness:
+        line = await harness.create_number()
+        await queue(harness, line)
+        await callee(harness)
         for _ in range(3):
-            await queue(house, line)
-        await until(lambda: len(house.service.active_calls()) == 4)
-        phone = house.rings()
+            await queue(harness, line)
+        await until(lambda: len(harness.service.active_calls()) == 4)
+        phone = harness.rings()
         await until(lambda: phone.sent and phone.sent[-1] >= 200)
         assert phone.sent[-1] == 200
 
 
 async def test_a_call_that_finds_its_place_taken_when_its_trunk_is_there_waits_again(tmp_path: Path) -> None:
     load = ModelLoadShedder(LatencyGate(3.0, expected_calls=2), lambda: 0.0)
-    async with open_house(tmp_path, load=load) as house:
-        line = await house.number()
-        trunk_of, asked, goes_on = house.service._way_out.trunk_of, asyncio.Event(), asyncio.Event()  # type: ignore[union-attr]
+    async with call_service(tmp_path, load_shedder=load) as harness:
+        line = await harness.create_number()
+        trunk_of, asked, goes_on = harness.service._dialer.trunk_of, asyncio.Event(), asyncio.Event()  # type: ignore[union-attr]
 
         async def slow(number: PhoneNumber) -> Trunk:
             asked.set()
             await goes_on.wait()
             return await trunk_of(number)
 
-        house.service._way_out = replace(house.service._way_out, trunk_of=slow)  # type: ignore[type-var]
-        call = await queue(house, line)
+        harness.service._dialer = replace(harness.service._dialer, trunk_of=slow)  # type: ignore[type-var]
+        call = await queue(harness, line)
         await asked.wait()
-        first, second = house.rings(), house.rings()
+        first, second = harness.rings(), harness.rings()
         await until(lambda: 200 in first.sent and 200 in second.sent)
         with capture_logs() as lines:
             goes_on.set()
             await until(lambda: any(line["event"] == "call.waits_for_models" for line in lines))
-        assert (await stored(house, call)).status == "queued"
+        assert (await stored(harness, call)).status == "queued"
 
 
 async def test_a_caller_who_is_refused_for_another_reason_takes_nobodys_turn(tmp_path: Path) -> None:
     load = ModelLoadShedder(LatencyGate(3.0, expected_calls=1), lambda: 0.0)
-    async with open_house(tmp_path, load=load) as house:
-        await house.number()
-        first = house.rings()
+    async with call_service(tmp_path, load_shedder=load) as harness:
+        await harness.create_number()
+        first = harness.rings()
         await until(lambda: 200 in first.sent)
         load._gate.gave_back()  # its turn is over
-        create = house.service._create
+        create = harness.service._create_session
 
         async def full(*_: object) -> CallSession:
             raise CallRejected(486, "the organization has too many calls")
 
-        house.service._create = full  # type: ignore[method-assign]
-        refused = house.rings()
+        harness.service._create_session = full  # type: ignore[method-assign]
+        refused = harness.rings()
         await until(refused.leg.ended.done)
         assert refused.sent == [486]
-        house.service._create = create  # type: ignore[method-assign]
-        second = house.rings()
+        harness.service._create_session = create  # type: ignore[method-assign]
+        second = harness.rings()
         await until(lambda: second.sent and second.sent[-1] >= 200)
         assert second.sent[-1] == 200
 

@@ -34,7 +34,7 @@ from storage.calls import calls
 from storage.calls.calls import Call
 from storage.database.database import Database, StorageTrouble
 from storage.webhooks import deliveries
-from tests.calls.call_service_harness import GREETS, House, open_house, until
+from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, until
 from tests.calls.outbound_calls import callee, ended, queue
 
 PRICES = BillingSettings(
@@ -95,12 +95,12 @@ def test_a_price_counts_digit_by_digit() -> None:
     assert card.cost_of(CallUsage(telephony_s=180)) == Decimal("0.3")
 
 
-async def has(house: House, **facts: Any) -> None:
+async def has(harness: CallServiceHarness, **facts: Any) -> None:
     """Every organization has that."""
-    await house.database.write(lambda conn: conn.execute(sa.update(tables.organizations).values(**facts)))
+    await harness.database.write(lambda conn: conn.execute(sa.update(tables.organizations).values(**facts)))
 
 
-async def purse(house: House, organization_id: str) -> tuple[Decimal, list[BalanceChange]]:
+async def purse(harness: CallServiceHarness, organization_id: str) -> tuple[Decimal, list[BalanceChange]]:
     """What is left, and why."""
 
     def look(conn: sa.Connection) -> tuple[Decimal, list[BalanceChange]]:
@@ -108,19 +108,19 @@ async def purse(house: House, organization_id: str) -> tuple[Decimal, list[Balan
         assert found is not None
         return found.balance, balances.last_changes(conn, organization_id, 100)
 
-    return await house.database.read(look)
+    return await harness.database.read(look)
 
 
 async def test_a_call_of_a_paid_plan_is_paid_as_it_ends_and_one_of_the_free_plan_is_not(tmp_path: Path) -> None:
     goodbye = [TextDelta("Goodbye then."), HANG_UP]
-    async with open_house(tmp_path, goodbye, goodbye, billing=PRICES) as house:
-        number, _ = await house.number(first_speaker="agent")
-        assert (await house.ends(house.rings())).cost is None
-        assert await purse(house, number.organization_id) == (0, [])
-        await has(house, plan="paid", balance="10")
+    async with call_service(tmp_path, goodbye, goodbye, billing=PRICES) as harness:
+        number, _ = await harness.create_number(first_speaker="agent")
+        assert (await harness.ended_call(harness.rings())).cost is None
+        assert await purse(harness, number.organization_id) == (0, [])
+        await has(harness, plan="paid", balance="10")
         charged = metrics.CHARGED._value.get()
-        call = await house.ends(house.rings())
-        left, (change,) = await purse(house, number.organization_id)
+        call = await harness.ended_call(harness.rings())
+        left, (change,) = await purse(harness, number.organization_id)
     assert CallUsage.of(call.usage).spoken_characters == len("Goodbye then.")
     assert call.cost == float(worth(call)) > 0
     assert metrics.CHARGED._value.get() - charged == pytest.approx(call.cost)
@@ -131,26 +131,26 @@ async def test_a_call_of_a_paid_plan_is_paid_as_it_ends_and_one_of_the_free_plan
 
 
 async def test_a_call_that_nobody_answered_costs_nothing_and_says_so(tmp_path: Path) -> None:
-    async with open_house(tmp_path, billing=PRICES) as house:
-        line = await house.number()
-        await has(house, plan="paid", balance="1")
-        waiting = await queue(house, line)
-        (await callee(house)).ends(486)
-        call = await ended(house, waiting)
+    async with call_service(tmp_path, billing=PRICES) as harness:
+        line = await harness.create_number()
+        await has(harness, plan="paid", balance="1")
+        waiting = await queue(harness, line)
+        (await callee(harness)).ends(486)
+        call = await ended(harness, waiting)
         assert call.cost == 0
-        assert await purse(house, call.organization_id) == (1, [])
+        assert await purse(harness, call.organization_id) == (1, [])
 
 
 async def test_calls_that_end_together_are_all_paid_though_nothing_is_left(tmp_path: Path) -> None:
-    async with open_house(tmp_path, billing=PRICES) as house:
-        number, _ = await house.number(**GREETS)
-        await has(house, plan="paid", balance="0")  # callers are answered all the same
-        phones = [house.rings() for _ in range(4)]
+    async with call_service(tmp_path, billing=PRICES) as harness:
+        number, _ = await harness.create_number(**GREETS)
+        await has(harness, plan="paid", balance="0")  # callers are answered all the same
+        phones = [harness.rings() for _ in range(4)]
         await until(lambda: all(phone.leg.on_digit is not None for phone in phones))
         for phone in phones:
             phone.hangs_up()
-        ended_calls = await asyncio.gather(*(house.ends(phone) for phone in phones))
-        left, changes = await purse(house, number.organization_id)
+        ended_calls = await asyncio.gather(*(harness.ended_call(phone) for phone in phones))
+        left, changes = await purse(harness, number.organization_id)
     assert left == -sum(worth(call) for call in ended_calls) < 0
     assert sorted(str(change.call_id) for change in changes) == sorted(call.id for call in ended_calls)
     assert changes[-1].balance_after == left
@@ -167,12 +167,12 @@ async def test_an_end_that_has_to_be_stored_again_is_paid_once(tmp_path: Path, m
         return real(*arguments, **named)
 
     monkeypatch.setattr(deliveries, "add", fails_once)
-    async with open_house(tmp_path, [TextDelta("Goodbye."), HANG_UP], billing=PRICES) as house:
-        number, _ = await house.number(first_speaker="agent", post_call_webhook_url="https://receiver.test/")
-        await has(house, plan="paid", balance="1")
-        call = await house.ends(house.rings())
+    async with call_service(tmp_path, [TextDelta("Goodbye."), HANG_UP], billing=PRICES) as harness:
+        number, _ = await harness.create_number(first_speaker="agent", post_call_webhook_url="https://receiver.test/")
+        await has(harness, plan="paid", balance="1")
+        call = await harness.ended_call(harness.rings())
         assert len(tries) == 2
-        left, changes = await purse(house, number.organization_id)
+        left, changes = await purse(harness, number.organization_id)
     assert (left, len(changes)) == (1 - worth(call), 1)
 
 
@@ -180,20 +180,20 @@ async def test_the_analysis_after_a_call_is_paid_with_it(tmp_path: Path, monkeyp
     paid_before = []
 
     async def analyse(*_: Any) -> tuple[calls.Analysis, CallUsage]:
-        paid_before.append(await purse(house, number.organization_id))
+        paid_before.append(await purse(harness, number.organization_id))
         return {"summary": "All is well.", "extractions": {}}, CallUsage(prompt_tokens=700, completion_tokens=100)
 
     monkeypatch.setattr("calls.post_call.analysis.CallAnalyzer.analyze", analyse)
-    async with open_house(tmp_path, [TextDelta("Goodbye."), HANG_UP], hears=["bye"], billing=PRICES) as house:
-        number, _ = await house.number(first_speaker="user", post_call_summary_enabled=True)
-        await has(house, plan="paid", balance="1")
-        phone = house.rings()
+    async with call_service(tmp_path, [TextDelta("Goodbye."), HANG_UP], hears=["bye"], billing=PRICES) as harness:
+        number, _ = await harness.create_number(first_speaker="user", post_call_summary_enabled=True)
+        await has(harness, plan="paid", balance="1")
+        phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
         for digit in "1#":
             phone.leg.on_digit(digit, "rfc4733", 0.0)
-        ended_call = await house.ends(phone)
-        ended_call = await ended(house, ended_call)
-        left, (change,) = await purse(house, number.organization_id)
+        ended_call = await harness.ended_call(phone)
+        ended_call = await ended(harness, ended_call)
+        left, (change,) = await purse(harness, number.organization_id)
     assert paid_before == [(1, [])]
     assert ended_call.analysis is not None
     assert CallUsage.of(ended_call.usage).tokens == 800
@@ -201,9 +201,9 @@ async def test_the_analysis_after_a_call_is_paid_with_it(tmp_path: Path, monkeyp
 
 
 async def test_a_call_goes_on_when_nothing_is_left_and_the_next_one_is_not_dialled(tmp_path: Path) -> None:
-    async with open_house(tmp_path, billing=PRICES) as house:
-        number, _ = await house.number(**GREETS)
-        await has(house, plan="paid", balance="0.000001")
+    async with call_service(tmp_path, billing=PRICES) as harness:
+        number, _ = await harness.create_number(**GREETS)
+        await has(harness, plan="paid", balance="0.000001")
 
         def refused(conn: sa.Connection) -> permissions.Verdict | None:
             owner = organizations.get(conn, number.organization_id)
@@ -211,32 +211,32 @@ async def test_a_call_goes_on_when_nothing_is_left_and_the_next_one_is_not_diall
             refusal = permissions.dial_rejection(conn, number, owner, "+4917012", lambda *_: None)
             return None if refusal is None else refusal.verdict
 
-        phone = house.rings()
+        phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
-        assert await house.database.read(refused) is None
-        await has(house, balance="0")
-        assert await house.database.read(refused) == "refused_funds"
+        assert await harness.database.read(refused) is None
+        await has(harness, balance="0")
+        assert await harness.database.read(refused) == "refused_funds"
         assert not phone.leg.ended.done()
         phone.hangs_up()
-        call = await house.ends(phone)
-        left, _ = await purse(house, number.organization_id)
+        call = await harness.ended_call(phone)
+        left, _ = await purse(harness, number.organization_id)
         assert call.ended_reason == "customer_ended"
         assert left == -worth(call) < 0
 
 
 async def test_callers_of_an_empty_balance_are_refused_where_that_is_set(tmp_path: Path) -> None:
     settings = PRICES.model_copy(update={"inbound_when_empty": "refuse"})
-    async with open_house(tmp_path, [TextDelta("Goodbye."), HANG_UP], billing=settings) as house:
-        await house.number(first_speaker="agent")
-        await has(house, plan="paid", balance="0")
-        phone = house.rings()
+    async with call_service(tmp_path, [TextDelta("Goodbye."), HANG_UP], billing=settings) as harness:
+        await harness.create_number(first_speaker="agent")
+        await has(harness, plan="paid", balance="0")
+        phone = harness.rings()
         with capture_logs() as logs:
             await until(phone.leg.ended.done)
         assert phone.sent == [480]
-        assert await house.all_calls() == []
+        assert await harness.all_calls() == []
         assert [event["why"] for event in logs if event["event"] == "call.refused"] == ["the organization has no funds"]
-        await has(house, balance="0.01")
-        assert (await house.ends(house.rings())).status == "completed"
+        await has(harness, balance="0.01")
+        assert (await harness.ended_call(harness.rings())).status == "completed"
 
 
 DIES = """

@@ -10,7 +10,7 @@ import pytest
 from calls.call_record.end_reason import reason_of, sip_end_of
 from sipcore.dialogs.leg import LegEnd
 from sipcore.messages.reason_header import Q850Cause, ReasonHeader
-from tests.calls.call_service_harness import open_house, until
+from tests.calls.call_service_harness import call_service, until
 from tests.calls.outbound_calls import callee, ended, how, queue
 
 
@@ -44,10 +44,10 @@ def test_only_a_status_that_was_on_the_wire_has_a_phrase(code: int, phrase: str 
 
 
 async def test_how_the_callee_refused_is_stored(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        call = await queue(house, await house.number())
-        (await callee(house)).ends(480, ReasonHeader(Q850Cause(17, "User busy")))
-        end = await ended(house, call)
+    async with call_service(tmp_path) as harness:
+        call = await queue(harness, await harness.create_number())
+        (await callee(harness)).ends(480, ReasonHeader(Q850Cause(17, "User busy")))
+        end = await ended(harness, call)
     assert how(end) == ("failed", "busy")
     assert end.sip_end == {
         "statusCode": 480,
@@ -59,13 +59,13 @@ async def test_how_the_callee_refused_is_stored(tmp_path: Path) -> None:
 
 
 async def test_a_caller_whom_another_phone_answered_was_not_answered_here(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number()
-        phone = house.rings()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        phone = harness.rings()
         phone.dialog.mute = True
         await until(lambda: 180 in phone.sent)
         phone.hangs_up(487, ReasonHeader(None, completed_elsewhere=True))
-        end = await house.ends(phone)
+        end = await harness.ended_call(phone)
     assert how(end) == ("no_answer", "no_answer")
     assert end.sip_end is not None
     assert end.sip_end["reasonPhrase"] == "Call completed elsewhere"
@@ -75,13 +75,13 @@ async def test_a_caller_whom_another_phone_answered_was_not_answered_here(tmp_pa
     ("settings", "reason", "cause"), [({"ring_timeout_s": 0.05}, "no_answer", 19), ({}, "api_hangup", 16)]
 )
 async def test_we_say_why_we_give_up(tmp_path: Path, settings: dict[str, Any], reason: str, cause: int) -> None:
-    async with open_house(tmp_path, **settings) as house:
-        call = await queue(house, await house.number())
-        there = await callee(house)
+    async with call_service(tmp_path, **settings) as harness:
+        call = await queue(harness, await harness.create_number())
+        there = await callee(harness)
         there.rings()
         if reason == "api_hangup":
-            await house.service.hangup(call.id)
-        end = await ended(house, call)
+            await harness.service.hangup(call.id)
+        end = await ended(harness, call)
     assert end.ended_reason == reason
     assert f"cause={cause};" in there.dialog.headers["Reason"]
     assert end.sip_end is not None
@@ -89,19 +89,19 @@ async def test_we_say_why_we_give_up(tmp_path: Path, settings: dict[str, Any], r
 
 
 async def test_a_talk_that_we_end_is_cleared_normally_and_one_that_is_cut_short_is_not(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number()
-        phones = [house.rings(), house.rings()]
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        phones = [harness.rings(), harness.rings()]
         await until(lambda: all(phone.leg.on_digit is not None for phone in phones))
-        live = {each.call.call_sid: each for each in house.service.active_calls()}
+        live = {each.call.call_sid: each for each in harness.service.active_calls()}
         live[phones[0].leg.sip_call_id].end("max_duration")
         live[phones[1].leg.sip_call_id].end("server_shutdown")
         for phone, cause in zip(phones, (16, 41), strict=True):
-            await house.ends(phone)
+            await harness.ended_call(phone)
             assert f"cause={cause};" in phone.dialog.headers["Reason"]
 
 
 async def test_a_call_that_was_never_placed_has_no_sip_end(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        house.callees.error = ConnectionError("no")
-        assert (await ended(house, await queue(house, await house.number()))).sip_end is None
+    async with call_service(tmp_path) as harness:
+        harness.callees.error = ConnectionError("no")
+        assert (await ended(harness, await queue(harness, await harness.create_number()))).sip_end is None

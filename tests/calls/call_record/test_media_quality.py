@@ -8,7 +8,7 @@ from pathlib import Path
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from tests.calls.call_service_harness import open_house, until
+from tests.calls.call_service_harness import call_service, until
 from tests.fakes.fake_leg import NO_PACKETS, Phone
 
 HEARD = replace(NO_PACKETS, received=990, lost=10, loss_runs=10, sent=1000, packet_ms=20.0, buffer_ms=40.0, foreign=7)
@@ -21,14 +21,14 @@ def observed(name: str, way: str) -> float:
 async def test_a_calls_figures_are_stored_and_counted(tmp_path: Path) -> None:
     names = ("trunkline_rtp_loss_ratio", "trunkline_rtp_jitter_seconds", "trunkline_call_mos")
     before = [(observed(name, "received"), observed(name, "sent")) for name in names]
-    async with open_house(tmp_path) as house:
-        await house.number()
-        house.pump.totals = HEARD
-        phone = house.rings()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        harness.pump.totals = HEARD
+        phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
         phone.hangs_up()
         with capture_logs() as logs:
-            call = await house.ends(phone)
+            call = await harness.ended_call(phone)
     quality = call.media_quality
     assert quality is not None
     assert (quality["codec"], quality["received"]["lossPercent"], quality["received"]["mos"]) == ("PCMU", 1.0, 4.33)
@@ -41,11 +41,11 @@ async def test_a_calls_figures_are_stored_and_counted(tmp_path: Path) -> None:
 
 
 async def test_a_call_without_sound_has_no_figures(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number()
-        phone = Phone(house.pump)
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        phone = Phone(harness.pump)
         phone.dialog.mute = True
-        house.service.incoming(phone.leg)
+        harness.service.incoming(phone.leg)
         await until(lambda: 200 in phone.sent)
         phone.hangs_up(487)
-        assert (await house.ends(phone)).media_quality is None
+        assert (await harness.ended_call(phone)).media_quality is None

@@ -13,14 +13,14 @@ from calls.conversation.config import ConversationConfig
 from config.errors import ModelError
 from models.protocols import AnswerPart, ChatPrompt
 from models.token_usage import TokenCount
-from tests.fakes.scripted_call import WORD_MS, ScriptedEars, ScriptedLanguage, Talk, settle
+from tests.fakes.scripted_call import WORD_MS, ScriptedCall, ScriptedLlm, ScriptedStt, settle
 
-Begin = Callable[..., Talk]
+Begin = Callable[..., ScriptedCall]
 LISTENS = ConversationConfig("You help.")
 GREETS = ConversationConfig("You help.", greeting="Good morning to you.", speaks_first=True)
 
 
-class Counting(ScriptedLanguage):
+class Counting(ScriptedLlm):
     """Every prompt is 100 tokens, and every part of an answer 10."""
 
     async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
@@ -33,79 +33,79 @@ class Counting(ScriptedLanguage):
 
 @pytest.fixture
 async def begin() -> AsyncIterator[Begin]:
-    talks: list[Talk] = []
+    started: list[ScriptedCall] = []
 
-    def make(script: ConversationConfig, *answers: Any) -> Talk:
-        talks.append(Talk(script, model=Counting(*answers)))
-        return talks[-1]
+    def make(config: ConversationConfig, *answers: Any) -> ScriptedCall:
+        started.append(ScriptedCall(config, model=Counting(*answers)))
+        return started[-1]
 
     yield make
-    for talk in talks:
-        await talk.close()
+    for call in started:
+        await call.close()
 
 
-def used(talk: Talk) -> tuple[int, int, int]:
+def used(call: ScriptedCall) -> tuple[int, int, int]:
     """Tokens read and written, and characters."""
-    usage = talk.meter.usage()
+    usage = call.meter.usage()
     return usage.prompt_tokens, usage.completion_tokens, usage.spoken_characters
 
 
 async def test_a_greeting_is_speech_and_needs_no_model(begin: Begin) -> None:
-    talk = begin(GREETS)
-    await talk.play(10 * WORD_MS)
-    assert used(talk) == (0, 0, len("Good morning to you."))
+    call = begin(GREETS)
+    await call.play(10 * WORD_MS)
+    assert used(call) == (0, 0, len("Good morning to you."))
 
 
 async def test_an_answer_counts_as_it_is_written_not_as_it_is_spoken(begin: Begin) -> None:
-    talk = begin(LISTENS, "It is €5.")
-    await talk.says("what does it cost")
-    await talk.play(10 * WORD_MS)
-    assert "euro" in talk.voice.spoken[0]
-    assert used(talk) == (100, 10, len("It is €5."))
+    call = begin(LISTENS, "It is €5.")
+    await call.says("what does it cost")
+    await call.play(10 * WORD_MS)
+    assert "euro" in call.tts.spoken[0]
+    assert used(call) == (100, 10, len("It is €5."))
 
 
 async def test_sentences_that_were_not_begun_are_not_paid(begin: Begin) -> None:
     sentences = ["We open at nine.", "We close at five.", "We rest on Sunday."]
-    talk = begin(LISTENS, " ".join(sentences), "Yes.")
-    await talk.says("when do you open")
-    await talk.play(WORD_MS)
-    await talk.interrupts()
-    await talk.stops_speaking("stop")
-    await talk.play(5 * WORD_MS)
+    call = begin(LISTENS, " ".join(sentences), "Yes.")
+    await call.says("when do you open")
+    await call.play(WORD_MS)
+    await call.interrupts()
+    await call.stops_speaking("stop")
+    await call.play(5 * WORD_MS)
     # The one that was cut counts whole, and the one that waited behind it.
-    assert used(talk)[2] == len("We open at nine.") + len("We close at five.") + len("Yes.")
+    assert used(call)[2] == len("We open at nine.") + len("We close at five.") + len("Yes.")
 
 
 async def test_a_guess_that_was_wrong_costs_the_caller_nothing(begin: Begin) -> None:
-    talk = begin(LISTENS, "We open at nine.", "We open at ten.")
-    await talk.starts_speaking()
-    await talk.falls_silent("when do you open")
-    assert talk.voice.spoken == ["We open at nine."]
-    assert talk.meter.usage() == NO_USAGE
-    await talk.goes_on()
-    await talk.stops_speaking("when do you open on Sunday")
-    await talk.play(10 * WORD_MS)
-    assert used(talk) == (100, 10, len("We open at ten."))
+    call = begin(LISTENS, "We open at nine.", "We open at ten.")
+    await call.starts_speaking()
+    await call.falls_silent("when do you open")
+    assert call.tts.spoken == ["We open at nine."]
+    assert call.meter.usage() == NO_USAGE
+    await call.goes_on()
+    await call.stops_speaking("when do you open on Sunday")
+    await call.play(10 * WORD_MS)
+    assert used(call) == (100, 10, len("We open at ten."))
 
 
 async def test_a_guess_that_was_right_is_paid_once(begin: Begin) -> None:
-    talk = begin(LISTENS, "We open at nine.")
-    await talk.starts_speaking()
-    await talk.falls_silent("when do you open")
-    await talk.stops_speaking("when do you open")
-    await talk.play(10 * WORD_MS)
-    assert used(talk) == (100, 10, len("We open at nine."))
+    call = begin(LISTENS, "We open at nine.")
+    await call.starts_speaking()
+    await call.falls_silent("when do you open")
+    await call.stops_speaking("when do you open")
+    await call.play(10 * WORD_MS)
+    assert used(call) == (100, 10, len("We open at nine."))
 
 
 async def test_an_excuse_is_speech_like_any_other(begin: Begin) -> None:
-    talk = begin(LISTENS, ModelError("broken"))
-    await talk.says("when do you open")
-    await talk.play(20 * WORD_MS)
-    assert used(talk)[2] == len("Sorry, something went wrong.") + len("Could you say that again?")
+    call = begin(LISTENS, ModelError("broken"))
+    await call.says("when do you open")
+    await call.play(20 * WORD_MS)
+    assert used(call)[2] == len("Sorry, something went wrong.") + len("Could you say that again?")
 
 
 async def test_every_sample_that_the_ear_is_given_counts() -> None:
-    meter, ears = UsageMeter(), ScriptedEars("hello")
+    meter, ears = UsageMeter(), ScriptedStt("hello")
     inner = ears.open(rate=16000, language=None, on_words=lambda _: None)
     ear = meter.ear(inner, 16000)
     for _ in range(5):
@@ -149,12 +149,12 @@ async def test_an_answer_goes_on_from_the_last_one_that_counted() -> None:
 
 
 def test_a_long_talk_is_not_remembered_by_every_answer() -> None:
-    meter, talk = UsageMeter(), list[int]()
+    meter, call = UsageMeter(), list[int]()
     answers = []
     for _ in range(20):
         answers.append(meter.tokens())
-        talk.extend(range(1000))
-        answers[-1].asked("m", talk)
+        call.extend(range(1000))
+        answers[-1].asked("m", call)
         meter.counts(answers[-1])
         meter.counts(answers[-1])
     assert meter.usage().prompt_tokens == 20_000

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.calls.call_service_harness import GREETS, open_house, until
+from tests.calls.call_service_harness import GREETS, call_service, until
 from tests.calls.outbound_calls import callee, queue
 
 PAI = {"P-Asserted-Identity": ('"Ann Lee" <sip:+4917012@carrier>',)}
@@ -32,65 +32,65 @@ PAI = {"P-Asserted-Identity": ('"Ann Lee" <sip:+4917012@carrier>',)}
 async def test_the_customer_is_who_the_trunk_says_calls(
     tmp_path: Path, sender: str, headers: dict[str, tuple[str, ...]], customer: str
 ) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number()
-        phone = house.rings(number=sender, headers=headers)
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        phone = harness.rings(number=sender, headers=headers)
         await until(lambda: 200 in phone.sent)
-        assert (await house.stored(phone)).customer_number == customer
+        assert (await harness.stored_call(phone)).customer_number == customer
 
 
 async def test_the_headers_of_a_call_are_its_metadata(tmp_path: Path) -> None:
     headers = {"X-Customer-Id": ("17", "18"), "Subject": ("hello",)}
-    async with open_house(tmp_path) as house:
-        await house.number()
-        phone = house.rings(headers=headers)
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        phone = harness.rings(headers=headers)
         await until(lambda: 200 in phone.sent)
-        assert (await house.stored(phone)).metadata == {"sip.X-Customer-Id": "17, 18", "sip.Subject": "hello"}
+        assert (await harness.stored_call(phone)).metadata == {"sip.X-Customer-Id": "17, 18", "sip.Subject": "hello"}
 
 
 async def test_who_does_not_want_to_be_shown_is_in_no_header_either(tmp_path: Path) -> None:
     headers = PAI | {"Privacy": ("id",), "Remote-Party-ID": ("<sip:+4917012@h>",), "P-Preferred-Identity": ("x",)}
-    async with open_house(tmp_path) as house:
-        await house.number(**{**GREETS, "agent_greeting": "Hello {{caller_name}}."})
-        phone = house.rings(name="Ann Lee", headers=headers)
-        await until(lambda: house.voice.spoken)
-        assert (await house.stored(phone)).metadata == {"sip.Privacy": "id"}
-        assert "Ann" not in house.voice.spoken[0]
+    async with call_service(tmp_path) as harness:
+        await harness.create_number(**{**GREETS, "agent_greeting": "Hello {{caller_name}}."})
+        phone = harness.rings(name="Ann Lee", headers=headers)
+        await until(lambda: harness.tts.spoken)
+        assert (await harness.stored_call(phone)).metadata == {"sip.Privacy": "id"}
+        assert "Ann" not in harness.tts.spoken[0]
 
 
 async def test_an_agent_s_placeholders_know_what_the_call_brought(tmp_path: Path) -> None:
     greeting = "{{caller_name}} from {{diverted_from}} has {{sip_x_customer_id}} and {{caller_number}}."
     headers = PAI | {"X-Customer-ID": ("seventeen",), "Diversion": ("<sip:boss@pbx>;reason=no-answer",)}
-    async with open_house(tmp_path) as house:
-        await house.number(**{**GREETS, "agent_greeting": greeting})
-        house.rings(headers=headers)
-        await until(lambda: house.voice.spoken)
+    async with call_service(tmp_path) as harness:
+        await harness.create_number(**{**GREETS, "agent_greeting": greeting})
+        harness.rings(headers=headers)
+        await until(lambda: harness.tts.spoken)
         said = "Ann Lee from boss has seventeen and plus four nine one, seven zero one two."
-        assert house.voice.spoken == [said]
+        assert harness.tts.spoken == [said]
 
 
 async def test_no_caller_writes_into_a_prompt_with_a_number(tmp_path: Path) -> None:
     greeting = "{{caller_number}}, {{diverted_from}}, {{customer_number}}."
     headers = {"Diversion": ("<sip:Ignore%20all@pbx>",)}
-    async with open_house(tmp_path) as house:
-        await house.number(**{**GREETS, "agent_greeting": greeting})
-        house.rings(number="Ignore all", headers=headers)
-        await until(lambda: house.voice.spoken)
-        assert house.voice.spoken == ["anonymous, anonymous, anonymous."]
+    async with call_service(tmp_path) as harness:
+        await harness.create_number(**{**GREETS, "agent_greeting": greeting})
+        harness.rings(number="Ignore all", headers=headers)
+        await until(lambda: harness.tts.spoken)
+        assert harness.tts.spoken == ["anonymous, anonymous, anonymous."]
 
 
 async def test_in_a_call_that_we_make_the_caller_is_our_number(tmp_path: Path) -> None:
     greeting = "{{called_number}} about {{sip_x_order}}{{diverted_from}}."
-    async with open_house(tmp_path) as house:
-        line = await house.number(**{**GREETS, "agent_greeting": greeting})
-        await queue(house, line, "+4917012", metadata={"sip.X-Order": "cheese", "sip": 1})
-        (await callee(house)).answers()
-        await until(lambda: house.voice.spoken)
-        assert house.voice.spoken == ["plus four nine one, seven zero one two about cheese."]
+    async with call_service(tmp_path) as harness:
+        line = await harness.create_number(**{**GREETS, "agent_greeting": greeting})
+        await queue(harness, line, "+4917012", metadata={"sip.X-Order": "cheese", "sip": 1})
+        (await callee(harness)).answers()
+        await until(lambda: harness.tts.spoken)
+        assert harness.tts.spoken == ["plus four nine one, seven zero one two about cheese."]
 
 
 async def test_metadata_of_a_call_that_we_make_become_its_headers(tmp_path: Path) -> None:
     metadata = {"sip.X-Order": "17", "sip.Subject": "cheese", "order": 1, "sip.From": "no", "sip.X-Bad": "a\r\nb"}
-    async with open_house(tmp_path) as house:
-        await queue(house, await house.number(), metadata=metadata)
-        assert (await callee(house)).headers == [("X-Order", "17"), ("Subject", "cheese")]
+    async with call_service(tmp_path) as harness:
+        await queue(harness, await harness.create_number(), metadata=metadata)
+        assert (await callee(harness)).headers == [("X-Order", "17"), ("Subject", "cheese")]

@@ -10,15 +10,15 @@ import pytest
 
 from calls.conversation.config import ConversationConfig
 from calls.conversation.dtmf_collector import DtmfEntry
-from calls.session import conversation_runner as talks
+from calls.session import conversation_runner
 from media.audio_port import TICK_MS
 from models.protocols import AnswerPart, TextDelta
 from storage.calls.calls import Call
-from tests.calls.call_service_harness import GREETS, House, every_call, open_house, until
+from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, every_call, until
 from tests.fakes.fake_leg import Phone
-from tests.fakes.scripted_call import WORD_MS, Talk, settle
+from tests.fakes.scripted_call import WORD_MS, ScriptedCall, settle
 
-Begin = Callable[..., Talk]
+Begin = Callable[..., ScriptedCall]
 LISTENS = ConversationConfig("You help.")
 GREETED = ConversationConfig("You help.", greeting="Good morning to you.", speaks_first=True)
 KEYS = (
@@ -30,41 +30,41 @@ KEYS = (
 
 @pytest.fixture
 async def begin() -> AsyncIterator[Begin]:
-    talks: list[Talk] = []
+    started: list[ScriptedCall] = []
 
-    def make(script: ConversationConfig, *answers: str | Sequence[AnswerPart] | Exception) -> Talk:
-        talks.append(Talk(script, *answers))
-        return talks[-1]
+    def make(config: ConversationConfig, *answers: str | Sequence[AnswerPart] | Exception) -> ScriptedCall:
+        started.append(ScriptedCall(config, *answers))
+        return started[-1]
 
     yield make
-    for talk in talks:
-        await talk.close()
+    for call in started:
+        await call.close()
 
 
-def turns(talk: Talk) -> list[dict[str, Any]]:
-    return talk.conversation.timeline.items()
+def turns(call: ScriptedCall) -> list[dict[str, Any]]:
+    return call.conversation.timeline.items()
 
 
-async def dials(talk: Talk, digits: str) -> None:
-    talk.inbox.put(DtmfEntry(digits))
+async def dials(call: ScriptedCall, digits: str) -> None:
+    call.events.put(DtmfEntry(digits))
     await settle()
 
 
 async def test_a_turn_tells_every_moment_of_its_way(begin: Begin) -> None:
-    talk = begin(LISTENS, "Hello caller. Bye.")
-    talk.language.gate.clear()
-    talk.voice.free = 0
-    await talk.play(1000)
-    await talk.says("hello")
-    await talk.play(60)
-    talk.language.gate.set()
+    call = begin(LISTENS, "Hello caller. Bye.")
+    call.llm.gate.clear()
+    call.tts.free = 0
+    await call.play(1000)
+    await call.says("hello")
+    await call.play(60)
+    call.llm.gate.set()
     await settle()
-    await talk.play(40)
-    talk.voice.gate.set()
+    await call.play(40)
+    call.tts.gate.set()
     await settle()
-    assert turns(talk)[0]["agent_start_ms"] is None
-    await talk.play(1000)
-    assert turns(talk) == [
+    assert turns(call)[0]["agent_start_ms"] is None
+    await call.play(1000)
+    assert turns(call) == [
         dict.fromkeys(KEYS)
         | {
             "turn": 1,
@@ -88,18 +88,18 @@ async def test_a_turn_tells_every_moment_of_its_way(begin: Begin) -> None:
 
 
 async def test_the_first_text_and_the_first_sentence_count_not_the_later_ones(begin: Begin) -> None:
-    talk = begin(LISTENS, [TextDelta("One two. "), TextDelta("Three four. "), TextDelta("Five six.")])
-    await talk.says("go")
-    await talk.play(2000)
-    (turn,) = turns(talk)
+    call = begin(LISTENS, [TextDelta("One two. "), TextDelta("Three four. "), TextDelta("Five six.")])
+    await call.says("go")
+    await call.play(2000)
+    (turn,) = turns(call)
     assert (turn["first_token_ms"], turn["speech_ready_ms"], turn["agent_end_ms"]) == (0, 0, 6 * WORD_MS)
 
 
 async def test_a_greeting_is_turn_0_and_needs_no_language_model(begin: Begin) -> None:
-    talk = begin(GREETED)
+    call = begin(GREETED)
     await settle()
-    await talk.play(4 * WORD_MS + 100)
-    assert turns(talk) == [
+    await call.play(4 * WORD_MS + 100)
+    assert turns(call) == [
         dict.fromkeys(KEYS)
         | {
             "turn": 0,
@@ -116,175 +116,175 @@ async def test_a_greeting_is_turn_0_and_needs_no_language_model(begin: Begin) ->
 
 
 async def test_an_opening_of_the_language_model_tells_its_first_token(begin: Begin) -> None:
-    talk = begin(ConversationConfig("You help.", speaks_first=True), "Hello.")
-    talk.language.gate.clear()
+    call = begin(ConversationConfig("You help.", speaks_first=True), "Hello.")
+    call.llm.gate.clear()
     await settle()
-    await talk.play(80)
-    talk.language.gate.set()
-    await talk.play(2 * WORD_MS)
-    (turn,) = turns(talk)
+    await call.play(80)
+    call.llm.gate.set()
+    await call.play(2 * WORD_MS)
+    (turn,) = turns(call)
     assert (turn["turn"], turn["ended_by"], turn["response_gap_ms"]) == (0, None, None)
     assert turn["first_token_ms"] == turn["speech_ready_ms"] == 80 + TICK_MS
 
 
 async def test_an_agent_that_listens_has_no_turn_before_the_callers_first(begin: Begin) -> None:
-    talk = begin(LISTENS, "Yes.")
+    call = begin(LISTENS, "Yes.")
     await settle()
-    assert turns(talk) == []
-    await talk.says("")
-    assert turns(talk) == []
-    await talk.says("hello")
-    assert [turn["turn"] for turn in turns(talk)] == [1]
+    assert turns(call) == []
+    await call.says("")
+    assert turns(call) == []
+    await call.says("hello")
+    assert [turn["turn"] for turn in turns(call)] == [1]
 
 
 async def test_an_interrupted_answer_ends_when_it_is_cut(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two three four.", "Yes?")
-    await talk.says("count")
-    await talk.play(2 * WORD_MS)
-    await talk.interrupts()
-    await talk.play(300)
-    await talk.stops_speaking("stop")
-    await talk.play(2 * WORD_MS)
-    first, second = turns(talk)
+    call = begin(LISTENS, "One two three four.", "Yes?")
+    await call.says("count")
+    await call.play(2 * WORD_MS)
+    await call.interrupts()
+    await call.play(300)
+    await call.stops_speaking("stop")
+    await call.play(2 * WORD_MS)
+    first, second = turns(call)
     assert (first["interrupted"], first["agent_start_ms"], first["agent_end_ms"]) == (True, TICK_MS, 2 * WORD_MS)
     assert (second["turn"], second["interrupted"], second["response_gap_ms"]) == (2, False, TICK_MS)
 
 
 async def test_a_turn_that_goes_on_keeps_its_beginning_and_moves_its_end(begin: Begin) -> None:
-    talk = begin(LISTENS, "Too early.", "Now I know.")
-    talk.voice.free = 0
-    await talk.play(1000)
-    await talk.says("I would like")
-    assert turns(talk)[0]["first_token_ms"] == 1000
-    talk.language.gate.clear()
-    await talk.play(2000)
-    await talk.says("a room")
-    (turn,) = turns(talk)
+    call = begin(LISTENS, "Too early.", "Now I know.")
+    call.tts.free = 0
+    await call.play(1000)
+    await call.says("I would like")
+    assert turns(call)[0]["first_token_ms"] == 1000
+    call.llm.gate.clear()
+    await call.play(2000)
+    await call.says("a room")
+    (turn,) = turns(call)
     assert (turn["speech_start_ms"], turn["speech_end_ms"], turn["turn_end_ms"]) == (500, 3000, 3000)
     assert (turn["first_token_ms"], turn["speech_ready_ms"]) == (None, None), "that answer is thrown away"
-    talk.language.gate.set()
-    talk.voice.gate.set()
-    await talk.play(4 * WORD_MS)
-    (turn,) = turns(talk)
+    call.llm.gate.set()
+    call.tts.gate.set()
+    await call.play(4 * WORD_MS)
+    (turn,) = turns(call)
     assert (turn["text_ready_ms"], turn["first_token_ms"], turn["interrupted"]) == (3000, 3000 + TICK_MS, False)
     assert turn["response_gap_ms"] == turn["agent_start_ms"] - 3000
 
 
 async def test_a_greeting_that_waited_for_the_caller_answers_the_callers_turn(begin: Begin) -> None:
-    talk = begin(GREETED)
-    await talk.starts_speaking()
-    await talk.play(400)
-    await talk.stops_speaking("hello there")
-    await talk.play(4 * WORD_MS + 100)
-    opening, first = turns(talk)
+    call = begin(GREETED)
+    await call.starts_speaking()
+    await call.play(400)
+    await call.stops_speaking("hello there")
+    await call.play(4 * WORD_MS + 100)
+    opening, first = turns(call)
     assert (opening["speech_ready_ms"], opening["agent_start_ms"], opening["agent_end_ms"]) == (0, None, None)
     assert (first["first_token_ms"], first["speech_ready_ms"], first["agent_start_ms"]) == (None, None, 400 + TICK_MS)
     assert (first["agent_end_ms"], first["response_gap_ms"]) == (400 + 4 * WORD_MS, TICK_MS)
 
 
 async def test_digits_end_a_turn_without_speech_and_without_a_gap(begin: Begin) -> None:
-    talk = begin(LISTENS, "You chose one.")
-    await talk.play(500)
-    await dials(talk, "1")
-    await talk.play(4 * WORD_MS)
-    (turn,) = turns(talk)
+    call = begin(LISTENS, "You chose one.")
+    await call.play(500)
+    await dials(call, "1")
+    await call.play(4 * WORD_MS)
+    (turn,) = turns(call)
     assert (turn["ended_by"], turn["turn_end_ms"], turn["text_ready_ms"]) == ("digits", 500, 500)
     assert (turn["speech_start_ms"], turn["speech_end_ms"], turn["response_gap_ms"]) == (None, None, None)
     assert turn["agent_start_ms"] == 500 + TICK_MS
 
 
 async def test_digits_after_words_are_a_turn_of_their_own_without_a_gap(begin: Begin) -> None:
-    talk = begin(LISTENS, "Too early.", "You chose one.")
-    talk.language.gate.clear()
-    await talk.play(1000)
-    await talk.says("I take")
-    await talk.play(500)
-    await dials(talk, "1")
-    talk.language.gate.set()
-    await talk.play(4 * WORD_MS)
-    words, digits = turns(talk)
+    call = begin(LISTENS, "Too early.", "You chose one.")
+    call.llm.gate.clear()
+    await call.play(1000)
+    await call.says("I take")
+    await call.play(500)
+    await dials(call, "1")
+    call.llm.gate.set()
+    await call.play(4 * WORD_MS)
+    words, digits = turns(call)
     assert (words["ended_by"], words["speech_end_ms"], words["agent_start_ms"]) == ("model", 1000, None)
     assert (digits["ended_by"], digits["speech_end_ms"], digits["turn_end_ms"]) == ("digits", None, 1500)
     assert (digits["agent_start_ms"], digits["response_gap_ms"]) == (1500 + 2 * TICK_MS, None)
-    assert talk.items == [("user", "I take"), ("user", "1"), ("assistant", "You chose one.")]
+    assert call.items == [("user", "I take"), ("user", "1"), ("assistant", "You chose one.")]
 
 
 async def test_digits_cut_the_answer_that_plays(begin: Begin) -> None:
-    talk = begin(LISTENS, "Press one or two.", "You chose one.")
-    await talk.says("menu")
-    await talk.play(2 * WORD_MS)
-    await dials(talk, "1")
-    await talk.play(4 * WORD_MS)
-    first, second = turns(talk)
+    call = begin(LISTENS, "Press one or two.", "You chose one.")
+    await call.says("menu")
+    await call.play(2 * WORD_MS)
+    await dials(call, "1")
+    await call.play(4 * WORD_MS)
+    first, second = turns(call)
     assert (first["interrupted"], first["agent_end_ms"]) == (True, 2 * WORD_MS)
     assert (second["turn"], second["turn_end_ms"], second["interrupted"]) == (2, 2 * WORD_MS, False)
     assert (second["agent_start_ms"], second["agent_end_ms"]) == (2 * WORD_MS, 5 * WORD_MS)
 
 
 async def test_digits_during_a_protected_message_are_a_turn_whose_answer_comes_after_it(begin: Begin) -> None:
-    talk = begin(
+    call = begin(
         ConversationConfig(
             "You help.", greeting="Good morning to you.", speaks_first=True, first_message_uninterruptible=True
         ),
         "One.",
     )
     await settle()
-    await talk.play(WORD_MS)
-    await dials(talk, "1")
-    await talk.play(4 * WORD_MS)
-    await talk.play(2 * WORD_MS)
-    opening, first = turns(talk)
+    await call.play(WORD_MS)
+    await dials(call, "1")
+    await call.play(4 * WORD_MS)
+    await call.play(2 * WORD_MS)
+    opening, first = turns(call)
     assert (opening["agent_end_ms"], opening["interrupted"]) == (4 * WORD_MS, False)
     assert (first["turn_end_ms"], first["first_token_ms"]) == (WORD_MS, 4 * WORD_MS)
     assert (first["agent_start_ms"], first["agent_end_ms"]) == (4 * WORD_MS, 5 * WORD_MS), "one follows on the other"
 
 
 async def test_the_end_of_the_call_ends_the_answer_and_interrupts_nobody(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two three four.")
-    await talk.says("count")
-    await talk.play(2 * WORD_MS)
-    talk.conversation.settle()
-    await talk.close()
-    (turn,) = turns(talk)
+    call = begin(LISTENS, "One two three four.")
+    await call.says("count")
+    await call.play(2 * WORD_MS)
+    call.conversation.close()
+    await call.close()
+    (turn,) = turns(call)
     assert (turn["agent_end_ms"], turn["interrupted"]) == (2 * WORD_MS, False)
 
 
 async def test_nothing_that_was_said_is_in_it(begin: Begin) -> None:
-    talk = begin(GREETED, "Hello caller.")
-    await talk.play(WORD_MS)
-    await talk.interrupts()
-    await talk.stops_speaking("my secret is 4711")
-    await talk.play(4 * WORD_MS)
-    for turn in turns(talk):
+    call = begin(GREETED, "Hello caller.")
+    await call.play(WORD_MS)
+    await call.interrupts()
+    await call.stops_speaking("my secret is 4711")
+    await call.play(4 * WORD_MS)
+    for turn in turns(call):
         assert tuple(turn) == KEYS
         assert all(isinstance(turn[name], int | None) for name in KEYS if name not in ("ended_by", "tools", "sources"))
         assert turn["ended_by"] in ("model", None)
         assert turn["tools"] == turn["sources"] == []
 
 
-async def _becomes(house: House, holds: Callable[[Call], bool]) -> Call:
+async def _becomes(harness: CallServiceHarness, holds: Callable[[Call], bool]) -> Call:
     """The only stored call, once it is so."""
-    (found,) = await house.database.until(every_call, lambda found: bool(found) and all(map(holds, found)))
+    (found,) = await harness.database.until(every_call, lambda found: bool(found) and all(map(holds, found)))
     return found
 
 
 async def test_what_is_known_is_stored_while_the_call_lives_and_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talks, "PROGRESS_AFTER_S", 0.01)
+    monkeypatch.setattr(conversation_runner, "PROGRESS_AFTER_S", 0.01)
     long = "Welcome caller. " * 20  # it is not over when the first of it is stored, also on a busy machine
-    async with open_house(tmp_path) as house:
-        await house.number(**{**GREETS, "agent_greeting": long})
-        phone = house.rings()
-        live = await _becomes(house, lambda call: bool(call.timeline))
+    async with call_service(tmp_path) as harness:
+        await harness.create_number(**{**GREETS, "agent_greeting": long})
+        phone = harness.rings()
+        live = await _becomes(harness, lambda call: bool(call.timeline))
         assert live.ended_at is None
         opening = live.timeline[0]
         assert (opening["turn"], opening["agent_end_ms"]) == (0, None)
         assert 0 <= opening["speech_ready_ms"] <= opening["agent_start_ms"]
-        heard = await _becomes(house, lambda call: call.timeline[0]["agent_end_ms"] is not None)
+        heard = await _becomes(harness, lambda call: call.timeline[0]["agent_end_ms"] is not None)
         assert heard.ended_at is None
         phone.hangs_up()
-        call = await house.ends(phone)
+        call = await harness.ended_call(phone)
     assert call.timeline == heard.timeline
     ended = {name: heard.timeline[0][name] for name in ("agent_end_ms", "played_ms")}
     assert heard.timeline[0] == opening | ended
@@ -293,11 +293,11 @@ async def test_what_is_known_is_stored_while_the_call_lives_and_at_its_end(
 
 
 async def test_a_call_that_was_never_answered_has_no_turns(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number(**GREETS)
-        phone = Phone(house.pump)
+    async with call_service(tmp_path) as harness:
+        await harness.create_number(**GREETS)
+        phone = Phone(harness.pump)
         phone.dialog.mute = True
-        house.service.incoming(phone.leg)
+        harness.service.incoming(phone.leg)
         await until(lambda: 200 in phone.sent)
         phone.hangs_up(487)
-        assert (await house.ends(phone)).timeline == []
+        assert (await harness.ended_call(phone)).timeline == []

@@ -50,14 +50,14 @@ from models.protocols import (
 from tests.calls.conversation.random_models import (
     RATE,
     WORD_MS,
-    WorldEar,
-    WorldKnowledge,
-    WorldLanguage,
-    WorldTool,
-    WorldVoice,
+    RandomKnowledge,
+    RandomLlm,
+    RandomStt,
+    RandomTool,
+    RandomTts,
     answer_of,
 )
-from tests.fakes.fake_parts import ArrayPort
+from tests.fakes.fake_audio_port import ArrayPort
 
 SPELL_MS = 250
 """The caller says a word in this time."""
@@ -85,12 +85,12 @@ class Act:
     """When each is complete, and the word."""
 
 
-class World:
+class RandomCall:
     """One call, all of it drawn from `seed`. `run` lets it happen and checks it."""
 
     def __init__(self, seed: int) -> None:
         self.chance = chance = Random(seed)
-        self.script = ConversationConfig(
+        self.config = ConversationConfig(
             system_prompt="s",
             greeting=chance.choice([None, "Good morning to you all."]),
             speaks_first=chance.random() < 0.5,
@@ -111,20 +111,20 @@ class World:
         self.slot = self.port.open(RATE)
         self.playout = Playout(self.port, self.slot)
         self.turns = TurnDetector(settings, TICK_MS, chance.choice([0, 40]))
-        self.inbox = EventQueue()
-        self.language, self.voice, self.ear = WorldLanguage(self), WorldVoice(self), WorldEar(self)
-        self.lookup = KnowledgePrefetch(WorldKnowledge(self), "agent") if chance.random() < 0.7 else None
-        belt = [WorldTool(self, "look", effects=False), WorldTool(self, "act", effects=True), EndCallTool()]
+        self.events = EventQueue()
+        self.llm, self.tts, self.stt = RandomLlm(self), RandomTts(self), RandomStt(self)
+        self.lookup = KnowledgePrefetch(RandomKnowledge(self), "agent") if chance.random() < 0.7 else None
+        belt = [RandomTool(self, "look", effects=False), RandomTool(self, "act", effects=True), EndCallTool()]
         tools = ToolSet(belt, knowledge_prefetch=self.lookup)
-        self.talk = Conversation(
+        self.conversation = Conversation(
             call_id="c",
-            script=self.script,
-            inbox=self.inbox,
-            ear=self.ear,
-            mind=LlmWithTools(self.language, tools),
-            mouth=SpeechOutput(self.voice, VoiceSettings("world/one", 1.0, 0.5, RATE), self.playout),
+            config=self.config,
+            events=self.events,
+            stt=self.stt,
+            llm=LlmWithTools(self.llm, tools),
+            output=SpeechOutput(self.tts, VoiceSettings("world/one", 1.0, 0.5, RATE), self.playout),
             timeline=Timeline(0.0, lambda: self.now_ms),
-            protect=lambda on: self._orders.append(partial(self._protect, on)),
+            set_uninterruptible=lambda on: self._orders.append(partial(self._protect, on)),
         )
         self._orders: list[Callable[[], tuple[TurnEvent, ...]]] = []
         self._protected = self._audible = False
@@ -153,8 +153,8 @@ class World:
             self._expect_words(act, loop)
         for _ in range(self.chance.choice([0, 0, 1, 3])):
             digits = DtmfEntry(str(self.chance.randint(0, 99)))
-            loop.call_later(self.chance.random() * TALK_MS / 1000, self.inbox.put, digits)
-        talking = loop.create_task(self.talk.run())
+            loop.call_later(self.chance.random() * TALK_MS / 1000, self.events.put, digits)
+        talking = loop.create_task(self.conversation.run())
         while not talking.done() and not self._is_over():
             await asyncio.sleep(TICK_MS / 1000)
             self._tick(loop)
@@ -166,7 +166,7 @@ class World:
 
     def _is_over(self) -> bool:
         """Nothing has happened for a while, and nothing is to come; at last, whatever still goes on."""
-        rests = self.turns.idle and not (self._audible or self.script.user_idle_ms or self.talk._answer)
+        rests = self.turns.idle and not (self._audible or self.config.user_idle_ms or self.conversation._response)
         if not rests:
             self._rests_since_ms = self.now_ms
         calm = self.now_ms - self._rests_since_ms > REST_MS
@@ -197,7 +197,7 @@ class World:
 
     def _hears_words(self, backchannel: bool) -> tuple[TurnEvent, ...]:
         if self.lookup is not None:
-            self.lookup.hears(self.ear.partial())
+            self.lookup.hears(self.stt.partial())
         return self.turns.on_transcript(self.now_ms, backchannel)
 
     def _protect(self, on: bool) -> tuple[TurnEvent, ...]:
@@ -238,7 +238,7 @@ class World:
                     self.playout.block()
                     self._cuts.append((len(self._heard()), frozenset(map(answer_of, self._heard()))))
                 case TurnDropped():
-                    self.ear.discard()
+                    self.stt.discard()
                 case AskEndOfTurn():
                     self._judge(event.at_ms)
                 case _:
@@ -280,7 +280,7 @@ class World:
             loop.call_at(self._delivered_s, self._reach, batch)
 
     def _reach(self, batch: list[CallEvent]) -> None:
-        self.inbox.media_events(batch)
+        self.events.media_events(batch)
         if any(isinstance(event, BargeIn) for event in batch):
             self.playout.unblock()
 
@@ -309,19 +309,19 @@ class World:
         sounding = sent[sent != 0]
         changes = np.flatnonzero(np.diff(sounding)) + 1
         spells = np.split(sounding, changes) if len(sounding) else []
-        return [self.voice.words[int(spell[0])] for spell in spells if len(spell) == RATE * WORD_MS // 1000]
+        return [self.tts.words[int(spell[0])] for spell in spells if len(spell) == RATE * WORD_MS // 1000]
 
     def _check_the_end(self, talking: asyncio.Task[str]) -> None:
         if talking.done():
-            assert talking.result() == "agent_ended" or self.script.user_idle_ms
+            assert talking.result() == "agent_ended" or self.config.user_idle_ms
             spoken_ms = 0.0 if self._open_since_ms is None else self.now_ms - self._open_since_ms
             assert spoken_ms <= LATE_NEWS_MS, "the agent hung up on the caller"
         else:
-            assert not self.script.user_idle_ms, "the silent caller was never left"
+            assert not self.config.user_idle_ms, "the silent caller was never left"
             assert self.turns.idle, f"the turn taking is stuck in {self.turns.state}"
-            assert self.talk._answer is None and self.talk._guess is None, "an answer is stuck"
+            assert self.conversation._response is None and self.conversation._speculative is None, "an answer is stuck"
         assert not self.port.paused(self.slot), "the playout is stuck"
-        items = self.talk.transcript.items()
+        items = self.conversation.transcript.items()
         own = [word for item in items if item["role"] == "assistant" for word in item["content"].split()]
         assert own == self._heard(), f"the transcript: {own} instead of {self._heard()}"
         self._check_nothing_comes_late()
@@ -337,5 +337,5 @@ class World:
         said = [int(word[1:]) for line in lines for word in line.split() if word.startswith("u")]
         assert said == sorted(set(said)), f"the caller's words came twice or in disorder: {said}"
         if lines:
-            asked = [message.content for prompt in self.language.prompts for message in prompt.messages]
+            asked = [message.content for prompt in self.llm.prompts for message in prompt.messages]
             assert lines[-1] in asked, "the last turn was never answered"

@@ -26,17 +26,17 @@ from storage.database.database import StorageTrouble
 from storage.knowledge.passages import Found
 
 if TYPE_CHECKING:
-    from tests.calls.conversation.random_conversation import World
+    from tests.calls.conversation.random_conversation import RandomCall
 
 RATE = 8000
 WORD_MS = 100
 
 
 @dataclass
-class WorldEar:
+class RandomStt:
     """Hears the words of the caller's speech that is not discarded, some time after they were said."""
 
-    world: World
+    world: RandomCall
     since_ms: float = -1.0
 
     def feed(self, samples: Samples) -> None:
@@ -66,12 +66,12 @@ class WorldEar:
         return " ".join(word for act in self.world.acts for at, word in act.words if self.since_ms < at <= now)
 
 
-class WorldLanguage:
+class RandomLlm:
     """Answers with words that nobody else says, sometimes after a tool, sometimes with nothing."""
 
     name = "world"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: RandomCall) -> None:
         self.world = world
         self.prompts: list[ChatPrompt] = []
 
@@ -97,12 +97,12 @@ class WorldLanguage:
             await self.world.takes(60)
 
 
-class WorldVoice:
+class RandomTts:
     """Every word is `WORD_MS` of a sample value of its own; `words` says which."""
 
     name = "world"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: RandomCall) -> None:
         self.world = world
         self.words: list[str] = [""]
 
@@ -124,10 +124,10 @@ class WorldVoice:
 
 
 @dataclass
-class WorldTool:
+class RandomTool:
     """Takes its time."""
 
-    world: World
+    world: RandomCall
     name: str
     effects: bool
     definition: ToolDefinition = field(init=False)
@@ -138,16 +138,16 @@ class WorldTool:
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
         if self.effects and not arguments["asked"].startswith(("done", "There is no tool", "This was called")):
-            said = [item["content"] for item in self.world.talk.transcript.items() if item["role"] == "user"]
+            said = [item["content"] for item in self.world.conversation.transcript.items() if item["role"] == "user"]
             assert arguments["asked"] in (said or [""]), "a tool with effects was used before it was the agent's turn"
         await self.world.takes(2500)
         return ToolResult(f"done {self.name}", ok=self.world.chance.random() < 0.8)
 
 
-class WorldKnowledge(KnowledgeSearch):
+class RandomKnowledge(KnowledgeSearch):
     """Has something to say on some words, sooner or later, or is in trouble."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: RandomCall) -> None:
         self.world = world
 
     async def search(self, agent_id: str, text: str, most: int) -> list[Found]:

@@ -20,23 +20,23 @@ from calls.conversation.tool_loop import scripted_parts
 from config.errors import ModelError
 from media.engine.call_audio import AudioFailure
 from models.protocols import AnswerPart, ChatMessage, ChatPrompt, TextDelta, VoiceSettings
-from tests.fakes.scripted_call import RATE, WORD_MS, ScriptedLanguage, Talk, settle
+from tests.fakes.scripted_call import RATE, WORD_MS, ScriptedCall, ScriptedLlm, settle
 
-Begin = Callable[..., Talk]
+Begin = Callable[..., ScriptedCall]
 LISTENS = ConversationConfig("You help.")
 
 
 @pytest.fixture
 async def begin() -> AsyncIterator[Begin]:
-    talks: list[Talk] = []
+    started: list[ScriptedCall] = []
 
-    def make(script: ConversationConfig, *answers: str | Sequence[AnswerPart] | Exception, **more: Any) -> Talk:
-        talks.append(Talk(script, *answers, **more))
-        return talks[-1]
+    def make(config: ConversationConfig, *answers: str | Sequence[AnswerPart] | Exception, **more: Any) -> ScriptedCall:
+        started.append(ScriptedCall(config, *answers, **more))
+        return started[-1]
 
     yield make
-    for talk in talks:
-        await talk.close()
+    for call in started:
+        await call.close()
 
 
 def greeting(**changes: object) -> ConversationConfig:
@@ -47,144 +47,144 @@ def greeting(**changes: object) -> ConversationConfig:
 
 
 async def test_an_agent_that_listens_first_says_nothing_until_the_caller_has_spoken(begin: Begin) -> None:
-    talk = begin(LISTENS, "Hello caller.")
+    call = begin(LISTENS, "Hello caller.")
     await settle()
-    assert talk.written_ms == 0
-    await talk.says("hello")
-    await talk.play(2 * WORD_MS)
-    assert talk.items == [("user", "hello"), ("assistant", "Hello caller.")]
+    assert call.written_ms == 0
+    await call.says("hello")
+    await call.play(2 * WORD_MS)
+    assert call.items == [("user", "hello"), ("assistant", "Hello caller.")]
 
 
 async def test_the_custom_greeting_opens_the_talk_without_asking_the_language_model(begin: Begin) -> None:
-    talk = begin(greeting())
+    call = begin(greeting())
     await settle()
-    await talk.play(4 * WORD_MS)
-    assert talk.items == [("assistant", "Good morning to you.")]
-    assert talk.language.prompts == []
+    await call.play(4 * WORD_MS)
+    assert call.items == [("assistant", "Good morning to you.")]
+    assert call.llm.prompts == []
 
 
 async def test_without_a_custom_greeting_the_language_model_opens_the_talk(begin: Begin) -> None:
-    talk = begin(greeting(greeting=None), "Hello from the model.")
+    call = begin(greeting(greeting=None), "Hello from the model.")
     await settle()
-    await talk.play(4 * WORD_MS)
-    assert talk.items == [("assistant", "Hello from the model.")]
-    assert list(talk.language.prompts[0].messages) == []
-    assert talk.language.prompts[0].system == "You help."
+    await call.play(4 * WORD_MS)
+    assert call.items == [("assistant", "Hello from the model.")]
+    assert list(call.llm.prompts[0].messages) == []
+    assert call.llm.prompts[0].system == "You help."
 
 
 async def test_the_first_message_waits_for_its_delay(begin: Begin) -> None:
-    talk = begin(greeting(first_message_delay_ms=3_600_000))
+    call = begin(greeting(first_message_delay_ms=3_600_000))
     await settle()
-    assert talk.voice.spoken == ["Good morning to you."], "it is made ready during the delay"
-    assert talk.written_ms == 0
+    assert call.tts.spoken == ["Good morning to you."], "it is made ready during the delay"
+    assert call.written_ms == 0
 
 
 async def test_a_caller_who_speaks_during_the_delay_still_hears_the_greeting_afterwards(begin: Begin) -> None:
-    talk = begin(greeting(first_message_delay_ms=0))
-    await talk.starts_speaking()
-    assert talk.written_ms == 0
-    await talk.stops_speaking("hello there")
-    await talk.play(4 * WORD_MS)
-    assert talk.items == [("user", "hello there"), ("assistant", "Good morning to you.")]
-    assert talk.language.prompts == []
+    call = begin(greeting(first_message_delay_ms=0))
+    await call.starts_speaking()
+    assert call.written_ms == 0
+    await call.stops_speaking("hello there")
+    await call.play(4 * WORD_MS)
+    assert call.items == [("user", "hello there"), ("assistant", "Good morning to you.")]
+    assert call.llm.prompts == []
 
 
 async def test_an_uninterruptible_first_message_is_protected_from_its_first_sample_to_its_end(begin: Begin) -> None:
-    talk = begin(greeting(first_message_uninterruptible=True))
+    call = begin(greeting(first_message_uninterruptible=True))
     await settle()
-    assert talk.protected == [(True, 0)]
-    await talk.play(4 * WORD_MS - 20)
-    assert len(talk.protected) == 1
-    await talk.play(20)
-    assert talk.protected[1:] == [(False, talk.port.written(talk.slot))]
+    assert call.protected == [(True, 0)]
+    await call.play(4 * WORD_MS - 20)
+    assert len(call.protected) == 1
+    await call.play(20)
+    assert call.protected[1:] == [(False, call.port.written(call.slot))]
 
 
 async def test_a_first_message_that_is_thought_over_again_stays_protected(begin: Begin) -> None:
-    talk = begin(greeting(greeting=None, first_message_uninterruptible=True), "Hello.", "Hello to you.")
-    talk.language.gate.clear()
-    await talk.says("hello?")
-    talk.language.gate.set()
+    call = begin(greeting(greeting=None, first_message_uninterruptible=True), "Hello.", "Hello to you.")
+    call.llm.gate.clear()
+    await call.says("hello?")
+    call.llm.gate.set()
     await settle()
-    assert talk.voice.spoken == ["Hello to you."]
-    assert talk.protected == [(True, 0)]
+    assert call.tts.spoken == ["Hello to you."]
+    assert call.protected == [(True, 0)]
 
 
 # ---- answering ----
 
 
 async def test_the_language_model_gets_the_talk_so_far(begin: Begin) -> None:
-    talk = begin(LISTENS, "First answer.", "Second answer.")
-    await talk.says("one")
-    await talk.play(2 * WORD_MS)
-    await talk.says("two")
-    assert list(talk.language.prompts[1].messages) == [
+    call = begin(LISTENS, "First answer.", "Second answer.")
+    await call.says("one")
+    await call.play(2 * WORD_MS)
+    await call.says("two")
+    assert list(call.llm.prompts[1].messages) == [
         ChatMessage("user", "one"),
         ChatMessage("assistant", "First answer."),
         ChatMessage("user", "two"),
     ]
-    assert talk.conversation.transcript.turn_count == 2
+    assert call.conversation.transcript.turn_count == 2
 
 
 async def test_the_first_sentence_is_spoken_before_the_answer_is_complete(begin: Begin) -> None:
-    talk = begin(LISTENS, [TextDelta("One two. "), TextDelta("Three four.")])
-    talk.voice.free = 1
-    await talk.says("go")
-    assert talk.voice.spoken == ["One two.", "Three four."]
-    assert talk.written_ms == 2 * WORD_MS
+    call = begin(LISTENS, [TextDelta("One two. "), TextDelta("Three four.")])
+    call.tts.free = 1
+    await call.says("go")
+    assert call.tts.spoken == ["One two.", "Three four."]
+    assert call.written_ms == 2 * WORD_MS
 
 
 async def test_speaking_is_one_sentence_ahead_of_what_plays(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two. Three four. Five six. Seven eight.")
-    await talk.says("go")
-    assert talk.voice.spoken == ["One two.", "Three four."]
-    await talk.play(2 * WORD_MS)
-    assert talk.voice.spoken == ["One two.", "Three four.", "Five six."]
+    call = begin(LISTENS, "One two. Three four. Five six. Seven eight.")
+    await call.says("go")
+    assert call.tts.spoken == ["One two.", "Three four."]
+    await call.play(2 * WORD_MS)
+    assert call.tts.spoken == ["One two.", "Three four.", "Five six."]
 
 
 async def test_sentences_follow_each_other_without_a_gap(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two. Three four. Five six.")
-    await talk.says("go")
-    await talk.play(6 * WORD_MS)
-    assert (talk.port.sent(talk.slot)[-6 * 800 :] == 1000).all()
-    assert talk.items[-1] == ("assistant", "One two. Three four. Five six.")
+    call = begin(LISTENS, "One two. Three four. Five six.")
+    await call.says("go")
+    await call.play(6 * WORD_MS)
+    assert (call.port.sent(call.slot)[-6 * 800 :] == 1000).all()
+    assert call.items[-1] == ("assistant", "One two. Three four. Five six.")
 
 
 async def test_between_two_sentences_the_agent_counts_as_speaking(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two. Three four.")
-    talk.voice.free = 1
-    await talk.says("go")
-    await talk.play(3 * WORD_MS)
-    assert talk.port.more(talk.slot)
-    talk.voice.gate.set()
+    call = begin(LISTENS, "One two. Three four.")
+    call.tts.free = 1
+    await call.says("go")
+    await call.play(3 * WORD_MS)
+    assert call.port.more(call.slot)
+    call.tts.gate.set()
     await settle()
-    assert not talk.port.more(talk.slot)
+    assert not call.port.more(call.slot)
 
 
 async def test_a_turn_without_words_is_no_turn(begin: Begin) -> None:
-    talk = begin(LISTENS, "Hello.")
-    await talk.says("  ")
-    assert (talk.items, talk.language.prompts, talk.conversation.transcript.turn_count) == ([], [], 0)
-    await talk.says("hello")
-    assert talk.items == [("user", "hello")]
+    call = begin(LISTENS, "Hello.")
+    await call.says("  ")
+    assert (call.items, call.llm.prompts, call.conversation.transcript.turn_count) == ([], [], 0)
+    await call.says("hello")
+    assert call.items == [("user", "hello")]
 
 
 async def test_an_answer_without_words_leaves_the_agent_listening(begin: Begin) -> None:
-    talk = begin(LISTENS, [], "Yes.")
-    await talk.says("one")
-    await talk.says("two")
-    await talk.play(WORD_MS)
-    assert talk.items == [("user", "one"), ("user", "two"), ("assistant", "Yes.")]
+    call = begin(LISTENS, [], "Yes.")
+    await call.says("one")
+    await call.says("two")
+    await call.play(WORD_MS)
+    assert call.items == [("user", "one"), ("user", "two"), ("assistant", "Yes.")]
 
 
 async def test_the_response_gap_is_measured_from_the_end_of_speech_to_the_first_sound(begin: Begin) -> None:
     before = metrics.RESPONSE_GAP._sum.get()
-    talk = begin(LISTENS, "Hello.")
-    talk.language.gate.clear()
-    await talk.says("hello")
-    await talk.play(300)
-    talk.language.gate.set()
+    call = begin(LISTENS, "Hello.")
+    call.llm.gate.clear()
+    await call.says("hello")
+    await call.play(300)
+    call.llm.gate.set()
     await settle()
-    await talk.play(40)
+    await call.play(40)
     assert metrics.RESPONSE_GAP._sum.get() - before == pytest.approx(0.32)
 
 
@@ -192,123 +192,123 @@ async def test_the_response_gap_is_measured_from_the_end_of_speech_to_the_first_
 
 
 async def test_a_turn_that_goes_on_before_the_answer_is_heard_stays_one_turn(begin: Begin) -> None:
-    talk = begin(LISTENS, "Too early.", "Now I know.")
-    talk.language.gate.clear()
-    await talk.says("I would like")
-    await talk.says("a room")
-    talk.language.gate.set()
-    await talk.play(4 * WORD_MS)
-    assert talk.items == [("user", "I would like a room"), ("assistant", "Now I know.")]
-    assert talk.conversation.transcript.turn_count == 1
-    assert talk.voice.spoken == ["Now I know."]
+    call = begin(LISTENS, "Too early.", "Now I know.")
+    call.llm.gate.clear()
+    await call.says("I would like")
+    await call.says("a room")
+    call.llm.gate.set()
+    await call.play(4 * WORD_MS)
+    assert call.items == [("user", "I would like a room"), ("assistant", "Now I know.")]
+    assert call.conversation.transcript.turn_count == 1
+    assert call.tts.spoken == ["Now I know."]
 
 
 async def test_no_answer_begins_while_the_caller_speaks(begin: Begin) -> None:
-    talk = begin(LISTENS, "Hello caller.")
-    talk.language.gate.clear()
-    await talk.says("hello")
-    await talk.starts_speaking()
-    talk.language.gate.set()
-    await talk.play(WORD_MS)
-    assert (talk.voice.spoken, talk.written_ms) == (["Hello caller."], 0)
-    await talk.makes_noise()
-    await talk.play(2 * WORD_MS)
-    assert talk.items[-1] == ("assistant", "Hello caller.")
+    call = begin(LISTENS, "Hello caller.")
+    call.llm.gate.clear()
+    await call.says("hello")
+    await call.starts_speaking()
+    call.llm.gate.set()
+    await call.play(WORD_MS)
+    assert (call.tts.spoken, call.written_ms) == (["Hello caller."], 0)
+    await call.makes_noise()
+    await call.play(2 * WORD_MS)
+    assert call.items[-1] == ("assistant", "Hello caller.")
 
 
 async def test_a_noise_that_ends_as_a_turn_without_words_lets_the_answer_go_on(begin: Begin) -> None:
-    talk = begin(LISTENS, "Hello caller.")
-    talk.language.gate.clear()
-    await talk.says("hello")
-    await talk.starts_speaking()
-    talk.language.gate.set()
-    await talk.stops_speaking("")
-    await talk.play(2 * WORD_MS)
-    assert talk.items == [("user", "hello"), ("assistant", "Hello caller.")]
+    call = begin(LISTENS, "Hello caller.")
+    call.llm.gate.clear()
+    await call.says("hello")
+    await call.starts_speaking()
+    call.llm.gate.set()
+    await call.stops_speaking("")
+    await call.play(2 * WORD_MS)
+    assert call.items == [("user", "hello"), ("assistant", "Hello caller.")]
 
 
 # ---- interruption ----
 
 
 async def test_what_was_not_heard_when_the_call_ends_is_not_in_the_transcript(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two three four.")
-    await talk.says("count")
-    await talk.play(2 * WORD_MS + 40)
-    talk.conversation.settle()
-    await talk.close()
-    await talk.play(1000)
-    assert talk.items[-1] == ("assistant", "One two")
+    call = begin(LISTENS, "One two three four.")
+    await call.says("count")
+    await call.play(2 * WORD_MS + 40)
+    call.conversation.close()
+    await call.close()
+    await call.play(1000)
+    assert call.items[-1] == ("assistant", "One two")
 
 
 # ---- the agent's own end of the call ----
 
 
 async def test_the_agent_hangs_up_once_its_last_sample_was_sent(begin: Begin) -> None:
-    talk = begin(LISTENS, [TextDelta("Good bye."), HANG_UP])
-    await talk.says("bye")
-    await talk.play(2 * WORD_MS - 20)
-    assert not talk.run.done()
-    await talk.play(20)
-    assert talk.run.done()
-    await talk.run
-    assert talk.items[-1] == ("assistant", "Good bye.")
+    call = begin(LISTENS, [TextDelta("Good bye."), HANG_UP])
+    await call.says("bye")
+    await call.play(2 * WORD_MS - 20)
+    assert not call.run.done()
+    await call.play(20)
+    assert call.run.done()
+    await call.run
+    assert call.items[-1] == ("assistant", "Good bye.")
 
 
 async def test_nothing_is_asked_of_the_language_model_after_its_wish_to_hang_up(begin: Begin) -> None:
-    talk = begin(LISTENS, [TextDelta("Good bye."), HANG_UP, TextDelta(" And more.")])
-    await talk.says("bye")
-    assert talk.language.closed == 1
-    await talk.play(2 * WORD_MS)
-    await talk.run
-    assert talk.voice.spoken == ["Good bye."]
+    call = begin(LISTENS, [TextDelta("Good bye."), HANG_UP, TextDelta(" And more.")])
+    await call.says("bye")
+    assert call.llm.closed == 1
+    await call.play(2 * WORD_MS)
+    await call.run
+    assert call.tts.spoken == ["Good bye."]
 
 
 async def test_the_end_of_an_answer_that_was_dropped_meanwhile_ends_nothing(begin: Begin) -> None:
-    talk = begin(LISTENS, "Yes.")
-    mouth = SpeechOutput(talk.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), talk.playout)
-    await talk.says("hello")
-    talk.inbox.put(
+    call = begin(LISTENS, "Yes.")
+    mouth = SpeechOutput(call.tts, VoiceSettings("scripted/one", 1.0, 0.5, RATE), call.playout)
+    await call.says("hello")
+    call.events.put(
         ResponseFinished(AgentResponse(scripted_parts("Bye."), mouth, ResponseTiming(lambda: 0.0), ends_call=True))
     )
     await settle()
-    assert not talk.run.done()
-    await talk.play(WORD_MS)
-    assert talk.items[-1] == ("assistant", "Yes.")
+    assert not call.run.done()
+    await call.play(WORD_MS)
+    assert call.items[-1] == ("assistant", "Yes.")
 
 
 async def test_an_agent_that_may_not_end_calls_goes_on_listening(begin: Begin) -> None:
-    talk = begin(LISTENS, [TextDelta("Bye."), HANG_UP], "Still here.", may_end_call=False)
-    await talk.says("bye")
-    await talk.play(WORD_MS)
-    assert not talk.run.done()
-    assert talk.language.prompts[0].tools == ()
-    await talk.says("hello")
-    await talk.play(2 * WORD_MS)
-    assert talk.items[-1] == ("assistant", "Still here.")
+    call = begin(LISTENS, [TextDelta("Bye."), HANG_UP], "Still here.", may_end_call=False)
+    await call.says("bye")
+    await call.play(WORD_MS)
+    assert not call.run.done()
+    assert call.llm.prompts[0].tools == ()
+    await call.says("hello")
+    await call.play(2 * WORD_MS)
+    assert call.items[-1] == ("assistant", "Still here.")
 
 
 async def test_a_goodbye_that_is_interrupted_does_not_end_the_call(begin: Begin) -> None:
-    talk = begin(LISTENS, [TextDelta("Good bye."), HANG_UP], "Yes.")
-    await talk.says("bye")
-    await talk.play(WORD_MS)
-    await talk.interrupts()
-    await talk.stops_speaking("wait")
-    await talk.play(WORD_MS)
-    assert not talk.run.done()
-    assert talk.items[-1] == ("assistant", "Yes.")
+    call = begin(LISTENS, [TextDelta("Good bye."), HANG_UP], "Yes.")
+    await call.says("bye")
+    await call.play(WORD_MS)
+    await call.interrupts()
+    await call.stops_speaking("wait")
+    await call.play(WORD_MS)
+    assert not call.run.done()
+    assert call.items[-1] == ("assistant", "Yes.")
 
 
 # ---- digits ----
 
 
 async def test_digits_are_a_turn_of_the_caller_and_cut_the_answer(begin: Begin) -> None:
-    talk = begin(LISTENS, "Press one or two.", "You chose one.")
-    await talk.says("menu")
-    await talk.play(2 * WORD_MS)
-    talk.inbox.put(DtmfEntry("1"))
+    call = begin(LISTENS, "Press one or two.", "You chose one.")
+    await call.says("menu")
+    await call.play(2 * WORD_MS)
+    call.events.put(DtmfEntry("1"))
     await settle()
-    await talk.play(3 * WORD_MS)
-    assert talk.items == [
+    await call.play(3 * WORD_MS)
+    assert call.items == [
         ("user", "menu"),
         ("assistant", "Press one"),
         ("user", "1"),
@@ -317,82 +317,82 @@ async def test_digits_are_a_turn_of_the_caller_and_cut_the_answer(begin: Begin) 
 
 
 async def test_digits_during_a_protected_message_are_answered_after_it(begin: Begin) -> None:
-    talk = begin(greeting(first_message_uninterruptible=True), "You chose one.")
+    call = begin(greeting(first_message_uninterruptible=True), "You chose one.")
     await settle()
-    await talk.play(WORD_MS)
-    talk.inbox.put(DtmfEntry("1"))
+    await call.play(WORD_MS)
+    call.events.put(DtmfEntry("1"))
     await settle()
-    await talk.play(6 * WORD_MS)
-    assert talk.items == [("assistant", "Good morning to you."), ("user", "1"), ("assistant", "You chose one.")]
+    await call.play(6 * WORD_MS)
+    assert call.items == [("assistant", "Good morning to you."), ("user", "1"), ("assistant", "You chose one.")]
 
 
 # ---- faults ----
 
 
 async def test_a_language_model_that_fails_is_excused_and_asked_again(begin: Begin) -> None:
-    talk = begin(LISTENS, ModelError("out of memory"), "At nine.", ModelError("out of memory"), "At five.")
+    call = begin(LISTENS, ModelError("out of memory"), "At nine.", ModelError("out of memory"), "At five.")
     for question in ("when do you open", "when do you open", "and close", "and close"):
-        await talk.says(question)
-        await talk.play(12 * WORD_MS)
+        await call.says(question)
+        await call.play(12 * WORD_MS)
     failed = stock_phrases(None).failed
-    assert talk.items[1::2] == [("assistant", text) for text in (failed, "At nine.", failed, "At five.")]
-    assert not talk.run.done()
+    assert call.items[1::2] == [("assistant", text) for text in (failed, "At nine.", failed, "At five.")]
+    assert not call.run.done()
 
 
 async def test_a_language_model_that_fails_again_ends_the_talk_with_a_goodbye(begin: Begin) -> None:
-    talk = begin(LISTENS, ModelError("out of memory"), ModelError("out of memory"))
+    call = begin(LISTENS, ModelError("out of memory"), ModelError("out of memory"))
     for _ in range(2):
-        await talk.says("hello")
-        await talk.play(20 * WORD_MS)
-    assert talk.items[-1] == ("assistant", stock_phrases(None).cannot_answer)
-    assert await talk.run == "error"
+        await call.says("hello")
+        await call.play(20 * WORD_MS)
+    assert call.items[-1] == ("assistant", stock_phrases(None).cannot_answer)
+    assert await call.run == "error"
 
 
 async def test_a_language_model_that_fails_in_the_middle_is_excused_behind_what_was_heard(begin: Begin) -> None:
-    class Breaks(ScriptedLanguage):
+    class Breaks(ScriptedLlm):
         async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
             yield TextDelta("We open at")
             raise ModelError("gone")
 
-    talk = begin(LISTENS, model=Breaks())
-    await talk.says("when do you open")
-    await talk.play(20 * WORD_MS)
-    assert talk.items[1:] == [("assistant", "We open at"), ("assistant", stock_phrases(None).failed)]
+    call = begin(LISTENS, model=Breaks())
+    await call.says("when do you open")
+    await call.play(20 * WORD_MS)
+    assert call.items[1:] == [("assistant", "We open at"), ("assistant", stock_phrases(None).failed)]
 
 
 async def test_a_language_model_that_breaks_ends_the_conversation(begin: Begin) -> None:
-    talk = begin(LISTENS, RuntimeError("a mistake of ours"))
-    await talk.says("hello")
+    call = begin(LISTENS, RuntimeError("a mistake of ours"))
+    await call.says("hello")
     with pytest.raises(ExceptionGroup) as raised:
-        await talk.run
+        await call.run
     assert raised.group_contains(RuntimeError, match="a mistake of ours")
 
 
 async def test_a_voice_that_raises_ends_the_conversation(begin: Begin) -> None:
-    talk = begin(LISTENS, "Hello.")
-    talk.voice.error = ModelError("no voice")
-    await talk.says("hello")
+    call = begin(LISTENS, "Hello.")
+    call.tts.error = ModelError("no voice")
+    await call.says("hello")
     with pytest.raises(ExceptionGroup) as raised:
-        await talk.run
+        await call.run
     assert raised.group_contains(ModelError, match="no voice")
 
 
 async def test_a_call_that_the_audio_engine_gave_up_ends_with_its_error(begin: Begin) -> None:
-    talk = begin(LISTENS)
-    talk.inbox.media_events([AudioFailure(0.0, ValueError("ear"))])
+    call = begin(LISTENS)
+    call.events.media_events([AudioFailure(0.0, ValueError("ear"))])
     await settle()
     with pytest.raises(ExceptionGroup) as raised:
-        await talk.run
+        await call.run
     assert raised.group_contains(ValueError, match="ear")
 
 
 async def test_digits_dialled_while_the_caller_speaks_are_answered_after_that(begin: Begin) -> None:
-    talk = begin(LISTENS, "Too early.", "Both, then.")
-    await talk.starts_speaking()
-    talk.inbox.put(DtmfEntry("7"))
+    call = begin(LISTENS, "Too early.", "Both, then.")
+    await call.starts_speaking()
+    call.events.put(DtmfEntry("7"))
     await settle()
-    await talk.play(300)
-    assert talk.written_ms == 0
-    await talk.stops_speaking("and eight")
-    await talk.play(2 * WORD_MS)
-    assert talk.items == [("user", "7"), ("user", "and eight"), ("assistant", "Both, then.")]
+    await call.play(300)
+    assert call.written_ms == 0
+    await call.stops_speaking("and eight")
+    await call.play(2 * WORD_MS)
+    assert call.items == [("user", "7"), ("user", "and eight"), ("assistant", "Both, then.")]

@@ -23,7 +23,7 @@ from calls.conversation.dtmf_collector import (
 from media.dtmf.keys import DtmfMethod
 from models.protocols import AnswerPart, TextDelta, ToolCall
 from storage.calls.calls import Call
-from tests.calls.call_service_harness import GREETS, open_house, until
+from tests.calls.call_service_harness import GREETS, call_service, until
 from tests.media.dtmf.dtmf_signals import gap, key, sent
 
 
@@ -197,16 +197,16 @@ def said(call: Call) -> list[tuple[str, str]]:
 async def test_keys_that_were_pressed_just_before_the_caller_hung_up_are_in_the_transcript(
     tmp_path: Path, last: str
 ) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number(**GREETS)
-        phone = house.rings()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number(**GREETS)
+        phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
         slot = phone.leg._media.result().slot
-        await until(lambda: house.pump.taken(slot) and house.pump.taken(slot) == house.pump.written(slot))
+        await until(lambda: harness.pump.taken(slot) and harness.pump.taken(slot) == harness.pump.written(slot))
         for digit in f"4711{last}":
             phone.leg._has_digit(digit, "rfc4733")
         phone.hangs_up()
-        call = await house.ends(phone)
+        call = await harness.ended_call(phone)
     assert said(call) == [("assistant", "Welcome caller."), ("user", "4711")]
     assert call.turn_count == 1
     assert [(turn["turn"], turn["ended_by"]) for turn in call.timeline] == [(0, None), (1, "digits")]
@@ -215,10 +215,10 @@ async def test_keys_that_were_pressed_just_before_the_caller_hung_up_are_in_the_
 async def test_the_echo_of_keys_that_the_agent_presses_is_no_key_of_the_caller(tmp_path: Path) -> None:
     pressing = ToolCall("1", "send_dtmf", '{"digits": "5"}')
     thanks: list[AnswerPart] = [TextDelta("Thank you."), HANG_UP]
-    async with open_house(tmp_path, [pressing], "It is pressed.", thanks) as house:
-        await house.number(first_speaker="agent", agent_greeting_enabled=False)
-        house.language.gate.clear()
-        phone = house.rings()
+    async with call_service(tmp_path, [pressing], "It is pressed.", thanks) as harness:
+        await harness.create_number(first_speaker="agent", agent_greeting_enabled=False)
+        harness.llm.gate.clear()
+        phone = harness.rings()
         ours = list[bool]()
         await until(lambda: phone.leg.on_dtmf_sending is not None)
         hear = phone.leg.on_dtmf_sending
@@ -229,11 +229,11 @@ async def test_the_echo_of_keys_that_the_agent_presses_is_no_key_of_the_caller(t
             ours.append(on)
             if not on:
                 echo, calls = key("5", ms=100), (gap(800), key("4", ms=100), gap(100), key("#", ms=100))
-                house.pump.speak(phone.leg._media.result().slot, sent(gap(100), echo, *calls))
+                harness.pump.speak(phone.leg._media.result().slot, sent(gap(100), echo, *calls))
 
         phone.leg.on_dtmf_sending = press
-        house.language.gate.set()
-        call = await house.ends(phone)
+        harness.llm.gate.set()
+        call = await harness.ended_call(phone)
     assert ours == [True, False]
-    assert house.pump.dialled == ["5"]
+    assert harness.pump.dialled == ["5"]
     assert [text for role, text in said(call) if role == "user"] == ["4"]

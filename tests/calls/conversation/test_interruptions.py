@@ -15,198 +15,198 @@ from calls.metrics import BARGE_IN
 from calls.tools.builtin_tools import EndCallTool
 from media.turns.events import BargeIn, PlayoutPaused, SpeechStarted, TurnDropped
 from models.protocols import ChatMessage, TextDelta, ToolCall
-from tests.fakes.scripted_call import WORD_MS, Talk, settle
+from tests.fakes.scripted_call import WORD_MS, ScriptedCall, settle
 
-Begin = Callable[..., Talk]
+Begin = Callable[..., ScriptedCall]
 LISTENS = ConversationConfig("You help.")
 
 
 @pytest.fixture
 async def begin() -> AsyncIterator[Begin]:
-    talks: list[Talk] = []
+    started: list[ScriptedCall] = []
 
-    def make(script: ConversationConfig, *answers: Any, **more: Any) -> Talk:
-        talks.append(Talk(script, *answers, **more))
-        return talks[-1]
+    def make(config: ConversationConfig, *answers: Any, **more: Any) -> ScriptedCall:
+        started.append(ScriptedCall(config, *answers, **more))
+        return started[-1]
 
     yield make
-    for talk in talks:
-        await talk.close()
+    for call in started:
+        await call.close()
 
 
 async def test_an_answer_of_which_no_word_was_heard_was_none(begin: Begin) -> None:
-    talk = begin(LISTENS, "At nine.", "On Sundays at ten.")
-    await talk.says("when do you open")
-    await talk.play(WORD_MS // 2)
-    await talk.interrupts()
-    await talk.stops_speaking("on Sundays")
-    await talk.play(5 * WORD_MS)
-    assert talk.items == [("user", "when do you open on Sundays"), ("assistant", "On Sundays at ten.")]
-    assert talk.conversation.transcript.turn_count == 1
+    call = begin(LISTENS, "At nine.", "On Sundays at ten.")
+    await call.says("when do you open")
+    await call.play(WORD_MS // 2)
+    await call.interrupts()
+    await call.stops_speaking("on Sundays")
+    await call.play(5 * WORD_MS)
+    assert call.items == [("user", "when do you open on Sundays"), ("assistant", "On Sundays at ten.")]
+    assert call.conversation.transcript.turn_count == 1
 
 
 async def test_an_answer_that_was_heard_in_part_ends_the_turn(begin: Begin) -> None:
-    talk = begin(LISTENS, "At nine o'clock.", "At ten.")
-    await talk.says("when do you open")
-    await talk.play(2 * WORD_MS)
-    await talk.interrupts()
-    await talk.stops_speaking("on Sundays")
-    assert talk.items == [("user", "when do you open"), ("assistant", "At nine"), ("user", "on Sundays")]
+    call = begin(LISTENS, "At nine o'clock.", "At ten.")
+    await call.says("when do you open")
+    await call.play(2 * WORD_MS)
+    await call.interrupts()
+    await call.stops_speaking("on Sundays")
+    assert call.items == [("user", "when do you open"), ("assistant", "At nine"), ("user", "on Sundays")]
 
 
 async def test_an_interruption_is_as_old_as_the_silence_that_it_made(begin: Begin) -> None:
     before = BARGE_IN._sum.get()
-    talk = begin(LISTENS, "One two three four five.")
-    await talk.says("count")
-    await talk.play(2 * WORD_MS)
-    began, paused = float(talk.port.now_ms) - 120, float(talk.port.now_ms)
-    talk.inbox.media_events([SpeechStarted(paused, began), PlayoutPaused(paused)])
-    talk.playout.pause(True)
-    await talk.play(300)
-    talk.playout.flush()
-    talk.inbox.media_events([BargeIn(float(talk.port.now_ms), began)])
+    call = begin(LISTENS, "One two three four five.")
+    await call.says("count")
+    await call.play(2 * WORD_MS)
+    began, paused = float(call.port.now_ms) - 120, float(call.port.now_ms)
+    call.events.media_events([SpeechStarted(paused, began), PlayoutPaused(paused)])
+    call.playout.pause(True)
+    await call.play(300)
+    call.playout.flush()
+    call.events.media_events([BargeIn(float(call.port.now_ms), began)])
     await settle()
-    (turn,) = talk.conversation.timeline.items()
+    (turn,) = call.conversation.timeline.items()
     assert turn["interrupted_ms"] == 2 * WORD_MS
     assert BARGE_IN._sum.get() - before == pytest.approx(0.12)
 
 
 async def test_who_interrupts_and_is_not_understood_is_asked_to_say_it_again(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two three four five.", "Six.")
-    await talk.says("count")
-    await talk.play(2 * WORD_MS)
-    await talk.interrupts()
-    await talk.stops_speaking("")
-    await talk.play(12 * WORD_MS)
+    call = begin(LISTENS, "One two three four five.", "Six.")
+    await call.says("count")
+    await call.play(2 * WORD_MS)
+    await call.interrupts()
+    await call.stops_speaking("")
+    await call.play(12 * WORD_MS)
     sorry = ("assistant", "Sorry, I did not get that. Could you say it again?")
-    assert talk.items == [("user", "count"), ("assistant", "One two"), sorry]
-    await talk.says("go on")
-    await talk.play(2 * WORD_MS)
-    assert talk.items[-2:] == [("user", "go on"), ("assistant", "Six.")]
+    assert call.items == [("user", "count"), ("assistant", "One two"), sorry]
+    await call.says("go on")
+    await call.play(2 * WORD_MS)
+    assert call.items[-2:] == [("user", "go on"), ("assistant", "Six.")]
 
 
 async def test_nobody_hangs_up_on_a_caller_who_speaks(begin: Begin) -> None:
-    talk = begin(LISTENS, [TextDelta("Goodbye then."), HANG_UP], "At nine.")
-    await talk.says("goodbye")
-    await talk.play(WORD_MS)
-    await talk.starts_speaking()
-    await talk.play(3 * WORD_MS)
-    assert not talk.run.done()
-    await talk.stops_speaking("wait, when do you open")
-    await talk.play(3 * WORD_MS)
-    assert not talk.run.done()
-    assert talk.items[-1] == ("assistant", "At nine.")
+    call = begin(LISTENS, [TextDelta("Goodbye then."), HANG_UP], "At nine.")
+    await call.says("goodbye")
+    await call.play(WORD_MS)
+    await call.starts_speaking()
+    await call.play(3 * WORD_MS)
+    assert not call.run.done()
+    await call.stops_speaking("wait, when do you open")
+    await call.play(3 * WORD_MS)
+    assert not call.run.done()
+    assert call.items[-1] == ("assistant", "At nine.")
 
 
 async def test_a_noise_over_the_goodbye_only_delays_the_end(begin: Begin) -> None:
-    talk = begin(LISTENS, [TextDelta("Goodbye then."), HANG_UP])
-    await talk.says("goodbye")
-    await talk.play(WORD_MS)
-    await talk.starts_speaking()
-    await talk.play(3 * WORD_MS)
-    await talk.makes_noise()
-    assert talk.run.result() == "agent_ended"
+    call = begin(LISTENS, [TextDelta("Goodbye then."), HANG_UP])
+    await call.says("goodbye")
+    await call.play(WORD_MS)
+    await call.starts_speaking()
+    await call.play(3 * WORD_MS)
+    await call.makes_noise()
+    assert call.run.result() == "agent_ended"
 
 
 async def test_an_answer_that_is_let_go_and_held_at_once_stays_held(begin: Begin) -> None:
-    talk = begin(LISTENS, "At nine.")
-    talk.language.gate.clear()
-    await talk.says("when do you open")
-    await talk.starts_speaking()
-    talk.language.gate.set()
+    call = begin(LISTENS, "At nine.")
+    call.llm.gate.clear()
+    await call.says("when do you open")
+    await call.starts_speaking()
+    call.llm.gate.set()
     await settle()
-    now = float(talk.port.now_ms)
-    talk.inbox.media_events([TurnDropped(now, "short"), SpeechStarted(now, now)])
+    now = float(call.port.now_ms)
+    call.events.media_events([TurnDropped(now, "short"), SpeechStarted(now, now)])
     await settle()
-    await talk.play(300)
-    assert talk.written_ms == 0
-    await talk.makes_noise()
-    await talk.play(2 * WORD_MS)
-    assert talk.items[-1] == ("assistant", "At nine.")
+    await call.play(300)
+    assert call.written_ms == 0
+    await call.makes_noise()
+    await call.play(2 * WORD_MS)
+    assert call.items[-1] == ("assistant", "At nine.")
 
 
 async def test_an_interrupted_answer_is_kept_up_to_the_last_word_that_was_heard(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two three, four five. Six seven.", "Yes?")
-    await talk.says("count")
-    await talk.play(3 * WORD_MS + 60)
-    await talk.interrupts()
-    await talk.stops_speaking("stop")
-    assert talk.items == [("user", "count"), ("assistant", "One two three,"), ("user", "stop")]
-    assert talk.language.prompts[1].messages[1] == ChatMessage("assistant", "One two three,")
+    call = begin(LISTENS, "One two three, four five. Six seven.", "Yes?")
+    await call.says("count")
+    await call.play(3 * WORD_MS + 60)
+    await call.interrupts()
+    await call.stops_speaking("stop")
+    assert call.items == [("user", "count"), ("assistant", "One two three,"), ("user", "stop")]
+    assert call.llm.prompts[1].messages[1] == ChatMessage("assistant", "One two three,")
 
 
 async def test_an_answer_that_was_cut_before_its_first_word_was_never_said(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two.", "Yes?")
-    await talk.says("count")
-    await talk.play(WORD_MS - 20)
-    await talk.interrupts()
-    assert talk.items == [("user", "count")]
+    call = begin(LISTENS, "One two.", "Yes?")
+    await call.says("count")
+    await call.play(WORD_MS - 20)
+    await call.interrupts()
+    assert call.items == [("user", "count")]
 
 
 async def test_words_of_a_later_sentence_are_kept_with_the_sentences_before_it(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two. Three four. Five six.")
-    await talk.says("count")
-    await talk.play(3 * WORD_MS)
-    await talk.interrupts()
-    assert talk.items[-1] == ("assistant", "One two. Three")
+    call = begin(LISTENS, "One two. Three four. Five six.")
+    await call.says("count")
+    await call.play(3 * WORD_MS)
+    await call.interrupts()
+    assert call.items[-1] == ("assistant", "One two. Three")
 
 
 async def test_nothing_of_a_cancelled_answer_is_spoken_later(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two. Three four. Five six.", "Yes?")
-    talk.voice.free = 1
-    await talk.says("count")
-    await talk.play(WORD_MS)
-    await talk.interrupts()
-    written = talk.written_ms
-    talk.voice.gate.set()
-    await talk.play(1000)
-    assert talk.written_ms == written
-    assert talk.voice.spoken == ["One two.", "Three four."]
-    assert talk.language.closed == 1
+    call = begin(LISTENS, "One two. Three four. Five six.", "Yes?")
+    call.tts.free = 1
+    await call.says("count")
+    await call.play(WORD_MS)
+    await call.interrupts()
+    written = call.written_ms
+    call.tts.gate.set()
+    await call.play(1000)
+    assert call.written_ms == written
+    assert call.tts.spoken == ["One two.", "Three four."]
+    assert call.llm.closed == 1
 
 
 async def test_a_cancelled_answer_closes_its_language_model(begin: Begin) -> None:
-    talk = begin(LISTENS, "Too early.", "Yes.")
-    talk.language.gate.clear()
-    await talk.says("one")
-    await talk.says("two")
-    assert (len(talk.language.prompts), talk.language.closed) == (2, 1)
+    call = begin(LISTENS, "Too early.", "Yes.")
+    call.llm.gate.clear()
+    await call.says("one")
+    await call.says("two")
+    assert (len(call.llm.prompts), call.llm.closed) == (2, 1)
 
 
 async def test_sound_written_between_the_flush_and_its_news_is_not_heard(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two. Three four.", "Yes?")
-    talk.voice.free = 1
-    await talk.says("count")
-    await talk.play(WORD_MS)
-    talk.playout.flush()
-    talk.voice.gate.set()
+    call = begin(LISTENS, "One two. Three four.", "Yes?")
+    call.tts.free = 1
+    await call.says("count")
+    await call.play(WORD_MS)
+    call.playout.flush()
+    call.tts.gate.set()
     await settle()
-    assert talk.written_ms == 2 * WORD_MS
-    await talk.interrupts()
-    await talk.play(500)
-    assert talk.items[-1] == ("assistant", "One")
-    assert not talk.port.sent(talk.slot)[-4000:].any()
+    assert call.written_ms == 2 * WORD_MS
+    await call.interrupts()
+    await call.play(500)
+    assert call.items[-1] == ("assistant", "One")
+    assert not call.port.sent(call.slot)[-4000:].any()
 
 
 async def test_digits_let_no_greeting_out_over_the_caller(begin: Begin) -> None:
-    talk = begin(
+    call = begin(
         ConversationConfig("You help.", greeting="Good morning.", speaks_first=True, first_message_delay_ms=200)
     )
-    await talk.starts_speaking()
-    talk.inbox.put(DtmfEntry("80"))
+    await call.starts_speaking()
+    call.events.put(DtmfEntry("80"))
     await asyncio.sleep(0.3)
     await settle()
-    assert talk.written_ms == 0
-    await talk.makes_noise()
-    await talk.play(3 * WORD_MS)
-    assert talk.items == [("user", "80"), ("assistant", "Good morning.")]
+    assert call.written_ms == 0
+    await call.makes_noise()
+    await call.play(3 * WORD_MS)
+    assert call.items == [("user", "80"), ("assistant", "Good morning.")]
 
 
 async def test_a_turn_that_goes_on_after_a_tool_is_asked_of_the_model_as_a_whole(begin: Begin) -> None:
-    call = ToolCall("1", "nonsense", "{}")
-    talk = begin(LISTENS, [call], "At nine.", "On Sundays at ten.", tools=[EndCallTool()], may_end_call=False)
-    talk.voice.free = 0
-    await talk.says("when do you open")
-    await talk.says("on Sundays")
-    assert talk.language.prompts[-1].messages[-1] == ChatMessage("user", "when do you open on Sundays")
-    assert [message.role for message in talk.language.prompts[-1].messages] == ["assistant", "tool", "user"]
+    tool_call = ToolCall("1", "nonsense", "{}")
+    call = begin(LISTENS, [tool_call], "At nine.", "On Sundays at ten.", tools=[EndCallTool()], may_end_call=False)
+    call.tts.free = 0
+    await call.says("when do you open")
+    await call.says("on Sundays")
+    assert call.llm.prompts[-1].messages[-1] == ChatMessage("user", "when do you open on Sundays")
+    assert [message.role for message in call.llm.prompts[-1].messages] == ["assistant", "tool", "user"]

@@ -14,7 +14,7 @@ from calls.tools.toolset import ToolResult
 from models.llm.llama.bindings import Chunk, Context
 from models.llm.llama.language_model import LlamaLanguageModel
 from models.protocols import ChatPrompt, ToolDefinition
-from tests.fakes.scripted_call import WORD_MS, Talk
+from tests.fakes.scripted_call import WORD_MS, ScriptedCall
 from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
 
 
@@ -62,16 +62,16 @@ async def model(tmp_path: Path) -> AsyncIterator[LlamaLanguageModel]:
 
 async def test_a_tool_is_used_as_it_must_be_and_its_result_is_answered(model: LlamaLanguageModel) -> None:
     desk = OrderDesk()
-    talk = Talk(ConversationConfig("You help."), tools=[desk], may_end_call=False, model=model)
-    await talk.says("where is my order")
+    call = ScriptedCall(ConversationConfig("You help."), tools=[desk], may_end_call=False, model=model)
+    await call.says("where is my order")
     async with asyncio.timeout(20):
         await desk.asked.wait()
-        await talk.voice.until_spoken(1)
-    await talk.play(20_000)
-    await talk.close()
+        await call.tts.until_spoken(1)
+    await call.play(20_000)
+    await call.close()
     assert all(isinstance(given["number"], int) and given["by"] in ("name", "phone") for given in desk.given)
-    assert talk.items[0] == ("user", "where is my order")
-    assert talk.items[1][0] == "assistant"
+    assert call.items[0] == ("user", "where is my order")
+    assert call.items[1][0] == "assistant"
 
 
 async def test_after_an_interruption_the_model_knows_only_what_was_heard(
@@ -93,16 +93,18 @@ async def test_after_an_interruption_the_model_knows_only_what_was_heard(
         return evaluate(context, chunks)
 
     monkeypatch.setattr(model, "read", noted)
-    talk = Talk(ConversationConfig("You are the assistant of a small hotel. " * 10), may_end_call=False, model=model)
-    await talk.says("when does the kitchen open")
-    await talk.voice.until_spoken(1)
-    await talk.play(2 * WORD_MS)
+    call = ScriptedCall(
+        ConversationConfig("You are the assistant of a small hotel. " * 10), may_end_call=False, model=model
+    )
+    await call.says("when does the kitchen open")
+    await call.tts.until_spoken(1)
+    await call.play(2 * WORD_MS)
     monkeypatch.setattr(Context, "evaluate", counted)
-    await talk.interrupts()
-    await talk.stops_speaking("and on Sundays")
-    heard = talk.items[1]
-    await talk.voice.until_spoken(2)
-    await talk.close()
+    await call.interrupts()
+    await call.stops_speaking("and on Sundays")
+    heard = call.items[1]
+    await call.tts.until_spoken(2)
+    await call.close()
     await asyncio.to_thread(model.close)
     assert prompts[1] == [("user", "when does the kitchen open"), heard, ("user", "and on Sundays")]
     assert len(heard[1].split()) <= 2

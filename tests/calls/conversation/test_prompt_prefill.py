@@ -13,14 +13,14 @@ from calls.conversation.config import ConversationConfig
 from calls.conversation.prompt_prefill import PromptPrefill
 from config.errors import ModelError
 from models.protocols import AnswerPart, ChatMessage, ChatPrompt
-from tests.fakes.scripted_call import WORD_MS, ScriptedLanguage, Talk, settle
+from tests.fakes.scripted_call import WORD_MS, ScriptedCall, ScriptedLlm, settle
 
 LISTENS = ConversationConfig("You help.")
 GREETS = ConversationConfig("You help.", greeting="Good morning to you.", speaks_first=True)
 OPEN = ("user", "when do you open")
 
 
-class Preparing(ScriptedLanguage):
+class Preparing(ScriptedLlm):
     """Reads on until it is stopped."""
 
     def __init__(self, *answers: str | Sequence[AnswerPart] | Exception) -> None:
@@ -45,92 +45,92 @@ class Preparing(ScriptedLanguage):
             yield part
 
 
-Begin = Callable[..., tuple[Talk, Preparing]]
+Begin = Callable[..., tuple[ScriptedCall, Preparing]]
 
 
 @pytest.fixture
 async def begin() -> AsyncIterator[Begin]:
-    talks: list[Talk] = []
+    started: list[ScriptedCall] = []
 
-    def make(script: ConversationConfig, *answers: str | Exception, **more: Any) -> tuple[Talk, Preparing]:
+    def make(config: ConversationConfig, *answers: str | Exception, **more: Any) -> tuple[ScriptedCall, Preparing]:
         language = Preparing(*answers)
-        talks.append(Talk(script, model=language, **more))
-        return talks[-1], language
+        started.append(ScriptedCall(config, model=language, **more))
+        return started[-1], language
 
     yield make
-    for talk in talks:
-        await talk.close()
+    for call in started:
+        await call.close()
 
 
 async def test_what_was_heard_of_an_answer_is_read_while_the_caller_thinks_and_speaks(begin: Begin) -> None:
-    talk, language = begin(LISTENS, "At nine.", "At five.")
-    await talk.says("when do you open")
+    call, language = begin(LISTENS, "At nine.", "At five.")
+    await call.says("when do you open")
     assert language.read == []
-    await talk.play(5 * WORD_MS)
+    await call.play(5 * WORD_MS)
     assert language.read == [[OPEN, ("assistant", "At nine.")]]
-    await talk.starts_speaking()
+    await call.starts_speaking()
     assert language.reads == 1
-    await talk.stops_speaking("and close")
+    await call.stops_speaking("and close")
     assert language.reads == 0
     assert [message.content for message in language.prompts[1].messages][:2] == ["when do you open", "At nine."]
 
 
 async def test_what_was_not_heard_is_not_read(begin: Begin) -> None:
-    talk, language = begin(LISTENS, "We open at nine in the morning.")
-    await talk.says("when do you open")
-    await talk.play(3 * WORD_MS)
-    await talk.interrupts()
+    call, language = begin(LISTENS, "We open at nine in the morning.")
+    await call.says("when do you open")
+    await call.play(3 * WORD_MS)
+    await call.interrupts()
     assert language.read == [[OPEN, ("assistant", "We open at")]]
 
 
 async def test_the_greeting_is_read_once_it_was_heard(begin: Begin) -> None:
-    talk, language = begin(GREETS)
-    await talk.play(10 * WORD_MS)
+    call, language = begin(GREETS)
+    await call.play(10 * WORD_MS)
     assert language.read == [[("assistant", "Good morning to you.")]]
 
 
 async def test_an_answer_that_is_begun_early_ends_the_reading(begin: Begin) -> None:
-    talk, language = begin(GREETS, "At nine.")
-    await talk.play(10 * WORD_MS)
-    await talk.starts_speaking()
+    call, language = begin(GREETS, "At nine.")
+    await call.play(10 * WORD_MS)
+    await call.starts_speaking()
     assert language.reads == 1
-    await talk.falls_silent("when do you open")
+    await call.falls_silent("when do you open")
     assert (language.reads, len(language.prompts)) == (0, 1)
 
 
 async def test_words_that_cut_an_answer_are_answered_without_reading_before(begin: Begin) -> None:
-    talk, language = begin(LISTENS, "At nine.", "At five.")
-    await talk.says("when do you open")
-    await talk.play(WORD_MS)
-    await talk.says("and close")
+    call, language = begin(LISTENS, "At nine.", "At five.")
+    await call.says("when do you open")
+    await call.play(WORD_MS)
+    await call.says("and close")
     assert language.read == []
     assert len(language.prompts) == 2
 
 
 async def test_after_the_call_nothing_is_read(begin: Begin) -> None:
-    talk, language = begin(LISTENS, "At nine.")
-    await talk.says("when do you open")
-    await talk.play(5 * WORD_MS)
-    await talk.close()
-    talk.conversation.settle()
+    call, language = begin(LISTENS, "At nine.")
+    await call.says("when do you open")
+    await call.play(5 * WORD_MS)
+    await call.close()
+    call.conversation.close()
     await settle()
     assert language.reads == 0
 
 
 @pytest.mark.parametrize(("error", "level"), [(ModelError("too busy"), "info"), (ValueError("ours"), "error")])
 async def test_reading_that_fails_does_no_harm(begin: Begin, error: Exception, level: str) -> None:
-    talk, language = begin(GREETS, "At nine.")
+    call, language = begin(GREETS, "At nine.")
     language.error = error
     with capture_logs() as logs:
-        await talk.play(10 * WORD_MS)
+        await call.play(10 * WORD_MS)
     assert [entry["log_level"] for entry in logs if entry["event"].startswith("ahead.")] == [level]
-    await talk.says("when do you open")
-    await talk.play(5 * WORD_MS)
-    assert talk.items[-1] == ("assistant", "At nine.")
+    await call.says("when do you open")
+    await call.play(5 * WORD_MS)
+    assert call.items[-1] == ("assistant", "At nine.")
 
 
 async def test_a_model_that_does_not_prepare_is_left_alone() -> None:
-    ahead = PromptPrefill(ScriptedLanguage())
+    ahead = PromptPrefill(ScriptedLlm())
     before = len(asyncio.all_tasks())
     ahead.start(ChatPrompt("c", "You help.", [ChatMessage("user", "hi")]))
     assert len(asyncio.all_tasks()) == before

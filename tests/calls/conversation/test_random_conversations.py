@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.calls.conversation.random_conversation import World
+from tests.calls.conversation.random_conversation import RandomCall
 from tests.virtual_time import run_virtually
 
 CALLS = 240
 
 
 async def _live(seed: int) -> None:
-    await World(seed).run()
+    await RandomCall(seed).run()
 
 
 @pytest.mark.parametrize("first", range(0, CALLS, 40))

@@ -14,9 +14,9 @@ from calls.metrics import SPECULATIONS
 from calls.tools.toolset import ToolResult
 from config.errors import ModelError
 from models.protocols import ChatMessage, TextDelta, ToolCall, ToolDefinition
-from tests.fakes.scripted_call import WORD_MS, Talk, settle
+from tests.fakes.scripted_call import WORD_MS, ScriptedCall, settle
 
-Begin = Callable[..., Talk]
+Begin = Callable[..., ScriptedCall]
 LISTENS = ConversationConfig("You help.")
 
 
@@ -42,15 +42,15 @@ class CountingTool:
 
 @pytest.fixture
 async def begin() -> AsyncIterator[Begin]:
-    talks: list[Talk] = []
+    started: list[ScriptedCall] = []
 
-    def make(script: ConversationConfig, *answers: Any, **more: Any) -> Talk:
-        talks.append(Talk(script, *answers, **more))
-        return talks[-1]
+    def make(config: ConversationConfig, *answers: Any, **more: Any) -> ScriptedCall:
+        started.append(ScriptedCall(config, *answers, **more))
+        return started[-1]
 
     yield make
-    for talk in talks:
-        await talk.close()
+    for call in started:
+        await call.close()
 
 
 def counted() -> tuple[float, float]:
@@ -63,191 +63,191 @@ def counted() -> tuple[float, float]:
 
 async def test_the_answer_and_its_first_sentence_are_ready_before_the_turn_is_over(begin: Begin) -> None:
     used, wasted = counted()
-    talk = begin(LISTENS, "We open at nine. We close at five.")
-    await talk.starts_speaking()
-    await talk.falls_silent("when do you open")
-    assert [prompt.messages[-1].content for prompt in talk.language.prompts] == ["when do you open"]
-    assert talk.voice.spoken == ["We open at nine."]
-    await talk.stops_speaking("when do you open")
-    await talk.play(4 * WORD_MS)
-    assert talk.items == [("user", "when do you open"), ("assistant", "We open at nine.")]
-    assert len(talk.language.prompts) == 1
+    call = begin(LISTENS, "We open at nine. We close at five.")
+    await call.starts_speaking()
+    await call.falls_silent("when do you open")
+    assert [prompt.messages[-1].content for prompt in call.llm.prompts] == ["when do you open"]
+    assert call.tts.spoken == ["We open at nine."]
+    await call.stops_speaking("when do you open")
+    await call.play(4 * WORD_MS)
+    assert call.items == [("user", "when do you open"), ("assistant", "We open at nine.")]
+    assert len(call.llm.prompts) == 1
     assert counted() == (used + 1, wasted)
-    assert talk.conversation.timeline.items()[0]["speculated"] is True
+    assert call.conversation.timeline.items()[0]["speculated"] is True
 
 
 async def test_nothing_of_it_is_heard_or_kept_before_the_turn_is_over(begin: Begin) -> None:
-    talk = begin(LISTENS, "We open at nine.")
-    await talk.starts_speaking()
-    await talk.falls_silent("when do you open")
-    await talk.play(1000)
-    assert talk.written_ms == 0
-    assert talk.items == []
-    assert talk.conversation.timeline.items() == []
+    call = begin(LISTENS, "We open at nine.")
+    await call.starts_speaking()
+    await call.falls_silent("when do you open")
+    await call.play(1000)
+    assert call.written_ms == 0
+    assert call.items == []
+    assert call.conversation.timeline.items() == []
 
 
 async def test_a_caller_who_goes_on_wastes_it(begin: Begin) -> None:
     used, wasted = counted()
-    talk = begin(LISTENS, "At nine.", "Yes, on Sundays too.")
-    await talk.starts_speaking()
-    await talk.falls_silent("when do you open")
-    await talk.goes_on()
-    assert talk.language.closed == 1
-    await talk.stops_speaking("when do you open on Sundays")
-    await talk.play(6 * WORD_MS)
-    assert talk.items == [("user", "when do you open on Sundays"), ("assistant", "Yes, on Sundays too.")]
+    call = begin(LISTENS, "At nine.", "Yes, on Sundays too.")
+    await call.starts_speaking()
+    await call.falls_silent("when do you open")
+    await call.goes_on()
+    assert call.llm.closed == 1
+    await call.stops_speaking("when do you open on Sundays")
+    await call.play(6 * WORD_MS)
+    assert call.items == [("user", "when do you open on Sundays"), ("assistant", "Yes, on Sundays too.")]
     assert counted() == (used, wasted + 1)
 
 
 async def test_another_text_at_the_end_of_the_turn_wastes_it(begin: Begin) -> None:
     used, wasted = counted()
-    talk = begin(LISTENS, "At nine.", "At ten.")
-    await talk.starts_speaking()
-    await talk.falls_silent("when do you open")
-    await talk.stops_speaking("when do you open today")
-    await talk.play(3 * WORD_MS)
-    assert talk.items == [("user", "when do you open today"), ("assistant", "At ten.")]
+    call = begin(LISTENS, "At nine.", "At ten.")
+    await call.starts_speaking()
+    await call.falls_silent("when do you open")
+    await call.stops_speaking("when do you open today")
+    await call.play(3 * WORD_MS)
+    assert call.items == [("user", "when do you open today"), ("assistant", "At ten.")]
     assert counted() == (used, wasted + 1)
 
 
 async def test_digits_in_between_waste_it(begin: Begin) -> None:
     used, wasted = counted()
-    talk = begin(LISTENS, "At nine.", "Four two.", "You are welcome.")
-    await talk.starts_speaking()
-    await talk.falls_silent("when do you open")
-    talk.inbox.put(DtmfEntry("42"))
+    call = begin(LISTENS, "At nine.", "Four two.", "You are welcome.")
+    await call.starts_speaking()
+    await call.falls_silent("when do you open")
+    call.events.put(DtmfEntry("42"))
     await settle()
-    await talk.play(100)
-    assert talk.items[0] == ("user", "42")
+    await call.play(100)
+    assert call.items[0] == ("user", "42")
     assert counted() == (used, wasted + 1)
-    await talk.stops_speaking("when do you open")
-    await talk.play(5 * WORD_MS)
-    assert talk.items[-1] == ("assistant", "You are welcome.")
+    await call.stops_speaking("when do you open")
+    await call.play(5 * WORD_MS)
+    assert call.items[-1] == ("assistant", "You are welcome.")
 
 
 async def test_speech_that_counts_for_nothing_wastes_it_and_says_nothing(begin: Begin) -> None:
     _, wasted = counted()
-    talk = begin(LISTENS, "At nine.")
-    await talk.starts_speaking()
-    await talk.falls_silent("when")
-    await talk.makes_noise()
-    await talk.play(1000)
-    assert (talk.items, talk.written_ms) == ([], 0)
+    call = begin(LISTENS, "At nine.")
+    await call.starts_speaking()
+    await call.falls_silent("when")
+    await call.makes_noise()
+    await call.play(1000)
+    assert (call.items, call.written_ms) == ([], 0)
     assert counted()[1] == wasted + 1
 
 
 async def test_silence_without_words_begins_no_answer(begin: Begin) -> None:
-    talk = begin(LISTENS)
-    await talk.starts_speaking()
-    await talk.falls_silent(" ")
-    assert talk.language.prompts == []
+    call = begin(LISTENS)
+    await call.starts_speaking()
+    await call.falls_silent(" ")
+    assert call.llm.prompts == []
 
 
 async def test_no_tool_with_effects_is_used_before_the_turn_is_over(begin: Begin) -> None:
     tool = CountingTool("book", effects=True)
-    talk = begin(LISTENS, [ToolCall("1", "book", "{}")], "It is booked.", tools=[tool])
-    await talk.starts_speaking()
-    await talk.falls_silent("book a table")
-    assert (len(talk.language.prompts), tool.used) == (1, 0)
-    await talk.stops_speaking("book a table")
+    call = begin(LISTENS, [ToolCall("1", "book", "{}")], "It is booked.", tools=[tool])
+    await call.starts_speaking()
+    await call.falls_silent("book a table")
+    assert (len(call.llm.prompts), tool.used) == (1, 0)
+    await call.stops_speaking("book a table")
     assert tool.used == 1
-    await talk.play(4 * WORD_MS)
-    assert talk.items == [("user", "book a table"), ("assistant", "It is booked.")]
+    await call.play(4 * WORD_MS)
+    assert call.items == [("user", "book a table"), ("assistant", "It is booked.")]
 
 
 async def test_a_tool_without_effects_is_asked_at_once_and_kept_with_the_turn_alone(begin: Begin) -> None:
     tool = CountingTool("look_up", effects=False)
-    call = ToolCall("1", "look_up", "{}")
-    talk = begin(LISTENS, [call], "At nine.", [call], "At ten.", "Bye.", tools=[tool])
-    await talk.starts_speaking()
-    await talk.falls_silent("when do you open")
+    tool_call = ToolCall("1", "look_up", "{}")
+    call = begin(LISTENS, [tool_call], "At nine.", [tool_call], "At ten.", "Bye.", tools=[tool])
+    await call.starts_speaking()
+    await call.falls_silent("when do you open")
     assert tool.used == 1
-    await talk.goes_on()
-    await talk.falls_silent("when do you open today")
+    await call.goes_on()
+    await call.falls_silent("when do you open today")
     assert tool.used == 2
-    await talk.stops_speaking("when do you open today")
-    await talk.play(4 * WORD_MS)
-    await talk.says("thanks")
-    assert list(talk.language.prompts[-1].messages) == [
+    await call.stops_speaking("when do you open today")
+    await call.play(4 * WORD_MS)
+    await call.says("thanks")
+    assert list(call.llm.prompts[-1].messages) == [
         ChatMessage("user", "when do you open today"),
-        ChatMessage("assistant", "", tool_calls=(call,)),
+        ChatMessage("assistant", "", tool_calls=(tool_call,)),
         ChatMessage("tool", "used 2", tool_call_id="1"),
         ChatMessage("assistant", "At ten."),
         ChatMessage("user", "thanks"),
     ]
-    assert [len(turn["tools"]) for turn in talk.conversation.timeline.items()] == [1, 0]
+    assert [len(turn["tools"]) for turn in call.conversation.timeline.items()] == [1, 0]
 
 
 async def test_a_turn_that_goes_on_before_its_answer_is_heard_is_guessed_as_a_whole(begin: Begin) -> None:
-    talk = begin(LISTENS, "At nine.", "On Sundays at ten.")
-    talk.voice.free = 0
-    await talk.says("when do you open")
-    await talk.starts_speaking()
-    await talk.falls_silent("on Sundays")
-    assert talk.language.prompts[-1].messages == (ChatMessage("user", "when do you open on Sundays"),)
-    talk.voice.gate.set()
-    await talk.stops_speaking("on Sundays")
-    await talk.play(5 * WORD_MS)
-    assert talk.items == [("user", "when do you open on Sundays"), ("assistant", "On Sundays at ten.")]
-    assert len(talk.language.prompts) == 2
+    call = begin(LISTENS, "At nine.", "On Sundays at ten.")
+    call.tts.free = 0
+    await call.says("when do you open")
+    await call.starts_speaking()
+    await call.falls_silent("on Sundays")
+    assert call.llm.prompts[-1].messages == (ChatMessage("user", "when do you open on Sundays"),)
+    call.tts.gate.set()
+    await call.stops_speaking("on Sundays")
+    await call.play(5 * WORD_MS)
+    assert call.items == [("user", "when do you open on Sundays"), ("assistant", "On Sundays at ten.")]
+    assert len(call.llm.prompts) == 2
 
 
 async def test_an_answer_without_words_ends_like_any_other(begin: Begin) -> None:
-    talk = begin(LISTENS, [TextDelta("")], "Yes.")
-    await talk.starts_speaking()
-    await talk.falls_silent("well")
-    await talk.stops_speaking("well")
-    await talk.says("hello")
-    await talk.play(2 * WORD_MS)
-    assert talk.items == [("user", "well"), ("user", "hello"), ("assistant", "Yes.")]
+    call = begin(LISTENS, [TextDelta("")], "Yes.")
+    await call.starts_speaking()
+    await call.falls_silent("well")
+    await call.stops_speaking("well")
+    await call.says("hello")
+    await call.play(2 * WORD_MS)
+    assert call.items == [("user", "well"), ("user", "hello"), ("assistant", "Yes.")]
 
 
 async def test_a_guess_that_fails_ends_nothing(begin: Begin) -> None:
-    talk = begin(LISTENS, ModelError("out of memory"), "At nine.")
-    await talk.starts_speaking()
-    await talk.falls_silent("when do you open")
-    assert not talk.run.done()
-    await talk.stops_speaking("when do you open")
-    await talk.play(3 * WORD_MS)
-    assert talk.items == [("user", "when do you open"), ("assistant", "At nine.")]
+    call = begin(LISTENS, ModelError("out of memory"), "At nine.")
+    await call.starts_speaking()
+    await call.falls_silent("when do you open")
+    assert not call.run.done()
+    await call.stops_speaking("when do you open")
+    await call.play(3 * WORD_MS)
+    assert call.items == [("user", "when do you open"), ("assistant", "At nine.")]
 
 
 async def test_a_recognizer_that_cannot_settle_ends_nothing(begin: Begin) -> None:
-    talk = begin(LISTENS, "At nine.")
-    talk.ear.unsettled = ModelError("not now")
-    await talk.starts_speaking()
-    await talk.falls_silent("when do you open")
-    await talk.stops_speaking("when do you open")
-    await talk.play(3 * WORD_MS)
-    assert talk.items[-1] == ("assistant", "At nine.")
+    call = begin(LISTENS, "At nine.")
+    call.stt.unsettled = ModelError("not now")
+    await call.starts_speaking()
+    await call.falls_silent("when do you open")
+    await call.stops_speaking("when do you open")
+    await call.play(3 * WORD_MS)
+    assert call.items[-1] == ("assistant", "At nine.")
 
 
 async def test_an_answer_that_fails_as_it_is_given_ends_the_call(begin: Begin) -> None:
-    talk = begin(LISTENS, RuntimeError("out of memory"))
-    await talk.says("when do you open")
+    call = begin(LISTENS, RuntimeError("out of memory"))
+    await call.says("when do you open")
     with pytest.raises(ExceptionGroup):
-        await talk.run
+        await call.run
 
 
 async def test_a_dropped_guess_leaves_nothing_behind(begin: Begin) -> None:
     tool = CountingTool("book", effects=True)
-    talk = begin(LISTENS, [ToolCall("1", "book", "{}")], tools=[tool])
-    await talk.starts_speaking()
+    call = begin(LISTENS, [ToolCall("1", "book", "{}")], tools=[tool])
+    await call.starts_speaking()
     before = len(asyncio.all_tasks())
-    await talk.falls_silent("book a table")
+    await call.falls_silent("book a table")
     assert len(asyncio.all_tasks()) > before
-    await talk.makes_noise()
+    await call.makes_noise()
     assert (len(asyncio.all_tasks()), tool.used) == (before, 0)
 
 
 async def test_the_look_up_of_a_dropped_guess_is_given_up(begin: Begin) -> None:
     tool = CountingTool("look_up", effects=False)
     tool.gate.clear()
-    call = ToolCall("1", "look_up", "{}")
-    talk = begin(LISTENS, [call], [call], [call], [call], tools=[tool])
-    await talk.starts_speaking()
+    tool_call = ToolCall("1", "look_up", "{}")
+    call = begin(LISTENS, [tool_call], [tool_call], [tool_call], [tool_call], tools=[tool])
+    await call.starts_speaking()
     for words in ("when", "when do", "when do you"):
-        await talk.falls_silent(words)
-        await talk.goes_on()
-    await talk.falls_silent("when do you open")
+        await call.falls_silent(words)
+        await call.goes_on()
+    await call.falls_silent("when do you open")
     assert (tool.used, tool.given_up) == (4, 3)

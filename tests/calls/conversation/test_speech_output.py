@@ -18,8 +18,8 @@ from models.protocols import Speech, TextToSpeech, VoiceSettings
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from models.tts.text_normalization import Spoken, speakable
-from tests.fakes.fake_parts import ArrayPort
-from tests.fakes.scripted_call import ScriptedVoice
+from tests.fakes.fake_audio_port import ArrayPort
+from tests.fakes.scripted_call import ScriptedTts
 
 RATE = 8000
 MIXED = "Your **order 4711-A2** costs $12.50; call +49 30 1234567 \U0001f600 by Nov. 21."
@@ -89,7 +89,7 @@ def prefixes(speech: Speech) -> list[str]:
 
 
 async def test_the_voice_says_it_in_words_and_the_speech_is_the_text_as_given() -> None:
-    voice = ScriptedVoice()
+    voice = ScriptedTts()
     speech = await mouth(voice).synthesize("It is **5 km**.")
     assert voice.spoken == ["It is five kilometers."]
     assert speech.text == "It is **5 km**."
@@ -97,7 +97,7 @@ async def test_the_voice_says_it_in_words_and_the_speech_is_the_text_as_given() 
 
 
 async def test_a_text_that_needs_no_change_is_spoken_as_it_is() -> None:
-    voice = ScriptedVoice()
+    voice = ScriptedTts()
     said = mouth(voice)
     await said.synthesize("Hello, how are you?")
     assert voice.spoken == ["Hello, how are you?"]
@@ -105,7 +105,7 @@ async def test_a_text_that_needs_no_change_is_spoken_as_it_is() -> None:
 
 @pytest.mark.parametrize("text", ["**", "---", "\U0001f600\U0001f600", "```", "# ", "|"])
 async def test_a_text_of_nothing_but_markup_is_no_sound(text: str) -> None:
-    voice = ScriptedVoice()
+    voice = ScriptedTts()
     speech = await mouth(voice).synthesize(text)
     assert (speech.text, len(speech.samples), voice.spoken) == (text, 0, [])
 
@@ -124,7 +124,7 @@ async def test_a_text_of_nothing_but_markup_is_no_sound(text: str) -> None:
 async def test_the_language_hint_decides_how_figures_are_said_else_the_voice(
     name: str, language: str | None, said: str
 ) -> None:
-    voice = ScriptedVoice()
+    voice = ScriptedTts()
     await mouth(voice, name, language).synthesize("Das sind 3,50 €.")
     assert voice.spoken == [said]
 
@@ -156,7 +156,7 @@ async def test_a_long_text_is_made_speakable_off_the_event_loop(
         return rewrite(text, language)
 
     monkeypatch.setattr("calls.conversation.speech_output.speakable", watched)
-    voice = ScriptedVoice()
+    voice = ScriptedTts()
     text = "It is 5 km" + "." * (length - 10)
     assert (await mouth(voice).synthesize(text)).text == text
     assert voice.spoken[0].startswith("It is five kilometers")
@@ -165,7 +165,7 @@ async def test_a_long_text_is_made_speakable_off_the_event_loop(
 
 @given(st.lists(st.sampled_from(MESSY)).map("".join), st.sampled_from(["en", "de", "fr", "pl"]))
 async def test_each_word_ends_behind_the_one_before(text: str, language: str) -> None:
-    speech = await mouth(ScriptedVoice(), language=language).synthesize(text)
+    speech = await mouth(ScriptedTts(), language=language).synthesize(text)
     ends = [word.char_end for word in speech.words]
     assert all(one < other for one, other in pairwise(ends))
 
@@ -182,7 +182,7 @@ async def test_a_long_number_is_heard_when_it_was_said_and_not_before(flite: Fli
 
 
 async def test_sound_at_another_rate_is_refused() -> None:
-    class WrongRate(ScriptedVoice):
+    class WrongRate(ScriptedTts):
         async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
             return Speech(text, np.zeros(10, np.int16), RATE * 2)
 

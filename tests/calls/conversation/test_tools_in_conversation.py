@@ -15,9 +15,9 @@ from calls.conversation.tool_loop import FILLER_AFTER_S, MAX_TOOL_CALLS, MAX_TOO
 from calls.tools.builtin_tools import SendDtmfTool
 from calls.tools.toolset import ToolResult
 from models.protocols import ChatMessage, TextDelta, ToolCall, ToolDefinition
-from tests.fakes.scripted_call import WORD_MS, Talk, settle
+from tests.fakes.scripted_call import WORD_MS, ScriptedCall, settle
 
-Begin = Callable[..., Talk]
+Begin = Callable[..., ScriptedCall]
 LISTENS = ConversationConfig("You help.")
 LOOK_UP = ToolCall("1", "look_up", '{"number": 4711}')
 
@@ -44,26 +44,26 @@ class GatedTool:
 
 @pytest.fixture
 async def begin() -> AsyncIterator[Begin]:
-    talks: list[Talk] = []
+    started: list[ScriptedCall] = []
 
-    def make(script: ConversationConfig, *answers: Any, may_end_call: bool = False, **more: Any) -> Talk:
-        talks.append(Talk(script, *answers, may_end_call=may_end_call, **more))
-        return talks[-1]
+    def make(config: ConversationConfig, *answers: Any, may_end_call: bool = False, **more: Any) -> ScriptedCall:
+        started.append(ScriptedCall(config, *answers, may_end_call=may_end_call, **more))
+        return started[-1]
 
     yield make
-    for talk in talks:
-        await talk.close()
+    for call in started:
+        await call.close()
 
 
 async def test_the_model_is_asked_again_with_the_result(begin: Begin) -> None:
     tool = GatedTool()
-    talk = begin(LISTENS, [LOOK_UP], "It is on its way.", tools=[tool])
-    await talk.says("where is my order")
-    await talk.play(6 * WORD_MS)
+    call = begin(LISTENS, [LOOK_UP], "It is on its way.", tools=[tool])
+    await call.says("where is my order")
+    await call.play(6 * WORD_MS)
     assert tool.given == [{"number": 4711}]
-    assert talk.items == [("user", "where is my order"), ("assistant", "It is on its way.")]
-    assert talk.language.prompts[0].tools == (tool.definition,)
-    assert talk.language.prompts[1].messages == (
+    assert call.items == [("user", "where is my order"), ("assistant", "It is on its way.")]
+    assert call.llm.prompts[0].tools == (tool.definition,)
+    assert call.llm.prompts[1].messages == (
         ChatMessage("user", "where is my order"),
         ChatMessage("assistant", "", tool_calls=(LOOK_UP,)),
         ChatMessage("tool", "shipped", tool_call_id="1"),
@@ -73,16 +73,16 @@ async def test_the_model_is_asked_again_with_the_result(begin: Begin) -> None:
 async def test_what_is_said_before_a_tool_is_heard_at_once_and_is_a_line_of_its_own(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
-    talk = begin(LISTENS, [TextDelta("Let me see"), LOOK_UP], "It is shipped.", "Bye.", tools=[tool])
-    await talk.says("where is my order")
-    await talk.play(4 * WORD_MS)
-    assert talk.items[1:] == [("assistant", "Let me see")]
+    call = begin(LISTENS, [TextDelta("Let me see"), LOOK_UP], "It is shipped.", "Bye.", tools=[tool])
+    await call.says("where is my order")
+    await call.play(4 * WORD_MS)
+    assert call.items[1:] == [("assistant", "Let me see")]
     tool.gate.set()
     await settle()
-    await talk.play(4 * WORD_MS)
-    assert talk.items[1:] == [("assistant", "Let me see"), ("assistant", "It is shipped.")]
-    await talk.says("thanks")
-    assert [(m.role, m.content) for m in talk.language.prompts[-1].messages] == [
+    await call.play(4 * WORD_MS)
+    assert call.items[1:] == [("assistant", "Let me see"), ("assistant", "It is shipped.")]
+    await call.says("thanks")
+    assert [(m.role, m.content) for m in call.llm.prompts[-1].messages] == [
         ("user", "where is my order"),
         ("assistant", "Let me see"),
         ("assistant", ""),
@@ -95,224 +95,224 @@ async def test_what_is_said_before_a_tool_is_heard_at_once_and_is_a_line_of_its_
 async def test_a_slow_tool_is_bridged_by_a_few_words_once(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
-    talk = begin(LISTENS, [LOOK_UP], [LOOK_UP], "It is shipped.", tools=[tool])
-    await talk.says("where is my order")
-    await talk.voice.until_spoken(1)
-    await talk.play(4 * WORD_MS)
-    assert talk.items[1:] == [("assistant", "One moment, please.")]
+    call = begin(LISTENS, [LOOK_UP], [LOOK_UP], "It is shipped.", tools=[tool])
+    await call.says("where is my order")
+    await call.tts.until_spoken(1)
+    await call.play(4 * WORD_MS)
+    assert call.items[1:] == [("assistant", "One moment, please.")]
     tool.gate.set()
     await settle()
-    await talk.play(4 * WORD_MS)
-    assert talk.items[1:] == [("assistant", "One moment, please."), ("assistant", "It is shipped.")]
-    assert talk.voice.spoken == ["One moment, please.", "It is shipped."]
+    await call.play(4 * WORD_MS)
+    assert call.items[1:] == [("assistant", "One moment, please."), ("assistant", "It is shipped.")]
+    assert call.tts.spoken == ["One moment, please.", "It is shipped."]
 
 
 async def test_the_agent_counts_as_silent_while_it_waits_for_a_tool(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
-    talk = begin(LISTENS, [TextDelta("Let me see."), LOOK_UP], "It is shipped.", tools=[tool])
-    await talk.says("where is my order")
-    await talk.play(5 * WORD_MS)
-    assert talk.items[1:] == [("assistant", "Let me see.")]
-    assert not talk.port.more(talk.slot)
+    call = begin(LISTENS, [TextDelta("Let me see."), LOOK_UP], "It is shipped.", tools=[tool])
+    await call.says("where is my order")
+    await call.play(5 * WORD_MS)
+    assert call.items[1:] == [("assistant", "Let me see.")]
+    assert not call.port.more(call.slot)
 
 
 async def test_the_answer_waits_for_a_caller_who_speaks_meanwhile(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
-    talk = begin(LISTENS, [TextDelta("Let me see."), LOOK_UP], "It is shipped.", tools=[tool])
-    await talk.says("where is my order")
-    await talk.play(5 * WORD_MS)
-    await talk.starts_speaking()
+    call = begin(LISTENS, [TextDelta("Let me see."), LOOK_UP], "It is shipped.", tools=[tool])
+    await call.says("where is my order")
+    await call.play(5 * WORD_MS)
+    await call.starts_speaking()
     tool.gate.set()
     await settle()
-    await talk.play(3 * WORD_MS)
-    assert talk.items[1:] == [("assistant", "Let me see.")]
-    await talk.makes_noise()
-    await talk.play(4 * WORD_MS)
-    assert talk.items[1:] == [("assistant", "Let me see."), ("assistant", "It is shipped.")]
+    await call.play(3 * WORD_MS)
+    assert call.items[1:] == [("assistant", "Let me see.")]
+    await call.makes_noise()
+    await call.play(4 * WORD_MS)
+    assert call.items[1:] == [("assistant", "Let me see."), ("assistant", "It is shipped.")]
 
 
 async def test_what_goes_wrong_is_told_to_the_model_and_not_to_the_caller(begin: Begin) -> None:
     tool = GatedTool()
     tool.result = ToolResult("The tool answered with status 500.", ok=False)
-    talk = begin(LISTENS, [LOOK_UP], "I cannot look that up now.", tools=[tool])
-    await talk.says("where is my order")
-    await talk.play(7 * WORD_MS)
-    told = talk.language.prompts[1].messages[-1]
+    call = begin(LISTENS, [LOOK_UP], "I cannot look that up now.", tools=[tool])
+    await call.says("where is my order")
+    await call.play(7 * WORD_MS)
+    told = call.llm.prompts[1].messages[-1]
     assert (told.content, told.ok) == ("The tool answered with status 500.", False)
-    assert talk.items[1:] == [("assistant", "I cannot look that up now.")]
-    assert [use["ok"] for use in talk.conversation.timeline.items()[0]["tools"]] == [False]
+    assert call.items[1:] == [("assistant", "I cannot look that up now.")]
+    assert [use["ok"] for use in call.conversation.timeline.items()[0]["tools"]] == [False]
 
 
 @pytest.mark.parametrize("arguments", ["{", "[1]", '{"number": "many"}', '{"colour": "red"}'])
 async def test_arguments_that_do_not_fit_never_reach_the_tool(begin: Begin, arguments: str) -> None:
     tool = GatedTool()
-    talk = begin(LISTENS, [ToolCall("1", "look_up", arguments)], "What is the number?", tools=[tool])
-    await talk.says("where is my order")
+    call = begin(LISTENS, [ToolCall("1", "look_up", arguments)], "What is the number?", tools=[tool])
+    await call.says("where is my order")
     assert tool.given == []
-    assert talk.language.prompts[1].messages[-1].role == "tool"
+    assert call.llm.prompts[1].messages[-1].role == "tool"
 
 
 async def test_a_tool_that_has_begun_goes_on_when_the_caller_interrupts(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
-    talk = begin(LISTENS, [TextDelta("Let me see what I can find."), LOOK_UP], "Yes.", "Bye.", tools=[tool])
-    await talk.says("where is my order")
-    await talk.play(WORD_MS)
-    await talk.interrupts()
-    await talk.stops_speaking("hello")
+    call = begin(LISTENS, [TextDelta("Let me see what I can find."), LOOK_UP], "Yes.", "Bye.", tools=[tool])
+    await call.says("where is my order")
+    await call.play(WORD_MS)
+    await call.interrupts()
+    await call.stops_speaking("hello")
     tool.gate.set()
     await settle()
-    await talk.play(2 * WORD_MS)
-    await talk.says("and now")
-    assert "shipped" in [message.content for message in talk.language.prompts[-1].messages]
-    assert len(talk.language.prompts) == 3, "nobody asks for an answer that was cut"
-    assert [len(turn["tools"]) for turn in talk.conversation.timeline.items()] == [1, 0, 0]
+    await call.play(2 * WORD_MS)
+    await call.says("and now")
+    assert "shipped" in [message.content for message in call.llm.prompts[-1].messages]
+    assert len(call.llm.prompts) == 3, "nobody asks for an answer that was cut"
+    assert [len(turn["tools"]) for turn in call.conversation.timeline.items()] == [1, 0, 0]
 
 
 async def test_a_model_that_calls_tools_for_ever_is_made_to_answer(begin: Begin) -> None:
     tool = GatedTool()
-    talk = begin(LISTENS, *[[LOOK_UP]] * MAX_TOOL_ROUNDS, "Well.", tools=[tool])
-    await talk.says("where is my order")
-    await talk.play(2 * WORD_MS)
+    call = begin(LISTENS, *[[LOOK_UP]] * MAX_TOOL_ROUNDS, "Well.", tools=[tool])
+    await call.says("where is my order")
+    await call.play(2 * WORD_MS)
     assert len(tool.given) == MAX_TOOL_ROUNDS
-    assert talk.language.prompts[-1].tools == ()
-    assert talk.items[-1] == ("assistant", "Well.")
+    assert call.llm.prompts[-1].tools == ()
+    assert call.items[-1] == ("assistant", "Well.")
 
 
 async def test_calls_of_one_round_are_answered_in_their_order(begin: Begin) -> None:
     tool = GatedTool()
     second = ToolCall("2", "look_up", "{}")
-    talk = begin(LISTENS, [LOOK_UP, second], "Both are shipped.", tools=[tool])
-    await talk.says("where are my orders")
-    assert [m.tool_call_id for m in talk.language.prompts[1].messages[-2:]] == ["1", "2"]
+    call = begin(LISTENS, [LOOK_UP, second], "Both are shipped.", tools=[tool])
+    await call.says("where are my orders")
+    assert [m.tool_call_id for m in call.llm.prompts[1].messages[-2:]] == ["1", "2"]
 
 
 async def test_a_tool_in_use_ends_with_the_call(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
-    talk = begin(LISTENS, [LOOK_UP], [TextDelta("Bye."), HANG_UP], tools=[tool], may_end_call=True)
-    await talk.says("where is my order")
-    await talk.says("never mind, goodbye")
-    await talk.play(2 * WORD_MS)
-    assert await asyncio.wait_for(talk.run, 1) == "agent_ended"
+    call = begin(LISTENS, [LOOK_UP], [TextDelta("Bye."), HANG_UP], tools=[tool], may_end_call=True)
+    await call.says("where is my order")
+    await call.says("never mind, goodbye")
+    await call.play(2 * WORD_MS)
+    assert await asyncio.wait_for(call.run, 1) == "agent_ended"
 
 
 async def test_a_caller_who_began_over_the_last_words_before_a_tool_is_not_spoken_over(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
-    talk = begin(LISTENS, [TextDelta("Let me see."), LOOK_UP], "It is shipped.", tools=[tool])
-    await talk.says("where is my order")
-    await talk.play(2 * WORD_MS)
-    await talk.starts_speaking()
-    await talk.play(3 * WORD_MS)
+    call = begin(LISTENS, [TextDelta("Let me see."), LOOK_UP], "It is shipped.", tools=[tool])
+    await call.says("where is my order")
+    await call.play(2 * WORD_MS)
+    await call.starts_speaking()
+    await call.play(3 * WORD_MS)
     tool.gate.set()
     await settle()
-    await talk.play(3 * WORD_MS)
-    assert talk.items[1:] == [("assistant", "Let me see.")]
-    await talk.makes_noise()
-    await talk.play(4 * WORD_MS)
-    assert talk.items[1:] == [("assistant", "Let me see."), ("assistant", "It is shipped.")]
+    await call.play(3 * WORD_MS)
+    assert call.items[1:] == [("assistant", "Let me see.")]
+    await call.makes_noise()
+    await call.play(4 * WORD_MS)
+    assert call.items[1:] == [("assistant", "Let me see."), ("assistant", "It is shipped.")]
 
 
 async def test_the_model_knows_of_a_tool_that_still_works(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
-    talk = begin(LISTENS, [TextDelta("Let me book that for you now."), LOOK_UP], "Yes.", tools=[tool])
-    await talk.says("book it")
-    await talk.play(WORD_MS)
-    await talk.interrupts()
-    await talk.stops_speaking("hello")
-    called, pending, said = talk.language.prompts[-1].messages[-3:]
+    call = begin(LISTENS, [TextDelta("Let me book that for you now."), LOOK_UP], "Yes.", tools=[tool])
+    await call.says("book it")
+    await call.play(WORD_MS)
+    await call.interrupts()
+    await call.stops_speaking("hello")
+    called, pending, said = call.llm.prompts[-1].messages[-3:]
     assert (called.tool_calls, pending.content, said.content) == ((LOOK_UP,), STILL_RUNNING, "hello")
     tool.gate.set()
     await settle()
-    await talk.play(2 * WORD_MS)
-    await talk.says("thanks")
-    assert STILL_RUNNING not in [message.content for message in talk.language.prompts[-1].messages]
+    await call.play(2 * WORD_MS)
+    await call.says("thanks")
+    assert STILL_RUNNING not in [message.content for message in call.llm.prompts[-1].messages]
 
 
 async def test_an_okay_to_an_agent_who_waits_for_a_tool_asks_for_nothing(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
-    talk = begin(LISTENS, [TextDelta("Let me book that."), LOOK_UP], "It is booked.", tools=[tool])
-    await talk.says("book it")
-    await talk.play(6 * WORD_MS)
-    await talk.says("okay")
+    call = begin(LISTENS, [TextDelta("Let me book that."), LOOK_UP], "It is booked.", tools=[tool])
+    await call.says("book it")
+    await call.play(6 * WORD_MS)
+    await call.says("okay")
     tool.gate.set()
     await settle()
-    await talk.play(4 * WORD_MS)
-    assert (len(tool.given), len(talk.language.prompts)) == (1, 2)
-    assert talk.items[1:] == [("assistant", "Let me book that."), ("user", "okay"), ("assistant", "It is booked.")]
+    await call.play(4 * WORD_MS)
+    assert (len(tool.given), len(call.llm.prompts)) == (1, 2)
+    assert call.items[1:] == [("assistant", "Let me book that."), ("user", "okay"), ("assistant", "It is booked.")]
 
 
 @pytest.mark.parametrize("order", [0, 1])
 async def test_tools_beside_the_end_of_the_call_are_used_first(begin: Begin, order: int) -> None:
     tool = GatedTool()
     both = [LOOK_UP, HANG_UP] if order else [HANG_UP, LOOK_UP, TextDelta("And more.")]
-    talk = begin(LISTENS, [TextDelta("Goodbye."), *both], tools=[tool], may_end_call=True)
-    await talk.says("goodbye")
-    await talk.play(2 * WORD_MS)
-    assert await asyncio.wait_for(talk.run, 1) == "agent_ended"
+    call = begin(LISTENS, [TextDelta("Goodbye."), *both], tools=[tool], may_end_call=True)
+    await call.says("goodbye")
+    await call.play(2 * WORD_MS)
+    assert await asyncio.wait_for(call.run, 1) == "agent_ended"
     assert len(tool.given) == 1
-    assert talk.voice.spoken == ["Goodbye."]
+    assert call.tts.spoken == ["Goodbye."]
 
 
 async def test_the_end_of_the_call_counts_in_the_last_round_too(begin: Begin) -> None:
     tool = GatedTool()
-    talk = begin(LISTENS, *[[LOOK_UP]] * MAX_TOOL_ROUNDS, [HANG_UP], tools=[tool], may_end_call=True)
-    await talk.says("where is my order")
-    assert await asyncio.wait_for(talk.run, 1) == "agent_ended"
+    call = begin(LISTENS, *[[LOOK_UP]] * MAX_TOOL_ROUNDS, [HANG_UP], tools=[tool], may_end_call=True)
+    await call.says("where is my order")
+    assert await asyncio.wait_for(call.run, 1) == "agent_ended"
 
 
 async def test_a_model_that_finds_no_words_after_its_tools_is_excused(begin: Begin) -> None:
-    talk = begin(LISTENS, [LOOK_UP], [], tools=[GatedTool()])
-    await talk.says("where is my order")
-    await talk.play(10 * WORD_MS)
-    assert talk.items[1:] == [("assistant", "I am sorry, I could not do that.")]
+    call = begin(LISTENS, [LOOK_UP], [], tools=[GatedTool()])
+    await call.says("where is my order")
+    await call.play(10 * WORD_MS)
+    assert call.items[1:] == [("assistant", "I am sorry, I could not do that.")]
 
 
 async def test_more_calls_than_a_round_may_have_are_refused(begin: Begin) -> None:
     tool = GatedTool()
     calls = [ToolCall(str(number), "look_up", "{}") for number in range(MAX_TOOL_CALLS + 3)]
-    talk = begin(LISTENS, calls, "Well.", tools=[tool])
-    await talk.says("where are all my orders")
-    await talk.play(2 * WORD_MS)
+    call = begin(LISTENS, calls, "Well.", tools=[tool])
+    await call.says("where are all my orders")
+    await call.play(2 * WORD_MS)
     assert len(tool.given) == MAX_TOOL_CALLS
-    assert [line.ok for line in talk.language.prompts[1].messages[-4:]] == [True, False, False, False]
+    assert [line.ok for line in call.llm.prompts[1].messages[-4:]] == [True, False, False, False]
 
 
 async def test_no_filler_is_said_for_the_time_before_the_turn_was_over(begin: Begin) -> None:
     tool = GatedTool()
-    talk = begin(LISTENS, [LOOK_UP], "It is booked.", tools=[tool])
-    await talk.starts_speaking()
-    await talk.falls_silent("book it")
+    call = begin(LISTENS, [LOOK_UP], "It is booked.", tools=[tool])
+    await call.starts_speaking()
+    await call.falls_silent("book it")
     await asyncio.sleep(FILLER_AFTER_S + 0.1)
-    await talk.stops_speaking("book it")
-    await talk.play(4 * WORD_MS)
-    assert talk.items[1:] == [("assistant", "It is booked.")]
+    await call.stops_speaking("book it")
+    await call.play(4 * WORD_MS)
+    assert call.items[1:] == [("assistant", "It is booked.")]
 
 
 async def test_keys_are_pressed_after_the_words_before_them(begin: Begin) -> None:
     pressed: list[tuple[str, int]] = []
-    talk: Talk
+    call: ScriptedCall
 
     async def press(keys: str) -> None:
-        pressed.append((keys, talk.written_ms))
+        pressed.append((keys, call.written_ms))
 
     answer = [TextDelta("Pressing one for you."), ToolCall("1", "send_dtmf", '{"digits": "1"}')]
-    talk = begin(LISTENS, answer, "Done.", tools=[SendDtmfTool(press)])
-    talk.voice.free = 0
-    await talk.says("press one")
+    call = begin(LISTENS, answer, "Done.", tools=[SendDtmfTool(press)])
+    call.tts.free = 0
+    await call.says("press one")
     assert pressed == []
-    talk.voice.gate.set()
+    call.tts.gate.set()
     await settle()
     assert pressed == [("1", 4 * WORD_MS)]
 
 
 async def test_an_invented_name_of_any_length_stays_short_in_the_timeline(begin: Begin) -> None:
-    talk = begin(LISTENS, [ToolCall("1", "x" * 10_000, "{}")], "Well.", tools=[GatedTool()])
-    await talk.says("hello")
-    (turn,) = talk.conversation.timeline.items()
+    call = begin(LISTENS, [ToolCall("1", "x" * 10_000, "{}")], "Well.", tools=[GatedTool()])
+    await call.says("hello")
+    (turn,) = call.conversation.timeline.items()
     assert [len(use["name"]) for use in turn["tools"]] == [64]

@@ -16,7 +16,7 @@ from calls.tools.builtin_tools import SearchKnowledgeTool
 from media.audio_port import TICK_MS
 from models.protocols import SEARCH_KNOWLEDGE, AnswerPart, ChatPrompt, TextDelta, ToolCall
 from storage.knowledge.passages import Found
-from tests.fakes.scripted_call import Talk
+from tests.fakes.scripted_call import ScriptedCall
 from tests.virtual_time import run_virtually
 
 WORD_MS: Final = 350
@@ -122,37 +122,37 @@ async def _turn(pace: Pace, way: Way) -> Outcome:
     shelf, language = _Shelf(), PacedLanguage(pace)
     lookup = KnowledgePrefetch(shelf, "agent", ahead=way != "asked")
     told = lookup if way == "told ahead" else None
-    talk = Talk(
+    call = ScriptedCall(
         ConversationConfig("You help."), model=language, tools=[SearchKnowledgeTool(lookup, "For prices")], lookup=told
     )
     try:
         words = ASKED.split()
-        await talk.starts_speaking()
+        await call.starts_speaking()
         for number in range(1, len(words) + 1):
             said = " ".join(words[:number])
-            asyncio.get_running_loop().call_later((WORD_MS * number + LATE_MS) / 1000, _heard, talk, lookup, said)
-        await _pass(talk, WORD_MS * len(words))
-        spoken_ms = talk.port.now_ms
-        await _pass(talk, max(SILENT_MS, LATE_MS + TICK_MS))
-        await talk.falls_silent(ASKED)
-        await _pass(talk, ENDS_MS - max(SILENT_MS, LATE_MS + TICK_MS))
-        await talk.stops_speaking(ASKED)
-        while (started := talk.conversation.timeline.turn.agent_start_ms) is None:
-            await _pass(talk, TICK_MS)
+            asyncio.get_running_loop().call_later((WORD_MS * number + LATE_MS) / 1000, _heard, call, lookup, said)
+        await _pass(call, WORD_MS * len(words))
+        spoken_ms = call.port.now_ms
+        await _pass(call, max(SILENT_MS, LATE_MS + TICK_MS))
+        await call.falls_silent(ASKED)
+        await _pass(call, ENDS_MS - max(SILENT_MS, LATE_MS + TICK_MS))
+        await call.stops_speaking(ASKED)
+        while (started := call.conversation.timeline.turn.agent_start_ms) is None:
+            await _pass(call, TICK_MS)
         return Outcome(round(started - spoken_ms), language.rounds, shelf.searches)
     finally:
-        await talk.close()
+        await call.close()
 
 
-def _heard(talk: Talk, lookup: KnowledgePrefetch, words: str) -> None:
-    talk.ear.words = words
+def _heard(call: ScriptedCall, lookup: KnowledgePrefetch, words: str) -> None:
+    call.stt.words = words
     lookup.hears(words)
 
 
-async def _pass(talk: Talk, ms: int) -> None:
+async def _pass(call: ScriptedCall, ms: int) -> None:
     for _ in range(ms // TICK_MS):
         await asyncio.sleep(TICK_MS / 1000)
-        await talk.play(TICK_MS)
+        await call.play(TICK_MS)
 
 
 if __name__ == "__main__":

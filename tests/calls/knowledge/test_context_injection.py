@@ -19,7 +19,7 @@ from models.protocols import ChatPrompt, ToolCall
 from models.rule_based.responder import ExtractiveResponder
 from storage.knowledge.passages import Found
 from tests.calls.conversation.test_prompt_prefill import Preparing
-from tests.fakes.scripted_call import WORD_MS, Talk, settle
+from tests.fakes.scripted_call import WORD_MS, ScriptedCall, settle
 
 LISTENS = ConversationConfig("You help.")
 ASKED = "what does a berth cost"
@@ -47,23 +47,23 @@ class Speaker:
         self.shelf = shelf
         self.lookup = KnowledgePrefetch(shelf, "agent")
         self.language = model or Preparing(*answers)
-        self.talk = Talk(
+        self.call = ScriptedCall(
             LISTENS, model=self.language, tools=[SearchKnowledgeTool(self.lookup, "For prices")], lookup=self.lookup
         )
 
     async def hears(self, text: str) -> None:
-        self.talk.ear.words = text
+        self.call.stt.words = text
         self.lookup.hears(text)
         await settle()
 
     async def is_asked(self, text: str) -> None:
-        await self.talk.starts_speaking()
+        await self.call.starts_speaking()
         await self.hears(text)
-        await self.talk.stops_speaking(text)
+        await self.call.stops_speaking(text)
 
     @property
     def sources(self) -> list[list[tuple[str, int]]]:
-        turns = self.talk.conversation.timeline.items()
+        turns = self.call.conversation.timeline.items()
         return [[(each["document_id"], each["position"]) for each in turn["sources"]] for turn in turns]
 
 
@@ -85,7 +85,7 @@ async def begin() -> AsyncIterator[Begin]:
 
     yield make
     for speaker in speakers:
-        await speaker.talk.close()
+        await speaker.call.close()
 
 
 def lines(prompt: ChatPrompt) -> list[tuple[str, str]]:
@@ -103,43 +103,43 @@ async def test_what_was_found_while_the_caller_spoke_stands_before_the_callers_w
     assert lines(speaker.language.prompts[0]) == [*told(COST, NIGHT), ("user", ASKED)]
     assert speaker.sources == [[("d1", 3), ("d1", 4)]]
     assert speaker.shelf.asked == [ASKED]
-    await speaker.talk.play(5 * WORD_MS)
-    assert speaker.talk.items == [("user", ASKED), ("assistant", "Twenty euros.")]
+    await speaker.call.play(5 * WORD_MS)
+    assert speaker.call.items == [("user", ASKED), ("assistant", "Twenty euros.")]
 
 
 async def test_the_model_reads_it_while_the_caller_still_speaks(begin: Begin) -> None:
     speaker = begin(Shelf(COST), "Twenty euros.")
-    await speaker.talk.starts_speaking()
+    await speaker.call.starts_speaking()
     await speaker.hears("what does a berth")
     assert speaker.language.read == [told(COST)]
     assert speaker.language.reads == 1
     await speaker.hears(ASKED)
-    await speaker.talk.stops_speaking(ASKED)
+    await speaker.call.stops_speaking(ASKED)
     assert lines(speaker.language.prompts[0])[:2] == speaker.language.read[0]
     assert speaker.language.reads == 0
 
 
 async def test_what_is_found_later_for_the_same_words_counts(begin: Begin) -> None:
     speaker = begin(Shelf(COST), "Ten tons.")
-    await speaker.talk.starts_speaking()
-    speaker.talk.ear.words = "does a berth have a crane"
+    await speaker.call.starts_speaking()
+    speaker.call.stt.words = "does a berth have a crane"
     speaker.lookup.hears("does a berth have")  # the recognizer is ahead of the search
     await settle()
     speaker.shelf.found = [CRANE]
     await speaker.hears("does a berth have a crane")
-    await speaker.talk.stops_speaking("does a berth have a crane")
+    await speaker.call.stops_speaking("does a berth have a crane")
     assert lines(speaker.language.prompts[0])[:2] == told(CRANE)
 
 
 async def test_an_answer_that_is_begun_early_has_it_too_and_stands(begin: Begin) -> None:
     speaker = begin(Shelf(COST), "Twenty euros.")
-    await speaker.talk.starts_speaking()
+    await speaker.call.starts_speaking()
     await speaker.hears(ASKED)
-    await speaker.talk.falls_silent(ASKED)
+    await speaker.call.falls_silent(ASKED)
     assert speaker.sources == []
     speaker.shelf.found = [NIGHT]
     await speaker.hears(f"{ASKED} now")  # nearer things come in; the answer to the same words stays
-    await speaker.talk.stops_speaking(ASKED)
+    await speaker.call.stops_speaking(ASKED)
     assert len(speaker.language.prompts) == 1
     assert lines(speaker.language.prompts[0]) == [*told(COST), ("user", ASKED)]
     assert speaker.sources == [[("d1", 3)]]
@@ -148,7 +148,7 @@ async def test_an_answer_that_is_begun_early_has_it_too_and_stands(begin: Begin)
 async def test_what_is_in_the_talk_already_is_not_told_again(begin: Begin) -> None:
     speaker = begin(Shelf(COST), "Twenty euros.", "Yes, twenty.")
     await speaker.is_asked(ASKED)
-    await speaker.talk.play(5 * WORD_MS)
+    await speaker.call.play(5 * WORD_MS)
     await speaker.is_asked("does a berth cost twenty euros")
     assert [line for line in lines(speaker.language.prompts[1]) if line[0] == "tool"] == told(COST)[1:]
     assert speaker.sources == [[("d1", 3)], []]
@@ -171,8 +171,8 @@ async def test_what_is_not_sure_is_left_to_the_model_to_ask_for(begin: Begin, fo
 
 async def test_more_of_a_turn_keeps_what_was_told_of_its_beginning(begin: Begin) -> None:
     speaker = begin(Shelf(COST), "Twenty.", "Twenty, and the crane ten.")
-    speaker.talk.voice.gate.clear()
-    speaker.talk.voice.free = 0
+    speaker.call.tts.gate.clear()
+    speaker.call.tts.free = 0
     await speaker.is_asked(ASKED)
     speaker.shelf.found = [CRANE]
     await speaker.is_asked("and how much does the crane lift")
@@ -187,7 +187,7 @@ async def test_more_of_a_turn_keeps_what_was_told_of_its_beginning(begin: Begin)
 async def test_digits_recall_nothing(begin: Begin) -> None:
     speaker = begin(Shelf(COST), "Thank you.")
     await speaker.hears("42")
-    speaker.talk.inbox.put(DtmfEntry("42"))
+    speaker.call.events.put(DtmfEntry("42"))
     await settle()
     assert lines(speaker.language.prompts[0]) == [("user", "42")]
 
@@ -195,8 +195,8 @@ async def test_digits_recall_nothing(begin: Begin) -> None:
 async def test_a_model_of_rules_asks_by_itself_and_waits_for_no_search(begin: Begin) -> None:
     speaker = begin(Shelf(COST), model=ExtractiveResponder())
     await speaker.is_asked(ASKED)
-    await speaker.talk.voice.until_spoken(1)
-    assert speaker.talk.voice.spoken == ["A berth costs twenty euros."]
+    await speaker.call.tts.until_spoken(1)
+    assert speaker.call.tts.spoken == ["A berth costs twenty euros."]
     assert speaker.shelf.asked == [ASKED]
     assert speaker.sources == [[("d1", 3)]]
-    assert [tool["name"] for tool in speaker.talk.conversation.timeline.items()[0]["tools"]] == ["search_knowledge"]
+    assert [tool["name"] for tool in speaker.call.conversation.timeline.items()[0]["tools"]] == ["search_knowledge"]

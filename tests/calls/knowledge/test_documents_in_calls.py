@@ -19,14 +19,14 @@ from storage.document_reader.chunker import chunks_of
 from storage.knowledge import documents
 from storage.knowledge.documents import Document, DocumentFields
 from storage.knowledge.passages import Found
-from tests.calls.call_service_harness import House, open_house, until
-from tests.fakes.scripted_call import ScriptedStream, settle
+from tests.calls.call_service_harness import CallServiceHarness, call_service, until
+from tests.fakes.scripted_call import ScriptedSttStream, settle
 
 ASKED = "what does a berth cost"
 ANSWER = "A berth costs twenty euros a night."
 
 
-async def learn(house: House, agent: Agent) -> Document:
+async def learn(harness: CallServiceHarness, agent: Agent) -> Document:
     """A document that is ready."""
     fields = DocumentFields(
         agent_id=agent.id, name="Fees", filename="a", mime_type="text/plain", file_size=1, sha256=str(uuid4())
@@ -39,42 +39,42 @@ async def learn(house: House, agent: Agent) -> Document:
         documents.finish(conn, document.id)
         return document
 
-    return await house.database.write(store)
+    return await harness.database.write(store)
 
 
 async def test_what_a_caller_asks_is_told_to_the_model_and_kept_as_a_source_of_the_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search_now, finish, found = KnowledgeSearch.search, ScriptedStream.finish, asyncio.Event()
+    search_now, finish, found = KnowledgeSearch.search, ScriptedSttStream.finish, asyncio.Event()
 
     async def searched(knowing: KnowledgeSearch, agent_id: str, text: str, most: int) -> list[Found]:
         passages = await search_now(knowing, agent_id, text, most)
         found.set()
         return passages
 
-    async def finish_later(ear: ScriptedStream) -> str:
+    async def finish_later(ear: ScriptedSttStream) -> str:
         await found.wait()
         await settle()
         return await finish(ear)
 
     monkeypatch.setattr(KnowledgeSearch, "search", searched)
-    monkeypatch.setattr(ScriptedStream, "finish", finish_later)  # however slow the machine is
+    monkeypatch.setattr(ScriptedSttStream, "finish", finish_later)  # however slow the machine is
     flite = await asyncio.to_thread(FliteTextToSpeech)
     spoken = await flite.synthesize("What does it cost?", VoiceSettings(flite.voices()[0], 1.0, 0.5, 8000))
     call_end = ToolCall("1", "end_call", "{}")
     search = ToolCall("2", SEARCH_KNOWLEDGE, '{"query": "the cost of a berth"}')
-    async with open_house(tmp_path, [search], [TextDelta("Twenty euros."), call_end], hears=[ASKED]) as house:
-        _, agent = await house.number(turn_endpoint_delay=600, knowledge_search_instructions="For prices")
-        document = await learn(house, agent)
-        phone = house.rings(caller=spoken.samples)
-        await until(lambda: house.ears.streams)
-        await asyncio.to_thread(house.ears.streams[0].on_words, ASKED)  # as from a recognizer's thread
-        call = await house.ends(phone)
-        first, second = house.language.prompts
-        await house.database.write(
+    async with call_service(tmp_path, [search], [TextDelta("Twenty euros."), call_end], hears=[ASKED]) as harness:
+        _, agent = await harness.create_number(turn_endpoint_delay=600, knowledge_search_instructions="For prices")
+        document = await learn(harness, agent)
+        phone = harness.rings(caller=spoken.samples)
+        await until(lambda: harness.stt.streams)
+        await asyncio.to_thread(harness.stt.streams[0].on_words, ASKED)  # as from a recognizer's thread
+        call = await harness.ended_call(phone)
+        first, second = harness.llm.prompts
+        await harness.database.write(
             partial(documents.delete, organization_id=agent.organization_id, document_id=document.id)
         )
-        call = await house.stored(phone)
+        call = await harness.stored_call(phone)
     told = f"From the document Fees:\n{ANSWER}"
     assert [(message.role, message.content) for message in first.messages] == [
         ("assistant", ""),

@@ -15,66 +15,66 @@ from storage.accounts import organizations
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.database.database import StorageTrouble
-from tests.calls.call_service_harness import House, open_house, until
+from tests.calls.call_service_harness import CallServiceHarness, call_service, until
 from tests.calls.outbound_calls import Line, callee, queue, store, stored
 
 
-async def place_in(house: House, line: Line, to: str = "+4917012") -> Call | str:
+async def place_in(harness: CallServiceHarness, line: Line, to: str = "+4917012") -> Call | str:
     """A call stored as POST /calls does, or the name of what was raised."""
 
     def work(conn: sa.Connection) -> Call:
         organization = organizations.get(conn, line[0].organization_id)
         assert organization is not None
-        house.service.check_room(conn, organization)
+        harness.service.check_capacity(conn, organization)
         return store(conn, line, to)
 
     try:
-        return await house.database.write(work)
+        return await harness.database.write(work)
     except (TooMany, Unavailable) as refusal:
         return type(refusal).__name__
 
 
 async def test_queued_ringing_and_inbound_calls_share_the_places_of_their_organization(tmp_path: Path) -> None:
-    async with open_house(tmp_path, per_second=0.001) as house:
-        line, other = await house.number(max_calls=3), await house.number("+4930200")
-        await queue(house, line)
-        await callee(house)
-        waiting = await queue(house, line)
-        phone = house.rings()
+    async with call_service(tmp_path, per_second=0.001) as harness:
+        line, other = await harness.create_number(max_calls=3), await harness.create_number("+4930200")
+        await queue(harness, line)
+        await callee(harness)
+        waiting = await queue(harness, line)
+        phone = harness.rings()
         await until(lambda: 200 in phone.sent)
-        assert await place_in(house, line) == "TooMany"
-        late = house.rings()
+        assert await place_in(harness, line) == "TooMany"
+        late = harness.rings()
         await until(late.leg.ended.done)
         assert late.sent == [486]
-        assert isinstance(await place_in(house, other), Call)
-        await house.service.hangup(waiting.id)
-        assert isinstance(await place_in(house, line), Call)
-        assert await place_in(house, line) == "TooMany"
+        assert isinstance(await place_in(harness, other), Call)
+        await harness.service.hangup(waiting.id)
+        assert isinstance(await place_in(harness, line), Call)
+        assert await place_in(harness, line) == "TooMany"
 
 
 async def test_the_process_is_full_whoever_asks(tmp_path: Path) -> None:
-    async with open_house(tmp_path, ceilings=ConcurrencyLimits(process=1)) as house:
-        line, other = await house.number(), await house.number("+4930200")
-        await queue(house, line)
-        assert await place_in(house, other) == "Unavailable"
-        late = house.rings()
+    async with call_service(tmp_path, limits=ConcurrencyLimits(process=1)) as harness:
+        line, other = await harness.create_number(), await harness.create_number("+4930200")
+        await queue(harness, line)
+        assert await place_in(harness, other) == "Unavailable"
+        late = harness.rings()
         await until(late.leg.ended.done)
         assert late.sent == [503]
 
 
 async def test_calls_that_are_made_and_come_at_once_do_not_pass_the_ceiling_together(tmp_path: Path) -> None:
-    async with open_house(tmp_path, ceilings=ConcurrencyLimits(organization=4)) as house:
-        line = await house.number()
-        phones = [house.rings() for _ in range(6)]
-        made = await asyncio.gather(*(place_in(house, line) for _ in range(10)))
+    async with call_service(tmp_path, limits=ConcurrencyLimits(organization=4)) as harness:
+        line = await harness.create_number()
+        phones = [harness.rings() for _ in range(6)]
+        made = await asyncio.gather(*(place_in(harness, line) for _ in range(10)))
         await until(lambda: all(phone.sent and phone.sent[-1] >= 200 for phone in phones))
         taken = sum(isinstance(each, Call) for each in made) + sum(phone.sent[-1] == 200 for phone in phones)
         assert taken == 4
 
 
 async def test_a_transaction_that_fails_takes_no_place(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        line = await house.number(max_calls=1)
+    async with call_service(tmp_path) as harness:
+        line = await harness.create_number(max_calls=1)
 
         def fails(conn: sa.Connection) -> None:
             store(conn, line, "+4917012")
@@ -82,21 +82,21 @@ async def test_a_transaction_that_fails_takes_no_place(tmp_path: Path) -> None:
 
         for _ in range(3):
             with pytest.raises(ValueError, match="later"):
-                await house.database.write(fails)
-        assert isinstance(await place_in(house, line), Call)
+                await harness.database.write(fails)
+        assert isinstance(await place_in(harness, line), Call)
 
 
 @pytest.mark.parametrize("cause", ["the disk is full", "the disk cannot be read or written"])
 async def test_a_call_whose_end_cannot_be_stored_takes_no_place_and_is_not_placed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
 ) -> None:
-    async with open_house(tmp_path, per_second=0.001) as house:
-        line = await house.number(max_calls=2)
-        await queue(house, line)
-        await callee(house)
-        call = await queue(house, line)
-        await until(lambda: house.service.live_calls == 2)
-        assert await place_in(house, line) == "TooMany"
+    async with call_service(tmp_path, per_second=0.001) as harness:
+        line = await harness.create_number(max_calls=2)
+        await queue(harness, line)
+        await callee(harness)
+        call = await queue(harness, line)
+        await until(lambda: harness.service.active_call_count == 2)
+        assert await place_in(harness, line) == "TooMany"
 
         def full(*_: object, **__: object) -> None:
             raise StorageTrouble(cause)
@@ -104,14 +104,14 @@ async def test_a_call_whose_end_cannot_be_stored_takes_no_place_and_is_not_place
         with monkeypatch.context() as broken:
             broken.setattr(finalizer, "STORE_AGAIN_S", ())
             broken.setattr(calls, "finish", full)
-            assert await house.service.hangup(call.id)
-        assert (await stored(house, call)).ended_at is None
-        assert not await house.service.hangup(call.id), "it is not begun again"
-        assert isinstance(await place_in(house, line), Call)
+            assert await harness.service.hangup(call.id)
+        assert (await stored(harness, call)).ended_at is None
+        assert not await harness.service.hangup(call.id), "it is not begun again"
+        assert isinstance(await place_in(harness, line), Call)
 
 
 async def test_no_call_is_stored_while_the_server_drains(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        line = await house.number()
-        house.service.end_all()
-        assert await place_in(house, line) == "Unavailable"
+    async with call_service(tmp_path) as harness:
+        line = await harness.create_number()
+        harness.service.end_all()
+        assert await place_in(harness, line) == "Unavailable"

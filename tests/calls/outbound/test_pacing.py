@@ -11,7 +11,7 @@ import pytest
 
 from calls.outbound.pacing import CallPacer, CallRateLimit
 from config.clock import utc_now
-from tests.calls.call_service_harness import open_house, until
+from tests.calls.call_service_harness import call_service, until
 from tests.calls.outbound_calls import callee, queue
 
 
@@ -54,19 +54,19 @@ async def test_turns_are_taken_in_order_and_one_that_is_given_up_holds_up_nobody
 
 
 async def test_calls_are_placed_in_the_order_of_their_queueing_at_the_pace_of_the_settings(tmp_path: Path) -> None:
-    async with open_house(tmp_path, per_second=50) as house:
-        line = await house.number()
+    async with call_service(tmp_path, per_second=50) as harness:
+        line = await harness.create_number()
         times: list[float] = []
-        dial = house.callees.dial
+        dial = harness.callees.dial
 
         async def timed(*args: Any, **kwargs: Any) -> Any:
             times.append(asyncio.get_running_loop().time())
             return await dial(*args, **kwargs)
 
-        house.service._way_out = replace(house.service._way_out, dial=timed)  # type: ignore[type-var]
+        harness.service._dialer = replace(harness.service._dialer, dial=timed)  # type: ignore[type-var]
         for last in range(6):
-            call = await queue(house, line, f"+491701{last}")
+            call = await queue(harness, line, f"+491701{last}")
             await until(lambda: utc_now() > call.created_at)  # noqa: B023 - two in one millisecond have no order
-        await callee(house, 5)
-        assert [each.leg.facts.to_addr.user for each in house.callees.called] == [f"+491701{n}" for n in range(6)]
+        await callee(harness, 5)
+        assert [each.leg.facts.to_addr.user for each in harness.callees.called] == [f"+491701{n}" for n in range(6)]
         assert times[-1] - times[0] >= 4 * 0.02, "five gaps, of which a late first look may take some"

@@ -24,16 +24,16 @@ from storage.calls.outbound_audit import Attempt, Wish
 from storage.database.database import StorageTrouble
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumber
-from tests.calls.call_service_harness import House, open_house, until
+from tests.calls.call_service_harness import CallServiceHarness, call_service, until
 from tests.calls.outbound_calls import Line, callee, ended, how, store
 from tests.fakes.fake_leg import SOURCE
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-async def wanted(house: House, line: Line) -> Call:
+async def wanted(harness: CallServiceHarness, line: Line) -> Call:
     """A call that a key asked for, and that waits for its turn."""
-    house.turns.gate.clear()
+    harness.pacer.gate.clear()
 
     def work(conn: sa.Connection) -> Call:
         number, _ = line
@@ -51,15 +51,15 @@ async def wanted(house: House, line: Line) -> Call:
         outbound_audit.note(conn, wish, "queued", call_id=call.id)
         return call
 
-    call = await house.database.write(work)
-    house.service.start_queued_calls()
-    await until(house.service.active_calls)
+    call = await harness.database.write(work)
+    harness.service.start_queued_calls()
+    await until(harness.service.active_calls)
     return call
 
 
-async def log_of(house: House, call: Call) -> list[Attempt]:
+async def log_of(harness: CallServiceHarness, call: Call) -> list[Attempt]:
     """What the audit log says of a call."""
-    told = await house.database.read(
+    told = await harness.database.read(
         lambda conn: outbound_audit.told_after(conn, call.organization_id, BEGINNING, "", limit=99)
     )
     assert {each.attempt.call_id for each in told} == {call.id}
@@ -118,15 +118,15 @@ def _revoke_key(conn: sa.Connection, line: Line) -> None:
 async def test_a_call_that_waits_is_not_dialled_once_its_ground_is_taken_away(
     tmp_path: Path, take_away: Any, why: str
 ) -> None:
-    async with open_house(tmp_path, trunk_policy="auto") as house:
-        line = await house.number()
-        call = await wanted(house, line)
-        await house.database.write(lambda conn: take_away(conn, line))
+    async with call_service(tmp_path, trunk_policy="auto") as harness:
+        line = await harness.create_number()
+        call = await wanted(harness, line)
+        await harness.database.write(lambda conn: take_away(conn, line))
         with capture_logs() as lines:
-            house.turns.gate.set()
-            assert how(await ended(house, call)) == ("failed", "unreachable")
-        assert house.callees.asked == 0
-        queued, end = await log_of(house, call)
+            harness.pacer.gate.set()
+            assert how(await ended(harness, call)) == ("failed", "unreachable")
+        assert harness.callees.asked == 0
+        queued, end = await log_of(harness, call)
         assert (end.verdict, end.detail, end.destination) == ("not_dialled", why, "+4917012")
         assert (end.number, end.client) == ("+4930100", "192.0.2.7")
         assert (end.api_key_id, end.api_key_prefix) == (queued.api_key_id, queued.api_key_prefix)
@@ -134,79 +134,81 @@ async def test_a_call_that_waits_is_not_dialled_once_its_ground_is_taken_away(
 
 
 async def test_a_call_that_waits_goes_out_as_its_number_is_at_its_turn(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        number, agent = await house.number()
-        await wanted(house, (number, agent))
+    async with call_service(tmp_path) as harness:
+        number, agent = await harness.create_number()
+        await wanted(harness, (number, agent))
         changes = {"sip_port": 5070, "name": "Night desk", "number": "+4930200"}
-        await house.database.write(lambda conn: phone_numbers.replace(conn, number, changes))
-        house.turns.gate.set()
-        there = await callee(house)
+        await harness.database.write(lambda conn: phone_numbers.replace(conn, number, changes))
+        harness.pacer.gate.set()
+        there = await callee(harness)
         assert there.uri == "sip:+4917012@192.0.2.10:5070"
         assert there.caller == NameAddr("+4930200", "Night desk")
 
 
 @asynccontextmanager
-async def changing(house: House, monkeypatch: pytest.MonkeyPatch, work: Any) -> AsyncIterator[list[PhoneNumber]]:
+async def changing(
+    harness: CallServiceHarness, monkeypatch: pytest.MonkeyPatch, work: Any
+) -> AsyncIterator[list[PhoneNumber]]:
     """While the trunk of a call is looked for the first time, something is done to the database."""
-    trunk_of, asked = house.callees.trunk_of, list[PhoneNumber]()
+    trunk_of, asked = harness.callees.trunk_of, list[PhoneNumber]()
 
     async def slow(number: PhoneNumber) -> Trunk:
         asked.append(number)
         trunk = await trunk_of(number)
         if len(asked) == 1:
-            await house.database.write(work)
+            await harness.database.write(work)
         return trunk
 
-    way_out = house.service._way_out
-    assert way_out is not None
-    monkeypatch.setitem(way_out.__dict__, "trunk_of", slow)
+    dialer = harness.service._dialer
+    assert dialer is not None
+    monkeypatch.setitem(dialer.__dict__, "trunk_of", slow)
     yield asked
 
 
 async def test_a_number_that_changes_while_its_trunk_is_looked_for_is_looked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_house(tmp_path) as house:
-        number, agent = await house.number()
-        call = await wanted(house, (number, agent))
+    async with call_service(tmp_path) as harness:
+        number, agent = await harness.create_number()
+        call = await wanted(harness, (number, agent))
         move = {"sip_port": 5070}
-        async with changing(house, monkeypatch, lambda conn: phone_numbers.replace(conn, number, move)) as asked:
-            house.turns.gate.set()
-            assert (await callee(house)).uri.endswith(":5070")
+        async with changing(harness, monkeypatch, lambda conn: phone_numbers.replace(conn, number, move)) as asked:
+            harness.pacer.gate.set()
+            assert (await callee(harness)).uri.endswith(":5070")
         assert [each.sip_port for each in asked] == [None, 5070]
-        assert [each.verdict for each in await log_of(house, call)] == ["queued"]
+        assert [each.verdict for each in await log_of(harness, call)] == ["queued"]
 
 
 async def test_a_number_that_goes_while_its_trunk_is_looked_for_calls_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_house(tmp_path) as house:
-        line = await house.number()
-        call = await wanted(house, line)
-        async with changing(house, monkeypatch, lambda conn: _delete_number(conn, line)):
-            house.turns.gate.set()
-            assert how(await ended(house, call)) == ("failed", "unreachable")
-        assert house.callees.asked == 0
+    async with call_service(tmp_path) as harness:
+        line = await harness.create_number()
+        call = await wanted(harness, line)
+        async with changing(harness, monkeypatch, lambda conn: _delete_number(conn, line)):
+            harness.pacer.gate.set()
+            assert how(await ended(harness, call)) == ("failed", "unreachable")
+        assert harness.callees.asked == 0
 
 
 @pytest.mark.parametrize("revoked", [True, False])
 async def test_a_database_that_takes_no_writes_lets_out_only_what_may_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, revoked: bool
 ) -> None:
-    async with open_house(tmp_path) as house:
-        line = await house.number()
-        call = await wanted(house, line)
+    async with call_service(tmp_path) as harness:
+        line = await harness.create_number()
+        call = await wanted(harness, line)
         if revoked:
-            await house.database.write(lambda conn: _revoke_key(conn, line))
+            await harness.database.write(lambda conn: _revoke_key(conn, line))
 
         def full(*_: Any, **__: Any) -> None:
             raise StorageTrouble("the disk is full")
 
         monkeypatch.setattr(calls, "placed", full)
         monkeypatch.setattr(audit_log, "record_not_dialled", full)
-        house.turns.gate.set()
+        harness.pacer.gate.set()
         if revoked:
-            assert how(await ended(house, call)) == ("failed", "unreachable")
+            assert how(await ended(harness, call)) == ("failed", "unreachable")
         else:
-            await callee(house)
-        assert house.callees.asked == (not revoked)
+            await callee(harness)
+        assert harness.callees.asked == (not revoked)

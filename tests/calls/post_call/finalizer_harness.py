@@ -31,7 +31,7 @@ from storage.phone_numbers.phone_numbers import PhoneNumberFields
 from storage.webhooks import deliveries
 from tests import database_template
 from tests.calls.call_service_harness import WatchedDatabase
-from tests.fakes.scripted_call import ScriptedEars, ScriptedLanguage, ScriptedVoice, scripted_catalogue
+from tests.fakes.scripted_call import ScriptedLlm, ScriptedStt, ScriptedTts, scripted_catalogue
 
 DAY: ExtractionField = {"name": "day", "description": "Day of the visit", "type": "string"}
 GUESTS: ExtractionField = {"name": "guests", "description": "How many come", "type": "number"}
@@ -44,7 +44,7 @@ VALUES = json.dumps({"day": "Friday", "guests": None})
 Answer = str | BaseException | Callable[[ChatPrompt], str]
 
 
-class Writer(ScriptedLanguage):
+class Writer(ScriptedLlm):
     """Writes what it is told to, one after the other; `stuck`: never anything."""
 
     def __init__(self, *forms: Answer) -> None:
@@ -134,7 +134,7 @@ async def desk(folder: Path, *forms: Answer, max_wait_s: float = 30.0) -> AsyncI
     database = WatchedDatabase(await database_template.put(folder))
     await database.open()
     language, woken = Writer(*forms), list[None]()
-    models = scripted_catalogue(language, ScriptedEars(), ScriptedVoice())
+    models = scripted_catalogue(language, ScriptedStt(), ScriptedTts())
     after = CallFinalizer(
         database,
         Secrets([Fernet.generate_key()]),

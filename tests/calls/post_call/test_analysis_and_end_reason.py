@@ -20,9 +20,9 @@ from tests.calls.call_service_harness import until
 from tests.calls.post_call.finalizer_harness import DAY, SUMMARY, TALK, Writer, desk, ending
 from tests.fakes.scripted_call import (
     AlwaysOver,
-    ScriptedEars,
-    ScriptedLanguage,
-    ScriptedVoice,
+    ScriptedLlm,
+    ScriptedStt,
+    ScriptedTts,
     scripted_catalogue,
     settle,
 )
@@ -52,7 +52,7 @@ async def test_no_model_waits_for_another_one(tmp_path: Path) -> None:
     slow.stuck.clear()
     quick.name = "quick"
     infos = [LanguageModelInfo(uuid4(), each, "openai", None, each == "slow") for each in ("slow", "quick")]
-    models = Catalogue(ScriptedEars(), dict(zip(infos, (slow, quick), strict=True)), [ScriptedVoice()], AlwaysOver())
+    models = Catalogue(ScriptedStt(), dict(zip(infos, (slow, quick), strict=True)), [ScriptedTts()], AlwaysOver())
     async with desk(tmp_path) as here:
         _, agent = await here.call(post_call_summary_enabled=True)
         analyst, hurried = CallAnalyzer(models), asyncio.Event()
@@ -83,7 +83,7 @@ async def test_a_stop_waits_for_no_model_longer_than_it_may(tmp_path: Path) -> N
 
 async def test_a_language_model_that_cannot_be_held_to_a_form_leaves_it_to_the_rules(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
-        models = scripted_catalogue(ScriptedLanguage(), ScriptedEars(), ScriptedVoice())
+        models = scripted_catalogue(ScriptedLlm(), ScriptedStt(), ScriptedTts())
         here.after._analyst = CallAnalyzer(models)
         call = await here.ended(post_call_summary_enabled=True, post_call_extraction_schema=[DAY])
     assert call.analysis is not None

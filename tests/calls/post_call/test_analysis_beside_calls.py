@@ -22,7 +22,7 @@ from models.protocols import ChatMessage, ChatPrompt
 from storage.agents.agents import Agent
 from storage.calls.calls import TranscriptItem
 from tests.calls.post_call.finalizer_harness import DAY, GUESTS
-from tests.fakes.scripted_call import ScriptedEars, ScriptedVoice, scripted_catalogue
+from tests.fakes.scripted_call import ScriptedStt, ScriptedTts, scripted_catalogue
 from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
 
 LONG = [
@@ -78,7 +78,7 @@ async def test_a_live_turn_waits_for_no_analysis(model: LlamaLanguageModel, monk
     alone = await first_words("talks")
     asked.clear()
     works.clear()
-    analyst = CallAnalyzer(scripted_catalogue(model, ScriptedEars(), ScriptedVoice()))
+    analyst = CallAnalyzer(scripted_catalogue(model, ScriptedStt(), ScriptedTts()))
     agent = Agent(
         id="a", organization_id="o", created_at=utc_now(), updated_at=utc_now(), name="a",
         post_call_summary_enabled=True, post_call_extraction_schema=[DAY, GUESTS],

@@ -33,7 +33,7 @@ from tests.calls.post_call.finalizer_harness import (
     ending,
     fallen_back,
 )
-from tests.fakes.scripted_call import ScriptedEars, ScriptedVoice, scripted_catalogue
+from tests.fakes.scripted_call import ScriptedStt, ScriptedTts, scripted_catalogue
 
 
 async def test_the_summary_and_the_values_stand_in_the_call_and_in_its_webhook(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ async def test_a_talk_of_a_hundred_turns_is_read_in_parts_and_what_was_said_late
         here.language.prompts.clear()
         read.clear()
         here.language.forms = deque([values] * len(parts))
-        analysis, _ = await CallAnalyzer(scripted_catalogue(here.language, ScriptedEars(), ScriptedVoice())).analyze(
+        analysis, _ = await CallAnalyzer(scripted_catalogue(here.language, ScriptedStt(), ScriptedTts())).analyze(
             call.id, replace(agent, post_call_summary_enabled=False, post_call_extraction_schema=[DAY, GUESTS]), talk,
             asyncio.Event(),
         )  # fmt: skip

@@ -18,22 +18,24 @@ from storage.calls import calls, pending_ends
 from storage.database.database import StorageTrouble
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.webhooks import deliveries as webhook_deliveries
-from tests.calls.call_service_harness import House, every_call, open_house, until
+from tests.calls.call_service_harness import CallServiceHarness, call_service, every_call, until
 
 WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"}
 
 
-async def deliveries(house: House) -> list[webhook_deliveries.Delivery]:
-    due = await house.database.read(lambda conn: webhook_deliveries.due(conn, calls.utc_now()))
+async def deliveries(harness: CallServiceHarness) -> list[webhook_deliveries.Delivery]:
+    due = await harness.database.read(lambda conn: webhook_deliveries.due(conn, calls.utc_now()))
     return [each.delivery for each in due]
 
 
 async def test_the_webhook_tells_the_stored_call(tmp_path: Path) -> None:
-    async with open_house(tmp_path, [TextDelta("Bye."), HANG_UP]) as house:
-        number, agent = await house.number(first_speaker="agent", post_call_webhook_secret_encrypted="token", **WEBHOOK)
-        call = await house.ends(house.rings(number="+4917012"))
-        (delivery,) = await deliveries(house)
-        assert house.woken == [None]
+    async with call_service(tmp_path, [TextDelta("Bye."), HANG_UP]) as harness:
+        number, agent = await harness.create_number(
+            first_speaker="agent", post_call_webhook_secret_encrypted="token", **WEBHOOK
+        )
+        call = await harness.ended_call(harness.rings(number="+4917012"))
+        (delivery,) = await deliveries(harness)
+        assert harness.woken == [None]
     assert (delivery.call_id, delivery.url, delivery.secret_encrypted) == (
         call.id,
         WEBHOOK["post_call_webhook_url"],
@@ -62,21 +64,21 @@ async def test_the_webhook_tells_the_stored_call(tmp_path: Path) -> None:
 
 
 async def test_an_agent_without_a_webhook_sends_none(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number()
-        phone = house.rings()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
         phone.hangs_up()
-        await house.ends(phone)
-        assert await deliveries(house) == []
+        await harness.ended_call(phone)
+        assert await deliveries(harness) == []
 
 
 async def test_a_call_ends_with_its_webhook_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number(**WEBHOOK)
-        phone = house.rings()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number(**WEBHOOK)
+        phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
-        await until(lambda: house.service.live_calls == 1)
+        await until(lambda: harness.service.active_call_count == 1)
         real, tries, broken = webhook_deliveries.add, 0, True
 
         def fails_while_broken(*arguments: Any, **named: Any) -> webhook_deliveries.Delivery:
@@ -91,19 +93,19 @@ async def test_a_call_ends_with_its_webhook_or_not_at_all(tmp_path: Path, monkey
         monkeypatch.setattr("calls.post_call.finalizer.STORE_AGAIN_S", (0.02,) * 1000)
         phone.hangs_up()
         await until(lambda: tries >= 1)
-        assert (await house.stored(phone)).ended_at is None
-        assert await deliveries(house) == []
+        assert (await harness.stored_call(phone)).ended_at is None
+        assert await deliveries(harness) == []
         broken = False
-        call = await house.ends(phone)
+        call = await harness.ended_call(phone)
         assert call.ended_reason == "customer_ended"
-        assert len(await deliveries(house)) == 1
+        assert len(await deliveries(harness)) == 1
 
 
 async def test_the_time_of_the_answer_is_kept_though_it_could_not_be_stored_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
         real, tries = calls.answered, []
 
         def fails_once(*arguments: Any) -> bool:
@@ -113,11 +115,11 @@ async def test_the_time_of_the_answer_is_kept_though_it_could_not_be_stored_at_o
             return real(*arguments)
 
         monkeypatch.setattr(calls, "answered", fails_once)
-        phone = house.rings()
+        phone = harness.rings()
         await until(lambda: len(tries) == 1)
         assert not phone.leg.ended.done()
         phone.hangs_up()
-        call = await house.ends(phone)
+        call = await harness.ended_call(phone)
     assert (call.status, call.ended_reason) == ("completed", "customer_ended")
     assert call.started_at is not None
 
@@ -136,19 +138,19 @@ def left(conn: sa.Connection, number: PhoneNumber, agent: Agent, call_sid: str) 
 
 
 async def test_a_call_that_a_dead_process_left_is_closed_at_the_next_start_and_told_once(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        number, agent = await house.number(**WEBHOOK)
+    async with call_service(tmp_path) as harness:
+        number, agent = await harness.create_number(**WEBHOOK)
 
         def leave(conn: sa.Connection) -> list[calls.Call]:
             made = [left(conn, number, agent, f"left-{each}") for each in range(2)]
             calls.answered(conn, made[0].id, calls.utc_now())
             return made
 
-        made = await house.database.write(leave)
-        assert await house.service.recover() == 2
-        assert await house.service.recover() == 0
-        stored = {call.id: call for call in await house.all_calls()}
-        told = {json.loads(each.body)["callId"] for each in await deliveries(house)}
+        made = await harness.database.write(leave)
+        assert await harness.service.recover() == 2
+        assert await harness.service.recover() == 0
+        stored = {call.id: call for call in await harness.all_calls()}
+        told = {json.loads(each.body)["callId"] for each in await deliveries(harness)}
     assert [stored[each.id].status for each in made] == ["completed", "failed"]
     assert {stored[each.id].ended_reason for each in made} == {"server_restart"}
     assert told == {each.id for each in made}
@@ -156,8 +158,8 @@ async def test_a_call_that_a_dead_process_left_is_closed_at_the_next_start_and_t
 
 async def test_a_call_whose_agent_was_deleted_tells_of_its_end_whoever_ends_it(tmp_path: Path) -> None:
     wanted = {"name": "sum", "description": "", "type": "number"}
-    async with open_house(tmp_path) as house:
-        number, agent = await house.number(
+    async with call_service(tmp_path) as harness:
+        number, agent = await harness.create_number(
             post_call_webhook_secret_encrypted="token", post_call_extraction_schema=[wanted], **WEBHOOK
         )
 
@@ -169,12 +171,14 @@ async def test_a_call_whose_agent_was_deleted_tells_of_its_end_whoever_ends_it(t
             assert agents.delete(conn, number.organization_id, agent.id)
             return made
 
-        made = await house.database.write(leave)
-        assert await house.service.recover() == 2
-        await house.database.until(every_call, lambda all_of_them: all(call.ended_at for call in all_of_them))
-        stored = {call.id: call for call in await house.all_calls()}
-        told = {each.call_id: each for each in await deliveries(house)}
-        kept = await house.database.read(lambda conn: set(conn.execute(sa.select(tables.calls.c.kept_agent)).scalars()))
+        made = await harness.database.write(leave)
+        assert await harness.service.recover() == 2
+        await harness.database.until(every_call, lambda all_of_them: all(call.ended_at for call in all_of_them))
+        stored = {call.id: call for call in await harness.all_calls()}
+        told = {each.call_id: each for each in await deliveries(harness)}
+        kept = await harness.database.read(
+            lambda conn: set(conn.execute(sa.select(tables.calls.c.kept_agent)).scalars())
+        )
     assert [stored[each.id].ended_reason for each in made] == ["no_answer", "customer_ended", "server_restart"]
     assert set(told) == {made[1].id, made[2].id}
     assert {each.url for each in told.values()} == set(WEBHOOK.values())

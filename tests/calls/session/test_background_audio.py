@@ -34,7 +34,7 @@ class NotedPump:
         self.played[slot] = (sound, volume, ducked)
 
 
-class House:
+class BackgroundHarness:
     """Sounds in a folder, and a pump that plays them."""
 
     def __init__(self, data_dir: Path, most_bytes: int = 1_000_000) -> None:
@@ -50,8 +50,8 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def harness(tmp_path: Path) -> BackgroundHarness:
+    return BackgroundHarness(tmp_path)
 
 
 @pytest.mark.parametrize("length", [16000, 15999, 1601, 101, 24])
@@ -70,52 +70,52 @@ def test_a_loop_at_its_own_rate_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("volume", [0.0, 0.15, 1.0])
-async def test_a_sound_is_10_db_lower_under_the_agent(house: House, volume: float) -> None:
-    await house.backgrounds.play(7, await house.sound(), 8000, volume)
-    assert house.pump.played[7][1:] == pytest.approx((volume, volume * 10**-0.5))
+async def test_a_sound_is_10_db_lower_under_the_agent(harness: BackgroundHarness, volume: float) -> None:
+    await harness.backgrounds.play(7, await harness.sound(), 8000, volume)
+    assert harness.pump.played[7][1:] == pytest.approx((volume, volume * 10**-0.5))
 
 
-async def test_calls_at_one_rate_share_a_loop(house: House) -> None:
-    sound = await house.sound()
-    await asyncio.gather(*(house.backgrounds.play(slot, sound, 8000, 0.5) for slot in range(5)))
-    await house.backgrounds.play(5, sound, 8000, 1.0)
-    await house.backgrounds.play(6, sound, 16000, 1.0)
-    assert [len(loop) for loop in house.pump.loops] == [8000, 16000]
-    assert len({house.pump.played[slot][0] for slot in range(6)}) == 1
-    assert house.pump.played[6][0] != house.pump.played[0][0]
+async def test_calls_at_one_rate_share_a_loop(harness: BackgroundHarness) -> None:
+    sound = await harness.sound()
+    await asyncio.gather(*(harness.backgrounds.play(slot, sound, 8000, 0.5) for slot in range(5)))
+    await harness.backgrounds.play(5, sound, 8000, 1.0)
+    await harness.backgrounds.play(6, sound, 16000, 1.0)
+    assert [len(loop) for loop in harness.pump.loops] == [8000, 16000]
+    assert len({harness.pump.played[slot][0] for slot in range(6)}) == 1
+    assert harness.pump.played[6][0] != harness.pump.played[0][0]
 
 
-async def test_a_call_that_ends_while_its_sound_is_read_leaves_it_to_the_others(house: House) -> None:
-    sound = await house.sound()
-    first, second = [asyncio.create_task(house.backgrounds.play(slot, sound, 8000, 0.5)) for slot in range(2)]
+async def test_a_call_that_ends_while_its_sound_is_read_leaves_it_to_the_others(harness: BackgroundHarness) -> None:
+    sound = await harness.sound()
+    first, second = [asyncio.create_task(harness.backgrounds.play(slot, sound, 8000, 0.5)) for slot in range(2)]
     await asyncio.sleep(0)
     first.cancel()
     await second
-    assert (first.cancelled(), set(house.pump.played), len(house.pump.loops)) == (True, {1}, 1)
+    assert (first.cancelled(), set(harness.pump.played), len(harness.pump.loops)) == (True, {1}, 1)
 
 
 async def test_what_is_kept_is_bounded_and_the_longest_unused_goes_first(tmp_path: Path) -> None:
-    house = House(tmp_path, most_bytes=40_000)
-    first, second, third = [await house.sound() for _ in range(3)]  # 16,000 bytes each at 8 kHz
+    harness = BackgroundHarness(tmp_path, most_bytes=40_000)
+    first, second, third = [await harness.sound() for _ in range(3)]  # 16,000 bytes each at 8 kHz
     for sound in (first, second, first, third, first):
-        await house.backgrounds.play(0, sound, 8000, 0.5)
-        assert house.backgrounds.size <= 40_000
-    assert len(house.pump.loops) == 3, "the first was used and stayed"
-    await house.backgrounds.play(0, second, 8000, 0.5)
-    assert len(house.pump.loops) == 4
+        await harness.backgrounds.play(0, sound, 8000, 0.5)
+        assert harness.backgrounds.size <= 40_000
+    assert len(harness.pump.loops) == 3, "the first was used and stayed"
+    await harness.backgrounds.play(0, second, 8000, 0.5)
+    assert len(harness.pump.loops) == 4
 
 
 async def test_a_sound_that_is_larger_than_the_bound_is_played_and_not_kept(tmp_path: Path) -> None:
-    house = House(tmp_path, most_bytes=10_000)
-    sound = await house.sound()
-    await house.backgrounds.play(0, sound, 8000, 0.5)
-    assert (house.backgrounds.size, set(house.pump.played)) == (0, {0})
+    harness = BackgroundHarness(tmp_path, most_bytes=10_000)
+    sound = await harness.sound()
+    await harness.backgrounds.play(0, sound, 8000, 0.5)
+    assert (harness.backgrounds.size, set(harness.pump.played)) == (0, {0})
 
 
 @pytest.mark.parametrize("harm", ["missing", "cut short", "without sound"])
-async def test_a_sound_that_cannot_be_read_is_an_error_until_it_can(house: House, harm: str) -> None:
-    sound = await house.sound()
-    path = path_of(house.data_dir, sound)
+async def test_a_sound_that_cannot_be_read_is_an_error_until_it_can(harness: BackgroundHarness, harm: str) -> None:
+    sound = await harness.sound()
+    path = path_of(harness.data_dir, sound)
     whole = path.read_bytes()
     match harm:
         case "missing":
@@ -126,8 +126,8 @@ async def test_a_sound_that_cannot_be_read_is_an_error_until_it_can(house: House
             await asyncio.to_thread(write_wav, path, np.zeros(0, np.int16))
     for rate in (8000, 16000):
         with pytest.raises((OSError, InvalidSound)):
-            await house.backgrounds.play(0, sound, rate, 0.5)
-    assert house.pump.played == {}
+            await harness.backgrounds.play(0, sound, rate, 0.5)
+    assert harness.pump.played == {}
     path.write_bytes(whole)
-    await house.backgrounds.play(0, sound, 8000, 0.5)
-    assert set(house.pump.played) == {0}
+    await harness.backgrounds.play(0, sound, 8000, 0.5)
+    assert set(harness.pump.played) == {0}

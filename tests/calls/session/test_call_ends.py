@@ -19,83 +19,83 @@ from config.errors import ModelError
 from sipcore.dialogs.leg import Media
 from storage.calls import calls
 from storage.webhooks import deliveries as webhook_deliveries
-from tests.calls.call_service_harness import House, open_house, until
+from tests.calls.call_service_harness import CallServiceHarness, call_service, until
 from tests.fakes.fake_leg import Phone
 
 WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"}
 
 
-async def deliveries(house: House) -> list[webhook_deliveries.Delivery]:
-    due = await house.database.read(lambda conn: webhook_deliveries.due(conn, calls.utc_now()))
+async def deliveries(harness: CallServiceHarness) -> list[webhook_deliveries.Delivery]:
+    due = await harness.database.read(lambda conn: webhook_deliveries.due(conn, calls.utc_now()))
     return [each.delivery for each in due]
 
 
-async def refused(house: House, phone: Phone) -> list[int]:
+async def refused(harness: CallServiceHarness, phone: Phone) -> list[int]:
     await until(phone.leg.ended.done)
     return phone.sent
 
 
-async def eventually(house: House, condition: Callable[[calls.Call], bool]) -> None:
+async def eventually(harness: CallServiceHarness, condition: Callable[[calls.Call], bool]) -> None:
     """Wait until a stored call is as it should be; nothing tells of that but the database."""
     async with asyncio.timeout(10):
-        while not any(condition(call) for call in await house.all_calls()):  # noqa: ASYNC110
+        while not any(condition(call) for call in await harness.all_calls()):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
 async def test_a_caller_who_cancels_while_it_rings_was_not_answered(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number(**WEBHOOK)
-        phone = Phone(house.pump)
+    async with call_service(tmp_path) as harness:
+        await harness.create_number(**WEBHOOK)
+        phone = Phone(harness.pump)
         phone.dialog.mute = True
-        house.service.incoming(phone.leg)
+        harness.service.incoming(phone.leg)
         await until(lambda: 200 in phone.sent)
         phone.hangs_up(487)
-        call = await house.ends(phone)
+        call = await harness.ended_call(phone)
         assert (call.status, call.ended_reason) == ("no_answer", "customer_ended")
         assert (call.started_at, call.duration_seconds, call.recorded) == (None, 0, False)
-        assert len(await deliveries(house)) == 1
+        assert len(await deliveries(harness)) == 1
 
 
 async def test_hangup_by_api_before_the_answer_is_no_answer(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number()
-        phone = Phone(house.pump)
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        phone = Phone(harness.pump)
         phone.dialog.mute = True
-        house.service.incoming(phone.leg)
+        harness.service.incoming(phone.leg)
         await until(lambda: 200 in phone.sent)
-        assert await house.service.hangup((await house.stored(phone)).id)
-        call = await house.stored(phone)
+        assert await harness.service.hangup((await harness.stored_call(phone)).id)
+        call = await harness.stored_call(phone)
         assert (call.status, call.ended_reason) == ("no_answer", "api_hangup")
         assert phone.sent[-1] == -1
 
 
 async def test_hangup_by_api_ends_a_live_call_and_returns_when_that_is_stored(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number()
-        phone = house.rings()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
-        call_id = (await house.stored(phone)).id
-        assert await house.service.hangup(call_id)
-        call = await house.stored(phone)
+        call_id = (await harness.stored_call(phone)).id
+        assert await harness.service.hangup(call_id)
+        call = await harness.stored_call(phone)
         assert (call.status, call.ended_reason) == ("completed", "api_hangup")
         assert phone.sent == [180, 200, -1]
-        assert not await house.service.hangup(call_id)
+        assert not await harness.service.hangup(call_id)
 
 
 async def test_a_call_ends_at_its_longest_duration(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number(max_call_duration_seconds=1)
-        phone = house.rings()
-        call = await house.ends(phone)
+    async with call_service(tmp_path) as harness:
+        await harness.create_number(max_call_duration_seconds=1)
+        phone = harness.rings()
+        call = await harness.ended_call(phone)
     assert (call.status, call.ended_reason, call.duration_seconds) == ("completed", "max_duration", 1)
 
 
 async def test_a_caller_who_vanished_without_bye_is_a_media_timeout(tmp_path: Path) -> None:
-    async with open_house(tmp_path, rtp_timeout_s=0.05) as house:
-        await house.number()
-        house.pump.last_packet_ns = time.monotonic_ns()
-        phone = house.rings()
-        call = await house.ends(phone)
+    async with call_service(tmp_path, rtp_timeout_s=0.05) as harness:
+        await harness.create_number()
+        harness.pump.last_packet_ns = time.monotonic_ns()
+        phone = harness.rings()
+        call = await harness.ended_call(phone)
     assert (call.status, call.ended_reason) == ("completed", "media_timeout")
     assert phone.sent == [180, 200, -1]
 
@@ -104,109 +104,109 @@ async def test_a_caller_from_whom_no_packet_comes_is_told_of_early_but_not_one_o
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conversation_runner, "NO_RTP_S", 0.3)
-    async with open_house(tmp_path) as house:
-        await house.number()
-        house.pump.last_packet_ns = time.monotonic_ns()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        harness.pump.last_packet_ns = time.monotonic_ns()
         with capture_logs() as events:
-            held = house.rings()
+            held = harness.rings()
             held.dialog.answered_held = True
-            silent = house.rings()
+            silent = harness.rings()
             await until(lambda: any(event["event"] == "call.no_rtp" for event in events))
         told = [event["call_id"] for event in events if event["event"] == "call.no_rtp"]
-        assert told == [(await house.stored(silent)).id]
+        assert told == [(await harness.stored_call(silent)).id]
 
 
 async def test_a_caller_who_never_agrees_on_sound_is_a_media_timeout_and_gives_the_place_back(tmp_path: Path) -> None:
-    async with open_house(tmp_path, rtp_timeout_s=0.05, ceilings=ConcurrencyLimits(1, 1)) as house:
-        await house.number()
-        phone = Phone(house.pump)
+    async with call_service(tmp_path, rtp_timeout_s=0.05, limits=ConcurrencyLimits(1, 1)) as harness:
+        await harness.create_number()
+        phone = Phone(harness.pump)
         phone.dialog.mute = True
-        house.service.incoming(phone.leg)
-        call = await house.ends(phone)
+        harness.service.incoming(phone.leg)
+        call = await harness.ended_call(phone)
         assert (call.status, call.ended_reason, call.started_at) == ("failed", "media_timeout", None)
         assert phone.sent == [180, 200, -1]
-        second = house.rings()
+        second = harness.rings()
         await until(lambda: second.leg.on_digit is not None)
 
 
 async def test_a_call_on_hold_is_not_timed_out(tmp_path: Path) -> None:
-    async with open_house(tmp_path, rtp_timeout_s=0.05) as house:
-        await house.number()
-        phone = house.rings()
+    async with call_service(tmp_path, rtp_timeout_s=0.05) as harness:
+        await harness.create_number()
+        phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
         phone.leg.on_hold = True
-        house.pump.last_packet_ns = time.monotonic_ns()
+        harness.pump.last_packet_ns = time.monotonic_ns()
         started = asyncio.get_running_loop().time()
         await until(lambda: asyncio.get_running_loop().time() - started > 0.3)
         assert not phone.leg.ended.done()
         phone.leg.on_hold = False
-        call = await house.ends(phone)
+        call = await harness.ended_call(phone)
     assert call.ended_reason == "media_timeout"
 
 
 async def test_a_leg_that_breaks_after_the_answer_is_unreachable(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number()
-        phone = house.rings()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
         phone.hangs_up(503)
-        call = await house.ends(phone)
+        call = await harness.ended_call(phone)
     assert (call.status, call.ended_reason) == ("completed", "unreachable")
 
 
 async def test_a_model_that_raises_ends_its_call_alone_and_is_logged_once(tmp_path: Path) -> None:
-    async with open_house(tmp_path, RuntimeError("out of memory")) as house:
-        await house.number()
-        await house.number("+4930200", first_speaker="agent")
-        well = house.rings()
+    async with call_service(tmp_path, RuntimeError("out of memory")) as harness:
+        await harness.create_number()
+        await harness.create_number("+4930200", first_speaker="agent")
+        well = harness.rings()
         await until(lambda: well.leg.on_digit is not None)
         with capture_logs() as logs:
-            call = await house.ends(house.rings(dials="+4930200"))
+            call = await harness.ended_call(harness.rings(dials="+4930200"))
         assert (call.status, call.ended_reason) == ("completed", "error")
         errors = [entry for entry in logs if entry["log_level"] == "error"]
         assert [(entry["event"], entry["call_id"]) for entry in errors] == [("call.failed", call.id)]
         assert "out of memory" in errors[0]["error"]
         assert not well.leg.ended.done()
         well.hangs_up()
-        assert (await house.ends(well)).ended_reason == "customer_ended"
+        assert (await harness.ended_call(well)).ended_reason == "customer_ended"
 
 
 async def test_a_leg_that_raises_before_the_answer_fails_its_call_alone(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number()
-        phone = Phone(house.pump)
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        phone = Phone(harness.pump)
         phone.dialog.error = OSError("no transport")
-        house.service.incoming(phone.leg)
-        await eventually(house, lambda call: call.ended_at is not None)
-        call = await house.stored(phone)
+        harness.service.incoming(phone.leg)
+        await eventually(harness, lambda call: call.ended_at is not None)
+        call = await harness.stored_call(phone)
     assert (call.status, call.ended_reason) == ("failed", "error")
 
 
 async def test_an_ear_that_cannot_be_opened_ends_its_call_and_gives_its_slot_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
 
         def fails(**_: Any) -> None:
             raise ModelError("no memory for an ear")
 
-        monkeypatch.setattr(house.ears, "open", fails)
-        phone = house.rings()
-        call = await house.ends(phone)
+        monkeypatch.setattr(harness.stt, "open", fails)
+        phone = harness.rings()
+        call = await harness.ended_call(phone)
         assert (call.status, call.ended_reason) == ("completed", "error")
         assert phone.sent == [180, 200, -1]
-        assert len(house.pump.released) == 1
+        assert len(harness.pump.released) == 1
 
 
 async def test_sound_that_comes_after_the_call_was_given_up_gives_its_slot_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number()
-        phone = Phone(house.pump)
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        phone = Phone(harness.pump)
         phone.dialog.mute = True
-        slot = house.pump.open(8000)
+        slot = harness.pump.open(8000)
         bye = phone.dialog.bye
 
         async def crosses_with_the_sound(reason: str) -> None:
@@ -214,47 +214,47 @@ async def test_sound_that_comes_after_the_call_was_given_up_gives_its_slot_back(
             await bye(reason)
 
         monkeypatch.setattr(phone.dialog, "bye", crosses_with_the_sound)
-        house.service.incoming(phone.leg)
+        harness.service.incoming(phone.leg)
         await until(lambda: 200 in phone.sent)
-        await house.service.hangup((await house.stored(phone)).id)
-        assert house.pump.released == [slot]
+        await harness.service.hangup((await harness.stored_call(phone)).id)
+        assert harness.pump.released == [slot]
 
 
 async def test_a_drain_lets_calls_finish_and_takes_no_new_ones(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number()
-        first = house.rings()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        first = harness.rings()
         await until(lambda: first.leg.on_digit is not None)
-        drain = asyncio.ensure_future(house.service.drain(60))
-        await until(lambda: house.service.draining)
-        late = house.rings()
-        assert await refused(house, late) == [503]
+        drain = asyncio.ensure_future(harness.service.drain(60))
+        await until(lambda: harness.service.draining)
+        late = harness.rings()
+        assert await refused(harness, late) == [503]
         assert "Retry-After" in late.dialog.headers
         assert not drain.done()
         first.hangs_up()
         await drain
-        assert (await house.stored(first)).ended_reason == "customer_ended"
+        assert (await harness.stored_call(first)).ended_reason == "customer_ended"
 
 
 async def test_calls_that_outlast_the_drain_end_with_server_shutdown(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number()
-        phone = house.rings()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number()
+        phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
-        await house.service.drain(0.01)
-        call = await house.stored(phone)
+        await harness.service.drain(0.01)
+        call = await harness.stored_call(phone)
     assert (call.status, call.ended_reason) == ("completed", "server_shutdown")
     assert phone.sent[-1] == -1
 
 
 async def test_nothing_keeps_a_call_in_memory_after_its_end(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        await house.number(max_call_duration_seconds=3600)
-        phone = house.rings()
+    async with call_service(tmp_path) as harness:
+        await harness.create_number(max_call_duration_seconds=3600)
+        phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
-        call = weakref.ref(house.service.active_calls()[0])
+        call = weakref.ref(harness.service.active_calls()[0])
         phone.hangs_up()
-        await house.ends(phone)
-        house.ears.streams.clear()
+        await harness.ended_call(phone)
+        harness.stt.streams.clear()
         gc.collect()
         assert call() is None

@@ -19,7 +19,7 @@ from storage.calls import calls
 from storage.database.database import StorageTrouble
 from storage.phone_numbers import phone_numbers
 from storage.webhooks import deliveries
-from tests.calls.call_service_harness import GREETS, open_house, until
+from tests.calls.call_service_harness import GREETS, call_service, until
 from tests.calls.outbound_calls import WEBHOOK, becomes, callee, ended, how, queue, store, stored
 from tests.fakes.fake_leg import SOURCE
 from tests.fakes.scripted_call import RATE, WORD_MS
@@ -38,8 +38,8 @@ from tests.fakes.scripted_call import RATE, WORD_MS
     ],
 )
 async def test_what_a_trunk_lacks_is_said(tmp_path: Path, changes: dict[str, Any], word: str | None) -> None:
-    async with open_house(tmp_path) as house:
-        number, _ = await house.number()
+    async with call_service(tmp_path) as harness:
+        number, _ = await harness.create_number()
     problem = trunk_problem(replace(number, **changes), tcp=True)
     assert problem is None if word is None else word in str(problem)
     if changes.get("sip_protocol") == "tcp":
@@ -48,28 +48,28 @@ async def test_what_a_trunk_lacks_is_said(tmp_path: Path, changes: dict[str, Any
 
 async def test_a_call_goes_through_its_trunk_and_is_stored_from_queued_to_its_end(tmp_path: Path) -> None:
     greeting = "Hello {{first_name}}, you are {{vip}} and {{age}}."
-    async with open_house(tmp_path) as house:
-        line = await house.number(**{**GREETS, **WEBHOOK, "agent_greeting": greeting})
+    async with call_service(tmp_path) as harness:
+        line = await harness.create_number(**{**GREETS, **WEBHOOK, "agent_greeting": greeting})
         with capture_logs() as logs:
             variables = {"first_name": "Ann", "vip": True, "age": 4.5}
-            call = await queue(house, line, context_variables=variables, metadata={"order": 7})
+            call = await queue(harness, line, context_variables=variables, metadata={"order": 7})
             assert (call.status, call.call_sid, call.direction) == ("queued", None, "outbound")
-            there = await callee(house)
+            there = await callee(harness)
             assert there.uri == f"sip:+4917012@{SOURCE}"
             assert there.caller == NameAddr("+4930100", "")
-            now = await stored(house, call)
+            now = await stored(harness, call)
             assert (now.status, now.call_sid) == ("queued", there.leg.sip_call_id)
             there.rings()
-            await becomes(house, call, "ringing")
+            await becomes(harness, call, "ringing")
             there.answers()
-            await until(lambda: house.voice.spoken)
-            await becomes(house, call, "in_progress")
-            await until(lambda: house.pump.taken(there.leg._media.result().slot) >= 2 * RATE * WORD_MS // 1000)
+            await until(lambda: harness.tts.spoken)
+            await becomes(harness, call, "in_progress")
+            await until(lambda: harness.pump.taken(there.leg._media.result().slot) >= 2 * RATE * WORD_MS // 1000)
             there.ends()
-            end = await ended(house, call)
-        assert house.voice.spoken == ["Hello Ann, you are true and four point five."]
-        assert len(await house.database.read(lambda conn: deliveries.due(conn, utc_now()))) == 1
-        assert house.pump.released == [there.leg._media.result().slot]
+            end = await ended(harness, call)
+        assert harness.tts.spoken == ["Hello Ann, you are true and four point five."]
+        assert len(await harness.database.read(lambda conn: deliveries.due(conn, utc_now()))) == 1
+        assert harness.pump.released == [there.leg._media.result().slot]
     assert (how(end), end.customer_number, end.provider) == (("completed", "customer_ended"), "+4917012", "sip")
     assert end.started_at is not None
     assert end.ended_at is not None
@@ -81,43 +81,43 @@ async def test_a_call_goes_through_its_trunk_and_is_stored_from_queued_to_its_en
 
 
 async def test_an_agent_that_listens_first_says_nothing_until_it_is_spoken_to(tmp_path: Path) -> None:
-    async with open_house(tmp_path, [TextDelta("You chose four."), HANG_UP]) as house:
-        call = await queue(house, await house.number(**{**GREETS, "first_speaker": "user"}))
-        there = await callee(house)
+    async with call_service(tmp_path, [TextDelta("You chose four."), HANG_UP]) as harness:
+        call = await queue(harness, await harness.create_number(**{**GREETS, "first_speaker": "user"}))
+        there = await callee(harness)
         there.answers()
         await until(lambda: there.leg.on_digit is not None)
-        assert house.voice.spoken == []
+        assert harness.tts.spoken == []
         for digit in "4#":
             there.leg._has_digit(digit, "rfc4733")
-        end = await ended(house, call)
+        end = await ended(harness, call)
     assert [item["content"] for item in end.transcript] == ["4", "You chose four."]
     assert (how(end), there.sent) == (("completed", "agent_ended"), [-1])
 
 
 async def test_the_trunk_s_port_and_transport_and_the_number_s_name_are_used(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        number, agent = await house.number()
+    async with call_service(tmp_path) as harness:
+        number, agent = await harness.create_number()
         changes = {"sip_port": 5070, "sip_protocol": "tcp", "name": "Front desk"}
-        number = await house.database.write(lambda conn: phone_numbers.replace(conn, number, changes))
-        await queue(house, (number, agent))
-        there = await callee(house)
+        number = await harness.database.write(lambda conn: phone_numbers.replace(conn, number, changes))
+        await queue(harness, (number, agent))
+        there = await callee(harness)
         assert there.uri == f"sip:+4917012@{SOURCE}:5070;transport=tcp"
         assert there.caller == NameAddr("+4930100", "Front desk")
 
 
 async def test_early_media_is_no_conversation(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        call = await queue(house, await house.number(**GREETS))
-        there = await callee(house)
+    async with call_service(tmp_path) as harness:
+        call = await queue(harness, await harness.create_number(**GREETS))
+        there = await callee(harness)
         there.rings(early_media=True)
-        await becomes(house, call, "ringing")
-        ticks = house.engine.stats.ticks
-        await until(lambda: house.engine.stats.ticks > ticks + 20)
-        assert (house.engine.stats.calls, house.voice.spoken) == (0, [])
+        await becomes(harness, call, "ringing")
+        ticks = harness.engine.stats.ticks
+        await until(lambda: harness.engine.stats.ticks > ticks + 20)
+        assert (harness.engine.stats.calls, harness.tts.spoken) == (0, [])
         there.answers()
-        await until(lambda: house.voice.spoken)
+        await until(lambda: harness.tts.spoken)
         there.ends()
-        assert (await ended(house, call)).duration_seconds == 0
+        assert (await ended(harness, call)).duration_seconds == 0
 
 
 @pytest.mark.parametrize(
@@ -134,15 +134,15 @@ async def test_early_media_is_no_conversation(tmp_path: Path) -> None:
     ],
 )
 async def test_a_final_status_is_the_reason_of_the_end(tmp_path: Path, code: int, status: str, reason: str) -> None:
-    async with open_house(tmp_path) as house:
-        call = await queue(house, await house.number(**WEBHOOK))
-        there = await callee(house)
+    async with call_service(tmp_path) as harness:
+        call = await queue(harness, await harness.create_number(**WEBHOOK))
+        there = await callee(harness)
         there.rings(early_media=code == 486)
         there.ends(code)
-        end = await ended(house, call)
+        end = await ended(harness, call)
         assert (*how(end), end.started_at, end.duration_seconds) == (status, reason, None, 0)
-        assert len(await house.database.read(lambda conn: deliveries.due(conn, utc_now()))) == 1
-        assert len(house.pump.released) == (code == 486), "early media gave its slot back"
+        assert len(await harness.database.read(lambda conn: deliveries.due(conn, utc_now()))) == 1
+        assert len(harness.pump.released) == (code == 486), "early media gave its slot back"
     assert there.sent == []
 
 
@@ -157,96 +157,96 @@ async def test_a_final_status_is_the_reason_of_the_end(tmp_path: Path, code: int
 async def test_who_does_not_answer_in_time_is_cancelled(
     tmp_path: Path, rings: bool, trying: int, expected: tuple[str, str]
 ) -> None:
-    async with open_house(tmp_path, ring_timeout_s=0.1) as house:
-        call = await queue(house, await house.number())
-        there = await callee(house)
+    async with call_service(tmp_path, ring_timeout_s=0.1) as harness:
+        call = await queue(harness, await harness.create_number())
+        there = await callee(harness)
         there.dialog.trying = trying
         if rings:
             there.rings()
-        assert how(await ended(house, call)) == expected
+        assert how(await ended(harness, call)) == expected
         assert there.sent == [-1]
 
 
 async def test_the_ring_timeout_does_not_bound_the_talk(tmp_path: Path) -> None:
-    async with open_house(tmp_path, ring_timeout_s=0.1) as house:
-        call = await queue(house, await house.number(max_call_duration_seconds=1))
-        (await callee(house)).answers()
-        assert how(await ended(house, call)) == ("completed", "max_duration")
+    async with call_service(tmp_path, ring_timeout_s=0.1) as harness:
+        call = await queue(harness, await harness.create_number(max_call_duration_seconds=1))
+        (await callee(harness)).answers()
+        assert how(await ended(harness, call)) == ("completed", "max_duration")
 
 
 async def test_an_answer_without_any_sound_is_a_media_timeout(tmp_path: Path) -> None:
-    async with open_house(tmp_path, rtp_timeout_s=0.05) as house:
-        call = await queue(house, await house.number())
-        (await callee(house)).answers(mute=True)
-        end = await ended(house, call)
+    async with call_service(tmp_path, rtp_timeout_s=0.05) as harness:
+        call = await queue(harness, await harness.create_number())
+        (await callee(harness)).answers(mute=True)
+        end = await ended(harness, call)
     assert how(end) == ("completed", "media_timeout")
     assert end.started_at is not None
 
 
 async def test_who_answers_and_hangs_up_in_one_breath_has_answered(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        call = await queue(house, await house.number())
-        there = await callee(house)
+    async with call_service(tmp_path) as harness:
+        call = await queue(harness, await harness.create_number())
+        there = await callee(harness)
         there.answers()
         there.ends()
-        end = await ended(house, call)
+        end = await ended(harness, call)
     assert (how(end), end.duration_seconds) == (("completed", "customer_ended"), 0)
     assert end.started_at is not None
 
 
 async def test_an_invite_that_cannot_be_sent_is_unreachable(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        house.callees.error = ConnectionError("no INVITE could be sent: no transport")
-        call = await queue(house, await house.number())
-        assert how(await ended(house, call)) == ("failed", "unreachable")
+    async with call_service(tmp_path) as harness:
+        harness.callees.error = ConnectionError("no INVITE could be sent: no transport")
+        call = await queue(harness, await harness.create_number())
+        assert how(await ended(harness, call)) == ("failed", "unreachable")
 
 
 async def test_a_trunk_whose_host_is_unknown_is_unreachable(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        house.callees.address = None
-        call = await queue(house, await house.number())
-        assert how(await ended(house, call)) == ("failed", "unreachable")
-        assert house.callees.asked == 0
+    async with call_service(tmp_path) as harness:
+        harness.callees.address = None
+        call = await queue(harness, await harness.create_number())
+        assert how(await ended(harness, call)) == ("failed", "unreachable")
+        assert harness.callees.asked == 0
 
 
 async def test_a_fault_ends_its_call_alone_as_error_and_is_logged_once(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        line = await house.number()
-        well = await queue(house, line)
-        there = await callee(house)
+    async with call_service(tmp_path) as harness:
+        line = await harness.create_number()
+        well = await queue(harness, line)
+        there = await callee(harness)
         there.answers()
-        house.callees.error = ValueError("broken")
+        harness.callees.error = ValueError("broken")
         with capture_logs() as logs:
-            call = await queue(house, line)
-            assert how(await ended(house, call)) == ("failed", "error")
+            call = await queue(harness, line)
+            assert how(await ended(harness, call)) == ("failed", "error")
         failed = [entry for entry in logs if entry["log_level"] == "error"]
         assert [(entry["event"], entry["call_id"]) for entry in failed] == [("call.failed", call.id)]
         there.ends()
-        assert how(await ended(house, well)) == ("completed", "customer_ended")
+        assert how(await ended(harness, well)) == ("completed", "customer_ended")
 
 
 async def test_a_call_whose_agent_is_deleted_before_it_is_placed_fails(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        number, agent = line = await house.number()
-        call = await house.database.write(lambda conn: store(conn, line, "+4917012"))
-        await house.database.write(lambda conn: agents.delete(conn, number.organization_id, agent.id))
-        house.service.start_queued_calls()
-        assert how(await ended(house, call)) == ("failed", "unreachable")
-        assert house.callees.asked == 0
+    async with call_service(tmp_path) as harness:
+        number, agent = line = await harness.create_number()
+        call = await harness.database.write(lambda conn: store(conn, line, "+4917012"))
+        await harness.database.write(lambda conn: agents.delete(conn, number.organization_id, agent.id))
+        harness.service.start_queued_calls()
+        assert how(await ended(harness, call)) == ("failed", "unreachable")
+        assert harness.callees.asked == 0
 
 
 async def test_a_database_in_trouble_does_not_stop_the_queue_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_house(tmp_path) as house:
-        line = await house.number()
+    async with call_service(tmp_path) as harness:
+        line = await harness.create_number()
 
         def full(*_: object) -> None:
             raise StorageTrouble("the disk cannot be read or written")
 
         with monkeypatch.context() as broken, capture_logs() as logs:
             broken.setattr(calls, "queued", full)
-            await queue(house, line)
+            await queue(harness, line)
             await until(lambda: any(entry["event"] == "calls.queue_not_read" for entry in logs))
-        house.service.start_queued_calls()
-        await callee(house)
+        harness.service.start_queued_calls()
+        await callee(harness)

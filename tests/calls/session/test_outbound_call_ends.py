@@ -7,114 +7,114 @@ from pathlib import Path
 
 from config.clock import utc_now
 from storage.webhooks import deliveries
-from tests.calls.call_service_harness import open_house, until
+from tests.calls.call_service_harness import call_service, until
 from tests.calls.outbound_calls import WEBHOOK, becomes, callee, ended, how, queue, store, stored
 
 
 async def test_a_queued_call_that_is_hung_up_is_never_placed(tmp_path: Path) -> None:
-    async with open_house(tmp_path, per_second=0.001) as house:
-        line = await house.number()
-        await queue(house, line)
-        await callee(house)
-        waiting = await queue(house, line)
-        assert await house.service.hangup(waiting.id)
-        end = await stored(house, waiting)
+    async with call_service(tmp_path, per_second=0.001) as harness:
+        line = await harness.create_number()
+        await queue(harness, line)
+        await callee(harness)
+        waiting = await queue(harness, line)
+        assert await harness.service.hangup(waiting.id)
+        end = await stored(harness, waiting)
         assert (how(end), end.call_sid) == (("no_answer", "api_hangup"), None)
-        house.service.start_queued_calls()
-        assert not await house.service.hangup(waiting.id)
-        assert house.callees.asked == 1
+        harness.service.start_queued_calls()
+        assert not await harness.service.hangup(waiting.id)
+        assert harness.callees.asked == 1
 
 
 async def test_a_call_that_nobody_has_looked_for_yet_can_be_hung_up(tmp_path: Path) -> None:
-    async with open_house(tmp_path, per_second=0.001) as house:
-        line = await house.number()
-        await queue(house, line)
-        await callee(house)
-        call = await house.database.write(lambda conn: store(conn, line, "+4917012"))
-        assert await house.service.hangup(call.id)
-        assert how(await stored(house, call)) == ("no_answer", "api_hangup")
+    async with call_service(tmp_path, per_second=0.001) as harness:
+        line = await harness.create_number()
+        await queue(harness, line)
+        await callee(harness)
+        call = await harness.database.write(lambda conn: store(conn, line, "+4917012"))
+        assert await harness.service.hangup(call.id)
+        assert how(await stored(harness, call)) == ("no_answer", "api_hangup")
 
 
 async def test_a_ringing_call_that_is_hung_up_is_cancelled(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        call = await queue(house, await house.number())
-        there = await callee(house)
+    async with call_service(tmp_path) as harness:
+        call = await queue(harness, await harness.create_number())
+        there = await callee(harness)
         there.rings()
-        assert await house.service.hangup(call.id)
-        assert how(await stored(house, call)) == ("no_answer", "api_hangup")
+        assert await harness.service.hangup(call.id)
+        assert how(await stored(harness, call)) == ("no_answer", "api_hangup")
         assert there.sent == [-1]
 
 
 async def test_a_call_that_is_hung_up_while_its_invite_is_sent_is_cancelled(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        house.callees.gate.clear()
-        call = await queue(house, await house.number())
-        await until(lambda: house.callees.asked)
-        hanging_up = asyncio.create_task(house.service.hangup(call.id))
-        await until(lambda: house.service.active_calls()[0]._ending.done())  # type: ignore[attr-defined]
-        house.callees.gate.set()
+    async with call_service(tmp_path) as harness:
+        harness.callees.gate.clear()
+        call = await queue(harness, await harness.create_number())
+        await until(lambda: harness.callees.asked)
+        hanging_up = asyncio.create_task(harness.service.hangup(call.id))
+        await until(lambda: harness.service.active_calls()[0]._ending.done())  # type: ignore[attr-defined]
+        harness.callees.gate.set()
         assert await hanging_up
-        assert (await callee(house)).sent == [-1]
-        assert how(await stored(house, call)) == ("no_answer", "api_hangup")
+        assert (await callee(harness)).sent == [-1]
+        assert how(await stored(harness, call)) == ("no_answer", "api_hangup")
 
 
 async def test_two_who_hang_up_at_once_both_see_the_same_end(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        call = await queue(house, await house.number())
-        there = await callee(house)
+    async with call_service(tmp_path) as harness:
+        call = await queue(harness, await harness.create_number())
+        there = await callee(harness)
         there.answers()
         await until(lambda: there.leg.on_digit is not None)
-        assert await asyncio.gather(*(house.service.hangup(call.id) for _ in range(2))) == [True, True]
-        assert how(await stored(house, call)) == ("completed", "api_hangup")
+        assert await asyncio.gather(*(harness.service.hangup(call.id) for _ in range(2))) == [True, True]
+        assert how(await stored(harness, call)) == ("completed", "api_hangup")
 
 
 async def test_whatever_comes_first_each_call_is_placed_once_and_ends_once(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        line = await house.number()
+    async with call_service(tmp_path) as harness:
+        line = await harness.create_number()
 
         async def queue_and_hang_up(n: int) -> str:
-            call = await queue(house, line, f"+4917{n:04}")
+            call = await queue(harness, line, f"+4917{n:04}")
             if n % 3:
                 await asyncio.sleep(0.003 * (n % 5))
-            await house.service.hangup(call.id)
-            house.service.start_queued_calls()
+            await harness.service.hangup(call.id)
+            harness.service.start_queued_calls()
             return call.id
 
         ids = await asyncio.gather(*(queue_and_hang_up(n) for n in range(40)))
-        await house.service.drain(0)
-        ends = {call.id: how(call) for call in await house.all_calls()}
+        await harness.service.drain(0)
+        ends = {call.id: how(call) for call in await harness.all_calls()}
         assert ends == dict.fromkeys(ids, ("no_answer", "api_hangup"))
-        dialled = [each.leg.facts.to_addr.user for each in house.callees.called]
+        dialled = [each.leg.facts.to_addr.user for each in harness.callees.called]
         assert len(dialled) == len(set(dialled))
-        assert all(each.sent == [-1] for each in house.callees.called)
+        assert all(each.sent == [-1] for each in harness.callees.called)
 
 
 async def test_a_drain_places_nothing_more_and_lets_what_rings_go_on(tmp_path: Path) -> None:
-    async with open_house(tmp_path, per_second=0.001) as house:
-        line = await house.number(**WEBHOOK)
-        ringing = await queue(house, line)
-        there = await callee(house)
+    async with call_service(tmp_path, per_second=0.001) as harness:
+        line = await harness.create_number(**WEBHOOK)
+        ringing = await queue(harness, line)
+        there = await callee(harness)
         there.rings()
-        known = await queue(house, line)
-        await until(lambda: house.service.live_calls == 2)
-        unknown = await house.database.write(lambda conn: store(conn, line, "+4917013"))
-        drain = asyncio.ensure_future(house.service.drain(60))
+        known = await queue(harness, line)
+        await until(lambda: harness.service.active_call_count == 2)
+        unknown = await harness.database.write(lambda conn: store(conn, line, "+4917013"))
+        drain = asyncio.ensure_future(harness.service.drain(60))
         for call in (known, unknown):
-            assert how(await ended(house, call)) == ("failed", "server_shutdown")
+            assert how(await ended(harness, call)) == ("failed", "server_shutdown")
         assert not drain.done()
         there.answers()
-        await becomes(house, ringing, "in_progress")
+        await becomes(harness, ringing, "in_progress")
         there.ends()
         await drain
-        assert how(await stored(house, ringing)) == ("completed", "customer_ended")
-        assert len(await house.database.read(lambda conn: deliveries.due(conn, utc_now()))) == 3
+        assert how(await stored(harness, ringing)) == ("completed", "customer_ended")
+        assert len(await harness.database.read(lambda conn: deliveries.due(conn, utc_now()))) == 3
 
 
 async def test_a_call_that_outlasts_the_drain_while_it_rings_fails(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        call = await queue(house, await house.number())
-        there = await callee(house)
+    async with call_service(tmp_path) as harness:
+        call = await queue(harness, await harness.create_number())
+        there = await callee(harness)
         there.rings()
-        await house.service.drain(0.01)
-        assert how(await stored(house, call)) == ("failed", "server_shutdown")
+        await harness.service.drain(0.01)
+        assert how(await stored(harness, call)) == ("failed", "server_shutdown")
         assert there.sent == [-1]

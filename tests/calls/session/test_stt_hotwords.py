@@ -13,7 +13,7 @@ from calls.session.conversation_runner import CallParticipants, open_speech_inpu
 from calls.session.stt_hotwords import MOST, hot_words
 from calls.tools.toolset import ToolSet
 from models.protocols import HANG_UP, ToolDefinition
-from tests.fakes.scripted_call import AlwaysOver, ScriptedEars
+from tests.fakes.scripted_call import AlwaysOver, ScriptedStt
 
 
 def tool(properties: dict[str, object]) -> ToolDefinition:
@@ -72,7 +72,7 @@ def test_odd_schemas_do_no_harm() -> None:
 
 
 async def test_a_call_tells_its_recognizer_what_to_expect() -> None:
-    ears = ScriptedEars()
+    ears = ScriptedStt()
     agent = SimpleNamespace(name="Ada", system_prompt="You know Mr. Okonkwo.", language_hint="en")
     call = SimpleNamespace(context_variables={"pet": "Biscuit", "age": 3})
     parties = SimpleNamespace(agent=agent, call=call, meter=UsageMeter())

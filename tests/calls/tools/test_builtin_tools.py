@@ -26,7 +26,7 @@ from storage.agents import agents, tools
 from storage.agents.agents import Agent
 from storage.agents.tools import ToolConfig, ToolFields
 from storage.database.database import Database, StorageTrouble
-from tests.calls.call_service_harness import open_house
+from tests.calls.call_service_harness import call_service
 from tests.calls.http_server import LOOPBACK, client_with
 from tests.calls.knowledge.ingestion_harness import Archive, at_work
 
@@ -114,13 +114,13 @@ async def test_a_call_has_the_tools_that_need_no_database_when_that_is_in_troubl
     def fails(*_: Any, **__: Any) -> None:
         raise StorageTrouble("disk I/O error")
 
-    async with open_house(tmp_path, [TextDelta("Good bye."), HANG_UP]) as house:
-        await house.number(first_speaker="agent", knowledge_search_instructions="For prices")
+    async with call_service(tmp_path, [TextDelta("Good bye."), HANG_UP]) as harness:
+        await harness.create_number(first_speaker="agent", knowledge_search_instructions="For prices")
         monkeypatch.setattr(tools, "of_agent", fails)
         with capture_logs() as logs:
-            call = await house.ends(house.rings())
+            call = await harness.ended_call(harness.rings())
     assert call.ended_reason == "agent_ended"
-    assert [each.name for each in house.language.prompts[0].tools] == ["end_call", "send_dtmf"]
+    assert [each.name for each in harness.llm.prompts[0].tools] == ["end_call", "send_dtmf"]
     assert [each["cause"] for each in logs if each["event"] == "call.without_own_tools"] == ["disk I/O error"]
 
 

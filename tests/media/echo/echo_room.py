@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from media.audio_port import TICK_MS, Samples
-from tests.fakes.fake_parts import ArrayPort
+from tests.fakes.fake_audio_port import ArrayPort
 
 Signal = NDArray[np.float64]
 
@@ -91,9 +91,9 @@ class EchoPort(ArrayPort):
     def step(self, ms: int = TICK_MS) -> None:
         super().step(ms)
         for slot, room in self.rooms.items():
-            line = self._lines[slot]
+            line = self._slots[slot]
             line.heard[-1] = room.hear(line.said[-1], line.heard[-1])
 
     def newest(self, slot: int) -> Samples:
         """What came in with the last step that has not been read."""
-        return self._lines[slot].heard[-1].copy()
+        return self._slots[slot].heard[-1].copy()

@@ -21,7 +21,7 @@ from media.turns.events import (
     TurnEnded,
 )
 from media.turns.settings import TurnSettings
-from tests.fakes.fake_parts import ArrayPort
+from tests.fakes.fake_audio_port import ArrayPort
 from tests.media.engine_harness import NO_MODEL, AnsweringJudge, DeafEar, Ear, Listener, Studio, WaitingJudge
 from tests.media.speech import silence, speech, tone
 

@@ -26,7 +26,7 @@ from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from models.tts.speed import TtsSpeed
 from models.turn_detection.lexical import LexicalEndOfTurn
-from tests.fakes.scripted_call import ScriptedEars, ScriptedVoice
+from tests.fakes.scripted_call import ScriptedStt, ScriptedTts
 
 
 def catalogue(stt: SpeechToText, llm: LanguageModel, tts: TextToSpeech) -> Catalogue:
@@ -39,7 +39,7 @@ async def measured(models: Catalogue, language: str | None = None) -> Speeds:
 
 
 async def test_models_that_are_elsewhere_or_do_nothing_are_not_measured() -> None:
-    speeds = await measured(catalogue(ScriptedEars(), ExtractiveResponder(), ScriptedVoice()))
+    speeds = await measured(catalogue(ScriptedStt(), ExtractiveResponder(), ScriptedTts()))
     assert speeds.cost_nothing
 
 
@@ -56,7 +56,7 @@ async def test_the_recognizer_and_the_voice_in_the_box_are_measured_with_what_th
 
 
 async def test_the_voice_is_that_of_the_language(espeak: EspeakTextToSpeech) -> None:
-    speeds = await measured(catalogue(ScriptedEars(), ExtractiveResponder(), espeak), "de")
+    speeds = await measured(catalogue(ScriptedStt(), ExtractiveResponder(), espeak), "de")
     assert speeds.speaking is not None
     assert speeds.speaking.name == "espeak-ng"
 
@@ -73,7 +73,7 @@ class BetterEars:
 
 async def test_behind_a_second_pass_both_recognizers_are_measured(recognizer: PocketsphinxSpeechToText) -> None:
     both = SecondPass(SecondPass(recognizer, BetterEars()), cast(Transcribes, SimpleNamespace(name="elsewhere")))
-    speeds = await measured(catalogue(both, ExtractiveResponder(), ScriptedVoice()))
+    speeds = await measured(catalogue(both, ExtractiveResponder(), ScriptedTts()))
     assert speeds.hearing is not None
     assert (speeds.hearing.name, speeds.hearing.threads) == ("pocketsphinx", recognizer.threads)
     assert 0.01 < speeds.hearing.factor(1) < 2
@@ -83,13 +83,13 @@ async def test_behind_a_second_pass_both_recognizers_are_measured(recognizer: Po
 
 async def test_of_several_recognizers_the_slowest_counts() -> None:
     names = {"quick": 0.01, "slow": 0.2, "usual": 0.1}
-    ears = {name: ScriptedEars() for name in names}
+    ears = {name: ScriptedStt() for name in names}
     for name, factor in names.items():
         cast(Any, ears[name]).name = name
         cast(Any, ears[name]).speed = Speed({1: factor})
     info = LanguageModelInfo(language_model_id("x"), "x", "builtin", 4096, True)
     by_language: dict[str, SpeechToText] = {"de": ears["slow"], "fr": ears["usual"]}
-    models = Catalogue(ears["quick"], {info: ExtractiveResponder()}, [ScriptedVoice()], LexicalEndOfTurn(), by_language)
+    models = Catalogue(ears["quick"], {info: ExtractiveResponder()}, [ScriptedTts()], LexicalEndOfTurn(), by_language)
     slowest, french = await measured(models), await measured(models, "fr")
     assert slowest.hearing is not None and slowest.hearing.name == "slow"
     assert french.hearing is not None and french.hearing.name == "usual"
@@ -120,10 +120,10 @@ def test_what_others_do_meanwhile_is_not_the_recognizers_work() -> None:
 
 
 async def test_what_a_model_has_measured_itself_counts() -> None:
-    ears = ScriptedEars()
+    ears = ScriptedStt()
     cast(Any, ears).speed = SimpleNamespace(real_time_factor={1: 0.2, 4: 0.1})
     cast(Any, ears).threads = 2
-    voice = ScriptedVoice()
+    voice = ScriptedTts()
     cast(Any, voice).speed = TtsSpeed(real_time_factor=0.15, first_sentence_ms=90, at_once=3)
     speeds = await measured(catalogue(ears, ExtractiveResponder(), voice))
     assert speeds.hearing is not None

@@ -83,7 +83,7 @@ class Footprint:
             descriptors=len(os.listdir("/proc/self/fd")),
             threads=threading.active_count(),
             tasks=len(asyncio.all_tasks()),
-            live=server.calls.live_calls,
+            live=server.calls.active_call_count,
             legs=server.endpoint.live_legs,
             objects=len(registry._calls),
             slots=server.endpoint.pump.stats().calls,
@@ -230,7 +230,7 @@ async def another_program(statement: str, path: Path) -> AsyncIterator[None]:
 async def test_a_database_that_does_not_answer_turns_calls_away(
     place: Place, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "ADMISSION_S", 0.5)
+    monkeypatch.setattr(service, "ADMISSION_TIMEOUT_S", 0.5)
     before = Footprint.of(place)
     async with another_program(LOCKS, place.server.database.path):
         assert await answers_to(place, line) == {FULL: MANY}

@@ -11,7 +11,7 @@ from config.settings import Settings
 from models.loading.capacity import Speeds
 from models.loading.catalogue import Catalogue
 from tests.calls.call_service_harness import scripted_catalogue
-from tests.fakes.scripted_call import ScriptedEars, ScriptedLanguage, ScriptedVoice
+from tests.fakes.scripted_call import ScriptedLlm, ScriptedStt, ScriptedTts
 from trunkline.wiring import model_load
 
 
@@ -22,7 +22,7 @@ def test_whatever_goes_wrong_in_measuring_no_number_is_expected(
         raise ZeroDivisionError("a speed of nothing")
 
     monkeypatch.setattr(model_load, "speeds_of", fails)
-    models = scripted_catalogue(ScriptedLanguage(), ScriptedEars(), ScriptedVoice())
+    models = scripted_catalogue(ScriptedLlm(), ScriptedStt(), ScriptedTts())
     with capture_logs() as lines:
         assert model_load._expected_calls(Settings(data_dir=tmp_path), models) is None
     assert [line["event"] for line in lines] == ["models.not_measured"]

@@ -12,7 +12,7 @@ from storage import tables
 from storage.accounts import organizations
 from storage.calls import calls
 from storage.webhooks import deliveries
-from tests.calls.call_service_harness import House, every_call, open_house, until
+from tests.calls.call_service_harness import CallServiceHarness, call_service, every_call, until
 
 CARD = "4111111111111111"
 AGAIN = "Is it four one one one, 1111 1111 1111?"
@@ -23,30 +23,32 @@ def holds(folder: Path, text: str) -> bool:
     return any(text.encode() in file.read_bytes() for file in folder.glob("trunkline.db*"))
 
 
-async def redacts(house: House, organization_id: str) -> None:
+async def redacts(harness: CallServiceHarness, organization_id: str) -> None:
     def change(conn: sa.Connection) -> None:
         stored = organizations.get(conn, organization_id)
         assert stored is not None
         organizations.change(conn, stored, {"redact": True})
 
-    await house.database.write(change)
+    await harness.database.write(change)
 
 
 async def test_a_dialled_card_is_hidden_while_the_call_goes_on_and_after_it(tmp_path: Path) -> None:
-    async with open_house(tmp_path, AGAIN) as house:
-        number, _ = await house.number(post_call_webhook_url="https://receiver.test/", post_call_summary_enabled=True)
-        await redacts(house, number.organization_id)
-        phone = house.rings()
+    async with call_service(tmp_path, AGAIN) as harness:
+        number, _ = await harness.create_number(
+            post_call_webhook_url="https://receiver.test/", post_call_summary_enabled=True
+        )
+        await redacts(harness, number.organization_id)
+        phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
         for key in f"{CARD}#":
             assert phone.leg.on_digit is not None
             phone.leg.on_digit(key, "rfc4733", None)
-        (live,) = await house.database.until(every_call, lambda found: len(found[0].transcript) == 2)
+        (live,) = await harness.database.until(every_call, lambda found: len(found[0].transcript) == 2)
         assert live.ended_at is None
         phone.hangs_up()
-        await house.ends(phone)
-        (due,) = await house.database.until(lambda conn: deliveries.due(conn, calls.utc_now()), bool)
-        ended = await house.stored(phone)
+        await harness.ended_call(phone)
+        (due,) = await harness.database.until(lambda conn: deliveries.due(conn, calls.utc_now()), bool)
+        ended = await harness.stored_call(phone)
     assert ended.transcript[0] == {"role": "user", "content": "[card]"}
     assert all("1111" not in item["content"] for item in ended.transcript)
     assert all("1111" not in item["content"] for item in live.transcript)
@@ -57,9 +59,9 @@ async def test_a_dialled_card_is_hidden_while_the_call_goes_on_and_after_it(tmp_
 
 
 async def test_the_rules_are_those_of_the_calls_organization(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        number, agent = await house.number()
-        await redacts(house, number.organization_id)
+    async with call_service(tmp_path) as harness:
+        number, agent = await harness.create_number()
+        await redacts(harness, number.organization_id)
 
         def look(conn: sa.Connection) -> tuple[RedactionRules, RedactionRules]:
             call = calls.create_inbound(
@@ -77,5 +79,5 @@ async def test_the_rules_are_those_of_the_calls_organization(tmp_path: Path) -> 
             conn.execute(sa.delete(tables.calls))
             return one, both
 
-        assert await house.database.write(look) == (RedactionRules(numbers=True), REDACT_EVERYTHING)
-        assert await house.database.read(lambda conn: rules_of(conn, "none")) == RedactionRules()
+        assert await harness.database.write(look) == (RedactionRules(numbers=True), REDACT_EVERYTHING)
+        assert await harness.database.read(lambda conn: rules_of(conn, "none")) == RedactionRules()

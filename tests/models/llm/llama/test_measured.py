@@ -11,13 +11,13 @@ from models.llm.llama.language_model import LlamaLanguageModel
 from models.loading.benchmark import speeds_of
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.turn_detection.lexical import LexicalEndOfTurn
-from tests.fakes.scripted_call import ScriptedEars, ScriptedVoice
+from tests.fakes.scripted_call import ScriptedStt, ScriptedTts
 
 
 async def test_a_language_model_is_known_by_its_steps_and_its_memory(tiny_path: Path) -> None:
     model = await asyncio.to_thread(LlamaLanguageModel, tiny_path, sequences=4, threads=1)
     info = LanguageModelInfo(language_model_id(model.name), model.name, "llama.cpp", 4096, True)
-    models = Catalogue(ScriptedEars(), {info: model}, [ScriptedVoice()], LexicalEndOfTurn())
+    models = Catalogue(ScriptedStt(), {info: model}, [ScriptedTts()], LexicalEndOfTurn())
     try:
         writing = (await asyncio.to_thread(speeds_of, models)).writing
         assert writing is not None

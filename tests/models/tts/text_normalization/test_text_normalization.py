@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.tts.text_normalization import speakable
-from tests.fakes.scripted_call import ScriptedEars, ScriptedLanguage, ScriptedVoice, scripted_catalogue
+from tests.fakes.scripted_call import ScriptedLlm, ScriptedStt, ScriptedTts, scripted_catalogue
 
 ENGLISH = [
     ("It costs 42 dollars.", "It costs forty-two dollars."),
@@ -238,7 +238,7 @@ WITH_RULES = ["en", "en-GB", "de", "fr", "fr-BE", "fr-CH", "es", "it", "nl", "pt
 
 def test_the_rules_of_every_language_are_ready_once_the_models_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first text in a language is rewritten on the event loop."""
-    scripted_catalogue(ScriptedLanguage(), ScriptedEars(), ScriptedVoice())
+    scripted_catalogue(ScriptedLlm(), ScriptedStt(), ScriptedTts())
 
     def compiled(*_: object) -> None:
         raise AssertionError("a rule was made for a text")

@@ -27,7 +27,7 @@ RING_MS = 30_000
 
 
 @dataclass(slots=True)
-class _Line:
+class _Slot:
     """One slot of an `ArrayPort`: what the caller will say, what the agent wants to say, what was sent."""
 
     rate: int
@@ -49,29 +49,29 @@ class ArrayPort:
 
     def __init__(self, rows: int = 4, start_ms: int = 1_000_000) -> None:
         self._rows = rows
-        self._lines: dict[int, _Line] = {}
+        self._slots: dict[int, _Slot] = {}
         self._generation = 0
         self.now_ms = start_ms
 
     def open(self, rate: int = 8000, caller: Samples | None = None, jitter_ms: int = 0) -> int:
         """A new slot on the lowest free row, whose caller says these samples, then digital silence. With `jitter_ms`
         the sound is heard so much later than it arrives."""
-        used = {row_of(slot) for slot in self._lines}
+        used = {row_of(slot) for slot in self._slots}
         row = min(set(range(self._rows)) - used)
         self._generation += 1
         slot = self._generation << 16 | row
         said = np.zeros(0, np.int16) if caller is None else caller
         late = np.zeros(jitter_ms * rate // 1000, np.int16)
-        self._lines[slot] = _Line(rate, np.concatenate([late, said]), jitter_ms)
+        self._slots[slot] = _Slot(rate, np.concatenate([late, said]), jitter_ms)
         return slot
 
     def close(self, slot: int) -> None:
         """Give a slot back."""
-        del self._lines[slot]
+        del self._slots[slot]
 
     def speak(self, slot: int, samples: Samples) -> None:
         """Let the caller say this from now on."""
-        line = self._lines[slot]
+        line = self._slots[slot]
         before = np.zeros(line.position, np.int16)
         before[: len(line.caller)] = line.caller[: line.position]
         line.caller = np.concatenate([before, samples])
@@ -79,7 +79,7 @@ class ArrayPort:
     def step(self, ms: int = TICK_MS) -> None:
         """One tick of the pump: so many ms from every caller, as many to every caller."""
         self.now_ms += ms
-        for line in self._lines.values():
+        for line in self._slots.values():
             count = line.rate * ms // 1000
             heard = np.zeros(count, np.int16)
             piece = line.caller[line.position : line.position + count]
@@ -96,15 +96,15 @@ class ArrayPort:
 
     def sent(self, slot: int) -> Samples:
         """Everything that went out, silence included, from the slot's opening on."""
-        return np.concatenate([np.zeros(0, np.int16), *self._lines[slot].sent])
+        return np.concatenate([np.zeros(0, np.int16), *self._slots[slot].sent])
 
     def paused(self, slot: int) -> bool:
         """Whether playout is paused."""
-        return self._lines[slot].paused
+        return self._slots[slot].paused
 
     def more(self, slot: int) -> bool:
         """What `hold_open` was told last."""
-        return self._lines[slot].hold_open
+        return self._slots[slot].hold_open
 
     # AudioPort
 
@@ -118,7 +118,7 @@ class ArrayPort:
 
     def read(self, heard: Samples, said: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
         counts[:] = 0
-        for slot, line in self._lines.items():
+        for slot, line in self._slots.items():
             row = row_of(slot)
             incoming = np.concatenate([np.zeros(0, np.int16), *line.heard])
             outgoing = np.concatenate([np.zeros(0, np.int16), *line.said])
@@ -134,13 +134,13 @@ class ArrayPort:
             info[row, INFO_JITTER_MS] = line.jitter_ms
             line.heard.clear()
             line.said.clear()
-        return max((row_of(slot) + 1 for slot in self._lines), default=0)
+        return max((row_of(slot) + 1 for slot in self._slots), default=0)
 
     def rate(self, slot: int) -> int:
-        return self._lines[slot].rate
+        return self._slots[slot].rate
 
     def write(self, slot: int, samples: Samples) -> int:
-        line = self._lines[slot]
+        line = self._slots[slot]
         room = line.rate * RING_MS // 1000 - len(line.queue)
         fitting = samples[:room]
         line.queue = np.concatenate([line.queue, fitting])
@@ -148,16 +148,16 @@ class ArrayPort:
         return len(fitting)
 
     def hold_open(self, slot: int, more: bool) -> None:
-        self._lines[slot].hold_open = more
+        self._slots[slot].hold_open = more
 
     def written(self, slot: int) -> int:
-        return self._lines[slot].written
+        return self._slots[slot].written
 
     def taken(self, slot: int) -> int:
-        return self._lines[slot].taken
+        return self._slots[slot].taken
 
     def flush(self, slot: int) -> int:
-        line = self._lines[slot]
+        line = self._slots[slot]
         sent = line.taken
         line.queue = line.queue[:0]
         line.taken = line.written
@@ -165,10 +165,10 @@ class ArrayPort:
         return sent
 
     def pause(self, slot: int, on: bool) -> None:
-        self._lines[slot].paused = on
+        self._slots[slot].paused = on
 
 
-class Loop:
+class FakeEventLoop:
     """Stands for the event loop's `call_soon_threadsafe`: keeps what is posted until `run`."""
 
     def __init__(self) -> None:
