@@ -5,11 +5,11 @@
 
 #include <string.h>
 
-#define PLACES 8 /* of one dialog; further ones must be in its route set */
+#define MAX_ADDRESSES 8 /* of one dialog; further ones must be in its route set */
 
 typedef struct peers {
     int count;
-    address_key_t place[PLACES];
+    ip_key_t address[MAX_ADDRESSES];
 } peers_t;
 
 static pj_status_t on_tx(pjsip_tx_data *tdata);
@@ -22,33 +22,33 @@ static pjsip_module module = {
     .on_tx_response = on_tx,
 };
 
-static bool contains(const peers_t *peers, const address_key_t *key)
+static bool contains(const peers_t *peers, const ip_key_t *key)
 {
     for (int i = 0; peers && i < peers->count; i++)
-        if (memcmp(&peers->place[i], key, sizeof *key) == 0)
+        if (memcmp(&peers->address[i], key, sizeof *key) == 0)
             return true;
     return false;
 }
 
 /* The dialog is locked. */
-static void note(pjsip_dialog *dialog, const address_key_t *key)
+static void add_peer(pjsip_dialog *dialog, const ip_key_t *key)
 {
     peers_t *peers = dialog->mod_data[module.id];
     if (!peers)
         peers = dialog->mod_data[module.id] = PJ_POOL_ZALLOC_T(dialog->pool, peers_t);
-    if (peers->count < PLACES && !contains(peers, key))
-        peers->place[peers->count++] = *key;
+    if (peers->count < MAX_ADDRESSES && !contains(peers, key))
+        peers->address[peers->count++] = *key;
 }
 
 /* Our answers go to where the dialog's requests come from, our requests to where its answers come from. */
 static pj_status_t on_tx(pjsip_tx_data *tdata)
 {
     pjsip_dialog *dialog = pjsip_tdata_get_dlg(tdata);
-    address_key_t key;
-    if (!dialog || !address_key(&tdata->tp_info.dst_addr, &key))
+    ip_key_t key;
+    if (!dialog || !ip_key_of(&tdata->tp_info.dst_addr, &key))
         return PJ_SUCCESS;
     pj_grp_lock_acquire(dialog->grp_lock_);
-    note(dialog, &key);
+    add_peer(dialog, &key);
     pj_grp_lock_release(dialog->grp_lock_);
     return PJ_SUCCESS;
 }
@@ -68,13 +68,13 @@ static bool leads_to(const void *uri, const pj_sockaddr *source)
 {
     const pjsip_uri *bare = uri ? pjsip_uri_get_uri(uri) : NULL;
     return bare && (PJSIP_URI_SCHEME_IS_SIP(bare) || PJSIP_URI_SCHEME_IS_SIPS(bare)) &&
-           names_lead_to((const pjsip_sip_uri *)bare, source);
+           host_table_leads_to((const pjsip_sip_uri *)bare, source);
 }
 
 bool dialog_peers_has(const pjsip_dialog *dialog, const pj_sockaddr *source)
 {
-    address_key_t key;
-    if (module.id == -1 || !address_key(source, &key))
+    ip_key_t key;
+    if (module.id == -1 || !ip_key_of(source, &key))
         return false;
     if (contains(dialog->mod_data[module.id], &key) || leads_to(dialog->target, source))
         return true;

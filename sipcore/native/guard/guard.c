@@ -28,27 +28,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_MS 10000   /* a connection has so long to send a whole message */
-#define LOOK_MS 500         /* between two looks for those that have not */
+#define MESSAGE_TIMEOUT_MS 10000   /* a connection has so long to send a whole message */
+#define CHECK_INTERVAL_MS 500         /* between two looks for those that have not */
 
 typedef char address_t[PJ_INET6_ADDRSTRLEN];
 
 static struct {
     pthread_mutex_t lock;
     bool refuse_unknown, accepting;
-    int retry_after_s, patience_ms;
-} guard = {.lock = PTHREAD_MUTEX_INITIALIZER, .accepting = true, .retry_after_s = 10, .patience_ms = PATIENCE_MS};
+    int retry_after_s, message_timeout_ms;
+} guard = {.lock = PTHREAD_MUTEX_INITIALIZER, .accepting = true, .retry_after_s = 10, .message_timeout_ms = MESSAGE_TIMEOUT_MS};
 
 static pjsip_tp_state_callback next_state_callback;
 
-void guard_set_patience(int milliseconds)
+void guard_set_message_timeout(int milliseconds)
 {
     pthread_mutex_lock(&guard.lock);
-    guard.patience_ms = milliseconds;
+    guard.message_timeout_ms = milliseconds;
     pthread_mutex_unlock(&guard.lock);
 }
 
-void guard_set_answers(bool refuse_unknown_with_403, bool accepting, int retry_after_s)
+void guard_set_policy(bool refuse_unknown_with_403, bool accepting, int retry_after_s)
 {
     pthread_mutex_lock(&guard.lock);
     guard.refuse_unknown = refuse_unknown_with_403;
@@ -77,11 +77,11 @@ static bool in_dialog(const pjsip_rx_data *rdata, bool from_known)
 }
 
 /* Where the request came from that has begun it. */
-static bool came_from(pjsip_transaction *tsx, const pj_sockaddr *source)
+static bool is_from_same_host(pjsip_transaction *tsx, const pj_sockaddr *source)
 {
     pj_sockaddr first;
     pj_grp_lock_acquire(tsx->grp_lock);
-    bool same = literal_address(&tsx->res_addr.dst_host.addr.host, &first) && sources_same_host(&first, source);
+    bool same = ip_literal_parse(&tsx->res_addr.dst_host.addr.host, &first) && ip_same_host(&first, source);
     pj_grp_lock_release(tsx->grp_lock);
     return same;
 }
@@ -98,12 +98,12 @@ static bool in_transaction(pjsip_rx_data *rdata, bool from_known)
         tsx = pjsip_tsx_layer_find_tsx2(&key, PJ_TRUE);
     if (!tsx)
         return false;
-    bool found = from_known || came_from(tsx, &rdata->pkt_info.src_addr);
+    bool found = from_known || is_from_same_host(tsx, &rdata->pkt_info.src_addr);
     pj_grp_lock_dec_ref(tsx->grp_lock);
     return found;
 }
 
-static void answer(pjsip_rx_data *rdata, int code, int retry_after_s)
+static void respond(pjsip_rx_data *rdata, int code, int retry_after_s)
 {
     const pj_str_t allow = pj_str("Allow"), methods = pj_str("INVITE, ACK, CANCEL, BYE, OPTIONS");
     const bool options = rdata->msg_info.msg->line.req.method.id == PJSIP_OPTIONS_METHOD;
@@ -115,24 +115,24 @@ static void answer(pjsip_rx_data *rdata, int code, int retry_after_s)
     if (code == 405)
         pj_list_push_back(&headers, pjsip_generic_string_hdr_create(pool, &allow, &methods));
     if (options && code != 403)
-        uas_describe(pool, &headers);
+        uas_add_capabilities(pool, &headers);
     pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, code, NULL, &headers, NULL);
 }
 
 /* Of a flood nothing is kept. */
-static void answer_unseen(pjsip_rx_data *rdata, int code, int retry_after_s)
+static void respond_untraced(pjsip_rx_data *rdata, int code, int retry_after_s)
 {
     tap_mute(true);
-    answer(rdata, code, retry_after_s);
+    respond(rdata, code, retry_after_s);
     tap_mute(false);
 }
 
 /* A stranger's connection ends with what it has been told. */
-static pj_bool_t refuse_stranger(pjsip_rx_data *rdata, bool refuse)
+static pj_bool_t reject_unknown(pjsip_rx_data *rdata, bool refuse)
 {
     pjsip_transport *transport = rdata->tp_info.transport;
     if (refuse && rdata->msg_info.msg->line.req.method.id != PJSIP_ACK_METHOD)
-        answer_unseen(rdata, 403, 0);
+        respond_untraced(rdata, 403, 0);
     if ((transport->flag & PJSIP_TRANSPORT_RELIABLE) && transport->dir == PJSIP_TP_DIR_INCOMING)
         pjsip_transport_shutdown(transport);
     return PJ_TRUE;
@@ -144,43 +144,43 @@ static bool may_begin(pjsip_method_e method)
     return method == PJSIP_INVITE_METHOD || method == PJSIP_ACK_METHOD || method == PJSIP_CANCEL_METHOD;
 }
 
-static pj_bool_t let_in(pjsip_rx_data *rdata)
+static pj_bool_t pass_to_stack(pjsip_rx_data *rdata)
 {
-    names_settle_target(rdata);
-    if (sdp_guard_takes(rdata)) {
-        secrecy_await_handshake(rdata);
+    host_table_pin_target(rdata);
+    if (sdp_policy_accept(rdata)) {
+        srtp_prefer_passive_dtls(rdata);
         return PJ_FALSE;
     }
     if (rdata->msg_info.msg->line.req.method.id == PJSIP_ACK_METHOD) {
-        sdp_guard_drop(rdata);
+        sdp_policy_strip(rdata);
         return PJ_FALSE;
     }
-    sdp_guard_refuse(rdata);
+    sdp_policy_reject(rdata);
     return PJ_TRUE;
 }
 
 static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
-    bool asked = source_acl_is_trunk(&rdata->pkt_info.src_addr) || answers_come_from_whom_we_asked(rdata);
-    connections_whole(rdata->tp_info.transport, asked);
+    bool asked = source_acl_is_trunk(&rdata->pkt_info.src_addr) || response_is_from_target(rdata);
+    connection_limit_message_complete(rdata->tp_info.transport, asked);
     if (!asked) {
-        turned_away(AWAY_UNKNOWN_SOURCE, rdata->pkt_info.src_name);
+        drop_count(DROP_UNKNOWN_SOURCE, rdata->pkt_info.src_name);
         return PJ_TRUE;
     }
-    if (answers_us(rdata))
+    if (response_matches_request(rdata))
         tap_received(rdata);
     glare_on_response(rdata);
-    if (!sdp_guard_takes(rdata))
-        sdp_guard_drop(rdata);
-    names_settle_via(rdata);
-    names_settle_target(rdata);
+    if (!sdp_policy_accept(rdata))
+        sdp_policy_strip(rdata);
+    host_table_pin_via(rdata);
+    host_table_pin_target(rdata);
     return PJ_FALSE;
 }
 
 static bool may_invite(const pjsip_rx_data *rdata)
 {
-    address_key_t address;
-    return !address_key(&rdata->pkt_info.src_addr, &address) || limits_take(&address, monotonic_ms());
+    ip_key_t address;
+    return !ip_key_of(&rdata->pkt_info.src_addr, &address) || invite_rate_limit_take(&address, monotonic_ms());
 }
 
 /* Called for every request before the transaction layer sees it; PJ_TRUE ends its way here. A call that was let in goes
@@ -199,47 +199,47 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
     bool of_call = in_dialog(rdata, known), forged = uas_is_forged_cancel(rdata);
     bool ongoing = of_call || (in_transaction(rdata, known) && !forged);
     bool admitted = known || ongoing || (probe && out_of_dialog(rdata));
-    connections_whole(rdata->tp_info.transport, admitted);
+    connection_limit_message_complete(rdata->tp_info.transport, admitted);
 
     if (!admitted) {
-        turned_away(AWAY_UNKNOWN_SOURCE, source);
-        return refuse_stranger(rdata, refuse);
+        drop_count(DROP_UNKNOWN_SOURCE, source);
+        return reject_unknown(rdata, refuse);
     }
     rdata->msg_info.via->maddr_param.slen = 0; /* answers go to where requests come from, not to a group (RFC 3261 18.2.2) */
     if (!ongoing && method == PJSIP_INVITE_METHOD && accepting && !may_invite(rdata)) {
-        turned_away(AWAY_TOO_MANY_INVITES, source);
-        answer_unseen(rdata, 503, LIMITS_BURST_S);
+        drop_count(DROP_TOO_MANY_INVITES, source);
+        respond_untraced(rdata, 503, INVITE_BURST_S);
         return PJ_TRUE;
     }
     tap_received(rdata);
     if (uas_is_malformed(rdata)) {
         if (method != PJSIP_ACK_METHOD)
-            answer(rdata, 400, 0);
+            respond(rdata, 400, 0);
         return PJ_TRUE;
     }
     if (forged) {
-        answer(rdata, 481, 0);
+        respond(rdata, 481, 0);
         return PJ_TRUE;
     }
     if (ongoing || !out_of_dialog(rdata)) {
-        if (of_call && uas_answers(rdata))
+        if (of_call && uas_handle_request(rdata))
             return PJ_TRUE;
-        info_spell_key(rdata);
-        return let_in(rdata);
+        dtmf_info_normalize(rdata);
+        return pass_to_stack(rdata);
     }
     if (method == PJSIP_OPTIONS_METHOD)
-        answer(rdata, accepting ? 200 : 503, retry_after_s);
+        respond(rdata, accepting ? 200 : 503, retry_after_s);
     else if (!may_begin(method))
-        answer(rdata, method == PJSIP_BYE_METHOD ? 481 : 405, 0);
-    else if (method == PJSIP_INVITE_METHOD && !accepting && !handover_asked(rdata)) /* which is no further call */
-        answer(rdata, 503, retry_after_s);
-    else if (method == PJSIP_INVITE_METHOD && !rtp_ports_left()) {
-        rtp_ports_miss();
-        answer(rdata, 503, retry_after_s);
+        respond(rdata, method == PJSIP_BYE_METHOD ? 481 : 405, 0);
+    else if (method == PJSIP_INVITE_METHOD && !accepting && !replaces_is_requested(rdata)) /* which is no further call */
+        respond(rdata, 503, retry_after_s);
+    else if (method == PJSIP_INVITE_METHOD && !port_pool_left()) {
+        port_pool_count_miss();
+        respond(rdata, 503, retry_after_s);
     }
     else {
         call_table_make_room();
-        return let_in(rdata);
+        return pass_to_stack(rdata);
     }
     return PJ_TRUE;
 }
@@ -254,18 +254,18 @@ static void peer_of(const pjsip_transport *transport, address_t peer)
 static bool may_connect(pjsip_transport *transport)
 {
     address_t peer = {0};
-    address_key_t address;
+    ip_key_t address;
     peer_of(transport, peer);
-    if (!address_key(&transport->key.rem_addr, &address))
+    if (!ip_key_of(&transport->key.rem_addr, &address))
         return false;
     const bool known = source_acl_has(&transport->key.rem_addr);
     pthread_mutex_lock(&guard.lock);
     bool allowed = known || guard.refuse_unknown; /* who is to be told 403 must be listened to */
     if (!allowed)
-        turned_away(AWAY_UNKNOWN_SOURCE, peer);
+        drop_count(DROP_UNKNOWN_SOURCE, peer);
     pthread_mutex_unlock(&guard.lock);
-    if (allowed && !connections_add(transport, &address, !known, monotonic_ms())) {
-        turned_away(AWAY_TOO_MANY_CONNECTIONS, peer);
+    if (allowed && !connection_limit_add(transport, &address, !known, monotonic_ms())) {
+        drop_count(DROP_TOO_MANY_CONNECTIONS, peer);
         return false;
     }
     return allowed;
@@ -274,41 +274,41 @@ static bool may_connect(pjsip_transport *transport)
 static void on_transport_state(pjsip_transport *transport, pjsip_transport_state state, const pjsip_transport_state_info *info)
 {
     if (state == PJSIP_TP_STATE_CONNECTED && transport->dir == PJSIP_TP_DIR_INCOMING && !may_connect(transport))
-        disconnect(transport);
+        force_close(transport);
     if (state == PJSIP_TP_STATE_DISCONNECTED || state == PJSIP_TP_STATE_DESTROY)
-        connections_remove(transport);
-    tls_on_state(transport, state, info);
+        connection_limit_remove(transport);
+    tls_on_transport_state(transport, state, info);
     if (next_state_callback)
         next_state_callback(transport, state, info);
 }
 
 static pj_status_t on_data(pjsip_tp_rx_data *data)
 {
-    connections_began(data->tp, monotonic_ms());
+    connection_limit_message_started(data->tp, monotonic_ms());
     return PJ_SUCCESS;
 }
 
 /* On PJSIP's worker, as everything that ends a connection of its. */
-static void look_for_slow(pj_timer_heap_t *heap, pj_timer_entry *timer)
+static void close_slow_connections(pj_timer_heap_t *heap, pj_timer_entry *timer)
 {
-    const pj_time_val again = {0, LOOK_MS};
+    const pj_time_val again = {0, CHECK_INTERVAL_MS};
     pjsip_transport *slow;
     (void)heap;
     pthread_mutex_lock(&guard.lock);
-    int patience_ms = guard.patience_ms;
+    int message_timeout_ms = guard.message_timeout_ms;
     pthread_mutex_unlock(&guard.lock);
-    while ((slow = connections_slow(monotonic_ms(), patience_ms))) {
+    while ((slow = connection_limit_next_slow(monotonic_ms(), message_timeout_ms))) {
         address_t peer = {0};
         peer_of(slow, peer);
-        turned_away(AWAY_SLOW_CONNECTION, peer);
-        disconnect(slow);
+        drop_count(DROP_SLOW_CONNECTION, peer);
+        force_close(slow);
         pjsip_transport_dec_ref(slow);
     }
-    tls_turn_strangers_away();
+    tls_listener_reject_unknown();
     pjsip_endpt_schedule_timer(pjsua_get_pjsip_endpt(), timer, &again);
 }
 
-static pj_timer_entry slow_timer;
+static pj_timer_entry slow_connection_timer;
 
 static pjsip_module module = {
     .name = {"mod-trunkline-guard", 19},
@@ -321,7 +321,7 @@ static pjsip_module module = {
 int guard_install(void)
 {
     pjsip_tpmgr *transports = pjsip_endpt_get_tpmgr(pjsua_get_pjsip_endpt());
-    connections_forget();
+    connection_limit_clear();
     if (pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) != PJ_SUCCESS)
         return -1;
     glare_install();
@@ -331,9 +331,9 @@ int guard_install(void)
     if (pjsip_tpmgr_set_state_cb(transports, on_transport_state) != PJ_SUCCESS)
         return -1;
     pjsip_tpmgr_set_recv_data_cb(transports, on_data);
-    pj_timer_entry_init(&slow_timer, 0, NULL, look_for_slow);
-    look_for_slow(NULL, &slow_timer);
-    return dropped_install(transports) == PJ_SUCCESS ? 0 : -1;
+    pj_timer_entry_init(&slow_connection_timer, 0, NULL, close_slow_connections);
+    close_slow_connections(NULL, &slow_connection_timer);
+    return parse_errors_install(transports) == PJ_SUCCESS ? 0 : -1;
 }
 
 void guard_remove(void)
@@ -342,7 +342,7 @@ void guard_remove(void)
     dialog_peers_remove();
     if (module.id == -1)
         return;
-    pjsip_endpt_cancel_timer(pjsua_get_pjsip_endpt(), &slow_timer);
-    connections_forget();
+    pjsip_endpt_cancel_timer(pjsua_get_pjsip_endpt(), &slow_connection_timer);
+    connection_limit_clear();
     pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
 }

@@ -9,8 +9,8 @@
 
 int guard_install(void);
 void guard_remove(void);
-void guard_set_answers(bool refuse_unknown_with_403, bool accepting, int retry_after_s);
+void guard_set_policy(bool refuse_unknown_with_403, bool accepting, int retry_after_s);
 /* How long a connection may take to send a whole message. */
-void guard_set_patience(int milliseconds);
+void guard_set_message_timeout(int milliseconds);
 
 #endif

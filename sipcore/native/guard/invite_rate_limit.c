@@ -9,7 +9,7 @@
 #define WAYS 8      /* places of a set */
 
 typedef struct bucket {
-    address_key_t source;
+    ip_key_t source;
     int64_t seen_ms;
     int64_t used;       /* thousandths of a token; 0: full, as one that was never seen */
 } bucket_t;
@@ -21,7 +21,7 @@ static struct {
     bucket_t bucket[SETS][WAYS];
 } limits = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-void limits_set(unsigned per_second)
+void invite_rate_limit_set(unsigned per_second)
 {
     pthread_mutex_lock(&limits.lock);
     limits.per_second = per_second;
@@ -32,7 +32,7 @@ void limits_set(unsigned per_second)
 }
 
 /* The finalizer of MurmurHash3 over both halves: every bit of the address moves every bit of the place. */
-static unsigned set_of(const address_key_t *source)
+static unsigned set_of(const ip_key_t *source)
 {
     uint64_t half[2], hash = limits.seed;
     memcpy(half, source->byte, sizeof half);
@@ -45,7 +45,7 @@ static unsigned set_of(const address_key_t *source)
     return (unsigned)(hash & (SETS - 1));
 }
 
-static bucket_t *bucket_of(const address_key_t *source)
+static bucket_t *bucket_of(const ip_key_t *source)
 {
     bucket_t *set = limits.bucket[set_of(source)], *quietest = &set[0];
     for (int i = 0; i < WAYS; i++) {
@@ -61,19 +61,19 @@ static bucket_t *bucket_of(const address_key_t *source)
 static void refill(bucket_t *bucket, int64_t now_ms)
 {
     int64_t gone_ms = now_ms - bucket->seen_ms;
-    int64_t back = gone_ms > LIMITS_BURST_S * 1000 ? bucket->used : gone_ms * (int64_t)limits.per_second;
+    int64_t back = gone_ms > INVITE_BURST_S * 1000 ? bucket->used : gone_ms * (int64_t)limits.per_second;
     bucket->used = back < bucket->used ? bucket->used - back : 0;
     bucket->seen_ms = now_ms;
 }
 
-bool limits_take(const address_key_t *source, int64_t now_ms)
+bool invite_rate_limit_take(const ip_key_t *source, int64_t now_ms)
 {
     bool allowed = true;
     pthread_mutex_lock(&limits.lock);
     if (limits.per_second) {
         bucket_t *bucket = bucket_of(source);
         refill(bucket, now_ms);
-        allowed = bucket->used + 1000 <= (int64_t)limits.per_second * LIMITS_BURST_S * 1000;
+        allowed = bucket->used + 1000 <= (int64_t)limits.per_second * INVITE_BURST_S * 1000;
         if (allowed)
             bucket->used += 1000;
     }

@@ -4,12 +4,12 @@
 
 #include "net/ip_set.h"
 
-#define LIMITS_BURST_S 2    /* so many seconds' worth may come at once */
+#define INVITE_BURST_S 2    /* so many seconds' worth may come at once */
 
 /* Tokens a second; 0: no limit. Forgets what sources have used. */
-void limits_set(unsigned per_second);
+void invite_rate_limit_set(unsigned per_second);
 /* Take a token of this source; false when it has none left. The clock only goes forward. Memory is fixed: of more sources
  * at once than there are places, those that were quiet longest are forgotten. */
-bool limits_take(const address_key_t *source, int64_t now_ms);
+bool invite_rate_limit_take(const ip_key_t *source, int64_t now_ms);
 
 #endif

@@ -35,7 +35,7 @@ static bool source_of(const pjsip_tp_dropped_data *dropped, const pjsip_rx_data 
 }
 
 /* Everything but what could not be read is there. */
-static bool is_whole(const pjsip_tp_dropped_data *dropped, const pjsip_rx_data *rdata)
+static bool has_required_headers(const pjsip_tp_dropped_data *dropped, const pjsip_rx_data *rdata)
 {
     return dropped->status == PJSIP_EINVALIDMSG && rdata && rdata->msg_info.msg && rdata->msg_info.cid && rdata->msg_info.cid->id.slen && rdata->msg_info.from && rdata->msg_info.to &&
            rdata->msg_info.via && rdata->msg_info.cseq;
@@ -51,7 +51,7 @@ static bool are_credentials(const pj_str_t *name)
     return false;
 }
 
-static bool lacks_credentials_only(const pjsip_rx_data *rdata)
+static bool only_credentials_unreadable(const pjsip_rx_data *rdata)
 {
     const pjsip_parser_err_report *all = &rdata->msg_info.parse_err;
     for (const pjsip_parser_err_report *error = all->next; error != all; error = error->next)
@@ -72,7 +72,7 @@ static void note_source(pjsip_rx_data *rdata)
         via->rport_param = rdata->pkt_info.src_port;
 }
 
-static void read_all_the_same(pjsip_rx_data *rdata)
+static void process(pjsip_rx_data *rdata)
 {
     pj_bool_t handled = PJ_FALSE;
     pjsip_process_rdata_param how;
@@ -94,33 +94,33 @@ static bool has_valid_status(const pjsip_rx_data *rdata)
 }
 
 /* Its CSeq may be all that is missing. */
-static void refuse(pjsip_rx_data *rdata, bool whole)
+static void reject(pjsip_rx_data *rdata, bool complete)
 {
     tap_received(rdata);
-    connections_whole(rdata->tp_info.transport, true);
-    if (!whole)
-        cseq_refuse(rdata);
+    connection_limit_message_complete(rdata->tp_info.transport, true);
+    if (!complete)
+        cseq_reject_out_of_range(rdata);
     else if (rdata->msg_info.msg->line.req.method.id != PJSIP_ACK_METHOD)
         pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, PJSIP_SC_BAD_REQUEST, NULL, NULL, NULL);
 }
 
 /* True when it is dropped no more. */
-static bool is_saved(pjsip_rx_data *rdata)
+static bool recover(pjsip_rx_data *rdata)
 {
     if (is_request(rdata))
         note_source(rdata);
-    if (!lacks_credentials_only(rdata) || (!is_request(rdata) && !has_valid_status(rdata)))
+    if (!only_credentials_unreadable(rdata) || (!is_request(rdata) && !has_valid_status(rdata)))
         return false;
-    read_all_the_same(rdata);
+    process(rdata);
     return true;
 }
 
-static void tell(const pjsip_tp_dropped_data *dropped, const pjsip_rx_data *rdata, const char *source)
+static void count_with_message(const pjsip_tp_dropped_data *dropped, const pjsip_rx_data *rdata, const char *source)
 {
     static const pj_str_t none = {"", 0};
     const pjsip_parser_err_report *errors = rdata ? &rdata->msg_info.parse_err : NULL;
     const bool has_errors = errors && errors->next && errors->next != errors;
-    turned_away_message(AWAY_GARBAGE, source, has_errors ? &errors->next->hname : &none, dropped->data, dropped->len);
+    drop_count_message(DROP_UNPARSABLE, source, has_errors ? &errors->next->hname : &none, dropped->data, dropped->len);
 }
 
 /* Line ends before a message are reported first, apart from it: alone, they are a keep-alive. */
@@ -137,22 +137,22 @@ static void on_dropped(pjsip_tp_dropped_data *dropped)
     pj_sockaddr address;
     pjsip_rx_data *rdata = rdata_of(dropped, data && data == skipped_to ? skipped_from : data);
     bool has_source = source_of(dropped, rdata, &address), known = has_source && source_acl_is_trunk(&address);
-    bool whole = is_whole(dropped, rdata), request = rdata && rdata->msg_info.msg && is_request(rdata);
-    if (known && whole && is_saved(rdata))
+    bool complete = has_required_headers(dropped, rdata), request = rdata && rdata->msg_info.msg && is_request(rdata);
+    if (known && complete && recover(rdata))
         return;
     if (has_source)
         pj_sockaddr_print(&address, name, sizeof name, 0);
     if (known)
-        tell(dropped, rdata, name);
+        count_with_message(dropped, rdata, name);
     else
-        turned_away(AWAY_GARBAGE, name);
-    if (known && request && !whole && dropped->status == PJSIP_EINVALIDMSG)
+        drop_count(DROP_UNPARSABLE, name);
+    if (known && request && !complete && dropped->status == PJSIP_EINVALIDMSG)
         note_source(rdata);
     if (known && request && dropped->status == PJSIP_EINVALIDMSG)
-        refuse(rdata, whole);
+        reject(rdata, complete);
 }
 
-pj_status_t dropped_install(pjsip_tpmgr *transports)
+pj_status_t parse_errors_install(pjsip_tpmgr *transports)
 {
     return pjsip_tpmgr_set_drop_data_cb(transports, on_dropped);
 }

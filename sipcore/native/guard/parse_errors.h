@@ -6,6 +6,6 @@
 
 /* Count what is thrown away. A request of a trunk is answered with 400 where that is possible, and read all the same when
  * only its credentials are of a kind that PJSIP does not know. */
-pj_status_t dropped_install(pjsip_tpmgr *transports);
+pj_status_t parse_errors_install(pjsip_tpmgr *transports);
 
 #endif

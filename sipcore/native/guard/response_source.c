@@ -18,7 +18,7 @@ static pjsip_dialog *dialog_of(const pjsip_rx_data *rdata)
     return pjsip_ua_find_dialog(&rdata->msg_info.cid->id, &rdata->msg_info.from->tag, &rdata->msg_info.to->tag, PJ_TRUE);
 }
 
-bool answers_us(pjsip_rx_data *rdata)
+bool response_matches_request(pjsip_rx_data *rdata)
 {
     const pjsip_fromto_hdr *from = rdata->msg_info.from, *to = rdata->msg_info.to;
     pjsip_transaction *tsx = transaction_of(rdata);
@@ -28,15 +28,15 @@ bool answers_us(pjsip_rx_data *rdata)
 }
 
 /* The lock is held while a request is being sent: its answer may be quicker than we are. */
-static bool was_asked(pjsip_transaction *tsx, const pj_sockaddr *source)
+static bool is_target(pjsip_transaction *tsx, const pj_sockaddr *source)
 {
     pj_grp_lock_acquire(tsx->grp_lock);
-    bool same = tsx->addr_len && sources_same_host(&tsx->addr, source);
+    bool same = tsx->addr_len && ip_same_host(&tsx->addr, source);
     pj_grp_lock_release(tsx->grp_lock);
     return same;
 }
 
-bool answers_come_from_whom_we_asked(pjsip_rx_data *rdata)
+bool response_is_from_target(pjsip_rx_data *rdata)
 {
     const pj_sockaddr *source = &rdata->pkt_info.src_addr;
     const pjsip_transport *transport = rdata->tp_info.transport;
@@ -44,7 +44,7 @@ bool answers_come_from_whom_we_asked(pjsip_rx_data *rdata)
         return true;
     pjsip_transaction *tsx = transaction_of(rdata);
     if (tsx) {
-        bool asked = was_asked(tsx, source);
+        bool asked = is_target(tsx, source);
         pj_grp_lock_dec_ref(tsx->grp_lock);
         return asked;
     }

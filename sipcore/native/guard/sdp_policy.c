@@ -16,71 +16,71 @@ static const pjmedia_sdp_session *sdp_of(pjsip_rx_data *rdata)
 
 static bool is_usable(const pjmedia_sdp_session *sdp)
 {
-    return sdp_has_addresses(sdp) && address_speaks_version_of(sdp);
+    return sdp_has_ip_literals(sdp) && local_address_has_version_of(sdp);
 }
 
 /* ---- the places that it names ---- */
 
 typedef struct worst {
     const pj_sockaddr *peer;
-    enum media_place kind;
+    enum media_address_class class;
     pj_str_t address;
 } worst_t;
 
-static void look_at(worst_t *worst, const pj_str_t *address)
+static void check_address(worst_t *worst, const pj_str_t *address)
 {
-    pj_sockaddr place;
-    enum media_place kind = literal_address(address, &place) ? media_place_of(&place, worst->peer) : MEDIA_HELD;
-    if (kind > worst->kind) {
-        worst->kind = kind;
+    pj_sockaddr parsed;
+    enum media_address_class class = ip_literal_parse(address, &parsed) ? media_address_classify(&parsed, worst->peer) : MEDIA_HELD;
+    if (class > worst->class) {
+        worst->class = class;
         worst->address = *address;
     }
 }
 
-static void look_at_media(worst_t *worst, const pjmedia_sdp_session *sdp, const pjmedia_sdp_media *media)
+static void check_media(worst_t *worst, const pjmedia_sdp_session *sdp, const pjmedia_sdp_media *media)
 {
     const pjmedia_sdp_conn *conn = media->conn ? media->conn : sdp->conn;
     if (conn)
-        look_at(worst, &conn->addr);
+        check_address(worst, &conn->addr);
     for (unsigned i = 0; i < media->attr_count; i++) {
         pjmedia_sdp_rtcp_attr rtcp;
         if (pj_strcmp2(&media->attr[i]->name, "rtcp") == 0 &&
             pjmedia_sdp_attr_get_rtcp(media->attr[i], &rtcp) == PJ_SUCCESS && rtcp.addr.slen)
-            look_at(worst, &rtcp.addr);
+            check_address(worst, &rtcp.addr);
     }
 }
 
 /* Refused sound (RFC 3264 6) goes nowhere. */
-static worst_t worst_place(pjsip_rx_data *rdata, const pjmedia_sdp_session *sdp)
+static worst_t worst_address(pjsip_rx_data *rdata, const pjmedia_sdp_session *sdp)
 {
-    worst_t worst = {.peer = &rdata->pkt_info.src_addr, .kind = MEDIA_HELD};
+    worst_t worst = {.peer = &rdata->pkt_info.src_addr, .class = MEDIA_HELD};
     for (unsigned i = 0; i < sdp->media_count; i++)
         if (sdp->media[i]->desc.port)
-            look_at_media(&worst, sdp, sdp->media[i]);
+            check_media(&worst, sdp, sdp->media[i]);
     return worst;
 }
 
-static void tell(pjsip_rx_data *rdata, enum away_kind kind, const pj_str_t *address)
+static void count_drop(pjsip_rx_data *rdata, enum drop_kind class, const pj_str_t *address)
 {
-    turned_away_message(kind, rdata->pkt_info.src_name, address, rdata->msg_info.msg_buf, (pj_size_t)rdata->msg_info.len);
+    drop_count_message(class, rdata->pkt_info.src_name, address, rdata->msg_info.msg_buf, (pj_size_t)rdata->msg_info.len);
 }
 
-bool sdp_guard_takes(pjsip_rx_data *rdata)
+bool sdp_policy_accept(pjsip_rx_data *rdata)
 {
     const pjmedia_sdp_session *sdp = sdp_of(rdata);
     if (!sdp)
         return true;
     if (!is_usable(sdp))
         return false;
-    const worst_t worst = worst_place(rdata, sdp);
-    if (worst.kind >= MEDIA_ELSEWHERE)
-        tell(rdata, worst.kind == MEDIA_NEVER ? AWAY_MEDIA_REFUSED : AWAY_MEDIA_ELSEWHERE, &worst.address);
-    return worst.kind != MEDIA_NEVER;
+    const worst_t worst = worst_address(rdata, sdp);
+    if (worst.class >= MEDIA_UNLISTED)
+        count_drop(rdata, worst.class == MEDIA_FORBIDDEN ? DROP_MEDIA_FORBIDDEN : DROP_MEDIA_UNLISTED, &worst.address);
+    return worst.class != MEDIA_FORBIDDEN;
 }
 
 /* ---- refusal ---- */
 
-void sdp_guard_refuse(pjsip_rx_data *request)
+void sdp_policy_reject(pjsip_rx_data *request)
 {
     const pj_str_t us = pj_str("trunkline");
     pj_pool_t *pool = request->tp_info.pool;
@@ -89,7 +89,7 @@ void sdp_guard_refuse(pjsip_rx_data *request)
     char text[160];
     pjsip_hdr headers;
     if (is_usable(sdp_of(request))) {
-        const worst_t worst = worst_place(request, sdp_of(request));
+        const worst_t worst = worst_address(request, sdp_of(request));
         code = MISCELLANEOUS;
         why.ptr = text;
         why.slen = pj_ansi_snprintf(text, sizeof text, "The SDP names %.*s, where no sound may go", (int)worst.address.slen,
@@ -100,7 +100,7 @@ void sdp_guard_refuse(pjsip_rx_data *request)
     pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), request, PJSIP_SC_NOT_ACCEPTABLE_HERE, NULL, &headers, NULL);
 }
 
-void sdp_guard_drop(pjsip_rx_data *rdata)
+void sdp_policy_strip(pjsip_rx_data *rdata)
 {
     pj_bzero(pjsip_rdata_get_sdp_info(rdata), sizeof(pjsip_rdata_sdp_info));
     rdata->msg_info.msg->body = NULL;

@@ -1,6 +1,6 @@
 #include "net/force_close.h"
 
-void disconnect(pjsip_transport *transport)
+void force_close(pjsip_transport *transport)
 {
     const pjsip_transport_state_info info = {.status = PJ_ECANCELLED};
     pjsip_tp_state_callback tell = pjsip_tpmgr_get_state_cb(transport->tpmgr);

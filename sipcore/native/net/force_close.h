@@ -7,6 +7,6 @@
 /* Nothing more is sent over it, and whoever waits for it is told. PJSIP's own way to force that
  * (pjsip_transport_shutdown2) tells of the end with the connection's lock held: PJSUA then asks for its own lock, which a
  * thread that makes a call holds while it asks for the connection's. */
-void disconnect(pjsip_transport *transport);
+void force_close(pjsip_transport *transport);
 
 #endif

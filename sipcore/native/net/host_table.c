@@ -12,14 +12,14 @@
 
 static struct {
     pthread_mutex_t lock;
-    names_entry_t *entries;     /* sorted */
+    host_table_entry_t *entries;     /* sorted */
     int count;
-    names_unknown_t unknown[NAMES_UNKNOWN];
+    host_table_unknown_t unknown[HOST_TABLE_MAX_UNKNOWN];
     int unknown_count;
     uint64_t more;
 } names = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-pjsip_transport_type_e names_transport(const char *text)
+pjsip_transport_type_e host_table_transport(const char *text)
 {
     if (strcmp(text, "udp") == 0)
         return PJSIP_TRANSPORT_UDP;
@@ -34,10 +34,10 @@ static pjsip_transport_type_e of_family(pjsip_transport_type_e transport, const 
     return (pjsip_transport_type_e)(address->addr.sa_family == pj_AF_INET6() ? bare | PJSIP_TRANSPORT_IPV6 : bare);
 }
 
-int names_add_target(names_entry_t *entry, const char *text, uint16_t port, pjsip_transport_type_e transport)
+int host_table_add_target(host_table_entry_t *entry, const char *text, uint16_t port, pjsip_transport_type_e transport)
 {
     pj_str_t address = pj_str((char *)text);
-    if (entry->count == PJSIP_MAX_RESOLVED_ADDRESSES || !literal_address(&address, &entry->target[entry->count].address))
+    if (entry->count == PJSIP_MAX_RESOLVED_ADDRESSES || !ip_literal_parse(&address, &entry->target[entry->count].address))
         return -1;
     pj_sockaddr_set_port(&entry->target[entry->count].address, port);
     entry->target[entry->count].transport = of_family(transport, &entry->target[entry->count].address);
@@ -49,26 +49,26 @@ int names_add_target(names_entry_t *entry, const char *text, uint16_t port, pjsi
 
 static int compare(const void *a, const void *b)
 {
-    const names_entry_t *one = a, *other = b;
+    const host_table_entry_t *one = a, *other = b;
     int difference = strcmp(one->host, other->host);
     if (!difference)
         difference = (int)one->port - (int)other->port;
     return difference ? difference : (int)one->transport - (int)other->transport;
 }
 
-void names_set(names_entry_t *entries, int count)
+void host_table_set(host_table_entry_t *entries, int count)
 {
     if (count)
         qsort(entries, (size_t)count, sizeof *entries, compare);
     pthread_mutex_lock(&names.lock);
-    names_entry_t *old = names.entries;
+    host_table_entry_t *old = names.entries;
     names.entries = entries;
     names.count = count;
     pthread_mutex_unlock(&names.lock);
     free(old);
 }
 
-static bool is_at(const names_entry_t *entry, const pj_sockaddr *address)
+static bool is_at(const host_table_entry_t *entry, const pj_sockaddr *address)
 {
     for (int i = 0; i < entry->count; i++) {
         const pj_sockaddr *target = &entry->target[i].address;
@@ -79,7 +79,7 @@ static bool is_at(const names_entry_t *entry, const pj_sockaddr *address)
     return false;
 }
 
-bool names_any_at(const pj_sockaddr *address, bool (*accepts)(const char *host, const void *context), const void *context)
+bool host_table_any_at(const pj_sockaddr *address, bool (*accepts)(const char *host, const void *context), const void *context)
 {
     bool found = false;
     pthread_mutex_lock(&names.lock);
@@ -93,7 +93,7 @@ bool names_any_at(const pj_sockaddr *address, bool (*accepts)(const char *host, 
 static bool normal_name(const pj_str_t *host, char *name)
 {
     pj_ssize_t length = host->slen > 0 && host->ptr[host->slen - 1] == '.' ? host->slen - 1 : host->slen;
-    if (length <= 0 || length >= NAMES_LONGEST)
+    if (length <= 0 || length >= HOST_NAME_SIZE)
         return false;
     for (pj_ssize_t i = 0; i < length; i++)
         name[i] = (char)tolower((unsigned char)host->ptr[i]);
@@ -112,9 +112,9 @@ static pjsip_transport_type_e transport_of(pjsip_transport_type_e type, unsigned
 }
 
 /* The lock is held. */
-static const names_entry_t *find(const char *host, uint16_t port, pjsip_transport_type_e transport)
+static const host_table_entry_t *find(const char *host, uint16_t port, pjsip_transport_type_e transport)
 {
-    static __thread names_entry_t wanted; /* not on the stack: most of it stays as it is */
+    static __thread host_table_entry_t wanted; /* not on the stack: most of it stays as it is */
     memcpy(wanted.host, host, strlen(host) + 1);
     wanted.port = port;
     wanted.transport = transport;
@@ -129,16 +129,16 @@ static void note_unknown(const char *host)
             names.unknown[i].count++;
             return;
         }
-    if (names.unknown_count == NAMES_UNKNOWN) {
+    if (names.unknown_count == HOST_TABLE_MAX_UNKNOWN) {
         names.more++;
         return;
     }
-    names_unknown_t *unknown = &names.unknown[names.unknown_count++];
+    host_table_unknown_t *unknown = &names.unknown[names.unknown_count++];
     memcpy(unknown->host, host, strlen(host) + 1);
     unknown->count = 1;
 }
 
-int names_take_unknown(names_unknown_t *out, uint64_t *more)
+int host_table_take_unknown(host_table_unknown_t *out, uint64_t *more)
 {
     pthread_mutex_lock(&names.lock);
     int count = names.unknown_count;
@@ -174,11 +174,11 @@ static void take_address(const pjsip_host_info *target, pj_sockaddr *address, pj
 
 static void take_from_table(const pjsip_host_info *target, pjsip_server_addresses *found)
 {
-    char name[NAMES_LONGEST];
+    char name[HOST_NAME_SIZE];
     if (!normal_name(&target->addr.host, name))
         return;
     pthread_mutex_lock(&names.lock);
-    const names_entry_t *entry = find(name, (uint16_t)target->addr.port, transport_of(target->type, target->flag));
+    const host_table_entry_t *entry = find(name, (uint16_t)target->addr.port, transport_of(target->type, target->flag));
     for (int i = 0; entry && i < entry->count; i++)
         add_record(found, &target->addr.host, &entry->target[i].address, entry->target[i].transport);
     if (!entry)
@@ -192,7 +192,7 @@ static void resolve(pjsip_resolver_t *resolver, pj_pool_t *pool, const pjsip_hos
     pjsip_server_addresses found = {.count = 0};
     pj_sockaddr address;
     (void)resolver, (void)pool;
-    if (literal_address(&target->addr.host, &address))
+    if (ip_literal_parse(&target->addr.host, &address))
         take_address(target, &address, &found);
     else
         take_from_table(target, &found);
@@ -200,7 +200,7 @@ static void resolve(pjsip_resolver_t *resolver, pj_pool_t *pool, const pjsip_hos
     callback(found.count ? PJ_SUCCESS : PJ_ERESOLVE, token, found.count ? &found : NULL);
 }
 
-int names_install(void)
+int host_table_install(void)
 {
     static pjsip_ext_resolver ours = {.resolve = resolve};
     return pjsip_endpt_set_ext_resolver(pjsua_get_pjsip_endpt(), &ours) == PJ_SUCCESS ? 0 : -1;
@@ -248,35 +248,35 @@ static pjsip_sip_uri *target_of(const pjsip_rx_data *rdata)
         return route;
     pjsip_contact_hdr *contact = pjsip_msg_find_hdr(rdata->msg_info.msg, PJSIP_H_CONTACT, NULL);
     pjsip_sip_uri *uri = contact && !contact->star ? sip_uri(contact->uri) : NULL;
-    return uri && !literal_is_address(uri->maddr_param.slen ? &uri->maddr_param : &uri->host) && !has_route(rdata) ? uri : NULL;
+    return uri && !ip_literal_is_valid(uri->maddr_param.slen ? &uri->maddr_param : &uri->host) && !has_route(rdata) ? uri : NULL;
 }
 
-bool names_address_of(const pjsip_sip_uri *uri, pj_sockaddr *address)
+bool host_table_address_of(const pjsip_sip_uri *uri, pj_sockaddr *address)
 {
     const pj_str_t *host = uri->maddr_param.slen ? &uri->maddr_param : &uri->host;
-    char name[NAMES_LONGEST];
-    if (literal_address(host, address))
+    char name[HOST_NAME_SIZE];
+    if (ip_literal_parse(host, address))
         return true;
     if (!normal_name(host, name))
         return false;
     const unsigned flags = PJSIP_URI_SCHEME_IS_SIPS(uri) ? PJSIP_TRANSPORT_SECURE : 0;
     pjsip_transport_type_e type = pjsip_transport_get_type_from_name(&uri->transport_param);
     pthread_mutex_lock(&names.lock);
-    const names_entry_t *entry = find(name, (uint16_t)uri->port, transport_of(type, flags));
+    const host_table_entry_t *entry = find(name, (uint16_t)uri->port, transport_of(type, flags));
     if (entry)
         *address = entry->target[0].address;
     pthread_mutex_unlock(&names.lock);
     return entry != NULL;
 }
 
-bool names_lead_to(const pjsip_sip_uri *uri, const pj_sockaddr *address)
+bool host_table_leads_to(const pjsip_sip_uri *uri, const pj_sockaddr *address)
 {
     const pj_str_t *host = uri->maddr_param.slen ? &uri->maddr_param : &uri->host;
-    char name[NAMES_LONGEST];
+    char name[HOST_NAME_SIZE];
     pj_sockaddr literal;
     bool found = false;
-    if (literal_address(host, &literal))
-        return sources_same_host(&literal, address);
+    if (ip_literal_parse(host, &literal))
+        return ip_same_host(&literal, address);
     if (!normal_name(host, name))
         return false;
     pthread_mutex_lock(&names.lock);
@@ -289,8 +289,8 @@ bool names_lead_to(const pjsip_sip_uri *uri, const pj_sockaddr *address)
 static bool is_known(const pjsip_sip_uri *uri)
 {
     pj_sockaddr address;
-    char name[NAMES_LONGEST];
-    if (names_address_of(uri, &address))
+    char name[HOST_NAME_SIZE];
+    if (host_table_address_of(uri, &address))
         return true;
     if (normal_name(uri->maddr_param.slen ? &uri->maddr_param : &uri->host, name)) {
         pthread_mutex_lock(&names.lock);
@@ -305,7 +305,7 @@ static bool names_a_target(const pjsip_msg *msg)
     return msg->type == PJSIP_REQUEST_MSG || msg->line.status.code < 300;
 }
 
-void names_settle_target(pjsip_rx_data *rdata)
+void host_table_pin_target(pjsip_rx_data *rdata)
 {
     if (!names_a_target(rdata->msg_info.msg) || !rdata->msg_info.from || !rdata->msg_info.to || !rdata->msg_info.cid)
         return;
@@ -321,11 +321,11 @@ void names_settle_target(pjsip_rx_data *rdata)
         pj_strdup2(rdata->tp_info.pool, &uri->transport_param, transport->flag & PJSIP_TRANSPORT_SECURE ? "tls" : "tcp");
 }
 
-void names_settle_via(pjsip_rx_data *rdata)
+void host_table_pin_via(pjsip_rx_data *rdata)
 {
     pjsip_via_hdr *via = rdata->msg_info.via;
-    if (via->recvd_param.slen && !literal_is_address(&via->recvd_param))
+    if (via->recvd_param.slen && !ip_literal_is_valid(&via->recvd_param))
         via->recvd_param.slen = 0;
-    if (!via->recvd_param.slen && !literal_is_address(&via->sent_by.host))
+    if (!via->recvd_param.slen && !ip_literal_is_valid(&via->sent_by.host))
         via->sent_by.host = rdata->tp_info.transport->local_name.host;
 }

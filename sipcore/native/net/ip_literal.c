@@ -1,6 +1,6 @@
 #include "net/ip_literal.h"
 
-bool literal_address(const pj_str_t *text, pj_sockaddr *address)
+bool ip_literal_parse(const pj_str_t *text, pj_sockaddr *address)
 {
     pj_bzero(address, sizeof *address);
     if (text->slen <= 0 || text->slen >= PJ_INET6_ADDRSTRLEN)
@@ -14,8 +14,8 @@ bool literal_address(const pj_str_t *text, pj_sockaddr *address)
     return true;
 }
 
-bool literal_is_address(const pj_str_t *text)
+bool ip_literal_is_valid(const pj_str_t *text)
 {
     pj_sockaddr address;
-    return literal_address(text, &address);
+    return ip_literal_parse(text, &address);
 }

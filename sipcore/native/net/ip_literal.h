@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 /* False for what is no address of IPv4 or IPv6. The port is 0. */
-bool literal_address(const pj_str_t *text, pj_sockaddr *address);
-bool literal_is_address(const pj_str_t *text);
+bool ip_literal_parse(const pj_str_t *text, pj_sockaddr *address);
+bool ip_literal_is_valid(const pj_str_t *text);
 
 #endif

@@ -10,11 +10,11 @@
 #define MAPPED 96   /* what an IPv4 address has before it in its IPv6 form */
 
 typedef struct network {
-    address_key_t address;
+    ip_key_t address;
     int bits;
 } network_t;
 
-struct sources {
+struct ip_set {
     int lengths;
     struct {
         int bits, first, count;
@@ -22,14 +22,14 @@ struct sources {
     network_t network[];
 };
 
-static void map(const void *v4, address_key_t *key)
+static void map(const void *v4, ip_key_t *key)
 {
     memset(key->byte, 0, 10);
     memset(key->byte + 10, 0xFF, 2);
     memcpy(key->byte + 12, v4, 4);
 }
 
-bool address_key(const pj_sockaddr *address, address_key_t *key)
+bool ip_key_of(const pj_sockaddr *address, ip_key_t *key)
 {
     if (address->addr.sa_family == pj_AF_INET())
         map(&address->ipv4.sin_addr, key);
@@ -40,13 +40,13 @@ bool address_key(const pj_sockaddr *address, address_key_t *key)
     return true;
 }
 
-bool sources_same_host(const pj_sockaddr *one, const pj_sockaddr *other)
+bool ip_same_host(const pj_sockaddr *one, const pj_sockaddr *other)
 {
-    address_key_t keys[2];
-    return address_key(one, &keys[0]) && address_key(other, &keys[1]) && memcmp(&keys[0], &keys[1], sizeof keys[0]) == 0;
+    ip_key_t keys[2];
+    return ip_key_of(one, &keys[0]) && ip_key_of(other, &keys[1]) && memcmp(&keys[0], &keys[1], sizeof keys[0]) == 0;
 }
 
-static void cut(address_key_t *key, int bits)
+static void cut(ip_key_t *key, int bits)
 {
     for (int i = 0; i < 16; i++, bits -= 8)
         if (bits < 8)
@@ -85,58 +85,58 @@ static int compare(const void *a, const void *b)
     return longer ? longer : memcmp(one->address.byte, other->address.byte, sizeof one->address.byte);
 }
 
-static void find_lengths(sources_t *sources, int count)
+static void find_lengths(ip_set_t *set, int count)
 {
     for (int i = 0; i < count; i++) {
-        if (i == 0 || sources->network[i].bits != sources->network[i - 1].bits) {
-            sources->length[sources->lengths].bits = sources->network[i].bits;
-            sources->length[sources->lengths++].first = i;
+        if (i == 0 || set->network[i].bits != set->network[i - 1].bits) {
+            set->length[set->lengths].bits = set->network[i].bits;
+            set->length[set->lengths++].first = i;
         }
-        sources->length[sources->lengths - 1].count++;
+        set->length[set->lengths - 1].count++;
     }
 }
 
-sources_t *sources_make(const char *const *texts, int count)
+ip_set_t *ip_set_create(const char *const *texts, int count)
 {
-    sources_t *sources = calloc(1, sizeof *sources + (size_t)count * sizeof *sources->network);
+    ip_set_t *set = calloc(1, sizeof *set + (size_t)count * sizeof *set->network);
     int used = 0;
-    for (int i = 0; sources && i < count; i++)
-        if (parse(texts[i], &sources->network[used]))
+    for (int i = 0; set && i < count; i++)
+        if (parse(texts[i], &set->network[used]))
             used++;
-    if (sources && used) {
-        qsort(sources->network, (size_t)used, sizeof *sources->network, compare);
-        find_lengths(sources, used);
+    if (set && used) {
+        qsort(set->network, (size_t)used, sizeof *set->network, compare);
+        find_lengths(set, used);
     }
-    return sources;
+    return set;
 }
 
-void sources_free(sources_t *sources)
+void ip_set_free(ip_set_t *set)
 {
-    free(sources);
+    free(set);
 }
 
-static bool is_mapped(const address_key_t *address)
+static bool is_mapped(const ip_key_t *address)
 {
     static const uint8_t before[MAPPED / 8] = {[10] = 0xFF, [11] = 0xFF};
     return memcmp(address->byte, before, sizeof before) == 0;
 }
 
-address_key_t address_key_site(const address_key_t *address)
+ip_key_t ip_key_site(const ip_key_t *address)
 {
-    address_key_t site = *address;
+    ip_key_t site = *address;
     if (!is_mapped(address))
         cut(&site, SITE);
     return site;
 }
 
-bool sources_contain(const sources_t *sources, const address_key_t *address)
+bool ip_set_contains(const ip_set_t *set, const ip_key_t *address)
 {
     const int shortest = is_mapped(address) ? MAPPED : 0; /* what is all of IPv6 is nothing of IPv4 */
-    for (int i = 0; sources && i < sources->lengths && sources->length[i].bits >= shortest; i++) {
-        network_t wanted = {.address = *address, .bits = sources->length[i].bits};
+    for (int i = 0; set && i < set->lengths && set->length[i].bits >= shortest; i++) {
+        network_t wanted = {.address = *address, .bits = set->length[i].bits};
         cut(&wanted.address, wanted.bits);
-        const network_t *from = &sources->network[sources->length[i].first];
-        if (bsearch(&wanted, from, (size_t)sources->length[i].count, sizeof wanted, compare))
+        const network_t *from = &set->network[set->length[i].first];
+        if (bsearch(&wanted, from, (size_t)set->length[i].count, sizeof wanted, compare))
             return true;
     }
     return false;

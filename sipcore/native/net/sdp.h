@@ -5,10 +5,10 @@
 #include <pjsua-lib/pjsua.h>
 
 /* Write an address of ours wherever the SDP names one. */
-void sdp_name_address(pjmedia_sdp_session *sdp, pj_pool_t *pool, const pj_sockaddr *ours);
+void sdp_set_address(pjmedia_sdp_session *sdp, pj_pool_t *pool, const pj_sockaddr *ours);
 /* What its sender does: encoding is sending, decoding is receiving (RFC 8866, 6.7). */
 pjmedia_dir sdp_direction(const pjmedia_sdp_session *sdp, unsigned media);
 /* No name stands in the place of an address: PJSIP would look it up on the thread that all calls share. */
-pj_bool_t sdp_has_addresses(const pjmedia_sdp_session *sdp);
+pj_bool_t sdp_has_ip_literals(const pjmedia_sdp_session *sdp);
 
 #endif

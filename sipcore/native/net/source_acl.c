@@ -6,28 +6,28 @@
 
 static struct {
     pthread_mutex_t lock;
-    sources_t *trunks, *probes;
+    ip_set_t *trunks, *probes;
 } acl = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void source_acl_set(const char *const *trunks, int trunk_count, const char *const *probes, int probe_count)
 {
-    sources_t *new_trunks = sources_make(trunks, trunk_count), *new_probes = sources_make(probes, probe_count);
+    ip_set_t *new_trunks = ip_set_create(trunks, trunk_count), *new_probes = ip_set_create(probes, probe_count);
     pthread_mutex_lock(&acl.lock);
-    sources_t *old_trunks = acl.trunks, *old_probes = acl.probes;
+    ip_set_t *old_trunks = acl.trunks, *old_probes = acl.probes;
     acl.trunks = new_trunks;
     acl.probes = new_probes;
     pthread_mutex_unlock(&acl.lock);
-    sources_free(old_trunks);
-    sources_free(old_probes);
+    ip_set_free(old_trunks);
+    ip_set_free(old_probes);
 }
 
 enum source_class source_acl_class(const pj_sockaddr *source)
 {
-    address_key_t address;
-    if (!address_key(source, &address))
+    ip_key_t address;
+    if (!ip_key_of(source, &address))
         return SOURCE_UNKNOWN;
     pthread_mutex_lock(&acl.lock);
-    const bool trunk = sources_contain(acl.trunks, &address), probe = !trunk && sources_contain(acl.probes, &address);
+    const bool trunk = ip_set_contains(acl.trunks, &address), probe = !trunk && ip_set_contains(acl.probes, &address);
     pthread_mutex_unlock(&acl.lock);
     return trunk ? SOURCE_TRUNK : probe ? SOURCE_PROBE : SOURCE_UNKNOWN;
 }

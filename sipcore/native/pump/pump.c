@@ -35,14 +35,14 @@ static void raise_to(_Atomic int64_t *most, int64_t ns)
 static void histogram_add(histogram_t *histogram, int64_t ns)
 {
     int64_t bucket = ns / 100000;
-    add(&histogram->bucket[bucket < 0 ? 0 : bucket >= HISTOGRAM ? HISTOGRAM - 1 : bucket], 1);
+    add(&histogram->bucket[bucket < 0 ? 0 : bucket >= HISTOGRAM_BUCKETS ? HISTOGRAM_BUCKETS - 1 : bucket], 1);
     add(&histogram->count, 1);
     raise_to(&histogram->max_ns, ns);
 }
 
 void histogram_add_up(histogram_t *sum, const histogram_t *part)
 {
-    for (int i = 0; i < HISTOGRAM; i++)
+    for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
         add(&sum->bucket[i], atomic_load_explicit(&part->bucket[i], memory_order_relaxed));
     add(&sum->count, atomic_load_explicit(&part->count, memory_order_relaxed));
     raise_to(&sum->max_ns, atomic_load_explicit(&part->max_ns, memory_order_relaxed));
@@ -50,7 +50,7 @@ void histogram_add_up(histogram_t *sum, const histogram_t *part)
 
 void histogram_reset(histogram_t *histogram)
 {
-    for (int i = 0; i < HISTOGRAM; i++)
+    for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
         atomic_store_explicit(&histogram->bucket[i], 0, memory_order_relaxed);
     atomic_store_explicit(&histogram->count, 0, memory_order_relaxed);
     atomic_store_explicit(&histogram->max_ns, 0, memory_order_relaxed);
@@ -59,7 +59,7 @@ void histogram_reset(histogram_t *histogram)
 double histogram_quantile_ms(const histogram_t *histogram, double quantile)
 {
     uint64_t seen = 0;
-    for (int i = 0; i < HISTOGRAM; i++) {
+    for (int i = 0; i < HISTOGRAM_BUCKETS; i++) {
         seen += histogram->bucket[i];
         if (histogram->count && seen >= quantile * histogram->count) {
             double upper = (i + 1) / 10.0, max = histogram->max_ns / 1e6;
@@ -160,9 +160,9 @@ static slot_t *open_slot(pjsua_call_id call, pjsua_on_stream_created_param *para
     if (!slot)
         return NULL;
     slot->shard = least_loaded_shard();
-    rtp_quality_t *quality = rtp_transport_quality(call, param->stream_idx);
-    if (slot_open(slot, call, param->port, param->stream, quality) != 0) {
-        rtp_quality_release(quality);
+    rtp_stats_t *stats = media_transport_stats(call, param->stream_idx);
+    if (slot_open(slot, call, param->port, param->stream, stats) != 0) {
+        rtp_stats_release(stats);
         return NULL;
     }
     atomic_fetch_add(&pump.shard[slot->shard].calls, 1);
@@ -187,7 +187,7 @@ void pump_forget_call(pjsua_call_id call)
         atomic_store(&pump.of_call[call], -1);
 }
 
-void pump_hand_over(pjsua_call_id before, pjsua_call_id after)
+void pump_move_slot(pjsua_call_id before, pjsua_call_id after)
 {
     pthread_mutex_lock(&pump.open_lock);
     slot_t *slot = pump_slot_of(before);
@@ -199,13 +199,13 @@ void pump_hand_over(pjsua_call_id before, pjsua_call_id after)
     pthread_mutex_unlock(&pump.open_lock);
 }
 
-static rtp_quality_t *stats_of_call(pjsua_call_id call)
+static rtp_stats_t *stats_of_call(pjsua_call_id call)
 {
     slot_t *slot = pump_slot_of(call);
-    return slot ? slot_quality(slot) : NULL;
+    return slot ? slot_rtp_stats(slot) : NULL;
 }
 
-static void give_call(slot_t *keep, slot_t *give)
+static void move_call(slot_t *keep, slot_t *give)
 {
     if (keep->call >= 0 && atomic_load(&pump.of_call[keep->call]) == keep->index)
         atomic_store(&pump.of_call[keep->call], -1);
@@ -214,7 +214,7 @@ static void give_call(slot_t *keep, slot_t *give)
     atomic_store(&pump.of_call[keep->call], keep->index);
 }
 
-bool pump_take_over(slot_t *keep, slot_t *give)
+bool pump_take_over_stream(slot_t *keep, slot_t *give)
 {
     pthread_mutex_lock(&pump.open_lock);
     null_port_t *null = keep != give ? give->null : NULL;
@@ -224,7 +224,7 @@ bool pump_take_over(slot_t *keep, slot_t *give)
         slot_detach(give); /* first: two slots must never drive one stream. `null` holds it meanwhile. */
     bool taken = port && slot_attach(keep, port, stream) == 0;
     if (taken) {
-        give_call(keep, give);
+        move_call(keep, give);
         give->null = NULL;
         keep->null = null;
         null->slot = keep;
@@ -291,7 +291,7 @@ static void tick_shard(shard_t *shard, int64_t now_ns)
         }
         slot_tick(slot, now_ns, packet_sent, shard);
         if ((tick + (uint64_t)i) % SURVEY_TICKS == 0)
-            slot_survey(slot, now_ns);
+            slot_poll_stats(slot, now_ns);
     }
 }
 
@@ -378,7 +378,7 @@ int pump_start(int max_slots)
         return -1;
     for (int i = 0; i < PJSUA_MAX_CALLS; i++)
         atomic_store(&pump.of_call[i], -1);
-    rtp_transport_continue_stats(stats_of_call);
+    media_transport_continue_stats(stats_of_call);
     pump.max_slots = max_slots;
     pump.shards = (max_slots + SHARD_SLOTS - 1) / SHARD_SLOTS;
     memset(pump.shard, 0, sizeof pump.shard);

@@ -7,11 +7,11 @@
 #define MAX_SLOTS 4096
 #define SHARD_SLOTS 250
 #define MAX_SHARDS (MAX_SLOTS / SHARD_SLOTS + 1)
-#define HISTOGRAM 1000      /* buckets of 0.1 ms */
+#define HISTOGRAM_BUCKETS 1000      /* buckets of 0.1 ms */
 
 /* One thread adds, another may read or reset meanwhile: each number is right, and they fit together well enough. */
 typedef struct histogram {
-    _Atomic uint64_t bucket[HISTOGRAM];
+    _Atomic uint64_t bucket[HISTOGRAM_BUCKETS];
     _Atomic uint64_t count;
     _Atomic int64_t max_ns;
 } histogram_t;
@@ -48,9 +48,9 @@ slot_t *pump_slot_of(pjsua_call_id call);
 /* The call is over: its number will be another call's. */
 void pump_forget_call(pjsua_call_id call);
 /* The slot of a call goes on with another call, whose stream is still to come. */
-void pump_hand_over(pjsua_call_id before, pjsua_call_id after);
+void pump_move_slot(pjsua_call_id before, pjsua_call_id after);
 /* A slot goes on with the stream of another one, whose call becomes its own. False when there is none (any more). */
-bool pump_take_over(slot_t *keep, slot_t *give);
+bool pump_take_over_stream(slot_t *keep, slot_t *give);
 double histogram_quantile_ms(const histogram_t *histogram, double quantile);
 void histogram_add_up(histogram_t *sum, const histogram_t *part);
 void histogram_reset(histogram_t *histogram);

@@ -23,7 +23,7 @@ void slot_init(slot_t *slot, int index)
     slot->call = PJSUA_INVALID_ID;
     fade_init(&slot->fade, index);
     pthread_mutex_init(&slot->stream_lock, NULL);
-    pthread_mutex_init(&slot->quality_lock, NULL);
+    pthread_mutex_init(&slot->stats_lock, NULL);
 }
 
 static int16_t sample_of(const _Atomic int16_t *ring, uint64_t at, uint32_t mask)
@@ -39,15 +39,15 @@ static void put_sample(_Atomic int16_t *ring, uint64_t at, uint32_t mask, int16_
 static int allocate_rings(slot_t *slot, uint32_t rate)
 {
     uint32_t rx = power_of_two(rate * RX_MS / 1000 + MAX_FRAME), tx = power_of_two(rate / 1000 * TX_MS);
-    free(slot->heard);
-    free(slot->said);
+    free(slot->rx_audio);
+    free(slot->tx_audio);
     free(slot->tx);
-    slot->heard = malloc(rx * sizeof(int16_t));
-    slot->said = malloc(rx * sizeof(int16_t));
+    slot->rx_audio = malloc(rx * sizeof(int16_t));
+    slot->tx_audio = malloc(rx * sizeof(int16_t));
     slot->tx = malloc(tx * sizeof(int16_t));
     slot->rx_mask = rx - 1;
     slot->tx_mask = tx - 1;
-    return slot->heard && slot->said && slot->tx ? 0 : -1;
+    return slot->rx_audio && slot->tx_audio && slot->tx ? 0 : -1;
 }
 
 /* PJMEDIA's G.711 and G.722 keep 10 ms frames in the jitter buffer, whatever the packets hold. */
@@ -63,10 +63,10 @@ static void learn_codec(slot_t *slot, pjmedia_stream *stream)
     if (pjmedia_stream_get_info(stream, &info) != PJ_SUCCESS)
         return;
     slot->jitter_frame_ms = jitter_frame_ms(&info);
-    uint32_t clock_rate = rtp_clock_of(&info);
-    rtp_clock_for_rtcp(stream, clock_rate);
-    if (slot->quality)
-        rtp_quality_set_clock(slot->quality, clock_rate);
+    uint32_t clock_rate = rtp_clock_rate_of(&info);
+    rtp_clock_set_for_rtcp(stream, clock_rate);
+    if (slot->stats)
+        rtp_stats_set_clock_rate(slot->stats, clock_rate);
 }
 
 static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, pjmedia_stream *stream)
@@ -85,19 +85,19 @@ static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, p
     pthread_mutex_unlock(&slot->stream_lock);
 }
 
-static rtp_quality_t *exchange_quality(slot_t *slot, rtp_quality_t *quality)
+static rtp_stats_t *exchange_stats(slot_t *slot, rtp_stats_t *stats)
 {
     pthread_mutex_lock(&slot->stream_lock);
-    pthread_mutex_lock(&slot->quality_lock);
-    rtp_quality_t *before = slot->quality;
-    slot->quality = quality;
-    pthread_mutex_unlock(&slot->quality_lock);
+    pthread_mutex_lock(&slot->stats_lock);
+    rtp_stats_t *before = slot->stats;
+    slot->stats = stats;
+    pthread_mutex_unlock(&slot->stats_lock);
     pthread_mutex_unlock(&slot->stream_lock);
     return before;
 }
 
 /* A free slot becomes a call's. Called by PJSIP's worker only, so two openings never meet. */
-int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream, rtp_quality_t *quality)
+int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream, rtp_stats_t *stats)
 {
     uint32_t rate = PJMEDIA_PIA_SRATE(&port->info);
     if (PJMEDIA_PIA_CCNT(&port->info) != 1)
@@ -126,7 +126,7 @@ int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stre
     atomic_store(&slot->frames_missing, 0);
     atomic_store(&slot->under_runs, 0);
     atomic_store(&slot->over_runs, 0);
-    exchange_quality(slot, quality);
+    exchange_stats(slot, stats);
     set_stream(slot, port, port, stream);
     atomic_fetch_add(&slot->generation, 1);
     atomic_store_explicit(&slot->state, SLOT_OPEN, memory_order_release);
@@ -160,11 +160,11 @@ int slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream)
 static void note_buffer(slot_t *slot)
 {
     pjmedia_jb_state jitter;
-    if (!slot->stream || !slot->quality || pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) != PJ_SUCCESS)
+    if (!slot->stream || !slot->stats || pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) != PJ_SUCCESS)
         return;
     unsigned discarded = jitter.discard - slot->discarded_frames;
     slot->discarded_frames = jitter.discard;
-    rtp_quality_buffered(slot->quality, jitter.avg_delay, discarded * (double)slot->jitter_frame_ms);
+    rtp_stats_jitter_buffer(slot->stats, jitter.avg_delay, discarded * (double)slot->jitter_frame_ms);
 }
 
 void slot_detach(slot_t *slot)
@@ -191,16 +191,16 @@ void slot_close(slot_t *slot)
     slot_detach(slot);
     background_drop(&slot->background);
     dtmf_drop(&slot->dtmf);
-    rtp_quality_release(exchange_quality(slot, NULL));
+    rtp_stats_release(exchange_stats(slot, NULL));
 }
 
 /* Python asks too, and must not keep the pump waiting. */
-rtp_quality_t *slot_quality(slot_t *slot)
+rtp_stats_t *slot_rtp_stats(slot_t *slot)
 {
-    pthread_mutex_lock(&slot->quality_lock);
-    rtp_quality_t *quality = rtp_quality_keep(slot->quality);
-    pthread_mutex_unlock(&slot->quality_lock);
-    return quality;
+    pthread_mutex_lock(&slot->stats_lock);
+    rtp_stats_t *stats = rtp_stats_add_ref(slot->stats);
+    pthread_mutex_unlock(&slot->stats_lock);
+    return stats;
 }
 
 /* ---- what goes out ---- */
@@ -233,7 +233,7 @@ static void next_outgoing(slot_t *slot, int16_t *out, uint32_t count, int64_t no
 {
     const uint32_t rate = atomic_load(&slot->rate);
     speech_t taken;
-    if (!rtp_transport_lets_speech(pjmedia_stream_get_transport(slot->stream), now_ns)) {
+    if (!media_transport_allows_speech(pjmedia_stream_get_transport(slot->stream), now_ns)) {
         fade_comfort_noise(&slot->fade, rate, out, count);
         return;
     }
@@ -305,8 +305,8 @@ static void store(slot_t *slot, const int16_t *in, const int16_t *out, uint32_t 
             break;
         }
     for (uint32_t i = 0; i < count; i++) {
-        put_sample(slot->heard, written + i, slot->rx_mask, in[i]);
-        put_sample(slot->said, written + i, slot->rx_mask, out[i]);
+        put_sample(slot->rx_audio, written + i, slot->rx_mask, in[i]);
+        put_sample(slot->tx_audio, written + i, slot->rx_mask, out[i]);
     }
     atomic_store_explicit(&slot->rx_written, written + count, memory_order_release);
 }
@@ -347,7 +347,7 @@ unsigned slot_tick(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), 
     return frames;
 }
 
-void slot_survey(slot_t *slot, int64_t now_ns)
+void slot_poll_stats(slot_t *slot, int64_t now_ns)
 {
     pthread_mutex_lock(&slot->stream_lock);
     if (slot->stream) {
@@ -391,15 +391,15 @@ uint64_t slot_flush(slot_t *slot)
     return read;
 }
 
-uint32_t slot_read(slot_t *slot, int16_t *heard, int16_t *said, uint32_t capacity, uint64_t *position)
+uint32_t slot_read(slot_t *slot, int16_t *rx_audio, int16_t *tx_audio, uint32_t capacity, uint64_t *position)
 {
     uint64_t read = atomic_load(&slot->rx_read);
     for (;;) {
         uint64_t written = atomic_load_explicit(&slot->rx_written, memory_order_acquire);
         uint32_t count = written - read < capacity ? (uint32_t)(written - read) : capacity;
         for (uint32_t i = 0; i < count; i++) {
-            heard[i] = sample_of(slot->heard, read + i, slot->rx_mask);
-            said[i] = sample_of(slot->said, read + i, slot->rx_mask);
+            rx_audio[i] = sample_of(slot->rx_audio, read + i, slot->rx_mask);
+            tx_audio[i] = sample_of(slot->tx_audio, read + i, slot->rx_mask);
         }
         *position = read;
         if (atomic_compare_exchange_strong(&slot->rx_read, &read, read + count))

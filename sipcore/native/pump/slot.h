@@ -44,8 +44,8 @@ typedef struct slot {
     pjmedia_port *source;           /* what the pump drives: `port`, or a resampler in front of it */
     pj_pool_t *resampler_pool;      /* NULL without a resampler */
     pjmedia_stream *stream;
-    pthread_mutex_t quality_lock;   /* taken for a moment, within `stream_lock` or alone */
-    rtp_quality_t *quality;         /* we hold a reference; NULL while the slot is free */
+    pthread_mutex_t stats_lock;   /* taken for a moment, within `stream_lock` or alone */
+    rtp_stats_t *stats;         /* we hold a reference; NULL while the slot is free */
     _Atomic uint32_t rate;          /* Hz */
     uint32_t frame;                 /* samples per frame of `source`, at the slot's rate */
     uint32_t jitter_frame_ms;       /* duration of one frame in the stream's jitter buffer */
@@ -54,7 +54,7 @@ typedef struct slot {
 
     /* heard and said, written in the same breath: sample n of one belongs to sample n of the other. Whether what was read
      * of a ring was overwritten meanwhile only its position tells, afterwards: so its samples are atomic */
-    _Atomic int16_t *heard, *said;
+    _Atomic int16_t *rx_audio, *tx_audio;
     uint32_t rx_mask;
     _Atomic uint64_t rx_read, rx_written;
     _Atomic int64_t rx_ns;          /* when the newest packet came */
@@ -81,22 +81,22 @@ typedef struct slot {
 
 void slot_init(slot_t *slot, int index);
 /* Takes over the caller's reference of `quality` unless it fails. */
-int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream, rtp_quality_t *quality);
+int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream, rtp_stats_t *stats);
 int slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream);
 void slot_detach(slot_t *slot);
-/* The account of the call's packets so far, NULL when it has none; to be given back with rtp_quality_release. */
-rtp_quality_t *slot_quality(slot_t *slot);
+/* The account of the call's packets so far, NULL when it has none; to be given back with rtp_stats_release. */
+rtp_stats_t *slot_rtp_stats(slot_t *slot);
 /* The call is over: let go of the stream and of the background sound. */
 void slot_close(slot_t *slot);
 
 /* The pump's side. Returns frames sent. */
 unsigned slot_tick(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void *arg);
 /* Once in a while: did packets come? */
-void slot_survey(slot_t *slot, int64_t now_ns);
+void slot_poll_stats(slot_t *slot, int64_t now_ns);
 
 /* Python's side. */
 uint32_t slot_write(slot_t *slot, const int16_t *samples, uint32_t count);
 uint64_t slot_flush(slot_t *slot);
-uint32_t slot_read(slot_t *slot, int16_t *heard, int16_t *said, uint32_t capacity, uint64_t *position);
+uint32_t slot_read(slot_t *slot, int16_t *rx_audio, int16_t *tx_audio, uint32_t capacity, uint64_t *position);
 
 #endif

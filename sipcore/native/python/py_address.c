@@ -8,7 +8,7 @@
 #define NETWORKS_MOST 1000
 
 /* NULL with an exception set when an item is no text, or there are too many. */
-static sources_t *networks_of(PyObject *tuple)
+static ip_set_t *networks_of(PyObject *tuple)
 {
     const char *texts[NETWORKS_MOST];
     Py_ssize_t count = PyTuple_GET_SIZE(tuple);
@@ -19,8 +19,8 @@ static sources_t *networks_of(PyObject *tuple)
     for (Py_ssize_t i = 0; i < count; i++)
         if (!(texts[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, i))))
             return NULL;
-    sources_t *made = sources_make(texts, (int)count);
-    return made ? made : (sources_t *)PyErr_NoMemory();
+    ip_set_t *made = ip_set_create(texts, (int)count);
+    return made ? made : (ip_set_t *)PyErr_NoMemory();
 }
 
 static PyObject *py_address_set(PyObject *self, PyObject *args)
@@ -30,10 +30,10 @@ static PyObject *py_address_set(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "ssO!", &bound, &public_address, &PyTuple_Type, &networks))
         return NULL;
-    sources_t *local = networks_of(networks);
+    ip_set_t *local = networks_of(networks);
     if (!local)
         return NULL;
-    address_set(bound, public_address, local);
+    local_address_set(bound, public_address, local);
     Py_RETURN_NONE;
 }
 
@@ -43,12 +43,12 @@ static PyObject *py_media_networks(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &allowed, &PyTuple_Type, &never))
         return NULL;
-    sources_t *networks = networks_of(allowed), *refused = networks ? networks_of(never) : NULL;
+    ip_set_t *networks = networks_of(allowed), *refused = networks ? networks_of(never) : NULL;
     if (!refused) {
-        sources_free(networks);
+        ip_set_free(networks);
         return NULL;
     }
-    media_places_set(networks, refused);
+    media_address_policy_set(networks, refused);
     Py_RETURN_NONE;
 }
 
@@ -61,15 +61,15 @@ static PyObject *py_media_place(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "ss", &text, &from))
         return NULL;
     const pj_str_t address = pj_str((char *)text), source = pj_str((char *)from);
-    if (!literal_address(&address, &place) || !literal_address(&source, &peer))
+    if (!ip_literal_parse(&address, &place) || !ip_literal_parse(&source, &peer))
         return PyErr_Format(PyExc_ValueError, "no IP address");
-    return PyUnicode_FromString(names[media_place_of(&place, &peer)]);
+    return PyUnicode_FromString(names[media_address_classify(&place, &peer)]);
 }
 
 static PyObject *py_address_install(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    if (address_install() != 0)
+    if (local_address_install() != 0)
         return PyErr_Format(PyExc_RuntimeError, "our addresses cannot be told");
     Py_RETURN_NONE;
 }
@@ -78,7 +78,7 @@ static PyObject *py_address_remove(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     Py_BEGIN_ALLOW_THREADS
-    address_remove();
+    local_address_remove();
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
@@ -89,7 +89,7 @@ static PyObject *py_address_accounts(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "ii", &v4, &v6))
         return NULL;
-    address_set_accounts(v4, v6);
+    local_address_set_accounts(v4, v6);
     Py_RETURN_NONE;
 }
 
@@ -102,7 +102,7 @@ static PyObject *py_address_towards(PyObject *self, PyObject *text)
     if (!host)
         return NULL;
     const pj_str_t name = pj_str((char *)host);
-    if (!literal_address(&name, &peer) || !address_towards(&peer, &ours))
+    if (!ip_literal_parse(&name, &peer) || !local_address_towards(&peer, &ours))
         Py_RETURN_NONE;
     return PyUnicode_FromString(pj_sockaddr_print(&ours, found, sizeof found, 0));
 }

@@ -30,17 +30,17 @@ static PyObject *py_hook(PyObject *self, PyObject *unused)
     (void)self, (void)unused;
     pjsua_callback *callback = &pjsua_var.ua_cfg.cb;
     callback->on_stream_created2 = pump_on_stream_created;
-    callback->on_call_sdp_created = address_on_sdp_created;
+    callback->on_call_sdp_created = local_address_on_sdp_created;
     callback->on_stream_precreate = NULL;
     callback->on_stream_destroyed = NULL;
-    reason_hook(callback);
-    rtp_gate_hook(callback);
+    reason_header_hook(callback);
+    send_gate_hook(callback);
     callback->on_call_media_event = NULL;
-    callback->on_create_media_transport = rtp_transport_create;
-    callback->on_call_media_transport_state = rtp_ports_on_state;
+    callback->on_create_media_transport = media_transport_create;
+    callback->on_call_media_transport_state = port_pool_on_media_state;
     refer_hook(callback);
     callback->on_call_replace_request = NULL;
-    handover_hook(callback);
+    replaces_hook(callback);
     callback->on_call_redirected = refuse_redirection;
     Py_RETURN_NONE;
 }
@@ -73,13 +73,13 @@ static PyObject *py_secrecy(PyObject *self, PyObject *argument)
     static const char *const names[] = {NULL, "sdes", "dtls"};
     char peer[PJ_INET6_ADDRSTRLEN];
     bool signalling = false;
-    enum secrecy found;
+    enum srtp_keying found;
     long call = PyLong_AsLong(argument);
     (void)self;
     if (call == -1 && PyErr_Occurred())
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    found = secrecy_of((pjsua_call_id)call, peer, sizeof peer, &signalling);
+    found = srtp_keying_of((pjsua_call_id)call, peer, sizeof peer, &signalling);
     Py_END_ALLOW_THREADS
     return Py_BuildValue("(zsN)", names[found], peer, PyBool_FromLong(signalling));
 }
@@ -134,12 +134,12 @@ static PyObject *py_hangup(PyObject *self, PyObject *args)
 
 static PyObject *py_reason(PyObject *self, PyObject *argument)
 {
-    char text[REASON_LONGEST];
+    char text[REASON_HEADER_SIZE];
     long call = PyLong_AsLong(argument);
     (void)self;
     if (call == -1 && PyErr_Occurred())
         return NULL;
-    reason_take((pjsua_call_id)call, text);
+    reason_header_take((pjsua_call_id)call, text);
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
@@ -150,7 +150,7 @@ static PyObject *py_refer_answer(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "iii", &call, &cseq, &code))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    refer_answer(call, cseq, code);
+    refer_respond(call, cseq, code);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }

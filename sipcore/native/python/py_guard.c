@@ -18,7 +18,7 @@
 static PyObject *py_guard_install(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    if (guard_install() != 0 || names_install() != 0)
+    if (guard_install() != 0 || host_table_install() != 0)
         return PyErr_Format(PyExc_RuntimeError, "the SIP source guard did not install");
     Py_RETURN_NONE;
 }
@@ -57,7 +57,7 @@ static PyObject *py_guard_sources(PyObject *self, PyObject *args)
     const char **p = k ? texts_of(probes, &probe_count) : NULL;
     if (k && p) {
         source_acl_set(k, known_count, p, probe_count);
-        tls_admit(k, known_count, p, probe_count);
+        tls_listener_allow(k, known_count, p, probe_count);
     }
     PyMem_Free(k);
     PyMem_Free(p);
@@ -72,24 +72,24 @@ static PyObject *py_guard_answers(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "ppi", &refuse, &accepting, &retry_after_s))
         return NULL;
-    guard_set_answers(refuse, accepting, retry_after_s);
-    tls_admit_everyone(refuse); /* who is to be told 403 must be listened to */
+    guard_set_policy(refuse, accepting, retry_after_s);
+    tls_listener_allow_all(refuse); /* who is to be told 403 must be listened to */
     Py_RETURN_NONE;
 }
 
-static PyObject *row_of(const away_event_t *event)
+static PyObject *row_of(const drop_event_t *event)
 {
-    return Py_BuildValue("(ssKNy#)", away_name(event->kind), event->source, event->count,
+    return Py_BuildValue("(ssKNy#)", drop_kind_name(event->kind), event->source, event->count,
                          PyUnicode_DecodeUTF8(event->header, (Py_ssize_t)strlen(event->header), "replace"), event->sample,
                          (Py_ssize_t)event->size);
 }
 
 static PyObject *py_guard_events(PyObject *self, PyObject *unused)
 {
-    static away_event_t events[AWAY_EVENTS];
+    static drop_event_t events[DROP_MAX_EVENTS];
     uint64_t more = 0;
     (void)self, (void)unused;
-    int count = away_take(events, &more);
+    int count = drop_take_events(events, &more);
     PyObject *list = PyList_New(count);
     for (int i = 0; list && i < count; i++)
         PyList_SET_ITEM(list, i, row_of(&events[i]));
@@ -98,13 +98,13 @@ static PyObject *py_guard_events(PyObject *self, PyObject *unused)
 
 static PyObject *py_guard_totals(PyObject *self, PyObject *unused)
 {
-    uint64_t totals[AWAY_KINDS];
+    uint64_t totals[DROP_KINDS];
     (void)self, (void)unused;
-    away_totals(totals);
+    drop_totals(totals);
     PyObject *counts = PyDict_New();
-    for (int i = 0; counts && i < AWAY_KINDS; i++) {
+    for (int i = 0; counts && i < DROP_KINDS; i++) {
         PyObject *count = PyLong_FromUnsignedLongLong(totals[i]);
-        if (!count || PyDict_SetItemString(counts, away_name((enum away_kind)i), count) != 0)
+        if (!count || PyDict_SetItemString(counts, drop_kind_name((enum drop_kind)i), count) != 0)
             Py_CLEAR(counts);
         Py_XDECREF(count);
     }
@@ -117,7 +117,7 @@ static PyObject *py_guard_patience(PyObject *self, PyObject *argument)
     (void)self;
     if (milliseconds == -1 && PyErr_Occurred())
         return NULL;
-    guard_set_patience((int)milliseconds);
+    guard_set_message_timeout((int)milliseconds);
     Py_RETURN_NONE;
 }
 
@@ -127,7 +127,7 @@ static PyObject *py_limit_set(PyObject *self, PyObject *argument)
     (void)self;
     if (PyErr_Occurred())
         return NULL;
-    limits_set((unsigned)per_second);
+    invite_rate_limit_set((unsigned)per_second);
     Py_RETURN_NONE;
 }
 
@@ -136,20 +136,20 @@ static PyObject *py_limit_take(PyObject *self, PyObject *args)
     const char *text;
     long long now_ms;
     pj_sockaddr address;
-    address_key_t key;
+    ip_key_t key;
     (void)self;
     if (!PyArg_ParseTuple(args, "sL", &text, &now_ms))
         return NULL;
     pj_str_t host = pj_str((char *)text);
-    if (!literal_address(&host, &address) || !address_key(&address, &key))
+    if (!ip_literal_parse(&host, &address) || !ip_key_of(&address, &key))
         return PyErr_Format(PyExc_ValueError, "%s is no IP address", text);
-    return PyBool_FromLong(limits_take(&key, now_ms));
+    return PyBool_FromLong(invite_rate_limit_take(&key, now_ms));
 }
 
 /* ---- names ---- */
 
-/* One of `names_set`: (host, port, transport, ((address, port, transport), ...)). */
-static bool read_entry(PyObject *item, names_entry_t *entry)
+/* One of `host_table_set`: (host, port, transport, ((address, port, transport), ...)). */
+static bool read_entry(PyObject *item, host_table_entry_t *entry)
 {
     const char *host, *transport;
     unsigned short port;
@@ -159,12 +159,12 @@ static bool read_entry(PyObject *item, names_entry_t *entry)
     if (strlen(host) < sizeof entry->host)
         strcpy(entry->host, host);
     entry->port = port;
-    entry->transport = names_transport(transport);
+    entry->transport = host_table_transport(transport);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(targets) && i < PJSIP_MAX_RESOLVED_ADDRESSES; i++) {
         const char *address;
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(targets, i), "sHs", &address, &port, &transport))
             return false;
-        if (names_add_target(entry, address, port, names_transport(transport)) != 0) {
+        if (host_table_add_target(entry, address, port, host_table_transport(transport)) != 0) {
             PyErr_Format(PyExc_ValueError, "%s is no IP address", address);
             return false;
         }
@@ -178,10 +178,10 @@ static bool read_entry(PyObject *item, names_entry_t *entry)
 static PyObject *py_names_set(PyObject *self, PyObject *table)
 {
     (void)self;
-    if (!PyTuple_Check(table) || PyTuple_GET_SIZE(table) > NAMES_MOST)
-        return PyErr_Format(PyExc_ValueError, "the table of names takes a tuple of at most %d entries", NAMES_MOST);
+    if (!PyTuple_Check(table) || PyTuple_GET_SIZE(table) > HOST_TABLE_MAX)
+        return PyErr_Format(PyExc_ValueError, "the table of names takes a tuple of at most %d entries", HOST_TABLE_MAX);
     int count = (int)PyTuple_GET_SIZE(table);
-    names_entry_t *entries = calloc((size_t)count + 1, sizeof *entries);
+    host_table_entry_t *entries = calloc((size_t)count + 1, sizeof *entries);
     if (!entries)
         return PyErr_NoMemory();
     for (int i = 0; i < count; i++)
@@ -189,16 +189,16 @@ static PyObject *py_names_set(PyObject *self, PyObject *table)
             free(entries);
             return NULL;
         }
-    names_set(entries, count);
+    host_table_set(entries, count);
     Py_RETURN_NONE;
 }
 
 static PyObject *py_names_unknown(PyObject *self, PyObject *unused)
 {
-    static names_unknown_t unknown[NAMES_UNKNOWN];
+    static host_table_unknown_t unknown[HOST_TABLE_MAX_UNKNOWN];
     uint64_t more = 0;
     (void)self, (void)unused;
-    int count = names_take_unknown(unknown, &more);
+    int count = host_table_take_unknown(unknown, &more);
     PyObject *list = PyList_New(count);
     for (int i = 0; list && i < count; i++)
         PyList_SET_ITEM(list, i, Py_BuildValue("(NK)", PyUnicode_DecodeUTF8(unknown[i].host, (Py_ssize_t)strlen(unknown[i].host),

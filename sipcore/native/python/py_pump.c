@@ -89,27 +89,27 @@ static void fill_info(slot_t *slot, int64_t *info, uint64_t position)
 /* Keeps the GIL: it copies some 100 KB at 250 calls, and no slot can be released meanwhile. */
 static PyObject *py_read(PyObject *self, PyObject *args)
 {
-    Py_buffer heard, said, counts, info;
+    Py_buffer rx_audio, tx_audio, counts, info;
     (void)self;
-    if (!PyArg_ParseTuple(args, "w*w*w*w*", &heard, &said, &counts, &info))
+    if (!PyArg_ParseTuple(args, "w*w*w*w*", &rx_audio, &tx_audio, &counts, &info))
         return NULL;
     Py_ssize_t rows = counts.len / (Py_ssize_t)sizeof(int32_t);
-    Py_ssize_t capacity = rows ? heard.len / (Py_ssize_t)sizeof(int16_t) / rows : 0;
+    Py_ssize_t capacity = rows ? rx_audio.len / (Py_ssize_t)sizeof(int16_t) / rows : 0;
     int high = atomic_load(&pump.high);
-    bool fits = rows >= high && said.len >= heard.len && info.len >= rows * INFO_COLUMNS * (Py_ssize_t)sizeof(int64_t);
+    bool fits = rows >= high && tx_audio.len >= rx_audio.len && info.len >= rows * INFO_COLUMNS * (Py_ssize_t)sizeof(int64_t);
     for (int i = 0; fits && i < high; i++) {
         slot_t *slot = &pump.slots[i];
         uint64_t position = 0;
         uint32_t count = 0;
         if (atomic_load_explicit(&slot->state, memory_order_acquire) == SLOT_OPEN) {
-            count = slot_read(slot, (int16_t *)heard.buf + i * capacity, (int16_t *)said.buf + i * capacity,
+            count = slot_read(slot, (int16_t *)rx_audio.buf + i * capacity, (int16_t *)tx_audio.buf + i * capacity,
                               (uint32_t)capacity, &position);
             fill_info(slot, (int64_t *)info.buf + i * INFO_COLUMNS, position);
         }
         ((int32_t *)counts.buf)[i] = (int32_t)count;
     }
-    PyBuffer_Release(&heard);
-    PyBuffer_Release(&said);
+    PyBuffer_Release(&rx_audio);
+    PyBuffer_Release(&tx_audio);
     PyBuffer_Release(&counts);
     PyBuffer_Release(&info);
     if (!fits)
@@ -140,7 +140,7 @@ static PyObject *py_take_over(PyObject *self, PyObject *args)
     if (!given)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    taken = pump_take_over(kept, given);
+    taken = pump_take_over_stream(kept, given);
     Py_END_ALLOW_THREADS
     return PyBool_FromLong(taken);
 }
@@ -313,11 +313,11 @@ static PyObject *py_rtp_totals(PyObject *self, PyObject *argument)
     (void)self;
     if (!slot)
         return NULL;
-    rtp_quality_t *quality = slot_quality(slot);
+    rtp_stats_t *stats = slot_rtp_stats(slot);
     rtp_totals_t t = {0};
-    if (quality)
-        t = rtp_quality_totals(quality);
-    rtp_quality_release(quality);
+    if (stats)
+        t = rtp_stats_totals(stats);
+    rtp_stats_release(stats);
     return Py_BuildValue(
         "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d,s:d,s:d,s:d,s:d,s:d,s:K,s:L,s:K,s:d,s:d,s:K,s:d,s:d}", "received",
         t.received, "received_octets", t.received_octets, "lost", t.lost, "loss_runs", t.loss_runs, "duplicate", t.duplicate,

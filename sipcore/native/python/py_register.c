@@ -56,7 +56,7 @@ static PyObject *py_install(PyObject *self, PyObject *args)
     Py_XSETREF(on_outcome, Py_NewRef(outcome));
     Py_XSETREF(on_lost, Py_NewRef(lost));
     account_install();
-    if (register_install(tell_outcome) != 0 || flow_install(tell_lost) != 0)
+    if (register_install(tell_outcome) != 0 || registration_flow_install(tell_lost) != 0)
         return PyErr_Format(PyExc_RuntimeError, "registrations cannot be sent");
     Py_RETURN_NONE;
 }
@@ -66,7 +66,7 @@ static PyObject *py_remove(PyObject *self, PyObject *unused)
     (void)self, (void)unused;
     Py_BEGIN_ALLOW_THREADS
     register_remove();
-    flow_remove();
+    registration_flow_remove();
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
@@ -126,19 +126,19 @@ static PyObject *with_account(PyObject *argument, void (*function)(pjsua_acc_id)
 static PyObject *py_give_up(PyObject *self, PyObject *argument)
 {
     (void)self;
-    return with_account(argument, register_give_up);
+    return with_account(argument, register_abandon);
 }
 
 static PyObject *py_keep_alive(PyObject *self, PyObject *argument)
 {
     (void)self;
-    return with_account(argument, flow_keep_alive);
+    return with_account(argument, registration_flow_keep_alive);
 }
 
 static PyObject *py_forget(PyObject *self, PyObject *argument)
 {
     (void)self;
-    return with_account(argument, register_forget);
+    return with_account(argument, register_drop);
 }
 
 static PyObject *py_set_route(PyObject *self, PyObject *args)
@@ -196,7 +196,7 @@ static PyObject *py_challenge_mark(PyObject *self, PyObject *argument)
     (void)self;
     if (!mark)
         return NULL;
-    challenge_set_mark(mark);
+    auth_challenge_set_nonce_prefix(mark);
     Py_RETURN_NONE;
 }
 

@@ -14,20 +14,20 @@ static PyObject *py_rtp_ports(PyObject *self, PyObject *args)
         return NULL;
     if (!first || last <= first)
         return PyErr_Format(PyExc_ValueError, "RTP needs at least two ports, not %d-%d", first, last);
-    rtp_ports_set(first, last, begin);
+    port_pool_set(first, last, begin);
     Py_RETURN_NONE;
 }
 
 static PyObject *py_rtp_ports_left(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    return PyLong_FromLong(rtp_ports_left());
+    return PyLong_FromLong(port_pool_left());
 }
 
 static PyObject *py_rtp_ports_missed(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    return PyLong_FromUnsignedLongLong(rtp_ports_missed());
+    return PyLong_FromUnsignedLongLong(port_pool_take_misses());
 }
 
 static PyObject *py_rtp_symmetric(PyObject *self, PyObject *on)
@@ -36,7 +36,7 @@ static PyObject *py_rtp_symmetric(PyObject *self, PyObject *on)
     int truth = PyObject_IsTrue(on);
     if (truth < 0)
         return NULL;
-    rtp_transport_set_symmetric(truth);
+    media_transport_set_symmetric(truth);
     Py_RETURN_NONE;
 }
 
@@ -52,7 +52,7 @@ static PyObject *py_call_table_make_room(PyObject *self, PyObject *unused)
 static PyObject *py_call_table_taken(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    return PyLong_FromUnsignedLong(call_table_taken());
+    return PyLong_FromUnsignedLong(call_table_used());
 }
 
 PyMethodDef rtp_methods[] = {

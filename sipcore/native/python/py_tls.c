@@ -7,9 +7,9 @@
 
 static PyObject *error_of(pj_status_t status)
 {
-    char why[PJ_ERR_MSG_SIZE];
-    pj_strerror(status, why, sizeof why);
-    PyErr_SetString(PyExc_OSError, why);
+    char reason[PJ_ERR_MSG_SIZE];
+    pj_strerror(status, reason, sizeof reason);
+    PyErr_SetString(PyExc_OSError, reason);
     return NULL;
 }
 
@@ -24,7 +24,7 @@ static PyObject *py_tls_open(PyObject *self, PyObject *args)
                           &files.folder))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = tls_open(host, port, name, &files);
+    status = tls_listener_open(host, port, name, &files);
     Py_END_ALLOW_THREADS
     return status == PJ_SUCCESS ? Py_NewRef(Py_None) : error_of(status);
 }
@@ -37,7 +37,7 @@ static PyObject *py_tls_renew(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "(ssss)", &files.certificate, &files.key, &files.authorities, &files.folder))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = tls_renew(&files);
+    status = tls_listener_renew(&files);
     Py_END_ALLOW_THREADS
     return status == PJ_SUCCESS ? Py_NewRef(Py_None) : error_of(status);
 }
@@ -45,20 +45,20 @@ static PyObject *py_tls_renew(PyObject *self, PyObject *args)
 static PyObject *py_tls_forget(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    tls_forget();
+    tls_listener_forget_all();
     Py_RETURN_NONE;
 }
 
 static PyObject *py_tls_listens(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    return PyBool_FromLong(tls_listens());
+    return PyBool_FromLong(tls_listener_apply_filters());
 }
 
 static PyObject *py_tls_verify(PyObject *self, PyObject *on)
 {
     (void)self;
-    tls_verify(PyObject_IsTrue(on) == 1);
+    tls_peer_set_verify(PyObject_IsTrue(on) == 1);
     Py_RETURN_NONE;
 }
 
@@ -76,7 +76,7 @@ static PyObject *py_tls_events(PyObject *self, PyObject *unused)
     int count = tls_take_events(events, &more);
     PyObject *list = PyList_New(count);
     for (int i = 0; list && i < count; i++)
-        PyList_SET_ITEM(list, i, Py_BuildValue("(sNK)", events[i].peer, text_of(events[i].why), events[i].count));
+        PyList_SET_ITEM(list, i, Py_BuildValue("(sNK)", events[i].peer, text_of(events[i].reason), events[i].count));
     return list ? Py_BuildValue("(NK)", list, more) : NULL;
 }
 

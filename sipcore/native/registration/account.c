@@ -16,7 +16,7 @@ static void belongs_to_default(const pjsip_rx_data *rdata, pjsua_acc_id *account
     PJSUA_LOCK();
     if (*account >= 0 && *account < PJSUA_MAX_ACC && routes_of[*account])
         *account = pjsua_var.default_acc;
-    address_choose_account(rdata, account);
+    local_address_choose_account(rdata, account);
     PJSUA_UNLOCK();
 }
 

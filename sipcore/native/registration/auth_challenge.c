@@ -4,7 +4,7 @@
 
 static char mark[64];
 
-bool challenge_is(int code)
+bool auth_challenge_is_status(int code)
 {
     return code == PJSIP_SC_UNAUTHORIZED || code == PJSIP_SC_PROXY_AUTHENTICATION_REQUIRED;
 }
@@ -14,7 +14,7 @@ static bool is_challenge(const pjsip_hdr *header)
     return header->type == PJSIP_H_WWW_AUTHENTICATE || header->type == PJSIP_H_PROXY_AUTHENTICATE;
 }
 
-void challenge_set_mark(const char *text)
+void auth_challenge_set_nonce_prefix(const char *text)
 {
     pj_ansi_snprintf(mark, sizeof mark, "%s", text);
 }
@@ -27,7 +27,7 @@ static bool is_ours(const pjsip_www_authenticate_hdr *challenge)
            memcmp(nonce->ptr, mark, length) == 0;
 }
 
-bool challenge_drop_ours(pjsip_msg *message)
+bool auth_challenge_drop_reflected(pjsip_msg *message)
 {
     bool found = false;
     for (pjsip_hdr *header = message->hdr.next, *next; header != &message->hdr; header = next) {
@@ -46,7 +46,7 @@ static bool is_understood(const pjsip_www_authenticate_hdr *challenge)
            pjsip_auth_get_algorithm_by_iana_name(&challenge->challenge.digest.algorithm) != NULL;
 }
 
-void challenge_keep_first(pjsip_msg *message)
+void auth_challenge_keep_first(pjsip_msg *message)
 {
     for (pjsip_hdr *header = message->hdr.next, *next; header != &message->hdr; header = next) {
         next = header->next;
@@ -62,7 +62,7 @@ void challenge_keep_first(pjsip_msg *message)
     }
 }
 
-bool challenge_is_stale(const pjsip_msg *message)
+bool auth_challenge_is_stale(const pjsip_msg *message)
 {
     for (const pjsip_hdr *header = message->hdr.next; header != &message->hdr; header = header->next)
         if (is_challenge(header) && ((const pjsip_www_authenticate_hdr *)header)->challenge.digest.stale)

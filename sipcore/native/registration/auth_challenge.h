@@ -7,16 +7,16 @@
 #include <pjsip.h>
 
 /* Whether a status asks for credentials. */
-bool challenge_is(int code);
+bool auth_challenge_is_status(int code);
 /* What nonces of ours begin with; copied. Before any message is received. */
-void challenge_set_mark(const char *mark);
+void auth_challenge_set_nonce_prefix(const char *mark);
 /* Leave out challenges of our own, which somebody hands back to us: who knew our answer could come in by it. Whether there
  * was one. */
-bool challenge_drop_ours(pjsip_msg *message);
+bool auth_challenge_drop_reflected(pjsip_msg *message);
 /* RFC 8760 2.4: of several challenges the topmost that we understand is answered. PJSIP would take the second of a realm
  * for the refusal of what it has just answered to the first. */
-void challenge_keep_first(pjsip_msg *message);
+void auth_challenge_keep_first(pjsip_msg *message);
 /* Whether just the nonce was too old. */
-bool challenge_is_stale(const pjsip_msg *message);
+bool auth_challenge_is_stale(const pjsip_msg *message);
 
 #endif

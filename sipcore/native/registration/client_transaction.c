@@ -5,31 +5,31 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#define TAKEN_BACK_MS 1000
+#define RECLAIM_MS 1000
 
 /* ---- what a connection keeps ----
  * PJSIP gives back what waits for a TLS connection when that is refused, but not what is queued for it in that moment: the
  * message then keeps the connection, and the connection the message. */
 
 /* The lock of the transaction is held: while that lives, so does the connection. */
-static bool waits_in_vain(const pjsip_transaction *tsx, const pjsip_tx_data *tdata)
+static bool is_stuck(const pjsip_transaction *tsx, const pjsip_tx_data *tdata)
 {
     return tsx->state < PJSIP_TSX_STATE_TERMINATED && tdata->is_pending && tdata->tp_info.transport &&
            tdata->tp_info.transport->is_shutdown;
 }
 
 /* PJSIP's queue has its entry in the message's memory until the connection is gone. */
-static void let_go(void *data)
+static void release_when_idle(void *data)
 {
     pjsip_tx_data *tdata = data;
     if (tdata->op_key.tdata)
-        pjsua_schedule_timer2(let_go, tdata, TAKEN_BACK_MS);
+        pjsua_schedule_timer2(release_when_idle, tdata, RECLAIM_MS);
     else
         pjsip_tx_data_dec_ref(tdata);
 }
 
 /* Long after PJSIP would have given it back. */
-static void take_back(void *data)
+static void reclaim(void *data)
 {
     pjsip_tx_data *tdata = data;
     pjsip_transport *transport = tdata->tp_info.transport;
@@ -39,14 +39,14 @@ static void take_back(void *data)
         sent(transport, tdata->op_key.token, -PJ_ECANCELLED);
     }
     pjsip_transport_dec_ref(transport);
-    let_go(tdata);
+    release_when_idle(tdata);
 }
 
-static void take_back_later(pjsip_tx_data *tdata)
+static void reclaim_later(pjsip_tx_data *tdata)
 {
     pjsip_tx_data_add_ref(tdata);
     pjsip_transport_add_ref(tdata->tp_info.transport);
-    if (pjsua_schedule_timer2(take_back, tdata, TAKEN_BACK_MS) == PJ_SUCCESS)
+    if (pjsua_schedule_timer2(reclaim, tdata, RECLAIM_MS) == PJ_SUCCESS)
         return;
     pjsip_transport_dec_ref(tdata->tp_info.transport);
     pjsip_tx_data_dec_ref(tdata);
@@ -55,12 +55,12 @@ static void take_back_later(pjsip_tx_data *tdata)
 /* ---- sending ---- */
 
 /* The lock of the transaction is held: else its end could be reported while it is still being sent. */
-static pj_status_t send_here(pjsip_module *user, pjsip_transaction *tsx, pjsip_tx_data *tdata)
+static pj_status_t send_locked(pjsip_module *user, pjsip_transaction *tsx, pjsip_tx_data *tdata)
 {
     pjsip_tx_data_add_ref(tdata);
     pj_status_t status = pjsip_tsx_send_msg(tsx, NULL);
-    if (status == PJ_SUCCESS && waits_in_vain(tsx, tdata)) {
-        take_back_later(tdata);
+    if (status == PJ_SUCCESS && is_stuck(tsx, tdata)) {
+        reclaim_later(tdata);
         pjsip_tsx_terminate(tsx, PJSIP_SC_SERVICE_UNAVAILABLE);
     }
     pjsip_tx_data_dec_ref(tdata);
@@ -73,8 +73,8 @@ static pj_status_t send_here(pjsip_module *user, pjsip_transaction *tsx, pjsip_t
     return reported ? PJ_SUCCESS : status;
 }
 
-pj_status_t transaction_send(pjsip_module *user, pjsip_tx_data *tdata, void *data,
-                             void (*begun)(void *data, const pjsip_transaction *tsx))
+pj_status_t client_transaction_send(pjsip_module *user, pjsip_tx_data *tdata, void *data,
+                                    void (*begun)(void *data, const pjsip_transaction *tsx))
 {
     pjsip_transaction *tsx;
     pj_status_t status = pjsip_tsx_create_uac(user, tdata, &tsx);
@@ -87,21 +87,21 @@ pj_status_t transaction_send(pjsip_module *user, pjsip_tx_data *tdata, void *dat
     tsx->mod_data[user->id] = data;
     if (begun)
         begun(data, tsx);
-    status = send_here(user, tsx, tdata);
+    status = send_locked(user, tsx, tdata);
     pj_grp_lock_release(tsx->grp_lock);
     pj_grp_lock_dec_ref(tsx->grp_lock);
     return status;
 }
 
 /* What was noted of a connection may be of one before this one's: PJSIP's own words go first, where it has any. */
-static bool says_nothing(pj_status_t error)
+static bool is_uninformative(pj_status_t error)
 {
     return error == PJ_SUCCESS || error == PJ_STATUS_FROM_OS(ENOTCONN) || error == PJ_STATUS_FROM_OS(EPIPE);
 }
 
-void transaction_why(const pjsip_transaction *tsx, char why[TRANSACTION_WHY])
+void client_transaction_failure(const pjsip_transaction *tsx, char reason[CLIENT_TRANSACTION_FAILURE_SIZE])
 {
     const bool unsent = tsx->status_code == PJSIP_SC_SERVICE_UNAVAILABLE && tsx->last_tx;
-    if (!unsent || !says_nothing(tsx->transport_err) || !tls_ended_why(&tsx->last_tx->tp_info.dst_addr, why))
-        pj_ansi_snprintf(why, TRANSACTION_WHY, "%.*s", (int)tsx->status_text.slen, tsx->status_text.ptr);
+    if (!unsent || !is_uninformative(tsx->transport_err) || !tls_close_reason_get(&tsx->last_tx->tp_info.dst_addr, reason))
+        pj_ansi_snprintf(reason, CLIENT_TRANSACTION_FAILURE_SIZE, "%.*s", (int)tsx->status_text.slen, tsx->status_text.ptr);
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* The connection that a contact named is gone, and its port with it. */
-void binding_take_away(pjsip_tx_data *tdata, const char *former, const pj_str_t *contact)
+void contact_binding_remove_former(pjsip_tx_data *tdata, const char *former, const pj_str_t *contact)
 {
     const pj_str_t name = {"Contact", 7}, given = pj_str((char *)former);
     pj_str_t copy;
@@ -25,7 +25,7 @@ static const pjsip_uri *contact_in(const pjsip_msg *sent, const pjsip_uri *compo
 }
 
 /* What is granted to our contact (RFC 3261 10.2.4); a registrar that spells it in another way means the only one. */
-unsigned binding_granted(const pjsip_uri *composed, unsigned asked_s, const pjsip_msg *sent, const pjsip_msg *message)
+unsigned contact_binding_granted_s(const pjsip_uri *composed, unsigned asked_s, const pjsip_msg *sent, const pjsip_msg *message)
 {
     const pjsip_uri *own = contact_in(sent, composed);
     const pjsip_expires_hdr *general = pjsip_msg_find_hdr(message, PJSIP_H_EXPIRES, NULL);
@@ -48,13 +48,13 @@ unsigned binding_granted(const pjsip_uri *composed, unsigned asked_s, const pjsi
     return general ? (unsigned)general->ivalue : asked_s;
 }
 
-int binding_port(const pjsip_msg *sent)
+int contact_binding_port(const pjsip_msg *sent)
 {
     const pjsip_uri *own = contact_in(sent, NULL);
     return own && PJSIP_URI_SCHEME_IS_SIP(own) ? ((const pjsip_sip_uri *)own)->port : 0;
 }
 
-void binding_print(const pjsip_msg *sent, char *contact, size_t size)
+void contact_binding_print(const pjsip_msg *sent, char *contact, size_t size)
 {
     const pjsip_uri *own = contact_in(sent, NULL);
     int length = own ? pjsip_uri_print(PJSIP_URI_IN_CONTACT_HDR, own, contact + 1, size - 3) : -1;

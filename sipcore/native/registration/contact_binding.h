@@ -5,12 +5,12 @@
 #include <pjsua-lib/pjsua.h>
 
 /* Take a Contact of before away, unless it is the one that is bound. */
-void binding_take_away(pjsip_tx_data *tdata, const char *former, const pj_str_t *contact);
+void contact_binding_remove_former(pjsip_tx_data *tdata, const char *former, const pj_str_t *contact);
 /* Seconds; 0 when our Contact is not among those that the answer names. */
-unsigned binding_granted(const pjsip_uri *composed, unsigned asked_s, const pjsip_msg *sent, const pjsip_msg *message);
+unsigned contact_binding_granted_s(const pjsip_uri *composed, unsigned asked_s, const pjsip_msg *sent, const pjsip_msg *message);
 /* Of our Contact as it stands in the message now; 0: none. */
-int binding_port(const pjsip_msg *sent);
+int contact_binding_port(const pjsip_msg *sent);
 /* Spell our Contact as it stands in the message now. */
-void binding_print(const pjsip_msg *sent, char *contact, size_t size);
+void contact_binding_print(const pjsip_msg *sent, char *contact, size_t size);
 
 #endif

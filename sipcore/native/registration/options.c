@@ -36,10 +36,10 @@ static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event)
     if (!question || tsx->status_code < 200 || event->type != PJSIP_EVENT_TSX_STATE)
         return;
     const bool answered = event->body.tsx_state.type == PJSIP_EVENT_RX_MSG;
-    char why[TRANSACTION_WHY] = "";
+    char why[CLIENT_TRANSACTION_FAILURE_SIZE] = "";
     tsx->mod_data[module.id] = NULL;
     if (!answered)
-        transaction_why(tsx, why);
+        client_transaction_failure(tsx, why);
     if (tell)
         tell(question->token, answered, tsx->status_code, now_us() - question->sent_us, why);
 }
@@ -81,5 +81,5 @@ pj_status_t options_send(pjsua_acc_id account, const char *text, long long token
         return status;
     question_t *question = PJ_POOL_ZALLOC_T(tdata->pool, question_t);
     *question = (question_t){.token = token, .sent_us = now_us()};
-    return transaction_send(&module, tdata, question, NULL);
+    return client_transaction_send(&module, tdata, question, NULL);
 }

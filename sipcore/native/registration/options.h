@@ -7,11 +7,11 @@
 #include <pjsua-lib/pjsua.h>
 
 /* On PJSIP's threads. `code`: of the final response, or PJSIP's own 408, 502 and 503 when there is none (`answered` is
- * false then), and `why` in words; `microseconds`: since it was sent. */
-typedef void options_callback_t(long long token, bool answered, int code, long long microseconds, const char *why);
+ * false then), and `reason` in words; `microseconds`: since it was sent. */
+typedef void options_callback_t(long long token, bool answered, int code, long long microseconds, const char *reason);
 
 /* NULL: nothing is told any more. */
-int options_install(options_callback_t *tell);
+int options_install(options_callback_t *on_result);
 /* Ask `uri`, from an account that has an address towards it. An error: nothing was sent and nothing will be told. */
 pj_status_t options_send(pjsua_acc_id account, const char *uri, long long token);
 

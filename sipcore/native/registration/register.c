@@ -134,14 +134,14 @@ static pj_status_t compose(const register_order_t *order, const pj_str_t *contac
         pjsip_tx_data_dec_ref(*tdata);
         return status;
     }
-    binding_take_away(*tdata, order->former, contact);
+    contact_binding_remove_former(*tdata, order->former, contact);
     add_facts(*tdata, order->expires_s);
     return PJ_SUCCESS;
 }
 
 /* ---- on its way ---- */
 
-static void remember(void *data, const pjsip_transaction *tsx)
+static void note_transaction(void *data, const pjsip_transaction *tsx)
 {
     request_t *request = data;
     awaited_t *awaited = &all.awaited[request->account];
@@ -164,7 +164,7 @@ static bool is_awaited(const request_t *request)
     return awaited;
 }
 
-static void await_no_more(const request_t *request)
+static void stop_awaiting(const request_t *request)
 {
     awaited_t *awaited = &all.awaited[request->account];
     pthread_mutex_lock(&all.lock);
@@ -177,11 +177,11 @@ static void await_no_more(const request_t *request)
  * nothing will be reported of it. */
 static pj_status_t transmit(request_t *request, pjsip_tx_data *tdata, char *contact, size_t size)
 {
-    const int port = binding_port(tdata->msg);
+    const int port = contact_binding_port(tdata->msg);
     pjsip_tx_data_add_ref(tdata);
-    pj_status_t status = transaction_send(&module, tdata, request, remember);
-    if (contact && binding_port(tdata->msg) != port)
-        binding_print(tdata->msg, contact, size);
+    pj_status_t status = client_transaction_send(&module, tdata, request, note_transaction);
+    if (contact && contact_binding_port(tdata->msg) != port)
+        contact_binding_print(tdata->msg, contact, size);
     pjsip_tx_data_dec_ref(tdata);
     return status;
 }
@@ -203,7 +203,7 @@ pj_status_t register_send(const register_order_t *order, char *contact, size_t s
         status = transmit(request, tdata, contact, size);
     }
     if (status != PJ_SUCCESS) {
-        await_no_more(request);
+        stop_awaiting(request);
         release(request);
     }
     return status;
@@ -214,18 +214,18 @@ pj_status_t register_send(const register_order_t *order, char *contact, size_t s
 /* Responses to any request of ours: calls are challenged in the same words. */
 static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
-    if (!challenge_is(rdata->msg_info.msg->line.status.code))
+    if (!auth_challenge_is_status(rdata->msg_info.msg->line.status.code))
         return PJ_FALSE;
-    if (challenge_drop_ours(rdata->msg_info.msg))
-        turned_away(AWAY_OWN_CHALLENGE, rdata->pkt_info.src_name);
-    challenge_keep_first(rdata->msg_info.msg);
+    if (auth_challenge_drop_reflected(rdata->msg_info.msg))
+        drop_count(DROP_REFLECTED_CHALLENGE, rdata->pkt_info.src_name);
+    auth_challenge_keep_first(rdata->msg_info.msg);
     return PJ_FALSE;
 }
 
 /* A second challenge means that the password is wrong, unless it says that just the nonce was too old (RFC 3261 22.2). */
 static bool may_answer(const request_t *request, const pjsip_msg *message)
 {
-    return request->auth.cred_cnt && request->answers < REGISTER_ANSWERS && (!request->answers || challenge_is_stale(message));
+    return request->auth.cred_cnt && request->answers < REGISTER_MAX_CHALLENGES && (!request->answers || auth_challenge_is_stale(message));
 }
 
 /* True when another request is on its way. */
@@ -254,7 +254,7 @@ static enum register_end end_without_response(const pjsip_transaction *tsx)
 {
     if (tsx->status_code == PJSIP_SC_BAD_GATEWAY)
         return REGISTER_UNRESOLVED;
-    return tsx->status_code == PJSIP_SC_SERVICE_UNAVAILABLE ? REGISTER_UNREACHABLE : REGISTER_SILENCE;
+    return tsx->status_code == PJSIP_SC_SERVICE_UNAVAILABLE ? REGISTER_UNREACHABLE : REGISTER_NO_RESPONSE;
 }
 
 static void describe(const request_t *request, const pjsip_transaction *tsx, pjsip_rx_data *rdata, register_outcome_t *outcome)
@@ -262,19 +262,19 @@ static void describe(const request_t *request, const pjsip_transaction *tsx, pjs
     *outcome = (register_outcome_t){.token = request->token, .retry_after_s = -1, .min_expires_s = -1};
     if (!rdata) {
         outcome->end = end_without_response(tsx);
-        transaction_why(tsx, outcome->reason);
+        client_transaction_failure(tsx, outcome->reason);
         return;
     }
     const pjsip_msg *message = rdata->msg_info.msg;
     const pj_str_t *reason = &message->line.status.reason;
     pj_ansi_snprintf(outcome->reason, sizeof outcome->reason, "%.*s", (int)reason->slen, reason->ptr);
     outcome->code = message->line.status.code;
-    outcome->end = challenge_is(outcome->code) && !request->answers ? REGISTER_UNANSWERABLE : REGISTER_ANSWERED;
+    outcome->end = auth_challenge_is_status(outcome->code) && !request->answers ? REGISTER_NO_CREDENTIALS : REGISTER_ANSWERED;
     pj_ansi_snprintf(outcome->source, sizeof outcome->source, "%s", rdata->pkt_info.src_name);
     outcome->retry_after_s = seconds_in(message, PJSIP_H_RETRY_AFTER);
     outcome->min_expires_s = seconds_in(message, PJSIP_H_MIN_EXPIRES);
     if (outcome->code / 100 == 2)
-        outcome->expires_s = request->expires_s ? binding_granted(request->contact, request->expires_s, tsx->last_tx->msg, message) : 0;
+        outcome->expires_s = request->expires_s ? contact_binding_granted_s(request->contact, request->expires_s, tsx->last_tx->msg, message) : 0;
 }
 
 /* The transaction's lock is held. */
@@ -285,20 +285,20 @@ static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event)
         return;
     tsx->mod_data[module.id] = NULL;
     pjsip_rx_data *rdata = event->body.tsx_state.type == PJSIP_EVENT_RX_MSG ? event->body.tsx_state.src.rdata : NULL;
-    if (rdata && challenge_is(tsx->status_code) && answer_challenge(request, tsx, rdata))
+    if (rdata && auth_challenge_is_status(tsx->status_code) && answer_challenge(request, tsx, rdata))
         return;
     register_outcome_t outcome;
     describe(request, tsx, rdata, &outcome);
     bool awaited = is_awaited(request);
     if (awaited && outcome.code / 100 == 2 && outcome.expires_s)
-        flow_hold(request->account, tsx);
-    await_no_more(request);
+        registration_flow_keep(request->account, tsx);
+    stop_awaiting(request);
     if (awaited && all.tell)
         all.tell(&outcome);
     release(request);
 }
 
-void register_give_up(pjsua_acc_id account)
+void register_abandon(pjsua_acc_id account)
 {
     char words[KEY_SIZE];
     pthread_mutex_lock(&all.lock);
@@ -313,12 +313,12 @@ void register_give_up(pjsua_acc_id account)
     pj_grp_lock_dec_ref(tsx->grp_lock);
 }
 
-void register_forget(pjsua_acc_id account)
+void register_drop(pjsua_acc_id account)
 {
     pthread_mutex_lock(&all.lock);
     all.awaited[account].request = NULL; /* its transaction releases it */
     pthread_mutex_unlock(&all.lock);
-    flow_forget(account);
+    registration_flow_release(account);
 }
 
 int register_install(register_callback_t *tell)
@@ -331,7 +331,7 @@ void register_remove(void)
 {
     all.tell = NULL;
     for (int i = 0; i < PJSUA_MAX_ACC; i++)
-        register_forget(i);
+        register_drop(i);
     if (module.id != -1)
         pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
 }

@@ -14,19 +14,19 @@ typedef struct register_order {
     const char *contact;        /* "": by the account's address on the way to the registrar */
     const char *former;         /* a Contact that is taken away unless it is the same; "": none */
     const char *call_id;
-    unsigned cseq;              /* answers to challenges take the numbers behind it, REGISTER_ANSWERS of them at most */
+    unsigned cseq;              /* answers to challenges take the numbers behind it, REGISTER_MAX_CHALLENGES of them at most */
     unsigned expires_s;         /* 0 removes the contact */
     const char *user, *password;
 } register_order_t;
 
-enum { REGISTER_ANSWERS = 3 };
+enum { REGISTER_MAX_CHALLENGES = 3 };
 
 enum register_end {
     REGISTER_ANSWERED,          /* `code` says how */
-    REGISTER_SILENCE,           /* no final response */
+    REGISTER_NO_RESPONSE,           /* no final response */
     REGISTER_UNRESOLVED,        /* the host's address is not known */
     REGISTER_UNREACHABLE,       /* no connection */
-    REGISTER_UNANSWERABLE,      /* a challenge that we have no answer to; `code` is 401 or 407 */
+    REGISTER_NO_CREDENTIALS,      /* a challenge that we have no answer to; `code` is 401 or 407 */
 };
 
 typedef struct register_outcome {
@@ -47,9 +47,9 @@ int register_install(register_callback_t *tell);
 void register_remove(void);
 /* `contact` receives the Contact that was sent. An error: nothing was sent and no outcome will come. */
 pj_status_t register_send(const register_order_t *order, char *contact, size_t size);
-/* Wait no longer for an answer: its outcome is REGISTER_SILENCE, soon. */
-void register_give_up(pjsua_acc_id account);
+/* Wait no longer for an answer: its outcome is REGISTER_NO_RESPONSE, soon. */
+void register_abandon(pjsua_acc_id account);
 /* The account is about to go: report nothing more of it, let go of its connection. */
-void register_forget(pjsua_acc_id account);
+void register_drop(pjsua_acc_id account);
 
 #endif

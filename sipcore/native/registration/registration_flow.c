@@ -12,7 +12,7 @@ typedef struct flow {
 static struct {
     pthread_mutex_t lock;   /* never held while PJSIP is called */
     flow_t flows[PJSUA_MAX_ACC];
-    flow_callback_t *lost;
+    registration_flow_callback_t *lost;
     pjsip_tp_state_callback next_state_callback;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -30,7 +30,7 @@ static pjsip_transport *swap(pjsua_acc_id account, pjsip_transport *transport, c
     return former;
 }
 
-void flow_hold(pjsua_acc_id account, const pjsip_transaction *tsx)
+void registration_flow_keep(pjsua_acc_id account, const pjsip_transaction *tsx)
 {
     const pj_sockaddr *peer = &tsx->last_tx->tp_info.dst_addr;
     if (tsx->transport)
@@ -40,7 +40,7 @@ void flow_hold(pjsua_acc_id account, const pjsip_transaction *tsx)
         pjsip_transport_dec_ref(former);
 }
 
-void flow_forget(pjsua_acc_id account)
+void registration_flow_release(pjsua_acc_id account)
 {
     pjsip_transport *former = swap(account, NULL, NULL, 0);
     if (former)
@@ -69,7 +69,7 @@ static void on_transport_state(pjsip_transport *transport, pjsip_transport_state
         all.next_state_callback(transport, state, info);
 }
 
-void flow_keep_alive(pjsua_acc_id account)
+void registration_flow_keep_alive(pjsua_acc_id account)
 {
     const flow_t *flow = &all.flows[account];
     pthread_mutex_lock(&all.lock);
@@ -85,7 +85,7 @@ void flow_keep_alive(pjsua_acc_id account)
                          peer_len, NULL, NULL);
 }
 
-int flow_install(flow_callback_t *lost)
+int registration_flow_install(registration_flow_callback_t *lost)
 {
     pjsip_tpmgr *transports = pjsip_endpt_get_tpmgr(pjsua_get_pjsip_endpt());
     all.lost = lost;
@@ -93,9 +93,9 @@ int flow_install(flow_callback_t *lost)
     return pjsip_tpmgr_set_state_cb(transports, on_transport_state) == PJ_SUCCESS ? 0 : -1;
 }
 
-void flow_remove(void)
+void registration_flow_remove(void)
 {
     all.lost = NULL;
     for (int i = 0; i < PJSUA_MAX_ACC; i++)
-        flow_forget(i);
+        registration_flow_release(i);
 }

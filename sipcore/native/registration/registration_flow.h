@@ -5,14 +5,14 @@
 #include <pjsua-lib/pjsua.h>
 
 /* On PJSIP's threads: the connection is gone. */
-typedef void flow_callback_t(pjsua_acc_id account);
+typedef void registration_flow_callback_t(pjsua_acc_id account);
 
-int flow_install(flow_callback_t *lost);
-void flow_remove(void);
+int registration_flow_install(registration_flow_callback_t *lost);
+void registration_flow_remove(void);
 /* Keep the connection of this transaction, and let go of the one before. */
-void flow_hold(pjsua_acc_id account, const pjsip_transaction *tsx);
-void flow_forget(pjsua_acc_id account);
+void registration_flow_keep(pjsua_acc_id account, const pjsip_transaction *tsx);
+void registration_flow_release(pjsua_acc_id account);
 /* Four bytes that keep a NAT's way to us open, when it is UDP. */
-void flow_keep_alive(pjsua_acc_id account);
+void registration_flow_keep_alive(pjsua_acc_id account);
 
 #endif

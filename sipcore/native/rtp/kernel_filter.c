@@ -45,7 +45,7 @@ static int family_of(pj_sock_t sock)
     return getsockopt((int)sock, SOL_SOCKET, SO_DOMAIN, &family, &length) == 0 ? family : 0;
 }
 
-void rtp_filter_hosts(pj_sock_t sock, const pj_sockaddr *first, const pj_sockaddr *second)
+void kernel_filter_hosts(pj_sock_t sock, const pj_sockaddr *first, const pj_sockaddr *second)
 {
     program_t program = {.length = 0};
     const int family = sock == PJ_INVALID_SOCKET ? 0 : family_of(sock);
@@ -61,7 +61,7 @@ void rtp_filter_hosts(pj_sock_t sock, const pj_sockaddr *first, const pj_sockadd
         PJ_LOG(1, ("rtp", "Cannot filter RTP by its source"));
 }
 
-uint32_t rtp_filter_drops(pj_sock_t sock)
+uint32_t kernel_filter_drops(pj_sock_t sock)
 {
     uint32_t memory[SK_MEMINFO_VARS] = {0};
     socklen_t length = sizeof memory;

@@ -7,8 +7,8 @@
 
 /* Let in what comes from these two hosts, of the socket's family; ports are not compared. A host of another family, or
  * none, counts for nothing; with neither, everything is let in. */
-void rtp_filter_hosts(pj_sock_t sock, const pj_sockaddr *first, const pj_sockaddr *second);
+void kernel_filter_hosts(pj_sock_t sock, const pj_sockaddr *first, const pj_sockaddr *second);
 /* What the kernel has dropped at this socket: strangers' packets, and what its buffer had no room for. */
-uint32_t rtp_filter_drops(pj_sock_t sock);
+uint32_t kernel_filter_drops(pj_sock_t sock);
 
 #endif

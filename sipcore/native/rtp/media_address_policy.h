@@ -6,17 +6,17 @@
 
 #include <pjsua-lib/pjsua.h>
 
-enum media_place {
+enum media_address_class {
     MEDIA_HELD,         /* no address, or nothing but zeros: how calls were held once (RFC 3264 8.4) */
-    MEDIA_OWN,          /* where the peer's SIP comes from */
+    MEDIA_SIGNALLING,          /* where the peer's SIP comes from */
     MEDIA_ALLOWED,      /* a trunk's, or in the networks */
-    MEDIA_ELSEWHERE,    /* only what speaks first is spoken to */
-    MEDIA_NEVER         /* no host can have it, or a metadata service has */
+    MEDIA_UNLISTED,    /* only what speaks first is spoken to */
+    MEDIA_FORBIDDEN         /* no host can have it, or a metadata service has */
 };
 
 /* Takes over both. */
-void media_places_set(sources_t *networks, sources_t *never);
+void media_address_policy_set(ip_set_t *allowed, ip_set_t *forbidden);
 /* `peer`: where its SIP comes from; without a family, nobody knows. */
-enum media_place media_place_of(const pj_sockaddr *place, const pj_sockaddr *peer);
+enum media_address_class media_address_classify(const pj_sockaddr *place, const pj_sockaddr *peer);
 
 #endif

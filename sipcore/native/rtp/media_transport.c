@@ -18,12 +18,12 @@ typedef struct adapter {
     pjmedia_transport *slave;       /* SRTP, which lets everything through in a call without it */
     pjmedia_transport *udp;         /* below that: it knows the sockets and who sent what */
     pjsua_call_id call;
-    rtp_gate_t gate;                /* in front of its sockets */
-    rtp_quality_t *quality;
+    send_gate_t gate;                /* in front of its sockets */
+    rtp_stats_t *stats;
     _Atomic uint32_t kernel_drops;  /* that the quality counts already */
 
     pthread_mutex_t lock;           /* guards what follows; nobody is called while it is held */
-    rtp_lock_t source;
+    source_lock_t source;
     bool agreed, held;              /* there has been sound; by the latest SDP, none need come */
     pjmedia_transport_attach_param stream; /* what the stream asked for; without user_data, nobody listens */
     pj_sockaddr rtp_target, rtcp_target;
@@ -32,12 +32,12 @@ typedef struct adapter {
 static _Atomic bool symmetric = true;
 static _Atomic(rtp_stats_source_t *) stats_source;
 
-void rtp_transport_continue_stats(rtp_stats_source_t *source)
+void media_transport_continue_stats(rtp_stats_source_t *source)
 {
     atomic_store(&stats_source, source);
 }
 
-void rtp_transport_set_symmetric(bool on)
+void media_transport_set_symmetric(bool on)
 {
     atomic_store(&symmetric, on);
 }
@@ -50,7 +50,7 @@ static void learn_signalling(adapter_t *adapter)
     const pjsip_inv_session *inv = pjsua_var.calls[adapter->call].inv;
     if (!inv)
         return;
-    rtp_gate_learn(&adapter->gate, inv);
+    send_gate_update(&adapter->gate, inv);
     if (!inv->invite_tsx)
         return;
     pthread_mutex_lock(&adapter->lock);
@@ -75,17 +75,17 @@ static uint16_t local_port(const adapter_t *adapter)
 static void filter_hosts(adapter_t *adapter, const pj_sockaddr *announced)
 {
     pjmedia_transport_info info = info_of(adapter);
-    rtp_filter_hosts(info.sock_info.rtp_sock, announced, &adapter->source.signalling);
-    rtp_filter_hosts(info.sock_info.rtcp_sock, announced, &adapter->source.signalling);
+    kernel_filter_hosts(info.sock_info.rtp_sock, announced, &adapter->source.signalling);
+    kernel_filter_hosts(info.sock_info.rtcp_sock, announced, &adapter->source.signalling);
 }
 
 /* By the threads that send and that end streams: what one of them counts too often, having looked earlier, is less than
  * nothing for the other. */
 static void count_kernel_drops(adapter_t *adapter)
 {
-    uint32_t drops = rtp_filter_drops(info_of(adapter).sock_info.rtp_sock);
+    uint32_t drops = kernel_filter_drops(info_of(adapter).sock_info.rtp_sock);
     if (drops)
-        rtp_quality_kernel_dropped(adapter->quality, (int32_t)(drops - atomic_exchange(&adapter->kernel_drops, drops)));
+        rtp_stats_kernel_dropped(adapter->stats, (int32_t)(drops - atomic_exchange(&adapter->kernel_drops, drops)));
 }
 
 /* ---- sending to where the peer is ---- */
@@ -96,7 +96,7 @@ static bool has_moved(adapter_t *adapter)
     pj_sockaddr rtp, rtcp;
     if (!adapter->stream.user_data || !atomic_load(&symmetric))
         return false;
-    rtp_lock_targets(&adapter->source, &rtp, &rtcp);
+    source_lock_targets(&adapter->source, &rtp, &rtcp);
     if (pj_sockaddr_cmp(&rtp, &adapter->rtp_target) == 0 && pj_sockaddr_cmp(&rtcp, &adapter->rtcp_target) == 0)
         return false;
     pj_sockaddr_cp(&adapter->rtp_target, &rtp);
@@ -121,7 +121,7 @@ static pj_status_t attach_slave(adapter_t *adapter)
 
 /* Called by the thread that reads the sockets. The transport below learns targets only by being attached to; the group
  * lock makes a detachment that has begun meanwhile come second. */
-static void follow(adapter_t *adapter)
+static void follow_source(adapter_t *adapter)
 {
     pj_grp_lock_acquire(adapter->base.grp_lock);
     pthread_mutex_lock(&adapter->lock);
@@ -135,35 +135,35 @@ static void follow(adapter_t *adapter)
 /* ---- what comes in ---- */
 
 /* The stream is not told where a packet came from: it has a policy of its own for strangers. */
-static void pass_on(adapter_t *adapter, const pjmedia_tp_cb_param *param)
+static void deliver(adapter_t *adapter, const pjmedia_tp_cb_param *param)
 {
     pthread_mutex_lock(&adapter->lock);
     pjmedia_transport_attach_param stream = adapter->stream;
     pthread_mutex_unlock(&adapter->lock);
-    pjmedia_tp_cb_param told = *param;
-    told.user_data = stream.user_data;
-    told.src_addr = NULL;
+    pjmedia_tp_cb_param packet_param = *param;
+    packet_param.user_data = stream.user_data;
+    packet_param.src_addr = NULL;
     if (stream.user_data && stream.rtp_cb2)
-        stream.rtp_cb2(&told);
+        stream.rtp_cb2(&packet_param);
     else if (stream.user_data && stream.rtp_cb)
         stream.rtp_cb(stream.user_data, param->pkt, param->size);
 }
 
-static void take_rtcp(adapter_t *adapter, const pj_sockaddr *from, uint8_t *packet, pj_ssize_t size)
+static void receive_rtcp(adapter_t *adapter, const pj_sockaddr *from, uint8_t *packet, pj_ssize_t size)
 {
     pthread_mutex_lock(&adapter->lock);
-    enum rtp_verdict verdict = rtp_lock_judge_rtcp(&adapter->source, from, rtp_32(packet + 4));
-    const bool may_be_peer = rtp_lock_may_be_peer(&adapter->source, from);
+    enum rtp_verdict verdict = source_lock_judge_rtcp(&adapter->source, from, rtp_32(packet + 4));
+    const bool may_be_peer = source_lock_may_be_peer(&adapter->source, from);
     pjmedia_transport_attach_param stream = adapter->stream;
     pthread_mutex_unlock(&adapter->lock);
     if (verdict == RTP_DROP) {
         if (!may_be_peer)
-            rtp_quality_dropped(adapter->quality, false);
+            rtp_stats_dropped(adapter->stats, false);
         return;
     }
-    rtp_quality_rtcp_received(adapter->quality, packet, (size_t)size, monotonic_ns());
+    rtp_stats_rtcp_received(adapter->stats, packet, (size_t)size, monotonic_ns());
     if (verdict == RTP_TAKE_NEW_SOURCE)
-        follow(adapter);
+        follow_source(adapter);
     if (stream.user_data && stream.rtcp_cb)
         stream.rtcp_cb(stream.user_data, packet, size);
 }
@@ -174,35 +174,35 @@ static void on_rtp(pjmedia_tp_cb_param *param)
     if (!adapter)
         return; /* it is being detached */
     if (param->size < 0) {
-        pass_on(adapter, param); /* an error */
+        deliver(adapter, param); /* an error */
         return;
     }
     pj_sockaddr from;
     pj_sockaddr_cp(&from, param->src_addr); /* attaching wipes the original */
     if (rtp_is_rtcp(param->pkt, param->size)) {
-        take_rtcp(adapter, &from, param->pkt, param->size);
+        receive_rtcp(adapter, &from, param->pkt, param->size);
         return;
     }
     if (!rtp_is_rtp(param->pkt, param->size)) {
-        rtp_quality_dropped(adapter->quality, true);
+        rtp_stats_dropped(adapter->stats, true);
         return;
     }
     const int64_t now_ns = monotonic_ns();
     const rtp_arrival_t packet = {rtp_ssrc(param->pkt), rtp_16((const uint8_t *)param->pkt + 2), now_ns};
     pthread_mutex_lock(&adapter->lock);
-    enum rtp_verdict verdict = rtp_lock_judge(&adapter->source, &from, &packet);
-    const int redeemed = rtp_lock_redeemed(&adapter->source);
+    enum rtp_verdict verdict = source_lock_judge(&adapter->source, &from, &packet);
+    const int reclassified = source_lock_take_reclassified(&adapter->source);
     pthread_mutex_unlock(&adapter->lock);
-    if (redeemed)
-        rtp_quality_redeemed(adapter->quality, redeemed);
+    if (reclassified)
+        rtp_stats_reclassified(adapter->stats, reclassified);
     if (verdict == RTP_DROP) {
-        rtp_quality_dropped(adapter->quality, false);
+        rtp_stats_dropped(adapter->stats, false);
         return;
     }
-    rtp_quality_received(adapter->quality, param->pkt, (size_t)param->size, now_ns);
+    rtp_stats_received(adapter->stats, param->pkt, (size_t)param->size, now_ns);
     if (verdict == RTP_TAKE_NEW_SOURCE)
-        follow(adapter);
-    pass_on(adapter, param);
+        follow_source(adapter);
+    deliver(adapter, param);
 }
 
 static void on_rtcp(void *user_data, void *packet, pj_ssize_t size)
@@ -211,11 +211,11 @@ static void on_rtcp(void *user_data, void *packet, pj_ssize_t size)
     if (!adapter || size < 0)
         return;
     if (!rtp_is_rtcp(packet, size)) {
-        rtp_quality_dropped(adapter->quality, true);
+        rtp_stats_dropped(adapter->stats, true);
         return;
     }
     pjmedia_transport_info info = info_of(adapter);
-    take_rtcp(adapter, &info.src_rtcp_name, packet, size);
+    receive_rtcp(adapter, &info.src_rtcp_name, packet, size);
 }
 
 /* ---- the operations of a transport ---- */
@@ -237,10 +237,10 @@ static pj_status_t attach(pjmedia_transport *tp, pjmedia_transport_attach_param 
         pj_sockaddr_set_port(&rtcp, (pj_uint16_t)(pj_sockaddr_get_port(&param->rem_addr) + 1));
     learn_signalling(adapter);
     filter_hosts(adapter, &param->rem_addr);
-    rtp_quality_begin(adapter->quality);
+    rtp_stats_begin_stream(adapter->stats);
     pthread_mutex_lock(&adapter->lock);
     const bool held = adapter->held || !pj_sockaddr_has_addr(&param->rem_addr); /* RFC 3264, 8.4: the old way to say so */
-    rtp_lock_open(&adapter->source, &param->rem_addr, &rtcp, held, monotonic_ns());
+    source_lock_open(&adapter->source, &param->rem_addr, &rtcp, held, monotonic_ns());
     adapter->agreed = true;
     adapter->stream = *param;
     pj_sockaddr_cp(&adapter->rtp_target, &param->rem_addr);
@@ -266,19 +266,19 @@ static void detach(pjmedia_transport *tp, void *stream)
 static pj_status_t send_rtp(pjmedia_transport *tp, const void *packet, pj_size_t size)
 {
     adapter_t *adapter = (adapter_t *)tp;
-    if (!rtp_gate_lets(&adapter->gate, RTP_WAY, monotonic_ns()))
+    if (!send_gate_admit(&adapter->gate, RTP_CHANNEL, monotonic_ns()))
         return PJ_SUCCESS;
     if (size >= RTP_HEADER)
-        rtp_quality_sent(adapter->quality, packet);
+        rtp_stats_sent(adapter->stats, packet);
     return pjmedia_transport_send_rtp(adapter->slave, packet, size);
 }
 
 static pj_status_t send_rtcp2(pjmedia_transport *tp, const pj_sockaddr_t *to, unsigned length, const void *packet, pj_size_t size)
 {
     adapter_t *adapter = (adapter_t *)tp;
-    if (!to && !rtp_gate_lets(&adapter->gate, RTCP_WAY, monotonic_ns()))
+    if (!to && !send_gate_admit(&adapter->gate, RTCP_CHANNEL, monotonic_ns()))
         return PJ_SUCCESS;
-    rtp_quality_rtcp_sent(adapter->quality, packet, size, monotonic_ns());
+    rtp_stats_rtcp_sent(adapter->stats, packet, size, monotonic_ns());
     count_kernel_drops(adapter);
     if (!to)
         return pjmedia_transport_send_rtcp(adapter->slave, packet, size);
@@ -295,7 +295,7 @@ static void filter_before_answer(adapter_t *adapter, const pjmedia_sdp_session *
     const pjmedia_sdp_conn *place = remote->media[media]->conn ? remote->media[media]->conn : remote->conn;
     pj_sockaddr announced;
     learn_signalling(adapter);
-    if (place && literal_address(&place->addr, &announced) && pj_sockaddr_has_addr(&announced))
+    if (place && ip_literal_parse(&place->addr, &announced) && pj_sockaddr_has_addr(&announced))
         filter_hosts(adapter, &announced);
 }
 
@@ -341,8 +341,8 @@ static pj_status_t simulate_lost(pjmedia_transport *tp, pjmedia_dir direction, u
 static void on_destroyed(void *user_data)
 {
     adapter_t *adapter = user_data;
-    rtp_quality_release(adapter->quality);
-    rtp_gate_destroy(&adapter->gate);
+    rtp_stats_release(adapter->stats);
+    send_gate_destroy(&adapter->gate);
     pthread_mutex_destroy(&adapter->lock);
     pj_pool_release(adapter->pool);
 }
@@ -352,7 +352,7 @@ static pj_status_t destroy(pjmedia_transport *tp)
     adapter_t *adapter = (adapter_t *)tp;
     uint16_t port = local_port(adapter);
     pjmedia_transport_close(adapter->slave);
-    rtp_ports_give_back(port);
+    port_pool_release(port);
     pj_grp_lock_dec_ref(adapter->base.grp_lock);
     return PJ_SUCCESS;
 }
@@ -384,22 +384,22 @@ static pjsua_call_id replaced_by(pjsua_call_id call)
 }
 
 /* A re-INVITE may replace the transport, Replaces the call: the statistics go on. */
-static rtp_quality_t *stats_for(pjsua_call_id call)
+static rtp_stats_t *stats_for(pjsua_call_id call)
 {
     pjsua_call_id before = replaced_by(call);
     rtp_stats_source_t *source = atomic_load(&stats_source);
-    rtp_quality_t *quality = source ? source(before == PJSUA_INVALID_ID ? call : before) : NULL;
-    return quality ? quality : rtp_quality_create();
+    rtp_stats_t *stats = source ? source(before == PJSUA_INVALID_ID ? call : before) : NULL;
+    return stats ? stats : rtp_stats_create();
 }
 
 /* Without memory PJSUA refuses the call: nobody may speak through a transport that lets everybody in. */
-pjmedia_transport *rtp_transport_create(pjsua_call_id call, unsigned media, pjmedia_transport *slave, unsigned flags)
+pjmedia_transport *media_transport_create(pjsua_call_id call, unsigned media, pjmedia_transport *slave, unsigned flags)
 {
     pj_pool_t *pool = pjsua_pool_create("trunkline-rtp", sizeof(adapter_t) + 512, 512);
-    rtp_quality_t *quality = stats_for(call);
+    rtp_stats_t *stats = stats_for(call);
     PJ_UNUSED_ARG(flags);
-    if (!pool || !quality || !slave->grp_lock) {
-        rtp_quality_release(quality);
+    if (!pool || !stats || !slave->grp_lock) {
+        rtp_stats_release(stats);
         if (pool)
             pj_pool_release(pool);
         pjmedia_transport_close(slave);
@@ -412,24 +412,24 @@ pjmedia_transport *rtp_transport_create(pjsua_call_id call, unsigned media, pjme
     adapter->pool = pool;
     adapter->slave = slave;
     adapter->udp = pjsua_var.calls[call].media_prov[media].tp_orig;
-    rtp_gate_install(&adapter->gate, adapter->udp);
+    send_gate_install(&adapter->gate, adapter->udp);
     adapter->call = call;
-    adapter->quality = quality;
+    adapter->stats = stats;
     pthread_mutex_init(&adapter->lock, NULL);
     adapter->base.grp_lock = slave->grp_lock;
     pj_grp_lock_add_ref(slave->grp_lock);
     pj_grp_lock_add_handler(slave->grp_lock, pool, adapter, on_destroyed);
-    rtp_ports_take(local_port(adapter));
+    port_pool_take(local_port(adapter));
     return &adapter->base;
 }
 
-rtp_quality_t *rtp_transport_quality(pjsua_call_id call, unsigned media)
+rtp_stats_t *media_transport_stats(pjsua_call_id call, unsigned media)
 {
     const pjmedia_transport *tp = pjsua_var.calls[call].media[media].tp;
-    return tp && tp->op == &operations ? rtp_quality_keep(((const adapter_t *)tp)->quality) : NULL;
+    return tp && tp->op == &operations ? rtp_stats_add_ref(((const adapter_t *)tp)->stats) : NULL;
 }
 
-bool rtp_transport_lets_speech(pjmedia_transport *tp, int64_t now_ns)
+bool media_transport_allows_speech(pjmedia_transport *tp, int64_t now_ns)
 {
-    return !tp || tp->op != &operations || rtp_gate_lets_speech(&((adapter_t *)tp)->gate, now_ns);
+    return !tp || tp->op != &operations || send_gate_allows_speech(&((adapter_t *)tp)->gate, now_ns);
 }

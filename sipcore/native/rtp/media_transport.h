@@ -8,16 +8,16 @@
 #include <pjsua-lib/pjsua.h>
 
 /* Whether we send to where a peer's RTP comes from when that is not where its SDP says (symmetric RTP, RFC 4961). */
-void rtp_transport_set_symmetric(bool on);
+void media_transport_set_symmetric(bool on);
 /* The statistics of a call that is under way, with a reference; NULL when it has none. */
-typedef rtp_quality_t *rtp_stats_source_t(pjsua_call_id call);
+typedef rtp_stats_t *rtp_stats_source_t(pjsua_call_id call);
 /* A further transport of a call, or of the call that replaces it, goes on with these statistics. */
-void rtp_transport_continue_stats(rtp_stats_source_t *source);
+void media_transport_continue_stats(rtp_stats_source_t *source);
 /* PJSUA's callback `on_create_media_transport`. */
-pjmedia_transport *rtp_transport_create(pjsua_call_id call, unsigned media, pjmedia_transport *slave, unsigned flags);
+pjmedia_transport *media_transport_create(pjsua_call_id call, unsigned media, pjmedia_transport *slave, unsigned flags);
 /* Whether speech may be sent now through the transport of a stream; else it has to wait. */
-bool rtp_transport_lets_speech(pjmedia_transport *tp, int64_t now_ns);
-/* The account of a call's sound; the caller gives it back with rtp_quality_release. NULL when there is none. */
-rtp_quality_t *rtp_transport_quality(pjsua_call_id call, unsigned media);
+bool media_transport_allows_speech(pjmedia_transport *tp, int64_t now_ns);
+/* The account of a call's sound; the caller gives it back with rtp_stats_release. NULL when there is none. */
+rtp_stats_t *media_transport_stats(pjsua_call_id call, unsigned media);
 
 #endif

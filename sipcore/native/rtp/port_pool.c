@@ -25,7 +25,7 @@ static struct {
 static _Atomic uint64_t missed;
 static __thread const pjsip_dialog *missed_by; /* to be compared only: it may be gone */
 
-void rtp_ports_set(uint16_t first, uint16_t last, uint16_t begin)
+void port_pool_set(uint16_t first, uint16_t last, uint16_t begin)
 {
     pthread_mutex_lock(&ports.lock);
     memset(ports.pairs, 0, sizeof ports.pairs);
@@ -35,7 +35,7 @@ void rtp_ports_set(uint16_t first, uint16_t last, uint16_t begin)
     pthread_mutex_unlock(&ports.lock);
 }
 
-int rtp_ports_left(void)
+int port_pool_left(void)
 {
     pthread_mutex_lock(&ports.lock);
     int left = ports.left;
@@ -44,7 +44,7 @@ int rtp_ports_left(void)
 }
 
 /* The lock is held. The next pair in turn that has rested; else the one that has rested longest; -1 when all are taken. */
-static int choose(int64_t now_ns)
+static int choose_pair(int64_t now_ns)
 {
     int best = -1;
     for (int i = 0; i < ports.count; i++) {
@@ -66,17 +66,17 @@ static uint16_t choose_port(void)
 {
     const int64_t now_ns = monotonic_ns();
     pthread_mutex_lock(&ports.lock);
-    int at = choose(now_ns);
+    int at = choose_pair(now_ns);
     uint16_t port = at < 0 ? 0 : (uint16_t)(ports.first + 2 * at);
     if (at >= 0) {
         ports.next = (at + 1) % ports.count;
-        ports.pairs[at].rests_until_ns = now_ns + RTP_PORTS_REST_NS;
+        ports.pairs[at].rests_until_ns = now_ns + PORT_REST_NS;
     }
     pthread_mutex_unlock(&ports.lock);
     return port;
 }
 
-pj_status_t rtp_ports_on_state(pjsua_call_id call, const pjsua_med_tp_state_info *info)
+pj_status_t port_pool_on_media_state(pjsua_call_id call, const pjsua_med_tp_state_info *info)
 {
     if (info->state == PJSUA_MED_TP_CREATING) {
         uint16_t port = choose_port();
@@ -84,12 +84,12 @@ pj_status_t rtp_ports_on_state(pjsua_call_id call, const pjsua_med_tp_state_info
             pjsua_var.acc[pjsua_var.calls[call].acc_id].next_rtp_port = port;
     } else if (info->state == PJSUA_MED_TP_NULL && info->status != PJ_SUCCESS) {
         missed_by = pjsua_var.calls[call].async_call.dlg;
-        rtp_ports_miss();
+        port_pool_count_miss();
     }
     return PJ_SUCCESS;
 }
 
-bool rtp_ports_missed_by(const pjsip_dialog *dialog)
+bool port_pool_missed_by(const pjsip_dialog *dialog)
 {
     return dialog && dialog == missed_by;
 }
@@ -102,27 +102,27 @@ static void mark(uint16_t port, bool taken)
     if (at >= 0 && at < ports.count && ports.pairs[at].taken != taken) {
         ports.pairs[at].taken = taken;
         ports.left += taken ? -1 : 1;
-        ports.pairs[at].rests_until_ns = now_ns + RTP_PORTS_REST_NS;
+        ports.pairs[at].rests_until_ns = now_ns + PORT_REST_NS;
     }
     pthread_mutex_unlock(&ports.lock);
 }
 
-void rtp_ports_take(uint16_t port)
+void port_pool_take(uint16_t port)
 {
     mark(port, true);
 }
 
-void rtp_ports_give_back(uint16_t port)
+void port_pool_release(uint16_t port)
 {
     mark(port, false);
 }
 
-void rtp_ports_miss(void)
+void port_pool_count_miss(void)
 {
     atomic_fetch_add(&missed, 1);
 }
 
-uint64_t rtp_ports_missed(void)
+uint64_t port_pool_take_misses(void)
 {
     return atomic_exchange(&missed, 0);
 }

@@ -8,21 +8,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RTP_PORTS_REST_NS 5000000000LL
+#define PORT_REST_NS 5000000000LL
 
 /* The whole range, both ends included; nothing is in use then. The first call gets the pair of that number. */
-void rtp_ports_set(uint16_t first, uint16_t last, uint16_t begin);
+void port_pool_set(uint16_t first, uint16_t last, uint16_t begin);
 /* How many pairs no call has. */
-int rtp_ports_left(void);
+int port_pool_left(void);
 /* PJSUA's callback `on_call_media_transport_state`: it says when a call is about to get its ports. */
-pj_status_t rtp_ports_on_state(pjsua_call_id call, const pjsua_med_tp_state_info *info);
+pj_status_t port_pool_on_media_state(pjsua_call_id call, const pjsua_med_tp_state_info *info);
 /* A call has got this one, or has let go of it. */
-void rtp_ports_take(uint16_t port);
-void rtp_ports_give_back(uint16_t port);
+void port_pool_take(uint16_t port);
+void port_pool_release(uint16_t port);
 /* Calls that got no ports since the last look. */
-uint64_t rtp_ports_missed(void);
-void rtp_ports_miss(void);
+uint64_t port_pool_take_misses(void);
+void port_pool_count_miss(void);
 /* Whether this dialog is that of the call which this thread could get no ports for last. */
-bool rtp_ports_missed_by(const pjsip_dialog *dialog);
+bool port_pool_missed_by(const pjsip_dialog *dialog);
 
 #endif

@@ -13,29 +13,29 @@
 #define PACKET_MOST_MS 200
 #define RESYNC_MS 1000      /* a timestamp that is off by more belongs to another clock */
 
-rtp_quality_t *rtp_quality_create(void)
+rtp_stats_t *rtp_stats_create(void)
 {
-    rtp_quality_t *quality = calloc(1, sizeof *quality);
-    if (quality) {
-        atomic_init(&quality->refs, 1);
-        pthread_mutex_init(&quality->lock, NULL);
+    rtp_stats_t *stats = calloc(1, sizeof *stats);
+    if (stats) {
+        atomic_init(&stats->refs, 1);
+        pthread_mutex_init(&stats->lock, NULL);
     }
-    return quality;
+    return stats;
 }
 
-rtp_quality_t *rtp_quality_keep(rtp_quality_t *quality)
+rtp_stats_t *rtp_stats_add_ref(rtp_stats_t *stats)
 {
-    if (quality)
-        atomic_fetch_add(&quality->refs, 1);
-    return quality;
+    if (stats)
+        atomic_fetch_add(&stats->refs, 1);
+    return stats;
 }
 
-void rtp_quality_release(rtp_quality_t *quality)
+void rtp_stats_release(rtp_stats_t *stats)
 {
-    if (!quality || atomic_fetch_sub(&quality->refs, 1) > 1)
+    if (!stats || atomic_fetch_sub(&stats->refs, 1) > 1)
         return;
-    pthread_mutex_destroy(&quality->lock);
-    free(quality);
+    pthread_mutex_destroy(&stats->lock);
+    free(stats);
 }
 
 static void add(rtp_mean_t *mean, double value)
@@ -64,7 +64,7 @@ static void start_source(rtp_reception_t *r, uint16_t sequence)
 }
 
 /* `step` sequence numbers ahead; what lies between is lost unless it comes late. */
-static void advance(rtp_quality_t *q, uint16_t sequence, uint16_t step)
+static void advance(rtp_stats_t *q, uint16_t sequence, uint16_t step)
 {
     rtp_reception_t *r = &q->reception;
     r->window = step < WINDOW ? r->window << step | 1 : 1;
@@ -77,7 +77,7 @@ static void advance(rtp_quality_t *q, uint16_t sequence, uint16_t step)
 }
 
 /* A packet that is `back` behind the newest: one that was thought lost, or one that came before. */
-static void fill(rtp_quality_t *q, uint16_t back)
+static void fill(rtp_stats_t *q, uint16_t back)
 {
     rtp_reception_t *r = &q->reception;
     if (back >= r->counted) { /* from before the first packet, or too old to tell */
@@ -100,7 +100,7 @@ static void fill(rtp_quality_t *q, uint16_t back)
 }
 
 /* RFC 3550, A.8. Packets that share a timestamp (RFC 4733 events) say nothing about the way between us. */
-static void measure_jitter(rtp_quality_t *q, uint32_t timestamp, int64_t now_ns)
+static void measure_jitter(rtp_stats_t *q, uint32_t timestamp, int64_t now_ns)
 {
     rtp_reception_t *r = &q->reception;
     if (r->arrival_ns && timestamp != r->timestamp && q->clock_rate) {
@@ -120,14 +120,14 @@ static void measure_jitter(rtp_quality_t *q, uint32_t timestamp, int64_t now_ns)
 }
 
 /* Gaps in which the peer sends nothing (RFC 3550, 5.1: the timestamp goes on) and events are no measure. */
-static void note_packet_time(rtp_quality_t *q, uint32_t timestamp, uint16_t ahead)
+static void note_packet_time(rtp_stats_t *q, uint32_t timestamp, uint16_t ahead)
 {
     uint32_t units = timestamp - q->reception.timestamp;
     if (ahead == 1 && units && units * 1000ULL <= (uint64_t)PACKET_MOST_MS * q->clock_rate)
         q->packet_units = units;
 }
 
-static void number(rtp_quality_t *q, uint16_t sequence, uint32_t timestamp, int64_t now_ns)
+static void number(rtp_stats_t *q, uint16_t sequence, uint32_t timestamp, int64_t now_ns)
 {
     rtp_reception_t *r = &q->reception;
     if (!r->begun)
@@ -154,14 +154,14 @@ static void number(rtp_quality_t *q, uint16_t sequence, uint32_t timestamp, int6
     measure_jitter(q, timestamp, now_ns);
 }
 
-void rtp_quality_begin(rtp_quality_t *q)
+void rtp_stats_begin_stream(rtp_stats_t *q)
 {
     pthread_mutex_lock(&q->lock);
     q->reception.begun = false;
     pthread_mutex_unlock(&q->lock);
 }
 
-void rtp_quality_set_clock(rtp_quality_t *q, uint32_t clock_rate)
+void rtp_stats_set_clock_rate(rtp_stats_t *q, uint32_t clock_rate)
 {
     pthread_mutex_lock(&q->lock);
     if (q->clock_rate != clock_rate)
@@ -170,7 +170,7 @@ void rtp_quality_set_clock(rtp_quality_t *q, uint32_t clock_rate)
     pthread_mutex_unlock(&q->lock);
 }
 
-void rtp_quality_received(rtp_quality_t *q, const uint8_t *packet, size_t size, int64_t now_ns)
+void rtp_stats_received(rtp_stats_t *q, const uint8_t *packet, size_t size, int64_t now_ns)
 {
     uint32_t ssrc = rtp_ssrc(packet);
     pthread_mutex_lock(&q->lock);
@@ -183,7 +183,7 @@ void rtp_quality_received(rtp_quality_t *q, const uint8_t *packet, size_t size, 
     pthread_mutex_unlock(&q->lock);
 }
 
-void rtp_quality_dropped(rtp_quality_t *q, bool malformed)
+void rtp_stats_dropped(rtp_stats_t *q, bool malformed)
 {
     pthread_mutex_lock(&q->lock);
     if (malformed)
@@ -193,21 +193,21 @@ void rtp_quality_dropped(rtp_quality_t *q, bool malformed)
     pthread_mutex_unlock(&q->lock);
 }
 
-void rtp_quality_redeemed(rtp_quality_t *q, int packets)
+void rtp_stats_reclassified(rtp_stats_t *q, int packets)
 {
     pthread_mutex_lock(&q->lock);
     q->totals.foreign -= (uint64_t)packets;
     pthread_mutex_unlock(&q->lock);
 }
 
-void rtp_quality_kernel_dropped(rtp_quality_t *q, int32_t packets)
+void rtp_stats_kernel_dropped(rtp_stats_t *q, int32_t packets)
 {
     pthread_mutex_lock(&q->lock);
     q->totals.foreign += (uint64_t)(int64_t)packets;
     pthread_mutex_unlock(&q->lock);
 }
 
-void rtp_quality_buffered(rtp_quality_t *q, double delay_ms, double discarded_ms)
+void rtp_stats_jitter_buffer(rtp_stats_t *q, double delay_ms, double discarded_ms)
 {
     pthread_mutex_lock(&q->lock);
     add(&q->buffer, delay_ms);
@@ -217,7 +217,7 @@ void rtp_quality_buffered(rtp_quality_t *q, double delay_ms, double discarded_ms
 
 /* ---- sending, and what the peer reports of it ---- */
 
-void rtp_quality_sent(rtp_quality_t *q, const uint8_t *packet)
+void rtp_stats_sent(rtp_stats_t *q, const uint8_t *packet)
 {
     uint32_t ssrc = rtp_ssrc(packet);
     pthread_mutex_lock(&q->lock);
@@ -234,7 +234,7 @@ void rtp_quality_sent(rtp_quality_t *q, const uint8_t *packet)
 }
 
 /* The middle 32 bits of an NTP timestamp are how a report refers to ours (RFC 3550, 6.4.1). */
-void rtp_quality_rtcp_sent(rtp_quality_t *q, const uint8_t *packet, size_t size, int64_t now_ns)
+void rtp_stats_rtcp_sent(rtp_stats_t *q, const uint8_t *packet, size_t size, int64_t now_ns)
 {
     if (size < 28 || packet[1] != SENDER_REPORT)
         return;
@@ -245,7 +245,7 @@ void rtp_quality_rtcp_sent(rtp_quality_t *q, const uint8_t *packet, size_t size,
     pthread_mutex_unlock(&q->lock);
 }
 
-static void measure_round_trip(rtp_quality_t *q, uint32_t last_report, uint32_t delay, int64_t now_ns)
+static void measure_round_trip(rtp_stats_t *q, uint32_t last_report, uint32_t delay, int64_t now_ns)
 {
     for (int i = 0; i < SENDER_REPORTS && last_report; i++) {
         if (q->reports[i].middle != last_report || !q->reports[i].sent_ns)
@@ -257,7 +257,7 @@ static void measure_round_trip(rtp_quality_t *q, uint32_t last_report, uint32_t 
     }
 }
 
-static void read_report(rtp_quality_t *q, const uint8_t *block, int64_t now_ns)
+static void read_report(rtp_stats_t *q, const uint8_t *block, int64_t now_ns)
 {
     if (rtp_32(block) != q->own_ssrc || !q->totals.sent)
         return;
@@ -272,7 +272,7 @@ static void read_report(rtp_quality_t *q, const uint8_t *block, int64_t now_ns)
 }
 
 /* A compound packet (RFC 3550, 6.1): each part says its type, and its length in words less one. */
-void rtp_quality_rtcp_received(rtp_quality_t *q, const uint8_t *packet, size_t size, int64_t now_ns)
+void rtp_stats_rtcp_received(rtp_stats_t *q, const uint8_t *packet, size_t size, int64_t now_ns)
 {
     pthread_mutex_lock(&q->lock);
     while (size >= 8 && packet[0] >> 6 == 2) {
@@ -288,7 +288,7 @@ void rtp_quality_rtcp_received(rtp_quality_t *q, const uint8_t *packet, size_t s
     pthread_mutex_unlock(&q->lock);
 }
 
-rtp_totals_t rtp_quality_totals(rtp_quality_t *q)
+rtp_totals_t rtp_stats_totals(rtp_stats_t *q)
 {
     pthread_mutex_lock(&q->lock);
     rtp_totals_t totals = q->totals;
@@ -309,14 +309,14 @@ rtp_totals_t rtp_quality_totals(rtp_quality_t *q)
 }
 
 /* G.722's RTP clock runs at half its sampling rate (RFC 3551, 4.5.2), Opus's at 48 kHz whatever its rate (RFC 7587, 4.1). */
-uint32_t rtp_clock_of(const pjmedia_stream_info *info)
+uint32_t rtp_clock_rate_of(const pjmedia_stream_info *info)
 {
     if (info->fmt.pt == PJMEDIA_RTP_PT_G722)
         return 8000;
     return pj_stricmp2(&info->fmt.encoding_name, "opus") == 0 ? 48000 : info->fmt.clock_rate;
 }
 
-void rtp_clock_for_rtcp(pjmedia_stream *stream, uint32_t clock_rate)
+void rtp_clock_set_for_rtcp(pjmedia_stream *stream, uint32_t clock_rate)
 {
     pjmedia_stream_rtp_sess_info session;
     if (pjmedia_stream_get_rtp_session_info(stream, &session) == PJ_SUCCESS)

@@ -50,7 +50,7 @@ typedef struct rtp_reception {
     double jitter;              /* in units of the RTP clock */
 } rtp_reception_t;
 
-typedef struct rtp_quality {
+typedef struct rtp_stats {
     _Atomic int refs;
     pthread_mutex_t lock;
     uint32_t clock_rate;        /* of RTP timestamps, Hz; 0: not known yet */
@@ -70,32 +70,32 @@ typedef struct rtp_quality {
         int64_t sent_ns;
     } reports[SENDER_REPORTS];
     unsigned next_report;
-} rtp_quality_t;
+} rtp_stats_t;
 
-rtp_quality_t *rtp_quality_create(void);
-rtp_quality_t *rtp_quality_keep(rtp_quality_t *quality);
-void rtp_quality_release(rtp_quality_t *quality);
+rtp_stats_t *rtp_stats_create(void);
+rtp_stats_t *rtp_stats_add_ref(rtp_stats_t *stats);
+void rtp_stats_release(rtp_stats_t *stats);
 
 /* Another stream begins: what its first packet's number is says nothing about loss. */
-void rtp_quality_begin(rtp_quality_t *quality);
-void rtp_quality_set_clock(rtp_quality_t *quality, uint32_t clock_rate);
+void rtp_stats_begin_stream(rtp_stats_t *stats);
+void rtp_stats_set_clock_rate(rtp_stats_t *stats, uint32_t clock_rate);
 /* Packets begin with a whole RTP header, or RTCP header. */
-void rtp_quality_received(rtp_quality_t *quality, const uint8_t *packet, size_t size, int64_t now_ns);
-void rtp_quality_sent(rtp_quality_t *quality, const uint8_t *packet);
-void rtp_quality_rtcp_received(rtp_quality_t *quality, const uint8_t *packet, size_t size, int64_t now_ns);
-void rtp_quality_rtcp_sent(rtp_quality_t *quality, const uint8_t *packet, size_t size, int64_t now_ns);
-void rtp_quality_dropped(rtp_quality_t *quality, bool malformed);
+void rtp_stats_received(rtp_stats_t *stats, const uint8_t *packet, size_t size, int64_t now_ns);
+void rtp_stats_sent(rtp_stats_t *stats, const uint8_t *packet);
+void rtp_stats_rtcp_received(rtp_stats_t *stats, const uint8_t *packet, size_t size, int64_t now_ns);
+void rtp_stats_rtcp_sent(rtp_stats_t *stats, const uint8_t *packet, size_t size, int64_t now_ns);
+void rtp_stats_dropped(rtp_stats_t *stats, bool malformed);
 /* So many packets that were counted as foreign were the peer's. */
-void rtp_quality_redeemed(rtp_quality_t *q, int packets);
+void rtp_stats_reclassified(rtp_stats_t *q, int packets);
 /* Strangers' packets that never got as far as us; less than none takes back what was counted too often. */
-void rtp_quality_kernel_dropped(rtp_quality_t *quality, int32_t packets);
+void rtp_stats_kernel_dropped(rtp_stats_t *stats, int32_t packets);
 /* A look at the jitter buffer: its delay, and what it threw away since the last look. */
-void rtp_quality_buffered(rtp_quality_t *quality, double delay_ms, double discarded_ms);
-rtp_totals_t rtp_quality_totals(rtp_quality_t *quality);
+void rtp_stats_jitter_buffer(rtp_stats_t *stats, double delay_ms, double discarded_ms);
+rtp_totals_t rtp_stats_totals(rtp_stats_t *stats);
 
 /* How fast the RTP timestamps of a stream go, in Hz. */
-uint32_t rtp_clock_of(const pjmedia_stream_info *info);
+uint32_t rtp_clock_rate_of(const pjmedia_stream_info *info);
 /* PJMEDIA takes Opus's sampling rate for it: the jitter that it reports to the peer would be wrong. */
-void rtp_clock_for_rtcp(pjmedia_stream *stream, uint32_t clock_rate);
+void rtp_clock_set_for_rtcp(pjmedia_stream *stream, uint32_t clock_rate);
 
 #endif

@@ -12,88 +12,88 @@ static void (*next_call_state)(pjsua_call_id, pjsip_event *);
 
 static pj_status_t send_rtp(pjmedia_transport *tp, const void *packet, pj_size_t size);
 
-static rtp_gate_t *gate_of(const pjmedia_transport *tp)
+static send_gate_t *gate_of(const pjmedia_transport *tp)
 {
-    return (rtp_gate_t *)((char *)tp->op - offsetof(rtp_gate_t, op));
+    return (send_gate_t *)((char *)tp->op - offsetof(send_gate_t, op));
 }
 
 /* ---- what may leave; the lock is held ---- */
 
-static bool is_open(const rtp_gate_t *gate, const rtp_target_t *to, int64_t now_ns)
+static bool is_open(const send_gate_t *gate, const send_target_t *to, int64_t now_ns)
 {
-    if (to->kind == MEDIA_HELD || to->kind == MEDIA_NEVER)
+    if (to->class == MEDIA_HELD || to->class == MEDIA_FORBIDDEN)
         return false;
-    if (to->heard || to->kind == MEDIA_ELSEWHERE)
-        return to->heard;
+    if (to->received || to->class == MEDIA_UNLISTED)
+        return to->received;
     return gate->confirmed || !gate->began_ns || now_ns - gate->began_ns < UNCONFIRMED_NS;
 }
 
-static bool lets(rtp_gate_t *gate, const rtp_target_t *to, int64_t now_ns)
+static bool admit(send_gate_t *gate, const send_target_t *to, int64_t now_ns)
 {
     const bool open = is_open(gate, to, now_ns);
-    if (open && !to->heard && !gate->confirmed && !gate->began_ns)
+    if (open && !to->received && !gate->confirmed && !gate->began_ns)
         gate->began_ns = now_ns;
     return open;
 }
 
-static void aim(const rtp_gate_t *gate, rtp_target_t *to, const pj_sockaddr *place)
+static void set_target(const send_gate_t *gate, send_target_t *to, const pj_sockaddr *address)
 {
-    to->heard = to->heard && sources_same_host(&to->place, place);
-    to->place = *place;
-    to->kind = media_place_of(place, &gate->signalling);
+    to->received = to->received && ip_same_host(&to->address, address);
+    to->address = *address;
+    to->class = media_address_classify(address, &gate->signalling);
 }
 
-static void hear(rtp_gate_t *gate, const pj_sockaddr *from)
+static void note_received(send_gate_t *gate, const pj_sockaddr *from)
 {
-    for (int way = 0; way < RTP_WAYS; way++)
-        gate->to[way].heard = gate->to[way].heard || sources_same_host(&gate->to[way].place, from);
+    for (int channel = 0; channel < RTP_CHANNELS; channel++)
+        gate->to[channel].received = gate->to[channel].received || ip_same_host(&gate->to[channel].address, from);
 }
 
 /* ---- questions ---- */
 
-bool rtp_gate_lets(rtp_gate_t *gate, enum rtp_way way, int64_t now_ns)
+bool send_gate_admit(send_gate_t *gate, enum rtp_channel channel, int64_t now_ns)
 {
     pthread_mutex_lock(&gate->lock);
-    bool open = lets(gate, &gate->to[way], now_ns);
+    bool open = admit(gate, &gate->to[channel], now_ns);
     pthread_mutex_unlock(&gate->lock);
     return open;
 }
 
 /* Who holds the call has no place; what is said then is said to nobody. */
-bool rtp_gate_lets_speech(rtp_gate_t *gate, int64_t now_ns)
+bool send_gate_allows_speech(send_gate_t *gate, int64_t now_ns)
 {
     pthread_mutex_lock(&gate->lock);
-    const rtp_target_t *to = &gate->to[RTP_WAY];
-    bool speech = to->kind == MEDIA_HELD || (is_open(gate, to, now_ns) &&
-                                             (to->heard || gate->confirmed || to->kind == MEDIA_OWN));
+    const send_target_t *to = &gate->to[RTP_CHANNEL];
+    bool speech = to->class == MEDIA_HELD || (is_open(gate, to, now_ns) &&
+                                              (to->received || gate->confirmed || to->class == MEDIA_SIGNALLING));
     pthread_mutex_unlock(&gate->lock);
     return speech;
 }
 
 /* ---- in front of the transport ---- */
 
-static bool lets_to(rtp_gate_t *gate, const pj_sockaddr *place)
+static bool admit_to(send_gate_t *gate, const pj_sockaddr *address)
 {
-    rtp_target_t other = {.kind = MEDIA_HELD};
+    send_target_t other = {.class = MEDIA_HELD};
     pthread_mutex_lock(&gate->lock);
-    other.heard = gate->to[RTCP_WAY].heard;
-    other.place = gate->to[RTCP_WAY].place;
-    aim(gate, &other, place);
-    bool open = lets(gate, &other, monotonic_ns());
+    other.received = gate->to[RTCP_CHANNEL].received;
+    other.address = gate->to[RTCP_CHANNEL].address;
+    set_target(gate, &other, address);
+    bool open = admit(gate, &other, monotonic_ns());
     pthread_mutex_unlock(&gate->lock);
     return open;
 }
 
 static pj_status_t send_rtp(pjmedia_transport *tp, const void *packet, pj_size_t size)
 {
-    rtp_gate_t *gate = gate_of(tp);
-    return rtp_gate_lets(gate, RTP_WAY, monotonic_ns()) ? gate->below->send_rtp(tp, packet, size) : PJ_SUCCESS;
+    send_gate_t *gate = gate_of(tp);
+    return send_gate_admit(gate, RTP_CHANNEL, monotonic_ns()) ? gate->below->send_rtp(tp, packet, size) : PJ_SUCCESS;
 }
 
 static pj_status_t send_rtcp2(pjmedia_transport *tp, const pj_sockaddr_t *to, unsigned length, const void *packet, pj_size_t size)
 {
-    rtp_gate_t *gate = gate_of(tp);
-    bool open = to ? lets_to(gate, to) : rtp_gate_lets(gate, RTCP_WAY, monotonic_ns());
+    send_gate_t *gate = gate_of(tp);
+    bool open = to ? admit_to(gate, to) : send_gate_admit(gate, RTCP_CHANNEL, monotonic_ns());
     return open ? gate->below->send_rtcp2(tp, to, length, packet, size) : PJ_SUCCESS;
 }
 
@@ -102,11 +102,11 @@ static pj_status_t send_rtcp(pjmedia_transport *tp, const void *packet, pj_size_
     return send_rtcp2(tp, NULL, 0, packet, size);
 }
 
-static pjmedia_transport_attach_param user_of(rtp_gate_t *gate, const pj_sockaddr *from)
+static pjmedia_transport_attach_param note_source(send_gate_t *gate, const pj_sockaddr *from)
 {
     pthread_mutex_lock(&gate->lock);
     pjmedia_transport_attach_param user = gate->user;
-    hear(gate, from);
+    note_received(gate, from);
     pthread_mutex_unlock(&gate->lock);
     return user;
 }
@@ -114,10 +114,10 @@ static pjmedia_transport_attach_param user_of(rtp_gate_t *gate, const pj_sockadd
 static void on_rtp(pjmedia_tp_cb_param *param)
 {
     const pj_sockaddr nowhere = {.addr = {0}};
-    rtp_gate_t *gate = param->user_data;
+    send_gate_t *gate = param->user_data;
     if (!gate)
         return; /* it is being detached */
-    pjmedia_transport_attach_param user = user_of(gate, param->size > 0 ? param->src_addr : &nowhere);
+    pjmedia_transport_attach_param user = note_source(gate, param->size > 0 ? param->src_addr : &nowhere);
     if (!user.user_data)
         return;
     param->user_data = user.user_data;
@@ -130,26 +130,26 @@ static void on_rtp(pjmedia_tp_cb_param *param)
 /* Who has sent it, only the transport knows, whose thread this is. */
 static void on_rtcp(void *user_data, void *packet, pj_ssize_t size)
 {
-    rtp_gate_t *gate = user_data;
+    send_gate_t *gate = user_data;
     pjmedia_transport_info info;
     if (!gate)
         return;
     pjmedia_transport_info_init(&info);
     gate->below->get_info(gate->udp, &info);
-    pjmedia_transport_attach_param user = user_of(gate, &info.src_rtcp_name);
+    pjmedia_transport_attach_param user = note_source(gate, &info.src_rtcp_name);
     if (user.user_data && user.rtcp_cb)
         user.rtcp_cb(user.user_data, packet, size);
 }
 
 static pj_status_t attach2(pjmedia_transport *tp, pjmedia_transport_attach_param *param)
 {
-    rtp_gate_t *gate = gate_of(tp);
+    send_gate_t *gate = gate_of(tp);
     pjmedia_transport_attach_param ours = *param;
     pj_sockaddr rtcp = pj_sockaddr_has_addr(&param->rem_rtcp) ? param->rem_rtcp : param->rem_addr;
     pthread_mutex_lock(&gate->lock);
     gate->user = *param;
-    aim(gate, &gate->to[RTP_WAY], &param->rem_addr);
-    aim(gate, &gate->to[RTCP_WAY], &rtcp);
+    set_target(gate, &gate->to[RTP_CHANNEL], &param->rem_addr);
+    set_target(gate, &gate->to[RTCP_CHANNEL], &rtcp);
     pthread_mutex_unlock(&gate->lock);
     ours.user_data = gate;
     ours.rtp_cb = NULL;
@@ -160,7 +160,7 @@ static pj_status_t attach2(pjmedia_transport *tp, pjmedia_transport_attach_param
 
 static void detach(pjmedia_transport *tp, void *user)
 {
-    rtp_gate_t *gate = gate_of(tp);
+    send_gate_t *gate = gate_of(tp);
     (void)user;
     pthread_mutex_lock(&gate->lock);
     gate->user.user_data = NULL;
@@ -168,7 +168,7 @@ static void detach(pjmedia_transport *tp, void *user)
     gate->below->detach(tp, gate);
 }
 
-void rtp_gate_install(rtp_gate_t *gate, pjmedia_transport *udp)
+void send_gate_install(send_gate_t *gate, pjmedia_transport *udp)
 {
     pthread_mutex_init(&gate->lock, NULL);
     gate->udp = udp;
@@ -183,7 +183,7 @@ void rtp_gate_install(rtp_gate_t *gate, pjmedia_transport *udp)
     udp->op = &gate->op;
 }
 
-void rtp_gate_destroy(rtp_gate_t *gate)
+void send_gate_destroy(send_gate_t *gate)
 {
     pthread_mutex_destroy(&gate->lock);
 }
@@ -196,21 +196,21 @@ static bool is_confirmed(const pjsip_inv_session *inv)
            (inv->role == PJSIP_ROLE_UAC && inv->state == PJSIP_INV_STATE_CONNECTING);
 }
 
-void rtp_gate_learn(rtp_gate_t *gate, const pjsip_inv_session *inv)
+void send_gate_update(send_gate_t *gate, const pjsip_inv_session *inv)
 {
     pthread_mutex_lock(&gate->lock);
     if (inv->invite_tsx && inv->invite_tsx->addr.addr.sa_family)
         gate->signalling = inv->invite_tsx->addr;
     gate->confirmed = gate->confirmed || is_confirmed(inv);
-    for (int way = 0; way < RTP_WAYS; way++)
-        aim(gate, &gate->to[way], &gate->to[way].place);
+    for (int channel = 0; channel < RTP_CHANNELS; channel++)
+        set_target(gate, &gate->to[channel], &gate->to[channel].address);
     pthread_mutex_unlock(&gate->lock);
 }
 
-static void learn_of(const pjsua_call_media *media, const pjsip_inv_session *inv)
+static void update_media(const pjsua_call_media *media, const pjsip_inv_session *inv)
 {
     if (media->tp_orig && media->tp_orig->op->send_rtp == send_rtp)
-        rtp_gate_learn(gate_of(media->tp_orig), inv);
+        send_gate_update(gate_of(media->tp_orig), inv);
 }
 
 /* The dialog is locked by who calls us. */
@@ -219,15 +219,15 @@ static void on_call_state(pjsua_call_id number, pjsip_event *event)
     const pjsua_call *call = &pjsua_var.calls[number];
     for (unsigned i = 0; call->inv && i < PJSUA_MAX_CALL_MEDIA; i++) {
         if (i < call->med_cnt)
-            learn_of(&call->media[i], call->inv);
+            update_media(&call->media[i], call->inv);
         if (i < call->med_prov_cnt)
-            learn_of(&call->media_prov[i], call->inv);
+            update_media(&call->media_prov[i], call->inv);
     }
     if (next_call_state)
         next_call_state(number, event);
 }
 
-void rtp_gate_hook(pjsua_callback *callback)
+void send_gate_hook(pjsua_callback *callback)
 {
     next_call_state = callback->on_call_state;
     callback->on_call_state = on_call_state;

@@ -1,9 +1,9 @@
 #include "rtp/source_lock.h"
 
 /* RTCP of a source that has moved comes from elsewhere too. */
-static enum rtp_verdict settle(rtp_lock_t *lock, enum rtp_lock_state state, const pj_sockaddr *from, const rtp_arrival_t *packet)
+static enum rtp_verdict settle(source_lock_t *lock, enum source_lock_state state, const pj_sockaddr *from, const rtp_arrival_t *packet)
 {
-    if (lock->state != RTP_LOCK_OPEN && !rtp_same_place(from, &lock->source))
+    if (lock->state != SOURCE_LOCK_OPEN && !rtp_same_address(from, &lock->source))
         lock->rtcp_settled = false;
     lock->state = state;
     pj_sockaddr_cp(&lock->source, from);
@@ -15,7 +15,7 @@ static enum rtp_verdict settle(rtp_lock_t *lock, enum rtp_lock_state state, cons
     return RTP_TAKE_NEW_SOURCE;
 }
 
-static enum rtp_verdict judge_ssrc(rtp_lock_t *lock, uint32_t ssrc, int64_t now_ns)
+static enum rtp_verdict judge_ssrc(source_lock_t *lock, uint32_t ssrc, int64_t now_ns)
 {
     if (ssrc == lock->ssrc) {
         if (lock->next_since_ns) {
@@ -33,40 +33,40 @@ static enum rtp_verdict judge_ssrc(rtp_lock_t *lock, uint32_t ssrc, int64_t now_
         lock->next_dropped++;
         return RTP_DROP;
     }
-    lock->redeemed += lock->next_dropped;
+    lock->reclassified += lock->next_dropped;
     lock->ssrc = ssrc;
     lock->next_since_ns = 0;
     return RTP_TAKE;
 }
 
-static bool is_former(const rtp_lock_t *lock, const pj_sockaddr *from, const rtp_arrival_t *packet)
+static bool is_former(const source_lock_t *lock, const pj_sockaddr *from, const rtp_arrival_t *packet)
 {
-    return rtp_same_place(from, &lock->former) && packet->ssrc == lock->former_ssrc &&
+    return rtp_same_address(from, &lock->former) && packet->ssrc == lock->former_ssrc &&
            lock->former_heard_ns > packet->ns - lock->settled_ns;
 }
 
 /* Whether such a place may want to be the source. */
-static bool may_apply(const rtp_lock_t *lock, const pj_sockaddr *from, int64_t now_ns)
+static bool may_be_candidate(const source_lock_t *lock, const pj_sockaddr *from, int64_t now_ns)
 {
     const bool has_source = lock->source.addr.sa_family != 0;
     if (lock->held || (has_source && now_ns - lock->heard_ns < SOURCE_SILENCE_NS))
         return false;
-    if (rtp_lock_may_be_peer(lock, from))
+    if (source_lock_may_be_peer(lock, from))
         return true;
     return has_source && rtp_same_host(from, &lock->source);
 }
 
-static enum rtp_verdict judge_candidate(rtp_lock_t *lock, const pj_sockaddr *from, const rtp_arrival_t *packet)
+static enum rtp_verdict judge_candidate(source_lock_t *lock, const pj_sockaddr *from, const rtp_arrival_t *packet)
 {
     const bool has_source = lock->source.addr.sa_family != 0;
     if (has_source && packet->ssrc == lock->ssrc)
-        return settle(lock, RTP_LOCK_PROBED, from, packet);
+        return settle(lock, SOURCE_LOCK_PROBED, from, packet);
     int dropped = 0;
-    if (!rtp_candidates_passed(lock->candidates, from, packet, &dropped))
+    if (!source_probation_passed(lock->candidates, from, packet, &dropped))
         return RTP_DROP;
-    lock->redeemed += dropped;
-    const rtp_lock_t before = *lock;
-    settle(lock, RTP_LOCK_PROBED, from, packet);
+    lock->reclassified += dropped;
+    const source_lock_t before = *lock;
+    settle(lock, SOURCE_LOCK_PROBED, from, packet);
     if (has_source) {
         pj_sockaddr_cp(&lock->former, &before.source);
         lock->former_ssrc = before.ssrc;
@@ -77,7 +77,7 @@ static enum rtp_verdict judge_candidate(rtp_lock_t *lock, const pj_sockaddr *fro
 
 /* What was before the peer held the call counts again when it resumes it, whatever came meanwhile. Assigned, for
  * pj_sockaddr_cp copies nothing of a place that is none. */
-static void note_hold(rtp_lock_t *lock, bool held)
+static void note_hold(source_lock_t *lock, bool held)
 {
     if (held && !lock->held) {
         lock->talk_announced = lock->announced;
@@ -89,13 +89,13 @@ static void note_hold(rtp_lock_t *lock, bool held)
     lock->held = held;
 }
 
-void rtp_lock_open(rtp_lock_t *lock, const pj_sockaddr *announced, const pj_sockaddr *announced_rtcp, bool held,
-                   int64_t now_ns)
+void source_lock_open(source_lock_t *lock, const pj_sockaddr *announced, const pj_sockaddr *announced_rtcp, bool held,
+                      int64_t now_ns)
 {
     note_hold(lock, held);
-    if (!rtp_same_place(announced, &lock->announced))
+    if (!rtp_same_address(announced, &lock->announced))
         pj_bzero(&lock->source, sizeof lock->source);
-    lock->state = RTP_LOCK_OPEN;
+    lock->state = SOURCE_LOCK_OPEN;
     lock->heard_ns = now_ns;
     pj_sockaddr_cp(&lock->announced, announced);
     pj_sockaddr_cp(&lock->announced_rtcp, announced_rtcp);
@@ -104,37 +104,37 @@ void rtp_lock_open(rtp_lock_t *lock, const pj_sockaddr *announced, const pj_sock
     lock->rtcp_settled = false;
 }
 
-enum rtp_verdict rtp_lock_judge(rtp_lock_t *lock, const pj_sockaddr *from, const rtp_arrival_t *packet)
+enum rtp_verdict source_lock_judge(source_lock_t *lock, const pj_sockaddr *from, const rtp_arrival_t *packet)
 {
-    const bool settled = lock->state != RTP_LOCK_OPEN, as_before = rtp_same_place(from, &lock->source);
+    const bool settled = lock->state != SOURCE_LOCK_OPEN, as_before = rtp_same_address(from, &lock->source);
     if (settled && as_before) {
         lock->heard_ns = packet->ns;
         return judge_ssrc(lock, packet->ssrc, packet->ns);
     }
-    if (rtp_same_place(from, &lock->announced))
-        return settle(lock, RTP_LOCK_ANNOUNCED, from, packet);
+    if (rtp_same_address(from, &lock->announced))
+        return settle(lock, SOURCE_LOCK_ANNOUNCED, from, packet);
     if (as_before || is_former(lock, from, packet))
-        return settle(lock, RTP_LOCK_PROBED, from, packet);
-    return may_apply(lock, from, packet->ns) ? judge_candidate(lock, from, packet) : RTP_DROP;
+        return settle(lock, SOURCE_LOCK_PROBED, from, packet);
+    return may_be_candidate(lock, from, packet->ns) ? judge_candidate(lock, from, packet) : RTP_DROP;
 }
 
-int rtp_lock_redeemed(rtp_lock_t *lock)
+int source_lock_take_reclassified(source_lock_t *lock)
 {
-    int redeemed = lock->redeemed;
-    lock->redeemed = 0;
-    return redeemed;
+    int reclassified = lock->reclassified;
+    lock->reclassified = 0;
+    return reclassified;
 }
 
-bool rtp_lock_may_be_peer(const rtp_lock_t *lock, const pj_sockaddr *from)
+bool source_lock_may_be_peer(const source_lock_t *lock, const pj_sockaddr *from)
 {
-    return lock->state == RTP_LOCK_OPEN && (rtp_same_host(from, &lock->announced) || rtp_same_host(from, &lock->signalling));
+    return lock->state == SOURCE_LOCK_OPEN && (rtp_same_host(from, &lock->announced) || rtp_same_host(from, &lock->signalling));
 }
 
-enum rtp_verdict rtp_lock_judge_rtcp(rtp_lock_t *lock, const pj_sockaddr *from, uint32_t ssrc)
+enum rtp_verdict source_lock_judge_rtcp(source_lock_t *lock, const pj_sockaddr *from, uint32_t ssrc)
 {
-    bool announced = rtp_same_place(from, &lock->announced_rtcp);
-    bool of_source = lock->state != RTP_LOCK_OPEN && ssrc == lock->ssrc && rtp_same_host(from, &lock->source);
-    if (lock->rtcp_settled && rtp_same_place(from, &lock->rtcp_source))
+    bool announced = rtp_same_address(from, &lock->announced_rtcp);
+    bool of_source = lock->state != SOURCE_LOCK_OPEN && ssrc == lock->ssrc && rtp_same_host(from, &lock->source);
+    if (lock->rtcp_settled && rtp_same_address(from, &lock->rtcp_source))
         return announced || of_source ? RTP_TAKE : RTP_DROP;
     if (!announced && (lock->rtcp_settled || !of_source))
         return RTP_DROP;
@@ -144,12 +144,12 @@ enum rtp_verdict rtp_lock_judge_rtcp(rtp_lock_t *lock, const pj_sockaddr *from, 
 }
 
 /* Without an RTCP packet to tell, RTCP goes to the port after RTP's (RFC 3550, 11), unless both share one (RFC 5761). */
-void rtp_lock_targets(const rtp_lock_t *lock, pj_sockaddr *rtp, pj_sockaddr *rtcp)
+void source_lock_targets(const source_lock_t *lock, pj_sockaddr *rtp, pj_sockaddr *rtcp)
 {
     const bool shared = pj_sockaddr_cmp(&lock->announced, &lock->announced_rtcp) == 0;
-    pj_sockaddr_cp(rtp, lock->state == RTP_LOCK_PROBED ? &lock->source : &lock->announced);
+    pj_sockaddr_cp(rtp, lock->state == SOURCE_LOCK_PROBED ? &lock->source : &lock->announced);
     pj_sockaddr_cp(rtcp, lock->rtcp_settled ? &lock->rtcp_source : &lock->announced_rtcp);
-    if (lock->rtcp_settled || lock->state != RTP_LOCK_PROBED)
+    if (lock->rtcp_settled || lock->state != SOURCE_LOCK_PROBED)
         return;
     pj_sockaddr_cp(rtcp, rtp);
     if (!shared)

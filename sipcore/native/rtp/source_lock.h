@@ -35,11 +35,11 @@
 #define RIVAL_PACKETS 3     /* of the first one, in between; fewer may have come out of order */
 #define SOURCE_SILENCE_NS 1000000000LL
 
-enum rtp_lock_state { RTP_LOCK_OPEN, RTP_LOCK_PROBED, RTP_LOCK_ANNOUNCED };
+enum source_lock_state { SOURCE_LOCK_OPEN, SOURCE_LOCK_PROBED, SOURCE_LOCK_ANNOUNCED };
 enum rtp_verdict { RTP_DROP, RTP_TAKE, RTP_TAKE_NEW_SOURCE };
 
-typedef struct rtp_lock {
-    enum rtp_lock_state state;
+typedef struct source_lock {
+    enum source_lock_state state;
     bool held;
     pj_sockaddr announced, announced_rtcp; /* no family: none */
     pj_sockaddr signalling;                /* where the peer's SIP comes from; its port says nothing */
@@ -53,25 +53,25 @@ typedef struct rtp_lock {
     uint32_t next_ssrc;                    /* that wants to take its place */
     int64_t next_since_ns;                 /* since when it has come alone; 0: there is none */
     int next_dropped;                      /* how many packets of it have been dropped */
-    int redeemed;                          /* packets that were dropped and turned out to be the peer's */
+    int reclassified;                          /* packets that were dropped and turned out to be the peer's */
     int interrupted;                       /* how many packets of `ssrc` have come since it appeared */
-    rtp_candidate_t candidates[CANDIDATES];
+    source_candidate_t candidates[MAX_CANDIDATES];
     bool rtcp_settled;
     pj_sockaddr rtcp_source;
-} rtp_lock_t;
+} source_lock_t;
 
 /* An offer and answer name these places. `held`: by them, the peer need not send RTP. */
-void rtp_lock_open(rtp_lock_t *lock, const pj_sockaddr *announced, const pj_sockaddr *announced_rtcp, bool held,
-                   int64_t now_ns);
-enum rtp_verdict rtp_lock_judge(rtp_lock_t *lock, const pj_sockaddr *from, const rtp_arrival_t *packet);
+void source_lock_open(source_lock_t *lock, const pj_sockaddr *announced, const pj_sockaddr *announced_rtcp, bool held,
+                      int64_t now_ns);
+enum rtp_verdict source_lock_judge(source_lock_t *lock, const pj_sockaddr *from, const rtp_arrival_t *packet);
 /* How many packets that were dropped turned out to be the peer's since the last call: those of a probation that has been
  * passed, and the first ones of a new SSRC. */
-int rtp_lock_redeemed(rtp_lock_t *lock);
+int source_lock_take_reclassified(source_lock_t *lock);
 /* Nothing has been taken yet, and what comes from there may be. */
-bool rtp_lock_may_be_peer(const rtp_lock_t *lock, const pj_sockaddr *from);
+bool source_lock_may_be_peer(const source_lock_t *lock, const pj_sockaddr *from);
 /* `ssrc`: of the packet's sender (RFC 3550, 6.4). */
-enum rtp_verdict rtp_lock_judge_rtcp(rtp_lock_t *lock, const pj_sockaddr *from, uint32_t ssrc);
+enum rtp_verdict source_lock_judge_rtcp(source_lock_t *lock, const pj_sockaddr *from, uint32_t ssrc);
 /* Where the peer is. */
-void rtp_lock_targets(const rtp_lock_t *lock, pj_sockaddr *rtp, pj_sockaddr *rtcp);
+void source_lock_targets(const source_lock_t *lock, pj_sockaddr *rtp, pj_sockaddr *rtcp);
 
 #endif

@@ -13,65 +13,65 @@ bool rtp_same_host(const pj_sockaddr *a, const pj_sockaddr *b)
            memcmp(pj_sockaddr_get_addr(a), pj_sockaddr_get_addr(b), pj_sockaddr_get_addr_len(a)) == 0;
 }
 
-bool rtp_same_place(const pj_sockaddr *a, const pj_sockaddr *b)
+bool rtp_same_address(const pj_sockaddr *a, const pj_sockaddr *b)
 {
     return rtp_same_host(a, b) && pj_sockaddr_get_port(a) == pj_sockaddr_get_port(b);
 }
 
-static bool is_live(const rtp_candidate_t *one, int64_t now_ns)
+static bool is_live(const source_candidate_t *one, int64_t now_ns)
 {
-    return one->place.addr.sa_family && now_ns - one->heard_ns <= CANDIDATE_GAP_NS;
+    return one->address.addr.sa_family && now_ns - one->heard_ns <= CANDIDATE_GAP_NS;
 }
 
-static void begin(rtp_candidate_t *one, const rtp_arrival_t *packet)
+static void begin(source_candidate_t *one, const rtp_arrival_t *packet)
 {
     one->ssrc = packet->ssrc;
     one->sequence = packet->sequence;
-    one->in_order = one->strange = one->missing = 0;
+    one->in_order = one->out_of_order = one->missing = 0;
     one->since_ns = one->heard_ns = packet->ns;
 }
 
 /* No flood, and no noise. */
-static bool is_like_rtp(const rtp_candidate_t *one)
+static bool is_like_rtp(const source_candidate_t *one)
 {
     int64_t lasted_ns = one->heard_ns - one->since_ns;
     return one->in_order * SHORTEST_NS <= lasted_ns && one->in_order * LONGEST_NS >= lasted_ns &&
-           one->missing <= one->in_order && 2 * one->strange <= one->in_order;
+           one->missing <= one->in_order && 2 * one->out_of_order <= one->in_order;
 }
 
-static bool sends_more(const rtp_candidate_t *a, const rtp_candidate_t *b)
+static bool sends_more(const source_candidate_t *a, const source_candidate_t *b)
 {
     return a->in_order * (b->heard_ns - b->since_ns) > b->in_order * (a->heard_ns - a->since_ns);
 }
 
 /* A place for a newcomer: one that nobody has, else that of one who sends no RTP. NULL when there is none. */
-static rtp_candidate_t *room(rtp_candidate_t *candidates, int64_t now_ns)
+static source_candidate_t *free_entry(source_candidate_t *candidates, int64_t now_ns)
 {
-    rtp_candidate_t *found = NULL;
-    for (int i = 0; i < CANDIDATES; i++) {
+    source_candidate_t *found = NULL;
+    for (int i = 0; i < MAX_CANDIDATES; i++) {
         if (!is_live(&candidates[i], now_ns))
             return &candidates[i];
-        if (candidates[i].in_order + candidates[i].strange > 0 && !is_like_rtp(&candidates[i]))
+        if (candidates[i].in_order + candidates[i].out_of_order > 0 && !is_like_rtp(&candidates[i]))
             found = &candidates[i];
     }
     return found;
 }
 
-static rtp_candidate_t *find(rtp_candidate_t *candidates, const pj_sockaddr *from, const rtp_arrival_t *packet)
+static source_candidate_t *find(source_candidate_t *candidates, const pj_sockaddr *from, const rtp_arrival_t *packet)
 {
-    for (int i = 0; i < CANDIDATES; i++)
+    for (int i = 0; i < MAX_CANDIDATES; i++)
         if (is_live(&candidates[i], packet->ns) && candidates[i].ssrc == packet->ssrc &&
-            rtp_same_place(&candidates[i].place, from))
+            rtp_same_address(&candidates[i].address, from))
             return &candidates[i];
     return NULL;
 }
 
-static void count(rtp_candidate_t *one, const rtp_arrival_t *packet)
+static void count(source_candidate_t *one, const rtp_arrival_t *packet)
 {
     uint16_t step = (uint16_t)(packet->sequence - one->sequence);
     one->heard_ns = packet->ns;
     if (step == 0 || step > STEP_MOST) {
-        one->strange++;
+        one->out_of_order++;
         if (step < 0x8000) /* else it is late */
             one->sequence = packet->sequence;
         return;
@@ -81,29 +81,29 @@ static void count(rtp_candidate_t *one, const rtp_arrival_t *packet)
     one->sequence = packet->sequence;
 }
 
-static bool has_better_rival(const rtp_candidate_t *candidates, const rtp_candidate_t *one, int64_t now_ns)
+static bool has_better_rival(const source_candidate_t *candidates, const source_candidate_t *one, int64_t now_ns)
 {
-    for (int i = 0; i < CANDIDATES; i++) {
-        const rtp_candidate_t *rival = &candidates[i];
+    for (int i = 0; i < MAX_CANDIDATES; i++) {
+        const source_candidate_t *rival = &candidates[i];
         if (rival != one && is_live(rival, now_ns) && rival->in_order >= TELLING && is_like_rtp(rival) && sends_more(rival, one))
             return true;
     }
     return false;
 }
 
-bool rtp_candidates_passed(rtp_candidate_t *candidates, const pj_sockaddr *from, const rtp_arrival_t *packet, int *before)
+bool source_probation_passed(source_candidate_t *candidates, const pj_sockaddr *from, const rtp_arrival_t *packet, int *before)
 {
-    rtp_candidate_t *one = find(candidates, from, packet);
+    source_candidate_t *one = find(candidates, from, packet);
     if (!one) {
-        one = room(candidates, packet->ns);
+        one = free_entry(candidates, packet->ns);
         if (one) {
-            pj_sockaddr_cp(&one->place, from);
+            pj_sockaddr_cp(&one->address, from);
             begin(one, packet);
         }
         return false;
     }
     count(one, packet);
-    *before = one->in_order + one->strange;
+    *before = one->in_order + one->out_of_order;
     int64_t lasted_ns = packet->ns - one->since_ns;
     if (lasted_ns < PROBATION_NS)
         return false;

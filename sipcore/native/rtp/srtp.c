@@ -9,7 +9,7 @@ static bool has_attribute(const pjmedia_sdp_media *media, const char *name)
 }
 
 /* An offer may have keys that its answer makes no use of. */
-static enum secrecy agreed_in(const pjmedia_sdp_session *local, const pjmedia_sdp_session *remote)
+static enum srtp_keying negotiated_keying(const pjmedia_sdp_session *local, const pjmedia_sdp_session *remote)
 {
     for (unsigned i = 0; i < local->media_count && i < remote->media_count; i++) {
         const pjmedia_sdp_media *media = local->media[i];
@@ -17,11 +17,11 @@ static enum secrecy agreed_in(const pjmedia_sdp_session *local, const pjmedia_sd
             continue;
         pj_uint32_t protocol = pjmedia_sdp_transport_get_proto((pj_str_t *)&media->desc.transport);
         if (PJMEDIA_TP_PROTO_HAS_FLAG(protocol, PJMEDIA_TP_PROTO_DTLS_SRTP))
-            return SECRECY_DTLS;
+            return SRTP_KEYING_DTLS;
         bool both = has_attribute(media, "crypto") && has_attribute(remote->media[i], "crypto");
-        return both ? SECRECY_SDES : SECRECY_NONE;
+        return both ? SRTP_KEYING_SDES : SRTP_KEYING_NONE;
     }
-    return SECRECY_NONE;
+    return SRTP_KEYING_NONE;
 }
 
 /* The transaction knows; when it is over, the peer's Contact tells. */
@@ -40,19 +40,19 @@ static void learn_signalling(const pjsip_inv_session *inv, char *peer, int size,
                       pj_stricmp2(&((const pjsip_sip_uri *)target)->transport_param, "tls") == 0;
 }
 
-enum secrecy secrecy_of(pjsua_call_id number, char *peer, int size, bool *signalling)
+enum srtp_keying srtp_keying_of(pjsua_call_id number, char *peer, int size, bool *signalling)
 {
     pjsua_call *call = NULL;
     pjsip_dialog *dialog = NULL;
     const pjmedia_sdp_session *local = NULL, *remote = NULL;
-    enum secrecy found = SECRECY_NONE;
+    enum srtp_keying found = SRTP_KEYING_NONE;
     *peer = 0;
     *signalling = false;
     if (acquire_call("secrecy", number, &call, &dialog) != PJ_SUCCESS)
         return found;
     if (call->inv && call->inv->neg && pjmedia_sdp_neg_get_active_local(call->inv->neg, &local) == PJ_SUCCESS &&
         pjmedia_sdp_neg_get_active_remote(call->inv->neg, &remote) == PJ_SUCCESS) {
-        found = agreed_in(local, remote);
+        found = negotiated_keying(local, remote);
         learn_signalling(call->inv, peer, size, signalling);
     }
     if (dialog)
@@ -60,7 +60,7 @@ enum secrecy secrecy_of(pjsua_call_id number, char *peer, int size, bool *signal
     return found;
 }
 
-void secrecy_await_handshake(pjsip_rx_data *request)
+void srtp_prefer_passive_dtls(pjsip_rx_data *request)
 {
     pjmedia_sdp_session *offer = request->msg_info.msg->body ? pjsip_rdata_get_sdp_info(request)->sdp : NULL;
     for (unsigned i = 0; offer && i < offer->media_count; i++) {

@@ -26,7 +26,7 @@ static pjsua_call_id oldest_lingering(void)
 }
 
 /* Its INVITE is not sent again; a BYE is, as before. False when nothing could be let go. */
-static bool let_oldest_go(void)
+static bool release_oldest(void)
 {
     pjsua_call *call = NULL;
     pjsip_dialog *dialog = NULL;
@@ -43,12 +43,12 @@ static bool let_oldest_go(void)
 
 void call_table_make_room(void)
 {
-    for (int i = 0; i < KEPT_FREE && call_table_taken() + KEPT_FREE > pjsua_var.ua_cfg.max_calls; i++)
-        if (!let_oldest_go())
+    for (int i = 0; i < KEPT_FREE && call_table_used() + KEPT_FREE > pjsua_var.ua_cfg.max_calls; i++)
+        if (!release_oldest())
             return;
 }
 
-unsigned call_table_taken(void)
+unsigned call_table_used(void)
 {
     return pjsua_call_get_count();
 }

@@ -7,6 +7,6 @@
 void call_table_make_room(void);
 
 /* Places that are taken. */
-unsigned call_table_taken(void);
+unsigned call_table_used(void);
 
 #endif

@@ -63,7 +63,7 @@ static bool read_value(const pjsip_rx_data *request, pj_str_t *number, pj_str_t 
 }
 
 /* PJSIP makes an answer's CSeq from one that it has read. */
-static void exchange(pjsip_tx_data *answer, const pj_str_t *number, const pj_str_t *method)
+static void replace_cseq(pjsip_tx_data *answer, const pj_str_t *number, const pj_str_t *method)
 {
     const pj_str_t name = pj_str("CSeq");
     char text[LONGEST];
@@ -74,7 +74,7 @@ static void exchange(pjsip_tx_data *answer, const pj_str_t *number, const pj_str
     pj_list_erase(made);
 }
 
-void cseq_refuse(pjsip_rx_data *request)
+void cseq_reject_out_of_range(pjsip_rx_data *request)
 {
     pj_str_t number, method;
     pjsip_tx_data *answer = NULL;
@@ -86,7 +86,7 @@ void cseq_refuse(pjsip_rx_data *request)
     request->msg_info.cseq->method = msg->line.req.method;
     if (pjsip_endpt_create_response(pjsua_get_pjsip_endpt(), request, PJSIP_SC_BAD_REQUEST, NULL, &answer) != PJ_SUCCESS)
         return;
-    exchange(answer, &number, &method);
+    replace_cseq(answer, &number, &method);
     if (pjsip_endpt_send_response2(pjsua_get_pjsip_endpt(), request, answer, NULL, NULL) != PJ_SUCCESS)
         pjsip_tx_data_dec_ref(answer);
 }

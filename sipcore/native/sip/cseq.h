@@ -7,6 +7,6 @@
 
 /* 400 with the CSeq as it came, but nothing to an ACK, nor to a request that has a CSeq, lacks something else that an answer
  * needs, or has no number there. */
-void cseq_refuse(pjsip_rx_data *request);
+void cseq_reject_out_of_range(pjsip_rx_data *request);
 
 #endif

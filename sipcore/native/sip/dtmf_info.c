@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define SPELLED "Signal=%c\r\nDuration=160\r\n"
+#define NORMALIZED "Signal=%c\r\nDuration=160\r\n"
 #define NO_KEY "None=\r\n"  /* answered with 400 */
 
 static const char events[] = "0123456789*#ABCD"; /* in the order of RFC 4733, 3.2 */
@@ -70,24 +70,24 @@ static bool is_application(const pjsip_msg_body *body, const char *subtype)
            pj_stricmp2(&body->content_type.subtype, subtype) == 0;
 }
 
-bool info_is_key(const pjsip_msg_body *body)
+bool dtmf_info_is_dtmf(const pjsip_msg_body *body)
 {
     return is_application(body, "dtmf") || is_application(body, "dtmf-relay");
 }
 
-void info_spell_key(pjsip_rx_data *rdata)
+void dtmf_info_normalize(pjsip_rx_data *rdata)
 {
     const pj_str_t info = {"INFO", 4};
     pjsip_msg_body *body = rdata->msg_info.msg->body;
-    if (pj_strcmp(&rdata->msg_info.msg->line.req.method.name, &info) != 0 || !body || !body->len || !info_is_key(body))
+    if (pj_strcmp(&rdata->msg_info.msg->line.req.method.name, &info) != 0 || !body || !body->len || !dtmf_info_is_dtmf(body))
         return;
     bool is_alone = is_application(body, "dtmf");
     pj_str_t text = {body->data, (pj_ssize_t)body->len};
     char key = key_of(signal_in(text));
     if (!key && is_alone)
         key = key_of(trimmed(text));
-    char *spelled = pj_pool_alloc(rdata->tp_info.pool, sizeof SPELLED);
-    body->len = (unsigned)pj_ansi_snprintf(spelled, sizeof SPELLED, key ? SPELLED : NO_KEY, key);
-    body->data = spelled;
+    char *normalized = pj_pool_alloc(rdata->tp_info.pool, sizeof NORMALIZED);
+    body->len = (unsigned)pj_ansi_snprintf(normalized, sizeof NORMALIZED, key ? NORMALIZED : NO_KEY, key);
+    body->data = normalized;
     body->content_type.subtype = pj_str("dtmf-relay");
 }

@@ -7,11 +7,11 @@
 #include <pjsua-lib/pjsua.h>
 
 /* `application/dtmf` or `application/dtmf-relay`. */
-bool info_is_key(const pjsip_msg_body *body);
+bool dtmf_info_is_dtmf(const pjsip_msg_body *body);
 
 /* Phones write a key in several ways: `application/dtmf` with nothing but the key, `application/dtmf-relay` with or
  * without a duration, * and # and the letters as the numbers of their RFC 4733 events. Write it in the one way that
  * PJSUA reads; it would take the 1 of "123" for a key, so what is no key is written as none. */
-void info_spell_key(pjsip_rx_data *rdata);
+void dtmf_info_normalize(pjsip_rx_data *rdata);
 
 #endif

@@ -6,12 +6,12 @@
 
 #define BUSY_MS 500     /* until a look whether the peer's own request is through */
 
-typedef struct again {
+typedef struct retry {
     pj_timer_entry timer;
     const pjsip_inv_session *inv;   /* to know the call again; never followed */
-} again_t;
+} retry_t;
 
-static again_t agains[PJSUA_MAX_CALLS];
+static retry_t retries[PJSUA_MAX_CALLS];
 
 /* Whoever chose the Call-ID waits 2.1..4 s, the other side 0..2 s, in steps of 10 ms. */
 static unsigned delay_ms(const pjsip_dialog *dialog)
@@ -19,12 +19,12 @@ static unsigned delay_ms(const pjsip_dialog *dialog)
     return dialog->role == PJSIP_ROLE_UAC ? 2100 + (unsigned)(pj_rand() % 191) * 10 : (unsigned)(pj_rand() % 201) * 10;
 }
 
-static void schedule(again_t *again, unsigned ms)
+static void schedule(retry_t *retry, unsigned ms)
 {
     pj_time_val delay = {0, (long)ms};
     pj_time_val_normalize(&delay);
-    pjsip_endpt_cancel_timer(pjsua_get_pjsip_endpt(), &again->timer);
-    pjsip_endpt_schedule_timer(pjsua_get_pjsip_endpt(), &again->timer, &delay);
+    pjsip_endpt_cancel_timer(pjsua_get_pjsip_endpt(), &retry->timer);
+    pjsip_endpt_schedule_timer(pjsua_get_pjsip_endpt(), &retry->timer, &delay);
 }
 
 /* The peer has left several codecs to choose from: what crossed was our offer of one of them. */
@@ -60,18 +60,18 @@ static void refresh(pjsip_inv_session *inv)
         pjsip_inv_send_msg(inv, tdata);
 }
 
-static void try_again(pj_timer_heap_t *heap, pj_timer_entry *entry)
+static void on_timer(pj_timer_heap_t *heap, pj_timer_entry *entry)
 {
-    again_t *again = entry->user_data;
+    retry_t *retry = entry->user_data;
     pjsua_call *call;
     pjsip_dialog *dialog;
     (void)heap;
-    if (acquire_call("glare", (pjsua_call_id)(again - agains), &call, &dialog) != PJ_SUCCESS)
+    if (acquire_call("glare", (pjsua_call_id)(retry - retries), &call, &dialog) != PJ_SUCCESS)
         return;
     pjsip_inv_session *inv = call->inv;
-    if (inv == again->inv && inv->state == PJSIP_INV_STATE_CONFIRMED && !call->hanging_up) {
+    if (inv == retry->inv && inv->state == PJSIP_INV_STATE_CONFIRMED && !call->hanging_up) {
         if (inv->invite_tsx || pjmedia_sdp_neg_get_state(inv->neg) != PJMEDIA_SDP_NEG_STATE_DONE)
-            schedule(again, BUSY_MS);
+            schedule(retry, BUSY_MS);
         else if (is_undecided(inv))
             pjsua_call_schedule_reinvite_check(call, 0);
         else
@@ -81,15 +81,15 @@ static void try_again(pj_timer_heap_t *heap, pj_timer_entry *entry)
 }
 
 /* Within the dialog's lock. */
-static void crossed(pjsip_dialog *dialog)
+static void crossed_request(pjsip_dialog *dialog)
 {
     const pjsua_call *call = dialog->mod_data[pjsua_var.mod.id];
     pjsip_inv_session *inv = pjsip_dlg_get_inv_session(dialog);
     if (!call || !inv || inv->state != PJSIP_INV_STATE_CONFIRMED)
         return;
-    again_t *again = &agains[call->index];
-    again->inv = inv;
-    schedule(again, delay_ms(dialog));
+    retry_t *retry = &retries[call->index];
+    retry->inv = inv;
+    schedule(retry, delay_ms(dialog));
 }
 
 static bool is_offer_or_refresh(const pjsip_method *method)
@@ -106,12 +106,12 @@ void glare_on_response(const pjsip_rx_data *rdata)
                                                 &rdata->msg_info.to->tag, PJ_TRUE);
     if (!dialog)
         return;
-    crossed(dialog);
+    crossed_request(dialog);
     pjsip_dlg_dec_lock(dialog);
 }
 
 void glare_install(void)
 {
     for (int i = 0; i < PJSUA_MAX_CALLS; i++)
-        pj_timer_entry_init(&agains[i].timer, 0, &agains[i], try_again);
+        pj_timer_entry_init(&retries[i].timer, 0, &retries[i], on_timer);
 }

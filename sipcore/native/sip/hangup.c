@@ -32,11 +32,11 @@ static pj_status_t on_tx_request(pjsip_tx_data *tdata)
 }
 
 /* The dialog is locked; what it keeps lives as long as it does. */
-static void keep(pjsip_dialog *dialog, const char *reason)
+static void keep_reason(pjsip_dialog *dialog, const char *reason)
 {
-    pj_str_t *kept = PJ_POOL_ALLOC_T(dialog->pool, pj_str_t);
-    pj_strdup2(dialog->pool, kept, reason);
-    dialog->mod_data[module.id] = kept;
+    pj_str_t *copy = PJ_POOL_ALLOC_T(dialog->pool, pj_str_t);
+    pj_strdup2(dialog->pool, copy, reason);
+    dialog->mod_data[module.id] = copy;
 }
 
 /* We have accepted the call, and its ACK has not come yet: until then there is no BYE (RFC 3261 15). */
@@ -55,7 +55,7 @@ static void leave_one_bye(pjsip_inv_session *inv)
     inv->cause = (pjsip_status_code)0;
 }
 
-static void say(pjsua_call_id call, unsigned code, const char *reason)
+static void end_with_reason(pjsua_call_id call, unsigned code, const char *reason)
 {
     pjsua_msg_data message;
     pjsip_generic_string_hdr header;
@@ -76,8 +76,8 @@ pj_status_t hangup(pjsua_call_id number, unsigned code, const char *reason)
         return status;
     const bool early = waits_for_ack(call);
     if (dialog && *reason && module.id != -1)
-        keep(dialog, reason);
-    say(number, early && !code ? PJSIP_SC_OK : code, reason);
+        keep_reason(dialog, reason);
+    end_with_reason(number, early && !code ? PJSIP_SC_OK : code, reason);
     if (early && call->inv)
         leave_one_bye(call->inv);
     if (dialog)

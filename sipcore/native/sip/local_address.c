@@ -11,16 +11,16 @@
 #include <pthread.h>
 #include <string.h>
 
-#define NAMES 64 /* addresses of ours that can ever be told */
+#define MAX_NAMES 64 /* addresses of ours that can ever be told */
 
 static struct {
     pthread_mutex_t lock;
     pj_sockaddr bound, public_address; /* without a family: none */
-    sources_t *local;
-    char names[NAMES][PJ_INET6_ADDRSTRLEN];
+    ip_set_t *local;
+    char names[MAX_NAMES][PJ_INET6_ADDRSTRLEN];
     int count;
     pjsua_acc_id v4, v6;
-} here = {.lock = PTHREAD_MUTEX_INITIALIZER, .v4 = PJSUA_INVALID_ID, .v6 = PJSUA_INVALID_ID};
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .v4 = PJSUA_INVALID_ID, .v6 = PJSUA_INVALID_ID};
 
 /* ---- which address ---- */
 
@@ -28,18 +28,18 @@ static pj_sockaddr parsed(const char *text)
 {
     pj_sockaddr address;
     const pj_str_t host = pj_str((char *)text);
-    literal_address(&host, &address); /* all zero when it is none */
+    ip_literal_parse(&host, &address); /* all zero when it is none */
     return address;
 }
 
-void address_set(const char *bound, const char *public_address, sources_t *local)
+void local_address_set(const char *bound, const char *public_address, ip_set_t *local)
 {
-    pthread_mutex_lock(&here.lock);
-    here.bound = parsed(bound);
-    here.public_address = parsed(public_address);
-    sources_free(here.local);
-    here.local = local;
-    pthread_mutex_unlock(&here.lock);
+    pthread_mutex_lock(&state.lock);
+    state.bound = parsed(bound);
+    state.public_address = parsed(public_address);
+    ip_set_free(state.local);
+    state.local = local;
+    pthread_mutex_unlock(&state.lock);
 }
 
 /* Ask the routing table: a connected UDP socket knows its own address, and no packet is sent. */
@@ -61,18 +61,18 @@ static bool on_route_to(const pj_sockaddr *peer, pj_sockaddr *ours)
 /* The lock is held. */
 static bool is_local(const pj_sockaddr *peer)
 {
-    address_key_t key;
-    return address_key(peer, &key) && sources_contain(here.local, &key);
+    ip_key_t key;
+    return ip_key_of(peer, &key) && ip_set_contains(state.local, &key);
 }
 
-bool address_towards(const pj_sockaddr *peer, pj_sockaddr *ours)
+bool local_address_towards(const pj_sockaddr *peer, pj_sockaddr *ours)
 {
     const int family = peer->addr.sa_family;
-    pthread_mutex_lock(&here.lock);
-    const pj_sockaddr *given = here.public_address.addr.sa_family == family && !is_local(peer) ? &here.public_address
-                                                                                              : &here.bound;
+    pthread_mutex_lock(&state.lock);
+    const pj_sockaddr *given = state.public_address.addr.sa_family == family && !is_local(peer) ? &state.public_address
+                                                                                              : &state.bound;
     pj_sockaddr known = *given;
-    pthread_mutex_unlock(&here.lock);
+    pthread_mutex_unlock(&state.lock);
     if (known.addr.sa_family == 0)
         return pj_sockaddr_has_addr(peer) && on_route_to(peer, ours);
     pj_sockaddr_cp(ours, &known);
@@ -80,29 +80,29 @@ bool address_towards(const pj_sockaddr *peer, pj_sockaddr *ours)
 }
 
 /* As text that stays where it is for ever: headers and dialogs keep pointers to it. NULL when there are too many. */
-static const char *name_of(const pj_sockaddr *address)
+static const char *interned_name(const pj_sockaddr *address)
 {
     char text[PJ_INET6_ADDRSTRLEN];
     pj_sockaddr_print(address, text, sizeof text, 0);
-    pthread_mutex_lock(&here.lock);
+    pthread_mutex_lock(&state.lock);
     int i = 0;
-    while (i < here.count && strcmp(here.names[i], text) != 0)
+    while (i < state.count && strcmp(state.names[i], text) != 0)
         i++;
-    if (i == here.count && i < NAMES)
-        strcpy(here.names[here.count++], text);
-    pthread_mutex_unlock(&here.lock);
-    return i < NAMES ? here.names[i] : NULL;
+    if (i == state.count && i < MAX_NAMES)
+        strcpy(state.names[state.count++], text);
+    pthread_mutex_unlock(&state.lock);
+    return i < MAX_NAMES ? state.names[i] : NULL;
 }
 
 /* ---- what we send ---- */
 
-static pjsip_sip_uri *uri_in(const pjsip_contact_hdr *contact)
+static pjsip_sip_uri *contact_uri(const pjsip_contact_hdr *contact)
 {
     pjsip_uri *uri = contact->star || !contact->uri ? NULL : pjsip_uri_get_uri(contact->uri);
     return uri && (PJSIP_URI_SCHEME_IS_SIP(uri) || PJSIP_URI_SCHEME_IS_SIPS(uri)) ? (pjsip_sip_uri *)uri : NULL;
 }
 
-static bool leaves(const pjsip_msg *msg)
+static bool is_unregistration(const pjsip_msg *msg)
 {
     const pjsip_expires_hdr *expires = pjsip_msg_find_hdr(msg, PJSIP_H_EXPIRES, NULL);
     return msg->type == PJSIP_REQUEST_MSG && msg->line.req.method.id == PJSIP_REGISTER_METHOD && expires && !expires->ivalue;
@@ -110,11 +110,11 @@ static bool leaves(const pjsip_msg *msg)
 
 /* Only the text is exchanged, in the place that PJSIP itself looks at: a registration finds its own Contact again in the
  * registrar's answer, and an ACK the Via of its INVITE. */
-static void name_in_contacts(pjsip_msg *msg, const pj_str_t *host)
+static void set_contact_hosts(pjsip_msg *msg, const pj_str_t *host)
 {
     pjsip_contact_hdr *contact = NULL;
     while ((contact = pjsip_msg_find_hdr(msg, PJSIP_H_CONTACT, contact ? contact->next : NULL))) {
-        pjsip_sip_uri *uri = uri_in(contact);
+        pjsip_sip_uri *uri = contact_uri(contact);
         if (uri)
             uri->host = *host;
         if (contact->next == (void *)&msg->hdr)
@@ -126,59 +126,59 @@ static void name_in_contacts(pjsip_msg *msg, const pj_str_t *host)
  * its own. A registration is taken away under
  * the port that it has been made with; one that is renewed over another connection has the former Contact behind it, which
  * may have got the same port once more. */
-static void name_connection(pjsip_tx_data *tdata)
+static void set_contact_connection(pjsip_tx_data *tdata)
 {
     const pjsip_transport *transport = tdata->tp_info.transport;
     pjsip_msg *msg = tdata->msg;
     pjsip_contact_hdr *contact = pjsip_msg_find_hdr(msg, PJSIP_H_CONTACT, NULL);
-    pjsip_sip_uri *uri = contact ? uri_in(contact) : NULL;
-    if (!uri || !transport || !(transport->flag & PJSIP_TRANSPORT_SECURE) || tls_takes_connections() || leaves(msg))
+    pjsip_sip_uri *uri = contact ? contact_uri(contact) : NULL;
+    if (!uri || !transport || !(transport->flag & PJSIP_TRANSPORT_SECURE) || tls_listener_accepts() || is_unregistration(msg))
         return;
     uri->port = pj_sockaddr_get_port(&transport->local_addr);
     uri->transport_param = pj_str("TLS");
     pjsip_contact_hdr *former = pjsip_msg_find_hdr(msg, PJSIP_H_CONTACT, contact->next);
-    if (former && former != contact && uri_in(former) &&
-        pjsip_uri_cmp(PJSIP_URI_IN_CONTACT_HDR, uri, uri_in(former)) == PJ_SUCCESS)
+    if (former && former != contact && contact_uri(former) &&
+        pjsip_uri_cmp(PJSIP_URI_IN_CONTACT_HDR, uri, contact_uri(former)) == PJ_SUCCESS)
         pj_list_erase(former);
 }
 
 /* The offer that begins a call is written before PJSIP knows where the call goes. */
-static void name_in_offer(pjsip_tx_data *tdata, const pj_sockaddr *ours)
+static void set_offer_address(pjsip_tx_data *tdata, const pj_sockaddr *ours)
 {
     const pjsip_to_hdr *to = PJSIP_MSG_TO_HDR(tdata->msg);
     const pjsip_msg_body *body = tdata->msg->body;
     if (tdata->msg->line.req.method.id == PJSIP_INVITE_METHOD && to && !to->tag.slen && body &&
         pj_stricmp2(&body->content_type.subtype, "sdp") == 0 && body->print_body != &pjsip_print_text_body)
-        sdp_name_address(body->data, tdata->pool, ours);
+        sdp_set_address(body->data, tdata->pool, ours);
 }
 
 static pj_status_t on_tx_request(pjsip_tx_data *tdata)
 {
     pj_sockaddr ours;
-    if (!tls_borrowed_may_carry(tdata))
+    if (!tls_unverified_admit_request(tdata))
         return PJSIP_TLS_ECERTVERIF;
-    const char *name = address_towards(&tdata->tp_info.dst_addr, &ours) ? name_of(&ours) : NULL;
+    const char *name = local_address_towards(&tdata->tp_info.dst_addr, &ours) ? interned_name(&ours) : NULL;
     pjsip_via_hdr *via = pjsip_msg_find_hdr(tdata->msg, PJSIP_H_VIA, NULL);
     if (!name)
         return PJ_SUCCESS;
     const pj_str_t host = pj_str((char *)name);
     if (via)
         via->sent_by.host = host;
-    name_in_contacts(tdata->msg, &host);
-    name_connection(tdata);
-    name_in_offer(tdata, &ours);
+    set_contact_hosts(tdata->msg, &host);
+    set_contact_connection(tdata);
+    set_offer_address(tdata, &ours);
     return PJ_SUCCESS;
 }
 
 static pj_status_t on_tx_response(pjsip_tx_data *tdata)
 {
     pj_sockaddr ours;
-    const char *name = address_towards(&tdata->tp_info.dst_addr, &ours) ? name_of(&ours) : NULL;
+    const char *name = local_address_towards(&tdata->tp_info.dst_addr, &ours) ? interned_name(&ours) : NULL;
     if (!name)
         return PJ_SUCCESS;
     const pj_str_t host = pj_str((char *)name);
-    name_in_contacts(tdata->msg, &host);
-    name_connection(tdata);
+    set_contact_hosts(tdata->msg, &host);
+    set_contact_connection(tdata);
     return PJ_SUCCESS;
 }
 
@@ -190,16 +190,16 @@ static pjsip_module module = {
     .on_tx_response = on_tx_response,
 };
 
-int address_install(void)
+int local_address_install(void)
 {
     return pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) == PJ_SUCCESS ? 0 : -1;
 }
 
-void address_remove(void)
+void local_address_remove(void)
 {
     if (module.id != -1)
         pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
-    address_set_accounts(PJSUA_INVALID_ID, PJSUA_INVALID_ID);
+    local_address_set_accounts(PJSUA_INVALID_ID, PJSUA_INVALID_ID);
 }
 
 /* ---- the SDP of a call ---- */
@@ -216,7 +216,7 @@ static pj_bool_t callee_address(pjsua_call_id call, pj_sockaddr *address)
     pjsip_uri *next = pj_list_empty(routes) ? dialog->target : routes->next->name_addr.uri;
     if (!next || !(PJSIP_URI_SCHEME_IS_SIP(next) || PJSIP_URI_SCHEME_IS_SIPS(next)))
         return PJ_FALSE;
-    return names_address_of(pjsip_uri_get_uri(next), address);
+    return host_table_address_of(pjsip_uri_get_uri(next), address);
 }
 
 static pj_bool_t remote_address(pjsua_call_id call, const pjmedia_sdp_session *remote, pj_sockaddr *address)
@@ -224,28 +224,28 @@ static pj_bool_t remote_address(pjsua_call_id call, const pjmedia_sdp_session *r
     if (!remote)
         return callee_address(call, address);
     const pjmedia_sdp_conn *conn = remote->conn || !remote->media_count ? remote->conn : remote->media[0]->conn;
-    return conn && literal_address(&conn->addr, address);
+    return conn && ip_literal_parse(&conn->addr, address);
 }
 
 /* An address of nothing but zeros is how a call was held once (RFC 2543). */
-void address_on_sdp_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote)
+void local_address_on_sdp_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote)
 {
     pj_sockaddr peer, ours;
     pj_bool_t known = remote_address(call, remote, &peer);
     if (remote && (!known || !pj_sockaddr_has_addr(&peer)))
         known = remote_address(call, NULL, &peer);
-    if (known && address_towards(&peer, &ours))
-        sdp_name_address(sdp, pool, &ours);
+    if (known && local_address_towards(&peer, &ours))
+        sdp_set_address(sdp, pool, &ours);
 }
 
 /* ---- which version of IP ---- */
 
-void address_set_accounts(pjsua_acc_id v4, pjsua_acc_id v6)
+void local_address_set_accounts(pjsua_acc_id v4, pjsua_acc_id v6)
 {
-    pthread_mutex_lock(&here.lock);
-    here.v4 = v4;
-    here.v6 = v6;
-    pthread_mutex_unlock(&here.lock);
+    pthread_mutex_lock(&state.lock);
+    state.v4 = v4;
+    state.v6 = v6;
+    pthread_mutex_unlock(&state.lock);
 }
 
 static bool is_v6(const pjmedia_sdp_conn *conn)
@@ -260,24 +260,24 @@ static bool wants_v6(const pjmedia_sdp_session *sdp)
     return is_v6(own ? own : sdp->conn);
 }
 
-void address_choose_account(const pjsip_rx_data *rdata, pjsua_acc_id *account)
+void local_address_choose_account(const pjsip_rx_data *rdata, pjsua_acc_id *account)
 {
     const pjmedia_sdp_session *sdp =
         rdata->msg_info.msg->body ? pjsip_rdata_get_sdp_info((pjsip_rx_data *)rdata)->sdp : NULL;
     bool v6 = sdp ? wants_v6(sdp) : rdata->pkt_info.src_addr.addr.sa_family == pj_AF_INET6();
     if (*account >= 0 && (pjsua_var.acc[*account].cfg.ipv6_media_use == PJSUA_IPV6_ENABLED_USE_IPV6_ONLY) == v6)
         return;
-    pthread_mutex_lock(&here.lock);
-    pjsua_acc_id other = v6 ? here.v6 : here.v4;
-    pthread_mutex_unlock(&here.lock);
+    pthread_mutex_lock(&state.lock);
+    pjsua_acc_id other = v6 ? state.v6 : state.v4;
+    pthread_mutex_unlock(&state.lock);
     if (other != PJSUA_INVALID_ID)
         *account = other;
 }
 
-bool address_speaks_version_of(const pjmedia_sdp_session *sdp)
+bool local_address_has_version_of(const pjmedia_sdp_session *sdp)
 {
-    pthread_mutex_lock(&here.lock);
-    bool speaks = (wants_v6(sdp) ? here.v6 : here.v4) != PJSUA_INVALID_ID;
-    pthread_mutex_unlock(&here.lock);
+    pthread_mutex_lock(&state.lock);
+    bool speaks = (wants_v6(sdp) ? state.v6 : state.v4) != PJSUA_INVALID_ID;
+    pthread_mutex_unlock(&state.lock);
     return speaks;
 }

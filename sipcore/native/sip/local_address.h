@@ -8,21 +8,21 @@
 
 #include "net/ip_set.h"
 
-int address_install(void);
-void address_remove(void);
+int local_address_install(void);
+void local_address_remove(void);
 /* `bound`: the only address that we listen on, "" for every one. `public_address`: what peers outside `local` are told, ""
  * for none. Takes over `local`. */
-void address_set(const char *bound, const char *public_address, sources_t *local);
+void local_address_set(const char *bound, const char *public_address, ip_set_t *local);
 /* False when there is no route to it, or its version of IP is not ours. */
-bool address_towards(const pj_sockaddr *peer, pj_sockaddr *ours);
+bool local_address_towards(const pj_sockaddr *peer, pj_sockaddr *ours);
 /* Name the address that the peer is told (PJSUA's callback `on_call_sdp_created`). */
-void address_on_sdp_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote);
+void local_address_on_sdp_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote);
 
 /* The accounts whose sound goes over IPv4 and IPv6, PJSUA_INVALID_ID for none. */
-void address_set_accounts(pjsua_acc_id v4, pjsua_acc_id v6);
+void local_address_set_accounts(pjsua_acc_id v4, pjsua_acc_id v6);
 /* PJSUA's choice stands if that account's sound goes over the version of IP that the offer names. */
-void address_choose_account(const pjsip_rx_data *rdata, pjsua_acc_id *account);
+void local_address_choose_account(const pjsip_rx_data *rdata, pjsua_acc_id *account);
 /* Whether sound can go to where an SDP wants it. */
-bool address_speaks_version_of(const pjmedia_sdp_session *sdp);
+bool local_address_has_version_of(const pjmedia_sdp_session *sdp);
 
 #endif

@@ -8,7 +8,7 @@
 #include <pjsua-lib/pjsua_internal.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char reasons[PJSUA_MAX_CALLS][REASON_LONGEST];
+static char reasons[PJSUA_MAX_CALLS][REASON_HEADER_SIZE];
 static void (*next_call_state)(pjsua_call_id, pjsip_event *);
 
 static bool is_call(pjsua_call_id call)
@@ -20,7 +20,7 @@ static bool is_call(pjsua_call_id call)
 static void append(char *text, const pj_str_t *value)
 {
     size_t have = strlen(text), more = (size_t)value->slen, comma = have ? 2 : 0;
-    if (value->slen <= 0 || memchr(value->ptr, 0, more) || have + comma + more >= REASON_LONGEST)
+    if (value->slen <= 0 || memchr(value->ptr, 0, more) || have + comma + more >= REASON_HEADER_SIZE)
         return;
     memcpy(text + have, ", ", comma);
     memcpy(text + have + comma, value->ptr, more);
@@ -31,7 +31,7 @@ static void note(pjsua_call_id call, const pjsip_msg *message)
 {
     const pj_str_t name = {"Reason", 6};
     const pjsip_generic_string_hdr *header = NULL;
-    char text[REASON_LONGEST] = "";
+    char text[REASON_HEADER_SIZE] = "";
     while ((header = pjsip_msg_find_hdr_by_name(message, &name, header ? header->next : NULL)))
         append(text, &header->hvalue);
     pthread_mutex_lock(&lock);
@@ -73,20 +73,20 @@ static void on_call_state(pjsua_call_id call, pjsip_event *event)
         next_call_state(call, event);
 }
 
-void reason_hook(pjsua_callback *callback)
+void reason_header_hook(pjsua_callback *callback)
 {
     next_call_state = callback->on_call_state;
     callback->on_call_state = on_call_state;
     callback->on_call_tsx_state = on_tsx_state;
 }
 
-void reason_take(pjsua_call_id call, char text[REASON_LONGEST])
+void reason_header_take(pjsua_call_id call, char text[REASON_HEADER_SIZE])
 {
     text[0] = 0;
     if (!is_call(call))
         return;
     pthread_mutex_lock(&lock);
-    memcpy(text, reasons[call], REASON_LONGEST);
+    memcpy(text, reasons[call], REASON_HEADER_SIZE);
     reasons[call][0] = 0;
     pthread_mutex_unlock(&lock);
 }

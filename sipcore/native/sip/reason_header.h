@@ -4,11 +4,11 @@
 
 #include <pjsua-lib/pjsua.h>
 
-#define REASON_LONGEST 256
+#define REASON_HEADER_SIZE 256
 
 /* Take over the callbacks that see these messages, those of pjsua2 included. */
-void reason_hook(pjsua_callback *callback);
+void reason_header_hook(pjsua_callback *callback);
 /* What the peer gave for this call, "" when nothing; it is forgotten then. */
-void reason_take(pjsua_call_id call, char text[REASON_LONGEST]);
+void reason_header_take(pjsua_call_id call, char text[REASON_HEADER_SIZE]);
 
 #endif

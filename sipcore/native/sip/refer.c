@@ -7,26 +7,26 @@
 #include <pjsua-lib/pjsua_internal.h>
 
 #define LONGEST 1024
-#define LONGEST_TARGET 900
-#define MOST_HELD 256       /* requests that Python thinks about, one of a call */
+#define MAX_TARGET 900
+#define MAX_PENDING 256       /* requests that Python thinks about, one of a call */
 
 /* A request that waits for its answer, by call and number. `tsx` NULL: the place is free. */
-typedef struct held {
+typedef struct pending {
     pjsua_call_id call;
     int cseq;
-    bool quiet;
+    bool no_subscription;
     pjsip_transaction *tsx;
     pjsip_tx_data *response;
-} held_t;
+} pending_t;
 
 static struct {
     pthread_mutex_t lock;   /* never held while PJSIP is called */
-    held_t held[MOST_HELD];
+    pending_t pending[MAX_PENDING];
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void (*ask)(pjsua_call_id, const pj_str_t *, pjsip_status_code *, pjsua_call_setting *);
+static void (*next_transfer_request)(pjsua_call_id, const pj_str_t *, pjsip_status_code *, pjsua_call_setting *);
 
-static void refuse(pjsua_call_id call, const pj_str_t *target, pjsip_status_code *code, pjsua_call_setting *setting)
+static void decline(pjsua_call_id call, const pj_str_t *target, pjsip_status_code *code, pjsua_call_setting *setting)
 {
     (void)call, (void)target, (void)setting;
     *code = PJSIP_SC_DECLINE;
@@ -34,9 +34,9 @@ static void refuse(pjsua_call_id call, const pj_str_t *target, pjsip_status_code
 
 void refer_hook(pjsua_callback *callback)
 {
-    ask = callback->on_call_transfer_request2;
+    next_transfer_request = callback->on_call_transfer_request2;
     callback->on_call_transfer_request = NULL;
-    callback->on_call_transfer_request2 = refuse;
+    callback->on_call_transfer_request2 = decline;
 }
 
 static const pjsip_generic_string_hdr *find(const pjsip_rx_data *rdata, char *full, char *compact)
@@ -72,44 +72,44 @@ static pjsua_call_id call_of(const pjsip_rx_data *rdata)
 
 /* ---- requests that wait for their answer ---- */
 
-static pj_status_t begin(pjsip_rx_data *rdata, held_t *held)
+static pj_status_t create_transaction(pjsip_rx_data *rdata, pending_t *pending)
 {
     pjsip_endpoint *endpoint = pjsua_get_pjsip_endpt();
-    pj_status_t status = pjsip_endpt_create_response(endpoint, rdata, PJSIP_SC_ACCEPTED, NULL, &held->response);
+    pj_status_t status = pjsip_endpt_create_response(endpoint, rdata, PJSIP_SC_ACCEPTED, NULL, &pending->response);
     if (status != PJ_SUCCESS)
         return status;
-    status = pjsip_tsx_create_uas(NULL, rdata, &held->tsx);
+    status = pjsip_tsx_create_uas(NULL, rdata, &pending->tsx);
     if (status != PJ_SUCCESS) {
-        pjsip_tx_data_dec_ref(held->response);
+        pjsip_tx_data_dec_ref(pending->response);
         return status;
     }
-    pj_grp_lock_add_ref(held->tsx->grp_lock);
-    pjsip_tsx_recv_msg(held->tsx, rdata);
+    pj_grp_lock_add_ref(pending->tsx->grp_lock);
+    pjsip_tsx_recv_msg(pending->tsx, rdata);
     return PJ_SUCCESS;
 }
 
-static void finish(held_t *held, int code)
+static void respond(pending_t *pending, int code)
 {
     const pj_str_t name = {"Refer-Sub", 9}, no = {"false", 5};
-    pjsip_tx_data *response = held->response;
+    pjsip_tx_data *response = pending->response;
     response->msg->line.status.code = code;
     response->msg->line.status.reason = *pjsip_get_status_text(code);
-    if (held->quiet && code < 300)
+    if (pending->no_subscription && code < 300)
         pjsip_msg_add_hdr(response->msg, (pjsip_hdr *)pjsip_generic_string_hdr_create(response->pool, &name, &no));
-    if (pjsip_tsx_send_msg(held->tsx, response) != PJ_SUCCESS)
+    if (pjsip_tsx_send_msg(pending->tsx, response) != PJ_SUCCESS)
         pjsip_tx_data_dec_ref(response);
-    pj_grp_lock_dec_ref(held->tsx->grp_lock);
+    pj_grp_lock_dec_ref(pending->tsx->grp_lock);
 }
 
 /* What is held under the same name belongs to a call that is gone: that one is handed out. False: there is no place. */
-static bool keep(const held_t *held, held_t *former)
+static bool add_pending(const pending_t *pending, pending_t *former)
 {
-    held_t *place = NULL;
-    *former = (held_t){0};
+    pending_t *place = NULL;
+    *former = (pending_t){0};
     pthread_mutex_lock(&all.lock);
-    for (int i = 0; i < MOST_HELD; i++) {
-        held_t *each = &all.held[i];
-        if (each->tsx && each->call == held->call && each->cseq == held->cseq)
+    for (int i = 0; i < MAX_PENDING; i++) {
+        pending_t *each = &all.pending[i];
+        if (each->tsx && each->call == pending->call && each->cseq == pending->cseq)
             *former = *(place = each);
         else if (!each->tsx && !place)
             place = each;
@@ -117,40 +117,40 @@ static bool keep(const held_t *held, held_t *former)
             break;
     }
     if (place)
-        *place = *held;
+        *place = *pending;
     pthread_mutex_unlock(&all.lock);
     return place != NULL;
 }
 
-static held_t take(pjsua_call_id call, int cseq)
+static pending_t take_pending(pjsua_call_id call, int cseq)
 {
-    held_t found = {0};
+    pending_t found = {0};
     pthread_mutex_lock(&all.lock);
-    for (int i = 0; i < MOST_HELD && !found.tsx; i++)
-        if (all.held[i].tsx && all.held[i].call == call && all.held[i].cseq == cseq) {
-            found = all.held[i];
-            all.held[i].tsx = NULL;
+    for (int i = 0; i < MAX_PENDING && !found.tsx; i++)
+        if (all.pending[i].tsx && all.pending[i].call == call && all.pending[i].cseq == cseq) {
+            found = all.pending[i];
+            all.pending[i].tsx = NULL;
         }
     pthread_mutex_unlock(&all.lock);
     return found;
 }
 
-void refer_answer(pjsua_call_id call, int cseq, int code)
+void refer_respond(pjsua_call_id call, int cseq, int code)
 {
-    held_t held = take(call, cseq);
-    if (held.tsx)
-        finish(&held, code);
+    pending_t pending = take_pending(call, cseq);
+    if (pending.tsx)
+        respond(&pending, code);
 }
 
-void refer_forget(void)
+void refer_drop_pending(void)
 {
-    for (int i = 0; i < MOST_HELD; i++) {
+    for (int i = 0; i < MAX_PENDING; i++) {
         pthread_mutex_lock(&all.lock);
-        held_t held = all.held[i];
-        all.held[i].tsx = NULL;
+        pending_t pending = all.pending[i];
+        all.pending[i].tsx = NULL;
         pthread_mutex_unlock(&all.lock);
-        if (held.tsx)
-            finish(&held, PJSIP_SC_SERVICE_UNAVAILABLE);
+        if (pending.tsx)
+            respond(&pending, PJSIP_SC_SERVICE_UNAVAILABLE);
     }
 }
 
@@ -158,7 +158,7 @@ void refer_forget(void)
 
 /* Python gets one text: the number of the request, 1 when it wants to hear more and 2 when what follows had to be cut,
  * added up, who sent it, and whom it names. */
-static pjsip_status_code status_of(pjsip_rx_data *rdata, pjsua_call_id call, bool quiet)
+static pjsip_status_code status_of(pjsip_rx_data *rdata, pjsua_call_id call, bool no_subscription)
 {
     char text[LONGEST];
     pjsua_call_setting setting;
@@ -166,40 +166,40 @@ static pjsip_status_code status_of(pjsip_rx_data *rdata, pjsua_call_id call, boo
     const pjsip_generic_string_hdr *refer_to = only_refer_to(rdata);
     if (!refer_to)
         return PJSIP_SC_BAD_REQUEST;
-    int size = (int)refer_to->hvalue.slen, facts = (int)!quiet;
-    if (size > LONGEST_TARGET) {
-        size = LONGEST_TARGET;
+    int size = (int)refer_to->hvalue.slen, facts = (int)!no_subscription;
+    if (size > MAX_TARGET) {
+        size = MAX_TARGET;
         facts += 2;
     }
     int length = snprintf(text, sizeof text, "%d %d %s %.*s", rdata->msg_info.cseq->cseq, facts, rdata->pkt_info.src_name,
                           size, refer_to->hvalue.ptr);
-    if (length < 0 || length >= LONGEST || !ask)
+    if (length < 0 || length >= LONGEST || !next_transfer_request)
         return PJSIP_SC_DECLINE;
     const pj_str_t target = {text, length};
     pjsua_call_setting_default(&setting);
-    ask(call, &target, &code, &setting);
+    next_transfer_request(call, &target, &code, &setting);
     return code;
 }
 
-bool refer_answers(pjsip_rx_data *rdata)
+bool refer_handle_request(pjsip_rx_data *rdata)
 {
     if (pjsip_method_cmp(&rdata->msg_info.msg->line.req.method, pjsip_get_refer_method()) != 0)
         return false;
-    held_t former, held = {.call = call_of(rdata), .cseq = rdata->msg_info.cseq->cseq};
-    if (held.call == PJSUA_INVALID_ID)
+    pending_t former, pending = {.call = call_of(rdata), .cseq = rdata->msg_info.cseq->cseq};
+    if (pending.call == PJSUA_INVALID_ID)
         return false;
     const pjsip_generic_string_hdr *sub = find(rdata, "Refer-Sub", "Refer-Sub");
-    held.quiet = sub && pj_stricmp2(&sub->hvalue, "false") == 0; /* RFC 4488 4 */
-    if (begin(rdata, &held) != PJ_SUCCESS)
+    pending.no_subscription = sub && pj_stricmp2(&sub->hvalue, "false") == 0; /* RFC 4488 4 */
+    if (create_transaction(rdata, &pending) != PJ_SUCCESS)
         return true;
-    if (!keep(&held, &former)) {
-        finish(&held, PJSIP_SC_SERVICE_UNAVAILABLE);
+    if (!add_pending(&pending, &former)) {
+        respond(&pending, PJSIP_SC_SERVICE_UNAVAILABLE);
         return true;
     }
     if (former.tsx)
-        finish(&former, PJSIP_SC_CALL_TSX_DOES_NOT_EXIST);
-    pjsip_status_code code = status_of(rdata, held.call, held.quiet);
+        respond(&former, PJSIP_SC_CALL_TSX_DOES_NOT_EXIST);
+    pjsip_status_code code = status_of(rdata, pending.call, pending.no_subscription);
     if (code >= 200) /* else the answer comes later, if it has not come already */
-        refer_answer(held.call, held.cseq, code);
+        refer_respond(pending.call, pending.cseq, code);
     return true;
 }

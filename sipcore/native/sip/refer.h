@@ -8,12 +8,12 @@
 
 /* Keep pjsua2's callback for REFER; PJSUA itself, which would call whomever it is told to, refuses every one. */
 void refer_hook(pjsua_callback *callback);
-/* Answer a new REFER of a live call with what Python says of it, at once or, after 100, by `refer_answer`. False: it is
+/* Answer a new REFER of a live call with what Python says of it, at once or, after 100, by `refer_respond`. False: it is
  * none. */
-bool refer_answers(pjsip_rx_data *rdata);
+bool refer_handle_request(pjsip_rx_data *rdata);
 /* The final status of a call's REFER with this number in CSeq; nothing when it has one. */
-void refer_answer(pjsua_call_id call, int cseq, int code);
+void refer_respond(pjsua_call_id call, int cseq, int code);
 /* Nobody will answer those that are left. */
-void refer_forget(void);
+void refer_drop_pending(void);
 
 #endif

@@ -7,8 +7,8 @@
 #include <pjsua-lib/pjsua.h>
 
 /* Let sound follow before pjsua2 hears that a call was replaced. */
-void handover_hook(pjsua_callback *callback);
+void replaces_hook(pjsua_callback *callback);
 /* Whether a request asks for it. */
-bool handover_asked(const pjsip_rx_data *rdata);
+bool replaces_is_requested(const pjsip_rx_data *rdata);
 
 #endif

@@ -40,7 +40,7 @@ static bool is_no_offer_for_us(const pjsip_status_line *line)
 }
 
 /* PJSIP says 500 when there is no socket for the sound: it may be there a moment later. */
-static void ask_to_come_back(pjsip_tx_data *tdata)
+static void set_retry_later(pjsip_tx_data *tdata)
 {
     pjsip_status_line *line = &tdata->msg->line.status;
     line->code = PJSIP_SC_SERVICE_UNAVAILABLE;
@@ -56,8 +56,8 @@ static pj_status_t on_response(pjsip_tx_data *tdata)
         line->code = PJSIP_SC_NOT_ACCEPTABLE_HERE;
         line->reason = *pjsip_get_status_text(line->code);
     }
-    if (line->code == PJSIP_SC_INTERNAL_SERVER_ERROR && rtp_ports_missed_by(pjsip_tdata_get_dlg(tdata)))
-        ask_to_come_back(tdata);
+    if (line->code == PJSIP_SC_INTERNAL_SERVER_ERROR && port_pool_missed_by(pjsip_tdata_get_dlg(tdata)))
+        set_retry_later(tdata);
     return PJ_SUCCESS;
 }
 
@@ -78,7 +78,7 @@ int uas_install(void)
 
 void uas_remove(void)
 {
-    refer_forget();
+    refer_drop_pending();
     if (module.id != -1)
         pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
 }
@@ -90,7 +90,7 @@ static void add_capability(pj_pool_t *pool, pjsip_hdr *headers, pjsip_hdr_e type
         pj_list_push_back(headers, pjsip_hdr_clone(pool, header));
 }
 
-void uas_describe(pj_pool_t *pool, pjsip_hdr *headers)
+void uas_add_capabilities(pj_pool_t *pool, pjsip_hdr *headers)
 {
     add_capability(pool, headers, PJSIP_H_ALLOW);
     add_capability(pool, headers, PJSIP_H_ACCEPT);
@@ -137,7 +137,7 @@ bool uas_is_forged_cancel(pjsip_rx_data *rdata)
     return forged;
 }
 
-static void answer(pjsip_rx_data *rdata, int code, pjsip_hdr *headers)
+static void respond(pjsip_rx_data *rdata, int code, pjsip_hdr *headers)
 {
     pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, code, NULL, headers, NULL);
 }
@@ -161,23 +161,23 @@ static pjsip_unsupported_hdr *unsupported(pjsip_rx_data *rdata)
     return found;
 }
 
-enum standing { LIVE, OVER, OUT_OF_ORDER };
+enum dialog_state { DIALOG_LIVE, DIALOG_OVER, DIALOG_OUT_OF_ORDER };
 
 /* RFC 3261 12.2.2: PJSIP refuses what is out of order, whatever it is. A dialog stays for 32 s after its call. */
-static enum standing standing_of(const pjsip_rx_data *rdata)
+static enum dialog_state dialog_state_of(const pjsip_rx_data *rdata)
 {
-    enum standing standing = OVER;
+    enum dialog_state dialog_state = DIALOG_OVER;
     pjsip_dialog *dialog = pjsip_ua_find_dialog(&rdata->msg_info.cid->id, &rdata->msg_info.to->tag,
                                                 &rdata->msg_info.from->tag, PJ_TRUE);
     if (!dialog)
-        return OVER;
+        return DIALOG_OVER;
     const pjsip_inv_session *inv = pjsip_dlg_get_inv_session(dialog);
     if (rdata->msg_info.cseq->cseq <= dialog->remote.cseq)
-        standing = OUT_OF_ORDER;
+        dialog_state = DIALOG_OUT_OF_ORDER;
     else if (inv && inv->state < PJSIP_INV_STATE_DISCONNECTED)
-        standing = LIVE;
+        dialog_state = DIALOG_LIVE;
     pjsip_dlg_dec_lock(dialog);
-    return standing;
+    return dialog_state;
 }
 
 /* RFC 6086 4.2.2: an INFO with a body that means nothing to us is refused, one without a body is just taken. */
@@ -187,7 +187,7 @@ static int status_of_info(const pjsip_rx_data *rdata, pjsip_hdr *headers)
     const pjsip_msg_body *body = rdata->msg_info.msg->body;
     if (!body || !body->len)
         return 200;
-    if (info_is_key(body))
+    if (dtmf_info_is_dtmf(body))
         return 0;
     pj_list_push_back(headers, pjsip_generic_string_hdr_create(rdata->tp_info.pool, &accept, &keys));
     return 415;
@@ -208,24 +208,24 @@ static int status_of(pjsip_rx_data *rdata, pjsip_hdr *headers)
         return 405;
     }
     if (method->id == PJSIP_OPTIONS_METHOD) {
-        uas_describe(rdata->tp_info.pool, headers);
+        uas_add_capabilities(rdata->tp_info.pool, headers);
         return 200;
     }
     return pj_strcmp(&method->name, &info) == 0 ? status_of_info(rdata, headers) : 0;
 }
 
-bool uas_answers(pjsip_rx_data *rdata)
+bool uas_handle_request(pjsip_rx_data *rdata)
 {
     const pjsip_method_e method = rdata->msg_info.msg->line.req.method.id;
-    enum standing standing = standing_of(rdata);
+    enum dialog_state dialog_state = dialog_state_of(rdata);
     pjsip_hdr headers;
-    if (method == PJSIP_ACK_METHOD || method == PJSIP_CANCEL_METHOD || standing == OUT_OF_ORDER)
+    if (method == PJSIP_ACK_METHOD || method == PJSIP_CANCEL_METHOD || dialog_state == DIALOG_OUT_OF_ORDER)
         return false;
-    if (standing == LIVE && !unsupported(rdata) && refer_answers(rdata))
+    if (dialog_state == DIALOG_LIVE && !unsupported(rdata) && refer_handle_request(rdata))
         return true;
     pj_list_init(&headers);
-    int code = standing == LIVE ? status_of(rdata, &headers) : method == PJSIP_BYE_METHOD ? 0 : 481;
+    int code = dialog_state == DIALOG_LIVE ? status_of(rdata, &headers) : method == PJSIP_BYE_METHOD ? 0 : 481;
     if (code)
-        answer(rdata, code, &headers);
+        respond(rdata, code, &headers);
     return code != 0;
 }

@@ -25,7 +25,7 @@ typedef struct {
 static struct {
     pthread_mutex_t lock;
     program_t v4, v6;
-    bool everyone;
+    bool allow_all;
 } filter = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void emit(program_t *program, uint16_t code, uint32_t k, uint8_t if_not)
@@ -71,7 +71,7 @@ static void add_source(const char *source)
     emit_entry(program, words, all / 32, v6 ? 8 : 12, bits < 0 || bits > all ? all : bits);
 }
 
-void tls_filter_build(const char *const *sources, int count, const char *const *more, int more_count)
+void accept_filter_build(const char *const *sources, int count, const char *const *more, int more_count)
 {
     pthread_mutex_lock(&filter.lock);
     filter.v4.length = filter.v6.length = 0;
@@ -85,11 +85,11 @@ void tls_filter_build(const char *const *sources, int count, const char *const *
     pthread_mutex_unlock(&filter.lock);
 }
 
-bool tls_filter_everyone(bool on)
+bool accept_filter_allow_all(bool on)
 {
     pthread_mutex_lock(&filter.lock);
-    bool changed = filter.everyone != on;
-    filter.everyone = on;
+    bool changed = filter.allow_all != on;
+    filter.allow_all = on;
     pthread_mutex_unlock(&filter.lock);
     return changed;
 }
@@ -100,49 +100,49 @@ static bool attach(int fd, struct sock_filter *code, int length)
     return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0;
 }
 
-void tls_filter_attach(int fd, bool ipv6)
+void accept_filter_attach(int fd, bool ipv6)
 {
     int none = 0;
     pthread_mutex_lock(&filter.lock);
     program_t *program = ipv6 ? &filter.v6 : &filter.v4;
-    if (filter.everyone || program->full || !attach(fd, program->code, program->length)) {
+    if (filter.allow_all || program->full || !attach(fd, program->code, program->length)) {
         setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof none);
-        if (!filter.everyone)
+        if (!filter.allow_all)
             PJ_LOG(1, ("tls", "TLS connections are not filtered by their source before the handshake: %s",
                        program->full ? "too many sources" : "the kernel does not take the filter"));
     }
     pthread_mutex_unlock(&filter.lock);
 }
 
-bool tls_filter_keeps_out(void)
+bool accept_filter_is_selective(void)
 {
     pthread_mutex_lock(&filter.lock);
-    bool does = !filter.everyone;
+    bool selective = !filter.allow_all;
     pthread_mutex_unlock(&filter.lock);
-    return does;
+    return selective;
 }
 
 /* Of sockets that share a port, the program names one by its number, in the order in which they came. */
-bool tls_filter_part(int fd, bool ipv6)
+bool accept_filter_split(int fd, bool ipv6)
 {
-    static program_t parting;
+    static program_t splitter;
     pthread_mutex_lock(&filter.lock);
     const program_t *program = ipv6 ? &filter.v6 : &filter.v4;
-    bool parts = !filter.everyone && !program->full && program->length > 0;
+    bool parts = !filter.allow_all && !program->full && program->length > 0;
     for (int i = 0; parts && i < program->length; i++) {
-        parting.code[i] = program->code[i];
+        splitter.code[i] = program->code[i];
         if (program->code[i].code == (BPF_RET | BPF_K))
-            parting.code[i].k = program->code[i].k == DROP;
+            splitter.code[i].k = program->code[i].k == DROP;
     }
-    struct sock_fprog bpf = {(unsigned short)(parts ? program->length : 0), parting.code};
+    struct sock_fprog bpf = {(unsigned short)(parts ? program->length : 0), splitter.code};
     parts = parts && setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &bpf, sizeof bpf) == 0;
     pthread_mutex_unlock(&filter.lock);
     return parts;
 }
 
-void tls_filter_close(int fd)
+void accept_filter_drop_all(int fd)
 {
-    struct sock_filter nobody = BPF_STMT(BPF_RET | BPF_K, DROP);
-    if (!attach(fd, &nobody, 1))
+    struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, DROP);
+    if (!attach(fd, &drop, 1))
         PJ_LOG(1, ("tls", "Cannot close the TLS socket to everybody"));
 }

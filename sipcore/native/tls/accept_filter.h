@@ -6,17 +6,17 @@
 #include <stdbool.h>
 
 /* The program for these addresses and networks, for sockets that it is attached to from now on. */
-void tls_filter_build(const char *const *sources, int count, const char *const *more, int more_count);
+void accept_filter_build(const char *const *sources, int count, const char *const *more, int more_count);
 /* Whether that was a change. */
-bool tls_filter_everyone(bool on);
+bool accept_filter_allow_all(bool on);
 /* When the program has no room for all sources, or the kernel none for it, everybody may connect: the guard still judges every message. */
-void tls_filter_attach(int fd, bool ipv6);
+void accept_filter_attach(int fd, bool ipv6);
 /* Whether there are some who may not connect. */
-bool tls_filter_keeps_out(void);
+bool accept_filter_is_selective(void);
 /* Of two sockets that share the port of `fd`, the first gets those who may connect and the second the others. False when
  * the kernel cannot do that. */
-bool tls_filter_part(int fd, bool ipv6);
+bool accept_filter_split(int fd, bool ipv6);
 /* Nobody gets an answer. */
-void tls_filter_close(int fd);
+void accept_filter_drop_all(int fd);
 
 #endif

@@ -1,38 +1,32 @@
 #define _GNU_SOURCE
 #include "tls/close_reasons.h"
 
+#include "net/monotonic_clock.h"
+
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
-#include <time.h>
 
-#define KEPT 16
-#define KEPT_MS 2000
+#define MAX_REASONS 16
+#define REASON_LIFETIME_MS 2000
 
 typedef struct {
     pj_sockaddr peer;
     int64_t at_ms; /* 0: nothing is here */
-    char why[TLS_WHY];
-} ended_t;
+    char reason[TLS_REASON_SIZE];
+} close_reason_t;
 
 static struct {
     pthread_mutex_t lock;
-    ended_t all[KEPT];
-} ended = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
+    close_reason_t all[MAX_REASONS];
+} reasons = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The lock is held. The peer's own place, else the oldest. */
-static ended_t *place_of(const pj_sockaddr *peer)
+static close_reason_t *entry_of(const pj_sockaddr *peer)
 {
-    ended_t *oldest = &ended.all[0];
-    for (int i = 0; i < KEPT; i++) {
-        ended_t *one = &ended.all[i];
+    close_reason_t *oldest = &reasons.all[0];
+    for (int i = 0; i < MAX_REASONS; i++) {
+        close_reason_t *one = &reasons.all[i];
         if (one->at_ms && pj_sockaddr_cmp(peer, &one->peer) == 0)
             return one;
         if (one->at_ms < oldest->at_ms)
@@ -41,23 +35,23 @@ static ended_t *place_of(const pj_sockaddr *peer)
     return oldest;
 }
 
-void tls_ended_note(const pj_sockaddr *peer, const char *why)
+void tls_close_reason_set(const pj_sockaddr *peer, const char *reason)
 {
-    pthread_mutex_lock(&ended.lock);
-    ended_t *one = place_of(peer);
+    pthread_mutex_lock(&reasons.lock);
+    close_reason_t *one = entry_of(peer);
     one->peer = *peer;
-    one->at_ms = now_ms();
-    strncpy(one->why, why, sizeof one->why - 1);
-    pthread_mutex_unlock(&ended.lock);
+    one->at_ms = monotonic_ms();
+    strncpy(one->reason, reason, sizeof one->reason - 1);
+    pthread_mutex_unlock(&reasons.lock);
 }
 
-bool tls_ended_why(const pj_sockaddr *peer, char why[TLS_WHY])
+bool tls_close_reason_get(const pj_sockaddr *peer, char reason[TLS_REASON_SIZE])
 {
-    pthread_mutex_lock(&ended.lock);
-    const ended_t *one = place_of(peer);
-    bool found = one->at_ms && now_ms() - one->at_ms <= KEPT_MS && pj_sockaddr_cmp(peer, &one->peer) == 0;
+    pthread_mutex_lock(&reasons.lock);
+    const close_reason_t *one = entry_of(peer);
+    bool found = one->at_ms && monotonic_ms() - one->at_ms <= REASON_LIFETIME_MS && pj_sockaddr_cmp(peer, &one->peer) == 0;
     if (found)
-        memcpy(why, one->why, TLS_WHY);
-    pthread_mutex_unlock(&ended.lock);
+        memcpy(reason, one->reason, TLS_REASON_SIZE);
+    pthread_mutex_unlock(&reasons.lock);
     return found;
 }

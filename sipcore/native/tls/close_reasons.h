@@ -7,8 +7,8 @@
 #include <pjsua-lib/pjsua.h>
 #include <stdbool.h>
 
-void tls_ended_note(const pj_sockaddr *peer, const char *why);
+void tls_close_reason_set(const pj_sockaddr *peer, const char *reason);
 /* Why the last one to that peer ended, within the last seconds; false: none has. */
-bool tls_ended_why(const pj_sockaddr *peer, char why[TLS_WHY]);
+bool tls_close_reason_get(const pj_sockaddr *peer, char reason[TLS_REASON_SIZE]);
 
 #endif

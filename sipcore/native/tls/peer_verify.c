@@ -6,11 +6,11 @@
 
 #include <string.h>
 
-#define NAMES_TOLD 3 /* of a certificate for somebody else */
+#define MAX_NAMES_IN_REASON 3 /* of a certificate for somebody else */
 
 static bool verify = true;
 
-void tls_verify(bool on)
+void tls_peer_set_verify(bool on)
 {
     verify = on;
 }
@@ -25,7 +25,7 @@ static bool matches_star(const pj_str_t *pattern, const pj_str_t *name)
     return memchr(wanted.ptr + 1, '.', (size_t)wanted.slen - 1) && pj_stricmp(&wanted, &rest) == 0;
 }
 
-static bool is_for(const char *host, const void *context)
+static bool is_issued_for(const char *host, const void *context)
 {
     const pj_ssl_cert_info *certificate = context;
     const pj_str_t name = pj_str((char *)host);
@@ -44,47 +44,47 @@ static bool is_for(const char *host, const void *context)
 /* A connection is made to the name that stands in the URI, or to an address: that of a trunk's host, or the one that a
  * peer has put into its Contact. There a certificate for any host of ours at that address will do; not for a trunk's host,
  * which may be of others. */
-static bool is_for_peer(const pjsip_transport *transport, const pj_ssl_cert_info *certificate)
+static bool is_issued_for_peer(const pjsip_transport *transport, const pj_ssl_cert_info *certificate)
 {
     const pj_str_t *name = &transport->remote_name.host;
     char host[256] = "";
     if ((size_t)name->slen >= sizeof host) /* it is no DNS name */
         return false;
     memcpy(host, name->ptr, (size_t)name->slen);
-    if (is_for(host, certificate))
+    if (is_issued_for(host, certificate))
         return true;
-    return literal_is_address(name) && names_any_at(&transport->key.rem_addr, is_for, certificate) &&
-           tls_borrowed_allow(transport);
+    return ip_literal_is_valid(name) && host_table_any_at(&transport->key.rem_addr, is_issued_for, certificate) &&
+           tls_unverified_allow(transport);
 }
 
 /* ---- what is wrong with it ---- */
 
-static void append(char *why, const char *words, pj_ssize_t length)
+static void append(char *reason, const char *words, pj_ssize_t length)
 {
-    size_t used = strlen(why), room = TLS_WHY - 1 - used;
+    size_t used = strlen(reason), room = TLS_REASON_SIZE - 1 - used;
     size_t size = (size_t)length < room ? (size_t)length : room;
     if (size) /* what is empty has no memory */
-        memcpy(why + used, words, size);
-    why[used + size] = 0;
+        memcpy(reason + used, words, size);
+    reason[used + size] = 0;
 }
 
-static void say_for_whom(const pjsip_transport *transport, const pj_ssl_cert_info *certificate, char *why)
+static void describe_names(const pjsip_transport *transport, const pj_ssl_cert_info *certificate, char *reason)
 {
     const pj_str_t *wanted = &transport->remote_name.host, *common = &certificate->subject.cn;
     unsigned count = certificate->subj_alt_name.cnt;
-    strcpy(why, "its certificate is for ");
-    for (unsigned i = 0; i < count && i < NAMES_TOLD; i++) {
-        append(why, ", ", i ? 2 : 0);
-        append(why, certificate->subj_alt_name.entry[i].name.ptr, certificate->subj_alt_name.entry[i].name.slen);
+    strcpy(reason, "its certificate is for ");
+    for (unsigned i = 0; i < count && i < MAX_NAMES_IN_REASON; i++) {
+        append(reason, ", ", i ? 2 : 0);
+        append(reason, certificate->subj_alt_name.entry[i].name.ptr, certificate->subj_alt_name.entry[i].name.slen);
     }
     if (!count)
-        append(why, common->slen ? common->ptr : "nobody", common->slen ? common->slen : 6);
-    append(why, ", ...", count > NAMES_TOLD ? 5 : 0);
-    append(why, ", not for ", 10);
-    append(why, wanted->ptr, wanted->slen);
+        append(reason, common->slen ? common->ptr : "nobody", common->slen ? common->slen : 6);
+    append(reason, ", ...", count > MAX_NAMES_IN_REASON ? 5 : 0);
+    append(reason, ", not for ", 10);
+    append(reason, wanted->ptr, wanted->slen);
 }
 
-static const char *words_for(pj_uint32_t status)
+static const char *describe_status(pj_uint32_t status)
 {
     const char *words[32];
     unsigned count = PJ_ARRAY_SIZE(words);
@@ -95,18 +95,18 @@ static const char *words_for(pj_uint32_t status)
     return pj_ssl_cert_get_verify_status_strings(status, words, &count) == PJ_SUCCESS && count ? words[0] : "invalid";
 }
 
-bool tls_peer_is_false(const pjsip_transport *transport, const pj_ssl_sock_info *ssl, char *why)
+bool tls_peer_is_untrusted(const pjsip_transport *transport, const pj_ssl_sock_info *ssl, char *reason)
 {
     const pj_ssl_cert_info *certificate = ssl->remote_cert_info;
     pj_uint32_t status = ssl->verify_status & ~(pj_uint32_t)PJ_SSL_CERT_EIDENTITY_NOT_MATCH;
-    *why = 0;
+    *reason = 0;
     if (!verify)
         return false;
     if (!certificate || !certificate->version)
-        strcpy(why, "it has shown no certificate");
+        strcpy(reason, "it has shown no certificate");
     else if (status)
-        strcpy(why, words_for(status));
-    else if ((ssl->verify_status & PJ_SSL_CERT_EIDENTITY_NOT_MATCH) && !is_for_peer(transport, certificate))
-        say_for_whom(transport, certificate, why);
-    return *why != 0;
+        strcpy(reason, describe_status(status));
+    else if ((ssl->verify_status & PJ_SSL_CERT_EIDENTITY_NOT_MATCH) && !is_issued_for_peer(transport, certificate))
+        describe_names(transport, certificate, reason);
+    return *reason != 0;
 }

@@ -5,11 +5,11 @@
 #include <pjsua-lib/pjsua.h>
 #include <stdbool.h>
 
-#define TLS_WHY 256
+#define TLS_REASON_SIZE 256
 
 /* Off: peers that we connect to need no certificate that we trust. */
-void tls_verify(bool on);
-/* Whether a peer proves nothing; `why`, of TLS_WHY bytes, receives what is wrong with its certificate, else "". */
-bool tls_peer_is_false(const pjsip_transport *transport, const pj_ssl_sock_info *ssl, char *why);
+void tls_peer_set_verify(bool on);
+/* Whether a peer proves nothing; `reason`, of TLS_REASON_SIZE bytes, receives what is wrong with its certificate, else "". */
+bool tls_peer_is_untrusted(const pjsip_transport *transport, const pj_ssl_sock_info *ssl, char *reason);
 
 #endif

@@ -31,7 +31,7 @@ typedef struct {
     pj_sockaddr bound;
     char name[PJ_INET6_ADDRSTRLEN];
     bool open_to_peers;
-    int strangers;      /* the socket that they get instead, or TLS_NO_SOCKET */
+    int unknown_socket;      /* the socket that they get instead, or TLS_NO_SOCKET */
 } listener_t;
 
 static struct {
@@ -52,37 +52,37 @@ static struct {
     tls_event_t events[TLS_EVENTS];
     int count;
     uint64_t more;
-} noted = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} event_log = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- what went wrong ---- */
 
-static void note(const char *peer, size_t length, const char *why)
+static void add_event(const char *peer, size_t length, const char *reason)
 {
     tls_event_t event = {.count = 1};
     memcpy(event.peer, peer, length < sizeof event.peer ? length : sizeof event.peer - 1);
-    strncpy(event.why, why, sizeof event.why - 1);
-    pthread_mutex_lock(&noted.lock);
+    strncpy(event.reason, reason, sizeof event.reason - 1);
+    pthread_mutex_lock(&event_log.lock);
     int i = 0;
-    while (i < noted.count && (strcmp(noted.events[i].peer, event.peer) || strcmp(noted.events[i].why, event.why)))
+    while (i < event_log.count && (strcmp(event_log.events[i].peer, event.peer) || strcmp(event_log.events[i].reason, event.reason)))
         i++;
-    if (i < noted.count)
-        noted.events[i].count++;
+    if (i < event_log.count)
+        event_log.events[i].count++;
     else if (i < TLS_EVENTS)
-        noted.events[noted.count++] = event;
+        event_log.events[event_log.count++] = event;
     else
-        noted.more++;
-    pthread_mutex_unlock(&noted.lock);
+        event_log.more++;
+    pthread_mutex_unlock(&event_log.lock);
 }
 
 int tls_take_events(tls_event_t *out, uint64_t *more)
 {
-    pthread_mutex_lock(&noted.lock);
-    int count = noted.count;
-    memcpy(out, noted.events, (size_t)count * sizeof *out);
-    *more = noted.more;
-    noted.count = 0;
-    noted.more = 0;
-    pthread_mutex_unlock(&noted.lock);
+    pthread_mutex_lock(&event_log.lock);
+    int count = event_log.count;
+    memcpy(out, event_log.events, (size_t)count * sizeof *out);
+    *more = event_log.more;
+    event_log.count = 0;
+    event_log.more = 0;
+    pthread_mutex_unlock(&event_log.lock);
     return count;
 }
 
@@ -90,13 +90,13 @@ int tls_take_events(tls_event_t *out, uint64_t *more)
 
 static void on_accept_fail(const pjsip_tls_on_accept_fail_param *param)
 {
-    char peer[PJ_INET6_ADDRSTRLEN] = "", why[PJ_ERR_MSG_SIZE];
+    char peer[PJ_INET6_ADDRSTRLEN] = "", reason[PJ_ERR_MSG_SIZE];
     if (param->remote_addr)
         pj_sockaddr_print(param->remote_addr, peer, sizeof peer, 0);
-    pj_strerror(param->status, why, sizeof why);
-    note(peer, strlen(peer), why);
+    pj_strerror(param->status, reason, sizeof reason);
+    add_event(peer, strlen(peer), reason);
     if (param->remote_addr && !source_acl_has(param->remote_addr))
-        turned_away(AWAY_UNKNOWN_SOURCE, peer);
+        drop_count(DROP_UNKNOWN_SOURCE, peer);
 }
 
 /* pjsip_tls_setting_copy keeps the pointers to these values. */
@@ -110,7 +110,7 @@ static void add_option(pj_sockopt_params *params, int level, int name)
     params->options[params->cnt++].optlen = sizeof on;
 }
 
-/* Certificates are not judged by PJSIP: see tls_on_state. Without reuse_addr a renewal could not open the port that the
+/* Certificates are not judged by PJSIP: see tls_on_transport_state. Without reuse_addr a renewal could not open the port that the
  * connections of the listener before still have. */
 static void fill_setting(pjsip_tls_setting *setting, const tls_files_t *files, int family)
 {
@@ -141,12 +141,12 @@ static bool is_listener_at(int fd, const pj_sockaddr *bound)
 }
 
 /* PJSIP gives no access to the socket that it listens on. -1 when there is none. */
-static int listening_socket(const pj_sockaddr *bound, int strangers)
+static int listening_socket(const pj_sockaddr *bound, int unknown_socket)
 {
     int found = -1;
     DIR *folder = opendir("/proc/self/fd");
     for (struct dirent *entry = folder ? readdir(folder) : NULL; entry && found < 0; entry = readdir(folder))
-        if (*entry->d_name != '.' && atoi(entry->d_name) != strangers && is_listener_at(atoi(entry->d_name), bound))
+        if (*entry->d_name != '.' && atoi(entry->d_name) != unknown_socket && is_listener_at(atoi(entry->d_name), bound))
             found = atoi(entry->d_name);
     if (folder)
         closedir(folder);
@@ -154,32 +154,32 @@ static int listening_socket(const pj_sockaddr *bound, int strangers)
 }
 
 /* A connection on which nothing is said stays with the kernel, which has room for a few of them only. */
-static bool guard_listener(listener_t *listener)
+static bool apply_filter(listener_t *listener)
 {
-    int fd = listening_socket(&listener->bound, listener->strangers), wait_s = HANDSHAKE_S;
+    int fd = listening_socket(&listener->bound, listener->unknown_socket), wait_s = HANDSHAKE_S;
     if (fd < 0)
         return false;
     setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &wait_s, sizeof wait_s);
     if (!listener->open_to_peers) {
-        tls_filter_close(fd);
+        accept_filter_drop_all(fd);
         return true;
     }
-    tls_filter_attach(fd, listener->bound.addr.sa_family == pj_AF_INET6());
-    listener->strangers = tls_strangers_part(fd, &listener->bound, listener->strangers);
+    accept_filter_attach(fd, listener->bound.addr.sa_family == pj_AF_INET6());
+    listener->unknown_socket = tls_unknown_split(fd, &listener->bound, listener->unknown_socket);
     return true;
 }
 
-bool tls_listens(void)
+bool tls_listener_apply_filters(void)
 {
     bool all = true;
     pthread_mutex_lock(&tls.lock);
     for (int i = 0; i < tls.count; i++)
-        all = guard_listener(&tls.listeners[i]) && all;
+        all = apply_filter(&tls.listeners[i]) && all;
     pthread_mutex_unlock(&tls.lock);
     return all;
 }
 
-bool tls_takes_connections(void)
+bool tls_listener_accepts(void)
 {
     bool open = false;
     pthread_mutex_lock(&tls.lock);
@@ -194,7 +194,7 @@ static pjsip_host_port name_of(listener_t *listener)
     return (pjsip_host_port){.host = pj_str(listener->name), .port = 0};
 }
 
-pj_status_t tls_open(const char *host, int port, const char *name, const tls_files_t *files)
+pj_status_t tls_listener_open(const char *host, int port, const char *name, const tls_files_t *files)
 {
     pjsip_tls_setting setting;
     pj_str_t address = pj_str((char *)host);
@@ -205,7 +205,7 @@ pj_status_t tls_open(const char *host, int port, const char *name, const tls_fil
     pj_bzero(listener, sizeof *listener);
     strncpy(listener->name, name, sizeof listener->name - 1);
     listener->open_to_peers = port != 0;
-    listener->strangers = TLS_NO_SOCKET;
+    listener->unknown_socket = TLS_NO_SOCKET;
     pj_status_t status = pj_sockaddr_init(family, &listener->bound, &address, (pj_uint16_t)port);
     if (status != PJ_SUCCESS)
         return status;
@@ -221,14 +221,14 @@ pj_status_t tls_open(const char *host, int port, const char *name, const tls_fil
     return pjsua_tpfactory_register(listener->factory, NULL);
 }
 
-void tls_forget(void)
+void tls_listener_forget_all(void)
 {
     pthread_mutex_lock(&tls.lock);
     for (int i = 0; i < tls.count; i++)
-        tls.listeners[i].strangers = tls_strangers_close(tls.listeners[i].strangers);
+        tls.listeners[i].unknown_socket = tls_unknown_close(tls.listeners[i].unknown_socket);
     tls.count = 0;
     pthread_mutex_unlock(&tls.lock);
-    tls_borrowed_forget(NULL);
+    tls_unverified_forget(NULL);
 }
 
 /* ---- renewal ---- */
@@ -242,13 +242,13 @@ static pj_status_t restart(listener_t *listener, const tls_files_t *files)
 }
 
 /* On PJSIP's thread, while the owner's thread waits: nobody accepts or connects meanwhile. */
-static void renew_here(void *unused)
+static void renew_on_pjsip_thread(void *unused)
 {
     (void)unused;
     pthread_mutex_lock(&renewal.lock);
     pthread_mutex_lock(&tls.lock);
     for (int i = 0; i < tls.count && renewal.files; i++) {
-        tls.listeners[i].strangers = tls_strangers_close(tls.listeners[i].strangers); /* PJSIP shares its port with nobody */
+        tls.listeners[i].unknown_socket = tls_unknown_close(tls.listeners[i].unknown_socket); /* PJSIP shares its port with nobody */
         pj_status_t status = restart(&tls.listeners[i], renewal.files);
         renewal.status = status == PJ_SUCCESS ? renewal.status : status;
     }
@@ -258,7 +258,7 @@ static void renew_here(void *unused)
     pthread_mutex_unlock(&renewal.lock);
 }
 
-pj_status_t tls_renew(const tls_files_t *files)
+pj_status_t tls_listener_renew(const tls_files_t *files)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -266,68 +266,68 @@ pj_status_t tls_renew(const tls_files_t *files)
     pthread_mutex_lock(&renewal.lock);
     renewal.files = files;
     renewal.status = PJ_SUCCESS;
-    pj_status_t status = pjsua_schedule_timer2(renew_here, NULL, 0);
+    pj_status_t status = pjsua_schedule_timer2(renew_on_pjsip_thread, NULL, 0);
     while (status == PJ_SUCCESS && renewal.files)
         if (pthread_cond_timedwait(&renewal.done, &renewal.lock, &until) == ETIMEDOUT)
             status = PJ_ETIMEDOUT;
     renewal.files = NULL;
     status = status == PJ_SUCCESS ? renewal.status : status;
     pthread_mutex_unlock(&renewal.lock);
-    return status == PJ_SUCCESS && !tls_listens() ? PJ_STATUS_FROM_OS(EADDRINUSE) : status;
+    return status == PJ_SUCCESS && !tls_listener_apply_filters() ? PJ_STATUS_FROM_OS(EADDRINUSE) : status;
 }
 
 /* ---- who may connect ---- */
 
-void tls_admit(const char *const *sources, int count, const char *const *more, int more_count)
+void tls_listener_allow(const char *const *sources, int count, const char *const *more, int more_count)
 {
-    tls_filter_build(sources, count, more, more_count);
-    tls_listens();
+    accept_filter_build(sources, count, more, more_count);
+    tls_listener_apply_filters();
 }
 
-void tls_admit_everyone(bool on)
+void tls_listener_allow_all(bool on)
 {
-    if (tls_filter_everyone(on))
-        tls_listens();
+    if (accept_filter_allow_all(on))
+        tls_listener_apply_filters();
 }
 
-void tls_turn_strangers_away(void)
+void tls_listener_reject_unknown(void)
 {
     pthread_mutex_lock(&tls.lock);
     for (int i = 0; i < tls.count; i++)
-        tls_strangers_turn_away(tls.listeners[i].strangers);
+        tls_unknown_reject(tls.listeners[i].unknown_socket);
     pthread_mutex_unlock(&tls.lock);
 }
 
 /* ---- connections that we make ---- */
 
 /* What follows our own end of it says nothing. */
-static void note_end(const pjsip_transport *transport, pj_status_t status)
+static void note_disconnect(const pjsip_transport *transport, pj_status_t status)
 {
     const pj_str_t *peer = &transport->remote_name.host;
-    char why[PJ_ERR_MSG_SIZE];
+    char reason[PJ_ERR_MSG_SIZE];
     if (status == PJ_SUCCESS || status == PJ_ECANCELLED || transport->is_shutdown)
         return;
-    pj_strerror(status, why, sizeof why);
-    tls_ended_note(&transport->key.rem_addr, why);
+    pj_strerror(status, reason, sizeof reason);
+    tls_close_reason_set(&transport->key.rem_addr, reason);
     if (status != PJ_EEOF)
-        note(peer->ptr, (size_t)peer->slen, why);
+        add_event(peer->ptr, (size_t)peer->slen, reason);
 }
 
-void tls_on_state(pjsip_transport *transport, pjsip_transport_state state, const pjsip_transport_state_info *info)
+void tls_on_transport_state(pjsip_transport *transport, pjsip_transport_state state, const pjsip_transport_state_info *info)
 {
     const pj_str_t *peer = &transport->remote_name.host;
-    char why[TLS_WHY];
+    char reason[TLS_REASON_SIZE];
     if (transport->dir != PJSIP_TP_DIR_OUTGOING || !(transport->flag & PJSIP_TRANSPORT_SECURE))
         return;
     if (state == PJSIP_TP_STATE_DESTROY)
-        tls_borrowed_forget(transport);
+        tls_unverified_forget(transport);
     if (state == PJSIP_TP_STATE_DISCONNECTED)
-        note_end(transport, info ? info->status : PJ_SUCCESS);
+        note_disconnect(transport, info ? info->status : PJ_SUCCESS);
     if (state != PJSIP_TP_STATE_CONNECTED || !info || !info->ext_info)
         return;
-    if (!tls_peer_is_false(transport, ((const pjsip_tls_state_info *)info->ext_info)->ssl_sock_info, why))
+    if (!tls_peer_is_untrusted(transport, ((const pjsip_tls_state_info *)info->ext_info)->ssl_sock_info, reason))
         return;
-    note(peer->ptr, (size_t)peer->slen, why);
-    tls_ended_note(&transport->key.rem_addr, why);
-    disconnect(transport);
+    add_event(peer->ptr, (size_t)peer->slen, reason);
+    tls_close_reason_set(&transport->key.rem_addr, reason);
+    force_close(transport);
 }

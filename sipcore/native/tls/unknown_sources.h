@@ -7,12 +7,12 @@
 
 #define TLS_NO_SOCKET (-1)
 
-/* Part the connections to `listening`, which is bound to `bound`; `strangers` is the socket of the last time, or
+/* Part the connections to `listening`, which is bound to `bound`; `unknown_socket` is the socket of the last time, or
  * TLS_NO_SOCKET. Returns theirs, TLS_NO_SOCKET when everybody may shake hands or the kernel cannot part them. */
-int tls_strangers_part(int listening, const pj_sockaddr *bound, int strangers);
+int tls_unknown_split(int listening, const pj_sockaddr *bound, int unknown_socket);
 /* Returns TLS_NO_SOCKET. */
-int tls_strangers_close(int strangers);
+int tls_unknown_close(int unknown_socket);
 /* Close the connections that have come to their socket. */
-void tls_strangers_turn_away(int strangers);
+void tls_unknown_reject(int unknown_socket);
 
 #endif

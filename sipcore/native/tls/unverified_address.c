@@ -10,54 +10,54 @@ static struct {
     pthread_mutex_t lock;
     struct {
         const pjsip_transport *transport;
-        bool borrowed;  /* else something begins over it */
-    } place[CONNECTIONS];
+        bool unverified;  /* else something begins over it */
+    } entry[CONNECTIONS];
     int count;
 } known = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The lock is held. Whether it is noted, now or before, and is of that kind. */
-static bool note(const pjsip_transport *transport, bool borrowed)
+static bool has_kind(const pjsip_transport *transport, bool unverified)
 {
     int i = 0;
-    while (i < known.count && known.place[i].transport != transport)
+    while (i < known.count && known.entry[i].transport != transport)
         i++;
     if (i == CONNECTIONS)
         return false;
     if (i == known.count) {
-        known.place[known.count].transport = transport;
-        known.place[known.count++].borrowed = borrowed;
+        known.entry[known.count].transport = transport;
+        known.entry[known.count++].unverified = unverified;
     }
-    return known.place[i].borrowed == borrowed;
+    return known.entry[i].unverified == unverified;
 }
 
-static bool noted(const pjsip_transport *transport, bool borrowed)
+static bool note_kind(const pjsip_transport *transport, bool unverified)
 {
     pthread_mutex_lock(&known.lock);
-    bool is = note(transport, borrowed);
+    bool is = has_kind(transport, unverified);
     pthread_mutex_unlock(&known.lock);
     return is;
 }
 
-bool tls_borrowed_allow(const pjsip_transport *transport)
+bool tls_unverified_allow(const pjsip_transport *transport)
 {
-    return noted(transport, true);
+    return note_kind(transport, true);
 }
 
-bool tls_borrowed_may_carry(const pjsip_tx_data *request)
+bool tls_unverified_admit_request(const pjsip_tx_data *request)
 {
     const pjsip_transport *transport = request->tp_info.transport;
     const pjsip_to_hdr *to = PJSIP_MSG_TO_HDR(request->msg);
     if (!transport || transport->dir != PJSIP_TP_DIR_OUTGOING || !(transport->flag & PJSIP_TRANSPORT_SECURE) || !to ||
-        to->tag.slen || !literal_is_address(&transport->remote_name.host))
+        to->tag.slen || !ip_literal_is_valid(&transport->remote_name.host))
         return true;
-    return noted(transport, false);
+    return note_kind(transport, false);
 }
 
-void tls_borrowed_forget(const pjsip_transport *transport)
+void tls_unverified_forget(const pjsip_transport *transport)
 {
     pthread_mutex_lock(&known.lock);
     for (int i = known.count - 1; i >= 0; i--)
-        if (!transport || known.place[i].transport == transport)
-            known.place[i] = known.place[--known.count];
+        if (!transport || known.entry[i].transport == transport)
+            known.entry[i] = known.entry[--known.count];
     pthread_mutex_unlock(&known.lock);
 }

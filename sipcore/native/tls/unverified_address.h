@@ -8,10 +8,10 @@
 #include <stdbool.h>
 
 /* Whether a connection that has just been made may go on with a name in the place of its address. */
-bool tls_borrowed_allow(const pjsip_transport *transport);
+bool tls_unverified_allow(const pjsip_transport *transport);
 /* Whether a request may go over its connection. To be asked for each. */
-bool tls_borrowed_may_carry(const pjsip_tx_data *request);
+bool tls_unverified_admit_request(const pjsip_tx_data *request);
 /* The connection is gone; NULL: all are. */
-void tls_borrowed_forget(const pjsip_transport *transport);
+void tls_unverified_forget(const pjsip_transport *transport);
 
 #endif

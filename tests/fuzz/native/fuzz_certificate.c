@@ -57,16 +57,16 @@ static void look(const pj_str_t *host, pj_ssl_cert_info *certificate, unsigned h
     const pj_ssl_sock_info ssl = {.remote_cert_info = how & NO_CERTIFICATE ? NULL : certificate,
                                   .verify_status = (how & OTHER_NAME ? PJ_SSL_CERT_EIDENTITY_NOT_MATCH : 0u) |
                                                    (how & UNTRUSTED ? PJ_SSL_CERT_EUNTRUSTED : 0u)};
-    char why[TLS_WHY];
+    char why[TLS_REASON_SIZE];
     pj_sockaddr_init(pj_AF_INET(), &transport.key.rem_addr, &address, 5061);
     transport.remote_name.host = *host;
-    const bool is_false = tls_peer_is_false(&transport, &ssl, why);
+    const bool is_false = tls_peer_is_untrusted(&transport, &ssl, why);
     must(is_false == (*why != 0) && memchr(why, 0, sizeof why), "who is refused is told why");
     must(is_false || !(how & (UNTRUSTED | NO_CERTIFICATE)), "who is not trusted is refused");
     must(is_false || !(how & OTHER_NAME) || is_for(certificate, host) ||
-             (literal_is_address(host) && is_for(certificate, &known)),
+             (ip_literal_is_valid(host) && is_for(certificate, &known)),
          "a certificate is for the host, or for one that is known to be at the address");
-    tls_borrowed_forget(NULL);
+    tls_unverified_forget(NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -35,9 +35,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pjsip_msg *msg = pjsip_parse_msg(pool, text, size + sizeof first + sizeof last - 2, &errors);
     if (!msg)
         return 0;
-    challenge_drop_ours(msg);
-    challenge_keep_first(msg);
-    challenge_is_stale(msg);
+    auth_challenge_drop_reflected(msg);
+    auth_challenge_keep_first(msg);
+    auth_challenge_is_stale(msg);
     for (const pjsip_hdr *header = msg->hdr.next; header != &msg->hdr; header = header->next)
         if (is_challenge(header))
             look((const pjsip_www_authenticate_hdr *)header, msg);

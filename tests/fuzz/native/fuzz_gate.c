@@ -19,8 +19,8 @@ static const char *const hosts[HOSTS] = {"",          "0.0.0.0",   "198.51.100.1
 
 /* The rules once more, by the numbers of hosts. */
 static struct {
-    int target[RTP_WAYS], kind[RTP_WAYS], peer;
-    bool heard[RTP_WAYS], confirmed;
+    int target[RTP_CHANNELS], kind[RTP_CHANNELS], peer;
+    bool heard[RTP_CHANNELS], confirmed;
     int64_t began_ns;           /* 0: nothing has been sent unconfirmed */
     int sent;
     pj_sockaddr rtcp_from;      /* of the latest RTCP */
@@ -40,12 +40,12 @@ static int kind_of(int host)
     if (host <= ZEROS)
         return MEDIA_HELD;
     if (host == NEVER)
-        return MEDIA_NEVER;
+        return MEDIA_FORBIDDEN;
     if (host == call.peer)
-        return MEDIA_OWN;
+        return MEDIA_SIGNALLING;
     if (host == LOOPBACK || (host == OF_A_TRUNK && call.peer != LOOPBACK)) /* our own host's, to who is elsewhere */
-        return MEDIA_ELSEWHERE;
-    return host == OF_A_TRUNK || host == IN_THE_NETWORK ? MEDIA_ALLOWED : MEDIA_ELSEWHERE;
+        return MEDIA_UNLISTED;
+    return host == OF_A_TRUNK || host == IN_THE_NETWORK ? MEDIA_ALLOWED : MEDIA_UNLISTED;
 }
 
 /* ---- the transport below: it has no sockets ---- */
@@ -115,19 +115,19 @@ static void attach_call(pjmedia_transport *tp, int rtp, int rtcp)
     param.rem_addr = place(rtp);
     param.rem_rtcp = place(rtcp);
     must(tp->op->attach2(tp, &param) == PJ_SUCCESS, "a stream is attached");
-    aim(RTP_WAY, rtp);
-    aim(RTCP_WAY, rtcp > ZEROS ? rtcp : rtp);
+    aim(RTP_CHANNEL, rtp);
+    aim(RTCP_CHANNEL, rtcp > ZEROS ? rtcp : rtp);
 }
 
-static void learn(rtp_gate_t *gate, int peer, bool confirmed)
+static void learn(send_gate_t *gate, int peer, bool confirmed)
 {
     pjsip_transaction transaction = {.addr = place(peer)};
     const pjsip_inv_session inv = {.invite_tsx = &transaction,
                                    .state = confirmed ? PJSIP_INV_STATE_CONFIRMED : PJSIP_INV_STATE_EARLY};
-    rtp_gate_learn(gate, &inv);
+    send_gate_update(gate, &inv);
     call.peer = peer > NOWHERE ? peer : call.peer;
     call.confirmed = call.confirmed || confirmed;
-    for (int way = 0; way < RTP_WAYS; way++)
+    for (int way = 0; way < RTP_CHANNELS; way++)
         aim(way, call.target[way]);
 }
 
@@ -142,27 +142,27 @@ static void come(int host, bool rtcp)
         attached.rtcp_cb(attached.user_data, packet, sizeof packet);
     else
         attached.rtp_cb2(&param);
-    for (int way = 0; way < RTP_WAYS; way++)
+    for (int way = 0; way < RTP_CHANNELS; way++)
         call.heard[way] = call.heard[way] || (host > NOWHERE && host == call.target[way]);
 }
 
-static void look(rtp_gate_t *gate, enum rtp_way way, int64_t now_ns)
+static void look(send_gate_t *gate, enum rtp_channel way, int64_t now_ns)
 {
     const bool heard = call.heard[way], unconfirmed = !heard && !call.confirmed;
-    const bool speech = rtp_gate_lets_speech(gate, now_ns), lets = rtp_gate_lets(gate, way, now_ns);
-    must(!lets || (call.kind[way] != MEDIA_NEVER && call.kind[way] != MEDIA_HELD), "nothing goes where none may go");
-    must(!lets || call.kind[way] != MEDIA_ELSEWHERE || heard, "elsewhere who speaks first is spoken to");
+    const bool speech = send_gate_allows_speech(gate, now_ns), lets = send_gate_admit(gate, way, now_ns);
+    must(!lets || (call.kind[way] != MEDIA_FORBIDDEN && call.kind[way] != MEDIA_HELD), "nothing goes where none may go");
+    must(!lets || call.kind[way] != MEDIA_UNLISTED || heard, "elsewhere who speaks first is spoken to");
     if (lets && unconfirmed && !call.began_ns)
         call.began_ns = now_ns;
     must(!lets || !unconfirmed || now_ns - call.began_ns < UNCONFIRMED_NS, "unconfirmed, a second is all");
-    must(lets || !heard || call.kind[way] == MEDIA_NEVER || call.kind[way] == MEDIA_HELD, "who was heard is answered");
-    if (way == RTP_WAY && speech && call.kind[way] != MEDIA_HELD)
-        must(lets && (!unconfirmed || call.kind[way] == MEDIA_OWN), "speech goes where the call is");
+    must(lets || !heard || call.kind[way] == MEDIA_FORBIDDEN || call.kind[way] == MEDIA_HELD, "who was heard is answered");
+    if (way == RTP_CHANNEL && speech && call.kind[way] != MEDIA_HELD)
+        must(lets && (!unconfirmed || call.kind[way] == MEDIA_SIGNALLING), "speech goes where the call is");
 }
 
 static bool may_go(int kind, bool heard)
 {
-    return kind != MEDIA_NEVER && kind != MEDIA_HELD && (kind != MEDIA_ELSEWHERE || heard);
+    return kind != MEDIA_FORBIDDEN && kind != MEDIA_HELD && (kind != MEDIA_UNLISTED || heard);
 }
 
 static void look_at_packet(int kind, bool heard)
@@ -178,22 +178,22 @@ static void send_packets(pjmedia_transport *tp, int host)
 {
     const pj_sockaddr to = place(host);
     tp->op->send_rtp(tp, "", 1);
-    look_at_packet(call.kind[RTP_WAY], call.heard[RTP_WAY]);
+    look_at_packet(call.kind[RTP_CHANNEL], call.heard[RTP_CHANNEL]);
     tp->op->send_rtcp2(tp, &to, sizeof to, "", 1);
-    look_at_packet(kind_of(host), call.heard[RTCP_WAY] && host == call.target[RTCP_WAY]);
+    look_at_packet(kind_of(host), call.heard[RTCP_CHANNEL] && host == call.target[RTCP_CHANNEL]);
     tp->op->send_rtcp(tp, "", 1);
-    look_at_packet(call.kind[RTCP_WAY], call.heard[RTCP_WAY]);
+    look_at_packet(call.kind[RTCP_CHANNEL], call.heard[RTCP_CHANNEL]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    rtp_gate_t gate = {.confirmed = false};
+    send_gate_t gate = {.confirmed = false};
     pjmedia_transport udp = {.op = &operations};
     int64_t now_ns = monotonic_ns();
     stack_start();
     memset(&call, 0, sizeof call);
     memset(&attached, 0, sizeof attached);
-    rtp_gate_install(&gate, &udp);
+    send_gate_install(&gate, &udp);
     for (; size >= 3; data += 3, size -= 3) {
         const int host = data[1] % HOSTS;
         now_ns += data[2] * STEP_NS;
@@ -211,6 +211,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         default: send_packets(&udp, host);
         }
     }
-    rtp_gate_destroy(&gate);
+    send_gate_destroy(&gate);
     return 0;
 }

@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pj_str_t text = {(char *)data + 1, (pj_ssize_t)size - 1};
     pjsip_method_init(&msg->line.req.method, pool, &info);
     msg->body = pjsip_msg_body_create(pool, &type, &subtype, &text);
-    info_spell_key(&rdata);
+    dtmf_info_normalize(&rdata);
     if (size > 1 && data[0] % 4 != 3)
         must(is_key(msg->body->data, msg->body->len) ||
                  (msg->body->len == sizeof none - 1 && memcmp(msg->body->data, none, sizeof none - 1) == 0),

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     stack_start();
     const uint8_t how = data[0];
     const enum sender from = how >> 1 & 3;
-    guard_set_answers(how & REFUSING, how & ACCEPTING, 10);
+    guard_set_policy(how & REFUSING, how & ACCEPTING, 10);
     const seen_t seen = stack_receive(data + 1, size - 1, sources[from], how & OVER_STREAM);
     if (!(how & OVER_STREAM)) {
         must(seen.sent <= 1, "a datagram has one answer at most");

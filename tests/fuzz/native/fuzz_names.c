@@ -14,28 +14,28 @@
 #define SIGN '='
 
 static struct {
-    char host[NAMES_LONGEST];
+    char host[HOST_NAME_SIZE];
     pj_sockaddr address;
 } row[MOST + 1];
 static int rows, resolved;
 
 /* ---- the table ---- */
 
-static void add_row(names_entry_t *entries, int *count, const char *line)
+static void add_row(host_table_entry_t *entries, int *count, const char *line)
 {
-    char host[NAMES_LONGEST], address[64], letter;
+    char host[HOST_NAME_SIZE], address[64], letter;
     pjsip_transport_type_e transport;
     if (*count == MOST || sscanf(line, "%c %253s %63s", &letter, host, address) != 3)
         return;
     transport = letter == 's' ? PJSIP_TRANSPORT_TLS : letter == 't' ? PJSIP_TRANSPORT_TCP : PJSIP_TRANSPORT_UDP;
-    names_entry_t *entry = &entries[*count];
-    *entry = (names_entry_t){.count = 0};
+    host_table_entry_t *entry = &entries[*count];
+    *entry = (host_table_entry_t){.count = 0};
     for (size_t i = 0; i <= strlen(host); i++)
         entry->host[i] = row[rows].host[i] = (char)pj_tolower((unsigned char)host[i]);
     entry->transport = transport;
-    if (names_add_target(entry, address, 5060, transport) != 0)
+    if (host_table_add_target(entry, address, 5060, transport) != 0)
         return;
-    while (names_add_target(entry, address, 5060, transport) == 0)
+    while (host_table_add_target(entry, address, 5060, transport) == 0)
         must(entry->count <= PJSIP_MAX_RESOLVED_ADDRESSES, "an entry has so many places");
     row[rows++].address = entry->target[0].address;
     (*count)++;
@@ -46,7 +46,7 @@ static bool is_in_table(const pj_str_t *host, const pj_sockaddr *address)
     pj_str_t name = *host;
     name.slen -= name.slen && name.ptr[name.slen - 1] == '.';
     for (int i = 0; i < rows; i++)
-        if (pj_stricmp2(&name, row[i].host) == 0 && sources_same_host(&row[i].address, address))
+        if (pj_stricmp2(&name, row[i].host) == 0 && ip_same_host(&row[i].address, address))
             return true;
     return false;
 }
@@ -56,7 +56,7 @@ static bool is_in_table(const pj_str_t *host, const pj_sockaddr *address)
 static bool leads_to(const pj_str_t *host, const pj_sockaddr *address)
 {
     pj_sockaddr literal;
-    return literal_address(host, &literal) ? sources_same_host(&literal, address) : is_in_table(host, address);
+    return ip_literal_parse(host, &literal) ? ip_same_host(&literal, address) : is_in_table(host, address);
 }
 
 static void on_resolved(pj_status_t status, void *token, const struct pjsip_server_addresses *found)
@@ -80,9 +80,9 @@ static void look(pj_pool_t *pool, const pjsip_sip_uri *uri)
                                     .type = pjsip_transport_get_type_from_name(&uri->transport_param),
                                     .addr = {.host = *host, .port = uri->port}};
     pj_sockaddr address;
-    if (names_address_of(uri, &address)) {
+    if (host_table_address_of(uri, &address)) {
         must(leads_to(host, &address), "an address is of the host");
-        must(names_lead_to(uri, &address), "to which the URI leads");
+        must(host_table_leads_to(uri, &address), "to which the URI leads");
     }
     resolved = 0;
     pjsip_endpt_resolve(pjsua_get_pjsip_endpt(), pool, &target, (void *)host, on_resolved);
@@ -91,22 +91,22 @@ static void look(pj_pool_t *pool, const pjsip_sip_uri *uri)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static names_unknown_t unknown[NAMES_UNKNOWN];
+    static host_table_unknown_t unknown[HOST_TABLE_MAX_UNKNOWN];
     uint64_t more;
     pj_pool_t *pool = stack_pool();
-    names_entry_t *entries = calloc(MOST, sizeof *entries);
+    host_table_entry_t *entries = calloc(MOST, sizeof *entries);
     char *text = pj_pool_alloc(pool, size + 1), *at = text, *line;
     int count = rows = 0;
     memcpy(text, data, size);
     text[size] = 0;
     while (*at == SIGN && (line = strsep(&at, "\n")) && at)
         add_row(entries, &count, line + 1);
-    names_set(entries, count);
+    host_table_set(entries, count);
     while ((line = strsep(&at, "\n"))) {
         pjsip_uri *uri = pjsip_parse_uri(pool, line, strlen(line), 0);
         if (uri && (PJSIP_URI_SCHEME_IS_SIP(uri) || PJSIP_URI_SCHEME_IS_SIPS(uri)))
             look(pool, pjsip_uri_get_uri(uri));
     }
-    must(names_take_unknown(unknown, &more) <= NAMES_UNKNOWN, "what is not known is bounded");
+    must(host_table_take_unknown(unknown, &more) <= HOST_TABLE_MAX_UNKNOWN, "what is not known is bounded");
     return 0;
 }

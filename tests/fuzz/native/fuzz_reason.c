@@ -31,7 +31,7 @@ static void look(const pjsip_msg *msg, const char *text)
     size_t at = 0;
     while ((header = pjsip_msg_find_hdr_by_name(msg, &name, header ? header->next : NULL))) {
         const size_t size = (size_t)header->hvalue.slen, comma = at ? 2 : 0;
-        if (header->hvalue.slen > 0 && !memchr(header->hvalue.ptr, 0, size) && at + comma + size < REASON_LONGEST) {
+        if (header->hvalue.slen > 0 && !memchr(header->hvalue.ptr, 0, size) && at + comma + size < REASON_HEADER_SIZE) {
             must(memcmp(text + at, ", ", comma) == 0, "values become a list");
             must(memcmp(text + at + comma, header->hvalue.ptr, size) == 0, "a value is told as it came");
             at += comma + size;
@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static pjsip_rx_data rdata;
     static pjsip_transaction transaction = {.role = PJSIP_ROLE_UAS};
-    char text[REASON_LONGEST];
+    char text[REASON_HEADER_SIZE];
     pjsua_callback callback = {.on_call_state = NULL};
     stack_start();
     const unsigned kind = size ? data[0] % PJ_ARRAY_SIZE(messages) : 0;
@@ -54,17 +54,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pjsip_event event = {.type = PJSIP_EVENT_TSX_STATE, .body.tsx_state = {.src.rdata = &rdata, .type = PJSIP_EVENT_RX_MSG}};
     rdata.msg_info.msg = msg;
     transaction.method = msg->type == PJSIP_REQUEST_MSG ? msg->line.req.method : *pjsip_get_bye_method();
-    reason_hook(&callback);
+    reason_header_hook(&callback);
     pjsua_var.calls[0].inv->state = PJSIP_INV_STATE_DISCONNECTED;
     callback.on_call_state(0, &event);
     callback.on_call_tsx_state(0, &transaction, &event);
     pjsua_var.calls[0].inv->state = PJSIP_INV_STATE_CONFIRMED;
-    reason_take(0, text);
+    reason_header_take(0, text);
     if (kind < 3)
         look(msg, text);
     else
         must(!*text, "what does not end a call says nothing of its end");
-    reason_take(0, text);
+    reason_header_take(0, text);
     must(!*text, "what was taken is forgotten");
     return 0;
 }

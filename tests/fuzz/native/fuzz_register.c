@@ -43,7 +43,7 @@ static int receive(const char *status, const char *headers)
 
 static void look(int sent)
 {
-    must(sent <= REGISTER_ANSWERS, "challenges are answered a few times at most");
+    must(sent <= REGISTER_MAX_CHALLENGES, "challenges are answered a few times at most");
     must(!strstr(stack_last_sent(), SECRET), "nobody reads the password");
     must(outcomes <= 1, "one outcome is told");
     if (!outcomes)
@@ -81,9 +81,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sent += receive(status, answer ? answer : "");
         look(sent);
     }
-    register_give_up(order.account);
+    register_abandon(order.account);
     stack_end_transactions();
     must(outcomes == 1, "and one is told in the end");
-    register_forget(order.account);
+    register_drop(order.account);
     return 0;
 }

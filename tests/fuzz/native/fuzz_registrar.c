@@ -37,10 +37,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const pjsip_msg *sent = read_message(pool, request, (const uint8_t *)contact, sizeof contact - 1);
     const pjsip_msg *answer = read_message(pool, "SIP/2.0 200 OK\r\n", data, size);
     char printed[64] = "";
-    must(sent && binding_port(sent) == 5060, "our own Contact can be read");
-    binding_print(sent, printed, sizeof printed);
+    must(sent && contact_binding_port(sent) == 5060, "our own Contact can be read");
+    contact_binding_print(sent, printed, sizeof printed);
     must(strcmp(printed, "<sip:me@127.0.0.1:5060>") == 0, "it is spelled as it was");
     if (answer)
-        must(says(answer, binding_granted(NULL, ASKED_S, sent, answer)), "what is granted stands in the answer");
+        must(says(answer, contact_binding_granted_s(NULL, ASKED_S, sent, answer)), "what is granted stands in the answer");
     return 0;
 }

@@ -22,47 +22,47 @@ static pj_sockaddr place(unsigned host, unsigned port)
     return address;
 }
 
-static void open_lock(rtp_lock_t *lock, uint8_t told, int64_t now_ns)
+static void open_lock(source_lock_t *lock, uint8_t told, int64_t now_ns)
 {
     const pj_sockaddr rtp = place(told % (HOSTS - 1), told >> 3), rtcp = place(told % (HOSTS - 1), (told >> 3) + (told & 1));
-    rtp_lock_open(lock, &rtp, &rtcp, told & 4, now_ns);
+    source_lock_open(lock, &rtp, &rtcp, told & 4, now_ns);
 }
 
-static void receive(rtp_lock_t *lock, rtp_quality_t *quality, uint8_t from, const uint8_t *data, size_t size, int64_t now_ns)
+static void receive(source_lock_t *lock, rtp_stats_t *stats, uint8_t from, const uint8_t *data, size_t size, int64_t now_ns)
 {
     uint8_t *packet = malloc(size ? size : 1); /* no byte more: reading beyond it is seen */
     memcpy(packet, data, size);
     const pj_sockaddr source = place(from & 3, from >> 2);
     enum rtp_verdict verdict = RTP_DROP;
     if (rtp_is_rtcp(packet, (ptrdiff_t)size)) {
-        verdict = rtp_lock_judge_rtcp(lock, &source, rtp_32(packet + 4));
+        verdict = source_lock_judge_rtcp(lock, &source, rtp_32(packet + 4));
         if (verdict != RTP_DROP)
-            rtp_quality_rtcp_received(quality, packet, size, now_ns);
+            rtp_stats_rtcp_received(stats, packet, size, now_ns);
     } else if (rtp_is_rtp(packet, (ptrdiff_t)size)) {
         const rtp_arrival_t arrival = {rtp_ssrc(packet), rtp_16(packet + 2), now_ns};
-        verdict = rtp_lock_judge(lock, &source, &arrival);
+        verdict = source_lock_judge(lock, &source, &arrival);
         if (verdict != RTP_DROP)
-            rtp_quality_received(quality, packet, size, now_ns);
+            rtp_stats_received(stats, packet, size, now_ns);
     }
     must(verdict == RTP_DROP || (from & 3) != HOSTS - 1, "who was never announced is never heard");
     free(packet);
 }
 
 /* PJMEDIA sends whole headers. */
-static void note_sent(rtp_quality_t *quality, bool rtcp, const uint8_t *data, size_t size, int64_t now_ns)
+static void note_sent(rtp_stats_t *stats, bool rtcp, const uint8_t *data, size_t size, int64_t now_ns)
 {
     if (rtcp && size >= RTCP_HEADER)
-        rtp_quality_rtcp_sent(quality, data, size, now_ns);
+        rtp_stats_rtcp_sent(stats, data, size, now_ns);
     else if (!rtcp && size >= RTP_HEADER)
-        rtp_quality_sent(quality, data);
+        rtp_stats_sent(stats, data);
 }
 
-static void look(rtp_quality_t *quality, const rtp_lock_t *lock)
+static void look(rtp_stats_t *stats, const source_lock_t *lock)
 {
     pj_sockaddr rtp, rtcp;
-    const rtp_totals_t totals = rtp_quality_totals(quality);
+    const rtp_totals_t totals = rtp_stats_totals(stats);
     const pj_sockaddr strange = place(HOSTS - 1, 0);
-    rtp_lock_targets(lock, &rtp, &rtcp);
+    source_lock_targets(lock, &rtp, &rtcp);
     must(!rtp_same_host(&rtp, &strange) && !rtp_same_host(&rtcp, &strange), "nothing is sent to who was never announced");
     must(isfinite(totals.jitter_ms) && isfinite(totals.jitter_mean_ms) && totals.jitter_ms >= 0, "the jitter is a number");
     must(isfinite(totals.round_trip_mean_ms) && totals.round_trip_mean_ms >= 0, "the round trip is a number");
@@ -71,10 +71,10 @@ static void look(rtp_quality_t *quality, const rtp_lock_t *lock)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    rtp_lock_t lock = {.signalling = place(1, 0)};
-    rtp_quality_t *quality = rtp_quality_create();
+    source_lock_t lock = {.signalling = place(1, 0)};
+    rtp_stats_t *stats = rtp_stats_create();
     int64_t now_ns = 1000000000;
-    rtp_quality_set_clock(quality, 8000);
+    rtp_stats_set_clock_rate(stats, 8000);
     open_lock(&lock, 0, now_ns);
     for (const uint8_t *end = data + size; end - data >= 4;) {
         const uint8_t kind = data[0];
@@ -85,12 +85,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (kind & 0x80)
             open_lock(&lock, kind & 0x7F, now_ns);
         else if (kind & 0x40)
-            note_sent(quality, kind & 1, data, length, now_ns);
+            note_sent(stats, kind & 1, data, length, now_ns);
         else
-            receive(&lock, quality, kind, data, length, now_ns);
+            receive(&lock, stats, kind, data, length, now_ns);
         data += length;
     }
-    look(quality, &lock);
-    rtp_quality_release(quality);
+    look(stats, &lock);
+    rtp_stats_release(stats);
     return 0;
 }

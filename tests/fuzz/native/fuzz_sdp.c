@@ -24,8 +24,8 @@ static void rename_and_print(pj_pool_t *pool, const pjmedia_sdp_session *sdp, co
     const pj_str_t host = pj_str((char *)ours);
     pjmedia_sdp_session *named = pjmedia_sdp_session_clone(pool, sdp), *again;
     pj_sockaddr_parse(pj_AF_UNSPEC(), 0, &host, &address);
-    sdp_name_address(named, pool, &address);
-    must(sdp_has_addresses(named), "with our address in every place, each holds an address");
+    sdp_set_address(named, pool, &address);
+    must(sdp_has_ip_literals(named), "with our address in every place, each holds an address");
     const int size = pjmedia_sdp_print(named, text, sizeof text);
     if (size > 0 && pjmedia_sdp_validate(named) == PJ_SUCCESS)
         must(pjmedia_sdp_parse(pool, text, (pj_size_t)size, &again) == PJ_SUCCESS, "what we print can be read");
@@ -37,8 +37,8 @@ static pjmedia_sdp_session *our_offer(pj_pool_t *pool, const pjmedia_sdp_session
     char *text = pj_pool_alloc(pool, sizeof offer);
     memcpy(text, offer, sizeof offer);
     must(pjmedia_sdp_parse(pool, text, sizeof offer - 1, &ours) == PJ_SUCCESS, "our own offer can be read");
-    address_on_sdp_created(0, ours, pool, remote);
-    must(sdp_has_addresses(ours), "whatever the peer says, we name addresses");
+    local_address_on_sdp_created(0, ours, pool, remote);
+    must(sdp_has_ip_literals(ours), "whatever the peer says, we name addresses");
     return ours;
 }
 
@@ -62,10 +62,10 @@ static void agree(pj_pool_t *pool, pjmedia_sdp_session *answer)
         pjmedia_sdp_neg_negotiate(pool, neg, PJ_FALSE) != PJ_SUCCESS)
         return;
     pjsua_var.calls[0].inv->neg = neg;
-    const enum secrecy found = secrecy_of(0, peer, sizeof peer, &signalling);
+    const enum srtp_keying found = srtp_keying_of(0, peer, sizeof peer, &signalling);
     pjsua_var.calls[0].inv->neg = NULL;
-    must(found != SECRECY_SDES || has_keys(answer), "without keys of both there is no secret");
-    must(found != SECRECY_DTLS, "nor without a handshake that was offered");
+    must(found != SRTP_KEYING_SDES || has_keys(answer), "without keys of both there is no secret");
+    must(found != SRTP_KEYING_DTLS, "nor without a handshake that was offered");
     must(!signalling && strcmp(peer, PEER_ADDRESS) == 0, "SIP over UDP is none");
 }
 
@@ -78,8 +78,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = 0;
     if (pjmedia_sdp_parse(pool, text, size, &sdp) != PJ_SUCCESS)
         return 0;
-    sdp_has_addresses(sdp);
-    address_speaks_version_of(sdp);
+    sdp_has_ip_literals(sdp);
+    local_address_has_version_of(sdp);
     for (unsigned i = 0; i < sdp->media_count; i++)
         must(sdp_direction(sdp, i) <= PJMEDIA_DIR_ENCODING_DECODING, "a direction is one");
     rename_and_print(pool, sdp, "192.0.2.7");

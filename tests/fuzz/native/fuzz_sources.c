@@ -10,18 +10,18 @@
 
 #define MOST 64
 
-static bool lies_in(const char *text, const address_key_t *address)
+static bool lies_in(const char *text, const ip_key_t *address)
 {
-    sources_t *one = sources_make(&text, 1);
-    bool found = sources_contain(one, address);
-    sources_free(one);
+    ip_set_t *one = ip_set_create(&text, 1);
+    bool found = ip_set_contains(one, address);
+    ip_set_free(one);
     return found;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *texts[MOST];
-    address_key_t address = {{0}};
+    ip_key_t address = {{0}};
     int count = 0;
     char *copy = malloc(size + 1), *at = copy;
     memcpy(copy, data, size);
@@ -32,14 +32,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t rest = size - (size_t)(at - copy);
         memcpy(address.byte, at, rest < sizeof address.byte ? rest : sizeof address.byte);
     }
-    sources_t *sources = sources_make(texts, count);
+    ip_set_t *sources = ip_set_create(texts, count);
     bool expected = false;
     for (int i = 0; i < count; i++)
         expected = expected || lies_in(texts[i], &address);
-    must(sources_contain(sources, &address) == expected, "all together hold what one of them holds");
-    address_key_t site = address_key_site(&address), again = address_key_site(&site);
+    must(ip_set_contains(sources, &address) == expected, "all together hold what one of them holds");
+    ip_key_t site = ip_key_site(&address), again = ip_key_site(&site);
     must(memcmp(&site, &again, sizeof site) == 0, "the site of a site is itself");
-    sources_free(sources);
+    ip_set_free(sources);
     free(copy);
     return 0;
 }

@@ -81,7 +81,7 @@ static pjsip_module begin_of_the_way = {
 void stack_end_transactions(void)
 {
     const pj_time_val at_once = {0, 0};
-    refer_forget();
+    refer_drop_pending();
     for (int i = 0; i < begun_count; i++) {
         pjsip_transaction *transaction = pjsip_tsx_layer_find_tsx2(&begun[i], PJ_TRUE);
         if (!transaction)
@@ -152,8 +152,8 @@ static bool is_never(const pj_str_t *text)
 {
     static const uint8_t network[15] = {[10] = 0xFF, 0xFF, 203, 0, 113};
     pj_sockaddr address;
-    address_key_t key;
-    must(literal_address(text, &address) && address_key(&address, &key), "sound goes to addresses only");
+    ip_key_t key;
+    must(ip_literal_parse(text, &address) && ip_key_of(&address, &key), "sound goes to addresses only");
     return memcmp(key.byte, network, sizeof network) == 0; /* NEVER_NETWORK, in either way of writing it */
 }
 
@@ -177,7 +177,7 @@ static pj_bool_t take(pjsip_rx_data *rdata)
 {
     pjsua_acc_id account = PJSUA_INVALID_ID;
     const pjmedia_sdp_session *sdp = rdata->msg_info.msg->body ? pjsip_rdata_get_sdp_info(rdata)->sdp : NULL;
-    address_choose_account(rdata, &account);
+    local_address_choose_account(rdata, &account);
     if (sdp)
         look_at_places(sdp);
     seen.let_in++;
@@ -270,22 +270,22 @@ static void start_pjsua(void)
     pjsua_acc_config_default(&account);
     account.id = pj_str("sip:trunkline@127.0.0.1");
     must(pjsua_acc_add(&account, PJ_TRUE, &id) == PJ_SUCCESS, "there is an account");
-    address_set_accounts(id, PJSUA_INVALID_ID);
+    local_address_set_accounts(id, PJSUA_INVALID_ID);
 }
 
 static void set_places(void)
 {
     const char *const networks[] = {ALLOWED_NETWORK}, *const never[] = {NEVER_NETWORK};
-    media_places_set(sources_make(networks, 1), sources_make(never, 1));
+    media_address_policy_set(ip_set_create(networks, 1), ip_set_create(never, 1));
 }
 
 static void set_names(void)
 {
-    names_entry_t *entry = calloc(1, sizeof *entry);
+    host_table_entry_t *entry = calloc(1, sizeof *entry);
     strcpy(entry->host, "known.example");
     entry->transport = PJSIP_TRANSPORT_UDP;
-    must(names_add_target(entry, KNOWN_ADDRESS, 5060, PJSIP_TRANSPORT_UDP) == 0, "an address is one");
-    names_set(entry, 1);
+    must(host_table_add_target(entry, KNOWN_ADDRESS, 5060, PJSIP_TRANSPORT_UDP) == 0, "an address is one");
+    host_table_set(entry, 1);
 }
 
 void stack_start(void)
@@ -296,12 +296,12 @@ void stack_start(void)
         return;
     begun = true;
     start_pjsua();
-    limits_set(0);
-    rtp_ports_set(10000, 10999, 0);
-    address_set(KNOWN_ADDRESS, "", sources_make(NULL, 0));
-    challenge_set_mark("ours");
+    invite_rate_limit_set(0);
+    port_pool_set(10000, 10999, 0);
+    local_address_set(KNOWN_ADDRESS, "", ip_set_create(NULL, 0));
+    auth_challenge_set_nonce_prefix("ours");
     source_acl_set(known, 1, probes, 1);
-    must(guard_install() == 0 && names_install() == 0 && address_install() == 0, "the guard is there");
+    must(guard_install() == 0 && host_table_install() == 0 && local_address_install() == 0, "the guard is there");
     must(register_install(pass_on) == 0, "so is what looks at answers");
     must(pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &begin_of_the_way) == PJ_SUCCESS, "so is the begin of the way");
     must(pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &end_of_the_way) == PJ_SUCCESS, "and its end");

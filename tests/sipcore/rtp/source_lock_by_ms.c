@@ -11,42 +11,42 @@ static pj_sockaddr place(const char *host, int port)
     return address;
 }
 
-rtp_lock_t *make(const char *signalling)
+source_lock_t *make(const char *signalling)
 {
-    rtp_lock_t *lock = calloc(1, sizeof *lock);
+    source_lock_t *lock = calloc(1, sizeof *lock);
     lock->signalling = place(signalling, 5060);
     return lock;
 }
 
-void agree(rtp_lock_t *lock, const char *host, int port, int held, int ms)
+void agree(source_lock_t *lock, const char *host, int port, int held, int ms)
 {
     pj_sockaddr rtp = place(host, port), rtcp = place(host, port + 1);
-    rtp_lock_open(lock, &rtp, &rtcp, held, ms * 1000000LL);
+    source_lock_open(lock, &rtp, &rtcp, held, ms * 1000000LL);
 }
 
-int judge(rtp_lock_t *lock, const char *host, int port, unsigned ssrc, int sequence, double ms)
+int judge(source_lock_t *lock, const char *host, int port, unsigned ssrc, int sequence, double ms)
 {
     const rtp_arrival_t packet = {ssrc, (uint16_t)sequence, (int64_t)(ms * 1e6)};
     const pj_sockaddr from = place(host, port);
-    return rtp_lock_judge(lock, &from, &packet) != RTP_DROP;
+    return source_lock_judge(lock, &from, &packet) != RTP_DROP;
 }
 
-int judge_rtcp(rtp_lock_t *lock, const char *host, int port, unsigned ssrc)
+int judge_rtcp(source_lock_t *lock, const char *host, int port, unsigned ssrc)
 {
     const pj_sockaddr from = place(host, port);
-    return rtp_lock_judge_rtcp(lock, &from, ssrc) != RTP_DROP;
+    return source_lock_judge_rtcp(lock, &from, ssrc) != RTP_DROP;
 }
 
-int rtp_target(const rtp_lock_t *lock)
+int rtp_target(const source_lock_t *lock)
 {
     pj_sockaddr rtp, rtcp;
-    rtp_lock_targets(lock, &rtp, &rtcp);
+    source_lock_targets(lock, &rtp, &rtcp);
     return pj_sockaddr_get_port(&rtp);
 }
 
-int rtcp_target(const rtp_lock_t *lock)
+int rtcp_target(const source_lock_t *lock)
 {
     pj_sockaddr rtp, rtcp;
-    rtp_lock_targets(lock, &rtp, &rtcp);
+    source_lock_targets(lock, &rtp, &rtcp);
     return pj_sockaddr_get_port(&rtcp);
 }

@@ -9,18 +9,18 @@ static pjsip_transport *numbered(int number)
 int add(int number, const char *source, int stranger)
 {
     pj_sockaddr address;
-    address_key_t key;
+    ip_key_t key;
     pj_str_t text = pj_str((char *)source);
-    return pj_sockaddr_parse(pj_AF_UNSPEC(), 0, &text, &address) == PJ_SUCCESS && address_key(&address, &key) &&
-           connections_add(numbered(number), &key, stranger, 0);
+    return pj_sockaddr_parse(pj_AF_UNSPEC(), 0, &text, &address) == PJ_SUCCESS && ip_key_of(&address, &key) &&
+           connection_limit_add(numbered(number), &key, stranger, 0);
 }
 
 void whole(int number, int of_ours)
 {
-    connections_whole(numbered(number), of_ours);
+    connection_limit_message_complete(numbered(number), of_ours);
 }
 
 void forget(void)
 {
-    connections_forget();
+    connection_limit_clear();
 }
