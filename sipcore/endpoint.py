@@ -163,7 +163,7 @@ class Endpoint:
     def set_accepting(self, accepting: bool, retry_after_s: int = 10) -> None:
         """While False, OPTIONS and new INVITEs of known sources are answered 503."""
         self._accepting = accepting
-        _native.guard_answers(self._settings.refuse_unknown, accepting, retry_after_s)
+        _native.guard_policy(self._settings.refuse_unknown, accepting, retry_after_s)
 
     @property
     def sip_port(self) -> int:
@@ -184,7 +184,7 @@ class Endpoint:
         source_guard.log_events()
         self._host_table.log_unknown()
         self._tls_listener.log_events()
-        if missed := _native.rtp_ports_missed():
+        if missed := _native.rtp_ports_take_misses():
             log.error("sip.no_rtp_port", calls=missed, hint="widen [sip] rtp_ports (TRUNKLINE_SIP__RTP_PORTS)")
 
     async def call(
@@ -253,13 +253,13 @@ class Endpoint:
 
     def _start_here(self, registry: CallRegistry, trunks: TrunkAccounts) -> int:
         """Returns the tap's descriptor."""
-        _native.hush()
+        _native.silence_log()
         if self._settings.max_calls + _SPARE_CALLS > _native.MAX_CALLS:
             raise StartupError(f"limits.max_calls: at most {_native.MAX_CALLS - _SPARE_CALLS} in this build of PJSIP")
         endpoint = self._endpoint = pj.Endpoint()
         endpoint.libCreate()
         endpoint.libInit(_endpoint_config(self._settings))
-        _native.hook()
+        _native.install_callbacks()
         _tell_addresses(self._settings)
         _native.rtp_symmetric(self._settings.symmetric_rtp)
         _native.rtp_ports(self._settings.rtp_first_port, self._settings.rtp_last_port, randbelow(1 << 16))
@@ -267,9 +267,9 @@ class Endpoint:
         self.set_host_table({})
         self.set_accepting(True)
         source_guard.set_invite_rate_limit(self._settings.max_invites_per_second)
-        _native.challenge_mark(digest.NONCE_MARK)
+        _native.challenge_nonce_prefix(digest.NONCE_MARK)
         _native.guard_install()
-        _native.address_install()
+        _native.local_address_install()
         _native.hangup_install()
         trunks.install_here()
         if self._qualify_client:
@@ -285,7 +285,7 @@ class Endpoint:
             account = self._accounts[version] = TrunkAccount(registry.on_invite)
             account.create(account_config(self._settings, version), version == ip_versions(self._settings.host)[0])
         numbers = {version: account.getId() for version, account in self._accounts.items()}
-        _native.address_accounts(numbers.get(4, pj.PJSUA_INVALID_ID), numbers.get(6, pj.PJSUA_INVALID_ID))
+        _native.local_address_accounts(numbers.get(4, pj.PJSUA_INVALID_ID), numbers.get(6, pj.PJSUA_INVALID_ID))
         return tap
 
     def _destroy_here(self) -> None:
@@ -299,16 +299,16 @@ class Endpoint:
         self._accounts.clear()
         self.pump.stop()
         _native.hangup_remove()
-        _native.address_remove()
+        _native.local_address_remove()
         _native.guard_remove()
         self._tls_listener.close()
-        endpoint.libDestroy(0 if _native.call_table_taken() else pj.PJSUA_DESTROY_NO_RX_MSG)
+        endpoint.libDestroy(0 if _native.call_table_used() else pj.PJSUA_DESTROY_NO_RX_MSG)
         endpoint.__swig_destroy__(endpoint)  # not when the last reference goes: an error's traceback may hold one
 
 
 def _tell_addresses(settings: EndpointSettings) -> None:
     networks = tuple(map(str, settings.local_networks))
-    _native.address_set(bound_address(settings.host), settings.public_address or "", networks)
+    _native.local_address_set(bound_address(settings.host), settings.public_address or "", networks)
     _native.media_networks(tuple(map(str, settings.media_networks)), tuple(map(str, networks_without_hosts())))
 
 

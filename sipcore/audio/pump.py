@@ -86,15 +86,15 @@ class Pump:
 
     def hold_open(self, slot: int, more: bool) -> None:
         """While more of an utterance is to come, an empty ring is an under-run and gets comfort noise."""
-        _native.hold_open(slot, more)
+        _native.expect_more(slot, more)
 
     def written(self, slot: int) -> int:
         """Index behind the last sample ever written."""
-        return _native.written(slot)
+        return _native.written_position(slot)
 
     def taken(self, slot: int) -> int:
         """The played-samples clock."""
-        return _native.taken(slot)
+        return _native.sent_position(slot)
 
     def flush(self, slot: int) -> int:
         """Drop what is queued, lift a pause; returns the index up to which samples were really sent. What would have
@@ -109,13 +109,13 @@ class Pump:
     def take_over(self, slot: int, other: int) -> bool:
         """Let a slot go on with the stream of another one, which has none then. False when that has none already."""
         try:
-            return _native.take_over(slot, other)
+            return _native.take_over_stream(slot, other)
         except KeyError:
             return False
 
     def release(self, slot: int) -> None:
         """Close the slot; its handle is void from now on."""
-        _native.release(slot)
+        _native.release_slot(slot)
 
     def load_background(self, samples: Samples) -> _native.Background:
         """Make a looped sound from mono int16 samples at the rate of the slots that will play it."""
@@ -130,11 +130,11 @@ class Pump:
         """Press keys (0-9 * # A-D, w and , pause 0.5 s; 64 at most) once all that was written has been sent: as
         RFC 4733 events if the peer takes them, else as tones. Speech waits meanwhile; `flush` and `pause` do not reach
         the keys. They replace keys that are not begun yet. Raises `ValueError`."""
-        _native.dial(slot, keys)
+        _native.send_dtmf(slot, keys)
 
     def dtmf_samples_left(self, slot: int) -> int:
         """Samples until the keys have been sent, the speech before them included; 0 then."""
-        return _native.dial_left(slot)
+        return _native.dtmf_left(slot)
 
     def slot_stats(self, slot: int) -> SlotStats:
         """Counters of one call."""

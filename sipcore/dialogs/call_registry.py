@@ -226,7 +226,7 @@ class CallRegistry:
                 return
             accepted = True
             call.accepted_refers += 1
-            await self._owner.run(_native.refer_answer, number, referral.cseq, 202)
+            await self._owner.run(_native.refer_respond, number, referral.cseq, 202)
             if dialog is not None and not referral.no_subscription:
                 event = referral.event_header(call.accepted_refers == 1)
                 await dialog.notify(event, 100)
@@ -234,7 +234,7 @@ class CallRegistry:
         code = await self._is_transferred(call, leg, referral, accept)
         leg._referral = None
         if not accepted:
-            await self._owner.run(_native.refer_answer, number, referral.cseq, code)
+            await self._owner.run(_native.refer_respond, number, referral.cseq, code)
         elif event and dialog:
             await dialog.notify(event, code)
         end = self._waiting.pop(call.key, None)
@@ -360,7 +360,7 @@ class CallRegistry:
     def _give_up_here(self, call: PjCall) -> bool:
         """End a call that has had no response at all; a late one gets its CANCEL. False when there was one."""
         dialog = self._dialogs.get(call.key)
-        if dialog is None or call.leg is None or not call.isActive() or _native.progress(call.getId()):
+        if dialog is None or call.leg is None or not call.isActive() or _native.invite_status(call.getId()):
             return False
         call.leg = None
         dialog._bye_here()

@@ -115,7 +115,7 @@ def set_route(way: InvitePath) -> None:
     if not way.account.isValid():
         raise ConnectionError("no INVITE could be sent: its trunk has been changed or removed")
     if way.routes is not None:
-        _native.account_route(int(way.account.getId()), *way.routes)
+        _native.account_set_route(int(way.account.getId()), *way.routes)
 
 
 def failure(error: pj.Error) -> ConnectionError:

@@ -104,8 +104,8 @@ class PjCall(pj.Call):  # type: ignore[misc]
         info = self.getInfo()
         self.peer = _source_of(prm.e) or self.peer
         if info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
-            _native.forget(info.id, int(self.this))
-            reasons = _native.reason(info.id)
+            _native.detach_call(info.id, int(self.this))
+            reasons = _native.take_peer_reason(info.id)
             unheard = info.role == pj.PJSIP_ROLE_UAC and not self._answered and _without_response(prm.e)
             code = 0 if unheard else info.lastStatusCode
             if self._follows_redirects and 300 <= code < 400:
@@ -220,7 +220,7 @@ class PjDialogControl:
         self._do_here("notify", lambda call: call.sendRequest(request))
 
     def _latest_status_here(self) -> int:
-        return _native.progress(self._call.getId()) if self._call is not None and self._call.isActive() else 0
+        return _native.invite_status(self._call.getId()) if self._call is not None and self._call.isActive() else 0
 
     def _do_here(self, verb: str, act: Callable[[PjCall], None], tries: int = 10) -> None:
         """PJSIP refuses a verb in a call that the peer ends at this moment; its end is reported by its own way. A call

@@ -33,7 +33,7 @@ class HostTable:
         """Replace the whole table. Targets are in order of preference, at most 16 of a place are kept; a place without
         any is unknown: a request to it fails at once. Raises `ValueError` for more than `MAX_HOSTS` places."""
         self._table = {_in_lower_case(place): targets for place, targets in table.items()}
-        _native.names_set(
+        _native.host_table_set(
             tuple(
                 (place.host.lower(), place.port or 0, place.transport, tuple(map(_as_tuple, targets)))
                 for place, targets in table.items()
@@ -49,7 +49,7 @@ class HostTable:
 
     def log_unknown(self) -> None:
         """Write which names were asked for that are not in the table: each once."""
-        asked, more = _native.names_unknown()
+        asked, more = _native.host_table_unknown()
         self.unknown += sum(count for _, count in asked) + more
         if len(self._told) > _REMEMBERED:
             self._told.clear()

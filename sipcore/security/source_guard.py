@@ -19,13 +19,13 @@ def set_sources(known: Iterable[str], probes: Iterable[str]) -> None:
 
 def set_invite_rate_limit(per_second: int) -> None:
     """So many new INVITEs a second are taken from each source address, twice as many at once; more get 503."""
-    _native.limit_set(per_second)
+    _native.invite_rate_limit_set(per_second)
 
 
 def log_events() -> None:
     """Write what was turned away since the last call: one line for each source and reason. Of what a known source sent
     and nobody could read, or named where no sound may go yet, the first is named."""
-    events, more = _native.guard_events()
+    events, more = _native.drop_events()
     for kind, source, count, about, message in events:
         named = _named("address" if kind in _OF_ADDRESSES else "header", about, message)
         log.warning(f"sip.{kind}", source=source, count=count, **named, **_HINTS.get(kind, {}))
@@ -35,7 +35,7 @@ def log_events() -> None:
 
 def drop_counts() -> dict[str, int]:
     """How often each reason has turned something away since the process began."""
-    return _native.guard_totals()
+    return _native.drop_totals()
 
 
 _OF_ADDRESSES = ("media_refused", "media_elsewhere")

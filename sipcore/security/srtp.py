@@ -29,7 +29,7 @@ class MediaEncryption:
     @classmethod
     def of_call(cls, call_id: int) -> MediaEncryption:
         """Of PJSUA's call, on any thread."""
-        return cls(*_native.secrecy(call_id))
+        return cls(*_native.srtp_keying(call_id))
 
 
 class CleartextSdesWarning:

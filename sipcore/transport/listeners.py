@@ -63,7 +63,7 @@ def default_local_address(host: str, version: int) -> str:
 
 def local_host_for(peer: str) -> str:
     """Our host in URIs for a peer at that IP address. Raises `ConnectionError` when there is no way to it."""
-    ours = _native.address_towards(peer)
+    ours = _native.local_address_towards(peer)
     if ours is None:
         raise ConnectionError(f"no INVITE could be sent: there is no route to {peer}")
     return bracketed(ours)

@@ -214,7 +214,7 @@ class RegistrationClient:
 
     def _give_up(self, one: ActiveRegistration) -> None:
         """No answer came. Whatever still comes is not awaited."""
-        self._owner.post(_native.register_give_up, one.account_id)
+        self._owner.post(_native.register_abandon, one.account_id)
         self._on_result(one.token, RegisterResult("silence"))
 
     def _on_result(self, token: int, outcome: RegisterResult) -> None:
@@ -251,7 +251,7 @@ class RegistrationClient:
         trunk, who = one.trunk, one.trunk.credentials or _NO_CREDENTIALS
         contact, former = ("", one.contact) if expires_s else (one.contact, "")
         try:
-            _native.account_route(one.account_id, *route_set(trunk, target))
+            _native.account_set_route(one.account_id, *route_set(trunk, target))
             one.contact = _native.register_send(
                 one.account_id, token, registrar_uri(trunk), address_of_record(trunk), contact, former, cseq, expires_s,
                 one.series.call_id, (who.user, who.password),

@@ -212,7 +212,7 @@ class TrunkAccounts:
         try:
             account.create(trunk_config(self._settings, version, trunk), False)
             number = int(account.getId())
-            _native.account_route(number)
+            _native.account_set_route(number)
         except (pj.Error, ConnectionError) as error:
             return TrunkStatus("failed", f"no account could be made: {getattr(error, 'reason', error)}")
         self._account_count += 1
@@ -222,7 +222,7 @@ class TrunkAccounts:
         """False while the account has calls."""
         if line.account is not None and not _native.account_delete(line.account_id, int(line.account.this)):
             return False
-        _native.register_forget(line.account_id)
+        _native.register_drop(line.account_id)
         line.account = None
         self._account_count -= 1
         return True

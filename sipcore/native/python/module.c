@@ -4,7 +4,7 @@
 #include <pjsua-lib/pjsua.h>
 
 /* PJLIB speaks on stdout from its first call on, before any configuration reaches it. */
-static PyObject *py_hush(PyObject *self, PyObject *unused)
+static PyObject *py_silence_log(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     pj_log_set_level(0);
@@ -12,7 +12,7 @@ static PyObject *py_hush(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef own_methods[] = {
-    {"hush", py_hush, METH_NOARGS, "Silence PJLIB's own log."},
+    {"silence_log", py_silence_log, METH_NOARGS, "Silence PJLIB's own log."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -23,7 +23,7 @@ static ip_set_t *networks_of(PyObject *tuple)
     return made ? made : (ip_set_t *)PyErr_NoMemory();
 }
 
-static PyObject *py_address_set(PyObject *self, PyObject *args)
+static PyObject *py_local_address_set(PyObject *self, PyObject *args)
 {
     const char *bound, *public_address;
     PyObject *networks;
@@ -52,9 +52,9 @@ static PyObject *py_media_networks(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_media_place(PyObject *self, PyObject *args)
+static PyObject *py_media_address_class(PyObject *self, PyObject *args)
 {
-    static const char *const names[] = {"held", "own", "allowed", "elsewhere", "never"};
+    static const char *const names[] = {"held", "signalling", "allowed", "unlisted", "forbidden"};
     const char *text, *from;
     pj_sockaddr place, peer;
     (void)self;
@@ -66,7 +66,7 @@ static PyObject *py_media_place(PyObject *self, PyObject *args)
     return PyUnicode_FromString(names[media_address_classify(&place, &peer)]);
 }
 
-static PyObject *py_address_install(PyObject *self, PyObject *unused)
+static PyObject *py_local_address_install(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     if (local_address_install() != 0)
@@ -74,7 +74,7 @@ static PyObject *py_address_install(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_address_remove(PyObject *self, PyObject *unused)
+static PyObject *py_local_address_remove(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     Py_BEGIN_ALLOW_THREADS
@@ -83,7 +83,7 @@ static PyObject *py_address_remove(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_address_accounts(PyObject *self, PyObject *args)
+static PyObject *py_local_address_accounts(PyObject *self, PyObject *args)
 {
     int v4, v6;
     (void)self;
@@ -93,7 +93,7 @@ static PyObject *py_address_accounts(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_address_towards(PyObject *self, PyObject *text)
+static PyObject *py_local_address_towards(PyObject *self, PyObject *text)
 {
     const char *host = PyUnicode_AsUTF8(text);
     char found[PJ_INET6_ADDRSTRLEN];
@@ -108,12 +108,12 @@ static PyObject *py_address_towards(PyObject *self, PyObject *text)
 }
 
 PyMethodDef address_methods[] = {
-    {"address_set", py_address_set, METH_VARARGS, "address_set(bound, public address, local networks): as texts."},
+    {"local_address_set", py_local_address_set, METH_VARARGS, "local_address_set(bound, public address, local networks): as texts."},
     {"media_networks", py_media_networks, METH_VARARGS, "media_networks(allowed, never): where SDP may want sound, as texts."},
-    {"media_place", py_media_place, METH_VARARGS, "media_place(address, peer) -> how sound may go there."},
-    {"address_install", py_address_install, METH_NOARGS, "Write addresses into the messages that we send."},
-    {"address_remove", py_address_remove, METH_NOARGS, "Do not any more."},
-    {"address_accounts", py_address_accounts, METH_VARARGS, "address_accounts(IPv4's, IPv6's): -1 for none."},
-    {"address_towards", py_address_towards, METH_O, "address_towards(address) -> ours, or None without a route."},
+    {"media_address_class", py_media_address_class, METH_VARARGS, "media_address_class(address, peer) -> how sound may go there."},
+    {"local_address_install", py_local_address_install, METH_NOARGS, "Write addresses into the messages that we send."},
+    {"local_address_remove", py_local_address_remove, METH_NOARGS, "Do not any more."},
+    {"local_address_accounts", py_local_address_accounts, METH_VARARGS, "local_address_accounts(IPv4's, IPv6's): -1 for none."},
+    {"local_address_towards", py_local_address_towards, METH_O, "local_address_towards(address) -> ours, or None without a route."},
     {NULL, NULL, 0, NULL},
 };

@@ -25,7 +25,7 @@ static pjsip_redirect_op refuse_redirection(pjsua_call_id call, const pjsip_uri 
 }
 
 /* pjsua2's own versions of these callbacks would enter Python on PJSIP's threads for every call. */
-static PyObject *py_hook(PyObject *self, PyObject *unused)
+static PyObject *py_install_callbacks(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     pjsua_callback *callback = &pjsua_var.ua_cfg.cb;
@@ -46,7 +46,7 @@ static PyObject *py_hook(PyObject *self, PyObject *unused)
 }
 
 /* PJSUA tells of no 100: whether a peer has said anything at all, only the transaction knows. */
-static PyObject *py_progress(PyObject *self, PyObject *argument)
+static PyObject *py_invite_status(PyObject *self, PyObject *argument)
 {
     long number = PyLong_AsLong(argument);
     pjsua_call *call = NULL;
@@ -68,7 +68,7 @@ static PyObject *py_progress(PyObject *self, PyObject *argument)
     return PyLong_FromLong(status);
 }
 
-static PyObject *py_secrecy(PyObject *self, PyObject *argument)
+static PyObject *py_srtp_keying(PyObject *self, PyObject *argument)
 {
     static const char *const names[] = {NULL, "sdes", "dtls"};
     char peer[PJ_INET6_ADDRSTRLEN];
@@ -84,7 +84,7 @@ static PyObject *py_secrecy(PyObject *self, PyObject *argument)
     return Py_BuildValue("(zsN)", names[found], peer, PyBool_FromLong(signalling));
 }
 
-static PyObject *py_forget(PyObject *self, PyObject *args)
+static PyObject *py_detach_call(PyObject *self, PyObject *args)
 {
     int call;
     PyObject *address;
@@ -132,7 +132,7 @@ static PyObject *py_hangup(PyObject *self, PyObject *args)
     return PyLong_FromLong(status);
 }
 
-static PyObject *py_reason(PyObject *self, PyObject *argument)
+static PyObject *py_take_peer_reason(PyObject *self, PyObject *argument)
 {
     char text[REASON_HEADER_SIZE];
     long call = PyLong_AsLong(argument);
@@ -143,7 +143,7 @@ static PyObject *py_reason(PyObject *self, PyObject *argument)
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
-static PyObject *py_refer_answer(PyObject *self, PyObject *args)
+static PyObject *py_refer_respond(PyObject *self, PyObject *args)
 {
     int call, cseq, code;
     (void)self;
@@ -156,14 +156,14 @@ static PyObject *py_refer_answer(PyObject *self, PyObject *args)
 }
 
 PyMethodDef call_methods[] = {
-    {"hook", py_hook, METH_NOARGS, "hook(): take over PJSUA's stream and SDP callbacks."},
-    {"progress", py_progress, METH_O, "progress(pjsua_call_id) -> latest status of a response to our INVITE, or 0."},
-    {"secrecy", py_secrecy, METH_O, "secrecy(pjsua_call_id) -> (keys by, SIP peer, SIP encrypted)."},
-    {"forget", py_forget, METH_VARARGS, "forget(pjsua_call_id, address of its pjsua2 object): the call is over."},
+    {"install_callbacks", py_install_callbacks, METH_NOARGS, "install_callbacks(): take over PJSUA's stream and SDP callbacks."},
+    {"invite_status", py_invite_status, METH_O, "invite_status(pjsua_call_id) -> latest status of a response to our INVITE, or 0."},
+    {"srtp_keying", py_srtp_keying, METH_O, "srtp_keying(pjsua_call_id) -> (keys by, SIP peer, SIP encrypted)."},
+    {"detach_call", py_detach_call, METH_VARARGS, "detach_call(pjsua_call_id, address of its pjsua2 object): the call is over."},
     {"hangup_install", py_hangup_install, METH_NOARGS, "Tell the reason in every message that ends a call."},
     {"hangup_remove", py_hangup_remove, METH_NOARGS, "Do not any more."},
     {"hangup", py_hangup, METH_VARARGS, "hangup(pjsua_call_id, code, Reason) -> PJSIP's status."},
-    {"reason", py_reason, METH_O, "reason(pjsua_call_id) -> the Reason headers with which the peer ended it; once."},
-    {"refer_answer", py_refer_answer, METH_VARARGS, "refer_answer(pjsua_call_id, number in CSeq, final status)."},
+    {"take_peer_reason", py_take_peer_reason, METH_O, "take_peer_reason(pjsua_call_id) -> the Reason headers with which the peer ended it; once."},
+    {"refer_respond", py_refer_respond, METH_VARARGS, "refer_respond(pjsua_call_id, number in CSeq, final status)."},
     {NULL, NULL, 0, NULL},
 };

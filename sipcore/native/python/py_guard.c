@@ -66,7 +66,7 @@ static PyObject *py_guard_sources(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_guard_answers(PyObject *self, PyObject *args)
+static PyObject *py_guard_policy(PyObject *self, PyObject *args)
 {
     int refuse, accepting, retry_after_s;
     (void)self;
@@ -84,7 +84,7 @@ static PyObject *row_of(const drop_event_t *event)
                          (Py_ssize_t)event->size);
 }
 
-static PyObject *py_guard_events(PyObject *self, PyObject *unused)
+static PyObject *py_drop_events(PyObject *self, PyObject *unused)
 {
     static drop_event_t events[DROP_MAX_EVENTS];
     uint64_t more = 0;
@@ -96,7 +96,7 @@ static PyObject *py_guard_events(PyObject *self, PyObject *unused)
     return list ? Py_BuildValue("(NK)", list, more) : NULL;
 }
 
-static PyObject *py_guard_totals(PyObject *self, PyObject *unused)
+static PyObject *py_drop_totals(PyObject *self, PyObject *unused)
 {
     uint64_t totals[DROP_KINDS];
     (void)self, (void)unused;
@@ -111,7 +111,7 @@ static PyObject *py_guard_totals(PyObject *self, PyObject *unused)
     return counts;
 }
 
-static PyObject *py_guard_patience(PyObject *self, PyObject *argument)
+static PyObject *py_guard_message_timeout(PyObject *self, PyObject *argument)
 {
     long milliseconds = PyLong_AsLong(argument);
     (void)self;
@@ -121,7 +121,7 @@ static PyObject *py_guard_patience(PyObject *self, PyObject *argument)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_limit_set(PyObject *self, PyObject *argument)
+static PyObject *py_invite_rate_limit_set(PyObject *self, PyObject *argument)
 {
     unsigned long per_second = PyLong_AsUnsignedLong(argument);
     (void)self;
@@ -131,7 +131,7 @@ static PyObject *py_limit_set(PyObject *self, PyObject *argument)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_limit_take(PyObject *self, PyObject *args)
+static PyObject *py_invite_rate_limit_take(PyObject *self, PyObject *args)
 {
     const char *text;
     long long now_ms;
@@ -175,7 +175,7 @@ static bool read_entry(PyObject *item, host_table_entry_t *entry)
     return false;
 }
 
-static PyObject *py_names_set(PyObject *self, PyObject *table)
+static PyObject *py_host_table_set(PyObject *self, PyObject *table)
 {
     (void)self;
     if (!PyTuple_Check(table) || PyTuple_GET_SIZE(table) > HOST_TABLE_MAX)
@@ -193,7 +193,7 @@ static PyObject *py_names_set(PyObject *self, PyObject *table)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_names_unknown(PyObject *self, PyObject *unused)
+static PyObject *py_host_table_unknown(PyObject *self, PyObject *unused)
 {
     static host_table_unknown_t unknown[HOST_TABLE_MAX_UNKNOWN];
     uint64_t more = 0;
@@ -210,13 +210,13 @@ PyMethodDef guard_methods[] = {
     {"guard_install", py_guard_install, METH_NOARGS, "Put the source guard in front of the SIP stack."},
     {"guard_remove", py_guard_remove, METH_NOARGS, "Take the source guard away."},
     {"guard_sources", py_guard_sources, METH_VARARGS, "guard_sources(known, probes): tuples of addresses and networks."},
-    {"guard_answers", py_guard_answers, METH_VARARGS, "guard_answers(refuse_unknown, accepting, retry_after_s)."},
-    {"guard_events", py_guard_events, METH_NOARGS, "guard_events() -> ([(kind, source, count, header, message)], packets of further sources)."},
-    {"guard_totals", py_guard_totals, METH_NOARGS, "guard_totals() -> how often each kind of event happened, by its name."},
-    {"guard_patience", py_guard_patience, METH_O, "guard_patience(ms): how long a connection may take for a whole message."},
-    {"limit_set", py_limit_set, METH_O, "limit_set(new INVITEs a second of each source; 0: no limit)."},
-    {"limit_take", py_limit_take, METH_VARARGS, "limit_take(address, now_ms) -> whether the source may begin one more."},
-    {"names_set", py_names_set, METH_O, "names_set(((host, port, transport, ((address, port, transport), ...)), ...))."},
-    {"names_unknown", py_names_unknown, METH_NOARGS, "names_unknown() -> ([(host, count)], questions for further names)."},
+    {"guard_policy", py_guard_policy, METH_VARARGS, "guard_policy(refuse_unknown, accepting, retry_after_s)."},
+    {"drop_events", py_drop_events, METH_NOARGS, "drop_events() -> ([(kind, source, count, header, message)], packets of further sources)."},
+    {"drop_totals", py_drop_totals, METH_NOARGS, "drop_totals() -> how often each kind of event happened, by its name."},
+    {"guard_message_timeout", py_guard_message_timeout, METH_O, "guard_message_timeout(ms): how long a connection may take for a whole message."},
+    {"invite_rate_limit_set", py_invite_rate_limit_set, METH_O, "invite_rate_limit_set(new INVITEs a second of each source; 0: no limit)."},
+    {"invite_rate_limit_take", py_invite_rate_limit_take, METH_VARARGS, "invite_rate_limit_take(address, now_ms) -> whether the source may begin one more."},
+    {"host_table_set", py_host_table_set, METH_O, "host_table_set(((host, port, transport, ((address, port, transport), ...)), ...))."},
+    {"host_table_unknown", py_host_table_unknown, METH_NOARGS, "host_table_unknown() -> ([(host, count)], questions for further names)."},
     {NULL, NULL, 0, NULL},
 };

@@ -129,7 +129,7 @@ static PyObject *py_slot_of(PyObject *self, PyObject *argument)
     return PyLong_FromLongLong(handle_of(slot));
 }
 
-static PyObject *py_take_over(PyObject *self, PyObject *args)
+static PyObject *py_take_over_stream(PyObject *self, PyObject *args)
 {
     long long keep, give;
     bool taken;
@@ -145,7 +145,7 @@ static PyObject *py_take_over(PyObject *self, PyObject *args)
     return PyBool_FromLong(taken);
 }
 
-static PyObject *py_release(PyObject *self, PyObject *argument)
+static PyObject *py_release_slot(PyObject *self, PyObject *argument)
 {
     slot_t *slot = slot_argument(argument);
     (void)self;
@@ -175,7 +175,7 @@ static PyObject *py_write(PyObject *self, PyObject *args)
     return slot ? PyLong_FromUnsignedLong(fits) : NULL;
 }
 
-static PyObject *py_hold_open(PyObject *self, PyObject *args)
+static PyObject *py_expect_more(PyObject *self, PyObject *args)
 {
     long long handle;
     int more;
@@ -189,14 +189,14 @@ static PyObject *py_hold_open(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_written(PyObject *self, PyObject *argument)
+static PyObject *py_written_position(PyObject *self, PyObject *argument)
 {
     slot_t *slot = slot_argument(argument);
     (void)self;
     return slot ? PyLong_FromUnsignedLongLong(atomic_load(&slot->tx_written)) : NULL;
 }
 
-static PyObject *py_taken(PyObject *self, PyObject *argument)
+static PyObject *py_sent_position(PyObject *self, PyObject *argument)
 {
     slot_t *slot = slot_argument(argument);
     (void)self;
@@ -269,7 +269,7 @@ static PyObject *py_set_background(PyObject *self, PyObject *args)
 
 /* ---- keys ---- */
 
-static PyObject *py_dial(PyObject *self, PyObject *args)
+static PyObject *py_send_dtmf(PyObject *self, PyObject *args)
 {
     long long handle;
     const char *keys;
@@ -285,7 +285,7 @@ static PyObject *py_dial(PyObject *self, PyObject *args)
     return dtmf_send(&slot->dtmf, atomic_load(&slot->rate), after, keys) == 0 ? Py_NewRef(Py_None) : PyErr_NoMemory();
 }
 
-static PyObject *py_dial_left(PyObject *self, PyObject *argument)
+static PyObject *py_dtmf_left(PyObject *self, PyObject *argument)
 {
     slot_t *slot = slot_argument(argument);
     (void)self;
@@ -369,21 +369,21 @@ PyMethodDef pump_methods[] = {
     {"start", py_start, METH_VARARGS, "start(max_slots): start the pump's threads; PJSUA is initialized already."},
     {"stop", py_stop, METH_NOARGS, "Stop the pump's threads."},
     {"wait", py_wait, METH_VARARGS, "wait(timeout_ms) -> bool: block without the GIL until a tick has passed."},
-    {"read", py_read, METH_VARARGS, "read(heard, said, counts, info) -> rows: drain all slots."},
+    {"read", py_read, METH_VARARGS, "read(rx_audio, tx_audio, counts, info) -> rows: drain all slots."},
     {"slot_of", py_slot_of, METH_O, "slot_of(pjsua_call_id) -> handle or None."},
-    {"take_over", py_take_over, METH_VARARGS, "take_over(handle, other) -> bool: go on with the stream of the other slot."},
-    {"release", py_release, METH_O, "release(handle): close the slot."},
+    {"take_over_stream", py_take_over_stream, METH_VARARGS, "take_over_stream(handle, other) -> bool: go on with the stream of the other slot."},
+    {"release_slot", py_release_slot, METH_O, "release_slot(handle): close the slot."},
     {"rate", py_rate, METH_O, "rate(handle) -> Hz."},
     {"write", py_write, METH_VARARGS, "write(handle, int16 samples) -> samples that fitted."},
-    {"hold_open", py_hold_open, METH_VARARGS, "hold_open(handle, more)."},
-    {"written", py_written, METH_O, "written(handle) -> position."},
-    {"taken", py_taken, METH_O, "taken(handle) -> position."},
+    {"expect_more", py_expect_more, METH_VARARGS, "expect_more(handle, more)."},
+    {"written_position", py_written_position, METH_O, "written_position(handle) -> position."},
+    {"sent_position", py_sent_position, METH_O, "sent_position(handle) -> position."},
     {"flush", py_flush, METH_O, "flush(handle) -> position up to which samples were sent."},
     {"pause", py_pause, METH_VARARGS, "pause(handle, on)."},
     {"load_background", py_load_background, METH_VARARGS, "load_background(int16 samples) -> sound to loop."},
     {"set_background", py_set_background, METH_VARARGS, "set_background(handle, sound or None, volume, ducked volume)."},
-    {"dial", py_dial, METH_VARARGS, "dial(handle, keys)."},
-    {"dial_left", py_dial_left, METH_O, "dial_left(handle) -> samples until the keys have been sent."},
+    {"send_dtmf", py_send_dtmf, METH_VARARGS, "send_dtmf(handle, keys)."},
+    {"dtmf_left", py_dtmf_left, METH_O, "dtmf_left(handle) -> samples until the keys have been sent."},
     {"slot_stats", py_slot_stats, METH_O, "slot_stats(handle) -> counters."},
     {"rtp_totals", py_rtp_totals, METH_O, "rtp_totals(handle) -> what its RTP and RTCP say of its quality."},
     {"stats", py_stats, METH_VARARGS, "stats(reset) -> counters of all shards."},

@@ -47,7 +47,7 @@ static void tell_options(long long token, bool answered, int code, long long mic
     PyGILState_Release(state);
 }
 
-static PyObject *py_install(PyObject *self, PyObject *args)
+static PyObject *py_register_install(PyObject *self, PyObject *args)
 {
     PyObject *outcome, *lost;
     (void)self;
@@ -61,7 +61,7 @@ static PyObject *py_install(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_remove(PyObject *self, PyObject *unused)
+static PyObject *py_register_remove(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     Py_BEGIN_ALLOW_THREADS
@@ -94,7 +94,7 @@ static PyObject *failed(pj_status_t status)
     return PyErr_Format(PyExc_ConnectionError, "%s", words);
 }
 
-static PyObject *py_send(PyObject *self, PyObject *args)
+static PyObject *py_register_send(PyObject *self, PyObject *args)
 {
     register_order_t order;
     char contact[PJSIP_MAX_URL_SIZE];
@@ -123,25 +123,25 @@ static PyObject *with_account(PyObject *argument, void (*function)(pjsua_acc_id)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_give_up(PyObject *self, PyObject *argument)
+static PyObject *py_register_abandon(PyObject *self, PyObject *argument)
 {
     (void)self;
     return with_account(argument, register_abandon);
 }
 
-static PyObject *py_keep_alive(PyObject *self, PyObject *argument)
+static PyObject *py_register_keep_alive(PyObject *self, PyObject *argument)
 {
     (void)self;
     return with_account(argument, registration_flow_keep_alive);
 }
 
-static PyObject *py_forget(PyObject *self, PyObject *argument)
+static PyObject *py_register_drop(PyObject *self, PyObject *argument)
 {
     (void)self;
     return with_account(argument, register_drop);
 }
 
-static PyObject *py_set_route(PyObject *self, PyObject *args)
+static PyObject *py_account_set_route(PyObject *self, PyObject *args)
 {
     const char *routes[2];
     int account, count = 0;
@@ -190,7 +190,7 @@ static PyObject *py_options_send(PyObject *self, PyObject *args)
     return status == PJ_SUCCESS ? Py_NewRef(Py_None) : failed(status);
 }
 
-static PyObject *py_challenge_mark(PyObject *self, PyObject *argument)
+static PyObject *py_challenge_nonce_prefix(PyObject *self, PyObject *argument)
 {
     const char *mark = PyUnicode_AsUTF8(argument);
     (void)self;
@@ -201,18 +201,18 @@ static PyObject *py_challenge_mark(PyObject *self, PyObject *argument)
 }
 
 PyMethodDef register_methods[] = {
-    {"register_install", py_install, METH_VARARGS, "register_install(on_outcome, on_lost): both are called on PJSIP's threads."},
-    {"register_remove", py_remove, METH_NOARGS, "Report nothing more."},
-    {"register_send", py_send, METH_VARARGS, "register_send(...) -> the Contact that was sent."},
-    {"register_give_up", py_give_up, METH_O, "register_give_up(account): wait no longer for an answer."},
-    {"register_keep_alive", py_keep_alive, METH_O, "register_keep_alive(account): keep a NAT's way to us open."},
-    {"register_forget", py_forget, METH_O, "register_forget(account): let go of its connection."},
-    {"account_route", py_set_route, METH_VARARGS, "account_route(account, *routes): Route values, two at most."},
+    {"register_install", py_register_install, METH_VARARGS, "register_install(on_outcome, on_lost): both are called on PJSIP's threads."},
+    {"register_remove", py_register_remove, METH_NOARGS, "Report nothing more."},
+    {"register_send", py_register_send, METH_VARARGS, "register_send(...) -> the Contact that was sent."},
+    {"register_abandon", py_register_abandon, METH_O, "register_abandon(account): wait no longer for an answer."},
+    {"register_keep_alive", py_register_keep_alive, METH_O, "register_keep_alive(account): keep a NAT's way to us open."},
+    {"register_drop", py_register_drop, METH_O, "register_drop(account): let go of its connection."},
+    {"account_set_route", py_account_set_route, METH_VARARGS, "account_set_route(account, *routes): Route values, two at most."},
     {"account_delete", py_account_delete, METH_VARARGS,
      "account_delete(account, address of its pjsua2 object) -> False while it has calls."},
     {"options_install", py_options_install, METH_O, "options_install(told): it is called on PJSIP's threads."},
     {"options_remove", py_options_remove, METH_NOARGS, "Tell nothing more."},
-    {"challenge_mark", py_challenge_mark, METH_O, "challenge_mark(what nonces of ours begin with)."},
+    {"challenge_nonce_prefix", py_challenge_nonce_prefix, METH_O, "challenge_nonce_prefix(what nonces of ours begin with)."},
     {"options_send", py_options_send, METH_VARARGS, "options_send(account, uri, token)."},
     {NULL, NULL, 0, NULL},
 };

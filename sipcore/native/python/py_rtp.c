@@ -24,7 +24,7 @@ static PyObject *py_rtp_ports_left(PyObject *self, PyObject *unused)
     return PyLong_FromLong(port_pool_left());
 }
 
-static PyObject *py_rtp_ports_missed(PyObject *self, PyObject *unused)
+static PyObject *py_rtp_ports_take_misses(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     return PyLong_FromUnsignedLongLong(port_pool_take_misses());
@@ -49,7 +49,7 @@ static PyObject *py_call_table_make_room(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_call_table_taken(PyObject *self, PyObject *unused)
+static PyObject *py_call_table_used(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     return PyLong_FromUnsignedLong(call_table_used());
@@ -59,8 +59,8 @@ PyMethodDef rtp_methods[] = {
     {"rtp_symmetric", py_rtp_symmetric, METH_O, "rtp_symmetric(on): send to where the peer's RTP comes from."},
     {"rtp_ports", py_rtp_ports, METH_VARARGS, "rtp_ports(first, last, pair to begin with): nothing is in use then."},
     {"rtp_ports_left", py_rtp_ports_left, METH_NOARGS, "rtp_ports_left() -> pairs that no call has."},
-    {"rtp_ports_missed", py_rtp_ports_missed, METH_NOARGS, "rtp_ports_missed() -> calls that got none since the last look."},
+    {"rtp_ports_take_misses", py_rtp_ports_take_misses, METH_NOARGS, "rtp_ports_take_misses() -> calls that got none since the last look."},
     {"call_table_make_room", py_call_table_make_room, METH_NOARGS, "Let calls go that were hung up long ago, should it be full."},
-    {"call_table_taken", py_call_table_taken, METH_NOARGS, "call_table_taken() -> places that are taken."},
+    {"call_table_used", py_call_table_used, METH_NOARGS, "call_table_used() -> places that are taken."},
     {NULL, NULL, 0, NULL},
 };

@@ -156,19 +156,19 @@ async def test_loopback_is_inside_for_peers_on_loopback_only(phone: Phone) -> No
     """Where everything else private is inside for all."""
 
     def place(address: str, peer: str) -> str:
-        return _native.media_place(address, peer)
+        return _native.media_address_class(address, peer)
 
     _native.media_networks(tuple(map(str, PRIVATE_NETWORKS)), tuple(map(str, networks_without_hosts())))
     try:
         assert place("127.0.0.9", "127.0.0.1") == place("::1", "127.0.0.1") == "allowed"
         for address in ("127.0.0.9", "::1", "::ffff:127.0.0.9", "198.51.100.7", "2001:db8::7"):
-            assert place(address, "192.0.2.1") == place(address, "10.0.0.1") == "elsewhere"
+            assert place(address, "192.0.2.1") == place(address, "10.0.0.1") == "unlisted"
         for address in ("10.1.2.3", "192.168.7.7", "100.64.1.1", "fd00::7", "::ffff:10.1.2.3"):
             assert place(address, "192.0.2.1") == "allowed"
-        assert place("192.0.2.1", "192.0.2.1") == place("::ffff:192.0.2.1", "192.0.2.1") == "own"
+        assert place("192.0.2.1", "192.0.2.1") == place("::ffff:192.0.2.1", "192.0.2.1") == "signalling"
         assert place("0.0.0.0", "192.0.2.1") == place("::", "192.0.2.1") == "held"
         for address in (*NO_HOSTS, "ff02::1", "::ffff:224.0.0.1", "64:ff9b::e000:1", "2002:e000:1::1", "fd00:ec2::254"):
-            assert place(address, "192.0.2.1") == place(address, address) == "never"
+            assert place(address, "192.0.2.1") == place(address, address) == "forbidden"
     finally:
         _native.media_networks(tuple(map(str, SETTINGS.media_networks)), tuple(map(str, networks_without_hosts())))
 

@@ -72,7 +72,7 @@ def test_whose_message_belongs_to_a_call_is_no_stranger_any_more(places: ctypes.
 async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
     async with RawPhone(phone.target) as raw:
         yield raw
-    _native.guard_patience(10_000)
+    _native.guard_message_timeout(10_000)
     phone.endpoint.log_guard_events()
 
 
@@ -102,7 +102,7 @@ async def test_a_strangers_connection_is_closed_when_it_has_been_told_403(phone:
 @a_call
 @pytest.mark.parametrize("said", ["ACK", "response", "nothing"])
 async def test_nothing_that_a_stranger_says_keeps_its_connection_open(phone: Phone, raw: RawPhone, said: str) -> None:
-    _native.guard_patience(300)
+    _native.guard_message_timeout(300)
     reader, writer = await connect(phone, "127.0.0.9")
     request = raw.request("ACK", raw.dialog(), via="TCP")
     spelled = {"ACK": request, "response": b"SIP/2.0 200 OK\r\n" + request.split(b"\r\n", 1)[1], "nothing": b"\r\n"}
@@ -114,7 +114,7 @@ async def test_nothing_that_a_stranger_says_keeps_its_connection_open(phone: Pho
 @a_call
 async def test_strangers_connections_leave_room_for_known_peers(phone: Phone, raw: RawPhone) -> None:
     """As many strangers as there are places in all."""
-    _native.guard_patience(10_000)
+    _native.guard_message_timeout(10_000)
     held = [await connect(phone, f"127.0.{1 + number // 64}.{2 + number % 64}") for number in range(150)]
     reader, writer = await connect(phone, "127.0.0.1")
     writer.write(raw.request("OPTIONS", raw.dialog(), via="TCP"))

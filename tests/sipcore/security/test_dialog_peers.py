@@ -80,7 +80,7 @@ async def test_who_has_seen_a_call_of_ours_can_do_nothing_to_it(
 
 async def test_who_has_seen_a_call_gets_403_when_strangers_do(phone: Phone, raw: RawPhone, stranger: RawPhone) -> None:
     call = await LiveCall.made(phone, raw)
-    _native.guard_answers(True, True, 10)
+    _native.guard_policy(True, True, 10)
     try:
         sent = speak(stranger, seen(call.dialog))
         await raw.settled()

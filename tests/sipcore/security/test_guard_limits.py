@@ -29,7 +29,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
     async with RawPhone(phone.target) as raw:
         yield raw
     phone.endpoint.set_sources(["127.0.0.1"])
-    _native.guard_patience(10_000)
+    _native.guard_message_timeout(10_000)
 
 
 def guard_lines(phone: Phone) -> list[tuple[str, str, int]]:
@@ -113,7 +113,7 @@ async def connect(phone: Phone, host: str = "127.0.0.1") -> tuple[asyncio.Stream
 
 
 async def test_a_connection_that_never_sends_a_whole_message_is_closed(phone: Phone, raw: RawPhone) -> None:
-    _native.guard_patience(300)
+    _native.guard_message_timeout(300)
     request = raw.request("OPTIONS", raw.dialog(), via="TCP")
     silent, half, alive = [await connect(phone) for _ in range(3)]
     half[1].write(request[:100])
@@ -131,7 +131,7 @@ async def test_a_connection_that_never_sends_a_whole_message_is_closed(phone: Ph
 
 
 async def test_line_ends_alone_keep_no_connection_open(phone: Phone, raw: RawPhone) -> None:
-    _native.guard_patience(300)
+    _native.guard_message_timeout(300)
     reader, writer = await connect(phone)
     writer.write(b"\r\n\r\n")
     assert (await asyncio.wait_for(reader.read(), 5)).strip() == b""

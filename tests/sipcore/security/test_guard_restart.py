@@ -19,10 +19,10 @@ async def test_connections_that_were_open_at_the_end_are_forgotten() -> None:
             writer.write(b"OPTIONS sip:x SIP/2.0\r\n")
         await raw.options()
     async with Phone(settings) as second, RawPhone(second.target) as raw:
-        _native.guard_patience(50)
+        _native.guard_message_timeout(50)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(second.target.split(":")[1]))
         assert await asyncio.wait_for(reader.read(), 5) == b"", "the guard has looked at all that it knows"
         assert (await raw.options()).status == 200
-        _native.guard_patience(10_000)
+        _native.guard_message_timeout(10_000)
     for _, each in (*opened, (reader, writer)):
         each.close()

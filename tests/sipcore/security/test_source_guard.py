@@ -53,7 +53,7 @@ async def test_a_stranger_gets_silence_and_one_line(phone: Phone, raw: RawPhone,
 async def test_a_stranger_gets_403_when_so_configured(phone: Phone, raw: RawPhone, stranger: RawPhone) -> None:
     from sipcore import _native
 
-    _native.guard_answers(True, True, 10)
+    _native.guard_policy(True, True, 10)
     try:
         stranger.send(stranger.request("ACK", stranger.dialog()))
         stranger.send(stranger.request("INVITE", stranger.dialog(), body=stranger.offer()))

@@ -107,7 +107,7 @@ async def test_many_strangers_keep_no_trunk_out(phone: Phone) -> None:
 
 async def test_a_handshake_of_a_stranger_that_fails_is_told_where_all_may_begin_one(phone: Phone) -> None:
     """With `unknown_source = "403"` they are listened to."""
-    _native.guard_answers(True, True, 10)
+    _native.guard_policy(True, True, 10)
     try:
         guard_lines(phone)
         before = source_guard.drop_counts()["unknown_source"]

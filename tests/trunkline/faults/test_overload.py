@@ -88,7 +88,7 @@ class Footprint:
             objects=len(registry._calls),
             slots=server.endpoint.pump.stats().calls,
             ports=PAIRS - _native.rtp_ports_left(),
-            table=_native.call_table_taken(),
+            table=_native.call_table_used(),
         )
 
 
@@ -257,7 +257,7 @@ async def test_calls_that_are_given_up_before_anybody_answered_keep_nobody_out(p
                 assert (ended["status"], ended["endedReason"]) == ("no_answer", "api_hangup")
 
         await asyncio.gather(*(ring_in_vain() for _ in range(clients)))
-        assert _native.call_table_taken() >= 15 * clients
+        assert _native.call_table_used() >= 15 * clients
         async with talking(place, line, PLACES):
             pass
     await leaves_nothing(place, replace(before, table=before.table + 15 * PLACES))
