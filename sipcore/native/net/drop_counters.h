@@ -1,4 +1,4 @@
-/* What was turned away, by kind and source: counted, and remembered between two looks in bounded memory. */
+/* Drop counters: messages and connections that were rejected, by kind and source, in bounded memory. */
 #ifndef TRUNKLINE_NET_DROP_COUNTERS_H
 #define TRUNKLINE_NET_DROP_COUNTERS_H
 
@@ -6,9 +6,9 @@
 
 #include <pjsua-lib/pjsua.h>
 
-#define DROP_MAX_EVENTS 64      /* sources remembered between two looks: bounded, whatever the flood */
+#define DROP_MAX_EVENTS 64      /* sources between two calls of drop_take_events */
 #define DROP_HEADER_SIZE (PJ_INET6_ADDRSTRLEN + 1)
-#define DROP_SAMPLE_SIZE 2048    /* bytes of a message: its method and Call-ID are mostly among them */
+#define DROP_SAMPLE_SIZE 2048    /* bytes of a message, which mostly include its method and Call-ID */
 
 enum drop_kind {
     DROP_UNKNOWN_SOURCE,
@@ -17,8 +17,8 @@ enum drop_kind {
     DROP_TOO_MANY_CONNECTIONS,
     DROP_SLOW_CONNECTION,
     DROP_REFLECTED_CHALLENGE,
-    DROP_MEDIA_FORBIDDEN,     /* an SDP names what no host has */
-    DROP_MEDIA_UNLISTED,   /* one names an address that is waited for (`rtp/media_address_policy.h`); nothing is turned away yet */
+    DROP_MEDIA_FORBIDDEN,     /* an SDP names a forbidden address */
+    DROP_MEDIA_UNLISTED,   /* an SDP names an unlisted address; nothing is rejected yet */
     DROP_KINDS
 };
 
@@ -26,17 +26,17 @@ typedef struct drop_event {
     enum drop_kind kind;
     char source[PJ_INET6_ADDRSTRLEN];
     uint64_t count;
-    char header[DROP_HEADER_SIZE];   /* of the first message that was told of: what could not be read, or may not be; "": not known */
-    pj_size_t size;             /* and how it began */
+    char header[DROP_HEADER_SIZE];   /* header or address at fault in the first message; "": not known */
+    pj_size_t size;             /* and the beginning of that message */
     char sample[DROP_SAMPLE_SIZE];
 } drop_event_t;
 
 void drop_count(enum drop_kind kind, const char *source);
-/* The same with what an operator looks for. */
+/* The same, with the header or address at fault and the message. */
 void drop_count_message(enum drop_kind kind, const char *source, const pj_str_t *header, const char *data, pj_size_t size);
-/* Hand out and forget what happened since the last look; returns how many, `*more` counts what came of unlisted sources. */
+/* Returns the number of events since the last call, which are then forgotten; `*more` counts those of further sources. */
 int drop_take_events(drop_event_t *out, uint64_t *more);
-/* How often each kind happened since the process began: DROP_KINDS numbers. */
+/* Counts by kind since the process began: DROP_KINDS numbers. */
 void drop_totals(uint64_t *totals);
 const char *drop_kind_name(enum drop_kind kind);
 

@@ -1,11 +1,11 @@
-/* Addresses as text. PJSIP's own functions ask the resolver for what is none, and everybody waits until it answers. */
+/* IP addresses as text. PJSIP's own parser asks the resolver for any other text, and all calls wait until it answers. */
 #ifndef TRUNKLINE_NET_IP_LITERAL_H
 #define TRUNKLINE_NET_IP_LITERAL_H
 
 #include <pjsua-lib/pjsua.h>
 #include <stdbool.h>
 
-/* False for what is no address of IPv4 or IPv6. The port is 0. */
+/* False if the text is no address of IPv4 or IPv6. The port is 0. */
 bool ip_literal_parse(const pj_str_t *text, pj_sockaddr *address);
 bool ip_literal_is_valid(const pj_str_t *text);
 

@@ -1,4 +1,4 @@
-/* A set of addresses and networks that can be asked for an address in no more time than it has lengths of prefixes. */
+/* A set of IP addresses and networks. A look-up takes one binary search for each prefix length in the set. */
 #ifndef TRUNKLINE_NET_IP_SET_H
 #define TRUNKLINE_NET_IP_SET_H
 
@@ -7,23 +7,23 @@
 
 #include <pjsua-lib/pjsua.h>
 
-/* An address of IPv4 as its IPv6 form, ::ffff:a.b.c.d (RFC 4291 2.5.5.2): so both ways of writing it are the same. */
-typedef struct ip_key_of {
+/* An IPv4 address in its IPv6 form, ::ffff:a.b.c.d (RFC 4291 2.5.5.2), so that both notations are equal. */
+typedef struct ip_key {
     uint8_t byte[16];
 } ip_key_t;
 
 typedef struct ip_set ip_set_t;
 
-/* `address` or `address/bits`; what is neither is left out. NULL when there is no memory. */
+/* From texts `address` or `address/bits`; other texts are left out. NULL without memory. */
 ip_set_t *ip_set_create(const char *const *texts, int count);
 void ip_set_free(ip_set_t *set);
-/* NULL holds nothing. */
+/* A NULL set is empty. */
 bool ip_set_contains(const ip_set_t *set, const ip_key_t *address);
-/* The /64 that an address of IPv6 lies in; one of IPv4 itself. */
+/* The /64 of an IPv6 address; an IPv4 address itself. */
 ip_key_t ip_key_site(const ip_key_t *address);
-/* false for what is no address of IP. */
+/* False if the address is not of IPv4 or IPv6. */
 bool ip_key_of(const pj_sockaddr *address, ip_key_t *key);
-/* Both are addresses of IP, and the same one, whatever their ports. */
+/* True if both are the same IP address; ports do not count. */
 bool ip_same_host(const pj_sockaddr *one, const pj_sockaddr *other);
 
 #endif

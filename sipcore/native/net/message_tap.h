@@ -1,4 +1,4 @@
-/* A copy of every SIP message of known peers, as it stood on the wire, for whoever asks why something happened. */
+/* Message tap: copies every SIP message from and to known peers, as it was on the wire, for the SIP log. */
 #ifndef TRUNKLINE_NET_MESSAGE_TAP_H
 #define TRUNKLINE_NET_MESSAGE_TAP_H
 
@@ -7,15 +7,15 @@
 
 #include <pjsua-lib/pjsua.h>
 
-#define TAP_RING (4u << 20)        /* bytes that wait for the reader; what is older than they are is lost */
-#define TAP_CALL_ID 512            /* the longest of each kind that is kept */
+#define TAP_RING (4u << 20)        /* bytes that wait for the reader; older messages are lost */
+#define TAP_CALL_ID 512            /* longest Call-ID, in bytes; likewise below */
 #define TAP_TAG 128
 #define TAP_METHOD 24
 #define TAP_TEXT 16384
 
-/* In front of each message; behind it come, without terminators, Call-ID, From tag, To tag, method and text. */
+/* Header of a record. Call-ID, From tag, To tag, method and text follow it, without terminators. */
 typedef struct tap_facts {
-    uint32_t size;                 /* of the record, a multiple of 8; 0: the ring goes on at its beginning */
+    uint32_t size;                 /* of the record, a multiple of 8; 0: the next record is at the ring's beginning */
     uint32_t text;                 /* lengths in bytes */
     uint16_t call_id, from_tag, to_tag, method;
     int64_t at_ns;                 /* CLOCK_REALTIME */
@@ -29,13 +29,13 @@ typedef struct tap_facts {
 
 int tap_install(void);
 void tap_remove(void);
-/* The guard lets this message in. */
+/* To be called for each received message that the guard admits. */
 void tap_received(pjsip_rx_data *rdata);
-/* While muted, what this thread sends is not copied: answers to strangers. */
+/* While muted, messages that this thread sends are not copied: responses to unknown sources. */
 void tap_mute(bool muted);
-/* Readable when there is something to take after `tap_take` has found nothing more; -1: not installed. */
+/* A file descriptor, readable when records came after `tap_take` had returned 0; -1: not installed. */
 int tap_descriptor(void);
-/* Move whole records, oldest first, into `out`; returns their bytes. `*lost` counts all that were never taken. */
+/* Moves whole records, oldest first, into `out`; returns their bytes. `*lost` counts all records that were ever overwritten. */
 uint32_t tap_take(uint8_t *out, uint32_t room, uint64_t *lost);
 
 #endif

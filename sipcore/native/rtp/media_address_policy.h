@@ -1,4 +1,4 @@
-/* Where a peer's SDP may want sound to go ([sip] media_networks). */
+/* Media address policy: which addresses of a peer's SDP may receive RTP ([sip] media_networks). */
 #ifndef TRUNKLINE_RTP_MEDIA_ADDRESS_POLICY_H
 #define TRUNKLINE_RTP_MEDIA_ADDRESS_POLICY_H
 
@@ -7,16 +7,16 @@
 #include <pjsua-lib/pjsua.h>
 
 enum media_address_class {
-    MEDIA_HELD,         /* no address, or nothing but zeros: how calls were held once (RFC 3264 8.4) */
-    MEDIA_SIGNALLING,          /* where the peer's SIP comes from */
-    MEDIA_ALLOWED,      /* a trunk's, or in the networks */
-    MEDIA_UNLISTED,    /* only what speaks first is spoken to */
-    MEDIA_FORBIDDEN         /* no host can have it, or a metadata service has */
+    MEDIA_HELD,         /* no address, or 0.0.0.0: the old way to hold a call (RFC 3264 8.4) */
+    MEDIA_SIGNALLING,          /* the address that the peer's SIP comes from */
+    MEDIA_ALLOWED,      /* a trunk's address, or in the allowed networks */
+    MEDIA_UNLISTED,    /* receives nothing before it has sent something */
+    MEDIA_FORBIDDEN         /* never a destination: no host can have it, or a metadata service has it */
 };
 
-/* Takes over both. */
+/* Takes ownership of both. */
 void media_address_policy_set(ip_set_t *allowed, ip_set_t *forbidden);
-/* `peer`: where its SIP comes from; without a family, nobody knows. */
+/* `peer`: source address of the peer's SIP, without a family if not known. */
 enum media_address_class media_address_classify(const pj_sockaddr *place, const pj_sockaddr *peer);
 
 #endif

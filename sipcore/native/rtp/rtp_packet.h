@@ -41,7 +41,7 @@ static inline bool rtp_is_rtp(const uint8_t *packet, ptrdiff_t size)
     return !(packet[0] & 0x20) || (packet[size - 1] && begin + packet[size - 1] <= size);
 }
 
-/* RFC 5761, 4: what RTCP's types look like where RTP and RTCP share a port. */
+/* RFC 5761, 4: RTCP's packet types where RTP and RTCP share a port. */
 static inline bool rtp_is_rtcp(const uint8_t *packet, ptrdiff_t size)
 {
     return size >= RTCP_HEADER && packet[0] >> 6 == 2 && packet[1] >= 192 && packet[1] <= 223;

@@ -1,4 +1,4 @@
-/* What a call's RTP and RTCP say about its quality, over all its streams. Times are CLOCK_MONOTONIC, ns. */
+/* RTP and RTCP statistics of a call, over all its streams. Times are CLOCK_MONOTONIC, in ns. */
 #ifndef TRUNKLINE_RTP_RTP_STATS_H
 #define TRUNKLINE_RTP_RTP_STATS_H
 
@@ -9,21 +9,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SENDER_REPORTS 4    /* of ours that a peer's report may refer to */
+#define SENDER_REPORTS 4    /* sender reports of ours that a peer's report may refer to */
 
 typedef struct rtp_totals {
     uint64_t received, received_octets;
     uint64_t lost;              /* never came */
-    uint64_t loss_runs;         /* how many gaps they made */
+    uint64_t loss_runs;         /* gaps of one or more lost packets */
     uint64_t duplicate, reordered;
-    uint64_t foreign;           /* not the peer's: dropped */
+    uint64_t foreign;           /* from another source: dropped */
     uint64_t malformed;         /* no RTP of version 2: dropped */
     uint64_t sent;
     double jitter_ms, jitter_mean_ms, jitter_max_ms; /* RFC 3550, 6.4.1 */
     double packet_ms;           /* sound in one packet; 0: not known */
     double buffer_ms;           /* mean delay of the jitter buffer */
     double discarded_ms;        /* sound that the jitter buffer threw away: too late, or too much */
-    /* what the peer says of our packets, in its RTCP reports */
+    /* the peer's RTCP reports about our packets */
     uint64_t reports;
     int64_t remote_lost;        /* may be negative (RFC 3550, 6.4.1) */
     uint64_t remote_expected;
@@ -76,7 +76,7 @@ rtp_stats_t *rtp_stats_create(void);
 rtp_stats_t *rtp_stats_add_ref(rtp_stats_t *stats);
 void rtp_stats_release(rtp_stats_t *stats);
 
-/* Another stream begins: what its first packet's number is says nothing about loss. */
+/* Another stream begins: its first sequence number says nothing about loss. */
 void rtp_stats_begin_stream(rtp_stats_t *stats);
 void rtp_stats_set_clock_rate(rtp_stats_t *stats, uint32_t clock_rate);
 /* Packets begin with a whole RTP header, or RTCP header. */
@@ -85,17 +85,17 @@ void rtp_stats_sent(rtp_stats_t *stats, const uint8_t *packet);
 void rtp_stats_rtcp_received(rtp_stats_t *stats, const uint8_t *packet, size_t size, int64_t now_ns);
 void rtp_stats_rtcp_sent(rtp_stats_t *stats, const uint8_t *packet, size_t size, int64_t now_ns);
 void rtp_stats_dropped(rtp_stats_t *stats, bool malformed);
-/* So many packets that were counted as foreign were the peer's. */
+/* Number of packets that were counted as foreign, but were the peer's. */
 void rtp_stats_reclassified(rtp_stats_t *q, int packets);
-/* Strangers' packets that never got as far as us; less than none takes back what was counted too often. */
+/* Packets that the kernel filter dropped; a negative number takes back what was counted too often. */
 void rtp_stats_kernel_dropped(rtp_stats_t *stats, int32_t packets);
-/* A look at the jitter buffer: its delay, and what it threw away since the last look. */
+/* State of the jitter buffer: its delay, and the sound that it discarded since the last call. */
 void rtp_stats_jitter_buffer(rtp_stats_t *stats, double delay_ms, double discarded_ms);
 rtp_totals_t rtp_stats_totals(rtp_stats_t *stats);
 
-/* How fast the RTP timestamps of a stream go, in Hz. */
+/* RTP clock rate of a stream, in Hz. */
 uint32_t rtp_clock_rate_of(const pjmedia_stream_info *info);
-/* PJMEDIA takes Opus's sampling rate for it: the jitter that it reports to the peer would be wrong. */
+/* Sets the clock rate of PJMEDIA's RTCP session. PJMEDIA would use Opus's sampling rate, and report wrong jitter to the peer. */
 void rtp_clock_set_for_rtcp(pjmedia_stream *stream, uint32_t clock_rate);
 
 #endif

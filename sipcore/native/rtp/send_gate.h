@@ -1,9 +1,10 @@
-/* Whether what a call sends may leave yet: a gate in front of the sockets, for RTP, RTCP and the handshakes of DTLS alike.
+/* Send gate: whether RTP, RTCP and DTLS handshakes of a call may leave yet. It sits in front of the sockets.
  *
- * SDP comes from one place and may name another, so one small request could make us send for half a minute to somebody who
- * has asked for nothing. Until the call is confirmed (the caller's ACK, the callee's 200), or something has come from the
- * place that packets go to, they go there for UNCONFIRMED_NS at most in a call; and unless it is where SIP comes from,
- * without any speech. To MEDIA_UNLISTED nothing goes before something has come from there, to MEDIA_FORBIDDEN nothing at all. */
+ * SDP comes from one address and may name another, so one small request could make us send media for half a minute to a host
+ * that has asked for nothing. Until the call is confirmed (the caller's ACK, the callee's 200), or a packet has come from the
+ * destination, packets go there for UNCONFIRMED_NS at most in a call; and without speech, unless the destination is the
+ * address that SIP comes from. Nothing goes to MEDIA_UNLISTED before a packet has come from there, and never to
+ * MEDIA_FORBIDDEN. */
 #ifndef TRUNKLINE_RTP_SEND_GATE_H
 #define TRUNKLINE_RTP_SEND_GATE_H
 
@@ -19,34 +20,34 @@
 
 enum rtp_channel { RTP_CHANNEL, RTCP_CHANNEL, RTP_CHANNELS };
 
-typedef struct rtp_target {
+typedef struct send_target {
     pj_sockaddr address;
     enum media_address_class class;
-    bool received;             /* something has come from that host */
+    bool received;             /* a packet has come from that host */
 } send_target_t;
 
 typedef struct send_gate {
-    pjmedia_transport_op op;            /* those of the transport, with ours in front: it is found by them */
+    pjmedia_transport_op op;            /* the transport's operations with ours in front; the gate is found by this address */
     pjmedia_transport_op *below;
     pjmedia_transport *udp;
-    pthread_mutex_t lock;               /* guards what follows; nobody is called while it is held */
-    pjmedia_transport_attach_param user; /* who gets what comes in */
+    pthread_mutex_t lock;               /* guards what follows; no callback runs while it is held */
+    pjmedia_transport_attach_param user; /* receiver of incoming packets */
     pj_sockaddr signalling;
     send_target_t to[RTP_CHANNELS];
     bool confirmed;
-    int64_t began_ns;                   /* when the first unconfirmed packet went out; 0: none has */
+    int64_t began_ns;                   /* time of the first packet before confirmation; 0: none yet */
 } send_gate_t;
 
-/* In front of a transport that has sockets; as long as the transport lives. */
+/* Installs the gate in front of a transport that has sockets; it must live as long as the transport. */
 void send_gate_install(send_gate_t *gate, pjmedia_transport *udp);
 void send_gate_destroy(send_gate_t *gate);
-/* Where the peer's SIP comes from, and how far its call is. The dialog is locked. */
+/* Updates the signalling address and the call's state. The dialog is locked. */
 void send_gate_update(send_gate_t *gate, const pjsip_inv_session *inv);
-/* Whether a packet would leave now. */
+/* True if a packet may leave now. The first packet before confirmation starts its time limit. */
 bool send_gate_admit(send_gate_t *gate, enum rtp_channel channel, int64_t now_ns);
-/* Whether speech may be sent; else it waits, and comfort noise takes its place. */
+/* True if speech may be sent; else it waits, and comfort noise takes its place. */
 bool send_gate_allows_speech(send_gate_t *gate, int64_t now_ns);
-/* Learn of each call when it is confirmed. */
+/* Hooks PJSUA's call state, so that each gate learns when its call is confirmed. */
 void send_gate_hook(pjsua_callback *callback);
 
 #endif

@@ -1,22 +1,23 @@
-/* Connections to the TLS port of those who are nobody's trunk do not get to PJSIP, before a handshake costs us anything: it
- * tells of a connection only when its handshake is done. */
+/* TLS accept filter (BPF): the kernel drops connections to the TLS port from sources that are not allowed, before a handshake
+ * costs anything. PJSIP reports a connection only when its handshake is done. */
 #ifndef TRUNKLINE_TLS_ACCEPT_FILTER_H
 #define TRUNKLINE_TLS_ACCEPT_FILTER_H
 
 #include <stdbool.h>
 
-/* The program for these addresses and networks, for sockets that it is attached to from now on. */
+/* Builds the program for these addresses and networks, for the sockets that it will be attached to. */
 void accept_filter_build(const char *const *sources, int count, const char *const *more, int more_count);
-/* Whether that was a change. */
+/* True if that is a change. */
 bool accept_filter_allow_all(bool on);
-/* When the program has no room for all sources, or the kernel none for it, everybody may connect: the guard still judges every message. */
+/* If the program has no room for all sources, or the kernel rejects it, every source may connect: the guard still judges
+ * each message. */
 void accept_filter_attach(int fd, bool ipv6);
-/* Whether there are some who may not connect. */
+/* True if some sources may not connect. */
 bool accept_filter_is_selective(void);
-/* Of two sockets that share the port of `fd`, the first gets those who may connect and the second the others. False when
- * the kernel cannot do that. */
+/* Of two sockets that share the port of `fd`, the first gets the allowed sources' connections, the second all others. False
+ * if the kernel cannot do that. */
 bool accept_filter_split(int fd, bool ipv6);
-/* Nobody gets an answer. */
+/* Drops all connections to the socket. */
 void accept_filter_drop_all(int fd);
 
 #endif

@@ -1,4 +1,4 @@
-/* Why connections of ours ended lately: PJSIP tells their own requests only where these had been queued by then. */
+/* Close reasons of outbound TLS connections: PJSIP reports them to a request only if it was queued by then. */
 #ifndef TRUNKLINE_TLS_CLOSE_REASONS_H
 #define TRUNKLINE_TLS_CLOSE_REASONS_H
 
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 void tls_close_reason_set(const pj_sockaddr *peer, const char *reason);
-/* Why the last one to that peer ended, within the last seconds; false: none has. */
+/* Reason of the last closed connection to that peer; false if none has closed within the last 2 s. */
 bool tls_close_reason_get(const pj_sockaddr *peer, char reason[TLS_REASON_SIZE]);
 
 #endif

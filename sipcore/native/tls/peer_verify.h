@@ -1,4 +1,4 @@
-/* Whose certificates we take on connections that we make. */
+/* Verification of the peer's certificate on outbound TLS connections. */
 #ifndef TRUNKLINE_TLS_PEER_VERIFY_H
 #define TRUNKLINE_TLS_PEER_VERIFY_H
 
@@ -7,9 +7,9 @@
 
 #define TLS_REASON_SIZE 256
 
-/* Off: peers that we connect to need no certificate that we trust. */
+/* Off: no certificate is required of peers that we connect to. */
 void tls_peer_set_verify(bool on);
-/* Whether a peer proves nothing; `reason`, of TLS_REASON_SIZE bytes, receives what is wrong with its certificate, else "". */
+/* True if a peer's certificate is not accepted; `reason`, of TLS_REASON_SIZE bytes, receives the fault, else "". */
 bool tls_peer_is_untrusted(const pjsip_transport *transport, const pj_ssl_sock_info *ssl, char *reason);
 
 #endif

@@ -1,5 +1,5 @@
-/* Strangers who connect to the TLS port: the kernel hands their connections not to PJSIP, which would shake hands, but to a
- * socket of ours beside it, where they are counted and closed. Where the kernel cannot do that, they get no answer. */
+/* TLS connections from unknown sources: the kernel hands them to a second socket on the same port, where they are counted
+ * and closed, and not to PJSIP, which would begin a handshake. If the kernel cannot do that, they are dropped. */
 #ifndef TRUNKLINE_TLS_UNKNOWN_SOURCES_H
 #define TRUNKLINE_TLS_UNKNOWN_SOURCES_H
 
@@ -7,12 +7,13 @@
 
 #define TLS_NO_SOCKET (-1)
 
-/* Part the connections to `listening`, which is bound to `bound`; `unknown_socket` is the socket of the last time, or
- * TLS_NO_SOCKET. Returns theirs, TLS_NO_SOCKET when everybody may shake hands or the kernel cannot part them. */
+/* Splits the connections to `listening`, which is bound to `bound`; `unknown_socket` is the socket of the last call, or
+ * TLS_NO_SOCKET. Returns the socket of unknown sources, TLS_NO_SOCKET if every source may connect or the kernel cannot
+ * split them. */
 int tls_unknown_split(int listening, const pj_sockaddr *bound, int unknown_socket);
 /* Returns TLS_NO_SOCKET. */
 int tls_unknown_close(int unknown_socket);
-/* Close the connections that have come to their socket. */
+/* Closes and counts the connections that have come to the socket. */
 void tls_unknown_reject(int unknown_socket);
 
 #endif
