@@ -10,9 +10,9 @@ from typing import Final
 
 SLICE_S: Final = 0.003
 """After so much time others have their turn."""
-REST: Final = 4.0
+REST_FACTOR: Final = 4.0
 """Work begins again after so many times what it took last: it has a fifth of all time at most."""
-LONGEST_REST_S: Final = 30.0
+MAX_REST_S: Final = 30.0
 """But it rests no longer than this."""
 
 
@@ -23,7 +23,7 @@ class TimeSlice:
         self._slice_s = slice_s
         self._since_s = time.perf_counter()
 
-    async def pause(self) -> None:
+    async def checkpoint(self) -> None:
         """Call it after each small step of the work."""
         if time.perf_counter() - self._since_s >= self._slice_s:
             await asyncio.sleep(0)
@@ -42,17 +42,17 @@ class DutyCycle:
         """How long until the work may begin."""
         return max(0.0, self._next_s - time.perf_counter())
 
-    async def turn(self) -> None:
+    async def wait(self) -> None:
         """Wait until the work may begin."""
         if rest_s := self.rest_s:
             await asyncio.sleep(rest_s)
 
     @contextmanager
-    def work(self) -> Iterator[None]:
+    def busy(self) -> Iterator[None]:
         """The work is done within the block."""
         begun_s = time.perf_counter()
         try:
             yield
         finally:
             now_s = time.perf_counter()
-            self._next_s = now_s + min((now_s - begun_s) * REST, LONGEST_REST_S)
+            self._next_s = now_s + min((now_s - begun_s) * REST_FACTOR, MAX_REST_S)

@@ -14,10 +14,10 @@ class FairSemaphore:
     free. What has no place waits, in the order of asking; among owners, the one with the fewest places is next. On the
     event loop only."""
 
-    def __init__(self, most: int, most_of_one: int | None = None) -> None:
-        self._free = most
-        self._most_of_one = most if most_of_one is None else most_of_one
-        self._taken = Counter[str]()
+    def __init__(self, limit: int, owner_limit: int | None = None) -> None:
+        self._free = limit
+        self._owner_limit = limit if owner_limit is None else owner_limit
+        self._held = Counter[str]()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     def waiting(self, owner: str) -> int:
@@ -25,22 +25,22 @@ class FairSemaphore:
         return len(self._waiting.get(owner, ()))
 
     @asynccontextmanager
-    async def one(self, owner: str) -> AsyncIterator[None]:
+    async def slot(self, owner: str) -> AsyncIterator[None]:
         """A place, once there is one, for as long as the block takes."""
-        await self.take(owner)
+        await self.acquire(owner)
         try:
             yield
         finally:
-            self.give_back(owner)
+            self.release(owner)
 
-    def is_free(self, owner: str) -> bool:
+    def can_acquire(self, owner: str) -> bool:
         """Whether `take` returns at once."""
-        return owner not in self._waiting and self._may_take(owner)
+        return owner not in self._waiting and self._has_slot(owner)
 
-    async def take(self, owner: str) -> None:
+    async def acquire(self, owner: str) -> None:
         """Wait for a place; it is the owner's until `release`."""
-        if self.is_free(owner):
-            self._take(owner)
+        if self.can_acquire(owner):
+            self._hold(owner)
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(owner, deque()).append(turn)
@@ -48,35 +48,35 @@ class FairSemaphore:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.give_back(owner)
+                self.release(owner)
             else:
                 self._withdraw(owner, turn)
             raise
 
-    def give_back(self, owner: str) -> None:
+    def release(self, owner: str) -> None:
         """A place that was taken is free."""
         self._free += 1
-        self._taken[owner] -= 1
-        self._taken += Counter()  # only what is above 0 stays
-        self._grant()
+        self._held[owner] -= 1
+        self._held += Counter()  # only what is above 0 stays
+        self._wake_waiters()
 
-    def _may_take(self, owner: str) -> bool:
-        return self._taken[owner] < min(self._free, self._most_of_one)
+    def _has_slot(self, owner: str) -> bool:
+        return self._held[owner] < min(self._free, self._owner_limit)
 
-    def _take(self, owner: str) -> None:
+    def _hold(self, owner: str) -> None:
         self._free -= 1
-        self._taken[owner] += 1
+        self._held[owner] += 1
 
-    def _grant(self) -> None:
-        while may := [owner for owner in self._waiting if self._may_take(owner)]:
-            owner = min(may, key=self._taken.__getitem__)  # the first of them: owners take turns
+    def _wake_waiters(self) -> None:
+        while may := [owner for owner in self._waiting if self._has_slot(owner)]:
+            owner = min(may, key=self._held.__getitem__)  # the first of them: owners take turns
             turns = self._waiting.pop(owner)
             turn = turns.popleft()
             if turns:
                 self._waiting[owner] = turns
             if not turn.done():  # else whoever waited has just given up
                 turn.set_result(None)
-                self._take(owner)
+                self._hold(owner)
 
     def _withdraw(self, owner: str, turn: asyncio.Future[None]) -> None:
         turns = self._waiting.get(owner, deque())

@@ -11,7 +11,7 @@ PLACED_CALLS: Final = Counter("trunkline_placed_calls", "Outbound calls whose IN
 REFUSED_CALLS: Final = Counter("trunkline_refused_calls", "Inbound calls that were turned away", ["sip_status"])
 DIGESTS: Final = Counter("trunkline_inbound_digests", "What callers said who have to say who they are", ["outcome"])
 ENDED_CALLS: Final = Counter("trunkline_ended_calls", "Calls that ended", ["direction", "reason"])
-SETUP: Final = Histogram(
+CALL_SETUP: Final = Histogram(
     "trunkline_call_setup_seconds",
     "From INVITE to its 200, as they were on the wire",
     ["direction"],
@@ -20,7 +20,7 @@ SETUP: Final = Histogram(
 EXPECTED_WAIT: Final = Gauge(
     "trunkline_expected_wait_seconds", "How long an answer would wait for the models, evened out over some seconds"
 )
-SLOW: Final = Gauge("trunkline_models_slow", "1 while answers wait longer than max_answer_wait_s")
+MODELS_SLOW: Final = Gauge("trunkline_models_slow", "1 while answers wait longer than max_answer_wait_s")
 INTERRUPTIONS: Final = Counter("trunkline_interruptions", "Times that a caller interrupted an agent")
 RESPONSE_GAP: Final = Histogram(
     "trunkline_response_gap_seconds",

@@ -22,10 +22,10 @@ from storage.calls import recordings
 from storage.database.database import Database
 from storage.knowledge import files
 
-LOOK_EVERY_S: Final = 30.0
+CHECK_EVERY_S: Final = 30.0
 """So old are figures at most."""
-TROUBLE_PAUSE_S: Final = 30.0
-AT_ONCE: Final = 200
+RETRY_AFTER_S: Final = 30.0
+FILES_AT_ONCE: Final = 200
 """Files that are looked at between two transactions."""
 FAILED_KEPT: Final = timedelta(days=1)
 """How long the file of a document that could not be read stays, for whoever looks into why."""
@@ -41,8 +41,8 @@ class QuotaMonitor(Collector):
         self._data_dir = data_dir
         self._defaults = defaults
         self._usage: Mapping[str, Mapping[str, Usage]] = {}
-        self._over: frozenset[str] = frozenset()
-        self._rounds = PeriodicWorker("quotas.not_looked_at", LOOK_EVERY_S, TROUBLE_PAUSE_S)
+        self._over_quota: frozenset[str] = frozenset()
+        self._worker = PeriodicWorker("quotas.not_looked_at", CHECK_EVERY_S, RETRY_AFTER_S)
 
     def register(self) -> None:
         """Make the figures visible."""
@@ -70,25 +70,25 @@ class QuotaMonitor(Collector):
 
     async def run(self) -> None:
         """Look, at once and from time to time."""
-        await self._rounds.repeat(self._round)
+        await self._worker.repeat(self._check)
 
-    async def _round(self) -> bool:
+    async def _check(self) -> bool:
         await self.measure_recordings()
         await self.remove_failed()
         self._usage = await self._database.read(partial(quotas.everywhere, defaults=self._defaults))
-        self._warn()
+        self._warn_about_recordings()
         return True
 
     async def measure_recordings(self) -> None:
         """Note how large new recordings are; one that is missing takes nothing."""
-        look = partial(quotas.recordings_without_size, most=AT_ONCE)
+        look = partial(quotas.recordings_without_size, most=FILES_AT_ONCE)
         while some := await self._database.read(look):
             sizes = await asyncio.to_thread(self._sizes, some)
             await self._database.write(partial(quotas.set_recording_sizes, sizes=sizes), patient=True)
 
     async def remove_failed(self) -> None:
         """Remove the files of documents that failed a day ago. One that the disk does not give up is tried again."""
-        look = partial(quotas.files_of_failed, before=utc_now() - FAILED_KEPT, most=AT_ONCE)
+        look = partial(quotas.files_of_failed, before=utc_now() - FAILED_KEPT, most=FILES_AT_ONCE)
         while some := await self._database.read(look):
             gone = await asyncio.to_thread(self._removed, some)
             if not gone:
@@ -102,12 +102,12 @@ class QuotaMonitor(Collector):
     def _removed(self, content_ids: Sequence[str]) -> list[str]:
         return [each for each in content_ids if files.remove(self._data_dir, each)]
 
-    def _warn(self) -> None:
+    def _warn_about_recordings(self) -> None:
         """Recordings are not cut: whoever pays for the disk is told, once for each organization that goes over."""
         found = {owner: each for owner, of in self._usage.items() if (each := of.get(quotas.RECORDINGS)) is not None}
         over = frozenset(owner for owner, each in found.items() if each.used > each.allowed)
-        for owner in over - self._over:
+        for owner in over - self._over_quota:
             each, remedy = found[owner], "keep them for less long, or raise the quota: `trunkline org set`"
             used = {"used": each.used, "allowed": each.allowed}
             log.warning("quota.recordings_over", organization_id=owner, **used, remedy=remedy)
-        self._over = over
+        self._over_quota = over

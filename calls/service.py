@@ -102,7 +102,7 @@ class CallService:
         self._check_admission = check_admission
         self._trunk_policy = trunk_policy
         if load_shedder is not None:
-            load_shedder.talking = self._calls_with_leg
+            load_shedder.active_calls = self._calls_with_leg
         self._draining = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._active: dict[str, tuple[ActiveCall, asyncio.Task[None]]] = {}
@@ -321,15 +321,15 @@ class CallService:
             raise CallRejected(503, "the server is draining", RETRY_AFTER_S)
         if self._load_shedder is None:
             return await self._create_session(invite, route)
-        if (why := self._load_shedder.enter()) is not None:
+        if (why := self._load_shedder.admit()) is not None:
             raise CallRejected(503, why, RETRY_AFTER_S)
         try:
             return await self._create_session(invite, route)
         except BaseException:
-            self._load_shedder.gave_back()
+            self._load_shedder.withdraw()
             raise
         finally:
-            self._load_shedder.is_in()
+            self._load_shedder.entered()
 
     async def _create_session(self, invite: _PendingInvite, route: InboundRoute) -> CallSession:
         facts = invite.leg.facts

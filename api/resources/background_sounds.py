@@ -40,7 +40,7 @@ class Received:
 
 async def receive(asked: Asked[BackgroundSoundCreate, NoQuery]) -> Received:
     """Make the upload a loop in a file of ours. `Invalid` names `fileBase64` when it is no sound."""
-    async with _PLACES.one(asked.owner):
+    async with _PLACES.slot(asked.owner):
         heard = partial(copy_context().run, _heard, asked.body.file_base64)
         samples = await asyncio.get_running_loop().run_in_executor(_DECODING, heard)
     sound_id = str(uuid4())

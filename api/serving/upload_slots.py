@@ -39,11 +39,11 @@ class Uploads:
             return _nothing
         caller = request.get(CALLER)
         owner = "" if caller is None else caller.organization_id
-        if self._places.is_free(owner):
-            await self._places.take(owner)
+        if self._places.can_acquire(owner):
+            await self._places.acquire(owner)
         else:
             await self._turn(request, owner)
-        return partial(self._places.give_back, owner)
+        return partial(self._places.release, owner)
 
     async def _turn(self, request: web.Request, owner: str) -> None:
         if self._places.waiting(owner) >= MOST_WAITING:
@@ -51,7 +51,7 @@ class Uploads:
         try:
             with request.app[DEADLINES].paused():
                 async with asyncio.timeout(LONGEST_WAIT_S):
-                    await self._places.take(owner)
+                    await self._places.acquire(owner)
         except TimeoutError as error:
             raise Unavailable("Too many uploads at once", RETRY_AFTER_S) from error
 

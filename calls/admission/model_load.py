@@ -20,17 +20,17 @@ import structlog
 
 from calls import metrics
 
-LOOK_S: Final = 0.5
+SAMPLE_EVERY_S: Final = 0.5
 """Between two looks at the models."""
-EVENED_OUT_S: Final = 10.0
+SMOOTHING_S: Final = 10.0
 """About as long as it takes a call's turns to come round."""
-ONE_BY_ONE_S: Final = 8.0
+RAMP_INTERVAL_S: Final = 8.0
 """Between two calls beyond the expected number: a turn."""
-_LEFT_FREE: Final = 0.2
+_INBOUND_RESERVE: Final = 0.2
 """Of the expected number: places for callers that calls which wait do not take. At least one."""
-_OPENS_AT: Final = 0.5
+_REOPEN_RATIO: Final = 0.5
 """Of the longest wait."""
-_COUNTS_AS: Final = 3.0
+_MAX_OVERSHOOT: Final = 3.0
 """Times the longest wait, at most: how far too long it was is forgotten within a quarter of a minute or so."""
 
 log = structlog.get_logger()
@@ -40,59 +40,59 @@ T = TypeVar("T")
 class LatencyGate:
     """Pure: seconds come as arguments, of any clock that only goes forward."""
 
-    def __init__(self, most_wait_s: float, expected_calls: int | None = None) -> None:
+    def __init__(self, max_wait_s: float, expected_calls: int | None = None) -> None:
         """`expected_calls`: how many are expected to be answered within `most_wait_s`; None when nothing is known."""
-        self.most_wait_s: Final = most_wait_s
+        self.max_wait_s: Final = max_wait_s
         self.expected_calls = expected_calls
         self.wait_s = 0.0
         """Evened out."""
         self.is_closed = False
-        self._seen_s: float | None = None
-        self._took_s: dict[bool, list[float]] = {False: [], True: []}
+        self._observed_s: float | None = None
+        self._admitted_s: dict[bool, list[float]] = {False: [], True: []}
         """When the latest calls came in, by whether they could wait."""
-        self._refused_s = float("-inf")
+        self._rejected_s = float("-inf")
 
-    def saw(self, now_s: float, wait_s: float, talking: int) -> None:
+    def observe(self, now_s: float, wait_s: float, active_calls: int) -> None:
         """An answer would wait so long now, with so many calls."""
-        wait_s = min(wait_s, _COUNTS_AS * self.most_wait_s)
-        if talking == 0:
+        wait_s = min(wait_s, _MAX_OVERSHOOT * self.max_wait_s)
+        if active_calls == 0:
             wait_s = self.wait_s = 0.0
-        weight = 0.0 if self._seen_s is None else 1 - exp((self._seen_s - now_s) / EVENED_OUT_S)
-        self._seen_s = now_s
+        weight = 0.0 if self._observed_s is None else 1 - exp((self._observed_s - now_s) / SMOOTHING_S)
+        self._observed_s = now_s
         self.wait_s += weight * (wait_s - self.wait_s)
-        limit_s = self.most_wait_s * (_OPENS_AT if self.is_closed else 1)
+        limit_s = self.max_wait_s * (_REOPEN_RATIO if self.is_closed else 1)
         self.is_closed = self.wait_s > limit_s
 
-    def why_not(self, now_s: float, talking: int, *, waits: bool = False) -> str | None:
+    def why_not(self, now_s: float, active_calls: int, *, queued: bool = False) -> str | None:
         """Why one more call has to go elsewhere, beside so many, or to wait if it can; None when it is welcome. The
         first one always is."""
-        if talking == 0:
+        if active_calls == 0:
             return None
         if self.is_closed:
-            return f"answers wait {self.wait_s:.1f} s for the models, {self.most_wait_s:g} s is the most"
-        if waits and now_s - self._refused_s < ONE_BY_ONE_S:
+            return f"answers wait {self.wait_s:.1f} s for the models, {self.max_wait_s:g} s is the most"
+        if queued and now_s - self._rejected_s < RAMP_INTERVAL_S:
             return "callers come first, and one was refused just now"
         if self.expected_calls is None:
             return None
-        left_free = max(1, round(_LEFT_FREE * self.expected_calls)) if waits else 0
-        many = talking >= self.expected_calls - left_free
-        before_s = max((*self._took_s[False], *(self._took_s[True] if waits else ())), default=float("-inf"))
-        if many and now_s - before_s < ONE_BY_ONE_S:
+        left_free = max(1, round(_INBOUND_RESERVE * self.expected_calls)) if queued else 0
+        many = active_calls >= self.expected_calls - left_free
+        before_s = max((*self._admitted_s[False], *(self._admitted_s[True] if queued else ())), default=float("-inf"))
+        if many and now_s - before_s < RAMP_INTERVAL_S:
             return f"the models are expected to hold {self.expected_calls} calls: more come in one by one"
         return None
 
-    def took(self, now_s: float, *, waited: bool = False) -> None:
+    def admit(self, now_s: float, *, queued: bool = False) -> None:
         """One more call is there."""
-        lately = [took_s for took_s in self._took_s[waited] if now_s - took_s < ONE_BY_ONE_S]
-        self._took_s[waited] = [*lately, now_s]
+        lately = [took_s for took_s in self._admitted_s[queued] if now_s - took_s < RAMP_INTERVAL_S]
+        self._admitted_s[queued] = [*lately, now_s]
 
-    def gave_back(self, *, waited: bool = False) -> None:
+    def withdraw(self, *, queued: bool = False) -> None:
         """One that was there came to nothing: another one may come in its place."""
-        del self._took_s[waited][-1:]
+        del self._admitted_s[queued][-1:]
 
-    def refused(self, now_s: float) -> None:
+    def reject(self, now_s: float) -> None:
         """A caller was told to go elsewhere."""
-        self._refused_s = now_s
+        self._rejected_s = now_s
 
 
 class ModelLoadShedder:
@@ -104,18 +104,18 @@ class ModelLoadShedder:
         gate: LatencyGate,
         expected_wait_s: Callable[[], float],
         *,
-        expect: Callable[[], int | None] | None = None,
-        refuses: bool = True,
+        measure_capacity: Callable[[], int | None] | None = None,
+        sheds: bool = True,
     ) -> None:
         self._gate = gate
         self._expected_wait_s = expected_wait_s
-        self._expect = expect
-        self._refuses = refuses
+        self._measure_capacity = measure_capacity
+        self._sheds = sheds
         self._entering = 0
         self._faults: set[type[Exception]] = set()
-        self._first = asyncio.Lock()  # fair: who waits longest is next
-        self._look_again = asyncio.Event()
-        self.talking: Callable[[], int] = lambda: 0
+        self._queue = asyncio.Lock()  # fair: who waits longest is next
+        self._sampled = asyncio.Event()
+        self.active_calls: Callable[[], int] = lambda: 0
         """How many calls use the models: those with a leg."""
         self.on_change: Callable[[], None] = lambda: None
         """The gate has closed or opened."""
@@ -125,100 +125,100 @@ class ModelLoadShedder:
         """Why no further call is taken; None when calls are, if need be one by one."""
         return self._why_not() if self._gate.is_closed else None
 
-    def enter(self) -> str | None:
+    def admit(self) -> str | None:
         """A caller comes in, and is counted by `talking` once it `is_in`; or why it cannot."""
-        why = self._enter(waits=False)
+        why = self._admit(queued=False)
         if why is not None:
-            self._gate.refused(time.monotonic())
+            self._gate.reject(time.monotonic())
         return why
 
-    def is_in(self) -> None:
+    def entered(self) -> None:
         """One that came in is counted by `talking` from now on, or has gone."""
         self._entering -= 1
 
-    def gave_back(self, *, waited: bool = False) -> None:
+    def withdraw(self, *, queued: bool = False) -> None:
         """One that came in has gone without having talked, and takes nobody's turn. Before `is_in`."""
-        self._gate.gave_back(waited=waited)
+        self._gate.withdraw(queued=queued)
 
-    async def turn(self, take: Callable[[], Awaitable[None]]) -> None:
+    async def wait_for_slot(self, take: Callable[[], Awaitable[None]]) -> None:
         """Wait in the order of asking until there is room for one more call that waits, and `take` its turn. It comes
         in by `enter_after_turn` when all that it needs has been found, which may take a while."""
-        async with self._first:
-            await self._room()
+        async with self._queue:
+            await self._wait_for_capacity()
             await take()
-            while self._why_not(waits=True) is not None:
-                await self._room()
+            while self._why_not(queued=True) is not None:
+                await self._wait_for_capacity()
                 await take()
 
-    def enter_after_turn(self) -> bool:
+    def try_enter(self) -> bool:
         """Come in; False when there is no room any more, then it waits for another turn."""
-        return self._enter(waits=True) is None
+        return self._admit(queued=True) is None
 
-    async def _room(self) -> None:
-        why = self._why_not(waits=True)
+    async def _wait_for_capacity(self) -> None:
+        why = self._why_not(queued=True)
         if why is not None:
             log.info("call.waits_for_models", why=why)
         while why is not None:
-            await self._look_again.wait()
-            why = self._why_not(waits=True)
+            await self._sampled.wait()
+            why = self._why_not(queued=True)
 
-    def _enter(self, *, waits: bool) -> str | None:
-        why = self._why_not(waits=waits)
+    def _admit(self, *, queued: bool) -> str | None:
+        why = self._why_not(queued=queued)
         if why is None:
-            self._gate.took(time.monotonic(), waited=waits)
+            self._gate.admit(time.monotonic(), queued=queued)
             self._entering += 1
         return why
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """See how the models are. On the event loop, at once."""
         was_closed = self._gate.is_closed
-        self._gate.saw(time.monotonic(), self._asked_wait_s(), self._talking())
+        self._gate.observe(time.monotonic(), self._sample_wait_s(), self._active_calls())
         metrics.EXPECTED_WAIT.set(self._gate.wait_s)
-        metrics.SLOW.set(self._gate.is_closed)
+        metrics.MODELS_SLOW.set(self._gate.is_closed)
         if self._gate.is_closed != was_closed:
             event = "models.slow" if self._gate.is_closed else "models.keep_up_again"
             level = log.warning if self._gate.is_closed else log.info
-            level(event, wait_s=round(self._gate.wait_s, 1), calls=self._talking(), refuses=self._refuses)
+            level(event, wait_s=round(self._gate.wait_s, 1), calls=self._active_calls(), refuses=self._sheds)
             self.on_change()
-        self._look_again.set()
-        self._look_again.clear()
+        self._sampled.set()
+        self._sampled.clear()
 
     async def run(self) -> None:
         """Measure, then look from time to time, for ever: who cannot be asked does not let wait, for a gate that is
         closed would stay so."""
-        if self._expect is not None:
+        if self._measure_capacity is not None:
             try:
-                self._gate.expected_calls = await _to_its_end(self._expect)
+                self._gate.expected_calls = await _run_to_completion(self._measure_capacity)
             except Exception as error:
                 log.warning("models.not_measured", error=repr(error), exc_info=error)
         while True:
             try:
-                self.look()
+                self.sample()
             except Exception as error:  # noqa: BLE001 - the next look may go well
-                self._tell_fault(error)
-            await asyncio.sleep(LOOK_S)
+                self._log_fault(error)
+            await asyncio.sleep(SAMPLE_EVERY_S)
 
-    def _asked_wait_s(self) -> float:
+    def _sample_wait_s(self) -> float:
         try:
             return self._expected_wait_s()
         except Exception as error:  # noqa: BLE001 - the next look may go well
-            self._tell_fault(error)
+            self._log_fault(error)
             return 0.0
 
-    def _tell_fault(self, error: Exception) -> None:
+    def _log_fault(self, error: Exception) -> None:
         """Once of each kind."""
         if type(error) not in self._faults:
             self._faults.add(type(error))
             log.error("models.look_failed", error=repr(error), exc_info=error)
 
-    def _talking(self) -> int:
-        return self.talking() + self._entering
+    def _active_calls(self) -> int:
+        return self.active_calls() + self._entering
 
-    def _why_not(self, *, waits: bool = False) -> str | None:
-        return self._gate.why_not(time.monotonic(), self._talking(), waits=waits) if self._refuses else None
+    def _why_not(self, *, queued: bool = False) -> str | None:
+        return self._gate.why_not(time.monotonic(), self._active_calls(), queued=queued) if self._sheds else None
 
 
-async def _to_its_end(work: Callable[[], T]) -> T:
+async def _run_to_completion(work: Callable[[], T]) -> T:
     """What it returns, in a thread. Who is cancelled meanwhile waits for it nevertheless: it uses models, which are
     closed next."""
     working = asyncio.ensure_future(asyncio.to_thread(work))

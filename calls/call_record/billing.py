@@ -29,11 +29,11 @@ class RateCard:
 
     telephony: Decimal = Decimal(0)
     tokens: Decimal = Decimal(0)
-    hearing: Decimal = Decimal(0)
-    speaking: Decimal = Decimal(0)
+    speech_to_text: Decimal = Decimal(0)
+    text_to_speech: Decimal = Decimal(0)
 
     @classmethod
-    def of(cls, settings: BillingSettings) -> Self:
+    def from_settings(cls, settings: BillingSettings) -> Self:
         """As it is set, digit by digit."""
         prices = (
             settings.telephony_per_minute,
@@ -45,8 +45,8 @@ class RateCard:
 
     def cost_of(self, usage: CallUsage) -> Decimal:
         """Exact, then rounded once, to the millionth. Nothing is rounded up to whole minutes or thousands."""
-        minutes = self.telephony * _ms(usage.telephony_s) + self.hearing * _ms(usage.heard_s)
-        thousands = self.tokens * usage.tokens + self.speaking * usage.spoken_characters
+        minutes = self.telephony * _ms(usage.telephony_s) + self.speech_to_text * _ms(usage.heard_s)
+        thousands = self.tokens * usage.tokens + self.text_to_speech * usage.spoken_characters
         return money((minutes + 60 * thousands) / 60_000)
 
 
@@ -69,16 +69,16 @@ def charge(conn: sa.Connection, call: Call, usage: CallUsage, card: RateCard) ->
     usage = replace(usage, telephony_s=_connected_s(call))
     organization = organizations.get(conn, call.organization_id)
     if organization is None or organization.plan != "paid":
-        balances.keep_bill(conn, call.id, usage.stored(), None)
+        balances.keep_bill(conn, call.id, usage.to_json(), None)
         return None
     cost = card.cost_of(usage)
-    balances.keep_bill(conn, call.id, usage.stored(), cost)
+    balances.keep_bill(conn, call.id, usage.to_json(), cost)
     if cost:
         balances.change(conn, organization.id, -cost, made_by=SERVER, call_id=call.id, note=_note(call, usage))
     return float(cost)
 
 
-def count(call: Call, usage: CallUsage) -> None:
+def count_charged(call: Call, usage: CallUsage) -> None:
     """Count for `/metrics` what was charged, once it is stored."""
     metrics.USED_SECONDS.labels(what="telephony").inc(_connected_s(call))
     metrics.USED_SECONDS.labels(what="hearing").inc(usage.heard_s)

@@ -45,12 +45,12 @@ def call_values(
     call_id: str,
     customer_number: str,
     phone_number: str,
-    brought: Mapping[str, str] | None = None,
+    sip_variables: Mapping[str, str] | None = None,
 ) -> dict[str, ContextValue]:
     """What placeholders can use: the variables given with the call and, where they leave them open, the call's own
     `call_id`, `customer_number` (the other party), `phone_number` (ours) and what SIP has `brought` with it."""
     own: dict[str, ContextValue] = {
-        **(brought or {}),
+        **(sip_variables or {}),
         "call_id": call_id,
         "customer_number": customer_number,
         "phone_number": phone_number,

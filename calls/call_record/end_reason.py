@@ -9,7 +9,7 @@ from sipcore.messages import reason_header
 from sipcore.messages.status_reason import unanswered_reason
 from storage.calls.calls import EndedReason, EndStatus
 
-ELSEWHERE: Final = "Call completed elsewhere"
+COMPLETED_ELSEWHERE: Final = "Call completed elsewhere"
 _CAUSES: Final[dict[EndedReason, int]] = {
     "no_answer": reason_header.NO_ANSWER,
     "media_timeout": reason_header.TEMPORARY_FAILURE,
@@ -18,7 +18,7 @@ _CAUSES: Final[dict[EndedReason, int]] = {
 }
 
 
-def reason_of(end: LegEnd, *, inbound: bool, answered: bool) -> EndedReason:
+def ended_reason_of(end: LegEnd, *, inbound: bool, answered: bool) -> EndedReason:
     """Why a call ended that the other side has ended. A BYE, or a caller's CANCEL (487), is their wish; a caller whom
     another phone has answered was not answered here; anything else is a failure of the way between us."""
     if not answered and not inbound:
@@ -28,14 +28,14 @@ def reason_of(end: LegEnd, *, inbound: bool, answered: bool) -> EndedReason:
     return "customer_ended" if end.code < 300 or (end.code == 487 and not answered) else "unreachable"
 
 
-def status_of(reason: EndedReason, *, answered: bool) -> EndStatus:
+def end_status_of(reason: EndedReason, *, answered: bool) -> EndStatus:
     """The status in which a call ends."""
     if answered:
         return "completed"
     return "no_answer" if reason in ("no_answer", "customer_ended", "api_hangup") else "failed"
 
 
-def cause_of(reason: EndedReason | None) -> int:
+def q850_cause_of(reason: EndedReason | None) -> int:
     """The Q.850 cause that we give when we end a call for this reason."""
     return reason_header.NORMAL_CLEARING if reason is None else _CAUSES.get(reason, reason_header.NORMAL_CLEARING)
 
@@ -45,7 +45,7 @@ def sip_end_of(end: LegEnd) -> dict[str, Any]:
     phrase."""
     return {
         "statusCode": end.code or None,
-        "reasonPhrase": ELSEWHERE if end.completed_elsewhere else end.reason if end.code >= 300 else None,
+        "reasonPhrase": COMPLETED_ELSEWHERE if end.completed_elsewhere else end.reason if end.code >= 300 else None,
         "q850Cause": end.cause.number if end.cause else None,
         "q850Text": (end.cause.text or None) if end.cause else None,
         "byPeer": end.by_peer and end.code != 0,

@@ -29,12 +29,12 @@ MOS: Final = Histogram(
     ["way"],
     buckets=(1.5, 2.0, 2.5, 3.0, 3.3, 3.6, 3.8, 4.0, 4.1, 4.2, 4.3, 4.4),
 )
-FOREIGN: Final = Counter("trunkline_foreign_rtp_packets", "Audio packets that were not those of a call's peer")
+FOREIGN_PACKETS: Final = Counter("trunkline_foreign_rtp_packets", "Audio packets that were not those of a call's peer")
 
 log = structlog.get_logger()
 
 
-def end_of_sound(leg: Leg, call_id: str) -> dict[str, Any] | None:
+def final_media_quality(leg: Leg, call_id: str) -> dict[str, Any] | None:
     """The figures of a leg whose sound is over, noted for all of them; None when it had none. Call it before the leg is
     released."""
     try:
@@ -44,11 +44,11 @@ def end_of_sound(leg: Leg, call_id: str) -> dict[str, Any] | None:
     _observe(quality)
     if quality.foreign:
         log.warning("call.foreign_rtp", call_id=call_id, packets=quality.foreign)
-    return shown(quality)
+    return to_json(quality)
 
 
 def _observe(quality: CallQuality) -> None:
-    FOREIGN.inc(quality.foreign)
+    FOREIGN_PACKETS.inc(quality.foreign)
     for way, heard in zip(_WAYS, (quality.received, quality.sent), strict=True):
         if heard is None or heard.mos is None:
             continue
@@ -57,7 +57,7 @@ def _observe(quality: CallQuality) -> None:
         MOS.labels(way).observe(heard.mos)
 
 
-def shown(quality: CallQuality) -> dict[str, Any]:
+def to_json(quality: CallQuality) -> dict[str, Any]:
     """As it is stored, and as clients see it."""
     return {
         "codec": quality.codec,

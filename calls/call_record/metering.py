@@ -43,12 +43,12 @@ class CallUsage:
             self.spoken_characters + other.spoken_characters,
         )
 
-    def stored(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON, for `calls.usage` and drafts."""
         return asdict(self)
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any] | None) -> Self:
+    def from_json(cls, stored: Mapping[str, Any] | None) -> Self:
         """What was `stored`; nothing when nothing was."""
         names = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in (stored or {}).items() if name in names})
@@ -81,36 +81,36 @@ class UsageMeter:
     """Of one call. For the event loop, but for what its ear is fed."""
 
     def __init__(self) -> None:
-        self._answers: list[TokenCount] = []
-        self._ears: list[tuple[MeteredSpeechToText, int]] = []
+        self._token_counts: list[TokenCount] = []
+        self._stt_streams: list[tuple[MeteredSpeechToText, int]] = []
         self._characters = 0
 
-    def tokens(self) -> TokenCount:
+    def new_token_count(self) -> TokenCount:
         """For an answer that goes on from those that count. What it takes counts from `counts` on, and before."""
-        return TokenCount(self._answers[-1] if self._answers else None)
+        return TokenCount(self._token_counts[-1] if self._token_counts else None)
 
-    def counts(self, tokens: TokenCount) -> None:
+    def count_tokens(self, tokens: TokenCount) -> None:
         """The answer with this count is given."""
-        if tokens not in self._answers:
-            for over in self._answers[-2:-1]:  # the one before may still wait for a tool
+        if tokens not in self._token_counts:
+            for over in self._token_counts[-2:-1]:  # the one before may still wait for a tool
                 over.let_go()
-            self._answers.append(tokens)
+            self._token_counts.append(tokens)
 
-    def ear(self, stream: SpeechToTextStream, rate: int) -> MeteredSpeechToText:
+    def meter_stt(self, stream: SpeechToTextStream, rate: int) -> MeteredSpeechToText:
         """The same ear at `rate` Hz, measured."""
         metered = MeteredSpeechToText(stream)
-        self._ears.append((metered, rate))
+        self._stt_streams.append((metered, rate))
         return metered
 
-    def spoke(self, sentence: str) -> None:
+    def count_spoken(self, sentence: str) -> None:
         """The agent says a sentence, as it is written in the transcript."""
         self._characters += len(sentence)
 
     def usage(self) -> CallUsage:
         """So far; without the telephone, which is known when the call has ended."""
         return CallUsage(
-            prompt_tokens=sum(tokens.read for tokens in self._answers),
-            completion_tokens=sum(tokens.written for tokens in self._answers),
-            heard_s=round(sum(ear.samples / rate for ear, rate in self._ears), 3),
+            prompt_tokens=sum(tokens.read for tokens in self._token_counts),
+            completion_tokens=sum(tokens.written for tokens in self._token_counts),
+            heard_s=round(sum(ear.samples / rate for ear, rate in self._stt_streams), 3),
             spoken_characters=self._characters,
         )

@@ -24,11 +24,11 @@ MAX_HEADER_BYTES: Final = 2048
 """Of all names and values: an INVITE with them still fits into what PJSIP sends."""
 VARIABLE_PREFIX: Final = "sip_"
 """How the context variables begin that are made of a call's SIP headers."""
-_CALLERS: Final = frozenset(("caller_number", "caller_name", "customer_number", "diverted_from"))
-_OWN: Final = frozenset(("P-Asserted-Identity", "P-Preferred-Identity"))
+_SET_BY_CALLER: Final = frozenset(("caller_number", "caller_name", "customer_number", "diverted_from"))
+_ASSERTED: Final = frozenset(("P-Asserted-Identity", "P-Preferred-Identity"))
 """What only the number that a call is made from may say."""
-_IDENTITIES: Final = _OWN | {"Remote-Party-ID"}
-_SENT: Final = re.compile(rf"{'|'.join(SENDABLE_HEADERS)}|[XP]-[A-Za-z0-9.!%*_+`'~-]{{1,62}}", re.IGNORECASE)
+_IDENTITIES: Final = _ASSERTED | {"Remote-Party-ID"}
+_SENDABLE: Final = re.compile(rf"{'|'.join(SENDABLE_HEADERS)}|[XP]-[A-Za-z0-9.!%*_+`'~-]{{1,62}}", re.IGNORECASE)
 _USER: Final = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 _NO_NAME: Final = re.compile(r"[^a-z0-9]+")
 
@@ -64,9 +64,9 @@ def sip_variables(call: Call, number: str, facts: InviteFacts) -> dict[str, str]
     if call.direction == "outbound":
         caller, called = called, caller
     return {
-        **_headers_of(call.metadata),
+        **_header_variables(call.metadata),
         "caller_number": caller,
-        "caller_name": _name_of(facts),
+        "caller_name": _caller_name(facts),
         "called_number": called,
         "diverted_from": "" if diverter is None else safe_user(diverter),
     }
@@ -74,10 +74,10 @@ def sip_variables(call: Call, number: str, facts: InviteFacts) -> dict[str, str]
 
 def is_set_by_caller(name: str) -> bool:
     """Whether whoever calls writes what the context variable of this name stands for."""
-    return name in _CALLERS or name.startswith(VARIABLE_PREFIX)
+    return name in _SET_BY_CALLER or name.startswith(VARIABLE_PREFIX)
 
 
-def _name_of(facts: InviteFacts) -> str:
+def _caller_name(facts: InviteFacts) -> str:
     """The display name of who calls."""
     if captured_headers.privacy_requested(facts.headers):
         return ""
@@ -86,7 +86,7 @@ def _name_of(facts: InviteFacts) -> str:
     ).display_name or facts.from_addr.display_name
 
 
-def _headers_of(metadata: Mapping[str, Any]) -> dict[str, str]:
+def _header_variables(metadata: Mapping[str, Any]) -> dict[str, str]:
     headers = {
         name: value for name, value in metadata.items() if name.startswith(METADATA_PREFIX) and isinstance(value, str)
     }
@@ -96,7 +96,7 @@ def _headers_of(metadata: Mapping[str, Any]) -> dict[str, str]:
 def why_not_a_header(name: str, value: object) -> str | None:
     """Why a metadata key of the prefix `sip.` can be no header of a call that we make; None when it can."""
     header = name.removeprefix(METADATA_PREFIX)
-    if _SENT.fullmatch(header) is None or header.title() in _OWN:
+    if _SENDABLE.fullmatch(header) is None or header.title() in _ASSERTED:
         return f"Calls take along headers X-... and P-... (but no identity), {', '.join(SENDABLE_HEADERS)}"
     if (
         not isinstance(value, str)

@@ -17,13 +17,13 @@ from storage.calls import sip_traces
 from storage.calls.sip_traces import CallSip, SipEntry
 from storage.database.database import Database, StorageTrouble
 
-AFTER_END_S: Final = 1.0
+STORE_DELAY_S: Final = 1.0
 """What still comes then belongs to the call: the answer to a BYE, and a BYE that is sent again."""
-FULL_PAUSE_S: Final = 10.0
+DISK_FULL_RETRY_S: Final = 10.0
 """Wait after the disk was full."""
-MOST_WAITING: Final = 1000
+MAX_WAITING: Final = 1000
 """Calls whose messages wait for room."""
-TOGETHER: Final = 8
+BATCH_SIZE: Final = 8
 """Calls whose messages are stored in one transaction."""
 
 DialogMessages = tuple[Sequence[LoggedMessage], int]
@@ -43,92 +43,92 @@ class TracedCall:
 class CallSipTraces:
     """On the event loop only. `see` brings the log up to date."""
 
-    def __init__(self, database: Database, sip_log: SipLog, see: Callable[[], None]) -> None:
+    def __init__(self, database: Database, sip_log: SipLog, update_log: Callable[[], None]) -> None:
         self._database = database
         self._log = sip_log
-        self._see = see
-        self._keys: dict[str, InviteFacts] = {}
-        self._followed: dict[DialogKey, TracedCall] = {}
+        self._update_log = update_log
+        self._facts: dict[str, InviteFacts] = {}
+        self._traced: dict[DialogKey, TracedCall] = {}
         self._waiters: dict[str, asyncio.Future[None]] = {}
         self._ended: list[str] = []
-        self._later: asyncio.TimerHandle | None = None
+        self._store_timer: asyncio.TimerHandle | None = None
         self._storing: set[asyncio.Task[None]] = set()
         self._closing = False
 
-    def follow(self, followed: TracedCall, facts: InviteFacts) -> None:
+    def start(self, call: TracedCall, facts: InviteFacts) -> None:
         """The call has a leg."""
-        self._keys[followed.call_id] = facts
-        self._followed[_name(facts)] = followed
+        self._facts[call.call_id] = facts
+        self._traced[_trace_key(facts)] = call
 
-    def key(self, call_id: str) -> DialogKey | None:
+    def dialog_key(self, call_id: str) -> DialogKey | None:
         """The dialog of a call that lives or has just ended."""
-        facts = self._keys.get(call_id)
-        return None if facts is None else self._log.key_of(*_name(facts))
+        facts = self._facts.get(call_id)
+        return None if facts is None else self._log.key_of(*_trace_key(facts))
 
-    async def over(self, call_id: str) -> None:
+    async def wait_stored(self, call_id: str) -> None:
         """Wait until the call's messages are stored; returns at once when it does not live."""
-        if call_id in self._keys:
+        if call_id in self._facts:
             waiter = self._waiters.setdefault(call_id, asyncio.get_running_loop().create_future())
             await asyncio.shield(waiter)
 
-    def whose(self, key: DialogKey) -> TracedCall | None:
+    def call_of(self, key: DialogKey) -> TracedCall | None:
         """The call of a dialog, while it lives."""
         tag = "" if key.role == "caller" else key.caller_tag
-        return self._followed.get(key._replace(caller_tag=tag))
+        return self._traced.get(key._replace(caller_tag=tag))
 
     async def messages(self, call_id: str) -> CallSip | None:
         """What has been said so far in a call that lives, or has just ended; None when it is not known."""
-        self._see()
-        found = self._found(call_id)
-        return None if found is None else await asyncio.to_thread(_shown, *found)
+        self._update_log()
+        found = self._messages_of(call_id)
+        return None if found is None else await asyncio.to_thread(_call_sip, *found)
 
-    def ended(self, call_id: str) -> None:
+    def call_ended(self, call_id: str) -> None:
         """The end of the call is stored; its messages will be."""
-        if call_id not in self._keys:
+        if call_id not in self._facts:
             return
         self._ended.append(call_id)
-        if self._later is None:
-            self._later = asyncio.get_running_loop().call_later(AFTER_END_S, self._store_ended)
+        if self._store_timer is None:
+            self._store_timer = asyncio.get_running_loop().call_later(STORE_DELAY_S, self._store_ended)
 
     async def close(self) -> None:
         """Store what is left."""
         self._closing = True
-        if self._later is not None:
-            self._later.cancel()
+        if self._store_timer is not None:
+            self._store_timer.cancel()
             self._store_ended()
         if self._storing:
             await asyncio.wait(self._storing)
 
-    def _found(self, call_id: str) -> DialogMessages | None:
-        key = self.key(call_id)
+    def _messages_of(self, call_id: str) -> DialogMessages | None:
+        key = self.dialog_key(call_id)
         trail = None if key is None else self._log.dialog_trace(key)
         return None if trail is None else (tuple(trail), trail.left_out)
 
     def _store_ended(self) -> None:
         """All that have ended by now, a few in a transaction: new calls wait for the same thread."""
-        self._later = None
+        self._store_timer = None
         ended, self._ended = self._ended, []
-        self._see()
-        found = {call_id: trail for call_id in ended if (trail := self._found(call_id)) is not None}
+        self._update_log()
+        found = {call_id: trail for call_id in ended if (trail := self._messages_of(call_id)) is not None}
         task = asyncio.get_running_loop().create_task(self._store_all(found, ended))
         self._storing.add(task)
         task.add_done_callback(self._storing.discard)
 
     async def _store_all(self, found: Mapping[str, DialogMessages], ended: Sequence[str]) -> None:
-        for first in range(0, len(ended), TOGETHER):
-            some = ended[first : first + TOGETHER]
+        for first in range(0, len(ended), BATCH_SIZE):
+            some = ended[first : first + BATCH_SIZE]
             await self._store({call_id: found[call_id] for call_id in some if call_id in found}, some)
 
     async def _store(self, found: Mapping[str, DialogMessages], ended: Sequence[str]) -> None:
         """Nothing depends on it: when it fails, the messages of these calls are lost; when the disk is full, they wait
         for room."""
         try:
-            shown = await asyncio.to_thread(lambda: {call_id: _shown(*trail) for call_id, trail in found.items()})
+            shown = await asyncio.to_thread(lambda: {call_id: _call_sip(*trail) for call_id, trail in found.items()})
             if shown:
                 await self._database.write(lambda conn: sip_traces.put(conn, shown), patient=True)
         except StorageTrouble as trouble:
-            if trouble.disk_full and not self._closing and len(self._ended) < MOST_WAITING:
-                self._again(ended)
+            if trouble.disk_full and not self._closing and len(self._ended) < MAX_WAITING:
+                self._store_later(ended)
                 return
             log.warning("calls.sip_not_stored", calls=len(found), cause=trouble.cause, lost=sorted(found))
         except Exception as error:
@@ -136,35 +136,35 @@ class CallSipTraces:
         for call_id in ended:
             self._forget(call_id)
 
-    def _again(self, ended: Sequence[str]) -> None:
+    def _store_later(self, ended: Sequence[str]) -> None:
         """Store them later, when the disk may have room."""
         self._ended += ended
-        if self._later is None:
-            self._later = asyncio.get_running_loop().call_later(FULL_PAUSE_S, self._store_ended)
+        if self._store_timer is None:
+            self._store_timer = asyncio.get_running_loop().call_later(DISK_FULL_RETRY_S, self._store_ended)
 
     def _forget(self, call_id: str) -> None:
-        key = self.key(call_id)
+        key = self.dialog_key(call_id)
         if key is not None:
             self._log.forget(key)
-        facts = self._keys.pop(call_id)
-        self._followed.pop(_name(facts), None)
+        facts = self._facts.pop(call_id)
+        self._traced.pop(_trace_key(facts), None)
         if (waiter := self._waiters.pop(call_id, None)) is not None:
             waiter.set_result(None)
 
 
-def _name(facts: InviteFacts) -> DialogKey:
+def _trace_key(facts: InviteFacts) -> DialogKey:
     """Without the tag of a call of ours, which we do not know: its Call-ID is ours alone."""
     if facts.direction == "outbound":
         return DialogKey(facts.sip_call_id, "caller", "")
     return DialogKey(facts.sip_call_id, "callee", facts.from_tag)
 
 
-def _shown(kept: Sequence[LoggedMessage], left_out: int) -> CallSip:
+def _call_sip(kept: Sequence[LoggedMessage], left_out: int) -> CallSip:
     first_ns = kept[0].message.at_ns if kept else 0
-    return CallSip([entry(each, first_ns) for each in kept], left_out)
+    return CallSip([sip_entry(each, first_ns) for each in kept], left_out)
 
 
-def entry(kept: LoggedMessage, first_ns: int) -> SipEntry:
+def sip_entry(kept: LoggedMessage, first_ns: int) -> SipEntry:
     """A message as it may be shown."""
     message, again = kept
     ends = (message.ours, message.peer) if message.sent else (message.peer, message.ours)

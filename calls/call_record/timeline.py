@@ -75,7 +75,7 @@ class TimelineTurn:
     speech_end_ms: float | None = None
     turn_end_ms: float | None = None
     text_ready_ms: float | None = None
-    making: ResponseTiming | None = None
+    response: ResponseTiming | None = None
     agent_start_ms: float | None = None
     interrupted_ms: float | None = None
     agent_end_ms: float | None = None
@@ -88,12 +88,12 @@ class TimelineTurn:
     @property
     def first_token_ms(self) -> float | None:
         """When the language model began to answer."""
-        return self.making.first_token_ms if self.making else None
+        return self.response.first_token_ms if self.response else None
 
     @property
     def speech_ready_ms(self) -> float | None:
         """When the beginning of the answer could have been heard."""
-        return self.making.speech_ready_ms if self.making else None
+        return self.response.speech_ready_ms if self.response else None
 
     @property
     def gap_ms(self) -> float | None:
@@ -102,7 +102,7 @@ class TimelineTurn:
             return None
         return self.agent_start_ms - self.speech_end_ms
 
-    def since(self, zero_ms: float) -> dict[str, Any]:
+    def to_json(self, zero_ms: float) -> dict[str, Any]:
         """As it is stored: whole ms since `zero_ms`."""
         moments = {name: getattr(self, name) for name in MOMENTS}
         return {
@@ -113,7 +113,7 @@ class TimelineTurn:
             "response_gap_ms": None if self.gap_ms is None else round(self.gap_ms),
             "played_ms": round(self.played_ms),
             "interrupted": self.interrupted_ms is not None,
-            "speculated": self.making is not None and self.making.speculative,
+            "speculated": self.response is not None and self.response.speculative,
             "tools": [
                 {
                     "name": tool.name,
@@ -123,11 +123,11 @@ class TimelineTurn:
                 }
                 for tool in self.tools
             ],
-            "sources": [asdict(source) for source in _once(self.sources)],
+            "sources": [asdict(source) for source in _distinct(self.sources)],
         }
 
 
-def _once(sources: Sequence[CitedPassage]) -> list[CitedPassage]:
+def _distinct(sources: Sequence[CitedPassage]) -> list[CitedPassage]:
     """Each passage where it came first, with the best of its scores."""
     best: dict[tuple[str, int], CitedPassage] = {}
     for source in sources:
@@ -142,10 +142,13 @@ class Timeline:
     told of each turn whose answer begins to be heard."""
 
     def __init__(
-        self, zero_ms: float, now_ms: Callable[[], float], on_heard: Callable[[TimelineTurn], None] = lambda _: None
+        self,
+        zero_ms: float,
+        now_ms: Callable[[], float],
+        on_agent_audible: Callable[[TimelineTurn], None] = lambda _: None,
     ) -> None:
         self._zero_ms = zero_ms
-        self._on_heard = on_heard
+        self._on_agent_audible = on_agent_audible
         self.now_ms = now_ms
         """The present, ms on the arrival clock."""
         self._turns: list[TimelineTurn] = []
@@ -154,30 +157,30 @@ class Timeline:
 
     def items(self) -> list[dict[str, Any]]:
         """What is known by now, as it is stored."""
-        return [turn.since(self._zero_ms) for turn in self._turns]
+        return [turn.to_json(self._zero_ms) for turn in self._turns]
 
     @property
     def turn(self) -> TimelineTurn:
         """The newest one. There is one as soon as anybody has said something."""
         return self._turns[-1]
 
-    def opens(self) -> None:
+    def add_opening(self) -> None:
         """The agent speaks first."""
         self._turns.append(TimelineTurn(0))
 
-    def nobody_spoke(self) -> None:
+    def add_idle_prompt(self) -> None:
         """The agent speaks because the caller does not."""
         number = self._turns[-1].number if self._turns else 0
         self._turns.append(TimelineTurn(number, ended_by="silence", turn_end_ms=self.now_ms()))
 
-    def caller_said(self, number: int, ended: TurnEnded | None) -> None:
+    def add_caller_turn(self, number: int, ended: TurnEnded | None) -> None:
         """The text of a turn is there; without `ended` it is digits. The newest turn's number again: the caller went
         on, and what was being prepared will not be said."""
         now = self.now_ms()
         if not self._turns or self.turn.number != number:
             self._turns.append(TimelineTurn(number))
         turn = self.turn
-        turn.text_ready_ms, turn.making = now, None
+        turn.text_ready_ms, turn.response = now, None
         if ended is None:
             turn.ended_by, turn.turn_end_ms, turn.eot_probability = "digits", now, None
         else:
@@ -186,23 +189,23 @@ class Timeline:
             if turn.speech_start_ms is None:
                 turn.speech_start_ms = ended.speech_start_ms
 
-    def answers(self, making: ResponseTiming) -> TimelineTurn:
+    def set_response(self, response: ResponseTiming) -> TimelineTurn:
         """An answer to the newest turn is made, or was made before the turn was over. Returns that turn."""
-        self.turn.making = making
+        self.turn.response = response
         return self.turn
 
-    def agent_begins(self) -> None:
+    def response_queued(self) -> None:
         """The first sound of an answer is handed to the playout. Whatever it was prepared for, it answers the newest
         turn: a greeting that had to wait for the caller is heard as the answer to that."""
         self._speaking = self.turn
         if self._audible:  # sound follows on sound: there will be no news of it
-            self._heard(self.turn, self.now_ms())
+            self._mark_audible(self.turn, self.now_ms())
 
-    def agent_started(self, at_ms: float) -> None:
+    def agent_audible(self, at_ms: float) -> None:
         """It is audible."""
         turn, self._audible = self._speaking, True
         if turn is not None and turn.agent_start_ms is None:
-            self._heard(turn, at_ms)
+            self._mark_audible(turn, at_ms)
 
     def agent_silent(self) -> None:
         """It is audible no more."""
@@ -213,13 +216,13 @@ class Timeline:
         if self._speaking is not None and self._speaking.interrupted_ms is None:
             self._speaking.interrupted_ms = at_ms
 
-    def answer_ended(self, played_ms: float) -> None:
+    def response_ended(self, played_ms: float) -> None:
         """Nothing more of it will be heard."""
         turn, self._speaking = self._speaking, None
         if turn is not None and turn.agent_start_ms is not None:
             turn.agent_end_ms = self.now_ms()
             turn.played_ms += played_ms
 
-    def _heard(self, turn: TimelineTurn, at_ms: float) -> None:
+    def _mark_audible(self, turn: TimelineTurn, at_ms: float) -> None:
         turn.agent_start_ms = at_ms
-        self._on_heard(turn)
+        self._on_agent_audible(turn)

@@ -35,12 +35,12 @@ class Transcript:
         self.turn_count = 0
         """Turns of the caller."""
 
-    def user(self, text: str) -> None:
+    def add_user_turn(self, text: str) -> None:
         """A turn of the caller."""
         self._lines.append(TranscriptLine("user", text))
         self.turn_count += 1
 
-    def user_went_on(self, text: str) -> None:
+    def extend_user_turn(self, text: str) -> None:
         """More of the caller's last turn, to which nothing was answered yet. It comes after tools that were used for
         its first part: what it asks is still to be answered."""
         said = [index for index, line in enumerate(self._lines) if isinstance(line, TranscriptLine) and line.text]
@@ -49,33 +49,35 @@ class Transcript:
             del self._lines[said[-1]]
             self._lines.append(TranscriptLine("user", f"{last.text} {text}"))
         else:
-            self.user(text)
+            self.add_user_turn(text)
 
-    def agent_begins(self, line: TranscriptLine) -> None:
+    def add_agent_line(self, line: TranscriptLine) -> None:
         """The agent begins to say `line`; its text is set as it is heard."""
         self._lines.append(line)
 
-    def tool(self, use: ToolUse) -> None:
+    def add_tool_use(self, use: ToolUse) -> None:
         """A tool has answered."""
         self._lines.append(use)
 
-    def if_known(self, known: Sequence[ToolUse]) -> list[ChatMessage]:
+    def messages_after_tools(self, tool_uses: Sequence[ToolUse]) -> list[ChatMessage]:
         """`messages` as they would be after these tools were used."""
-        return self._with(known).messages()
+        return self._copy_with(tool_uses).messages()
 
-    def if_said(self, text: str, *, goes_on: bool, known: Sequence[ToolUse] = ()) -> list[ChatMessage]:
+    def messages_after_turn(
+        self, text: str, *, extends_turn: bool, tool_uses: Sequence[ToolUse] = ()
+    ) -> list[ChatMessage]:
         """`messages` as they would be after a turn of the caller, or more of the last one, and before it these
         tools."""
-        trial = self._with(known)
-        if goes_on:
-            trial.user_went_on(text)
+        trial = self._copy_with(tool_uses)
+        if extends_turn:
+            trial.extend_user_turn(text)
         else:
-            trial.user(text)
+            trial.add_user_turn(text)
         return trial.messages()
 
-    def _with(self, known: Sequence[ToolUse]) -> Transcript:
+    def _copy_with(self, tool_uses: Sequence[ToolUse]) -> Transcript:
         trial = Transcript()
-        trial._lines = [*self._lines, *known]
+        trial._lines = [*self._lines, *tool_uses]
         return trial
 
     def items(self) -> list[TranscriptItem]:
@@ -98,12 +100,14 @@ class Transcript:
         return messages
 
 
-def played_text(speech: Speech, heard: int) -> str:
+def played_text(speech: Speech, played_samples: int) -> str:
     """The text of a piece of speech of which `heard` samples were played: up to the last word that was played to its
     end. Without the words' places, as much of the text as was played of the sound, cut between words."""
-    if heard >= len(speech.samples):
+    if played_samples >= len(speech.samples):
         return speech.text
     if speech.words:
-        return speech.text[: max((word.char_end for word in speech.words if word.sample_end <= heard), default=0)]
-    share = len(speech.text) * heard // len(speech.samples)
+        return speech.text[
+            : max((word.char_end for word in speech.words if word.sample_end <= played_samples), default=0)
+        ]
+    share = len(speech.text) * played_samples // len(speech.samples)
     return speech.text[:share].rpartition(" ")[0]

@@ -103,8 +103,8 @@ class Conversation:
         that nobody came to answer were dialled all the same."""
         for happening in self._inbox.drain():
             if isinstance(happening, DtmfEntry):
-                self.transcript.user(happening.digits)
-                self.timeline.caller_said(self.transcript.turn_count, None)
+                self.transcript.add_user_turn(happening.digits)
+                self.timeline.add_caller_turn(self.transcript.turn_count, None)
         answer = self._response
         if answer is not None:
             answer.cancel()
@@ -167,7 +167,7 @@ class Conversation:
         match event:
             case AgentStarted(at_ms):
                 self._floor.agent = True
-                self.timeline.agent_started(at_ms)
+                self.timeline.agent_audible(at_ms)
                 self._on_progress()
             case PlayoutPaused(at_ms):
                 self._floor.paused_ms = at_ms
@@ -203,7 +203,7 @@ class Conversation:
         goes_on = ended is not None and self._turn_is_open
         self._answering.user_said(text, goes_on=goes_on, dialled=ended is None)
         self._floor.heard_words(dialled=ended is None)
-        self.timeline.caller_said(self.transcript.turn_count, ended)
+        self.timeline.add_caller_turn(self.transcript.turn_count, ended)
         ended_by = self.timeline.turn.ended_by
         self._log.info("turn.user", turn=self.transcript.turn_count, ended_by=ended_by, characters=len(text))
         self._log.debug("turn.user.text", text=text)
@@ -263,7 +263,7 @@ class Conversation:
         script = self._script
         if not script.speaks_first:
             return
-        self.timeline.opens()
+        self.timeline.add_opening()
         manner = ResponseOptions(
             not_before=asyncio.get_running_loop().time() + script.first_message_delay_ms / 1000,
             uninterruptible=script.first_message_uninterruptible,
@@ -278,7 +278,7 @@ class Conversation:
         """Nobody has spoken for long; perhaps somebody does since the timer ran out."""
         if not self._nobody_speaks:
             return
-        self.timeline.nobody_spoke()
+        self.timeline.add_idle_prompt()
         self._floor.silences += 1
         last = self._floor.silences > MAX_IDLE_PROMPTS
         phrases = self._answering.phrases
@@ -367,9 +367,9 @@ class Conversation:
 
     def _begin(self, answer: AgentResponse, line: TranscriptLine) -> None:
         """A line of an answer is about to be heard."""
-        self.transcript.agent_begins(line)
+        self.transcript.add_agent_line(line)
         if not answer.begun:
-            self.timeline.agent_begins()
+            self.timeline.response_queued()
             if answer.options.uninterruptible:
                 self._protect(True)
 
@@ -398,7 +398,7 @@ class Conversation:
         if not answer.begun:
             return
         answer.update_transcript()
-        self.timeline.answer_ended(answer.heard_ms)
+        self.timeline.response_ended(answer.heard_ms)
         if answer.options.uninterruptible:
             self._protect(False)
         self._log.info("turn.agent", heard_characters=len(answer.heard_text))

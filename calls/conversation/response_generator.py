@@ -117,21 +117,21 @@ class ResponseGenerator:
     def prompt_if_said(self, text: str, *, goes_on: bool) -> ChatPrompt:
         """What the language model is asked should the caller's turn, or more of the last one, be this text."""
         known = self._recall.about(text)
-        return self.prompt(self._transcript.if_said(text, goes_on=goes_on, known=known))
+        return self.prompt(self._transcript.messages_after_turn(text, extends_turn=goes_on, tool_uses=known))
 
     def prefill_prompt(self, text: str) -> ChatPrompt | None:
         """What the language model can read before a turn that begins like this is over; None: nothing new."""
         known = self._recall.ahead(text)
-        return self.prompt(self._transcript.if_known(known)) if known else None
+        return self.prompt(self._transcript.messages_after_tools(known)) if known else None
 
     def user_said(self, text: str, *, goes_on: bool, dialled: bool) -> None:
         """A turn of the caller, or more of the last one, comes into the transcript, behind what the documents say."""
         for use in () if dialled else self._recall.heard(text):
-            self._transcript.tool(use)
+            self._transcript.add_tool_use(use)
         if goes_on:  # what was being prepared answers only its first part
-            self._transcript.user_went_on(text)
+            self._transcript.extend_user_turn(text)
         else:
-            self._transcript.user(text)
+            self._transcript.add_user_turn(text)
 
     def on_documents_found(self, call: Callable[[], None]) -> None:
         """`call` is called when the documents were found to say something about what the caller is saying."""
@@ -169,7 +169,7 @@ class ResponseGenerator:
         def answered() -> None:
             self._failures = 0
 
-        prompt = replace(prompt, tokens=self._mind.meter.tokens())
+        prompt = replace(prompt, tokens=self._mind.meter.new_token_count())
         reply = ToolCallingLoop(self._mind.llm, prompt, use, ready, confirmed, failed, answered, self.phrases)
         answer = AgentResponse(
             reply.parts(), self._mouth, ResponseTiming(self._timeline.now_ms, speculative), manner, prompt
@@ -186,13 +186,13 @@ class ResponseGenerator:
 
     def confirm(self, answer: AgentResponse) -> None:
         """It answers the newest turn. What it has asked of tools meanwhile belongs to the talk now."""
-        turn = self._timeline.answers(answer.timing)
+        turn = self._timeline.set_response(answer.timing)
         turn.sources += self._recall.given()
         for use, time, sources in answer.unconfirmed_uses:
             self._used(turn, use, time, sources)
         answer.unconfirmed_uses.clear()
         if answer.prompt is not None and answer.prompt.tokens is not None:
-            self._mind.meter.counts(answer.prompt.tokens)
+            self._mind.meter.count_tokens(answer.prompt.tokens)
         answer.confirm(turn)
 
     def waits_for_tool(self, answer: AgentResponse) -> bool:
@@ -225,7 +225,7 @@ class ResponseGenerator:
         return result
 
     def _used(self, turn: TimelineTurn, use: ToolUse, time: ToolTiming, sources: Sequence[CitedPassage]) -> None:
-        self._transcript.tool(use)
+        self._transcript.add_tool_use(use)
         turn.tools.append(time)
         turn.sources += sources
         self._recall.knows(sources)

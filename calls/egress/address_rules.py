@@ -46,10 +46,10 @@ class EgressRules:
             return False
         if any(face in network for face in faces for network in self._allow):
             return True
-        return not any(_special(face) for face in faces)
+        return not any(_is_special(face) for face in faces)
 
 
-def _special(address: Address) -> bool:
+def _is_special(address: Address) -> bool:
     return (
         address.is_loopback
         or address.is_link_local

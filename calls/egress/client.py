@@ -21,7 +21,7 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from calls.egress.address_rules import EgressRules
-from calls.egress.threaded_resolver import ThreadedResolver, asking_for
+from calls.egress.threaded_resolver import ThreadedResolver, lookups_of
 from config.errors import EgressError
 
 NOT_ALLOWED: Final = "is not allowed"
@@ -125,12 +125,12 @@ class EgressClient:
         max_bytes: int,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
-        asker: str | None = None,
+        owner: str | None = None,
     ) -> HttpResponse:
         """Send one request and read at most `max_bytes` of its answer, both within `timeout_s`. Any status is an
         answer, a redirect too. A `URL` is sent as it is, a text as what it means. `asker` (an organization) has a
         bounded number of host names looked up at once. Raises `EgressError`."""
-        with asking_for(asker):
+        with lookups_of(owner):
             async with _as_egress_error(f"no complete answer within {timeout_s:g} s"), asyncio.timeout(timeout_s):
                 return await self._exchange(method, url, headers or {}, body, max_bytes)
 

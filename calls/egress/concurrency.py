@@ -9,5 +9,5 @@ class EgressConcurrency(FairSemaphore):
     """How many requests are under way at once: `most` in all, and at most `most_of_one` of each organization, so that
     those with slow servers leave room for the others, however many they are."""
 
-    def __init__(self, most: int = 128, most_of_one: int = 32) -> None:
-        super().__init__(most, most_of_one)
+    def __init__(self, limit: int = 128, owner_limit: int = 32) -> None:
+        super().__init__(limit, owner_limit)

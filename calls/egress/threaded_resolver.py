@@ -17,21 +17,21 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 THREADS: Final = 64
 """The system's resolver blocks, for as long as it likes: in the threads that everybody shares, a few names whose
 servers do not answer would hold up files and models too."""
-MOST_OF_ONE: Final = 8
+OWNER_LIMIT: Final = 8
 """Look-ups of one asker at once, and at most as many as there are threads left. Nothing ends one but the resolver, long
 after the request has been given up."""
 
-_asker: ContextVar[str | None] = ContextVar("asker", default=None)
+_owner: ContextVar[str | None] = ContextVar("asker", default=None)
 
 
 @contextmanager
-def asking_for(asker: str | None) -> Iterator[None]:
+def lookups_of(owner: str | None) -> Iterator[None]:
     """Names that are looked up in here are counted for `asker`; None has no bound of its own."""
-    token = _asker.set(asker)
+    token = _owner.set(owner)
     try:
         yield
     finally:
-        _asker.reset(token)
+        _owner.reset(token)
 
 
 class ThreadedResolver(AbstractResolver):
@@ -51,7 +51,7 @@ class ThreadedResolver(AbstractResolver):
         )
         self._check_share()
         looked_up = self._threads.submit(ask)
-        self._under_way.append((_asker.get(), looked_up))
+        self._under_way.append((_owner.get(), looked_up))
         found = await asyncio.wrap_future(looked_up)
         return [
             ResolveResult(
@@ -66,9 +66,9 @@ class ThreadedResolver(AbstractResolver):
         ]
 
     def _check_share(self) -> None:
-        asker = _asker.get()
+        asker = _owner.get()
         self._under_way = [each for each in self._under_way if not each[1].done()]
-        share = min(MOST_OF_ONE, THREADS - len(self._under_way))
+        share = min(OWNER_LIMIT, THREADS - len(self._under_way))
         if asker is not None and [each for each, _ in self._under_way].count(asker) >= share:
             raise OSError(errno.EAGAIN, "too many host names are being looked up")
 

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 import structlog
 
 from calls import metrics
-from calls.call_record.billing import FREE, RateCard, charge, count
+from calls.call_record.billing import FREE, RateCard, charge, count_charged
 from calls.call_record.metering import CallUsage
 from calls.call_record.outcome import CallOutcome
 from calls.post_call.analysis import CallAnalyzer, is_analysis_wanted
@@ -244,7 +244,7 @@ class CallFinalizer:
         """
         closed, kept = await self._database.write(partial(self._close_interrupted, data_dir))
         for call in closed:
-            _note(call, CallUsage.of(call.usage))
+            _note(call, CallUsage.from_json(call.usage))
         if closed:
             self._wake()
         for call, ending, agent in kept:
@@ -259,7 +259,9 @@ class CallFinalizer:
         self, data_dir: Path, conn: sa.Connection
     ) -> tuple[list[Call], list[tuple[Call, Ending, Agent | None]]]:
         closed = pending_ends.close_interrupted(conn, partial(recordings.last_written, data_dir))
-        closed = [replace(call, cost=charge(conn, call, CallUsage.of(call.usage), self._card)) for call in closed]
+        closed = [
+            replace(call, cost=charge(conn, call, CallUsage.from_json(call.usage), self._card)) for call in closed
+        ]
         for call in closed:
             self._announce(conn, call, None)
         kept = pending_ends.kept(conn)
@@ -307,7 +309,7 @@ def _keep(call_id: str, outcome: CallOutcome, conn: sa.Connection) -> bool:
     return pending_ends.keep(
         conn,
         call_id,
-        Ending(outcome.status, outcome.reason, outcome.ended_at, outcome.usage.stored()),
+        Ending(outcome.status, outcome.reason, outcome.ended_at, outcome.usage.to_json()),
         answered_at=outcome.answered_at,
         transcript=outcome.transcript,
         timeline=outcome.timeline,
@@ -331,7 +333,7 @@ def _outcome_of(call: Call, ending: Ending) -> CallOutcome:
         recorded=call.recorded,
         media_quality=call.media_quality,
         sip_end=call.sip_end,
-        usage=CallUsage.of(ending.usage),
+        usage=CallUsage.from_json(ending.usage),
     )
 
 
@@ -343,7 +345,7 @@ def _note_analysis(call_id: str, analysis: Analysis, took_s: float) -> None:
 
 def _note(call: Call, usage: CallUsage) -> None:
     metrics.ENDED_CALLS.labels(direction=call.direction, reason=call.ended_reason).inc()
-    count(call, usage)
+    count_charged(call, usage)
     log.info(
         "call.ended",
         call_id=call.id,

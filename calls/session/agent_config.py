@@ -66,7 +66,7 @@ def context_values(call: Call, number: str, facts: InviteFacts) -> dict[str, Con
         call_id=call.id,
         customer_number=call.customer_number,
         phone_number=number,
-        brought=sip_metadata.sip_variables(call, number, facts),
+        sip_variables=sip_metadata.sip_variables(call, number, facts),
     )
 
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 import structlog
 
-from calls.call_record.end_reason import cause_of, reason_of, sip_end_of, status_of
-from calls.call_record.media_quality import end_of_sound
+from calls.call_record.end_reason import end_status_of, ended_reason_of, q850_cause_of, sip_end_of
+from calls.call_record.media_quality import final_media_quality
 from calls.call_record.metering import UsageMeter
 from calls.call_record.outcome import CallOutcome
 from calls.call_record.sip_trace import TracedCall
@@ -94,7 +94,7 @@ class CallSession:
         is logged once. Raises `StorageTrouble` when the end could not be stored."""
         self._leg.ended.add_done_callback(self._leg_ended)
         if self._house.sip_traces is not None:
-            self._house.sip_traces.follow(TracedCall(self.call.id, self._number.id), self._leg.facts)
+            self._house.sip_traces.start(TracedCall(self.call.id, self._number.id), self._leg.facts)
         try:
             await self._talk()
         except Exception as error:  # noqa: BLE001 - it ends this call alone
@@ -102,11 +102,11 @@ class CallSession:
             self.end("error")
         reason = await self._ending
         await self._hang_up(reason)
-        media_quality = end_of_sound(self._leg, self.call.id)
+        media_quality = final_media_quality(self._leg, self.call.id)
         self._release()
         talk = self._conversation.transcript if self._conversation else Transcript()
         outcome = CallOutcome(
-            status=status_of(reason, answered=self._answered_at is not None),
+            status=end_status_of(reason, answered=self._answered_at is not None),
             reason=reason,
             answered_at=self._answered_at,
             ended_at=self._ended_at or utc_now(),
@@ -122,7 +122,7 @@ class CallSession:
             await self._house.finalizer.finish(self.call.id, outcome, self._agent)
         finally:
             if self._house.sip_traces is not None:
-                self._house.sip_traces.ended(self.call.id)
+                self._house.sip_traces.call_ended(self.call.id)
 
     async def _talk(self) -> None:
         """The call up to its hanging up. When this returns, the reason of its end is known or on its way."""
@@ -255,7 +255,7 @@ class CallSession:
             if reason == "error" and self._inbound and self._answered_at is None:
                 await self._leg.reject(500)
             else:
-                await self._leg.hangup(cause_of(reason))
+                await self._leg.hangup(q850_cause_of(reason))
         except Exception as error:  # noqa: BLE001 - what follows a call follows it whatever SIP says
             self._log.error("call.hangup_failed", error=repr(error), exc_info=error)
 
@@ -275,7 +275,7 @@ class CallSession:
         if ended.cancelled() or not ended.result().by_peer:
             return
         answered = self._answered_at is not None or self._leg.answered.done()
-        self.end(reason_of(ended.result(), inbound=self._inbound, answered=answered))
+        self.end(ended_reason_of(ended.result(), inbound=self._inbound, answered=answered))
 
     @property
     def _inbound(self) -> bool:

@@ -98,7 +98,7 @@ def open_speech_input(
             post(lookup.hears, partial_text)
 
     ear = models.stt.open(rate=rate, language=agent.language_hint, on_words=words, hot_words=expected)
-    ear = parties.meter.ear(ear, rate)
+    ear = parties.meter.meter_stt(ear, rate)
     return SpeechInput(ear, models.end_of_turn.open(rate=rate, language=agent.language_hint, partial=ear.partial))
 
 
@@ -154,7 +154,7 @@ class ConversationRunner:
             events=inbox,
             stt=senses.stt,
             llm=LlmWithTools(models.llm, belt, parties.meter),
-            output=SpeechOutput(models.tts, voice, sound.playout, agent.language_hint, parties.meter.spoke),
+            output=SpeechOutput(models.tts, voice, sound.playout, agent.language_hint, parties.meter.count_spoken),
             timeline=self._timeline(),
             set_uninterruptible=sound.set_uninterruptible,
             on_progress=self._changed.set,
@@ -228,7 +228,7 @@ class ConversationRunner:
                     transcript=items,
                     timeline=times,
                     turn_count=talk.turn_count,
-                    usage=self._parties.meter.usage().stored(),
+                    usage=self._parties.meter.usage().to_json(),
                 )
             )
 

@@ -13,7 +13,7 @@ import structlog
 from calls import metrics
 from calls.admission.model_load import ModelLoadShedder
 from calls.call_record import sip_metadata
-from calls.call_record.end_reason import status_of
+from calls.call_record.end_reason import end_status_of
 from calls.call_record.outcome import CallOutcome
 from calls.outbound import audit_log, permissions
 from calls.outbound.dialer import OutboundDialer, trunk_problem
@@ -101,8 +101,8 @@ class OutboundCall:
             self._session = live
         if self._entered_load is not None:
             if live is None:
-                self._entered_load.gave_back(waited=True)
-            self._entered_load.is_in()
+                self._entered_load.withdraw(queued=True)
+            self._entered_load.entered()
         if live is None:
             await self._finish_unplaced(await self._ending)
             return
@@ -127,13 +127,13 @@ class OutboundCall:
         load, turns = self._dialer.load_shedder, self._dialer.pacer
         if load is None:
             return await turns.wait_unless_ending(self._ending)
-        return await completes_before_end(self._ending, load.turn(turns.wait))
+        return await completes_before_end(self._ending, load.wait_for_slot(turns.wait))
 
     def _try_enter_load(self) -> bool:
         """Beside the others; False when there is no room any more."""
         load = self._dialer.load_shedder
         if load is not None:
-            if not load.enter_after_turn():
+            if not load.try_enter():
                 return False
             self._entered_load = load
         return True
@@ -222,5 +222,5 @@ class OutboundCall:
         self.end("unreachable")
 
     async def _finish_unplaced(self, reason: EndedReason) -> None:
-        outcome = CallOutcome(status=status_of(reason, answered=False), reason=reason, ended_at=utc_now())
+        outcome = CallOutcome(status=end_status_of(reason, answered=False), reason=reason, ended_at=utc_now())
         await self._deps.finalizer.finish(self.call.id, outcome, self._agent)

@@ -106,7 +106,7 @@ class HttpTool:
     async def _exchange(self, request: ToolRequest) -> HttpResponse:
         """Waiting for a lane counts as waiting for the answer."""
         try:
-            async with asyncio.timeout(self._timeout_s), self._outside.concurrency.one(self._stored.organization_id):
+            async with asyncio.timeout(self._timeout_s), self._outside.concurrency.slot(self._stored.organization_id):
                 return await self._outside.client.request(
                     request.method,
                     request.url,
@@ -114,7 +114,7 @@ class HttpTool:
                     body=request.body,
                     timeout_s=self._timeout_s,
                     max_bytes=MAX_RESPONSE_BYTES,
-                    asker=self._stored.organization_id,
+                    owner=self._stored.organization_id,
                 )
         except TimeoutError as error:
             raise EgressError("timeout", f"no complete answer within {self._timeout_s:g} s") from error

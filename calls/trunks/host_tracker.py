@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from calls.cooperative import REST
+from calls.cooperative import REST_FACTOR
 from calls.fair_semaphore import FairSemaphore
 from config.special_addresses import why_no_unicast
 from sipcore.resolver.dns_records import LookupFailed
@@ -243,7 +243,7 @@ class HostTracker:
         """Look for the place again and again. What was found stays until something else is."""
         followed = self._followed[look_up]
         while True:
-            async with self._room.one(followed.owner):
+            async with self._room.slot(followed.owner):
                 ttl_s = await self._look(followed.place, followed)
             followed.looked.set()
             await asyncio.sleep(again_after_s(ttl_s, random.random()))
@@ -292,7 +292,7 @@ class HostTracker:
         """Tell soon: many names may become known at the same time. What takes long is not done all the time."""
         self._leads = None
         if self._unpublished is None:
-            soon_s = max(TOGETHER_S, REST * self._told_in_s)
+            soon_s = max(TOGETHER_S, REST_FACTOR * self._told_in_s)
             self._unpublished = asyncio.get_running_loop().call_later(soon_s, self._tell)
 
     def _tell_now(self) -> None:

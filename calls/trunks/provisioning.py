@@ -209,7 +209,7 @@ class TrunkProvisioner:
         before the endpoint's trunks were has nothing new to tell."""
         if self._applied.get(trunk.key) == trunk:
             return True
-        await self._pace.turn()
+        await self._pace.wait()
         async with self._applying:
             stored = self._stored.get(number.id)
             if self._applied.get(trunk.key) != trunk and (stored is None or stored.updated_at <= number.updated_at):
@@ -222,7 +222,7 @@ class TrunkProvisioner:
             await self._read()
 
     async def _read(self) -> None:
-        with self._pace.work():
+        with self._pace.busy():
             await self._read_now()
 
     async def _read_now(self) -> None:
@@ -233,7 +233,7 @@ class TrunkProvisioner:
             self._maker.places.reconsider()
         wanted: dict[Destination, set[str]] = {}
         for number in numbers:
-            await slices.pause()
+            await slices.checkpoint()
             if self._gate.problem(number, _nowhere) is None:
                 for place in trunk_destinations(number):
                     if place is not None and ip_literal_targets(place) is None:
@@ -247,7 +247,7 @@ class TrunkProvisioner:
     async def _trunks(self, slices: TimeSlice) -> list[Trunk]:
         trunks = []
         for number in self._numbers:
-            await slices.pause()
+            await slices.checkpoint()
             if (problem := self._problem(number)) is not None:
                 if self._refused.get(number.id) != problem:
                     log.warning("trunk.refused", trunk=number.id, number=number.number, why=problem)
@@ -271,7 +271,7 @@ class TrunkProvisioner:
         again_s = READ_AGAIN_S
         while True:
             await self._wait(again_s)
-            await self._pace.turn()
+            await self._pace.wait()
             self._changed.clear()
             try:
                 await self.refresh()

@@ -86,7 +86,7 @@ class SourceAllowlist:
 
     async def refresh(self) -> None:
         """Read the sources now; host names become known as they are found. Raises `StorageTrouble`."""
-        with self._pace.work():
+        with self._pace.busy():
             await self._read()
 
     async def _read(self) -> None:
@@ -133,7 +133,7 @@ class SourceAllowlist:
         again_s = READ_AGAIN_S
         while True:
             await self._wait(again_s)
-            await self._pace.turn()
+            await self._pace.wait()
             self._changed.clear()
             try:
                 await self.refresh()

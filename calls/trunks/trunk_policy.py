@@ -64,7 +64,7 @@ class TrunkPolicy:
         by_host: dict[str, set[Claimant]] = {}
         if rules.enforced:
             for number in numbers:
-                await slices.pause()
+                await slices.checkpoint()
                 for host in set(named_trunks(number).values()):
                     by_host.setdefault(host, set()).add(_User.of(number, host))
             unused = [each for each in rules.grants if each.trunk not in by_host]

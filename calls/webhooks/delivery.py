@@ -232,7 +232,7 @@ class WebhookSender:
                 body=due.delivery.body,
                 timeout_s=self._policy.timeout_s,
                 max_bytes=BODY_BYTES,
-                asker=due.delivery.organization_id,
+                owner=due.delivery.organization_id,
             )
         except TrunklineError as error:
             return AttemptResult(None, None, error.message, took())

@@ -211,7 +211,7 @@ async def call_service(
         secrets,
         "https://here.test",
         lambda: woken.append(None),
-        RateCard.of(billing),
+        RateCard.from_settings(billing),
         CallAnalyzer(catalogue, max_analysis_s),
     )
     client = EgressClient(EgressRules(["127.0.0.0/8"]), system_tls())

@@ -12,7 +12,7 @@ from calls.fair_semaphore import FairSemaphore
 
 async def take_all(places: FairSemaphore, owner: str, wanted: int) -> int:
     """How many of the places an owner gets that wants so many; the others go on waiting."""
-    turns = [asyncio.create_task(places.take(owner)) for _ in range(wanted)]
+    turns = [asyncio.create_task(places.acquire(owner)) for _ in range(wanted)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     return sum(turn.done() for turn in turns)
@@ -32,63 +32,63 @@ async def test_no_owner_has_more_than_its_bound() -> None:
 
 async def test_what_is_given_back_goes_to_the_owner_with_the_fewest() -> None:
     places = FairSemaphore(2)
-    await places.take("a")
+    await places.acquire("a")
     order: list[str] = []
 
     async def wait(owner: str) -> None:
-        await places.take(owner)
+        await places.acquire(owner)
         order.append(owner)
-        places.give_back(owner)
+        places.release(owner)
 
     async with asyncio.TaskGroup() as group:
         for owner in ("a", "a", "b", "c", "a"):
             group.create_task(wait(owner))
         await asyncio.sleep(0.01)
-        places.give_back("a")
+        places.release("a")
     assert order[0] == "b"
     assert sorted(order) == ["a", "a", "a", "b", "c"]
 
 
 async def test_whoever_gives_up_waiting_leaves_its_turn_to_others() -> None:
     places = FairSemaphore(1)
-    await places.take("a")
-    first, second = (asyncio.create_task(places.take(owner)) for owner in ("b", "c"))
+    await places.acquire("a")
+    first, second = (asyncio.create_task(places.acquire(owner)) for owner in ("b", "c"))
     await asyncio.sleep(0)
     first.cancel()
     with suppress(asyncio.CancelledError):
         await first
     assert places.waiting("b") == 0
-    places.give_back("a")
+    places.release("a")
     await asyncio.wait_for(second, 5)
 
 
 async def test_a_place_that_comes_as_its_owner_gives_up_is_not_lost() -> None:
     places = FairSemaphore(1)
-    await places.take("a")
-    waiting = asyncio.create_task(places.take("b"))
+    await places.acquire("a")
+    waiting = asyncio.create_task(places.acquire("b"))
     await asyncio.sleep(0)
-    places.give_back("a")
+    places.release("a")
     waiting.cancel()
     with suppress(asyncio.CancelledError):
         await waiting
-    assert places.is_free("c")
+    assert places.can_acquire("c")
 
 
 @pytest.mark.parametrize("before", [True, False])
 async def test_several_that_give_up_as_a_place_comes_take_nobody_elses_turn(before: bool) -> None:
     places = FairSemaphore(1)
-    await places.take("a")
-    gone = [asyncio.create_task(places.take("b")) for _ in range(3)]
-    stays = asyncio.create_task(places.take("b"))
+    await places.acquire("a")
+    gone = [asyncio.create_task(places.acquire("b")) for _ in range(3)]
+    stays = asyncio.create_task(places.acquire("b"))
     await asyncio.sleep(0)
     if not before:
-        places.give_back("a")
+        places.release("a")
     for each in gone:
         each.cancel()
     if before:
-        places.give_back("a")
+        places.release("a")
     await asyncio.wait(gone)
     assert [each.cancelled() for each in gone] == [True] * 3
     await asyncio.wait_for(stays, 5)
-    places.give_back("b")
-    assert places.is_free("c") and places.waiting("b") == 0
+    places.release("b")
+    assert places.can_acquire("c") and places.waiting("b") == 0

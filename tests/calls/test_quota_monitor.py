@@ -69,8 +69,8 @@ async def test_recordings_are_measured_counted_and_warned_of(archive: Archive) -
     path.write_bytes(bytes(5000))
     keeper = QuotaMonitor(archive.database, archive.data_dir, {**LIMITS, "recording_bytes": 4999})
     with capture_logs() as lines:
-        await keeper._round()
-        await keeper._round()
+        await keeper._check()
+        await keeper._check()
     (told,) = [line for line in lines if line["event"] == "quota.recordings_over"]
     assert (told["organization_id"], told["used"], told["allowed"]) == (archive.organization_id, 5000, 4999)
     names = ("trunkline_quota_used", "trunkline_quota_limit")

@@ -93,7 +93,7 @@ def test_a_call_that_was_billed_shows_by_what(server: Server) -> None:
 
 def test_a_call_that_is_free_shows_no_usage(server: Server, world: World) -> None:
     stored = ended_call(server, world.organization_id)
-    server.write(lambda conn: charge(conn, stored, CallUsage(heard_s=1.5), RateCard(hearing=Decimal(2))))
+    server.write(lambda conn: charge(conn, stored, CallUsage(heard_s=1.5), RateCard(speech_to_text=Decimal(2))))
     assert Record(DETAIL).misfits(world.client("GET", f"/calls/{stored.id}").data) == []
 
 

@@ -245,7 +245,7 @@ class ScriptedCall:
                 self.meter,
             ),
             output=SpeechOutput(
-                self.tts, VoiceSettings("scripted/one", 1.0, 0.5, RATE), self.playout, on_spoken=self.meter.spoke
+                self.tts, VoiceSettings("scripted/one", 1.0, 0.5, RATE), self.playout, on_spoken=self.meter.count_spoken
             ),
             timeline=Timeline(self.port.now_ms, lambda: self.port.now_ms, turn_metrics.observe),
             set_uninterruptible=lambda on: self.protected.append((on, self.port.written(self.slot))),

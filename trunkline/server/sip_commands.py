@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from calls.call_record import media_quality
-from calls.call_record.sip_trace import CallSipTraces, TracedCall, entry
+from calls.call_record.sip_trace import CallSipTraces, TracedCall, sip_entry
 from calls.service import CallService
 from calls.session.snapshot import CallSnapshot
 from config.clock import utc_now
@@ -102,14 +102,14 @@ class SipAnswers:
         with self._watching(line, lambda message, key, followed: key in keys):
             for key in keys:
                 for kept in self._told.sip_log.dialog_trace(key) or ():
-                    line.tell(_shown(kept, key, self._told.trails.whose(key)))
-            if self._told.trails.key(call_id) is None:
+                    line.tell(_shown(kept, key, self._told.trails.call_of(key)))
+            if self._told.trails.dialog_key(call_id) is None:
                 await _for_ever()
-            await self._told.trails.over(call_id)
+            await self._told.trails.wait_stored(call_id)
 
     def _dialogs_of(self, call_id: str) -> Collection[DialogKey]:
         """Of a call of ours, or of all that have this SIP Call-ID."""
-        key = self._told.trails.key(call_id)
+        key = self._told.trails.dialog_key(call_id)
         if key is not None:
             return {key}
         sip_log = self._told.sip_log
@@ -146,7 +146,7 @@ class SipAnswers:
         """What is wanted is told until the block ends."""
 
         def watch(message: SipMessage, key: DialogKey | None, again: bool) -> None:
-            followed = None if key is None else self._told.trails.whose(key)
+            followed = None if key is None else self._told.trails.call_of(key)
             if wanted(message, key, followed):
                 line.tell(_shown(LoggedMessage(message, again), key, followed))
 
@@ -169,7 +169,7 @@ def _trunks(conn: sa.Connection) -> tuple[list[PhoneNumber], dict[str, str]]:
 
 def _shown(kept: LoggedMessage, key: DialogKey | None, followed: TracedCall | None) -> dict[str, Any]:
     call_id = followed.call_id if followed else None
-    return _public(entry(kept, kept.message.at_ns), kept.message.call_id, call_id)
+    return _public(sip_entry(kept, kept.message.at_ns), kept.message.call_id, call_id)
 
 
 def _public(message: SipEntry, sip_call_id: str | None, call_id: str | None) -> dict[str, Any]:
@@ -209,6 +209,6 @@ def _call(now: CallSnapshot, numbers: Mapping[str, str]) -> dict[str, Any]:
 def _quality(now: CallSnapshot) -> dict[str, Any] | None:
     """As in the API; None while there is no sound."""
     try:
-        return media_quality.shown(now.leg.quality()) if now.leg else None
+        return media_quality.to_json(now.leg.quality()) if now.leg else None
     except KeyError:
         return None

@@ -128,7 +128,7 @@ async def running(
         trails = CallSipTraces(database, endpoint.sip_log, endpoint.take_messages)
         stack.push_async_callback(trails.close)
         after_call = CallFinalizer(
-            database, key, settings.public_origin, deliverer.wake, RateCard.of(settings.billing),
+            database, key, settings.public_origin, deliverer.wake, RateCard.from_settings(settings.billing),
             CallAnalyzer(models, settings.after_call.max_wait_s),
         )  # fmt: skip
         gate = TrunkPolicy(settings.trunks.policy)

@@ -25,8 +25,8 @@ def load_of(settings: Settings, models: Catalogue) -> ModelLoadShedder | None:
     return ModelLoadShedder(
         LatencyGate(limits.max_answer_wait_s),
         models.expected_wait_s,
-        expect=lambda: _expected_calls(settings, models),
-        refuses=limits.slow_answers == "refuse",
+        measure_capacity=lambda: _expected_calls(settings, models),
+        sheds=limits.slow_answers == "refuse",
     )
 
 

@@ -82,4 +82,4 @@ def _kind(status: int) -> str:
 
 
 def _answered(role: Role, seconds: float) -> None:
-    metrics.SETUP.labels(direction="outbound" if role == "caller" else "inbound").observe(max(seconds, 0.0))
+    metrics.CALL_SETUP.labels(direction="outbound" if role == "caller" else "inbound").observe(max(seconds, 0.0))

@@ -156,7 +156,7 @@ async def test_an_organization_that_fills_its_places_keeps_no_other_waiting(live
 async def test_sounds_of_one_organization_leave_a_place_to_decode_anothers(serve: Serve) -> None:
     live = await serve()
     places, hog = background_sounds._PLACES, live.api.organization_id
-    taken = [asyncio.create_task(places.take(hog)) for _ in range(100)]
+    taken = [asyncio.create_task(places.acquire(hog)) for _ in range(100)]
     await asyncio.sleep(0)
     other = await live.api.of_another_organization()
     behind = asyncio.create_task(live.api("POST", "/background-sounds", upload(b"no sound")))
@@ -168,7 +168,7 @@ async def test_sounds_of_one_organization_leave_a_place_to_decode_anothers(serve
     assert sum(each.done() for each in taken) == 2
     for each in taken:
         if each.done():
-            places.give_back(hog)
+            places.release(hog)
         each.cancel()
     await asyncio.wait(taken)
     assert (await behind)[0] == 400

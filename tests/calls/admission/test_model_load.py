@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from calls.admission.model_load import ONE_BY_ONE_S, LatencyGate, ModelLoadShedder
+from calls.admission.model_load import RAMP_INTERVAL_S, LatencyGate, ModelLoadShedder
 from calls.admission.rejection import CallRejected
 from calls.session.call_session import CallSession
 from sipcore.trunks.trunk import Trunk
@@ -23,7 +23,7 @@ def watched(gate: LatencyGate, seconds: float, wait_s: float, *, since_s: float 
     """The gate looks twice a second for so long; returns the time."""
     steps = round(seconds * 2)
     for step in range(1, steps + 1):
-        gate.saw(since_s + step / 2, wait_s, talking)
+        gate.observe(since_s + step / 2, wait_s, talking)
     return since_s + steps / 2
 
 
@@ -73,28 +73,28 @@ def test_the_first_call_is_always_taken() -> None:
     now_s = watched(gate, 30, 60.0)
     assert gate.why_not(now_s, 1) is not None
     assert gate.why_not(now_s, 0) is None
-    gate.saw(now_s + 0.5, 60.0, talking=0)
+    gate.observe(now_s + 0.5, 60.0, active_calls=0)
     assert not gate.is_closed
 
 
 def test_calls_beyond_the_expected_number_come_in_one_by_one() -> None:
     gate = LatencyGate(3.0, expected_calls=2)
-    gate.took(0.0)
+    gate.admit(0.0)
     assert gate.why_not(0.1, 1) is None
-    gate.took(0.1)
+    gate.admit(0.1)
     assert gate.why_not(0.2, 2) == "the models are expected to hold 2 calls: more come in one by one"
-    assert gate.why_not(0.1 + ONE_BY_ONE_S, 2) is None
-    gate.took(0.1 + ONE_BY_ONE_S)
-    assert gate.why_not(0.2 + ONE_BY_ONE_S, 3) is not None
+    assert gate.why_not(0.1 + RAMP_INTERVAL_S, 2) is None
+    gate.admit(0.1 + RAMP_INTERVAL_S)
+    assert gate.why_not(0.2 + RAMP_INTERVAL_S, 3) is not None
 
 
 class Models:
     """Say how long they would let wait, and are looked at until it has come to count."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, refuses: bool = True) -> None:
-        monkeypatch.setattr("calls.admission.model_load.EVENED_OUT_S", 1e-6)
+        monkeypatch.setattr("calls.admission.model_load.SMOOTHING_S", 1e-6)
         self.wait_s = 0.0
-        self.load = ModelLoadShedder(LatencyGate(3.0), lambda: self.wait_s, refuses=refuses)
+        self.load = ModelLoadShedder(LatencyGate(3.0), lambda: self.wait_s, sheds=refuses)
 
     async def become(self, wait_s: float) -> None:
         """From now on they would let wait so long."""
@@ -102,7 +102,7 @@ class Models:
         await until(self._counts)
 
     def _counts(self) -> bool:
-        self.load.look()
+        self.load.sample()
         return self.load._gate.is_closed == (self.wait_s > 3.0)
 
 
@@ -196,7 +196,7 @@ async def test_models_are_measured_before_they_are_watched_and_to_the_end_before
         return 7
 
     gate = LatencyGate(3.0)
-    watching = asyncio.create_task(ModelLoadShedder(gate, lambda: 0.0, expect=measure).run())
+    watching = asyncio.create_task(ModelLoadShedder(gate, lambda: 0.0, measure_capacity=measure).run())
     await asyncio.to_thread(began.wait, 10)
     watching.cancel()
     await asyncio.sleep(0)
@@ -204,65 +204,65 @@ async def test_models_are_measured_before_they_are_watched_and_to_the_end_before
     goes_on.set()
     await asyncio.wait((watching,))
     assert is_over
-    again = asyncio.create_task(ModelLoadShedder(gate, lambda: 0.0, expect=lambda: 7).run())
+    again = asyncio.create_task(ModelLoadShedder(gate, lambda: 0.0, measure_capacity=lambda: 7).run())
     await until(lambda: gate.expected_calls == 7)
     again.cancel()
 
 
 def test_calls_that_wait_leave_places_to_callers() -> None:
     gate = LatencyGate(3.0, expected_calls=10)
-    gate.took(0.0, waited=True)
-    assert gate.why_not(0.1, 7, waits=True) is None
-    assert gate.why_not(0.1, 8, waits=True) is not None
+    gate.admit(0.0, queued=True)
+    assert gate.why_not(0.1, 7, queued=True) is None
+    assert gate.why_not(0.1, 8, queued=True) is not None
     assert gate.why_not(0.1, 9) is None
 
 
 def test_calls_that_wait_take_no_turn_of_callers_but_one_of_their_own_while_no_caller_is_refused() -> None:
     gate = LatencyGate(3.0, expected_calls=2)
-    assert gate.why_not(20.0, 5, waits=True) is None
-    gate.took(20.0, waited=True)
-    assert gate.why_not(20.1, 5, waits=True) is not None
+    assert gate.why_not(20.0, 5, queued=True) is None
+    gate.admit(20.0, queued=True)
+    assert gate.why_not(20.1, 5, queued=True) is not None
     assert gate.why_not(20.1, 5) is None, "the callers' turn is still there"
-    gate.took(20.1)
-    gate.refused(27.0)
-    assert gate.why_not(20.2 + ONE_BY_ONE_S, 5, waits=True) == "callers come first, and one was refused just now"
-    assert gate.why_not(27.1 + ONE_BY_ONE_S, 5, waits=True) is None
-    assert gate.why_not(27.1 + ONE_BY_ONE_S, 0, waits=True) is None
+    gate.admit(20.1)
+    gate.reject(27.0)
+    assert gate.why_not(20.2 + RAMP_INTERVAL_S, 5, queued=True) == "callers come first, and one was refused just now"
+    assert gate.why_not(27.1 + RAMP_INTERVAL_S, 5, queued=True) is None
+    assert gate.why_not(27.1 + RAMP_INTERVAL_S, 0, queued=True) is None
 
 
 def test_a_turn_that_is_given_back_is_another_ones() -> None:
     gate = LatencyGate(3.0, expected_calls=2)
-    gate.took(20.0)
-    gate.gave_back()
+    gate.admit(20.0)
+    gate.withdraw()
     assert gate.why_not(20.1, 2) is None
 
 
 async def test_a_queue_of_calls_that_we_make_does_not_shut_callers_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calls.admission.model_load.LOOK_S", 0.001)
+    monkeypatch.setattr("calls.admission.model_load.SAMPLE_EVERY_S", 0.001)
     load = ModelLoadShedder(LatencyGate(3.0, expected_calls=5), lambda: 0.0)
     talking = 0
-    load.talking = lambda: talking
+    load.active_calls = lambda: talking
     watching = asyncio.create_task(load.run())
 
     async def place() -> None:
         nonlocal talking
-        await load.turn(lambda: asyncio.sleep(0))
-        if load.enter_after_turn():
+        await load.wait_for_slot(lambda: asyncio.sleep(0))
+        if load.try_enter():
             talking += 1
-            load.is_in()
+            load.entered()
 
     queue_ = [asyncio.create_task(place()) for _ in range(20)]
     await until(lambda: talking == 4)
     await asyncio.sleep(0.02)
     assert talking == 4
-    assert load.enter() is None
+    assert load.admit() is None
     talking += 1
-    load.is_in()
-    assert load.enter() is not None
+    load.entered()
+    assert load.admit() is not None
     talking -= 3
     await asyncio.sleep(0.02)
     assert talking == 2, "a caller was refused: who has called again finds a place"
-    assert load.enter() is None
+    assert load.admit() is None
     for task in (*queue_, watching):
         task.cancel()
 
@@ -309,7 +309,7 @@ async def test_a_caller_who_is_refused_for_another_reason_takes_nobodys_turn(tmp
         await harness.create_number()
         first = harness.rings()
         await until(lambda: 200 in first.sent)
-        load._gate.gave_back()  # its turn is over
+        load._gate.withdraw()  # its turn is over
         create = harness.service._create_session
 
         async def full(*_: object) -> CallSession:
@@ -326,11 +326,11 @@ async def test_a_caller_who_is_refused_for_another_reason_takes_nobodys_turn(tmp
 
 
 async def test_models_that_cannot_be_asked_do_not_keep_the_gate_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calls.admission.model_load.LOOK_S", 0.001)
-    monkeypatch.setattr("calls.admission.model_load.EVENED_OUT_S", 1e-6)
+    monkeypatch.setattr("calls.admission.model_load.SAMPLE_EVERY_S", 0.001)
+    monkeypatch.setattr("calls.admission.model_load.SMOOTHING_S", 1e-6)
     gate = LatencyGate(3.0)
     watched(gate, 10, 9.0)
-    gate._seen_s = 0.0
+    gate._observed_s = 0.0
     assert gate.is_closed
 
     def broken() -> float:
@@ -339,8 +339,8 @@ async def test_models_that_cannot_be_asked_do_not_keep_the_gate_closed(monkeypat
     def unmeasurable() -> int:
         raise RuntimeError("cannot be measured")
 
-    load = ModelLoadShedder(gate, broken, expect=unmeasurable)
-    load.talking = lambda: 4
+    load = ModelLoadShedder(gate, broken, measure_capacity=unmeasurable)
+    load.active_calls = lambda: 4
     with capture_logs() as lines:
         watching = asyncio.create_task(load.run())
         await until(lambda: not gate.is_closed)

@@ -32,6 +32,7 @@ from storage.agents import agents
 from storage.agents.agents import AgentFields
 from storage.calls import calls
 from storage.calls.calls import Call
+from storage.calls.outbound_audit import Verdict
 from storage.database.database import Database, StorageTrouble
 from storage.webhooks import deliveries
 from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, until
@@ -43,7 +44,7 @@ PRICES = BillingSettings(
     speech_to_text_per_minute=0.006,
     text_to_speech_per_1000_characters=0.015,
 )
-CARD = RateCard(speaking=Decimal(1))
+CARD = RateCard(text_to_speech=Decimal(1))
 ONE_MS = timedelta(milliseconds=1)
 
 
@@ -51,7 +52,7 @@ def worth(call: Call) -> Decimal:
     """What a stored call costs by hand: as the page on billing does the sum."""
     assert call.started_at is not None
     assert call.ended_at is not None
-    usage = CallUsage.of(call.usage)
+    usage = CallUsage.from_json(call.usage)
     connected_ms = (call.ended_at - call.started_at) // ONE_MS
     exact = (
         Decimal("0.012") * connected_ms / 60000
@@ -71,10 +72,10 @@ def worth(call: Call) -> Decimal:
         ({"telephony": "0.01"}, CallUsage(telephony_s=0.003), "0.000001"),  # 0.0000005: halves go up
         ({"telephony": "0.01"}, CallUsage(telephony_s=0.002), "0"),
         ({"tokens": "0.1"}, CallUsage(prompt_tokens=700, completion_tokens=300), "0.1"),
-        ({"hearing": "0.3"}, CallUsage(heard_s=0.1), "0.0005"),
-        ({"speaking": "15"}, CallUsage(spoken_characters=241), "3.615"),
+        ({"speech_to_text": "0.3"}, CallUsage(heard_s=0.1), "0.0005"),
+        ({"text_to_speech": "15"}, CallUsage(spoken_characters=241), "3.615"),
         # Each part alone would be rounded down: only the sum is rounded.
-        ({"telephony": "0.000024", "hearing": "0.000024"}, CallUsage(telephony_s=1, heard_s=1), "0.000001"),
+        ({"telephony": "0.000024", "speech_to_text": "0.000024"}, CallUsage(telephony_s=1, heard_s=1), "0.000001"),
         ({"telephony": "1000000", "tokens": "1000000"}, CallUsage(86400, 10**7, 10**7), "21440000000"),
     ],
 )
@@ -84,13 +85,13 @@ def test_a_cost_is_exact_and_rounded_once(card: Mapping[str, str], usage: CallUs
 
 
 def test_the_example_of_the_page_is_right() -> None:
-    cost = RateCard.of(PRICES).cost_of(CallUsage(61.234, 812, 40, 12.3, 240))
+    cost = RateCard.from_settings(PRICES).cost_of(CallUsage(61.234, 812, 40, 12.3, 240))
     page = (Path(__file__).parents[3] / "docs/how-to/billing.md").read_text()
     assert f"which is **{cost}**" in page
 
 
 def test_a_price_counts_digit_by_digit() -> None:
-    card = RateCard.of(BillingSettings(telephony_per_minute=0.1, inference_per_1000_tokens=1e-07))
+    card = RateCard.from_settings(BillingSettings(telephony_per_minute=0.1, inference_per_1000_tokens=1e-07))
     assert (card.telephony, card.tokens) == (Decimal("0.1"), Decimal("0.0000001"))
     assert card.cost_of(CallUsage(telephony_s=180)) == Decimal("0.3")
 
@@ -121,7 +122,7 @@ async def test_a_call_of_a_paid_plan_is_paid_as_it_ends_and_one_of_the_free_plan
         charged = metrics.CHARGED._value.get()
         call = await harness.ended_call(harness.rings())
         left, (change,) = await purse(harness, number.organization_id)
-    assert CallUsage.of(call.usage).spoken_characters == len("Goodbye then.")
+    assert CallUsage.from_json(call.usage).spoken_characters == len("Goodbye then.")
     assert call.cost == float(worth(call)) > 0
     assert metrics.CHARGED._value.get() - charged == pytest.approx(call.cost)
     assert left == Decimal(10) - worth(call)
@@ -196,7 +197,7 @@ async def test_the_analysis_after_a_call_is_paid_with_it(tmp_path: Path, monkeyp
         left, (change,) = await purse(harness, number.organization_id)
     assert paid_before == [(1, [])]
     assert ended_call.analysis is not None
-    assert CallUsage.of(ended_call.usage).tokens == 800
+    assert CallUsage.from_json(ended_call.usage).tokens == 800
     assert left == 1 + change.amount == 1 - worth(ended_call)
 
 
@@ -205,7 +206,7 @@ async def test_a_call_goes_on_when_nothing_is_left_and_the_next_one_is_not_diall
         number, _ = await harness.create_number(**GREETS)
         await has(harness, plan="paid", balance="0.000001")
 
-        def refused(conn: sa.Connection) -> permissions.Verdict | None:
+        def refused(conn: sa.Connection) -> Verdict | None:
             owner = organizations.get(conn, number.organization_id)
             assert owner is not None
             refusal = permissions.dial_rejection(conn, number, owner, "+4917012", lambda *_: None)
@@ -256,7 +257,7 @@ async def main(path, call_id, moment):
     die = lambda *_, **__: os.kill(os.getpid(), 9)
     if moment == "before":
         deliveries.add = die  # after the debit, before the commit
-    finalizer = CallFinalizer(database, None, "", die, RateCard(speaking=Decimal(1)))
+    finalizer = CallFinalizer(database, None, "", die, RateCard(text_to_speech=Decimal(1)))
     if moment == "after":
         finalizer._announce = lambda *_: True  # it is committed: `wake` is called
     usage = CallUsage(spoken_characters=500)
@@ -307,7 +308,7 @@ def _live(conn: sa.Connection) -> Call:
         customer_number="+1",
     )
     calls.answered(conn, made.id, made.created_at)
-    calls.note_progress(conn, made.id, transcript=[], turn_count=0, usage=CallUsage(spoken_characters=200).stored())
+    calls.note_progress(conn, made.id, transcript=[], turn_count=0, usage=CallUsage(spoken_characters=200).to_json())
     return made
 
 
@@ -323,4 +324,4 @@ async def test_the_telephone_counts_as_it_is_stored_whatever_else_is_said(databa
 
     cost, call = await database.write(pay)
     assert call is not None
-    assert (cost, call.cost, CallUsage.of(call.usage).telephony_s) == (1.0001, 1.0001, 10.001)
+    assert (cost, call.cost, CallUsage.from_json(call.usage).telephony_s) == (1.0001, 1.0001, 10.001)

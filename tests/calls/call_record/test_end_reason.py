@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from calls.call_record.end_reason import reason_of, sip_end_of
+from calls.call_record.end_reason import ended_reason_of, sip_end_of
 from sipcore.dialogs.leg import LegEnd
 from sipcore.messages.reason_header import Q850Cause, ReasonHeader
 from tests.calls.call_service_harness import call_service, until
@@ -29,7 +29,7 @@ from tests.calls.outbound_calls import callee, ended, how, queue
     ],
 )
 def test_the_reason_of_an_end_by_the_other_side(end: LegEnd, inbound: bool, answered: bool, reason: str) -> None:
-    assert reason_of(end, inbound=inbound, answered=answered) == reason
+    assert ended_reason_of(end, inbound=inbound, answered=answered) == reason
 
 
 def test_silence_has_no_status_and_is_nobody_s_doing() -> None:

@@ -107,7 +107,7 @@ async def test_an_excuse_is_speech_like_any_other(begin: Begin) -> None:
 async def test_every_sample_that_the_ear_is_given_counts() -> None:
     meter, ears = UsageMeter(), ScriptedStt("hello")
     inner = ears.open(rate=16000, language=None, on_words=lambda _: None)
-    ear = meter.ear(inner, 16000)
+    ear = meter.meter_stt(inner, 16000)
     for _ in range(5):
         ear.feed(np.zeros(320, np.int16))
     assert (ears.streams[0].fed, meter.usage().heard_s) == (1600, 0.1)
@@ -121,9 +121,9 @@ async def test_every_sample_that_the_ear_is_given_counts() -> None:
 
 def test_usage_comes_back_from_where_it_was_kept() -> None:
     usage = CallUsage(61.234, 812, 40, 12.3, 240)
-    assert CallUsage.of(usage.stored()) == usage
-    assert CallUsage.of(None) == NO_USAGE
-    assert CallUsage.of({"heard_s": 1.5, "of a later version": 3}) == CallUsage(heard_s=1.5)
+    assert CallUsage.from_json(usage.to_json()) == usage
+    assert CallUsage.from_json(None) == NO_USAGE
+    assert CallUsage.from_json({"heard_s": 1.5, "of a later version": 3}) == CallUsage(heard_s=1.5)
 
 
 def test_usages_add_up_without_drift() -> None:
@@ -135,14 +135,14 @@ def test_usages_add_up_without_drift() -> None:
 
 async def test_an_answer_goes_on_from_the_last_one_that_counted() -> None:
     meter = UsageMeter()
-    given, wasted = meter.tokens(), meter.tokens()
+    given, wasted = meter.new_token_count(), meter.new_token_count()
     given.asked("m", [1, 2, 3])
     wasted.asked("m", [1, 2, 9])
-    meter.counts(given)
-    meter.counts(given)
-    following = meter.tokens()
+    meter.count_tokens(given)
+    meter.count_tokens(given)
+    following = meter.new_token_count()
     following.asked("m", [1, 2, 3, 4])
-    meter.counts(following)
+    meter.count_tokens(following)
     assert meter.usage().prompt_tokens == 3 + 1
     assert isinstance(wasted, TokenCount)
     await settle()
@@ -152,10 +152,10 @@ def test_a_long_talk_is_not_remembered_by_every_answer() -> None:
     meter, call = UsageMeter(), list[int]()
     answers = []
     for _ in range(20):
-        answers.append(meter.tokens())
+        answers.append(meter.new_token_count())
         call.extend(range(1000))
         answers[-1].asked("m", call)
-        meter.counts(answers[-1])
-        meter.counts(answers[-1])
+        meter.count_tokens(answers[-1])
+        meter.count_tokens(answers[-1])
     assert meter.usage().prompt_tokens == 20_000
     assert sum(len(each._known) for each in answers) == 20_000 + 19_000

@@ -65,14 +65,14 @@ def stored(call_id: str) -> Any:
 async def test_calls_that_end_together_are_stored_in_one_transaction(
     database: WatchedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sip_trace, "AFTER_END_S", 0.05)
+    monkeypatch.setattr(sip_trace, "STORE_DELAY_S", 0.05)
     log = SipLog()
     trails = CallSipTraces(database, log, lambda: None)
     ids = [await stored_call(database) for _ in range(3)]
     for number, call_id in enumerate(ids):
         log.add([message("INVITE", f"c{number}")], 0)
-        trails.follow(TracedCall(call_id, None), facts(f"c{number}"))
-        trails.ended(call_id)
+        trails.start(TracedCall(call_id, None), facts(f"c{number}"))
+        trails.call_ended(call_id)
     log.add([message("BYE", "c2", 200)], 0)
     writes = database._writes
     found = await database.until(stored(ids[2]), lambda sip: sip is not None)
@@ -88,8 +88,8 @@ async def test_what_is_left_is_stored_at_the_end(database: WatchedDatabase) -> N
     trails = CallSipTraces(database, log, lambda: log.add([message("BYE", "c1", 200)], 0))
     call_id = await stored_call(database)
     log.add([message("INVITE", "c1")], 0)
-    trails.follow(TracedCall(call_id, None), facts("c1"))
-    trails.ended(call_id)
+    trails.start(TracedCall(call_id, None), facts("c1"))
+    trails.call_ended(call_id)
     await trails.close()
     sip = await database.read(stored(call_id))
     assert isinstance(sip, CallSip) and len(sip.messages) == 2
@@ -102,14 +102,14 @@ async def test_a_database_in_trouble_costs_the_messages_alone(
     trails = CallSipTraces(database, log, lambda: None)
     call_id = await stored_call(database)
     log.add([message("INVITE", "c1")], 0)
-    trails.follow(TracedCall(call_id, None), facts("c1"))
+    trails.start(TracedCall(call_id, None), facts("c1"))
 
     def full(*_: object) -> None:
         raise StorageTrouble("the disk is full")
 
     monkeypatch.setattr(sip_traces, "put", full)
     with capture_logs() as events:
-        trails.ended(call_id)
+        trails.call_ended(call_id)
         await trails.close()
     told = {"event": "calls.sip_not_stored", "calls": 1, "cause": "the disk is full", "log_level": "warning"}
     assert events == [{**told, "lost": [call_id]}]
@@ -121,11 +121,11 @@ async def test_both_ends_of_a_call_to_ourselves_have_their_own_messages(database
     trails = CallSipTraces(database, log, lambda: None)
     out, back = TracedCall("out", "n1"), TracedCall("back", "n2")
     log.add([message("INVITE", "c1")._replace(sent=True), message("INVITE", "c1")], 0)
-    trails.follow(out, facts("c1", "outbound"))
-    trails.follow(back, facts("c1"))
-    assert trails.whose(DialogKey("c1", "caller", "a")) == out
-    assert trails.whose(DialogKey("c1", "callee", "a")) == back
-    assert trails.whose(DialogKey("c1", "callee", "z")) is None
+    trails.start(out, facts("c1", "outbound"))
+    trails.start(back, facts("c1"))
+    assert trails.call_of(DialogKey("c1", "caller", "a")) == out
+    assert trails.call_of(DialogKey("c1", "callee", "a")) == back
+    assert trails.call_of(DialogKey("c1", "callee", "z")) is None
     assert [
         sip.messages[0]["direction"] for each in (out, back) if (sip := await trails.messages(each.call_id)) is not None
     ] == ["sent", "received"]

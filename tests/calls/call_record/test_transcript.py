@@ -46,9 +46,9 @@ def test_more_heard_never_means_less_text(one: int, other: int, speech: Speech) 
 
 def test_a_line_that_nobody_heard_is_no_item() -> None:
     talk = Transcript()
-    talk.user("hello")
+    talk.add_user_turn("hello")
     line = TranscriptLine("assistant", "")
-    talk.agent_begins(line)
+    talk.add_agent_line(line)
     assert talk.items() == [{"role": "user", "content": "hello"}]
     line.text = "Hi"
     assert talk.items()[1] == {"role": "assistant", "content": "Hi"}
@@ -57,14 +57,14 @@ def test_a_line_that_nobody_heard_is_no_item() -> None:
 
 def test_a_turn_that_goes_on_is_one_item_and_one_turn() -> None:
     talk = Transcript()
-    talk.user("I would")
-    talk.user_went_on("like a room")
+    talk.add_user_turn("I would")
+    talk.extend_user_turn("like a room")
     assert (talk.items(), talk.turn_count) == ([{"role": "user", "content": "I would like a room"}], 1)
 
 
 def test_a_turn_after_something_heard_is_a_new_one() -> None:
     talk = Transcript()
-    talk.agent_begins(TranscriptLine("assistant", "Hello."))
-    talk.user_went_on("hi")
+    talk.add_agent_line(TranscriptLine("assistant", "Hello."))
+    talk.extend_user_turn("hi")
     assert [item["content"] for item in talk.items()] == ["Hello.", "hi"]
     assert talk.turn_count == 1

@@ -11,7 +11,7 @@ from calls.egress.concurrency import EgressConcurrency
 
 
 async def in_a_lane(lanes: EgressConcurrency, organization: str, begun: list[str], end: asyncio.Event) -> None:
-    async with lanes.one(organization):
+    async with lanes.slot(organization):
         begun.append(organization)
         await end.wait()
 
@@ -23,7 +23,7 @@ async def until_settled() -> None:
 
 
 async def test_an_organization_that_has_its_share_waits_and_another_does_not() -> None:
-    lanes, begun, end = EgressConcurrency(most=4, most_of_one=2), list[str](), asyncio.Event()
+    lanes, begun, end = EgressConcurrency(limit=4, owner_limit=2), list[str](), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         for organization in ("slow", "slow", "slow", "slow", "quick"):
             group.create_task(in_a_lane(lanes, organization, begun, end))
@@ -34,7 +34,7 @@ async def test_an_organization_that_has_its_share_waits_and_another_does_not() -
 
 
 async def test_all_together_have_no_more_than_there_are() -> None:
-    lanes, begun, end = EgressConcurrency(most=3, most_of_one=2), list[str](), asyncio.Event()
+    lanes, begun, end = EgressConcurrency(limit=3, owner_limit=2), list[str](), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         for organization in ("a", "a", "b", "b", "c"):
             group.create_task(in_a_lane(lanes, organization, begun, end))
@@ -45,7 +45,7 @@ async def test_all_together_have_no_more_than_there_are() -> None:
 
 
 async def test_who_gives_up_waiting_takes_no_lane() -> None:
-    lanes, begun, end = EgressConcurrency(most=1, most_of_one=1), list[str](), asyncio.Event()
+    lanes, begun, end = EgressConcurrency(limit=1, owner_limit=1), list[str](), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(in_a_lane(lanes, "a", begun, end))
         impatient = [group.create_task(in_a_lane(lanes, each, begun, end)) for each in ("a", "b")]
@@ -56,20 +56,20 @@ async def test_who_gives_up_waiting_takes_no_lane() -> None:
         end.set()
         await first
     async with AsyncExitStack() as stack, asyncio.timeout(5):
-        await stack.enter_async_context(lanes.one("b"))
+        await stack.enter_async_context(lanes.slot("b"))
     assert begun == ["a"]
 
 
 async def test_a_lane_is_given_back_when_its_request_fails() -> None:
-    lanes = EgressConcurrency(most=1, most_of_one=1)
+    lanes = EgressConcurrency(limit=1, owner_limit=1)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
-            async with asyncio.timeout(5), lanes.one("a"):
+            async with asyncio.timeout(5), lanes.slot("a"):
                 raise ZeroDivisionError
 
 
 async def test_nothing_is_kept_of_an_organization_without_requests() -> None:
     lanes = EgressConcurrency()
-    async with lanes.one("a"), lanes.one("a"), lanes.one("b"):
-        assert set(lanes._taken) == {"a", "b"}
-    assert not lanes._taken
+    async with lanes.slot("a"), lanes.slot("a"), lanes.slot("b"):
+        assert set(lanes._held) == {"a", "b"}
+    assert not lanes._held

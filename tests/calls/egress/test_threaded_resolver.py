@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from calls.egress.client import EgressClient
-from calls.egress.threaded_resolver import MOST_OF_ONE, THREADS
+from calls.egress.threaded_resolver import OWNER_LIMIT, THREADS
 from config.errors import EgressError
 from tests.calls.http_server import LOOPBACK, client_with, serving
 
@@ -41,7 +41,7 @@ async def says_ok(request: web.Request) -> web.Response:
 
 async def asked(client: EgressClient, asker: str | None, host: str, timeout_s: float = 5) -> str:
     try:
-        answer = await client.request("GET", f"http://{host}/", timeout_s=timeout_s, max_bytes=10, asker=asker)
+        answer = await client.request("GET", f"http://{host}/", timeout_s=timeout_s, max_bytes=10, owner=asker)
     except EgressError as error:
         return f"{error.kind}: {error.message}"
     return answer.body.decode()
@@ -58,8 +58,8 @@ async def test_names_that_nobody_answers_for_leave_room_for_the_others(dead_serv
     async with serving(says_ok) as origin, client_with(LOOPBACK) as client:
         port = origin.rpartition(":")[2]
         told = await give_up(client, "slow", THREADS)
-        assert sum(each.startswith("timeout") for each in told) == MOST_OF_ONE
-        assert sum("too many host names" in each for each in told) == THREADS - MOST_OF_ONE
+        assert sum(each.startswith("timeout") for each in told) == OWNER_LIMIT
+        assert sum("too many host names" in each for each in told) == THREADS - OWNER_LIMIT
         assert await asked(client, "quick", f"office.example:{port}") == "ok"
         assert await asked(client, None, f"another.example:{port}") == "ok"
 
@@ -67,7 +67,7 @@ async def test_names_that_nobody_answers_for_leave_room_for_the_others(dead_serv
 async def test_a_name_counts_until_the_resolver_is_done_with_it(dead_servers: Answered) -> None:
     async with serving(says_ok) as origin, client_with(LOOPBACK) as client:
         port = origin.rpartition(":")[2]
-        await give_up(client, "slow", MOST_OF_ONE)
+        await give_up(client, "slow", OWNER_LIMIT)
         assert "connection: " in await asked(client, "slow", f"office.example:{port}")
         under_way = [future for _, future in client._names._under_way]
         dead_servers.set()

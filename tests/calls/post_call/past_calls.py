@@ -64,7 +64,7 @@ def past_call(
         ended_at=ended_at,
         answered_at=ended_at - LASTED,
         transcript=[{"role": "user", "content": SAID}],
-        timeline=[turn.since(0.0)],
+        timeline=[turn.to_json(0.0)],
         analysis={"summary": SAID, "extractions": {"said": SAID}},
         recording=True,
         turn_count=1,

@@ -178,8 +178,8 @@ async def test_a_server_that_takes_too_long_is_given_up() -> None:
 
 
 async def test_waiting_for_room_counts_as_waiting_for_the_answer() -> None:
-    lanes = EgressConcurrency(most_of_one=1)
-    async with office() as server, desk(lanes=lanes) as calling, lanes.one("org"):
+    lanes = EgressConcurrency(owner_limit=1)
+    async with office() as server, desk(lanes=lanes) as calling, lanes.slot("org"):
         result = await calling.tool(server.origin, timeout=100).run({})
     assert result == ToolResult("The tool did not answer within 0.1 seconds.", ok=False)
     assert server.asked == []
@@ -264,7 +264,7 @@ async def test_headers_of_another_key_file_break_the_tool_and_not_the_call() -> 
 
 
 async def test_a_cancelled_request_is_given_up_at_once_and_leaves_its_lane() -> None:
-    lanes = EgressConcurrency(most=1, most_of_one=1)
+    lanes = EgressConcurrency(limit=1, owner_limit=1)
     async with office() as server, desk(lanes=lanes) as calling:
         server.hold = asyncio.Event()
         running = asyncio.ensure_future(calling.tool(server.origin, "POST", timeout=30_000).run({}))
@@ -274,7 +274,7 @@ async def test_a_cancelled_request_is_given_up_at_once_and_leaves_its_lane() -> 
             with pytest.raises(asyncio.CancelledError):
                 await running
         server.hold.set()
-        async with asyncio.timeout(5), lanes.one("another"):
+        async with asyncio.timeout(5), lanes.slot("another"):
             assert [(each["event"], each["outcome"]) for each in logs] == [("tool.called", "cancelled")]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls.cooperative import LONGEST_REST_S, REST, DutyCycle, TimeSlice
+from calls.cooperative import MAX_REST_S, REST_FACTOR, DutyCycle, TimeSlice
 from calls.trunks.host_tracker import HostTracker
 from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
 from calls.trunks.source_allowlist import SourceAllowlist
@@ -119,7 +119,7 @@ async def test_long_work_lets_others_work_in_between() -> None:
         slices = TimeSlice(0.001)
         for _ in range(3):
             busy(0.002)
-            await slices.pause()
+            await slices.checkpoint()
             turns.append("work")
 
     async def others() -> None:
@@ -134,12 +134,12 @@ async def test_long_work_lets_others_work_in_between() -> None:
 async def test_work_rests_a_multiple_of_the_time_that_it_took() -> None:
     pace = DutyCycle()
     assert pace.rest_s == 0, "the first begins at once"
-    with pace.work():
+    with pace.busy():
         busy(0.02)
-    assert 0.02 < pace.rest_s < LONGEST_REST_S
+    assert 0.02 < pace.rest_s < MAX_REST_S
     begun_s = time.perf_counter()
-    await pace.turn()
-    assert time.perf_counter() - begun_s >= 0.02 * (REST - 1)
+    await pace.wait()
+    assert time.perf_counter() - begun_s >= 0.02 * (REST_FACTOR - 1)
     assert pace.rest_s < 0.02
 
 
@@ -158,5 +158,5 @@ async def test_a_flood_of_changes_is_read_a_part_of_the_time(database: Database,
         lines.changed()
         await asyncio.sleep(0.005)
     task.cancel()
-    assert 2 <= len(reads) <= 1 / (0.05 * (1 + REST)) + 1
+    assert 2 <= len(reads) <= 1 / (0.05 * (1 + REST_FACTOR)) + 1
     await places.close()

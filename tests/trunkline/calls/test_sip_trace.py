@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from calls.call_record.sip_trace import AFTER_END_S
+from calls.call_record.sip_trace import STORE_DELAY_S
 from storage.accounts import api_keys, organizations
 from storage.calls import sip_traces
 from storage.calls.sip_traces import CallSip
@@ -34,7 +34,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
 async def stored(place: Place, call_id: str) -> CallSip:
     """What the database has of a call, once it has it."""
     read = place.server.database.read
-    async with asyncio.timeout(10 * AFTER_END_S):
+    async with asyncio.timeout(10 * STORE_DELAY_S):
         while (found := await read(lambda conn: sip_traces.get(conn, call_id))) is None:  # noqa: ASYNC110 - a task writes it
             await asyncio.sleep(0.05)
     return found

@@ -40,8 +40,8 @@ def busy_models(_: Settings) -> Catalogue:
 def quickly() -> Iterator[None]:
     """What counts is the moment, not the last ten seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("calls.admission.model_load.EVENED_OUT_S", 0.01)
-        patch.setattr("calls.admission.model_load.LOOK_S", 0.05)
+        patch.setattr("calls.admission.model_load.SMOOTHING_S", 0.01)
+        patch.setattr("calls.admission.model_load.SAMPLE_EVERY_S", 0.05)
         yield
 
 
