@@ -40,7 +40,8 @@ static int count_of(const ip_key_t *source, bool unknown)
 static bool has_room(const ip_key_t *source, bool unknown)
 {
     if (unknown)
-        return count_of(NULL, true) < MAX_CONNECTIONS_OF_UNKNOWN_SOURCES && count_of(source, true) < MAX_CONNECTIONS_PER_UNKNOWN_SOURCE;
+        return count_of(NULL, true) < MAX_CONNECTIONS_OF_UNKNOWN_SOURCES &&
+               count_of(source, true) < MAX_CONNECTIONS_PER_UNKNOWN_SOURCE;
     return count_of(NULL, false) < MAX_CONNECTIONS && count_of(source, false) < MAX_CONNECTIONS_PER_SOURCE;
 }
 
@@ -102,7 +103,7 @@ pjsip_transport *connection_limit_next_slow(int64_t now_ms, int64_t allowed_ms)
     for (int i = 0; !slow && i < connections.count; i++)
         if (connections.entry[i].began_ms != COMPLETE && now_ms - connections.entry[i].began_ms > allowed_ms) {
             slow = connections.entry[i].transport;
-            connections.entry[i].began_ms = COMPLETE; /* it is told of once */
+            connections.entry[i].began_ms = COMPLETE; /* it is returned once */
             pjsip_transport_add_ref(slow);
         }
     pthread_mutex_unlock(&connections.lock);

@@ -1,4 +1,5 @@
-/* Who a dialog is with: the addresses that may send requests in it. Its tags are no secret to whoever has seen a message. */
+/* Dialog peers: the addresses that may send requests within a dialog. Its tags alone prove nothing: every host that has seen
+ * a message knows them. */
 #ifndef TRUNKLINE_GUARD_DIALOG_PEERS_H
 #define TRUNKLINE_GUARD_DIALOG_PEERS_H
 
@@ -7,8 +8,7 @@
 
 int dialog_peers_install(void);
 void dialog_peers_remove(void);
-/* Whether a message has gone there in the dialog, its route set names the address, or its remote target is there. The
- * dialog is locked. */
+/* True if a message of the dialog was sent to this address, or its route set or remote target has it. The dialog is locked. */
 bool dialog_peers_has(const pjsip_dialog *dialog, const pj_sockaddr *source);
 
 #endif

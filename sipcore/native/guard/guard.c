@@ -63,7 +63,7 @@ static bool out_of_dialog(const pjsip_rx_data *rdata)
     return rdata->msg_info.to && rdata->msg_info.to->tag.slen == 0;
 }
 
-/* Its tags are seen by everybody on the way: only those whom the dialog is with, and other trunks, may send requests in it. */
+/* Every host on the path sees a dialog's tags: only its peers, and trunks, may send requests in it. */
 static bool in_dialog(const pjsip_rx_data *rdata, bool from_known)
 {
     if (out_of_dialog(rdata) || !rdata->msg_info.from || !rdata->msg_info.cid)
@@ -76,7 +76,7 @@ static bool in_dialog(const pjsip_rx_data *rdata, bool from_known)
     return found;
 }
 
-/* Where the request came from that has begun it. */
+/* True if the transaction's request came from this host. */
 static bool is_from_same_host(pjsip_transaction *tsx, const pj_sockaddr *source)
 {
     pj_sockaddr first;
@@ -119,7 +119,7 @@ static void respond(pjsip_rx_data *rdata, int code, int retry_after_s)
     pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, code, NULL, &headers, NULL);
 }
 
-/* Of a flood nothing is kept. */
+/* Responses to a flood are not traced. */
 static void respond_untraced(pjsip_rx_data *rdata, int code, int retry_after_s)
 {
     tap_mute(true);
@@ -127,7 +127,7 @@ static void respond_untraced(pjsip_rx_data *rdata, int code, int retry_after_s)
     tap_mute(false);
 }
 
-/* A stranger's connection ends with what it has been told. */
+/* An unknown source's connection is closed after its response. */
 static pj_bool_t reject_unknown(pjsip_rx_data *rdata, bool refuse)
 {
     pjsip_transport *transport = rdata->tp_info.transport;
@@ -138,7 +138,7 @@ static pj_bool_t reject_unknown(pjsip_rx_data *rdata, bool refuse)
     return PJ_TRUE;
 }
 
-/* What may begin something (RFC 3261 8.2.1). PJSUA would say 200 to a MESSAGE that nobody reads. */
+/* Methods that may come outside of dialogs (RFC 3261 8.2.1). PJSUA would send 200 to a MESSAGE that is never read. */
 static bool may_begin(pjsip_method_e method)
 {
     return method == PJSIP_INVITE_METHOD || method == PJSIP_ACK_METHOD || method == PJSIP_CANCEL_METHOD;
@@ -183,8 +183,8 @@ static bool may_invite(const pjsip_rx_data *rdata)
     return !ip_key_of(&rdata->pkt_info.src_addr, &address) || invite_rate_limit_take(&address, monotonic_ms());
 }
 
-/* Called for every request before the transaction layer sees it; PJ_TRUE ends its way here. A call that was let in goes
- * on to its end, whoever is unknown or refused by now. */
+/* Called for every request before the transaction layer; PJ_TRUE consumes it. A call that was admitted goes on to its end,
+ * even if its source is unknown or rejected by now. */
 static pj_bool_t on_request(pjsip_rx_data *rdata)
 {
     const pjsip_method_e method = rdata->msg_info.msg->line.req.method.id;
@@ -249,8 +249,8 @@ static void peer_of(const pjsip_transport *transport, address_t peer)
     pj_sockaddr_print(&transport->key.rem_addr, peer, sizeof(address_t), 0);
 }
 
-/* A stranger's connection is closed at once, or when it has been told 403: however many come, they take none of the
- * sockets that calls need. */
+/* An unknown source's connection is closed at once, or after a 403: however many come, they use none of the sockets that
+ * calls need. */
 static bool may_connect(pjsip_transport *transport)
 {
     address_t peer = {0};
@@ -260,7 +260,7 @@ static bool may_connect(pjsip_transport *transport)
         return false;
     const bool known = source_acl_has(&transport->key.rem_addr);
     pthread_mutex_lock(&guard.lock);
-    bool allowed = known || guard.refuse_unknown; /* who is to be told 403 must be listened to */
+    bool allowed = known || guard.refuse_unknown; /* a source that is to get 403 must be able to send a request */
     if (!allowed)
         drop_count(DROP_UNKNOWN_SOURCE, peer);
     pthread_mutex_unlock(&guard.lock);
@@ -288,7 +288,7 @@ static pj_status_t on_data(pjsip_tp_rx_data *data)
     return PJ_SUCCESS;
 }
 
-/* On PJSIP's worker, as everything that ends a connection of its. */
+/* On PJSIP's worker, as all that closes its connections. */
 static void close_slow_connections(pj_timer_heap_t *heap, pj_timer_entry *timer)
 {
     const pj_time_val again = {0, CHECK_INTERVAL_MS};

@@ -1,4 +1,4 @@
-/* What stands between the network and the SIP stack: who may talk to us at all, and what is answered without Python. */
+/* Source guard in front of the SIP stack: which sources may send what, and which requests get a response without Python. */
 #ifndef TRUNKLINE_GUARD_GUARD_H
 #define TRUNKLINE_GUARD_GUARD_H
 
@@ -10,7 +10,7 @@
 int guard_install(void);
 void guard_remove(void);
 void guard_set_policy(bool refuse_unknown_with_403, bool accepting, int retry_after_s);
-/* How long a connection may take to send a whole message. */
+/* Time in which a connection has to send a whole message. */
 void guard_set_message_timeout(int milliseconds);
 
 #endif

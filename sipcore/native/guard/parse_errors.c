@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The message of a packet that begins here; NULL when that cannot be told: in a stream it may have come behind another,
+/* The message of a packet that begins here; NULL when that is not known: in a stream it may have come behind another,
  * mostly at an address that no message can have. */
 static pjsip_rx_data *rdata_of(const pjsip_tp_dropped_data *dropped, const char *packet)
 {
@@ -22,7 +22,7 @@ static pjsip_rx_data *rdata_of(const pjsip_tp_dropped_data *dropped, const char 
     return rdata->tp_info.transport == dropped->tp && rdata->msg_info.msg_buf == dropped->data ? rdata : NULL;
 }
 
-/* A connection knows its peer, a datagram its sender. False: neither can be told. */
+/* A connection knows its peer, a datagram its sender. False: neither is known. */
 static bool source_of(const pjsip_tp_dropped_data *dropped, const pjsip_rx_data *rdata, pj_sockaddr *source)
 {
     if (dropped->tp->flag & PJSIP_TRANSPORT_RELIABLE)
@@ -37,8 +37,9 @@ static bool source_of(const pjsip_tp_dropped_data *dropped, const pjsip_rx_data 
 /* Everything but what could not be read is there. */
 static bool has_required_headers(const pjsip_tp_dropped_data *dropped, const pjsip_rx_data *rdata)
 {
-    return dropped->status == PJSIP_EINVALIDMSG && rdata && rdata->msg_info.msg && rdata->msg_info.cid && rdata->msg_info.cid->id.slen && rdata->msg_info.from && rdata->msg_info.to &&
-           rdata->msg_info.via && rdata->msg_info.cseq;
+    return dropped->status == PJSIP_EINVALIDMSG && rdata && rdata->msg_info.msg && rdata->msg_info.cid &&
+           rdata->msg_info.cid->id.slen && rdata->msg_info.from && rdata->msg_info.to && rdata->msg_info.via &&
+           rdata->msg_info.cseq;
 }
 
 /* Of any other scheme than Digest (RFC 3261 20.7, 20.27, 20.28, 20.44). */

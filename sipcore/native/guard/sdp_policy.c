@@ -30,7 +30,9 @@ typedef struct worst {
 static void check_address(worst_t *worst, const pj_str_t *address)
 {
     pj_sockaddr parsed;
-    enum media_address_class class = ip_literal_parse(address, &parsed) ? media_address_classify(&parsed, worst->peer) : MEDIA_HELD;
+    enum media_address_class class = MEDIA_HELD;
+    if (ip_literal_parse(address, &parsed))
+        class = media_address_classify(&parsed, worst->peer);
     if (class > worst->class) {
         worst->class = class;
         worst->address = *address;

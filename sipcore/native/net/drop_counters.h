@@ -8,7 +8,7 @@
 
 #define DROP_MAX_EVENTS 64      /* sources between two calls of drop_take_events */
 #define DROP_HEADER_SIZE (PJ_INET6_ADDRSTRLEN + 1)
-#define DROP_SAMPLE_SIZE 2048    /* bytes of a message, which mostly include its method and Call-ID */
+#define DROP_SAMPLE_SIZE 2048   /* bytes of a message, which mostly include its method and Call-ID */
 
 enum drop_kind {
     DROP_UNKNOWN_SOURCE,
@@ -17,8 +17,8 @@ enum drop_kind {
     DROP_TOO_MANY_CONNECTIONS,
     DROP_SLOW_CONNECTION,
     DROP_REFLECTED_CHALLENGE,
-    DROP_MEDIA_FORBIDDEN,     /* an SDP names a forbidden address */
-    DROP_MEDIA_UNLISTED,   /* an SDP names an unlisted address; nothing is rejected yet */
+    DROP_MEDIA_FORBIDDEN,   /* an SDP names a forbidden address */
+    DROP_MEDIA_UNLISTED,    /* an SDP names an unlisted address; nothing is rejected yet */
     DROP_KINDS
 };
 
@@ -26,8 +26,8 @@ typedef struct drop_event {
     enum drop_kind kind;
     char source[PJ_INET6_ADDRSTRLEN];
     uint64_t count;
-    char header[DROP_HEADER_SIZE];   /* header or address at fault in the first message; "": not known */
-    pj_size_t size;             /* and the beginning of that message */
+    char header[DROP_HEADER_SIZE];  /* header or address at fault in the first message; "": not known */
+    pj_size_t size;                 /* and the beginning of that message */
     char sample[DROP_SAMPLE_SIZE];
 } drop_event_t;
 

@@ -248,7 +248,8 @@ static pjsip_sip_uri *target_of(const pjsip_rx_data *rdata)
         return route;
     pjsip_contact_hdr *contact = pjsip_msg_find_hdr(rdata->msg_info.msg, PJSIP_H_CONTACT, NULL);
     pjsip_sip_uri *uri = contact && !contact->star ? sip_uri(contact->uri) : NULL;
-    return uri && !ip_literal_is_valid(uri->maddr_param.slen ? &uri->maddr_param : &uri->host) && !has_route(rdata) ? uri : NULL;
+    const pj_str_t *host = uri && uri->maddr_param.slen ? &uri->maddr_param : uri ? &uri->host : NULL;
+    return host && !ip_literal_is_valid(host) && !has_route(rdata) ? uri : NULL;
 }
 
 bool host_table_address_of(const pjsip_sip_uri *uri, pj_sockaddr *address)

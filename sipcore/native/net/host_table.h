@@ -8,11 +8,11 @@
 #include <pjsua-lib/pjsua.h>
 
 #define HOST_TABLE_MAX 4096         /* entries of the table */
-#define HOST_TABLE_MAX_UNKNOWN 32        /* unknown names between two calls of host_table_take_unknown */
-#define HOST_NAME_SIZE 254       /* a DNS name as text, with the final zero (RFC 1035 2.3.4) */
+#define HOST_TABLE_MAX_UNKNOWN 32   /* unknown names between two calls of host_table_take_unknown */
+#define HOST_NAME_SIZE 254          /* a DNS name as text, with the final zero (RFC 1035 2.3.4) */
 
 typedef struct host_table_entry {
-    char host[HOST_NAME_SIZE];               /* lower case */
+    char host[HOST_NAME_SIZE];              /* lower case */
     uint16_t port;                          /* 0: none was given */
     pjsip_transport_type_e transport;       /* UDP, TCP or TLS; without the flag for IPv6 */
     int count;                              /* at least one */

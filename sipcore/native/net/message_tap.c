@@ -96,7 +96,7 @@ static const pj_str_t *method_of(const pjsip_msg *msg, const pjsip_cseq_hdr *cse
     return cseq ? &cseq->method.name : msg->type == PJSIP_REQUEST_MSG ? &msg->line.req.method.name : &none;
 }
 
-/* RFC 8866. A body of several parts may carry an SDP, too: then its text tells. */
+/* RFC 8866. A multipart body may carry an SDP, too: its text is searched for one. */
 static bool has_sdp(const pjsip_msg *msg)
 {
     const pj_str_t sdp = {"sdp", 3};

@@ -48,7 +48,8 @@ static pj_bool_t media_has_addresses(const pjmedia_sdp_media *media)
     for (unsigned i = 0; i < media->attr_count; i++) {
         pjmedia_sdp_rtcp_attr rtcp;
         if (pj_strcmp2(&media->attr[i]->name, "rtcp") == 0 &&
-            pjmedia_sdp_attr_get_rtcp(media->attr[i], &rtcp) == PJ_SUCCESS && rtcp.addr.slen && !ip_literal_is_valid(&rtcp.addr))
+            pjmedia_sdp_attr_get_rtcp(media->attr[i], &rtcp) == PJ_SUCCESS && rtcp.addr.slen &&
+            !ip_literal_is_valid(&rtcp.addr))
             return PJ_FALSE;
     }
     return PJ_TRUE;

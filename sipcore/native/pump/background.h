@@ -1,4 +1,5 @@
-/* A looped sound under a call's outgoing speech. Python hands a setting over; the pump's thread takes it at its next tick. */
+/* Background sound: a loop mixed under the outgoing speech, ducked while the agent speaks. Python hands over a setting; the
+ * pump's thread applies it at its next tick. */
 #ifndef TRUNKLINE_PUMP_BACKGROUND_H
 #define TRUNKLINE_PUMP_BACKGROUND_H
 
@@ -21,11 +22,11 @@ typedef struct background_setting {
 
 typedef struct background_mixer {
     background_setting_t setting;
-    background_setting_t *waiting;  /* another sound, until the present one has faded out */
+    background_setting_t *waiting;  /* another sound, which waits until the present one has faded out */
     uint32_t at;                    /* position in the sound */
     float gain;                     /* follows volume or ducked */
-    float whole;                    /* how far a whole ramp goes */
-    bool up;                        /* it has reached them once */
+    float whole;                    /* gain difference of a whole ramp */
+    bool up;                        /* the gain has reached its target once */
     uint32_t hold;                  /* samples for which the agent still counts as speaking */
     _Atomic(background_setting_t *) next;
 } background_mixer_t;
@@ -34,11 +35,11 @@ typedef struct background_mixer {
 void background_set(background_mixer_t *mixer, background_t *sound, float volume, float ducked);
 void background_release(background_t *sound);
 
-/* The pump's side. Another call begins, from silence. */
+/* The pump's side. Another call begins, with silence. */
 void background_reset(background_mixer_t *mixer);
-/* `speaking`: the agent is to be heard well. `rate` in Hz. */
+/* Mixes the sound into `out`, at `rate` Hz. `speaking`: the agent speaks, so the sound is ducked. */
 void background_mix(background_mixer_t *mixer, uint32_t rate, int16_t *out, uint32_t count, bool speaking);
-/* The call is over: let go of its sounds. */
+/* The call is over: releases its sounds. */
 void background_drop(background_mixer_t *mixer);
 
 #endif

@@ -103,7 +103,8 @@ static int32_t tone(const dtmf_sender_t *sender, uint32_t rate, char key)
         return 0;
     const double radians = 2 * M_PI * at / rate;
     const double edge = at < ramp ? (double)at / ramp : on - at < ramp ? (double)(on - at) / ramp : 1;
-    return (int32_t)lrint(edge * (LOW_LEVEL * sin(radians * low_hz[place / 4]) + HIGH_LEVEL * sin(radians * high_hz[place % 4])));
+    const double low = LOW_LEVEL * sin(radians * low_hz[place / 4]), high = HIGH_LEVEL * sin(radians * high_hz[place % 4]);
+    return (int32_t)lrint(edge * (low + high));
 }
 
 /* The next sample of the keys: silence in a pause and where events stand for the tone. */

@@ -1,4 +1,4 @@
-/* Ramps at every edge between sound and silence, so that nothing clicks. On the pump's thread, but for fade_on_flush. */
+/* Fades: ramps at every edge between sound and silence, against clicks. On the pump's thread, except for fade_on_flush. */
 #ifndef TRUNKLINE_PUMP_FADE_H
 #define TRUNKLINE_PUMP_FADE_H
 
@@ -11,16 +11,16 @@
 #define FADE_MS 5
 #define MAX_FADE (MAX_RATE * FADE_MS / 1000)
 
-/* The speech of one frame: how many samples of it there are, and what would follow them. */
+/* Speech of one frame: the number of its samples, and the samples that would follow. */
 typedef struct speech {
     uint32_t count, ahead_count;
     int16_t ahead[MAX_FADE];
 } speech_t;
 
 typedef struct fade {
-    int16_t ahead[MAX_FADE];        /* what follows the sound that was sent last: it fades out when the sound is stopped */
+    int16_t ahead[MAX_FADE];        /* samples after the last sent one: they fade out when the sound is stopped */
     uint32_t ahead_count;
-    int16_t tail[MAX_FADE];         /* the end of what was stopped, fading out under whatever comes now */
+    int16_t tail[MAX_FADE];         /* the end of stopped sound, fading out under the present one */
     uint32_t tail_at, tail_count;
     int16_t last;
     bool sounding;
@@ -32,12 +32,12 @@ typedef struct fade {
 void fade_init(fade_t *fade, int seed);
 /* Another call begins, with silence. */
 void fade_reset(fade_t *fade);
-/* Ramp what begins up from silence, and what stopped down to it; after a flush in mid-sound, both at once. `out` holds the
- * samples of `speech` and has room for `count`, at `rate` Hz. `short_of`: more was to come, and is late. */
+/* Fades in sound that begins, and fades out sound that stops; after a flush in mid-sound, both at once. `out` holds the
+ * samples of `speech` and has room for `count`, at `rate` Hz. `short_of`: more speech is expected, and is late. */
 void fade_apply(fade_t *fade, uint32_t rate, int16_t *out, const speech_t *speech, uint32_t count, bool short_of);
-/* Nothing but comfort noise, which what was said before fades out under. */
+/* Fills a frame with comfort noise; speech of the frame before fades out. */
 void fade_comfort_noise(fade_t *fade, uint32_t rate, int16_t *out, uint32_t count);
-/* On Python's thread: the sound that was queued is gone. */
+/* On Python's thread: the queued speech has been flushed. */
 void fade_on_flush(fade_t *fade);
 
 #endif

@@ -1,4 +1,4 @@
-/* The audio pump: real-time threads that move one frame each way for every call, every 20 ms. */
+/* Audio pump: real-time threads that move one frame in each direction for every call, every 20 ms. */
 #ifndef TRUNKLINE_PUMP_PUMP_H
 #define TRUNKLINE_PUMP_PUMP_H
 
@@ -9,7 +9,7 @@
 #define MAX_SHARDS (MAX_SLOTS / SHARD_SLOTS + 1)
 #define HISTOGRAM_BUCKETS 1000      /* buckets of 0.1 ms */
 
-/* One thread adds, another may read or reset meanwhile: each number is right, and they fit together well enough. */
+/* One thread adds while another reads or resets: each number is right, but they are no consistent snapshot. */
 typedef struct histogram {
     _Atomic uint64_t bucket[HISTOGRAM_BUCKETS];
     _Atomic uint64_t count;
@@ -28,28 +28,29 @@ typedef struct pump {
     slot_t *slots;
     int max_slots, shards;
     int event_fd;
-    _Atomic int high;               /* one above the highest slot that was ever open */
+    _Atomic int high;                       /* one above the highest slot that was ever open */
     _Atomic bool running;
-    _Atomic int pending;            /* shards that have not finished the present tick */
+    _Atomic int pending;                    /* shards that have not finished the present tick */
     _Atomic bool realtime;
     shard_t shard[MAX_SHARDS];
-    pthread_mutex_t open_lock;      /* who has which stream; the pump never takes it, and nobody waits for Python in it */
-    _Atomic int of_call[PJSUA_MAX_CALLS]; /* slot index of a call, -1 when it has none */
+    pthread_mutex_t open_lock;      /* guards which slot has which stream; the pump's threads never take it, and no
+                                     * holder waits for Python */
+    _Atomic int of_call[PJSUA_MAX_CALLS];   /* slot index of a call, -1 when it has none */
 } pump_t;
 
 extern pump_t pump;
 
 int pump_start(int max_slots);
 void pump_stop(void);
-/* Replace PJSUA's stream with a null port and drive the stream from here (pjsua callback `on_stream_created2`). */
+/* Replaces PJSUA's stream with a null port and drives the stream from the pump (PJSUA's callback `on_stream_created2`). */
 void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *param);
 /* The open slot of a live call, or NULL. */
 slot_t *pump_slot_of(pjsua_call_id call);
 /* The call is over: its number will be another call's. */
 void pump_forget_call(pjsua_call_id call);
-/* The slot of a call goes on with another call, whose stream is still to come. */
+/* The slot of a call continues with another call, whose stream is still to come. */
 void pump_move_slot(pjsua_call_id before, pjsua_call_id after);
-/* A slot goes on with the stream of another one, whose call becomes its own. False when there is none (any more). */
+/* A slot continues with the stream and the call of another slot. False if that has no stream (any more). */
 bool pump_take_over_stream(slot_t *keep, slot_t *give);
 double histogram_quantile_ms(const histogram_t *histogram, double quantile);
 void histogram_add_up(histogram_t *sum, const histogram_t *part);

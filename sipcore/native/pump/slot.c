@@ -133,7 +133,7 @@ int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stre
     return 0;
 }
 
-/* A re-INVITE made a new stream for the same call. The rings go on at the slot's rate: who reads and writes them need
+/* A re-INVITE made a new stream for the same call. The rings go on at the slot's rate: their readers and writers need
  * not know, so another codec's rate is converted here. */
 int slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream)
 {
@@ -151,7 +151,7 @@ int slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream)
             return -1;
         }
     }
-    slot->resampler_pool = pool; /* nobody else looks at it while no stream is attached */
+    slot->resampler_pool = pool; /* no other thread reads it while no stream is attached */
     set_stream(slot, port, source, stream);
     return 0;
 }

@@ -1,6 +1,6 @@
-/* One call's pair of rings, and the stream that feeds them.
+/* Slot: the pair of audio rings of one call, and its stream.
  *
- * Who touches what:
+ * Threads:
  *   - the pump thread of the slot's shard is the only consumer of `tx` and the only producer of `rx`;
  *   - Python is the producer of `tx` and the consumer of `rx`; the GIL makes it a single one;
  *   - PJSIP's worker attaches and detaches the stream, under `stream_lock`, which Python never takes.
@@ -24,8 +24,8 @@
 
 #define TICK_MS 20
 #define TICK_NS 20000000LL
-#define RX_MS 400           /* what Python may be late before the oldest sound is dropped */
-#define TX_MS 30000         /* what may be written ahead of playout */
+#define RX_MS 400                   /* what Python may be late before the oldest sound is dropped */
+#define TX_MS 30000                 /* what may be written ahead of playout */
 #define MAX_FRAME (MAX_RATE * 60 / 1000)
 #define ARRIVAL_LIMIT_NS 60000000LL /* a newer packet than this must have come, else none is coming */
 
@@ -36,24 +36,24 @@ typedef struct slot {
     _Atomic uint32_t generation;
     int index;
     int shard;
-    _Atomic pjsua_call_id call;     /* PJSIP's worker sets it, anybody may compare it */
+    _Atomic pjsua_call_id call;     /* set by PJSIP's worker; any thread may compare it */
 
-    struct null_port *null;         /* what stands in the conference bridge for the stream, under the pump's `open_lock` */
+    struct null_port *null;         /* stands in the conference bridge for the stream, under the pump's `open_lock` */
     pthread_mutex_t stream_lock;
-    _Atomic(pjmedia_port *) port;   /* the RTP stream's own port; we hold a reference. Anybody may ask whether there is one */
+    _Atomic(pjmedia_port *) port;   /* the RTP stream's port, with a reference. Any thread may test it for NULL */
     pjmedia_port *source;           /* what the pump drives: `port`, or a resampler in front of it */
     pj_pool_t *resampler_pool;      /* NULL without a resampler */
     pjmedia_stream *stream;
-    pthread_mutex_t stats_lock;   /* taken for a moment, within `stream_lock` or alone */
-    rtp_stats_t *stats;         /* we hold a reference; NULL while the slot is free */
+    pthread_mutex_t stats_lock;     /* held briefly, within `stream_lock` or alone */
+    rtp_stats_t *stats;             /* with a reference; NULL while the slot is free */
     _Atomic uint32_t rate;          /* Hz */
     uint32_t frame;                 /* samples per frame of `source`, at the slot's rate */
     uint32_t jitter_frame_ms;       /* duration of one frame in the stream's jitter buffer */
-    uint32_t due;                   /* samples that this tick owes the stream */
+    uint32_t due;                   /* samples due to the stream in this tick */
     uint64_t timestamp;
 
-    /* heard and said, written in the same breath: sample n of one belongs to sample n of the other. Whether what was read
-     * of a ring was overwritten meanwhile only its position tells, afterwards: so its samples are atomic */
+    /* received and sent audio, written together: sample n of one belongs to sample n of the other. Only the position tells,
+     * after a read, whether samples were overwritten meanwhile: so they are atomic */
     _Atomic int16_t *rx_audio, *tx_audio;
     uint32_t rx_mask;
     _Atomic uint64_t rx_read, rx_written;
@@ -63,7 +63,7 @@ typedef struct slot {
 
     _Atomic int16_t *tx;
     uint32_t tx_mask;
-    _Atomic uint64_t tx_base;       /* position that lies at tx[0]: moved when the ring is empty, so that few pages are touched */
+    _Atomic uint64_t tx_base;       /* position at tx[0], moved when the ring is empty, so that few pages are touched */
     _Atomic uint64_t tx_read, tx_written;
     _Atomic bool paused, open;
 
@@ -74,24 +74,24 @@ typedef struct slot {
 
     int64_t last_sent_ns;
     uint64_t last_packet_count;
-    unsigned discarded_frames;      /* of the stream's jitter buffer, as far as the quality counts them */
+    unsigned discarded_frames;      /* of the stream's jitter buffer, as far as `stats` counts them */
     _Atomic int64_t last_packet_ns;
     _Atomic uint64_t frames_sent, frames_heard, frames_missing, under_runs, over_runs;
 } slot_t;
 
 void slot_init(slot_t *slot, int index);
-/* Takes over the caller's reference of `quality` unless it fails. */
+/* Takes over the caller's reference of `stats` unless it fails. */
 int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream, rtp_stats_t *stats);
 int slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream);
 void slot_detach(slot_t *slot);
-/* The account of the call's packets so far, NULL when it has none; to be given back with rtp_stats_release. */
+/* The call's RTP statistics, with a reference; NULL if it has none. */
 rtp_stats_t *slot_rtp_stats(slot_t *slot);
-/* The call is over: let go of the stream and of the background sound. */
+/* The call is over: releases the stream, the background sound and the statistics. */
 void slot_close(slot_t *slot);
 
 /* The pump's side. Returns frames sent. */
 unsigned slot_tick(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void *arg);
-/* Once in a while: did packets come? */
+/* Reads the stream's packet count and jitter buffer. */
 void slot_poll_stats(slot_t *slot, int64_t now_ns);
 
 /* Python's side. */

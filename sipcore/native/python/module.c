@@ -12,7 +12,7 @@ static PyObject *py_silence_log(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef own_methods[] = {
-    {"silence_log", py_silence_log, METH_NOARGS, "Silence PJLIB's own log."},
+    METHOD(silence_log, METH_NOARGS, "Silence PJLIB's own log."),
     {NULL, NULL, 0, NULL},
 };
 

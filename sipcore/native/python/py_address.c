@@ -1,3 +1,4 @@
+/* Functions of sipcore._native: local addresses and the media address policy. */
 #include "python/methods.h"
 
 #include "net/ip_literal.h"
@@ -70,7 +71,7 @@ static PyObject *py_local_address_install(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     if (local_address_install() != 0)
-        return PyErr_Format(PyExc_RuntimeError, "our addresses cannot be told");
+        return PyErr_Format(PyExc_RuntimeError, "the local address module did not install");
     Py_RETURN_NONE;
 }
 
@@ -108,12 +109,12 @@ static PyObject *py_local_address_towards(PyObject *self, PyObject *text)
 }
 
 PyMethodDef address_methods[] = {
-    {"local_address_set", py_local_address_set, METH_VARARGS, "local_address_set(bound, public address, local networks): as texts."},
-    {"media_networks", py_media_networks, METH_VARARGS, "media_networks(allowed, never): where SDP may want sound, as texts."},
-    {"media_address_class", py_media_address_class, METH_VARARGS, "media_address_class(address, peer) -> how sound may go there."},
-    {"local_address_install", py_local_address_install, METH_NOARGS, "Write addresses into the messages that we send."},
-    {"local_address_remove", py_local_address_remove, METH_NOARGS, "Do not any more."},
-    {"local_address_accounts", py_local_address_accounts, METH_VARARGS, "local_address_accounts(IPv4's, IPv6's): -1 for none."},
-    {"local_address_towards", py_local_address_towards, METH_O, "local_address_towards(address) -> ours, or None without a route."},
+    METHOD(local_address_set, METH_VARARGS, "local_address_set(bound, public address, local networks): as texts."),
+    METHOD(media_networks, METH_VARARGS, "media_networks(allowed, never): where SDP may want sound, as texts."),
+    METHOD(media_address_class, METH_VARARGS, "media_address_class(address, peer) -> how sound may go there."),
+    METHOD(local_address_install, METH_NOARGS, "Write addresses into the messages that we send."),
+    METHOD(local_address_remove, METH_NOARGS, "Stop writing addresses."),
+    METHOD(local_address_accounts, METH_VARARGS, "local_address_accounts(IPv4's, IPv6's): -1 for none."),
+    METHOD(local_address_towards, METH_O, "local_address_towards(address) -> ours, or None without a route."),
     {NULL, NULL, 0, NULL},
 };

@@ -45,7 +45,7 @@ static PyObject *py_install_callbacks(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* PJSUA tells of no 100: whether a peer has said anything at all, only the transaction knows. */
+/* PJSUA does not report a 100: only the transaction knows whether the peer has responded at all. */
 static PyObject *py_invite_status(PyObject *self, PyObject *argument)
 {
     long number = PyLong_AsLong(argument);
@@ -103,7 +103,7 @@ static PyObject *py_hangup_install(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     if (hangup_install() != 0)
-        return PyErr_Format(PyExc_RuntimeError, "no reason can be told for the end of calls");
+        return PyErr_Format(PyExc_RuntimeError, "the hangup module did not install");
     Py_RETURN_NONE;
 }
 
@@ -156,14 +156,15 @@ static PyObject *py_refer_respond(PyObject *self, PyObject *args)
 }
 
 PyMethodDef call_methods[] = {
-    {"install_callbacks", py_install_callbacks, METH_NOARGS, "install_callbacks(): take over PJSUA's stream and SDP callbacks."},
-    {"invite_status", py_invite_status, METH_O, "invite_status(pjsua_call_id) -> latest status of a response to our INVITE, or 0."},
-    {"srtp_keying", py_srtp_keying, METH_O, "srtp_keying(pjsua_call_id) -> (keys by, SIP peer, SIP encrypted)."},
-    {"detach_call", py_detach_call, METH_VARARGS, "detach_call(pjsua_call_id, address of its pjsua2 object): the call is over."},
-    {"hangup_install", py_hangup_install, METH_NOARGS, "Tell the reason in every message that ends a call."},
-    {"hangup_remove", py_hangup_remove, METH_NOARGS, "Do not any more."},
-    {"hangup", py_hangup, METH_VARARGS, "hangup(pjsua_call_id, code, Reason) -> PJSIP's status."},
-    {"take_peer_reason", py_take_peer_reason, METH_O, "take_peer_reason(pjsua_call_id) -> the Reason headers with which the peer ended it; once."},
-    {"refer_respond", py_refer_respond, METH_VARARGS, "refer_respond(pjsua_call_id, number in CSeq, final status)."},
+    METHOD(install_callbacks, METH_NOARGS, "install_callbacks(): take over PJSUA's stream and SDP callbacks."),
+    METHOD(invite_status, METH_O, "invite_status(pjsua_call_id) -> latest status of a response to our INVITE, or 0."),
+    METHOD(srtp_keying, METH_O, "srtp_keying(pjsua_call_id) -> (keys by, SIP peer, SIP encrypted)."),
+    METHOD(detach_call, METH_VARARGS, "detach_call(pjsua_call_id, address of its pjsua2 object): the call is over."),
+    METHOD(hangup_install, METH_NOARGS, "Add our Reason header to every message that ends a call."),
+    METHOD(hangup_remove, METH_NOARGS, "Stop adding Reason headers."),
+    METHOD(hangup, METH_VARARGS, "hangup(pjsua_call_id, code, Reason) -> PJSIP's status."),
+    METHOD(take_peer_reason, METH_O,
+           "take_peer_reason(pjsua_call_id) -> the Reason headers with which the peer ended it; once."),
+    METHOD(refer_respond, METH_VARARGS, "refer_respond(pjsua_call_id, number in CSeq, final status)."),
     {NULL, NULL, 0, NULL},
 };

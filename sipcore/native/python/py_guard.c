@@ -1,4 +1,5 @@
-/* sipcore._native: the guard and the table of names for Python. `sipcore.security.source_guard` and `sipcore.resolver.host_table` wrap them. */
+/* Functions of sipcore._native: the source guard and the host table, for `sipcore.security.source_guard` and
+ * `sipcore.resolver.host_table`. */
 #define _GNU_SOURCE
 #include "python/methods.h"
 
@@ -73,14 +74,20 @@ static PyObject *py_guard_policy(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "ppi", &refuse, &accepting, &retry_after_s))
         return NULL;
     guard_set_policy(refuse, accepting, retry_after_s);
-    tls_listener_allow_all(refuse); /* who is to be told 403 must be listened to */
+    tls_listener_allow_all(refuse); /* a source that is to get 403 must be able to send a request */
     Py_RETURN_NONE;
+}
+
+/* Hosts' and headers' names come from the network. */
+static PyObject *text_of(const char *text)
+{
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
 static PyObject *row_of(const drop_event_t *event)
 {
     return Py_BuildValue("(ssKNy#)", drop_kind_name(event->kind), event->source, event->count,
-                         PyUnicode_DecodeUTF8(event->header, (Py_ssize_t)strlen(event->header), "replace"), event->sample,
+                         text_of(event->header), event->sample,
                          (Py_ssize_t)event->size);
 }
 
@@ -201,22 +208,23 @@ static PyObject *py_host_table_unknown(PyObject *self, PyObject *unused)
     int count = host_table_take_unknown(unknown, &more);
     PyObject *list = PyList_New(count);
     for (int i = 0; list && i < count; i++)
-        PyList_SET_ITEM(list, i, Py_BuildValue("(NK)", PyUnicode_DecodeUTF8(unknown[i].host, (Py_ssize_t)strlen(unknown[i].host),
-                                                                           "replace"), unknown[i].count));
+        PyList_SET_ITEM(list, i, Py_BuildValue("(NK)", text_of(unknown[i].host), unknown[i].count));
     return list ? Py_BuildValue("(NK)", list, more) : NULL;
 }
 
 PyMethodDef guard_methods[] = {
-    {"guard_install", py_guard_install, METH_NOARGS, "Put the source guard in front of the SIP stack."},
-    {"guard_remove", py_guard_remove, METH_NOARGS, "Take the source guard away."},
-    {"guard_sources", py_guard_sources, METH_VARARGS, "guard_sources(known, probes): tuples of addresses and networks."},
-    {"guard_policy", py_guard_policy, METH_VARARGS, "guard_policy(refuse_unknown, accepting, retry_after_s)."},
-    {"drop_events", py_drop_events, METH_NOARGS, "drop_events() -> ([(kind, source, count, header, message)], packets of further sources)."},
-    {"drop_totals", py_drop_totals, METH_NOARGS, "drop_totals() -> how often each kind of event happened, by its name."},
-    {"guard_message_timeout", py_guard_message_timeout, METH_O, "guard_message_timeout(ms): how long a connection may take for a whole message."},
-    {"invite_rate_limit_set", py_invite_rate_limit_set, METH_O, "invite_rate_limit_set(new INVITEs a second of each source; 0: no limit)."},
-    {"invite_rate_limit_take", py_invite_rate_limit_take, METH_VARARGS, "invite_rate_limit_take(address, now_ms) -> whether the source may begin one more."},
-    {"host_table_set", py_host_table_set, METH_O, "host_table_set(((host, port, transport, ((address, port, transport), ...)), ...))."},
-    {"host_table_unknown", py_host_table_unknown, METH_NOARGS, "host_table_unknown() -> ([(host, count)], questions for further names)."},
+    METHOD(guard_install, METH_NOARGS, "Put the source guard in front of the SIP stack."),
+    METHOD(guard_remove, METH_NOARGS, "Take the source guard away."),
+    METHOD(guard_sources, METH_VARARGS, "guard_sources(known, probes): tuples of addresses and networks."),
+    METHOD(guard_policy, METH_VARARGS, "guard_policy(refuse_unknown, accepting, retry_after_s)."),
+    METHOD(drop_events, METH_NOARGS,
+           "drop_events() -> ([(kind, source, count, header, message)], packets of further sources)."),
+    METHOD(drop_totals, METH_NOARGS, "drop_totals() -> how often each kind of event happened, by its name."),
+    METHOD(guard_message_timeout, METH_O, "guard_message_timeout(ms): how long a connection may take for a whole message."),
+    METHOD(invite_rate_limit_set, METH_O, "invite_rate_limit_set(new INVITEs a second of each source; 0: no limit)."),
+    METHOD(invite_rate_limit_take, METH_VARARGS,
+           "invite_rate_limit_take(address, now_ms) -> whether the source may begin one more."),
+    METHOD(host_table_set, METH_O, "host_table_set(((host, port, transport, ((address, port, transport), ...)), ...))."),
+    METHOD(host_table_unknown, METH_NOARGS, "host_table_unknown() -> ([(host, count)], questions for further names)."),
     {NULL, NULL, 0, NULL},
 };

@@ -1,3 +1,4 @@
+/* Functions of sipcore._native: REGISTER, OPTIONS and the accounts of trunks. */
 #include "python/methods.h"
 
 #include "python/pj_objects.h"
@@ -71,12 +72,12 @@ static PyObject *py_register_remove(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_options_install(PyObject *self, PyObject *told)
+static PyObject *py_options_install(PyObject *self, PyObject *on_result)
 {
     (void)self;
-    Py_XSETREF(on_options, Py_NewRef(told));
+    Py_XSETREF(on_options, Py_NewRef(on_result));
     if (options_install(tell_options) != 0)
-        return PyErr_Format(PyExc_RuntimeError, "nobody can be asked");
+        return PyErr_Format(PyExc_RuntimeError, "the OPTIONS module did not install");
     Py_RETURN_NONE;
 }
 
@@ -201,18 +202,17 @@ static PyObject *py_challenge_nonce_prefix(PyObject *self, PyObject *argument)
 }
 
 PyMethodDef register_methods[] = {
-    {"register_install", py_register_install, METH_VARARGS, "register_install(on_outcome, on_lost): both are called on PJSIP's threads."},
-    {"register_remove", py_register_remove, METH_NOARGS, "Report nothing more."},
-    {"register_send", py_register_send, METH_VARARGS, "register_send(...) -> the Contact that was sent."},
-    {"register_abandon", py_register_abandon, METH_O, "register_abandon(account): wait no longer for an answer."},
-    {"register_keep_alive", py_register_keep_alive, METH_O, "register_keep_alive(account): keep a NAT's way to us open."},
-    {"register_drop", py_register_drop, METH_O, "register_drop(account): let go of its connection."},
-    {"account_set_route", py_account_set_route, METH_VARARGS, "account_set_route(account, *routes): Route values, two at most."},
-    {"account_delete", py_account_delete, METH_VARARGS,
-     "account_delete(account, address of its pjsua2 object) -> False while it has calls."},
-    {"options_install", py_options_install, METH_O, "options_install(told): it is called on PJSIP's threads."},
-    {"options_remove", py_options_remove, METH_NOARGS, "Tell nothing more."},
-    {"challenge_nonce_prefix", py_challenge_nonce_prefix, METH_O, "challenge_nonce_prefix(what nonces of ours begin with)."},
-    {"options_send", py_options_send, METH_VARARGS, "options_send(account, uri, token)."},
+    METHOD(register_install, METH_VARARGS, "register_install(on_outcome, on_lost): both are called on PJSIP's threads."),
+    METHOD(register_remove, METH_NOARGS, "Report nothing more."),
+    METHOD(register_send, METH_VARARGS, "register_send(...) -> the Contact that was sent."),
+    METHOD(register_abandon, METH_O, "register_abandon(account): wait no longer for an answer."),
+    METHOD(register_keep_alive, METH_O, "register_keep_alive(account): keep a NAT's way to us open."),
+    METHOD(register_drop, METH_O, "register_drop(account): let go of its connection."),
+    METHOD(account_set_route, METH_VARARGS, "account_set_route(account, *routes): Route values, two at most."),
+    METHOD(account_delete, METH_VARARGS, "account_delete(account, address of its pjsua2 object) -> False while it has calls."),
+    METHOD(options_install, METH_O, "options_install(on_result): called on PJSIP's threads."),
+    METHOD(options_remove, METH_NOARGS, "Tell nothing more."),
+    METHOD(challenge_nonce_prefix, METH_O, "challenge_nonce_prefix(what nonces of ours begin with)."),
+    METHOD(options_send, METH_VARARGS, "options_send(account, uri, token)."),
     {NULL, NULL, 0, NULL},
 };

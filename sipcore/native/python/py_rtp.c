@@ -1,4 +1,4 @@
-/* sipcore._native: what a call takes, its ports and its place in PJSUA's table. `sipcore.endpoint` wraps them. */
+/* Functions of sipcore._native: RTP ports and PJSUA's call table, for `sipcore.endpoint`. */
 #define _GNU_SOURCE
 #include "python/methods.h"
 
@@ -56,11 +56,11 @@ static PyObject *py_call_table_used(PyObject *self, PyObject *unused)
 }
 
 PyMethodDef rtp_methods[] = {
-    {"rtp_symmetric", py_rtp_symmetric, METH_O, "rtp_symmetric(on): send to where the peer's RTP comes from."},
-    {"rtp_ports", py_rtp_ports, METH_VARARGS, "rtp_ports(first, last, pair to begin with): nothing is in use then."},
-    {"rtp_ports_left", py_rtp_ports_left, METH_NOARGS, "rtp_ports_left() -> pairs that no call has."},
-    {"rtp_ports_take_misses", py_rtp_ports_take_misses, METH_NOARGS, "rtp_ports_take_misses() -> calls that got none since the last look."},
-    {"call_table_make_room", py_call_table_make_room, METH_NOARGS, "Let calls go that were hung up long ago, should it be full."},
-    {"call_table_used", py_call_table_used, METH_NOARGS, "call_table_used() -> places that are taken."},
+    METHOD(rtp_symmetric, METH_O, "rtp_symmetric(on): send to where the peer's RTP comes from."),
+    METHOD(rtp_ports, METH_VARARGS, "rtp_ports(first, last, pair to begin with): nothing is in use then."),
+    METHOD(rtp_ports_left, METH_NOARGS, "rtp_ports_left() -> pairs that no call has."),
+    METHOD(rtp_ports_take_misses, METH_NOARGS, "rtp_ports_take_misses() -> calls that got none since the last look."),
+    METHOD(call_table_make_room, METH_NOARGS, "Let calls go that were hung up long ago, should it be full."),
+    METHOD(call_table_used, METH_NOARGS, "call_table_used() -> places that are taken."),
     {NULL, NULL, 0, NULL},
 };

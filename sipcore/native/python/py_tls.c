@@ -1,4 +1,4 @@
-/* SIP over TLS for Python: a part of sipcore._native. */
+/* Functions of sipcore._native: SIP over TLS. */
 #include "python/methods.h"
 
 #include "tls/tls_listener.h"
@@ -81,11 +81,11 @@ static PyObject *py_tls_events(PyObject *self, PyObject *unused)
 }
 
 PyMethodDef tls_methods[] = {
-    {"tls_open", py_tls_open, METH_VARARGS, "tls_open(host, port, name, files): listen; port 0: connect only."},
-    {"tls_renew", py_tls_renew, METH_VARARGS, "tls_renew(files): take other files for connections to come."},
-    {"tls_forget", py_tls_forget, METH_NOARGS, "The listeners are going to be closed."},
-    {"tls_listens", py_tls_listens, METH_NOARGS, "tls_listens() -> whether every TLS port is open."},
-    {"tls_verify", py_tls_verify, METH_O, "tls_verify(on): whether peers that we connect to must prove who they are."},
-    {"tls_events", py_tls_events, METH_NOARGS, "tls_events() -> ([(peer, why, count)], further ones)."},
+    METHOD(tls_open, METH_VARARGS, "tls_open(host, port, name, files): listen; port 0: connect only."),
+    METHOD(tls_renew, METH_VARARGS, "tls_renew(files): take other files for connections to come."),
+    METHOD(tls_forget, METH_NOARGS, "The listeners are going to be closed."),
+    METHOD(tls_listens, METH_NOARGS, "tls_listens() -> whether every TLS port is open."),
+    METHOD(tls_verify, METH_O, "tls_verify(on): verify the certificates of peers that we connect to."),
+    METHOD(tls_events, METH_NOARGS, "tls_events() -> ([(peer, why, count)], further ones)."),
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,4 @@
-/* The tap for Python: `sipcore.trace.sip_log` wraps it. */
+/* Functions of sipcore._native: the message tap, for `sipcore.trace.sip_log`. */
 #include "python/methods.h"
 
 #include "net/message_tap.h"
@@ -69,8 +69,8 @@ static PyObject *py_tap_remove(PyObject *self, PyObject *unused)
 }
 
 PyMethodDef tap_methods[] = {
-    {"tap_install", py_tap_install, METH_NOARGS, "Begin to copy SIP messages; a descriptor that is readable when there are some."},
-    {"tap_remove", py_tap_remove, METH_NOARGS, "Copy no more, and forget what was not taken."},
-    {"tap_take", py_tap_take, METH_NOARGS, "tap_take() -> ([message], messages ever lost): what came since, a part at a time."},
+    METHOD(tap_install, METH_NOARGS, "Begin to copy SIP messages; a descriptor that is readable when there are some."),
+    METHOD(tap_remove, METH_NOARGS, "Copy no more, and forget what was not taken."),
+    METHOD(tap_take, METH_NOARGS, "tap_take() -> ([message], messages ever lost): what came since, a part at a time."),
     {NULL, NULL, 0, NULL},
 };

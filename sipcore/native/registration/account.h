@@ -1,4 +1,4 @@
-/* PJSUA accounts, each a trunk's: where its requests go, and that its end waits for its calls. */
+/* PJSUA accounts of trunks: the Route set of an account, and its deletion once it has no calls. */
 #ifndef TRUNKLINE_REGISTRATION_ACCOUNT_H
 #define TRUNKLINE_REGISTRATION_ACCOUNT_H
 
@@ -6,11 +6,12 @@
 
 #include <pjsua-lib/pjsua.h>
 
-/* Calls that come in belong to the default account, or that for the other version of IP, whatever trunk's they look like: admission decides that. */
+/* Assigns inbound calls to the default account of their IP version, whatever trunk's they look like: admission finds the
+ * trunk. */
 void account_install(void);
-/* The Route headers of the requests that begin something, first hop first. */
+/* Sets the Route headers of requests outside of dialogs, first hop first. */
 pj_status_t account_set_route(pjsua_acc_id account, const char *const *routes, int count);
-/* False while it has calls. */
+/* False while the account has calls. */
 bool account_delete(pjsua_acc_id account);
 
 #endif

@@ -56,7 +56,8 @@ void auth_challenge_keep_first(pjsip_msg *message)
         bool keep = is_understood(challenge);
         for (pjsip_hdr *earlier = message->hdr.next; keep && earlier != header; earlier = earlier->next)
             keep = earlier->type != header->type ||
-                   pj_stricmp(&((pjsip_www_authenticate_hdr *)earlier)->challenge.common.realm, &challenge->challenge.common.realm);
+                   pj_stricmp(&((pjsip_www_authenticate_hdr *)earlier)->challenge.common.realm,
+                               &challenge->challenge.common.realm);
         if (!keep)
             pj_list_erase(header);
     }

@@ -1,4 +1,4 @@
-/* What a peer asks when it wants to know who we are (RFC 3261 22). */
+/* Digest challenges of peers, 401 and 407 (RFC 3261 22). */
 #ifndef TRUNKLINE_REGISTRATION_AUTH_CHALLENGE_H
 #define TRUNKLINE_REGISTRATION_AUTH_CHALLENGE_H
 
@@ -6,17 +6,17 @@
 
 #include <pjsip.h>
 
-/* Whether a status asks for credentials. */
+/* True for 401 and 407. */
 bool auth_challenge_is_status(int code);
-/* What nonces of ours begin with; copied. Before any message is received. */
+/* Sets the prefix of our own nonces; copied. To be called before any message is received. */
 void auth_challenge_set_nonce_prefix(const char *mark);
-/* Leave out challenges of our own, which somebody hands back to us: who knew our answer could come in by it. Whether there
+/* Removes our own challenges that a peer reflects to us: our response to one would be a valid response to us. True if there
  * was one. */
 bool auth_challenge_drop_reflected(pjsip_msg *message);
-/* RFC 8760 2.4: of several challenges the topmost that we understand is answered. PJSIP would take the second of a realm
- * for the refusal of what it has just answered to the first. */
+/* Keeps the topmost supported challenge (RFC 8760 2.4). PJSIP would take the second of a realm for a rejection of its response
+ * to the first. */
 void auth_challenge_keep_first(pjsip_msg *message);
-/* Whether just the nonce was too old. */
+/* True if only the nonce was too old (stale=true). */
 bool auth_challenge_is_stale(const pjsip_msg *message);
 
 #endif

@@ -17,7 +17,7 @@ void contact_binding_remove_former(pjsip_tx_data *tdata, const char *former, con
     }
 }
 
-/* As it has been sent: the address in it depends on who was to get it. */
+/* As it was sent: its address depends on the receiver. */
 static const pjsip_uri *contact_in(const pjsip_msg *sent, const pjsip_uri *composed)
 {
     const pjsip_contact_hdr *contact = pjsip_msg_find_hdr(sent, PJSIP_H_CONTACT, NULL);
@@ -25,7 +25,8 @@ static const pjsip_uri *contact_in(const pjsip_msg *sent, const pjsip_uri *compo
 }
 
 /* What is granted to our contact (RFC 3261 10.2.4); a registrar that spells it in another way means the only one. */
-unsigned contact_binding_granted_s(const pjsip_uri *composed, unsigned asked_s, const pjsip_msg *sent, const pjsip_msg *message)
+unsigned contact_binding_granted_s(const pjsip_uri *composed, unsigned asked_s, const pjsip_msg *sent,
+                                   const pjsip_msg *message)
 {
     const pjsip_uri *own = contact_in(sent, composed);
     const pjsip_expires_hdr *general = pjsip_msg_find_hdr(message, PJSIP_H_EXPIRES, NULL);

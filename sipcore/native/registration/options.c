@@ -1,33 +1,25 @@
 #define _GNU_SOURCE
 #include "registration/options.h"
 
+#include "net/monotonic_clock.h"
 #include "registration/client_transaction.h"
-
-#include <time.h>
 
 #include <pjsua-lib/pjsua_internal.h>
 
-/* In the pool of its request, which the transaction keeps until after its end was told. */
+/* In the pool of its request, which the transaction keeps until its end has been reported. */
 typedef struct question {
     long long token, sent_us;
 } question_t;
 
 static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event);
 
-static options_callback_t *tell;
+static options_callback_t *on_result;
 static pjsip_module module = {
     .name = {"mod-trunkline-options", 21},
     .id = -1,
     .priority = PJSIP_MOD_PRIORITY_APPLICATION,
     .on_tsx_state = on_tsx_state,
 };
-
-static long long now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
-}
 
 /* The transaction's lock is held. */
 static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event)
@@ -36,17 +28,17 @@ static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event)
     if (!question || tsx->status_code < 200 || event->type != PJSIP_EVENT_TSX_STATE)
         return;
     const bool answered = event->body.tsx_state.type == PJSIP_EVENT_RX_MSG;
-    char why[CLIENT_TRANSACTION_FAILURE_SIZE] = "";
+    char reason[CLIENT_TRANSACTION_FAILURE_SIZE] = "";
     tsx->mod_data[module.id] = NULL;
     if (!answered)
-        client_transaction_failure(tsx, why);
-    if (tell)
-        tell(question->token, answered, tsx->status_code, now_us() - question->sent_us, why);
+        client_transaction_failure(tsx, reason);
+    if (on_result)
+        on_result(question->token, answered, tsx->status_code, monotonic_ns() / 1000 - question->sent_us, reason);
 }
 
 int options_install(options_callback_t *callback)
 {
-    tell = callback;
+    on_result = callback;
     if (!callback || module.id != -1)
         return 0;
     return pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) == PJ_SUCCESS ? 0 : -1;
@@ -80,6 +72,6 @@ pj_status_t options_send(pjsua_acc_id account, const char *text, long long token
     if (status != PJ_SUCCESS)
         return status;
     question_t *question = PJ_POOL_ZALLOC_T(tdata->pool, question_t);
-    *question = (question_t){.token = token, .sent_us = now_us()};
+    *question = (question_t){.token = token, .sent_us = monotonic_ns() / 1000};
     return client_transaction_send(&module, tdata, question, NULL);
 }

@@ -1,4 +1,4 @@
-/* OPTIONS that we send, to see whether a peer is there (RFC 3261 11). When, is not decided here. */
+/* Outbound OPTIONS, to see whether a peer is reachable (RFC 3261 11). Python decides when. */
 #ifndef TRUNKLINE_REGISTRATION_OPTIONS_H
 #define TRUNKLINE_REGISTRATION_OPTIONS_H
 
@@ -6,13 +6,13 @@
 
 #include <pjsua-lib/pjsua.h>
 
-/* On PJSIP's threads. `code`: of the final response, or PJSIP's own 408, 502 and 503 when there is none (`answered` is
- * false then), and `reason` in words; `microseconds`: since it was sent. */
+/* On PJSIP's threads. `code`: of the final response, else PJSIP's own 408, 502 or 503 (`answered` is false then), and `reason`
+ * as text; `microseconds`: since the request. */
 typedef void options_callback_t(long long token, bool answered, int code, long long microseconds, const char *reason);
 
-/* NULL: nothing is told any more. */
+/* NULL: results are no longer reported. */
 int options_install(options_callback_t *on_result);
-/* Ask `uri`, from an account that has an address towards it. An error: nothing was sent and nothing will be told. */
+/* Sends OPTIONS to `uri` from an account that has a route to it. An error: nothing was sent, and nothing will be reported. */
 pj_status_t options_send(pjsua_acc_id account, const char *uri, long long token);
 
 #endif

@@ -25,7 +25,7 @@ typedef struct request {
     pjsip_auth_clt_sess auth;
 } request_t;
 
-/* By account: the request that is awaited, the others' outcomes concern nobody, and the key of its transaction. */
+/* By account: the request whose outcome is awaited, and the key of its transaction. Outcomes of others are ignored. */
 typedef struct awaited {
     request_t *request;
     char tsx[KEY_SIZE];
@@ -34,7 +34,7 @@ typedef struct awaited {
 static struct {
     pthread_mutex_t lock;   /* never held while PJSIP is called */
     awaited_t awaited[PJSUA_MAX_ACC];
-    register_callback_t *tell;
+    register_callback_t *on_outcome;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event);
@@ -117,7 +117,8 @@ static void add_facts(pjsip_tx_data *tdata, unsigned expires_s)
     if (allow)
         pjsip_msg_add_hdr(tdata->msg, pjsip_hdr_clone(tdata->pool, allow));
     if (pjsua_var.ua_cfg.user_agent.slen)
-        pjsip_msg_add_hdr(tdata->msg, (pjsip_hdr *)pjsip_generic_string_hdr_create(tdata->pool, &name, &pjsua_var.ua_cfg.user_agent));
+        pjsip_msg_add_hdr(tdata->msg, (pjsip_hdr *)pjsip_generic_string_hdr_create(tdata->pool, &name,
+                                                                                   &pjsua_var.ua_cfg.user_agent));
 }
 
 static pj_status_t compose(const register_order_t *order, const pj_str_t *contact, pjsip_tx_data **tdata)
@@ -225,7 +226,8 @@ static pj_bool_t on_response(pjsip_rx_data *rdata)
 /* A second challenge means that the password is wrong, unless it says that just the nonce was too old (RFC 3261 22.2). */
 static bool may_answer(const request_t *request, const pjsip_msg *message)
 {
-    return request->auth.cred_cnt && request->answers < REGISTER_MAX_CHALLENGES && (!request->answers || auth_challenge_is_stale(message));
+    return request->auth.cred_cnt && request->answers < REGISTER_MAX_CHALLENGES &&
+           (!request->answers || auth_challenge_is_stale(message));
 }
 
 /* True when another request is on its way. */
@@ -273,8 +275,8 @@ static void describe(const request_t *request, const pjsip_transaction *tsx, pjs
     pj_ansi_snprintf(outcome->source, sizeof outcome->source, "%s", rdata->pkt_info.src_name);
     outcome->retry_after_s = seconds_in(message, PJSIP_H_RETRY_AFTER);
     outcome->min_expires_s = seconds_in(message, PJSIP_H_MIN_EXPIRES);
-    if (outcome->code / 100 == 2)
-        outcome->expires_s = request->expires_s ? contact_binding_granted_s(request->contact, request->expires_s, tsx->last_tx->msg, message) : 0;
+    if (outcome->code / 100 == 2 && request->expires_s)
+        outcome->expires_s = contact_binding_granted_s(request->contact, request->expires_s, tsx->last_tx->msg, message);
 }
 
 /* The transaction's lock is held. */
@@ -293,8 +295,8 @@ static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event)
     if (awaited && outcome.code / 100 == 2 && outcome.expires_s)
         registration_flow_keep(request->account, tsx);
     stop_awaiting(request);
-    if (awaited && all.tell)
-        all.tell(&outcome);
+    if (awaited && all.on_outcome)
+        all.on_outcome(&outcome);
     release(request);
 }
 
@@ -321,15 +323,15 @@ void register_drop(pjsua_acc_id account)
     registration_flow_release(account);
 }
 
-int register_install(register_callback_t *tell)
+int register_install(register_callback_t *on_outcome)
 {
-    all.tell = tell;
+    all.on_outcome = on_outcome;
     return pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) == PJ_SUCCESS ? 0 : -1;
 }
 
 void register_remove(void)
 {
-    all.tell = NULL;
+    all.on_outcome = NULL;
     for (int i = 0; i < PJSUA_MAX_ACC; i++)
         register_drop(i);
     if (module.id != -1)

@@ -8,10 +8,10 @@
 
 enum media_address_class {
     MEDIA_HELD,         /* no address, or 0.0.0.0: the old way to hold a call (RFC 3264 8.4) */
-    MEDIA_SIGNALLING,          /* the address that the peer's SIP comes from */
+    MEDIA_SIGNALLING,   /* the address that the peer's SIP comes from */
     MEDIA_ALLOWED,      /* a trunk's address, or in the allowed networks */
-    MEDIA_UNLISTED,    /* receives nothing before it has sent something */
-    MEDIA_FORBIDDEN         /* never a destination: no host can have it, or a metadata service has it */
+    MEDIA_UNLISTED,     /* receives nothing before it has sent something */
+    MEDIA_FORBIDDEN     /* never a destination: no host can have it, or a metadata service has it */
 };
 
 /* Takes ownership of both. */

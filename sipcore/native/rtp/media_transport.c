@@ -16,16 +16,16 @@ typedef struct adapter {
     pjmedia_transport base;
     pj_pool_t *pool;
     pjmedia_transport *slave;       /* SRTP, which lets everything through in a call without it */
-    pjmedia_transport *udp;         /* below that: it knows the sockets and who sent what */
+    pjmedia_transport *udp;         /* below that: it knows the sockets and the source of each packet */
     pjsua_call_id call;
     send_gate_t gate;                /* in front of its sockets */
     rtp_stats_t *stats;
     _Atomic uint32_t kernel_drops;  /* that the quality counts already */
 
-    pthread_mutex_t lock;           /* guards what follows; nobody is called while it is held */
+    pthread_mutex_t lock;           /* guards what follows; no callback runs while it is held */
     source_lock_t source;
     bool agreed, held;              /* there has been sound; by the latest SDP, none need come */
-    pjmedia_transport_attach_param stream; /* what the stream asked for; without user_data, nobody listens */
+    pjmedia_transport_attach_param stream; /* the stream's own callbacks; without user_data there is no stream */
     pj_sockaddr rtp_target, rtcp_target;
 } adapter_t;
 
@@ -42,9 +42,9 @@ void media_transport_set_symmetric(bool on)
     atomic_store(&symmetric, on);
 }
 
-/* ---- who the peer is ---- */
+/* ---- the peer ---- */
 
-/* Who the INVITE came from, or was sent to: the transaction knows. */
+/* The address that the INVITE came from, or was sent to, from its transaction. */
 static void learn_signalling(adapter_t *adapter)
 {
     const pjsip_inv_session *inv = pjsua_var.calls[adapter->call].inv;
@@ -134,7 +134,7 @@ static void follow_source(adapter_t *adapter)
 
 /* ---- what comes in ---- */
 
-/* The stream is not told where a packet came from: it has a policy of its own for strangers. */
+/* The stream gets no source address: it has a policy of its own for other sources. */
 static void deliver(adapter_t *adapter, const pjmedia_tp_cb_param *param)
 {
     pthread_mutex_lock(&adapter->lock);
@@ -273,7 +273,8 @@ static pj_status_t send_rtp(pjmedia_transport *tp, const void *packet, pj_size_t
     return pjmedia_transport_send_rtp(adapter->slave, packet, size);
 }
 
-static pj_status_t send_rtcp2(pjmedia_transport *tp, const pj_sockaddr_t *to, unsigned length, const void *packet, pj_size_t size)
+static pj_status_t send_rtcp2(pjmedia_transport *tp, const pj_sockaddr_t *to, unsigned length, const void *packet,
+                              pj_size_t size)
 {
     adapter_t *adapter = (adapter_t *)tp;
     if (!to && !send_gate_admit(&adapter->gate, RTCP_CHANNEL, monotonic_ns()))
@@ -392,7 +393,7 @@ static rtp_stats_t *stats_for(pjsua_call_id call)
     return stats ? stats : rtp_stats_create();
 }
 
-/* Without memory PJSUA refuses the call: nobody may speak through a transport that lets everybody in. */
+/* Without memory PJSUA rejects the call: there is no transport without a source lock. */
 pjmedia_transport *media_transport_create(pjsua_call_id call, unsigned media, pjmedia_transport *slave, unsigned flags)
 {
     pj_pool_t *pool = pjsua_pool_create("trunkline-rtp", sizeof(adapter_t) + 512, 512);

@@ -80,7 +80,7 @@ static void advance(rtp_stats_t *q, uint16_t sequence, uint16_t step)
 static void fill(rtp_stats_t *q, uint16_t back)
 {
     rtp_reception_t *r = &q->reception;
-    if (back >= r->counted) { /* from before the first packet, or too old to tell */
+    if (back >= r->counted) { /* from before the first packet, or too old */
         q->totals.reordered++;
         return;
     }

@@ -13,19 +13,19 @@
 
 typedef struct rtp_totals {
     uint64_t received, received_octets;
-    uint64_t lost;              /* never came */
-    uint64_t loss_runs;         /* gaps of one or more lost packets */
+    uint64_t lost;                                      /* never came */
+    uint64_t loss_runs;                                 /* gaps of one or more lost packets */
     uint64_t duplicate, reordered;
-    uint64_t foreign;           /* from another source: dropped */
-    uint64_t malformed;         /* no RTP of version 2: dropped */
+    uint64_t foreign;                                   /* from another source: dropped */
+    uint64_t malformed;                                 /* no RTP of version 2: dropped */
     uint64_t sent;
-    double jitter_ms, jitter_mean_ms, jitter_max_ms; /* RFC 3550, 6.4.1 */
-    double packet_ms;           /* sound in one packet; 0: not known */
-    double buffer_ms;           /* mean delay of the jitter buffer */
-    double discarded_ms;        /* sound that the jitter buffer threw away: too late, or too much */
+    double jitter_ms, jitter_mean_ms, jitter_max_ms;    /* RFC 3550, 6.4.1 */
+    double packet_ms;                                   /* sound in one packet; 0: not known */
+    double buffer_ms;                                   /* mean delay of the jitter buffer */
+    double discarded_ms;                                /* sound that the jitter buffer threw away: too late, or too much */
     /* the peer's RTCP reports about our packets */
     uint64_t reports;
-    int64_t remote_lost;        /* may be negative (RFC 3550, 6.4.1) */
+    int64_t remote_lost;                                /* may be negative (RFC 3550, 6.4.1) */
     uint64_t remote_expected;
     double remote_jitter_mean_ms, remote_jitter_max_ms;
     uint64_t round_trips;
@@ -95,7 +95,7 @@ rtp_totals_t rtp_stats_totals(rtp_stats_t *stats);
 
 /* RTP clock rate of a stream, in Hz. */
 uint32_t rtp_clock_rate_of(const pjmedia_stream_info *info);
-/* Sets the clock rate of PJMEDIA's RTCP session. PJMEDIA would use Opus's sampling rate, and report wrong jitter to the peer. */
+/* Sets the clock rate of PJMEDIA's RTCP session: PJMEDIA would use Opus's sampling rate, and report wrong jitter. */
 void rtp_clock_set_for_rtcp(pjmedia_stream *stream, uint32_t clock_rate);
 
 #endif

@@ -17,7 +17,7 @@ static send_gate_t *gate_of(const pjmedia_transport *tp)
     return (send_gate_t *)((char *)tp->op - offsetof(send_gate_t, op));
 }
 
-/* ---- what may leave; the lock is held ---- */
+/* ---- admission; the lock is held ---- */
 
 static bool is_open(const send_gate_t *gate, const send_target_t *to, int64_t now_ns)
 {
@@ -59,7 +59,7 @@ bool send_gate_admit(send_gate_t *gate, enum rtp_channel channel, int64_t now_ns
     return open;
 }
 
-/* Who holds the call has no place; what is said then is said to nobody. */
+/* A peer that holds the call has no address: speech goes nowhere, but its time runs. */
 bool send_gate_allows_speech(send_gate_t *gate, int64_t now_ns)
 {
     pthread_mutex_lock(&gate->lock);
@@ -90,7 +90,8 @@ static pj_status_t send_rtp(pjmedia_transport *tp, const void *packet, pj_size_t
     return send_gate_admit(gate, RTP_CHANNEL, monotonic_ns()) ? gate->below->send_rtp(tp, packet, size) : PJ_SUCCESS;
 }
 
-static pj_status_t send_rtcp2(pjmedia_transport *tp, const pj_sockaddr_t *to, unsigned length, const void *packet, pj_size_t size)
+static pj_status_t send_rtcp2(pjmedia_transport *tp, const pj_sockaddr_t *to, unsigned length, const void *packet,
+                              pj_size_t size)
 {
     send_gate_t *gate = gate_of(tp);
     bool open = to ? admit_to(gate, to) : send_gate_admit(gate, RTCP_CHANNEL, monotonic_ns());
@@ -127,7 +128,7 @@ static void on_rtp(pjmedia_tp_cb_param *param)
         user.rtp_cb(user.user_data, param->pkt, param->size);
 }
 
-/* Who has sent it, only the transport knows, whose thread this is. */
+/* Only the transport knows the source; this is its thread. */
 static void on_rtcp(void *user_data, void *packet, pj_ssize_t size)
 {
     send_gate_t *gate = user_data;
@@ -213,7 +214,7 @@ static void update_media(const pjsua_call_media *media, const pjsip_inv_session 
         send_gate_update(gate_of(media->tp_orig), inv);
 }
 
-/* The dialog is locked by who calls us. */
+/* The caller of this function has locked the dialog. */
 static void on_call_state(pjsua_call_id number, pjsip_event *event)
 {
     const pjsua_call *call = &pjsua_var.calls[number];

@@ -30,12 +30,12 @@ typedef struct send_gate {
     pjmedia_transport_op op;            /* the transport's operations with ours in front; the gate is found by this address */
     pjmedia_transport_op *below;
     pjmedia_transport *udp;
-    pthread_mutex_t lock;               /* guards what follows; no callback runs while it is held */
-    pjmedia_transport_attach_param user; /* receiver of incoming packets */
+    pthread_mutex_t lock;                   /* guards what follows; no callback runs while it is held */
+    pjmedia_transport_attach_param user;    /* receiver of incoming packets */
     pj_sockaddr signalling;
     send_target_t to[RTP_CHANNELS];
     bool confirmed;
-    int64_t began_ns;                   /* time of the first packet before confirmation; 0: none yet */
+    int64_t began_ns;                       /* time of the first packet before confirmation; 0: none yet */
 } send_gate_t;
 
 /* Installs the gate in front of a transport that has sockets; it must live as long as the transport. */

@@ -1,7 +1,8 @@
 #include "rtp/source_lock.h"
 
 /* RTCP of a source that has moved comes from elsewhere too. */
-static enum rtp_verdict settle(source_lock_t *lock, enum source_lock_state state, const pj_sockaddr *from, const rtp_arrival_t *packet)
+static enum rtp_verdict settle(source_lock_t *lock, enum source_lock_state state, const pj_sockaddr *from,
+                               const rtp_arrival_t *packet)
 {
     if (lock->state != SOURCE_LOCK_OPEN && !rtp_same_address(from, &lock->source))
         lock->rtcp_settled = false;
@@ -143,7 +144,7 @@ enum rtp_verdict source_lock_judge_rtcp(source_lock_t *lock, const pj_sockaddr *
     return RTP_TAKE_NEW_SOURCE;
 }
 
-/* Without an RTCP packet to tell, RTCP goes to the port after RTP's (RFC 3550, 11), unless both share one (RFC 5761). */
+/* Before any RTCP packet, RTCP goes to the port after RTP's (RFC 3550, 11), unless both share one (RFC 5761). */
 void source_lock_targets(const source_lock_t *lock, pj_sockaddr *rtp, pj_sockaddr *rtcp)
 {
     const bool shared = pj_sockaddr_cmp(&lock->announced, &lock->announced_rtcp) == 0;

@@ -7,8 +7,8 @@
  *   ANNOUNCED settled on the announced address.
  *
  * A probation takes PROBATION_NS, in which packets must come as RTP comes: numbered one after the other, 10 to 100 ms
- * apart. Of several candidates the one with the most packets wins: neighbours behind one public address cannot be told
- * apart in any other way.
+ * apart. Of several candidates the one with the most packets wins: neighbours behind one public address cannot be
+ * distinguished in any other way.
  *
  * A settled lock takes packets of its source and SSRC only. Another SSRC of that source (a PBX that connects two callers
  * changes it) replaces the first when it has come for SSRC_SILENCE_NS while the first was silent. An SSRC whose packets came
@@ -41,20 +41,20 @@ enum rtp_verdict { RTP_DROP, RTP_TAKE, RTP_TAKE_NEW_SOURCE };
 typedef struct source_lock {
     enum source_lock_state state;
     bool held;
-    pj_sockaddr announced, announced_rtcp; /* no family: none */
-    pj_sockaddr signalling;                /* the address that the peer's SIP comes from; its port says nothing */
-    pj_sockaddr source;                    /* of a settled lock; of an open lock, the source before */
+    pj_sockaddr announced, announced_rtcp;      /* no family: none */
+    pj_sockaddr signalling;                     /* the address that the peer's SIP comes from; its port says nothing */
+    pj_sockaddr source;                         /* of a settled lock; of an open lock, the source before */
     uint32_t ssrc;
-    int64_t settled_ns, heard_ns;          /* of the source; an open lock's counts as heard when it was opened */
-    pj_sockaddr former;                    /* source that had fallen silent when the present one was accepted */
+    int64_t settled_ns, heard_ns;               /* of the source; an open lock's counts as heard when it was opened */
+    pj_sockaddr former;                         /* source that had fallen silent when the present one was accepted */
     uint32_t former_ssrc;
-    int64_t former_heard_ns;               /* for how long */
-    pj_sockaddr talk_announced, talk_source; /* values from before the hold */
-    uint32_t next_ssrc;                    /* another SSRC that may replace `ssrc` */
-    int64_t next_since_ns;                 /* since when it has come without `ssrc` in between; 0: none */
-    int next_dropped;                      /* packets of it that have been dropped */
-    int reclassified;                          /* dropped packets that turned out to be the peer's */
-    int interrupted;                       /* packets of `ssrc` since it appeared */
+    int64_t former_heard_ns;                    /* for how long */
+    pj_sockaddr talk_announced, talk_source;    /* values from before the hold */
+    uint32_t next_ssrc;                         /* another SSRC that may replace `ssrc` */
+    int64_t next_since_ns;                      /* since when it has come without `ssrc` in between; 0: none */
+    int next_dropped;                           /* packets of it that have been dropped */
+    int reclassified;                           /* dropped packets that turned out to be the peer's */
+    int interrupted;                            /* packets of `ssrc` since it appeared */
     source_candidate_t candidates[MAX_CANDIDATES];
     bool rtcp_settled;
     pj_sockaddr rtcp_source;

@@ -5,7 +5,7 @@
 #define SHORTEST_NS 8000000LL   /* between packets, on average: 10 ms of sound, and clocks that go fast */
 #define LONGEST_NS 100000000LL  /* 60 ms of sound, and some loss */
 #define STEP_MOST 50            /* sequence numbers that the network may lose at a time */
-#define TELLING 3               /* packets that make a rival worth waiting for */
+#define RIVAL_MIN_PACKETS 3     /* packets that make a rival worth waiting for */
 
 bool rtp_same_host(const pj_sockaddr *a, const pj_sockaddr *b)
 {
@@ -44,7 +44,7 @@ static bool sends_more(const source_candidate_t *a, const source_candidate_t *b)
     return a->in_order * (b->heard_ns - b->since_ns) > b->in_order * (a->heard_ns - a->since_ns);
 }
 
-/* A place for a newcomer: one that nobody has, else that of one who sends no RTP. NULL when there is none. */
+/* An entry for a new candidate: a free one, else that of a candidate that sends no RTP. NULL for none. */
 static source_candidate_t *free_entry(source_candidate_t *candidates, int64_t now_ns)
 {
     source_candidate_t *found = NULL;
@@ -85,7 +85,8 @@ static bool has_better_rival(const source_candidate_t *candidates, const source_
 {
     for (int i = 0; i < MAX_CANDIDATES; i++) {
         const source_candidate_t *rival = &candidates[i];
-        if (rival != one && is_live(rival, now_ns) && rival->in_order >= TELLING && is_like_rtp(rival) && sends_more(rival, one))
+        if (rival != one && is_live(rival, now_ns) && rival->in_order >= RIVAL_MIN_PACKETS && is_like_rtp(rival) &&
+            sends_more(rival, one))
             return true;
     }
     return false;

@@ -19,10 +19,10 @@ typedef struct rtp_arrival {
 } rtp_arrival_t;
 
 typedef struct source_candidate {
-    pj_sockaddr address;          /* no family: none */
+    pj_sockaddr address;        /* no family: none */
     uint32_t ssrc;
     uint16_t sequence;
-    int in_order, out_of_order;      /* packets that follow the one before, and others, since the beginning */
+    int in_order, out_of_order; /* packets that follow the one before, and others, since the beginning */
     int missing;                /* sequence numbers */
     int64_t since_ns, heard_ns;
 } source_candidate_t;

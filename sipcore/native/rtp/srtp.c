@@ -24,7 +24,7 @@ static enum srtp_keying negotiated_keying(const pjmedia_sdp_session *local, cons
     return SRTP_KEYING_NONE;
 }
 
-/* The transaction knows; when it is over, the peer's Contact tells. */
+/* From the transaction; when that is over, from the peer's Contact. */
 static void learn_signalling(const pjsip_inv_session *inv, char *peer, int size, bool *signalling)
 {
     const pjsip_transaction *transaction = inv->invite_tsx;

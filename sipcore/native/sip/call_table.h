@@ -1,12 +1,12 @@
-/* PJSUA's table of calls. A call keeps its place until its last transaction is over, for 32 s when a peer answers neither
- * our INVITE nor our BYE; such calls make room when a new one has none. */
+/* PJSUA's call table. A call keeps its entry until its last transaction is over, for 32 s if a peer answers neither our INVITE
+ * nor our BYE; a new call takes such an entry if the table is full. */
 #ifndef TRUNKLINE_SIP_CALL_TABLE_H
 #define TRUNKLINE_SIP_CALL_TABLE_H
 
-/* Let those that were hung up longest ago go, should the table be full. The caller holds no lock of PJSIP. */
+/* Frees the entries of the calls that were hung up longest ago if the table is full. Call it without any lock of PJSIP. */
 void call_table_make_room(void);
 
-/* Places that are taken. */
+/* Number of used entries. */
 unsigned call_table_used(void);
 
 #endif

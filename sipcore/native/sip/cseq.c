@@ -68,7 +68,8 @@ static void replace_cseq(pjsip_tx_data *answer, const pj_str_t *number, const pj
     const pj_str_t name = pj_str("CSeq");
     char text[LONGEST];
     pj_str_t value = {text, 0};
-    value.slen = pj_ansi_snprintf(text, sizeof text, "%.*s %.*s", (int)number->slen, number->ptr, (int)method->slen, method->ptr);
+    value.slen = pj_ansi_snprintf(text, sizeof text, "%.*s %.*s", (int)number->slen, number->ptr, (int)method->slen,
+                                  method->ptr);
     pjsip_hdr *made = pjsip_msg_find_hdr(answer->msg, PJSIP_H_CSEQ, NULL);
     pj_list_insert_before(made, pjsip_generic_string_hdr_create(answer->pool, &name, &value));
     pj_list_erase(made);

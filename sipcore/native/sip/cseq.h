@@ -5,8 +5,8 @@
 #include <pjsua-lib/pjsua.h>
 #include <stdbool.h>
 
-/* 400 with the CSeq as it came, but nothing to an ACK, nor to a request that has a CSeq, lacks something else that an answer
- * needs, or has no number there. */
+/* Responds with 400 and the CSeq as it came. No response to an ACK, nor to a request whose CSeq PJSIP has read, that lacks
+ * another header which a response needs, or whose CSeq has no number. */
 void cseq_reject_out_of_range(pjsip_rx_data *request);
 
 #endif

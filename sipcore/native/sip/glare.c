@@ -13,7 +13,7 @@ typedef struct retry {
 
 static retry_t retries[PJSUA_MAX_CALLS];
 
-/* Whoever chose the Call-ID waits 2.1..4 s, the other side 0..2 s, in steps of 10 ms. */
+/* The owner of the Call-ID waits 2.1..4 s, the other side 0..2 s, in steps of 10 ms (RFC 3261 14.1). */
 static unsigned delay_ms(const pjsip_dialog *dialog)
 {
     return dialog->role == PJSIP_ROLE_UAC ? 2100 + (unsigned)(pj_rand() % 191) * 10 : (unsigned)(pj_rand() % 201) * 10;

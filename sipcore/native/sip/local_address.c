@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#define MAX_NAMES 64 /* addresses of ours that can ever be told */
+#define MAX_NAMES 64 /* local addresses that can ever be used */
 
 static struct {
     pthread_mutex_t lock;
@@ -79,7 +79,7 @@ bool local_address_towards(const pj_sockaddr *peer, pj_sockaddr *ours)
     return known.addr.sa_family == family;
 }
 
-/* As text that stays where it is for ever: headers and dialogs keep pointers to it. NULL when there are too many. */
+/* The address as text that is never freed: headers and dialogs keep pointers to it. NULL if there are too many. */
 static const char *interned_name(const pj_sockaddr *address)
 {
     char text[PJ_INET6_ADDRSTRLEN];
@@ -122,10 +122,9 @@ static void set_contact_hosts(pjsip_msg *msg, const pj_str_t *host)
     }
 }
 
-/* Where nobody can connect to us, the way back is the connection that we have made, also for who has named no transport of
- * its own. A registration is taken away under
- * the port that it has been made with; one that is renewed over another connection has the former Contact behind it, which
- * may have got the same port once more. */
+/* Without a listener, the way back is our outbound connection, so the Contact names its port, and TLS. A registration is
+ * removed under the port that it was made with; one that is renewed over another connection has the former Contact behind
+ * it, which may have got the same port once more. */
 static void set_contact_connection(pjsip_tx_data *tdata)
 {
     const pjsip_transport *transport = tdata->tp_info.transport;
@@ -228,7 +227,8 @@ static pj_bool_t remote_address(pjsua_call_id call, const pjmedia_sdp_session *r
 }
 
 /* An address of nothing but zeros is how a call was held once (RFC 2543). */
-void local_address_on_sdp_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote)
+void local_address_on_sdp_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool,
+                                  const pjmedia_sdp_session *remote)
 {
     pj_sockaddr peer, ours;
     pj_bool_t known = remote_address(call, remote, &peer);

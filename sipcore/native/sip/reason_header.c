@@ -55,7 +55,7 @@ static void on_tsx_state(pjsua_call_id call, pjsip_transaction *transaction, pjs
         note(call, message);
 }
 
-/* The dialog is locked by who calls us. */
+/* The caller of this function has locked the dialog. */
 static bool ends(pjsua_call_id call, const pjsip_msg *message)
 {
     const pjsip_inv_session *session = pjsua_var.calls[call].inv;

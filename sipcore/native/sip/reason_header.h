@@ -1,4 +1,4 @@
-/* Why the peer ended a call: the Reason headers (RFC 3326) of its BYE, its CANCEL or its refusal. */
+/* Reason headers (RFC 3326) of the peer's BYE, CANCEL or final response. */
 #ifndef TRUNKLINE_SIP_REASON_HEADER_H
 #define TRUNKLINE_SIP_REASON_HEADER_H
 
@@ -6,9 +6,9 @@
 
 #define REASON_HEADER_SIZE 256
 
-/* Take over the callbacks that see these messages, those of pjsua2 included. */
+/* Hooks the callbacks that see these messages, and calls those of pjsua2 from them. */
 void reason_header_hook(pjsua_callback *callback);
-/* What the peer gave for this call, "" when nothing; it is forgotten then. */
+/* Returns the peer's Reason for this call in `text`, "" for none, and forgets it. */
 void reason_header_take(pjsua_call_id call, char text[REASON_HEADER_SIZE]);
 
 #endif

@@ -10,7 +10,7 @@
 #define MAX_TARGET 900
 #define MAX_PENDING 256       /* requests that Python thinks about, one of a call */
 
-/* A request that waits for its answer, by call and number. `tsx` NULL: the place is free. */
+/* A request that waits for its response, by call and CSeq number. `tsx` NULL: the entry is free. */
 typedef struct pending {
     pjsua_call_id call;
     int cseq;
@@ -53,7 +53,7 @@ static const pjsip_generic_string_hdr *only_refer_to(const pjsip_rx_data *rdata)
     return found && !pjsip_msg_find_hdr_by_names(rdata->msg_info.msg, &name, &brief, found->next) ? found : NULL;
 }
 
-/* The transaction is ours, so the dialog has to be told that the request's number is taken (RFC 3261 12.2.2). */
+/* The transaction is ours, so the dialog has to note that the request's CSeq number is used (RFC 3261 12.2.2). */
 static pjsua_call_id call_of(const pjsip_rx_data *rdata)
 {
     pjsua_call_id number = PJSUA_INVALID_ID;
@@ -101,7 +101,7 @@ static void respond(pending_t *pending, int code)
     pj_grp_lock_dec_ref(pending->tsx->grp_lock);
 }
 
-/* What is held under the same name belongs to a call that is gone: that one is handed out. False: there is no place. */
+/* A pending request with the same key belongs to an ended call: `former` receives it. False: there is no free entry. */
 static bool add_pending(const pending_t *pending, pending_t *former)
 {
     pending_t *place = NULL;
@@ -156,8 +156,8 @@ void refer_drop_pending(void)
 
 /* ---- a new request ---- */
 
-/* Python gets one text: the number of the request, 1 when it wants to hear more and 2 when what follows had to be cut,
- * added up, who sent it, and whom it names. */
+/* Python gets one text: the CSeq number; the sum of 1 if the peer wants a subscription (NOTIFY) and 2 if the target had to be
+ * cut; the source address; the Refer-To. */
 static pjsip_status_code status_of(pjsip_rx_data *rdata, pjsua_call_id call, bool no_subscription)
 {
     char text[LONGEST];

@@ -1,4 +1,4 @@
-/* REFER within a call (RFC 3515): the other side wants us to go on with somebody else. */
+/* REFER within a call (RFC 3515): the peer asks us to call another party. */
 #ifndef TRUNKLINE_SIP_REFER_H
 #define TRUNKLINE_SIP_REFER_H
 
@@ -6,14 +6,14 @@
 
 #include <pjsua-lib/pjsua.h>
 
-/* Keep pjsua2's callback for REFER; PJSUA itself, which would call whomever it is told to, refuses every one. */
+/* Keeps pjsua2's callback for REFER, and lets PJSUA itself, which would call any target, decline each one. */
 void refer_hook(pjsua_callback *callback);
-/* Answer a new REFER of a live call with what Python says of it, at once or, after 100, by `refer_respond`. False: it is
- * none. */
+/* Responds to a new REFER of a live call with the status that Python returns, at once or, after 100, by `refer_respond`.
+ * False if the request is none. */
 bool refer_handle_request(pjsip_rx_data *rdata);
-/* The final status of a call's REFER with this number in CSeq; nothing when it has one. */
+/* Sends the final status of the call's REFER with this CSeq number, unless it has been sent. */
 void refer_respond(pjsua_call_id call, int cseq, int code);
-/* Nobody will answer those that are left. */
+/* Responds with 503 to the pending ones. */
 void refer_drop_pending(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* An INVITE with Replaces (RFC 3891) puts a new call into the place of one that goes on: its sound goes on too. */
+/* INVITE with Replaces (RFC 3891): a new call replaces an established one, and takes over its audio. */
 #ifndef TRUNKLINE_SIP_REPLACES_H
 #define TRUNKLINE_SIP_REPLACES_H
 
@@ -6,9 +6,9 @@
 
 #include <pjsua-lib/pjsua.h>
 
-/* Let sound follow before pjsua2 hears that a call was replaced. */
+/* Hooks `on_call_replaced`: the slot moves to the new call before pjsua2's callback runs. */
 void replaces_hook(pjsua_callback *callback);
-/* Whether a request asks for it. */
+/* True if a request has a Replaces header. */
 bool replaces_is_requested(const pjsip_rx_data *rdata);
 
 #endif

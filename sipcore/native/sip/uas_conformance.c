@@ -142,7 +142,7 @@ static void respond(pjsip_rx_data *rdata, int code, pjsip_hdr *headers)
     pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, code, NULL, headers, NULL);
 }
 
-/* What the request requires and nobody here knows; NULL when there is nothing. */
+/* The extensions that the request requires and we do not support; NULL for none. */
 static pjsip_unsupported_hdr *unsupported(pjsip_rx_data *rdata)
 {
     pjsip_unsupported_hdr *found = NULL;

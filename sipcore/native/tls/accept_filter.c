@@ -19,7 +19,7 @@
 typedef struct {
     struct sock_filter code[LONGEST];
     int length;
-    bool full;  /* not everybody fits: it must let everybody in */
+    bool full;  /* not all sources fit: it must admit every source */
 } program_t;
 
 static struct {
@@ -144,5 +144,5 @@ void accept_filter_drop_all(int fd)
 {
     struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, DROP);
     if (!attach(fd, &drop, 1))
-        PJ_LOG(1, ("tls", "Cannot close the TLS socket to everybody"));
+        PJ_LOG(1, ("tls", "Cannot drop connections to the TLS socket"));
 }

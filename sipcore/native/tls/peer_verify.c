@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define MAX_NAMES_IN_REASON 3 /* of a certificate for somebody else */
+#define MAX_NAMES_IN_REASON 3 /* of a certificate for another host */
 
 static bool verify = true;
 

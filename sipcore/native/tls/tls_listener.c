@@ -63,7 +63,8 @@ static void add_event(const char *peer, size_t length, const char *reason)
     strncpy(event.reason, reason, sizeof event.reason - 1);
     pthread_mutex_lock(&event_log.lock);
     int i = 0;
-    while (i < event_log.count && (strcmp(event_log.events[i].peer, event.peer) || strcmp(event_log.events[i].reason, event.reason)))
+    while (i < event_log.count &&
+           (strcmp(event_log.events[i].peer, event.peer) || strcmp(event_log.events[i].reason, event.reason)))
         i++;
     if (i < event_log.count)
         event_log.events[i].count++;
@@ -110,8 +111,8 @@ static void add_option(pj_sockopt_params *params, int level, int name)
     params->options[params->cnt++].optlen = sizeof on;
 }
 
-/* Certificates are not judged by PJSIP: see tls_on_transport_state. Without reuse_addr a renewal could not open the port that the
- * connections of the listener before still have. */
+/* PJSIP does not verify certificates: see tls_on_transport_state. Without reuse_addr a renewal could not open the port that
+ * connections of the former listener still have. */
 static void fill_setting(pjsip_tls_setting *setting, const tls_files_t *files, int family)
 {
     pjsip_tls_setting_default(setting);
@@ -241,14 +242,14 @@ static pj_status_t restart(listener_t *listener, const tls_files_t *files)
     return pjsip_tls_transport_restart2(listener->factory, &setting, &listener->bound, &named);
 }
 
-/* On PJSIP's thread, while the owner's thread waits: nobody accepts or connects meanwhile. */
+/* On PJSIP's worker, while the PJSIP thread waits: no connection is accepted or made meanwhile. */
 static void renew_on_pjsip_thread(void *unused)
 {
     (void)unused;
     pthread_mutex_lock(&renewal.lock);
     pthread_mutex_lock(&tls.lock);
     for (int i = 0; i < tls.count && renewal.files; i++) {
-        tls.listeners[i].unknown_socket = tls_unknown_close(tls.listeners[i].unknown_socket); /* PJSIP shares its port with nobody */
+        tls.listeners[i].unknown_socket = tls_unknown_close(tls.listeners[i].unknown_socket); /* PJSIP shares no port */
         pj_status_t status = restart(&tls.listeners[i], renewal.files);
         renewal.status = status == PJ_SUCCESS ? renewal.status : status;
     }
@@ -276,7 +277,7 @@ pj_status_t tls_listener_renew(const tls_files_t *files)
     return status == PJ_SUCCESS && !tls_listener_apply_filters() ? PJ_STATUS_FROM_OS(EADDRINUSE) : status;
 }
 
-/* ---- who may connect ---- */
+/* ---- sources that may connect ---- */
 
 void tls_listener_allow(const char *const *sources, int count, const char *const *more, int more_count)
 {
