@@ -1,7 +1,7 @@
-"""One answer of the agent: its words -> sentences -> speech -> playout, one sentence ahead of what is heard.
+"""One response of the agent: text -> sentences -> speech -> playout, one sentence ahead of what is played.
 
-The first sentence goes out as soon as it is spoken; while a sentence plays, the next one waits behind it in the ring,
-so that there is no gap between them. An answer may be made before it is certain that it will be given.
+The first sentence is played as soon as it is synthesized; while a sentence plays, the next one waits behind it in the
+ring, so that there is no gap between them. A response may be prepared before it is certain that it will be given.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Final
 
 from calls.call_record.timeline import CitedPassage, ResponseTiming, TimelineTurn, ToolTiming
@@ -24,10 +25,36 @@ SENTENCES_AHEAD: Final = 1
 """Sentences that are ready behind the one that plays."""
 
 
+class ResponseState(Enum):
+    """Where a response stands.
+
+    SPECULATIVE  -- confirm -------------------->  PREPARING
+    PREPARING    -- its first sound is queued -->  SPEAKING
+    PREPARING or SPEAKING  -- hold ------------->  HELD
+    HELD  -- release -->  SPEAKING if it has started, else PREPARING
+    PREPARING, SPEAKING or HELD  -- all of it is sent -->  FINISHED
+    any  -- cancel -->  CANCELLED
+    SPECULATIVE or CANCELLED  -- a model fails -->  FAILED
+    """
+
+    SPECULATIVE = auto()
+    """It is made while the user's turn may still go on; nothing of it is heard."""
+    PREPARING = auto()
+    """It is given, unless the user speaks; none of its sound is queued for playout yet."""
+    SPEAKING = auto()
+    """Some of its sound was queued for playout."""
+    HELD = auto()
+    """No further sentence begins, because the user speaks."""
+    FINISHED = auto()
+    CANCELLED = auto()
+    FAILED = auto()
+
+
 @dataclass(frozen=True)
 class ResponseOptions:
-    """What is special about an answer. `not_before`: `loop.time()` before which it stays silent. `protected`: it cannot
-    be interrupted. `fixed`: its text does not depend on what the caller says, so it is said in any case."""
+    """What is special about a response. `not_before`: `loop.time()` before which it stays silent. `uninterruptible`: a
+    barge-in does not cut it. `scripted`: its text is fixed and does not depend on what the user says, so it is said in
+    any case."""
 
     not_before: float = 0.0
     uninterruptible: bool = False
@@ -35,11 +62,11 @@ class ResponseOptions:
 
 
 _SentenceOfLine = tuple[str, TranscriptLine]
-"""A sentence, and the line that it is of."""
+"""A sentence, and the line of the transcript that it belongs to."""
 
 
 @dataclass
-class _SpokenSentence:
+class _QueuedSentence:
     speech: Speech
     utterance: Utterance
     line: TranscriptLine
@@ -47,9 +74,9 @@ class _SpokenSentence:
 
 @dataclass(eq=False)
 class AgentResponse:
-    """An answer in the making. What it says is one line of the transcript, and another one after each pause of the
-    reply. `prompt` is what a language model was asked, None for a fixed text. `on_line` is called before the first
-    sound of each line. Nothing is heard before `confirm`."""
+    """What a response says is one line of the transcript, and a further line after each `SegmentEnd`. `prompt` is what
+    the language model was asked, None for a fixed text. `on_line` is called before the first sound of each line. No
+    sound of it is heard before `confirm`."""
 
     parts: AsyncGenerator[ResponsePart, None]
     output: SpeechOutput
@@ -57,113 +84,115 @@ class AgentResponse:
     options: ResponseOptions = ResponseOptions()
     prompt: ChatPrompt | None = None
     on_line: Callable[[TranscriptLine], None] = lambda _: None
-    ends_call: bool = False
-    """The agent wants to hang up once this has been heard."""
-    gave_up: bool = False
-    """And that because its language model fails."""
+    next_action: EndCall | None = None
+    """What the agent does once all of the response has been heard."""
     task: asyncio.Task[None] | None = None
-    """What runs it."""
+    """Runs `run`; None while the response is speculative, and its task belongs to the speculation."""
     turn: TimelineTurn | None = None
-    """What it answers, once it is confirmed."""
-    failed: bool = False
-    """It cannot be given."""
+    """The turn that it answers, once it is confirmed."""
     unconfirmed_uses: list[tuple[ToolUse, ToolTiming, tuple[CitedPassage, ...]]] = field(default_factory=list)
     """Tools that were used before it was confirmed."""
-    _pieces: list[_SpokenSentence] = field(default_factory=list)
+    _state: ResponseState = ResponseState.SPECULATIVE
+    _sentences: list[_QueuedSentence] = field(default_factory=list)
     _unsent: list[Utterance] = field(default_factory=list)
-    _progress: asyncio.Event = field(default_factory=asyncio.Event)
-    _may_speak: asyncio.Event = field(default_factory=asyncio.Event)
-    _confirmed: asyncio.Event = field(default_factory=asyncio.Event)
-    _dropped: bool = False
-    _pauses: int = 0  # that the words have reached
-    _pauses_said: int = 0  # up to which all sentences were given to the playout
-
-    def __post_init__(self) -> None:
-        self._may_speak.set()
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _segments_generated: int = 0
+    _segments_queued: int = 0  # all sentences of so many segments were queued for playout
 
     @property
-    def begun(self) -> bool:
-        """Some of its sound was given to the playout."""
-        return bool(self._pieces)
+    def state(self) -> ResponseState:
+        """Where it stands."""
+        return self._state
 
     @property
-    def confirmed(self) -> bool:
-        """It will be given, unless the caller speaks."""
-        return self._confirmed.is_set()
+    def has_started(self) -> bool:
+        """True once some of its sound was queued for playout."""
+        return bool(self._sentences)
 
     @property
-    def wanted(self) -> bool:
-        """It is being given: the call cannot go on when it fails."""
-        return self.confirmed and not self._dropped
+    def is_confirmed(self) -> bool:
+        """True once it was confirmed, also when it was cancelled afterwards."""
+        return self.turn is not None
+
+    @property
+    def is_due(self) -> bool:
+        """True while it is being given: the call cannot go on when it fails."""
+        return self._state in (ResponseState.PREPARING, ResponseState.SPEAKING, ResponseState.HELD)
 
     @property
     def heard_text(self) -> str:
-        """What was heard of it when it was settled last."""
-        lines = dict.fromkeys(piece.line for piece in self._pieces)
+        """What was heard of it at the last `update_transcript`."""
+        lines = dict.fromkeys(sentence.line for sentence in self._sentences)
         return " ".join(line.text for line in lines if line.text)
 
     @property
     def heard_ms(self) -> float:
-        """How much sound of it was sent."""
-        sent = sum(self.output.playout.played(piece.utterance) for piece in self._pieces)
+        """The length of its sound that was sent."""
+        sent = sum(self.output.playout.played(sentence.utterance) for sentence in self._sentences)
         return sent * 1000 / self.output.settings.rate
 
     def confirm(self, turn: TimelineTurn) -> None:
-        """It answers this turn."""
+        """It is given as the answer to this turn."""
         self.turn = turn
-        self._confirmed.set()
-
-    async def wait_confirmed(self) -> None:
-        """Wait for `confirm`."""
-        await self._confirmed.wait()
-
-    async def wait_segment_queued(self) -> None:
-        """Wait until all that came before the last pause was given to the playout."""
-        pause = self._pauses
-        while self._pauses_said < pause:
-            self._progress.clear()
-            await self._progress.wait()
+        self._enter(ResponseState.PREPARING)
 
     def hold(self) -> None:
-        """Begin no sound for now: the caller speaks."""
-        self._may_speak.clear()
+        """Begin no further sentence for now: the user speaks."""
+        if self._state in (ResponseState.PREPARING, ResponseState.SPEAKING):
+            self._enter(ResponseState.HELD)
 
-    def go_on(self) -> None:
+    def release(self) -> None:
         """Undo `hold`."""
-        self._may_speak.set()
+        if self._state is ResponseState.HELD:
+            self._enter(ResponseState.SPEAKING if self.has_started else ResponseState.PREPARING)
 
     def cancel(self) -> None:
-        """Nothing more of it is said. The caller flushes the playout."""
-        self._dropped = True
+        """Say nothing more of it. The caller of this method flushes the playout."""
+        self._enter(ResponseState.CANCELLED)
         if self.task is not None:
             self.task.cancel()
 
+    def fail(self) -> None:
+        """It cannot be given: a model has failed."""
+        self._enter(ResponseState.FAILED)
+
+    async def wait_confirmed(self) -> None:
+        """Wait for `confirm`."""
+        await self._until(lambda: self.is_confirmed)
+
+    async def wait_segments_queued(self) -> None:
+        """Wait until all segments that were generated so far are queued for playout."""
+        generated = self._segments_generated
+        await self._until(lambda: self._segments_queued >= generated)
+
     def on_utterance_sent(self, utterance: Utterance) -> None:
-        """An utterance, perhaps one of ours, was sent to its end."""
+        """An utterance, perhaps one of this response, was sent to its end."""
         if utterance in self._unsent:
             self._unsent.remove(utterance)
-            self._progress.set()
+            self._changed.set()
             self.update_transcript()
 
     def update_transcript(self) -> None:
-        """Bring the transcript's lines to what was heard by now. Right also after the playout was flushed or closed."""
+        """Set the transcript's lines to what was heard by now. Right also after the playout was flushed or closed."""
         texts: dict[TranscriptLine, list[str]] = {}
-        for piece in self._pieces:
-            heard = played_text(piece.speech, self.output.playout.played(piece.utterance))
-            texts.setdefault(piece.line, []).append(heard)
+        for sentence in self._sentences:
+            played = played_text(sentence.speech, self.output.playout.played(sentence.utterance))
+            texts.setdefault(sentence.line, []).append(played)
         for line, parts in texts.items():
             line.text = " ".join(text for text in parts if text)
 
     async def run(self) -> None:
-        """Say it; returns when all of it has been sent. Cancelling stops it for good. Raises what a model raised, in an
-        exception group."""
+        """Give the response; returns when all of it has been sent. Cancelling stops it for good. Raises what a model
+        raised, in an exception group."""
         sentences: asyncio.Queue[_SentenceOfLine | SegmentEnd | None] = asyncio.Queue()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._split_into_sentences(sentences))
-            await self._synthesize(sentences)
-        await self._confirmed.wait()
+            group.create_task(self._generate(sentences))
+            await self._speak(sentences)
+        await self.wait_confirmed()
+        self._enter(ResponseState.FINISHED)
 
-    async def _split_into_sentences(self, sentences: asyncio.Queue[_SentenceOfLine | SegmentEnd | None]) -> None:
+    async def _generate(self, sentences: asyncio.Queue[_SentenceOfLine | SegmentEnd | None]) -> None:
+        """Split the text of the parts into sentences."""
         splitter, line = Sentences(self.output.language), TranscriptLine("assistant", "")
         async with aclosing(self.parts):
             async for part in self.parts:
@@ -175,58 +204,63 @@ class AgentResponse:
                     case SegmentEnd():
                         if rest := splitter.rest():
                             sentences.put_nowait((rest, line))
-                        self._pauses += 1
+                        self._segments_generated += 1
                         sentences.put_nowait(part)
                         line = TranscriptLine("assistant", "")
-                    case EndCall(failed):
-                        self.ends_call, self.gave_up = True, failed
+                    case EndCall():
+                        self.next_action = part
                         break
         if rest := splitter.rest():
             sentences.put_nowait((rest, line))
         sentences.put_nowait(None)
 
-    async def _synthesize(self, sentences: asyncio.Queue[_SentenceOfLine | SegmentEnd | None]) -> None:
-        while (next_one := await sentences.get()) is not None:
-            if isinstance(next_one, SegmentEnd):
+    async def _speak(self, sentences: asyncio.Queue[_SentenceOfLine | SegmentEnd | None]) -> None:
+        """Synthesize the sentences and queue them for playout, in order."""
+        while (item := await sentences.get()) is not None:
+            if isinstance(item, SegmentEnd):
                 self.output.playout.expect_more(False)
-                self._pauses_said += 1
-                self._progress.set()
+                self._segments_queued += 1
+                self._changed.set()
                 continue
-            sentence, line = next_one
+            sentence, line = item
             speech = await self.output.synthesize(sentence)
             if len(speech.samples) == 0:
                 continue
             self.timing.speech_ready()
             await self._wait_to_speak()
-            self._queue_for_playout(speech, line)
-            await self._wait_unsent_at_most(SENTENCES_AHEAD)
+            self._queue(speech, line)
+            await self._until(lambda: len(self._unsent) <= SENTENCES_AHEAD)
         self.output.playout.expect_more(False)
-        await self._wait_unsent_at_most(0)
+        await self._until(lambda: not self._unsent)
 
     async def _wait_to_speak(self) -> None:
-        await self._confirmed.wait()
+        await self.wait_confirmed()
         wait_s = self.options.not_before - asyncio.get_running_loop().time()
-        if not self.begun and wait_s > 0:
+        if not self.has_started and wait_s > 0:
             await asyncio.sleep(wait_s)
-        while not self._may_speak.is_set():  # it may be held again before we get to know that it was not
-            await self._may_speak.wait()
+        await self._until(lambda: self._state is not ResponseState.HELD)
 
-    def _queue_for_playout(self, speech: Speech, line: TranscriptLine) -> None:
-        """Give a sentence to the playout, unless the one before it was flushed: then the cancellation is on its way."""
+    def _queue(self, speech: Speech, line: TranscriptLine) -> None:
+        """Queue a sentence for playout, unless the one before it was flushed: then the cancellation is on its way."""
         playout = self.output.playout
-        if self.begun and self._pieces[-1].utterance.flushed:
+        if self.has_started and self._sentences[-1].utterance.flushed:
             return
-        if not self.begun or self._pieces[-1].line is not line:
+        if not self.has_started or self._sentences[-1].line is not line:
             self.on_line(line)
         playout.expect_more(True)
         utterance = playout.begin(speech.text)
         self.output.on_spoken(speech.text)
-        self._pieces.append(_SpokenSentence(speech, utterance, line))
+        self._sentences.append(_QueuedSentence(speech, utterance, line))
         self._unsent.append(utterance)
         playout.write(speech.samples)
         playout.end()
+        self._enter(ResponseState.SPEAKING)
 
-    async def _wait_unsent_at_most(self, most: int) -> None:
-        while len(self._unsent) > most:
-            self._progress.clear()
-            await self._progress.wait()
+    def _enter(self, state: ResponseState) -> None:
+        self._state = state
+        self._changed.set()
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            self._changed.clear()
+            await self._changed.wait()

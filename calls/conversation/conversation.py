@@ -1,10 +1,11 @@
-"""The talk of one call: it listens, answers and is interrupted. Everything that happens comes through one inbox and is
-dealt with in order, so that each change of state stands in one place: `Conversation._take`."""
+"""One conversation: the agent listens, responds and is interrupted. All events come through one queue and are handled
+in order; `Conversation._handle` shows what each of them does."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import assert_never
 
 import structlog
 
@@ -19,21 +20,22 @@ from calls.conversation.idle_timer import HoldChanged, UserIdleTimer
 from calls.conversation.prompt_prefill import PromptPrefill
 from calls.conversation.response_generator import LlmWithTools, ResponseGenerator, SpeculativeResponse
 from calls.conversation.speech_output import SpeechOutput
-from calls.conversation.state import MAX_IDLE_PROMPTS, ConversationEnd, ConversationState
+from calls.conversation.state import ConversationEnd, ConversationState, LastTurn, UserState
 from config.errors import ModelError
 from media.engine.call_audio import AudioFailure, DtmfDetected, UtterancePlayed
 from media.turns.events import (
     AgentStarted,
     AgentStopped,
+    AskEndOfTurn,
     BargeIn,
     PlayoutPaused,
     PlayoutResumed,
     Speculate,
     SpeechResumed,
     SpeechStarted,
+    SpeechStopped,
     TurnDropped,
     TurnEnded,
-    TurnEvent,
 )
 from models.protocols import SpeechToTextStream
 from models.turn_detection.backchannels import is_backchannel
@@ -42,10 +44,11 @@ log = structlog.get_logger()
 
 
 class Conversation:
-    """`run` talks; `settle` brings the transcript to what was heard, whenever the talk stops.
+    """`run` holds the conversation; `close` brings the transcript to what was heard, whenever it stops.
 
-    `protect` tells the audio engine whether what plays can be interrupted; `on_progress` is called when the transcript
-    has changed for good, and when the agent is heard; `on_tone` gets keys that were heard as sound."""
+    `set_uninterruptible` tells the audio engine whether a barge-in may cut what plays; `on_progress` is called when
+    the transcript has changed for good, and when the agent becomes audible; `on_inband_digit` gets DTMF tones that were
+    detected in the audio."""
 
     def __init__(
         self,
@@ -63,345 +66,335 @@ class Conversation:
     ) -> None:
         self.transcript = Transcript()
         self.timeline = timeline
-        self._script = config
-        self._inbox = events
-        self._ear = stt
+        self._config = config
+        self._events = events
+        self._stt = stt
         self._playout = output.playout
-        self._protect = set_uninterruptible
+        self._set_uninterruptible = set_uninterruptible
         self._on_progress = on_progress
-        self._on_tone = on_inband_digit
-        self._answering = ResponseGenerator(call_id, config, llm, output, self.transcript, timeline, self._begin)
+        self._on_inband_digit = on_inband_digit
+        self._generator = ResponseGenerator(
+            call_id=call_id,
+            config=config,
+            llm=llm,
+            output=output,
+            transcript=self.transcript,
+            timeline=timeline,
+            on_line=self._on_line,
+        )
         loop = asyncio.get_running_loop()
-        self._silence = UserIdleTimer(config.user_idle_ms, lambda: events.put(UserIdle()), loop.call_later, loop.time)
-        self._ahead = PromptPrefill(llm.llm)
-        self._answering.on_documents_found(self._read_ahead)
-        self._response: AgentResponse | None = None
+        self._idle_timer = UserIdleTimer(
+            config.user_idle_ms, lambda: events.put(UserIdle()), loop.call_later, loop.time
+        )
+        self._prefill = PromptPrefill(llm.model)
+        self._generator.on_documents_found(self._prefill_while_user_speaks)
+        self._state = ConversationState()
+        self._response: AgentResponse | None = None  # the one that is given at the moment
         self._speculative: SpeculativeResponse | None = None
-        self._floor = ConversationState()
         self._log = log.bind(call_id=call_id)
 
     async def run(self) -> ConversationEnd:
-        """Talk until the agent ends the call; returns why. What a model, the ear or the engine raised comes out in an
-        exception group."""
+        """Talk until the agent ends the call; returns why. Raises in an exception group what a model or the audio
+        engine raised."""
         end: ConversationEnd | None = None
         async with asyncio.TaskGroup() as group:
             self._open(group)
             try:
                 while end is None:
-                    self._silence.set_idle(self._nobody_speaks)
-                    await self._take(await self._inbox.get(), group)
-                    end = None if self._floor.caller else self._floor.leaving
+                    self._idle_timer.set_idle(self._is_idle)
+                    await self._handle(await self._events.get(), group)
+                    end = None if self._state.user_is_speaking else self._state.end_requested
             finally:
-                self._silence.reset()
-                self._ahead.close()
-                self._drop_guess()
-                self._answering.close()
+                self._idle_timer.reset()
+                self._prefill.close()
+                self._drop_speculative()
+                self._generator.close()
         return end
 
     def close(self) -> None:
-        """Nothing more will be heard: what is queued is thrown away and the transcript ends where the sound did. Digits
-        that nobody came to answer were dialled all the same."""
-        for happening in self._inbox.drain():
-            if isinstance(happening, DtmfEntry):
-                self.transcript.add_user_turn(happening.digits)
+        """Nothing more is heard: cancel the response, so that the transcript ends where the sound did. DTMF entries
+        that were not handled yet come into the transcript without a response."""
+        for event in self._events.drain():
+            if isinstance(event, DtmfEntry):
+                self.transcript.add_user_turn(event.digits)
                 self.timeline.add_caller_turn(self.transcript.turn_count, None)
-        answer = self._response
-        if answer is not None:
-            answer.cancel()
+        response = self._response
+        if response is not None:
+            response.cancel()
             self._playout.flush()
-            self._end_answer(answer)
+            self._end_response(response)
 
-    async def _take(self, happening: ConversationEvent, group: asyncio.TaskGroup) -> None:
-        """Deal with what happened."""
-        match happening:
-            case TurnEnded():
-                await self._turn(happening, group)
-            case Speculate():
-                self._speculate(group)
-            case DtmfEntry(digits):
-                self._user_said(digits, group)
-            case ResponseFinished(answer):
-                self._answered(answer, group)
-            case UserIdle():
-                self._break_silence(group)
-            case AudioFailure(error=error):
-                raise error
-            case DtmfKeyPressed() | DtmfDetected() | HoldChanged() | UtterancePlayed():
-                self._pass_on(happening)
-            case _:
-                self._follow_caller(happening)
-
-    def _pass_on(self, happening: DtmfKeyPressed | DtmfDetected | HoldChanged | UtterancePlayed) -> None:
-        """What concerns one part alone."""
-        match happening:
-            case DtmfKeyPressed():
-                self._silence.reset()
-            case DtmfDetected():
-                self._on_tone(happening)
-            case HoldChanged(held):
-                self._silence.set_on_hold(held)
-            case UtterancePlayed(utterance=utterance):
-                if self._response is not None:
-                    self._response.on_utterance_sent(utterance)
-
-    def _follow_caller(self, event: TurnEvent) -> None:
-        """Events that say what the caller does."""
+    async def _handle(  # noqa: C901 - one short case an event: all transitions can be read here
+        self, event: ConversationEvent, group: asyncio.TaskGroup
+    ) -> None:
+        state = self._state
         match event:
             case SpeechStarted():
-                self._floor.caller = True
-                if self._response is not None and not (self._response.begun and self._floor.agent):
+                state.user_started_speaking()
+                if self._response is not None and not (self._response.has_started and state.agent_is_audible):
                     self._response.hold()
+            case SpeechStopped() | AskEndOfTurn():
+                pass  # for the audio engine alone
+            case Speculate():
+                self._speculate(group)
             case SpeechResumed():
-                self._drop_guess()
+                self._drop_speculative()
             case TurnDropped():
-                self._floor.caller = False
-                self._drop_guess()
-                self._release()
+                state.user_stopped_speaking()
+                self._drop_speculative()
+                if self._response is not None:
+                    self._response.release()
+            case TurnEnded():
+                state.user_stopped_speaking()
+                await self._end_turn(event, group)
             case BargeIn():
-                self._interrupted(event)
-            case _:
-                self._follow_agent(event)
-
-    def _follow_agent(self, event: TurnEvent) -> None:
-        """Events that say what is heard of the agent."""
-        match event:
+                self._interrupt(event)
             case AgentStarted(at_ms):
-                self._floor.agent = True
+                state.agent_is_audible = True
                 self.timeline.agent_audible(at_ms)
                 self._on_progress()
             case PlayoutPaused(at_ms):
-                self._floor.paused_ms = at_ms
+                state.playout_paused_ms = at_ms
             case PlayoutResumed():
-                self._floor.paused_ms = None
+                state.playout_paused_ms = None
             case AgentStopped():
-                self._floor.agent = False
+                state.agent_is_audible = False
                 self.timeline.agent_silent()
-                if self._floor.caller and self._response is not None:  # it waits for a tool: what follows waits, too
+                if state.user_is_speaking and self._response is not None:  # it waits for a tool
                     self._response.hold()
+            case UtterancePlayed(utterance=utterance):
+                if self._response is not None:
+                    self._response.on_utterance_sent(utterance)
+            case ResponseFinished(response):
+                self._finish(response, group)
+            case DtmfDetected():
+                self._on_inband_digit(event)
+            case DtmfKeyPressed():
+                self._idle_timer.reset()
+            case DtmfEntry(digits):
+                self._user_said(digits, group)
+            case UserIdle():
+                self._prompt_idle_user(group)
+            case HoldChanged(held):
+                self._idle_timer.set_on_hold(held)
+            case AudioFailure(error=error):
+                raise error
+            case _:
+                assert_never(event)
 
     @property
-    def _nobody_speaks(self) -> bool:
-        floor = self._floor
-        return self._response is None and self._speculative is None and not (floor.caller or floor.agent)
+    def _is_idle(self) -> bool:
+        """True while neither side speaks nor is about to."""
+        no_response = self._response is None and self._speculative is None
+        return no_response and not (self._state.user_is_speaking or self._state.agent_is_audible)
 
-    async def _turn(self, ended: TurnEnded, group: asyncio.TaskGroup) -> None:
-        """The caller's turn is over."""
-        self._floor.caller = False
-        text = (await self._ear.finish()).strip()
+    async def _end_turn(self, ended: TurnEnded, group: asyncio.TaskGroup) -> None:
+        text = (await self._stt.finish()).strip()
         if text:
             self._user_said(text, group, ended)
             return
-        self._drop_guess()
-        self._release()
-        if self._floor.cut and self._response is None:
-            self._floor.cut = False
-            self._say(self._answering.scripted(self._answering.phrases.say_again, ResponseOptions()), group)
+        self._drop_speculative()
+        if self._response is not None:
+            self._response.release()
+        if self._state.user is UserState.NOT_UNDERSTOOD and self._response is None:
+            self._state.user_asked_to_repeat()
+            self._give(self._generator.scripted(self._generator.phrases.say_again, ResponseOptions()), group)
 
     def _user_said(self, text: str, group: asyncio.TaskGroup, ended: TurnEnded | None = None) -> None:
-        """Words, or digits when no turn was `ended`."""
-        answer = self._response
-        goes_on = ended is not None and self._turn_is_open
-        self._answering.user_said(text, goes_on=goes_on, dialled=ended is None)
-        self._floor.heard_words(dialled=ended is None)
+        """Take words of the user, or the digits of a DTMF entry when no turn has `ended`, and respond to them."""
+        response, dtmf = self._response, ended is None
+        self._generator.user_said(text, continues=not dtmf and self._continues_turn, dtmf=dtmf)
+        self._state.user_understood(dtmf=dtmf)
         self.timeline.add_caller_turn(self.transcript.turn_count, ended)
         ended_by = self.timeline.turn.ended_by
         self._log.info("turn.user", turn=self.transcript.turn_count, ended_by=ended_by, characters=len(text))
         self._log.debug("turn.user.text", text=text)
         self._on_progress()
-        if answer is not None and self._stands(answer, text):
-            self._drop_guess()
-            if not self._floor.caller:  # digits may come while the caller speaks
-                answer.go_on()
+        if response is not None and self._outlasts(response, text):
+            self._state.response_owed |= response.has_started and response.options.uninterruptible
+            self._drop_speculative()
+            if not self._state.user_is_speaking:  # DTMF may come while the user speaks
+                response.release()
             return
-        manner = self._manner
-        if answer is not None:
-            self._drop_answer(answer)
-        self._reply(manner, group)
+        options = self._options
+        if response is not None:
+            self._drop_response(response)
+        self._respond(options, group)
 
-    def _stands(self, answer: AgentResponse, text: str) -> bool:
-        """Whether the present answer goes on after these words: nothing interrupts a protected one, a greeting is said
-        in any case, and an "okay" to an agent who waits for a tool asks for nothing."""
-        if answer.begun and answer.options.uninterruptible:
-            self._floor.owed = True
+    def _outlasts(self, response: AgentResponse, text: str) -> bool:
+        """True if the present response goes on after these words: nothing interrupts an uninterruptible one, a greeting
+        is said in any case, and an "okay" to an agent that waits for a tool asks for nothing."""
+        if response.options.uninterruptible and response.has_started:
             return True
-        if answer.options.scripted and not answer.begun:
+        if response.options.scripted and not response.has_started:
             return True
-        return self._answering.waits_for_tool(answer) and is_backchannel(text, self._script.language)
+        return self._generator.waits_for_tool(response) and is_backchannel(text, self._config.language)
 
     @property
-    def _turn_is_open(self) -> bool:
-        """The caller has not heard anything yet of what answers the last turn. (Digits stay a turn of their own.)"""
-        answer = self._response
-        waits = answer is not None and not answer.begun and not answer.options.scripted
-        return (waits or self._floor.unanswered) and not self._floor.dialled
+    def _continues_turn(self) -> bool:
+        """True if the next words continue the last turn, because nothing of its response was heard."""
+        response = self._response
+        unheard = response is not None and not response.has_started and not response.options.scripted
+        last_turn = self._state.last_turn
+        return last_turn is LastTurn.OPEN or (unheard and last_turn is not LastTurn.DTMF)
 
     @property
-    def _manner(self) -> ResponseOptions:
-        """Of the answer to what is being said: that of one which it replaces before it was heard."""
-        return self._response.options if self._response is not None and not self._response.begun else ResponseOptions()
+    def _options(self) -> ResponseOptions:
+        """The options of the response to what is being said: those of a response that it replaces before that has
+        started."""
+        if self._response is not None and not self._response.has_started:
+            return self._response.options
+        return ResponseOptions()
 
-    def _interrupted(self, event: BargeIn) -> None:
+    def _interrupt(self, event: BargeIn) -> None:
         """The engine has flushed the playout already; what was written since then goes too."""
-        answer = self._response
-        if answer is None or not answer.begun:
+        stopped_ms = self._state.playout_flushed(event.at_ms)
+        response = self._response
+        if response is None or not response.has_started:
             return
-        stopped_ms = event.at_ms if self._floor.paused_ms is None else self._floor.paused_ms
-        self._floor.paused_ms = None
         metrics.INTERRUPTIONS.inc()
         metrics.BARGE_IN.observe(max(stopped_ms - event.speech_start_ms, 0.0) / 1000)
-        self._drop_answer(answer, stopped_ms)
-        self._floor.unanswered, self._floor.cut = not answer.heard_text, True
-        self._log.info("call.interrupted", heard_characters=len(answer.heard_text))
+        self._drop_response(response, stopped_ms)
+        self._state.user_interrupted_agent(heard=bool(response.heard_text))
+        self._log.info("call.interrupted", heard_characters=len(response.heard_text))
 
-    def _release(self) -> None:
-        """It was no turn: what waits may be said."""
-        if self._response is not None:
-            self._response.go_on()
-
-    def _open(self, group: asyncio.TaskGroup) -> None:
-        """The first message, when it is the agent's."""
-        script = self._script
-        if not script.speaks_first:
-            return
-        self.timeline.add_opening()
-        manner = ResponseOptions(
-            not_before=asyncio.get_running_loop().time() + script.first_message_delay_ms / 1000,
-            uninterruptible=script.first_message_uninterruptible,
-            scripted=script.greeting is not None,
-        )
-        if script.greeting is None:
-            self._reply(manner, group)
-        else:
-            self._say(self._answering.scripted(script.greeting, manner), group)
-
-    def _break_silence(self, group: asyncio.TaskGroup) -> None:
-        """Nobody has spoken for long; perhaps somebody does since the timer ran out."""
-        if not self._nobody_speaks:
+    def _prompt_idle_user(self, group: asyncio.TaskGroup) -> None:
+        """Ask whether the user is still there, or say goodbye; nothing if somebody speaks since the timer ran out."""
+        if not self._is_idle:
             return
         self.timeline.add_idle_prompt()
-        self._floor.silences += 1
-        last = self._floor.silences > MAX_IDLE_PROMPTS
-        phrases = self._answering.phrases
+        last = self._state.user_prompted()
+        phrases = self._generator.phrases
         text = phrases.silent_goodbye if last else phrases.still_there
-        self._log.info("call.silent", asked=self._floor.silences - 1, hangs_up=last)
-        self._say(self._answering.scripted(text, ResponseOptions(), then_hang_up=last), group)
+        self._log.info("call.silent", asked=self._state.idle_prompts - 1, hangs_up=last)
+        self._give(self._generator.scripted(text, ResponseOptions(), end_call=last), group)
+
+    # ---- speculative responses and prefill ----
 
     def _speculate(self, group: asyncio.TaskGroup) -> None:
-        """The caller may have finished."""
-        self._drop_guess()
-        answer = self._response
-        if answer is None or not (answer.begun or answer.options.scripted):
-            guess = self._speculative = SpeculativeResponse()
-            guess.task = group.create_task(self._prepare(guess, group))
+        """The user may have finished: prepare a response."""
+        self._drop_speculative()
+        response = self._response
+        if response is None or not (response.has_started or response.options.scripted):
+            speculative = self._speculative = SpeculativeResponse()
+            speculative.task = group.create_task(self._prepare(speculative, group))
 
-    async def _prepare(self, guess: SpeculativeResponse, group: asyncio.TaskGroup) -> None:
-        """Make the answer to what was said so far, and keep it. A recognizer that fails says so again at the end."""
+    async def _prepare(self, speculative: SpeculativeResponse, group: asyncio.TaskGroup) -> None:
+        """Make the response to the words so far. A speech recognizer that fails here fails again at the turn's end."""
         try:
-            text = (await self._ear.settle()).strip()
+            text = (await self._stt.settle()).strip()
         except ModelError as error:
             self._log.info("guess.failed", error=str(error))
             return
         if text:
-            prompt = self._answering.prompt_if_said(text, goes_on=self._turn_is_open)
-            self._ahead.stop()
-            guess.response = self._answering.generate(prompt, self._manner, group, speculative=True)
-            await self._run(guess.response)
+            prompt = self._generator.prompt_if_said(text, continues=self._continues_turn)
+            self._prefill.stop()
+            speculative.response = self._generator.generate(prompt, self._options, group, speculative=True)
+            await self._run(speculative.response)
 
-    def _read_ahead(self) -> None:
-        """The documents say something about what the caller is saying."""
-        if (
-            self._response is None
-            and self._speculative is None
-            and (prompt := self._answering.prefill_prompt(self._ear.partial()))
-        ):
-            self._ahead.start(prompt)
+    def _drop_speculative(self) -> None:
+        """The user's turn goes on, or is answered otherwise."""
+        speculative, self._speculative = self._speculative, None
+        if speculative is not None:
+            self._generator.cancel(speculative)
 
-    def _drop_guess(self) -> None:
-        """It was wrong, or came to nothing."""
-        guess, self._speculative = self._speculative, None
-        if guess is None:
+    def _prefill_while_user_speaks(self) -> None:
+        """The documents have passages about what the user is saying."""
+        if self._response is not None or self._speculative is not None:
             return
-        if guess.response is not None:
-            metrics.SPECULATIONS.labels(outcome="wasted").inc()
-            self._answering.cancel_tools(guess.response)
-        if guess.task is not None:
-            guess.task.cancel()
+        if prompt := self._generator.prefill_prompt(self._stt.partial()):
+            self._prefill.start(prompt)
 
-    def _reply(self, manner: ResponseOptions, group: asyncio.TaskGroup) -> None:
-        """Answer the talk as it stands: with what was guessed, if it answers just that."""
-        prompt = self._answering.prompt(self.transcript.messages())
-        self._ahead.stop()
-        guess = self._speculative
-        if (
-            guess is not None
-            and guess.response is not None
-            and guess.response.prompt == prompt
-            and not guess.response.failed
-        ):
-            metrics.SPECULATIONS.labels(outcome="used").inc()
-            self._speculative, self._response = None, guess.response
-            guess.response.task = guess.task
-            self._answering.confirm(guess.response)
+    # ---- the agent's responses ----
+
+    def _open(self, group: asyncio.TaskGroup) -> None:
+        """Say the first message, if the agent speaks first."""
+        config = self._config
+        if not config.speaks_first:
+            return
+        self.timeline.add_opening()
+        options = ResponseOptions(
+            not_before=asyncio.get_running_loop().time() + config.first_message_delay_ms / 1000,
+            uninterruptible=config.first_message_uninterruptible,
+            scripted=config.greeting is not None,
+        )
+        if config.greeting is None:
+            self._respond(options, group)
         else:
-            self._drop_guess()
-            self._say(self._answering.generate(prompt, manner, group), group)
+            self._give(self._generator.scripted(config.greeting, options), group)
 
-    def _say(self, answer: AgentResponse, group: asyncio.TaskGroup) -> None:
-        self._response = answer
-        self._answering.confirm(answer)
-        if self._floor.caller:
-            answer.hold()
-        answer.task = group.create_task(self._run(answer))
+    def _respond(self, options: ResponseOptions, group: asyncio.TaskGroup) -> None:
+        """Respond to the transcript as it stands; with the speculative response, if it answers just that."""
+        prompt = self._generator.prompt(self.transcript.messages())
+        self._prefill.stop()
+        speculative = self._speculative
+        response = None if speculative is None else speculative.response_to(prompt)
+        if speculative is None or response is None:
+            self._drop_speculative()
+            self._give(self._generator.generate(prompt, options, group), group)
+            return
+        metrics.SPECULATIONS.labels(outcome="used").inc()
+        self._speculative, self._response = None, response
+        response.task = speculative.task
+        self._generator.confirm(response)
 
-    async def _run(self, answer: AgentResponse) -> None:
-        """What goes wrong with an answer that nobody will hear does no harm to the call."""
+    def _give(self, response: AgentResponse, group: asyncio.TaskGroup) -> None:
+        """Begin a response that is certain to be given."""
+        self._response = response
+        self._generator.confirm(response)
+        if self._state.user_is_speaking:
+            response.hold()
+        response.task = group.create_task(self._run(response))
+
+    async def _run(self, response: AgentResponse) -> None:
+        """An error in a response that is not given does not end the call."""
         try:
-            await answer.run()
+            await response.run()
         except Exception as error:
-            if answer.wanted:
+            if response.is_due:
                 raise
-            answer.failed = True
+            response.fail()
             self._log.warning("answer.failed_unheard", error=repr(error))
         else:
-            self._inbox.put(ResponseFinished(answer))
+            self._events.put(ResponseFinished(response))
 
-    def _begin(self, answer: AgentResponse, line: TranscriptLine) -> None:
-        """A line of an answer is about to be heard."""
+    def _on_line(self, response: AgentResponse, line: TranscriptLine) -> None:
+        """A line of a response is about to be heard."""
         self.transcript.add_agent_line(line)
-        if not answer.begun:
+        if not response.has_started:
             self.timeline.response_queued()
-            if answer.options.uninterruptible:
-                self._protect(True)
+            if response.options.uninterruptible:
+                self._set_uninterruptible(True)
 
-    def _answered(self, answer: AgentResponse, group: asyncio.TaskGroup) -> None:
-        """An answer was heard to its end. When the agent wants to hang up after it, a caller who speaks at this moment
-        may have more to say."""
-        if answer is not self._response:
+    def _finish(self, response: AgentResponse, group: asyncio.TaskGroup) -> None:
+        """A response was sent to its end. If the agent wants to hang up after it, a user who speaks at this moment may
+        have more to say."""
+        if response is not self._response:
             return
-        self._end_answer(answer)
-        if answer.ends_call:
-            self._floor.leave(failed=answer.gave_up)
-        elif self._floor.owed:
-            self._floor.owed = False
-            self._reply(ResponseOptions(), group)
+        self._end_response(response)
+        if response.next_action is not None:
+            self._state.agent_said_goodbye(failed=response.next_action.failed)
+        elif self._state.response_owed:
+            self._state.response_owed = False
+            self._respond(ResponseOptions(), group)
 
-    def _drop_answer(self, answer: AgentResponse, at_ms: float | None = None) -> None:
-        """Nothing more of it is said."""
+    def _drop_response(self, response: AgentResponse, at_ms: float | None = None) -> None:
+        """Cut the present response, at the present or at `at_ms`."""
         self.timeline.interrupted(self.timeline.now_ms() if at_ms is None else at_ms)
-        answer.cancel()
-        if answer.begun:
+        response.cancel()
+        if response.has_started:
             self._playout.flush()
-        self._end_answer(answer)
+        self._end_response(response)
 
-    def _end_answer(self, answer: AgentResponse) -> None:
+    def _end_response(self, response: AgentResponse) -> None:
         self._response = None
-        if not answer.begun:
+        if not response.has_started:
             return
-        answer.update_transcript()
-        self.timeline.response_ended(answer.heard_ms)
-        if answer.options.uninterruptible:
-            self._protect(False)
-        self._log.info("turn.agent", heard_characters=len(answer.heard_text))
-        self._log.debug("turn.agent.text", text=answer.heard_text)
+        response.update_transcript()
+        self.timeline.response_ended(response.heard_ms)
+        if response.options.uninterruptible:
+            self._set_uninterruptible(False)
+        self._log.info("turn.agent", heard_characters=len(response.heard_text))
+        self._log.debug("turn.agent.text", text=response.heard_text)
         self._on_progress()
-        self._ahead.start(self._answering.prompt(self.transcript.messages()))
+        self._prefill.start(self._generator.prompt(self.transcript.messages()))

@@ -1,4 +1,4 @@
-"""One answer's way from the language model through its tools to the words that are to be said."""
+"""The tool-calling loop of one response: the language model is asked, its tools run, and it is asked again."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from config.errors import ModelError
 from models.protocols import END_CALL, AnswerPart, ChatMessage, ChatPrompt, LanguageModel, TextDelta, ToolCall
 
 MAX_TOOL_ROUNDS: Final = 5
-"""So often a model may call tools before it has to answer; then it is asked without any."""
+"""Rounds in which a model may call tools; then it is asked without any."""
 MAX_TOOL_CALLS: Final = 8
-"""In one round; what it calls beyond that is refused."""
+"""Tool calls in one round; further ones are refused."""
 FILLER_AFTER_S: Final = 0.8
-"""A tool that takes longer is bridged by a few words."""
+"""Time of a tool after which the agent says a few words meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -30,39 +30,39 @@ class SpeakText:
 
 @dataclass(frozen=True)
 class SegmentEnd:
-    """What was said so far is said by itself: what comes next may take a while."""
+    """The end of a segment: its text is spoken without waiting for more, because what follows may take a while."""
 
 
 @dataclass(frozen=True)
 class EndCall:
-    """The last part: hang up once all of it has been heard. `failed`: because there is nobody to answer."""
+    """The last part: hang up once all of the response has been heard. `failed`: because the language model fails."""
 
     failed: bool = False
 
 
 ResponsePart = SpeakText | SegmentEnd | EndCall
 RunTool = Callable[[ToolCall], "asyncio.Task[ToolResult]"]
-"""Begins to use a tool. What has begun goes on when the answer is dropped; its result is kept by whoever runs it."""
+"""Begins to run a tool. It goes on when the response is cut; the owner of the task keeps its result."""
 
 
 @dataclass
 class _ModelTurn:
-    """What the model gave at one time of asking."""
+    """What the model returned in one round."""
 
-    said: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     ends_call: bool = False
 
     @property
     def text(self) -> str:
-        return "".join(self.said)
+        return "".join(self.texts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ToolCallingLoop:
-    """`ready(call)` is waited for before a tool is used: a tool with effects is not, before the answer is certain to be
-    given. `confirmed()` waits until it is: nobody waits for anything before. `failed(error)` is told that the model
-    failed: it says whether that is the end of the talk, or raises the error. `answered()`: the model did not."""
+    """`before_tool(call)` is awaited before a tool runs: a tool with effects does not run before the response is
+    confirmed. `wait_confirmed()` waits for that. `on_failure(error)` is called when the model fails: it returns True if
+    the call is to end, or raises the error. `on_success()` is called when the model has answered."""
 
     llm: LanguageModel
     prompt: ChatPrompt
@@ -74,7 +74,7 @@ class ToolCallingLoop:
     phrases: StockPhrases
 
     async def parts(self) -> AsyncGenerator[ResponsePart, None]:
-        """The answer; an excuse where the model fails. Raises what `failed` raises."""
+        """The response; an excuse where the model fails. Raises what `on_failure` raises."""
         try:
             async with aclosing(self._parts()) as parts:
                 async for part in parts:
@@ -88,73 +88,73 @@ class ToolCallingLoop:
 
     async def _parts(self) -> AsyncGenerator[ResponsePart, None]:
         messages = tuple(self.prompt.messages)
-        spoken = filled = False
+        has_spoken = has_filled = False
         for tools in (*([self.prompt.tools] * MAX_TOOL_ROUNDS), ()):
-            this = _ModelTurn()
-            async with aclosing(self._ask(replace(self.prompt, messages=messages, tools=tools), this)) as words:
-                async for say in words:
-                    yield say
+            turn = _ModelTurn()
+            async with aclosing(self._ask(replace(self.prompt, messages=messages, tools=tools), turn)) as texts:
+                async for text in texts:
+                    yield text
             self.on_success()
-            spoken = spoken or bool(this.text.strip())
+            has_spoken = has_spoken or bool(turn.text.strip())
             if not tools:
-                this.calls.clear()
-            if this.calls:
+                turn.calls.clear()
+            if turn.calls:
                 yield SegmentEnd()
-                used = asyncio.ensure_future(self._use(this.calls))
+                running = asyncio.ensure_future(self._run_tools(turn.calls))
                 try:
-                    if not (filled or this.ends_call or this.text.strip()) and await self._is_slow(used):
-                        filled = True
+                    if not (has_filled or turn.ends_call or turn.text.strip()) and await self._wait_if_slow(running):
+                        has_filled = True
                         yield SpeakText(self.phrases.one_moment)
                         yield SegmentEnd()
-                    results = await used
+                    results = await running
                 finally:
-                    used.cancel()
-                messages = (*messages, ChatMessage("assistant", this.text, tool_calls=tuple(this.calls)), *results)
-            if this.ends_call:
+                    running.cancel()
+                messages = (*messages, ChatMessage("assistant", turn.text, tool_calls=tuple(turn.calls)), *results)
+            if turn.ends_call:
                 yield EndCall()
-            if this.ends_call or not this.calls:
+            if turn.ends_call or not turn.calls:
                 break
-        if not (spoken or this.ends_call) and messages != self.prompt.messages:
+        if not (has_spoken or turn.ends_call) and messages != self.prompt.messages:
             yield SpeakText(self.phrases.not_done)
 
-    async def _ask(self, prompt: ChatPrompt, this: _ModelTurn) -> AsyncGenerator[SpeakText, None]:
-        """What the model says; the rest goes into `this`. After the call's end nothing is said."""
+    async def _ask(self, prompt: ChatPrompt, turn: _ModelTurn) -> AsyncGenerator[SpeakText, None]:
+        """The model's text; all that it returns goes into `turn`. Text after the end of the call is left out."""
         async with _closing(self.llm.answer(prompt)) as answer:
             async for part in answer:
                 if isinstance(part, TextDelta):
-                    if not this.ends_call:
-                        this.said.append(part.text)
+                    if not turn.ends_call:
+                        turn.texts.append(part.text)
                         yield SpeakText(part.text)
                 elif part.name == END_CALL and self.prompt.may_end_call:
-                    this.ends_call = True
+                    turn.ends_call = True
                 else:
-                    this.calls.append(part)
+                    turn.calls.append(part)
 
-    async def _is_slow(self, used: asyncio.Future[list[ChatMessage]]) -> bool:
-        """Whether tools keep a caller waiting."""
+    async def _wait_if_slow(self, running: asyncio.Future[list[ChatMessage]]) -> bool:
+        """Wait for the tools, for `FILLER_AFTER_S` from the confirmation on. Returns True if they still run."""
         confirmed = asyncio.ensure_future(self.wait_confirmed())
         try:
-            await asyncio.wait((used, confirmed), return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait((used,), timeout=FILLER_AFTER_S)
+            await asyncio.wait((running, confirmed), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((running,), timeout=FILLER_AFTER_S)
         finally:
             confirmed.cancel()
-        return not used.done()
+        return not running.done()
 
-    async def _use(self, calls: Sequence[ToolCall]) -> list[ChatMessage]:
-        """All of them at once; their results in order."""
-        return list(await asyncio.gather(*(self._use_one(call, place) for place, call in enumerate(calls))))
+    async def _run_tools(self, calls: Sequence[ToolCall]) -> list[ChatMessage]:
+        """Run the tools at the same time; their results in the order of the calls."""
+        return list(await asyncio.gather(*(self._run_one(call, index) for index, call in enumerate(calls))))
 
-    async def _use_one(self, call: ToolCall, place: int) -> ChatMessage:
-        if place >= MAX_TOOL_CALLS:
+    async def _run_one(self, call: ToolCall, index: int) -> ChatMessage:
+        if index >= MAX_TOOL_CALLS:
             return ChatMessage("tool", f"Not called: {MAX_TOOL_CALLS} at a time.", tool_call_id=call.id, ok=False)
         await self.before_tool(call)
-        answer = await asyncio.shield(self.run_tool(call))
-        return ChatMessage("tool", answer.content, tool_call_id=call.id, ok=answer.ok)
+        result = await asyncio.shield(self.run_tool(call))
+        return ChatMessage("tool", result.content, tool_call_id=call.id, ok=result.ok)
 
 
 @asynccontextmanager
 async def _closing(parts: AsyncIterator[AnswerPart]) -> AsyncIterator[AsyncIterator[AnswerPart]]:
-    """The same; closed at the end, so that the model stops."""
+    """The parts; closed at the end, so that the model stops."""
     try:
         yield parts
     finally:
@@ -162,8 +162,8 @@ async def _closing(parts: AsyncIterator[AnswerPart]) -> AsyncIterator[AsyncItera
             await parts.aclose()
 
 
-async def scripted_parts(text: str, *, then_hang_up: bool = False) -> AsyncGenerator[ResponsePart, None]:
-    """A fixed answer."""
+async def scripted_parts(text: str, *, end_call: bool = False) -> AsyncGenerator[ResponsePart, None]:
+    """A fixed text, after which the call may end."""
     yield SpeakText(text)
-    if then_hang_up:
+    if end_call:
         yield EndCall()

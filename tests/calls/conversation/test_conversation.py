@@ -16,7 +16,7 @@ from calls.conversation.dtmf_collector import DtmfEntry
 from calls.conversation.event_queue import ResponseFinished
 from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.stock_phrases import stock_phrases
-from calls.conversation.tool_loop import scripted_parts
+from calls.conversation.tool_loop import EndCall, scripted_parts
 from config.errors import ModelError
 from media.engine.call_audio import AudioFailure
 from models.protocols import AnswerPart, ChatMessage, ChatPrompt, TextDelta, VoiceSettings
@@ -268,7 +268,9 @@ async def test_the_end_of_an_answer_that_was_dropped_meanwhile_ends_nothing(begi
     mouth = SpeechOutput(call.tts, VoiceSettings("scripted/one", 1.0, 0.5, RATE), call.playout)
     await call.says("hello")
     call.events.put(
-        ResponseFinished(AgentResponse(scripted_parts("Bye."), mouth, ResponseTiming(lambda: 0.0), ends_call=True))
+        ResponseFinished(
+            AgentResponse(scripted_parts("Bye."), mouth, ResponseTiming(lambda: 0.0), next_action=EndCall())
+        )
     )
     await settle()
     assert not call.run.done()
