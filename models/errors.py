@@ -6,24 +6,26 @@ from typing import Final, Literal
 
 from config.errors import ModelError
 
-What = Literal["unreachable", "late", "busy", "failing", "refused", "broken", "resting"]
+RemoteFailureKind = Literal["unreachable", "late", "busy", "failing", "refused", "broken", "resting"]
 """unreachable: no connection, or it broke off. late: a time-out. busy: 429 or 503. failing: another 5xx. refused: the
 server, or our own rules, want no such request. broken: what came is no answer. resting: it failed often, so nobody asks
 it."""
 
 
-class RemoteTrouble(ModelError):
+class RemoteModelError(ModelError):
     """One answer of a remote model failed. `retry_after_s` is what the server asked us to wait. A message holds no key,
     and of the server's own words only few."""
 
-    def __init__(self, what: What, message: str, *, retry_after_s: float | None = None, counts: bool = True) -> None:
+    def __init__(
+        self, what: RemoteFailureKind, message: str, *, retry_after_s: float | None = None, counts: bool = True
+    ) -> None:
         """`counts`: it says something about the server, not only about this request."""
         super().__init__(message)
-        self.what: Final = what
+        self.kind: Final = what
         self.retry_after_s: Final = retry_after_s
-        self.counts: Final = counts and what != "resting"
+        self.counts_against_server: Final = counts and what != "resting"
 
     @property
-    def may_pass(self) -> bool:
+    def retryable(self) -> bool:
         """Whether to ask again could help."""
-        return self.what in ("unreachable", "busy", "failing")
+        return self.kind in ("unreachable", "busy", "failing")

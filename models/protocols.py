@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from media.audio_port import Samples
-from models.token_usage import TokenCount
+from models.token_usage import TokenUsage
 
 END_CALL: Final = "end_call"
 """The tool by which an agent hangs up, once what it said has been heard. Only a call that it may end offers it."""
@@ -68,7 +68,7 @@ class ChatPrompt:
     messages: Sequence[ChatMessage]
     language: str | None = None
     tools: Sequence[ToolDefinition] = ()
-    tokens: TokenCount | None = field(default=None, compare=False, repr=False)
+    tokens: TokenUsage | None = field(default=None, compare=False, repr=False)
 
     @property
     def may_end_call(self) -> bool:
@@ -76,7 +76,7 @@ class ChatPrompt:
         return any(tool.name == END_CALL for tool in self.tools)
 
 
-HANG_UP: Final = ToolDefinition(END_CALL, "Hang up, once the caller has heard what you say.", {"type": "object"})
+END_CALL_TOOL: Final = ToolDefinition(END_CALL, "Hang up, once the caller has heard what you say.", {"type": "object"})
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class TextDelta:
     text: str
 
 
-AnswerPart = TextDelta | ToolCall
+LlmOutput = TextDelta | ToolCall
 
 
 class LanguageModel(Protocol):
@@ -94,25 +94,25 @@ class LanguageModel(Protocol):
 
     name: str
 
-    def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+    def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         """Stream the answer. After tool calls it ends; it is asked again when their results are among the messages.
         Closing the iterator cancels the work. Raises `ModelError`."""
 
 
 @runtime_checkable
-class Prepares(Protocol):
+class SupportsPrefill(Protocol):
     """A language model that answers sooner what it has begun to read before."""
 
-    async def prepare(self, prompt: ChatPrompt) -> None:
+    async def prefill(self, prompt: ChatPrompt) -> None:
         """Read this talk, which goes on with a line of the caller. No answer waits for it: the answer to a prompt of
         the same call ends it. Cancelling gives it up. Raises `ModelError`."""
 
 
 @runtime_checkable
-class Constrained(Protocol):
+class SupportsJsonSchema(Protocol):
     """A language model that can be held to a form."""
 
-    async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
+    async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
         """JSON that a JSON Schema (the part of it that tools use) takes, in answer to a prompt; its tools are not
         used. It is work after calls: whoever waits for an answer goes first. Raises `ModelError`."""
 
@@ -126,15 +126,15 @@ class SpeechToTextStream(Protocol):
     def partial(self) -> str:
         """The words recognized so far in this turn, "" when there are none. Any thread, no waiting."""
 
-    async def settle(self) -> str:
+    async def flush(self) -> str:
         """The final text of all that was fed since the last `finish` or `discard`, while the turn may still go on: what
         is fed afterwards continues it. Raises `ModelError`."""
 
-    async def finish(self) -> str:
+    async def end_turn(self) -> str:
         """The final text of all that was fed since the last `finish` or `discard`; the next turn starts empty.
         Raises `ModelError`."""
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         """Forget what was fed since the last `finish`."""
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class SpeechToText(Protocol):
 
 
 @dataclass(frozen=True)
-class SpokenWord:
+class WordTiming:
     """A word's place: `text[:char_end]` has been heard once `sample_end` samples of the speech were played."""
 
     char_end: int
@@ -164,13 +164,13 @@ class SpokenWord:
 
 
 @dataclass(frozen=True)
-class Speech:
+class SynthesizedSpeech:
     """One synthesized piece: mono int16 at `rate` Hz, and where its words end (ascending)."""
 
     text: str
     samples: Samples
     rate: int
-    words: Sequence[SpokenWord] = field(default_factory=tuple)
+    words: Sequence[WordTiming] = field(default_factory=tuple)
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class TextToSpeech(Protocol):
     def language_of(self, voice: str) -> str | None:
         """The BCP 47 tag of what one of the voices speaks; None: it does not tell."""
 
-    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         """Speak one sentence at `settings.rate` Hz. Raises `ModelError`."""
 
 
@@ -208,7 +208,7 @@ class EndOfTurnStream(Protocol):
         """Is the turn over? `answer` gets the probability 0..1, or None when there is nothing to judge by: exactly
         once, at once or later, from any thread."""
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         """The turn is over: forget what was fed."""
 
     def close(self) -> None:
@@ -216,11 +216,11 @@ class EndOfTurnStream(Protocol):
 
 
 class EndOfTurn(Protocol):
-    """Judges whether callers have finished. `ahead_ms`: how long an answer usually takes, so that it is asked so much
+    """Judges whether callers have finished. `latency_ms`: how long an answer usually takes, so that it is asked so much
     before it is needed."""
 
     name: str
-    ahead_ms: int
+    latency_ms: int
 
     def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> EndOfTurnStream:
         """A stream for mono int16 sound at `rate` Hz (8000 or 16000). `partial()` is the text of the turn so far."""
@@ -231,7 +231,7 @@ class Embeddings(Protocol):
     vectors are others; `dimensions` are the numbers of a vector, 0 while that is not known."""
 
     name: str
-    identity: str
+    version: str
     dimensions: int
 
     async def embed(self, texts: Sequence[str], *, query: bool) -> NDArray[np.float32]:
@@ -240,7 +240,7 @@ class Embeddings(Protocol):
 
 
 @runtime_checkable
-class SaysWait(Protocol):
+class ReportsQueueWait(Protocol):
     """A model that knows how busy it is."""
 
     def expected_wait_s(self) -> float:

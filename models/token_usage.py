@@ -5,35 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-class TokenCount:
+class TokenUsage:
     """Tokens of one answer, or of one piece of work. A model in this process counts what is new to the talk: a prompt
     repeats all that was said before, which the model need not read again. So the same talk always counts the same,
     whatever memory the model happens to have kept. For the event loop."""
 
-    def __init__(self, after: TokenCount | None = None) -> None:
+    def __init__(self, after: TokenUsage | None = None) -> None:
         """`after`: what this goes on from in its talk."""
         self.read = 0
         self.written = 0
         self._model: str = "" if after is None else after._model
         self._known: list[int] = [] if after is None else after._known
 
-    def asked(self, model: str, prompt: Sequence[int]) -> None:
+    def count_prompt(self, model: str, prompt: Sequence[int]) -> None:
         """A model has read a prompt."""
         known = self._known if model == self._model else []
         self.read += len(prompt) - _shared(known, prompt)
         self._model, self._known = model, [*prompt]
 
-    def wrote(self, *tokens: int) -> None:
+    def count_written(self, *tokens: int) -> None:
         """And then wrote this."""
         self.written += len(tokens)
         self._known.extend(tokens)
 
-    def told(self, read: int, written: int) -> None:
+    def count_reported(self, read: int, written: int) -> None:
         """A model elsewhere says, or is believed, to have read and written so many."""
         self.read += read
         self.written += written
 
-    def let_go(self) -> None:
+    def forget_prompt(self) -> None:
         """Nothing new goes on from here: its talk, thousands of tokens, is forgotten, and what it counted stays."""
         self._known = []
 

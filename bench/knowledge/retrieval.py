@@ -37,11 +37,11 @@ from calls.knowledge.indexer import KnowledgeIndexer
 from calls.knowledge.search import KnowledgeSearch, combined_score
 from calls.knowledge.vector_search import VectorSearch
 from models.embeddings.onnx_embeddings import RECIPES, OnnxEmbeddings
-from models.embeddings.score_calibration import Scale
-from models.embeddings.vector_index import packed
+from models.embeddings.score_calibration import ScoreCalibration
+from models.embeddings.vector_index import quantize
 from models.loading import loader
 from models.model_files.known_models import read_known
-from models.model_files.store import Store
+from models.model_files.store import ModelStore
 from models.protocols import Embeddings
 from storage.accounts import organizations
 from storage.agents import agents
@@ -76,8 +76,8 @@ class Simulated:
     dimensions = SIZE
 
     def __init__(self, cosine: float, questions: Iterable[Question]) -> None:
-        self.name = self.identity = f"simulated-{cosine}"
-        self.scale = Scale(1.28 / SIZE**0.5, cosine)
+        self.name = self.version = f"simulated-{cosine}"
+        self.scale = ScoreCalibration(1.28 / SIZE**0.5, cosine)
         self._cosine = cosine
         self._answers = {question.text: question.passage for question in questions}
 
@@ -274,8 +274,8 @@ async def speed(passages: int, asked: int) -> list[dict[str, Any]]:
         async with furnished(folder, (), (ENGLISH,)) as house:
             agent = house.agents[ENGLISH]
             said = partial(random.choice, vocabulary, p=shares)
-            await _fill(house.database, agent, passages, model.identity, random, said)
-            meanings = VectorSearch(house.database, model, scale=Scale(0.1, 0.5))
+            await _fill(house.database, agent, passages, model.version, random, said)
+            meanings = VectorSearch(house.database, model, scale=ScoreCalibration(0.1, 0.5))
             rows = []
             for count in (4, 6, 12):
                 questions = [" ".join(said(count)) for _ in range(asked)]
@@ -304,7 +304,7 @@ async def _fill(
         content = await database.write(partial(_document, owner=owner, agent=agent, chunks=chunks, language=ENGLISH))
         vectors = random.standard_normal((len(chunks), random_minilm.WIDTH)).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        await database.write(partial(_vectors, content=content, model=model, rows=packed(vectors)))
+        await database.write(partial(_vectors, content=content, model=model, rows=quantize(vectors)))
 
 
 def _vectors(conn: sa.Connection, content: str, model: str, rows: Sequence[bytes]) -> None:
@@ -358,7 +358,7 @@ async def _once(ask: Callable[[str], Awaitable[object]], question: str) -> tuple
 
 
 def _installed(directory: Path, name: str) -> Embeddings | None:
-    return loader.embeddings_of(Store(directory, read_known(directory)), name, ExitStack())
+    return loader.embeddings_of(ModelStore(directory, read_known(directory)), name, ExitStack())
 
 
 def main() -> None:

@@ -134,7 +134,7 @@ async def judged(recognizer: PocketsphinxSpeechToText, network: Network, each: S
             end = len(whole) - (SILENCES_MS[-1] - silence_ms) * rate // 1000
             ear.feed(whole[fed:end])
             fed = end
-            text = await ear.settle()
+            text = await ear.flush()
             p = network.probability(whole[:end], rate)
             verdicts.append(
                 Verdict(line, silence_ms, each.complete, p, rules.probability(text, "en") if text else None)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from media.audio_port import Samples
 from models.stt.pocketsphinx.bindings import Decoder, load_library, model_path
-from models.stt.pocketsphinx.dither import WideBand
+from models.stt.pocketsphinx.dither import DitheredWideBand
 from models.stt.pocketsphinx.telephone_band import TelephoneBand
 from models.tts.flite.bindings import VOICES, FliteLibrary
 
@@ -92,7 +92,7 @@ def main() -> None:
             for text in SENTENCES:
                 speech = np.pad(library.speak(text, voice, 1.0).samples, 3200)
                 narrow = front_end.cepstra(through_the_line(speech))
-                wide, telephone = speech_frames(front_end.cepstra(WideBand().push(speech)), narrow)
+                wide, telephone = speech_frames(front_end.cepstra(DitheredWideBand().push(speech)), narrow)
                 full.append(wide)
                 line.append(telephone)
                 means.append(narrow.mean(axis=0))

@@ -41,7 +41,7 @@ class Ours:
             sampling=greedy,
             most_tokens=LONG,
         )
-        if self._model.memory.talks < SEQUENCES:
+        if self._model.memory.sequences < SEQUENCES:
             raise RuntimeError("there is too little memory free for the talks")
 
     async def answer(self, call: str, messages: Sequence[Message], tokens: int, into: Answer) -> None:
@@ -51,7 +51,7 @@ class Ours:
         system, *rest = messages
         said = [ChatMessage(message["role"], message["content"]) for message in rest]  # type: ignore[arg-type]
         prompt = ChatPrompt(call, system["content"], said)
-        async with aclosing(self._model.answer(prompt, within_s=PATIENCE_S)) as parts:
+        async with aclosing(self._model.respond(prompt, within_s=PATIENCE_S)) as parts:
             async for part in parts:
                 assert isinstance(part, TextDelta)
                 # Models begin their answers without the space with which all words here begin: it is taken away.

@@ -73,7 +73,7 @@ async def measure(callers: int) -> dict[str, object]:
     sound = np.pad(speech.samples, 800)
     recognizer = await asyncio.to_thread(PocketsphinxSpeechToText)
     streams = [recognizer.open(rate=8000, language=None, on_words=lambda words: None) for _ in range(callers)]
-    await asyncio.gather(*(stream.finish() for stream in streams))
+    await asyncio.gather(*(stream.end_turn() for stream in streams))
     lags: list[float] = []
     lag = asyncio.create_task(loop_lag(lags))
     beat, finishes, used = Beat(), [], time.process_time()
@@ -99,7 +99,7 @@ async def measure(callers: int) -> dict[str, object]:
 async def timed_finish(stream: SpeechToTextStream) -> float:
     """ms that `finish` takes after the last sound."""
     began = time.perf_counter()
-    await stream.finish()
+    await stream.end_turn()
     return (time.perf_counter() - began) * 1000
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from bench.models import random_zipformer
 from models.stt.sherpa.benchmark import streaming_speed
-from models.stt.sherpa.chunk_timing import pace_of
-from models.stt.sherpa.recognizer_config import ENGINES, recipe
+from models.stt.sherpa.chunk_timing import measure_chunk_timing
+from models.stt.sherpa.recognizer_config import ENGINES, recognizer_config
 from models.stt.sherpa.stream import SherpaStream
 from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from models.stt.sherpa.tokens import Tokens, read_tokens
@@ -54,7 +54,7 @@ def _recognizer(folder: Path, beam: bool) -> Any:
     vocabulary = folder / "bpe.vocab"
     tokens = read_tokens(folder / "tokens.txt")
     vocabulary.write_text("".join(f"{symbol}\t{-place}\n" for place, symbol in enumerate(tokens.symbols)))
-    return recipe(make, paths, 1, (tokens.unit, str(vocabulary)) if beam else None).recognizer()
+    return recognizer_config(make, paths, 1, (tokens.unit, str(vocabulary)) if beam else None).recognizer()
 
 
 def _factors(folder: Path, quick: bool) -> list[Row]:
@@ -62,7 +62,9 @@ def _factors(folder: Path, quick: bool) -> list[Row]:
     rows = []
     for search, beam in (("greedy", False), ("beam", True)):
         recognizer = _recognizer(folder, beam)
-        speed = streaming_speed(recognizer, pace_of(recognizer), (1, 4, 16) if quick else (1, 2, 4, 8, 16, 32))
+        speed = streaming_speed(
+            recognizer, measure_chunk_timing(recognizer), (1, 4, 16) if quick else (1, 2, 4, 8, 16, 32)
+        )
         for count, factor in speed.real_time_factor.items():
             rows.append({"what": "real-time factor", "search": search, "batch": count, "factor": round(factor, 4)})
     return rows
@@ -107,7 +109,7 @@ async def _speak(streams: Sequence[SherpaStream]) -> list[float]:
     async def turn(stream: SherpaStream, ended: threading.Event) -> float:
         await asyncio.to_thread(ended.wait)
         began = time.monotonic()
-        await stream.finish()
+        await stream.end_turn()
         return time.monotonic() - began
 
     thread = threading.Thread(target=tick)

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.models import random_vits
-from models.protocols import Speech, TextToSpeech, VoiceSettings
+from models.protocols import SynthesizedSpeech, TextToSpeech, VoiceSettings
 from models.tts.cache import SpeechCache
-from models.tts.disk_cache import SpeechFiles
+from models.tts.disk_cache import SpeechDiskCache
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from models.tts.piper.text_to_speech import PiperTextToSpeech
@@ -99,10 +99,10 @@ async def _together(piper: PiperTextToSpeech, at_once: int) -> Row:
 
 async def _caches(piper: PiperTextToSpeech, folder: Path, times: int) -> list[Row]:
     settings = VoiceSettings("piper/medium", 1.0, 0.5, RATE)
-    files = await asyncio.to_thread(SpeechFiles, folder / "speech", 1 << 26)
+    files = await asyncio.to_thread(SpeechDiskCache, folder / "speech", 1 << 26)
     await SpeechCache(files=files).speech(piper, LONG, settings)
     await asyncio.to_thread(files.close)
-    files = await asyncio.to_thread(SpeechFiles, folder / "speech", 1 << 26)
+    files = await asyncio.to_thread(SpeechDiskCache, folder / "speech", 1 << 26)
     disk, memory = [], []
     for _ in range(times):
         cache = SpeechCache(files=files)
@@ -116,7 +116,7 @@ async def _caches(piper: PiperTextToSpeech, folder: Path, times: int) -> list[Ro
     ]
 
 
-async def _ms(work: Callable[[], Awaitable[Speech | bytes]]) -> float:
+async def _ms(work: Callable[[], Awaitable[SynthesizedSpeech | bytes]]) -> float:
     began = time.perf_counter()
     await work()
     return (time.perf_counter() - began) * 1000

@@ -17,8 +17,8 @@ from bench.turn.scripted_models import InstantEarStream, Sure
 from media.audio_port import Samples
 from models.llm.llama.language_model import LlamaLanguageModel
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
-from models.protocols import AnswerPart, ChatPrompt, SpeechToText, SpeechToTextStream, TextDelta
-from models.stt.sherpa.recognizer_config import ENGINES, recipe
+from models.protocols import ChatPrompt, LlmOutput, SpeechToText, SpeechToTextStream, TextDelta
+from models.stt.sherpa.recognizer_config import ENGINES, recognizer_config
 from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from models.stt.sherpa.tokens import read_tokens
 from models.tts.flite.text_to_speech import FliteTextToSpeech
@@ -44,20 +44,20 @@ class WeightyEarStream:
         """The scripted words, once there was sound."""
         return self._script.partial()
 
-    async def settle(self) -> str:
+    async def flush(self) -> str:
         """When the network is done."""
-        await self._real.settle()
-        return await self._script.settle()
+        await self._real.flush()
+        return await self._script.flush()
 
-    async def finish(self) -> str:
+    async def end_turn(self) -> str:
         """When the network is done."""
-        await self._real.finish()
-        return await self._script.finish()
+        await self._real.end_turn()
+        return await self._script.end_turn()
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         """Both forget."""
-        self._real.discard()
-        self._script.discard()
+        self._real.reset()
+        self._script.reset()
 
     def close(self) -> None:
         """Both end."""
@@ -88,10 +88,10 @@ class WeightyLanguage:
     def __init__(self, real: LlamaLanguageModel) -> None:
         self._real = real
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncGenerator[AnswerPart, None]:
+    async def respond(self, prompt: ChatPrompt) -> AsyncGenerator[LlmOutput, None]:
         """What the model writes, in sentences."""
         words = 0
-        async with aclosing(self._real.answer(prompt)) as parts:
+        async with aclosing(self._real.respond(prompt)) as parts:
             async for part in parts:
                 words += 1
                 ends = isinstance(part, TextDelta) and words % SENTENCE == 0
@@ -109,6 +109,6 @@ def _ear(folder: Path) -> SpeechToText:
     random_zipformer.write(folder)
     make: Any = ENGINES["zipformer"]
     paths = {role: str(folder / ("tokens.txt" if role == "tokens" else f"{role}.onnx")) for role in make.files}
-    recognizer = recipe(make, paths, 1, None).recognizer()
+    recognizer = recognizer_config(make, paths, 1, None).recognizer()
     tokens = read_tokens(folder / "tokens.txt")
     return SherpaSpeechToText("zipformer", recognizer, tokens, languages=("en",), biased=False, threads=1)

@@ -14,10 +14,10 @@ from media.audio_port import Samples
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.protocols import (
     END_CALL,
-    AnswerPart,
     ChatPrompt,
-    Speech,
+    LlmOutput,
     SpeechToTextStream,
+    SynthesizedSpeech,
     TextDelta,
     ToolCall,
     VoiceSettings,
@@ -64,16 +64,16 @@ class InstantEarStream:
         """The words, once there was sound."""
         return WORDS if self._fed else ""
 
-    async def settle(self) -> str:
+    async def flush(self) -> str:
         """At once."""
         return self.partial()
 
-    async def finish(self) -> str:
+    async def end_turn(self) -> str:
         """At once."""
         text, self._fed = self.partial(), False
         return text
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         """Nothing was heard."""
         self._fed = False
 
@@ -96,15 +96,15 @@ class DelayedEarStream(InstantEarStream):
         if not self._undecoded and np.abs(samples.astype(np.int32)).max(initial=0) >= QUIET:
             self._undecoded = True
 
-    async def settle(self) -> str:
+    async def flush(self) -> str:
         """After `Delays.text`."""
         await self._decoded()
         return self.partial()
 
-    async def finish(self) -> str:
+    async def end_turn(self) -> str:
         """After `Delays.text` or `Delays.settled_text`."""
         await self._decoded()
-        return await super().finish()
+        return await super().end_turn()
 
     async def _decoded(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -137,7 +137,7 @@ class ScriptedLanguage:
         self._text = answer
         self._delays = delays
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+    async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         """After `Delays.token`, all of it."""
         if self._delays.token:
             await asyncio.sleep(self._delays.token)
@@ -152,7 +152,7 @@ class ScriptedVoice:
     def __init__(self, delays: Delays = NONE) -> None:
         self._flite = FliteTextToSpeech()
         self._delays = delays
-        self._known: dict[tuple[str, int], Speech] = {}
+        self._known: dict[tuple[str, int], SynthesizedSpeech] = {}
 
     def voices(self) -> Sequence[str]:
         """Those of flite."""
@@ -162,7 +162,7 @@ class ScriptedVoice:
         """English."""
         return self._flite.language_of(voice)
 
-    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         """After `Delays.sentence`, but for the first time."""
         if self._delays.sentence:
             await asyncio.sleep(self._delays.sentence)
@@ -180,7 +180,7 @@ class Sure:
     """Every turn is over when it is asked; its own stream for all calls."""
 
     name = "sure"
-    ahead_ms = 0
+    latency_ms = 0
 
     def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> Sure:
         """The same for all."""
@@ -193,7 +193,7 @@ class Sure:
         """Always."""
         answer(1.0)
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         """Nothing is kept."""
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from media.audio_port import Samples
 from models.protocols import SpeechToTextStream
-from models.token_usage import TokenCount
+from models.token_usage import TokenUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class MeteredSpeechToText:
         """Written by the tick thread alone."""
         self._stream = stream
         self.partial = stream.partial
-        self.settle = stream.settle
-        self.finish = stream.finish
-        self.discard = stream.discard
+        self.flush = stream.flush
+        self.end_turn = stream.end_turn
+        self.reset = stream.reset
         self.close = stream.close
 
     def feed(self, samples: Samples) -> None:
@@ -81,19 +81,19 @@ class UsageMeter:
     """Of one call. For the event loop, but for what its ear is fed."""
 
     def __init__(self) -> None:
-        self._token_counts: list[TokenCount] = []
+        self._token_counts: list[TokenUsage] = []
         self._stt_streams: list[tuple[MeteredSpeechToText, int]] = []
         self._characters = 0
 
-    def new_token_count(self) -> TokenCount:
+    def new_token_count(self) -> TokenUsage:
         """For an answer that goes on from those that count. What it takes counts from `counts` on, and before."""
-        return TokenCount(self._token_counts[-1] if self._token_counts else None)
+        return TokenUsage(self._token_counts[-1] if self._token_counts else None)
 
-    def count_tokens(self, tokens: TokenCount) -> None:
+    def count_tokens(self, tokens: TokenUsage) -> None:
         """The answer with this count is given."""
         if tokens not in self._token_counts:
             for over in self._token_counts[-2:-1]:  # the one before may still wait for a tool
-                over.let_go()
+                over.forget_prompt()
             self._token_counts.append(tokens)
 
     def meter_stt(self, stream: SpeechToTextStream, rate: int) -> MeteredSpeechToText:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from models.protocols import ChatMessage, Speech, ToolCall
+from models.protocols import ChatMessage, SynthesizedSpeech, ToolCall
 from storage.calls.calls import TranscriptItem
 
 
@@ -100,7 +100,7 @@ class Transcript:
         return messages
 
 
-def played_text(speech: Speech, played_samples: int) -> str:
+def played_text(speech: SynthesizedSpeech, played_samples: int) -> str:
     """The text of a piece of speech of which `heard` samples were played: up to the last word that was played to its
     end. Without the words' places, as much of the text as was played of the sound, cut between words."""
     if played_samples >= len(speech.samples):

@@ -18,8 +18,8 @@ from calls.call_record.transcript import ToolUse, TranscriptLine, played_text
 from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.tool_loop import EndCall, ResponsePart, SegmentEnd, SpeakText
 from media.playout import Utterance
-from models.protocols import ChatPrompt, Speech
-from models.text.sentence_splitter import Sentences
+from models.protocols import ChatPrompt, SynthesizedSpeech
+from models.text.sentence_splitter import SentenceSplitter
 
 SENTENCES_AHEAD: Final = 1
 """Sentences that are ready behind the one that plays."""
@@ -67,7 +67,7 @@ _SentenceOfLine = tuple[str, TranscriptLine]
 
 @dataclass
 class _QueuedSentence:
-    speech: Speech
+    speech: SynthesizedSpeech
     utterance: Utterance
     line: TranscriptLine
 
@@ -193,16 +193,16 @@ class AgentResponse:
 
     async def _generate(self, sentences: asyncio.Queue[_SentenceOfLine | SegmentEnd | None]) -> None:
         """Split the text of the parts into sentences."""
-        splitter, line = Sentences(self.output.language), TranscriptLine("assistant", "")
+        splitter, line = SentenceSplitter(self.output.language), TranscriptLine("assistant", "")
         async with aclosing(self.parts):
             async for part in self.parts:
                 match part:
                     case SpeakText(text):
                         self.timing.first_token()
-                        for sentence in splitter.push(text):
+                        for sentence in splitter.feed(text):
                             sentences.put_nowait((sentence, line))
                     case SegmentEnd():
-                        if rest := splitter.rest():
+                        if rest := splitter.finish():
                             sentences.put_nowait((rest, line))
                         self._segments_generated += 1
                         sentences.put_nowait(part)
@@ -210,7 +210,7 @@ class AgentResponse:
                     case EndCall():
                         self.next_action = part
                         break
-        if rest := splitter.rest():
+        if rest := splitter.finish():
             sentences.put_nowait((rest, line))
         sentences.put_nowait(None)
 
@@ -240,7 +240,7 @@ class AgentResponse:
             await asyncio.sleep(wait_s)
         await self._until(lambda: self._state is not ResponseState.HELD)
 
-    def _queue(self, speech: Speech, line: TranscriptLine) -> None:
+    def _queue(self, speech: SynthesizedSpeech, line: TranscriptLine) -> None:
         """Queue a sentence for playout, unless the one before it was flushed: then the cancellation is on its way."""
         playout = self.output.playout
         if self.has_started and self._sentences[-1].utterance.flushed:

@@ -189,7 +189,7 @@ class Conversation:
         return no_response and not (self._state.user_is_speaking or self._state.agent_is_audible)
 
     async def _end_turn(self, ended: TurnEnded, group: asyncio.TaskGroup) -> None:
-        text = (await self._stt.finish()).strip()
+        text = (await self._stt.end_turn()).strip()
         if text:
             self._user_said(text, group, ended)
             return
@@ -282,7 +282,7 @@ class Conversation:
     async def _prepare(self, speculative: SpeculativeResponse, group: asyncio.TaskGroup) -> None:
         """Make the response to the words so far. A speech recognizer that fails here fails again at the turn's end."""
         try:
-            text = (await self._stt.settle()).strip()
+            text = (await self._stt.flush()).strip()
         except ModelError as error:
             self._log.info("guess.failed", error=str(error))
             return

@@ -8,7 +8,7 @@ import asyncio
 import structlog
 
 from config.errors import ModelError
-from models.protocols import ChatPrompt, LanguageModel, Prepares
+from models.protocols import ChatPrompt, LanguageModel, SupportsPrefill
 
 log = structlog.get_logger()
 
@@ -18,7 +18,7 @@ class PromptPrefill:
 
     def __init__(self, language: LanguageModel) -> None:
         """A model that does not prepare is left alone."""
-        self._model = language if isinstance(language, Prepares) else None
+        self._model = language if isinstance(language, SupportsPrefill) else None
         self._task: asyncio.Task[None] | None = None
         self._prompt: ChatPrompt | None = None  # what it reads
         self._closed = False
@@ -44,10 +44,10 @@ class PromptPrefill:
         self._closed = True
         self.stop()
 
-    async def _prepare(self, model: Prepares, prompt: ChatPrompt) -> None:
+    async def _prepare(self, model: SupportsPrefill, prompt: ChatPrompt) -> None:
         """What goes wrong here goes wrong again when the model is asked, and is dealt with there."""
         try:
-            await model.prepare(prompt)
+            await model.prefill(prompt)
         except ModelError as error:
             log.info("ahead.failed", call_id=prompt.call_id, error=str(error))
         except Exception as error:

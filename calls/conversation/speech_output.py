@@ -11,8 +11,8 @@ import numpy as np
 
 from config.errors import ModelError
 from media.playout import Playout
-from models.protocols import Speech, SpokenWord, TextToSpeech, VoiceSettings
-from models.tts.text_normalization import Spoken, speakable
+from models.protocols import SynthesizedSpeech, TextToSpeech, VoiceSettings, WordTiming
+from models.tts.text_normalization import Spoken, normalize_for_speech
 
 _SHORT: Final = 60
 """Characters that are made speakable in less time than a thread takes to begin, about 1 ms at most."""
@@ -34,28 +34,30 @@ class SpeechOutput:
         """The BCP 47 tag of what is said: the agent's, else the voice's."""
         return self.language_hint or self.tts.language_of(self.settings.voice)
 
-    async def synthesize(self, sentence: str) -> Speech:
+    async def synthesize(self, sentence: str) -> SynthesizedSpeech:
         """The sound of a sentence at the call's rate, its figures and signs spoken as one says them. Text and words'
         ends are those of the sentence as it was given. No sound for a sentence without words. Raises `ModelError`."""
         spoken = await self._spoken(sentence)
         if not spoken.text:
-            return Speech(sentence, np.zeros(0, np.int16), self.settings.rate)
+            return SynthesizedSpeech(sentence, np.zeros(0, np.int16), self.settings.rate)
         speech = await self.tts.synthesize(spoken.text, self.settings)
         if speech.rate != self.settings.rate:
             raise ModelError(f"{self.tts.name} spoke at {speech.rate} Hz instead of {self.settings.rate} Hz")
         if spoken.text == sentence:
             return speech
-        return Speech(sentence, speech.samples, speech.rate, tuple(_written_words(speech.words, spoken, sentence)))
+        return SynthesizedSpeech(
+            sentence, speech.samples, speech.rate, tuple(_written_words(speech.words, spoken, sentence))
+        )
 
     async def _spoken(self, sentence: str) -> Spoken:
         if len(sentence) <= _SHORT:
-            return speakable(sentence, self.language)
-        return await asyncio.to_thread(speakable, sentence, self.language)
+            return normalize_for_speech(sentence, self.language)
+        return await asyncio.to_thread(normalize_for_speech, sentence, self.language)
 
 
-def _written_words(words: Sequence[SpokenWord], spoken: Spoken, sentence: str) -> Iterator[SpokenWord]:
+def _written_words(words: Sequence[WordTiming], spoken: Spoken, sentence: str) -> Iterator[WordTiming]:
     """The ends of the sentence's own words. One that is spoken as several ends with the last of them."""
     for word in words:
         end = spoken.original_end(word.char_end, sentence)
         if end is not None:
-            yield SpokenWord(end, word.sample_end)
+            yield WordTiming(end, word.sample_end)

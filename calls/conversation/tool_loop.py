@@ -11,7 +11,7 @@ from typing import Final
 from calls.conversation.stock_phrases import StockPhrases
 from calls.tools.toolset import ToolResult
 from config.errors import ModelError
-from models.protocols import END_CALL, AnswerPart, ChatMessage, ChatPrompt, LanguageModel, TextDelta, ToolCall
+from models.protocols import END_CALL, ChatMessage, ChatPrompt, LanguageModel, LlmOutput, TextDelta, ToolCall
 
 MAX_TOOL_ROUNDS: Final = 5
 """Rounds in which a model may call tools; then it is asked without any."""
@@ -119,7 +119,7 @@ class ToolCallingLoop:
 
     async def _ask(self, prompt: ChatPrompt, turn: _ModelTurn) -> AsyncGenerator[SpeakText, None]:
         """The model's text; all that it returns goes into `turn`. Text after the end of the call is left out."""
-        async with _closing(self.llm.answer(prompt)) as answer:
+        async with _closing(self.llm.respond(prompt)) as answer:
             async for part in answer:
                 if isinstance(part, TextDelta):
                     if not turn.ends_call:
@@ -153,7 +153,7 @@ class ToolCallingLoop:
 
 
 @asynccontextmanager
-async def _closing(parts: AsyncIterator[AnswerPart]) -> AsyncIterator[AsyncIterator[AnswerPart]]:
+async def _closing(parts: AsyncIterator[LlmOutput]) -> AsyncIterator[AsyncIterator[LlmOutput]]:
     """The parts; closed at the end, so that the model stops."""
     try:
         yield parts

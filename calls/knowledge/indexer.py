@@ -13,7 +13,7 @@ import structlog
 from calls.knowledge.vector_search import VectorSearch
 from calls.worker import PeriodicWorker
 from config.errors import ModelError
-from models.embeddings.vector_index import packed
+from models.embeddings.vector_index import quantize
 from models.protocols import Embeddings
 from storage.database.database import Database
 from storage.document_reader.terms.tokenizer import terms_of
@@ -81,7 +81,7 @@ class KnowledgeIndexer:
         await self._searches.measure()
         model = self._searches.model
         failed: ModelError | None = None
-        for content_id in await self._database.read(partial(contents.to_embed, model=model.identity)):
+        for content_id in await self._database.read(partial(contents.to_embed, model=model.version)):
             try:
                 await self._embed(content_id, model)
             except ModelError as error:
@@ -93,7 +93,7 @@ class KnowledgeIndexer:
 
     async def _embed(self, content_id: str, model: Embeddings) -> None:
         """Until no passage is without a vector, or there is news."""
-        begin = partial(contents.begin_vectors, content_id=content_id, model=model.identity)
+        begin = partial(contents.begin_vectors, content_id=content_id, model=model.version)
         while not await self._database.write(partial(begin, most=REMOVED_AT_ONCE), patient=True):
             pass
         count = 0
@@ -102,11 +102,11 @@ class KnowledgeIndexer:
             if count and self._rounds.has_news:
                 return
             vectors = await model.embed([text for _, text in some], query=False)
-            rows = [(number, row) for (number, _), row in zip(some, packed(vectors), strict=True)]
+            rows = [(number, row) for (number, _), row in zip(some, quantize(vectors), strict=True)]
             add = partial(contents.add_vectors, content_id=content_id, vectors=rows)
             await self._database.write(add, patient=True)
             count += len(some)
-        finish = partial(contents.finish_vectors, content_id=content_id, model=model.identity)
+        finish = partial(contents.finish_vectors, content_id=content_id, model=model.version)
         await self._database.write(finish, patient=True)
         log.info("knowledge.vectors_made", content_id=content_id, model=model.name, passages=count)
 

@@ -14,8 +14,8 @@ import structlog
 from numpy.typing import NDArray
 
 from config.errors import ModelError
-from models.embeddings.score_calibration import Scale, scale_of
-from models.embeddings.vector_index import Nearest
+from models.embeddings.score_calibration import ScoreCalibration, calibrate
+from models.embeddings.vector_index import VectorIndex
 from models.protocols import Embeddings
 from storage.database.database import Database, StorageTrouble
 from storage.knowledge import contents
@@ -45,12 +45,12 @@ class Similarities:
     """How near an agent's passages are to a question. `near` are the nearest, by their ids: 0..1; those that have
     nothing to do with it are left out."""
 
-    def __init__(self, passages: NDArray[np.int64], cosines: NDArray[np.float32], scale: Scale) -> None:
+    def __init__(self, passages: NDArray[np.int64], cosines: NDArray[np.float32], scale: ScoreCalibration) -> None:
         """`passages` are ids in order, as many as `cosines`, at least one."""
         self._passages, self._cosines, self._scale = passages, cosines, scale
         most = min(MOST_NEAR, len(cosines))
         best = np.argpartition(-cosines, most - 1)[:most]
-        found = {int(passages[place]): scale.meaning(float(cosines[place])) for place in best}
+        found = {int(passages[place]): scale.similarity(float(cosines[place])) for place in best}
         self.near: Final = {number: meaning for number, meaning in found.items() if meaning > 0}
 
     def of(self, numbers: list[int]) -> dict[int, float]:
@@ -58,7 +58,7 @@ class Similarities:
         places = np.searchsorted(self._passages, numbers)
         known = [(number, place) for number, place in zip(numbers, places.tolist(), strict=True)
                  if place < len(self._passages) and self._passages[place] == number]  # fmt: skip
-        return {number: self._scale.meaning(float(self._cosines[place])) for number, place in known}
+        return {number: self._scale.similarity(float(self._cosines[place])) for number, place in known}
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,14 @@ class _AgentVectors:
 
     content_ids: tuple[str, ...]
     passages: NDArray[np.int64]
-    nearest: Nearest
+    nearest: VectorIndex
 
 
 class VectorSearch:
     """Asks one model; see the module."""
 
     def __init__(
-        self, database: Database, model: Embeddings, most_bytes: int = MOST_BYTES, scale: Scale | None = None
+        self, database: Database, model: Embeddings, most_bytes: int = MOST_BYTES, scale: ScoreCalibration | None = None
     ) -> None:
         """`scale` is what the model's cosines mean, where that is known: else `measure` is to be called."""
         self.model: Final = model
@@ -91,9 +91,9 @@ class VectorSearch:
     async def of(self, agent_id: str, text: str) -> Similarities | None:
         """How near an agent's passages are; None while that is not known. Raises `StorageTrouble`."""
         scale = self._scale
-        if scale is None or not scale.tells or asyncio.get_running_loop().time() < self._not_before:
+        if scale is None or not scale.is_usable or asyncio.get_running_loop().time() < self._not_before:
             return None
-        with_vectors = partial(contents.with_vectors, agent_id=agent_id, model=self.model.identity)
+        with_vectors = partial(contents.with_vectors, agent_id=agent_id, model=self.model.version)
         content_ids = tuple(await self._database.read(with_vectors))
         if not content_ids:
             self._shelves.pop(agent_id, None)
@@ -126,8 +126,8 @@ class VectorSearch:
     async def measure(self) -> None:
         """Ask the model, once, what its cosines mean: before that, searches do without it. Raises `ModelError`."""
         if self._scale is None:
-            self._scale = await scale_of(self.model)
-            if not self._scale.tells:
+            self._scale = await calibrate(self.model)
+            if not self._scale.is_usable:
                 log.error("knowledge.model_tells_nothing", model=self.model.name)
 
     async def _shelf(self, agent_id: str, content_ids: tuple[str, ...]) -> _AgentVectors | None:
@@ -165,7 +165,7 @@ class VectorSearch:
         rows: list[tuple[int, bytes]] = []
         size = 0
         for content_id in content_ids:
-            read = partial(contents.vectors_of, content_id=content_id, model=self.model.identity)
+            read = partial(contents.vectors_of, content_id=content_id, model=self.model.version)
             some = await self._database.read(read)
             rows += some
             size += sum(len(vector) for _, vector in some)
@@ -193,5 +193,5 @@ def _agent_vectors(content_ids: tuple[str, ...], rows: list[tuple[int, bytes]]) 
     # A remote model may have become another one of the same name: the newest vectors are of today's.
     rows = [row for row in rows if len(row[1]) == len(rows[-1][1])]
     return _AgentVectors(
-        content_ids, np.array([number for number, _ in rows], np.int64), Nearest([row for _, row in rows])
+        content_ids, np.array([number for number, _ in rows], np.int64), VectorIndex([row for _, row in rows])
     )

@@ -33,13 +33,13 @@ from calls.post_call.analysis_validation import (
     truncated,
 )
 from config.errors import ModelError, NotFound
-from models.errors import RemoteTrouble
+from models.errors import RemoteModelError
 from models.loading.catalogue import Catalogue
-from models.protocols import ChatMessage, ChatPrompt, Constrained, LanguageModel
+from models.protocols import ChatMessage, ChatPrompt, LanguageModel, SupportsJsonSchema
 from models.rule_based.field_extraction import values_of
 from models.rule_based.summary import summary_of
 from models.rule_based.transcript import Line, Wanted
-from models.token_usage import TokenCount
+from models.token_usage import TokenUsage
 from storage.agents.agents import Agent
 from storage.calls.calls import Analysis, TranscriptItem
 
@@ -85,10 +85,10 @@ class _Work:
     call_id: str
     agent: Agent
     transcript: Sequence[TranscriptItem]
-    model: Constrained
+    model: SupportsJsonSchema
     turns: asyncio.Semaphore
     context_length: int
-    tokens: TokenCount = field(default_factory=TokenCount)
+    tokens: TokenUsage = field(default_factory=TokenUsage)
     trouble: list[str] = field(default_factory=list)
 
 
@@ -110,12 +110,12 @@ class CallAnalyzer:
         summary, values = None, None
         trouble: list[str] = []
         usage = NO_USAGE
-        if isinstance(model, Constrained):
+        if isinstance(model, SupportsJsonSchema):
             work = _Work(call_id, agent, transcript, model, self._turns[model.name], context_length)
             summary, values = await self._asked(work, hurried)
             trouble = work.trouble
             usage = CallUsage(prompt_tokens=work.tokens.read, completion_tokens=work.tokens.written)
-        by_model = isinstance(model, Constrained) and not trouble
+        by_model = isinstance(model, SupportsJsonSchema) and not trouble
         if not by_model:
             try:
                 summary, values = await asyncio.to_thread(_by_rules, agent, transcript, summary, values)
@@ -240,7 +240,7 @@ async def _answer(work: _Work, question: AnalysisPrompt, check: Callable[[str], 
         said = [ChatMessage("user", text + AGAIN if failure else text)]
         asked = ChatPrompt(work.call_id, system, said, work.agent.language_hint, tokens=work.tokens)
         try:
-            return check(await work.model.complete(asked, schema))
+            return check(await work.model.complete_json(asked, schema))
         except (ModelError, InvalidModelOutput) as error:
             failure, shown = str(error), _shown(error)
         except Exception as error:
@@ -253,7 +253,7 @@ async def _answer(work: _Work, question: AnalysisPrompt, check: Callable[[str], 
 
 def _shown(error: ModelError | InvalidModelOutput) -> str:
     """What clients are told: addresses, files and what a server elsewhere says are for the log alone."""
-    return f"the model's server: {error.what}" if isinstance(error, RemoteTrouble) else str(error).partition(": ")[0]
+    return f"the model's server: {error.kind}" if isinstance(error, RemoteModelError) else str(error).partition(": ")[0]
 
 
 def _by_rules(

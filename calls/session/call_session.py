@@ -144,7 +144,7 @@ class CallSession:
         self._answered_at = self._answered_at or utc_now()
         self._log.info("call.answered", codec=media.codec, rate=media.rate, models=models.names)
         with closing(open_speech_input(models, parties, belt, media.rate, self._has_words)) as senses:
-            async with self._sound(media, models.end_of_turn.ahead_ms) as (sound, inbox):
+            async with self._sound(media, models.end_of_turn.latency_ms) as (sound, inbox):
                 talk = ConversationRunner(
                     parties, self._house, models, script, senses, belt, sound, inbox, self._answered_at
                 )

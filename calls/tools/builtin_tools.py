@@ -16,7 +16,7 @@ from calls.knowledge.search import KnowledgeSearch
 from calls.tools.http_tool import CallContext, HttpTool, ToolHttpAccess
 from calls.tools.toolset import Tool, ToolResult, ToolSet, function_name
 from media.dtmf.keys import normalize_dtmf
-from models.protocols import END_CALL, HANG_UP, SEARCH_KNOWLEDGE, ToolDefinition
+from models.protocols import END_CALL, END_CALL_TOOL, SEARCH_KNOWLEDGE, ToolDefinition
 from storage.agents import tools
 from storage.agents.agents import Agent
 from storage.database.database import Database
@@ -40,7 +40,7 @@ SendDigits = Callable[[str], Awaitable[None]]
 class EndCallTool:
     """Hangs up: the conversation does so, once the caller has heard what was said. To run it only answers the model."""
 
-    definition: Final = HANG_UP
+    definition: Final = END_CALL_TOOL
     effects: Final = True
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:

@@ -54,9 +54,9 @@ class AudioFanout:
         self.feed(call, row)
         self._feeding[row] = False
         if forget and call.speech_sink is not None:
-            call.speech_sink.discard()
+            call.speech_sink.reset()
         if call.end_of_turn_sink is not None:
-            call.end_of_turn_sink.discard()
+            call.end_of_turn_sink.reset()
 
     def recordings_due(self) -> Rows:
         """Rows whose recording is to have its next piece."""

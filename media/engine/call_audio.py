@@ -23,7 +23,7 @@ class EndOfTurnSink(Protocol):
         """Is the turn over? `answer` gets a probability 0..1, or None when there is nothing to judge by: once, at once
         or later, from any thread."""
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         """The turn is over: forget what was fed."""
 
 
@@ -33,7 +33,7 @@ class SpeechSink(Protocol):
     def feed(self, samples: Samples) -> None:
         """The next mono int16 samples of the turn, at the slot's rate: to keep, not to change."""
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         """What was fed since the last turn's end counts for nothing."""
 
 

@@ -28,7 +28,7 @@ _HEADER_MOST: Final = 1 << 20
 """Bytes of a header: the real ones have some 10 KB."""
 
 
-def converted(weights: Path) -> Path:
+def convert_if_needed(weights: Path) -> Path:
     """The network of a file of weights, written beside it the first time. Raises `ValueError` for a file that holds no
     such model, `OSError`."""
     network = weights.with_suffix(".onnx")

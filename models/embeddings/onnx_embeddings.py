@@ -32,7 +32,7 @@ Vectors = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Recipe:
+class PoolingRecipe:
     """How a family of models wants its texts: what stands before a question and a passage, how many tokens it reads,
     and whether the first token stands for the whole text, in the place of the mean of all."""
 
@@ -43,9 +43,9 @@ class Recipe:
 
 
 RECIPES: Final = {
-    "mean": Recipe(most_tokens=256),
-    "e5": Recipe("query: ", "passage: "),
-    "bge": Recipe("Represent this sentence for searching relevant passages: ", first_token=True),
+    "mean": PoolingRecipe(most_tokens=256),
+    "e5": PoolingRecipe("query: ", "passage: "),
+    "bge": PoolingRecipe("Represent this sentence for searching relevant passages: ", first_token=True),
 }
 """By what an engine is called after `onnx/`: MiniLM and others of Sentence Transformers; E5; BGE for English."""
 
@@ -53,9 +53,9 @@ RECIPES: Final = {
 class OnnxEmbeddings:
     """A model that is here; see `Embeddings`."""
 
-    def __init__(self, path: Path, tokenizer: Path, name: str, recipe: Recipe) -> None:
+    def __init__(self, path: Path, tokenizer: Path, name: str, recipe: PoolingRecipe) -> None:
         """Takes a second. Raises `StartupError` when the files are no such model."""
-        self.name = self.identity = name
+        self.name = self.version = name
         self._recipe = recipe
         try:
             self._tokenizer = _tokenizer(tokenizer, recipe.most_tokens)

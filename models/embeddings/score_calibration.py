@@ -31,26 +31,26 @@ _PAIRS: Final = (
 
 
 @dataclass(frozen=True)
-class Scale:
+class ScoreCalibration:
     """`low`: nearly all cosines of what has nothing to do with a question are below; `high`: a usual question with its
     answer."""
 
     low: float
     high: float
 
-    def meaning(self, cosine: float) -> float:
+    def similarity(self, cosine: float) -> float:
         """0..1: nothing to do with it, up to the same text. A usual answer gets `TYPICAL`."""
         if self.high <= self.low or cosine <= self.low:
             return 0.0
         return float(1 - (1 - TYPICAL) ** ((cosine - self.low) / (self.high - self.low)))
 
     @property
-    def tells(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether the model knows answers from other texts at all."""
         return self.high > self.low
 
 
-async def scale_of(embeddings: Embeddings) -> Scale:
+async def calibrate(embeddings: Embeddings) -> ScoreCalibration:
     """Ask a model. Raises `ModelError`."""
     questions = await embeddings.embed([question for question, _ in _PAIRS], query=True)
     passages = await embeddings.embed([passage for _, passage in _PAIRS], query=False)
@@ -58,4 +58,4 @@ async def scale_of(embeddings: Embeddings) -> Scale:
         raise ModelError(f"{embeddings.name} gives vectors of {questions.shape[1]} and of {passages.shape[1]} numbers")
     cosines = questions @ passages.T
     strangers = cosines[~np.eye(len(_PAIRS), dtype=bool)]
-    return Scale(float(np.quantile(strangers, 0.9)), float(np.median(np.diag(cosines))))
+    return ScoreCalibration(float(np.quantile(strangers, 0.9)), float(np.median(np.diag(cosines))))

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from models.model_files.trial import Candidate
+from models.model_files.trial import TrialCandidate
 
 ENGINE: Final = "onnx"
 
 
-def embeddings_candidate(path: Path, tokenizer: Path, name: str, recipe: str) -> Candidate:
+def embeddings_candidate(path: Path, tokenizer: Path, name: str, recipe: str) -> TrialCandidate:
     """A network and its tokenizer; `recipe` is one of `onnx_embeddings.RECIPES`."""
     given = {"path": str(path), "tokenizer": str(tokenizer), "name": name, "recipe": recipe}
-    return Candidate(name, ENGINE, given, (path, tokenizer), ("onnxruntime", "tokenizers"), lasting=("recipe",))
+    return TrialCandidate(name, ENGINE, given, (path, tokenizer), ("onnxruntime", "tokenizers"), lasting=("recipe",))
 
 
 def run(recipe: Mapping[str, Any]) -> dict[str, Any]:

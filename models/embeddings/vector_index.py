@@ -25,14 +25,14 @@ _ZERO: Final = 128
 _SCALE: Final = np.dtype("<f4")
 
 
-def packed(vectors: Vectors) -> list[bytes]:
+def quantize(vectors: Vectors) -> list[bytes]:
     """Each row of float32[n, d] as a scale and `d` signed bytes: 4 + d bytes. Its cosines change by some 0.001."""
     scales = np.maximum(np.abs(vectors).max(axis=1, initial=0), 1e-12).astype(_SCALE) / _MOST
     numbers = np.rint(vectors / scales[:, np.newaxis]).astype(np.int8)
     return [scale.tobytes() + row.tobytes() for scale, row in zip(scales.astype(_SCALE), numbers, strict=True)]
 
 
-class Nearest:
+class VectorIndex:
     """The vectors of many passages. Any thread may ask."""
 
     def __init__(self, rows: Sequence[bytes]) -> None:

@@ -15,17 +15,17 @@ from typing import Any, Final, Protocol, cast, runtime_checkable
 import structlog
 
 from config.errors import ModelError
-from models.errors import RemoteTrouble
+from models.errors import RemoteModelError
 from models.protocols import (
-    AnswerPart,
     ChatMessage,
     ChatPrompt,
     Closable,
-    Constrained,
     LanguageModel,
-    Prepares,
-    SaysWait,
-    Speech,
+    LlmOutput,
+    ReportsQueueWait,
+    SupportsJsonSchema,
+    SupportsPrefill,
+    SynthesizedSpeech,
     TextDelta,
     TextToSpeech,
     VoiceSettings,
@@ -43,29 +43,29 @@ log = structlog.get_logger()
 
 
 @runtime_checkable
-class AnswersAlone(Protocol):
+class CannotContinue(Protocol):
     """A language model that takes nothing up that another one began: it is asked what that was asked."""
 
-    answers_alone: bool
+    cannot_continue: bool
 
 
 class FallbackLanguageModel:
-    """Asks its models in order, the best first. See `LanguageModel`, and `Constrained` for those that can. A model that
-    breaks fails like one that says so, but is told of as a fault."""
+    """Asks its models in order, the best first. See `LanguageModel`, and `SupportsJsonSchema` for those that can. A
+    model that breaks fails like one that says so, but is told of as a fault."""
 
     def __init__(self, name: str, models: Sequence[LanguageModel]) -> None:
         self.name = name
         self.models: Final = tuple(models)
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncGenerator[AnswerPart, None]:
+    async def respond(self, prompt: ChatPrompt) -> AsyncGenerator[LlmOutput, None]:
         """See `LanguageModel.answer`. A model that fails after it has called a tool has said enough: it is asked again
         with the tool's result. Raises `ModelError` when the last model fails too."""
         said: list[str] = []
         calls = 0
         for place, model in enumerate(self.models):
-            behind = Behind("".join(said)) if said else None
+            behind = ContinuationFilter("".join(said)) if said else None
             try:
-                async with _closing(model.answer(_taken_up(model, prompt, "".join(said)))) as parts:
+                async with _closing(model.respond(_continuation_prompt(model, prompt, "".join(said)))) as parts:
                     async for part in parts:
                         if not isinstance(part, TextDelta):
                             calls += 1
@@ -73,25 +73,25 @@ class FallbackLanguageModel:
                         elif text := part.text if behind is None else behind.feed(part.text):
                             said.append(text)
                             yield TextDelta(text)
-                if behind is not None and (text := behind.rest()):
+                if behind is not None and (text := behind.finish()):
                     yield TextDelta(text)
                 return
             except Exception as error:
-                failure = _told(prompt.call_id, self.models[place:], error, "".join(said))
+                failure = _log_failure(prompt.call_id, self.models[place:], error, "".join(said))
                 if calls:
                     return
                 if place + 1 == len(self.models):
                     raise failure from error
 
-    async def prepare(self, prompt: ChatPrompt) -> None:
-        """See `Prepares.prepare`: by the best, if it can; the others are not expected to be asked."""
-        if isinstance(self.models[0], Prepares):
-            await self.models[0].prepare(prompt)
+    async def prefill(self, prompt: ChatPrompt) -> None:
+        """See `SupportsPrefill.prepare`: by the best, if it can; the others are not expected to be asked."""
+        if isinstance(self.models[0], SupportsPrefill):
+            await self.models[0].prefill(prompt)
 
     def expected_wait_s(self) -> float:
-        """See `SaysWait`: for the first model; the others are for when it fails, not for when it is busy."""
+        """See `ReportsQueueWait`: for the first model; the others are for when it fails, not for when it is busy."""
         first = self.models[0]
-        return first.expected_wait_s() if isinstance(first, SaysWait) else 0.0
+        return first.expected_wait_s() if isinstance(first, ReportsQueueWait) else 0.0
 
     def close(self) -> None:
         """Close those that can be. Idempotent."""
@@ -99,24 +99,24 @@ class FallbackLanguageModel:
             if isinstance(model, Closable):
                 model.close()
 
-    async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
-        """See `Constrained.complete`: by the first model that can and does."""
-        able = [model for model in self.models if isinstance(model, Constrained)]
+    async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
+        """See `SupportsJsonSchema.complete`: by the first model that can and does."""
+        able = [model for model in self.models if isinstance(model, SupportsJsonSchema)]
         for place, model in enumerate(able):
             try:
-                return await cast(Constrained, model).complete(prompt, schema)
+                return await cast(SupportsJsonSchema, model).complete_json(prompt, schema)
             except Exception as error:
-                failure = _told(prompt.call_id, able[place:], error, "")
+                failure = _log_failure(prompt.call_id, able[place:], error, "")
                 if place + 1 == len(able):
                     raise failure from error
         raise ModelError(f"{self.name} cannot be held to a form")
 
 
-def _told(call_id: str, models: Sequence[LanguageModel], error: Exception, said: str) -> ModelError:
+def _log_failure(call_id: str, models: Sequence[LanguageModel], error: Exception, said: str) -> ModelError:
     """Tell the log that the first of `models` failed. Returns it as an error of that model."""
     fault = not isinstance(error, ModelError)
     failure = error if isinstance(error, ModelError) else ModelError(f"{models[0].name} broke: {type(error).__name__}")
-    known = isinstance(error, RemoteTrouble) and error.what == "resting"
+    known = isinstance(error, RemoteModelError) and error.kind == "resting"
     tell = log.error if fault else log.info if known else log.warning
     tell(
         "model.fell_back", call_id=call_id, model=models[0].name, to=models[1].name if models[1:] else None,
@@ -125,24 +125,24 @@ def _told(call_id: str, models: Sequence[LanguageModel], error: Exception, said:
     return failure
 
 
-def in_a_row(models: Iterable[LanguageModel]) -> list[LanguageModel]:
+def flattened(models: Iterable[LanguageModel]) -> list[LanguageModel]:
     """The same in one chain: chains among them give their own models, and no name comes twice."""
     single: dict[str, LanguageModel] = {}
     for model in models:
-        for each in in_a_row(model.models) if isinstance(model, FallbackLanguageModel) else [model]:
+        for each in flattened(model.models) if isinstance(model, FallbackLanguageModel) else [model]:
             single.setdefault(each.name, each)
     return list(single.values())
 
 
-def _taken_up(model: LanguageModel, prompt: ChatPrompt, said: str) -> ChatPrompt:
+def _continuation_prompt(model: LanguageModel, prompt: ChatPrompt, said: str) -> ChatPrompt:
     """What the next model is asked when `said` was said."""
-    if not said.strip() or isinstance(model, AnswersAlone):
+    if not said.strip() or isinstance(model, CannotContinue):
         return prompt
     talk = (*prompt.messages, ChatMessage("assistant", said), ChatMessage("user", GO_ON))
     return replace(prompt, messages=talk)
 
 
-class Behind:
+class ContinuationFilter:
     """Puts an answer behind what was `said`. While the answer repeats that, from the beginning or from any sentence on,
     it is held back; what differs from then on is the sentence's own end, or a sentence of its own. Pure."""
 
@@ -166,7 +166,7 @@ class Behind:
             return ""
         return self._join(likely)
 
-    def rest(self) -> str:
+    def finish(self) -> str:
         """What was held back, at the end of the answer: all of it, unless it was said already."""
         words = _words(self._held)
         if self._joined or not words or any(tail[: len(words)] == words for tail in self._tails):
@@ -211,7 +211,7 @@ def _length(word: str, beginning: str) -> int:
 
 
 @asynccontextmanager
-async def _closing(parts: AsyncIterator[AnswerPart]) -> AsyncIterator[AsyncIterator[AnswerPart]]:
+async def _closing(parts: AsyncIterator[LlmOutput]) -> AsyncIterator[AsyncIterator[LlmOutput]]:
     """The same; closed at the end, so that the model stops."""
     try:
         yield parts
@@ -239,7 +239,7 @@ class FallbackTextToSpeech:
         """What the first says of it."""
         return self._first.language_of(voice)
 
-    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         """See `TextToSpeech.synthesize`. Raises what the other one raises."""
         if not self._fell:
             try:

@@ -11,8 +11,16 @@ from typing import Any, Final, cast
 import structlog
 
 from config.errors import ModelError, ModelTrialError, TrunklineError
-from models.model_files.trial import tell_left_out
-from models.protocols import AnswerPart, ChatPrompt, Closable, Constrained, LanguageModel, Prepares, SaysWait
+from models.model_files.trial import log_left_out
+from models.protocols import (
+    ChatPrompt,
+    Closable,
+    LanguageModel,
+    LlmOutput,
+    ReportsQueueWait,
+    SupportsJsonSchema,
+    SupportsPrefill,
+)
 
 REST_S: Final = 60.0
 """After a failure: to try takes seconds, in which the caller waits."""
@@ -38,29 +46,29 @@ class OnDemandLanguageModel:
         self._failure: tuple[float, str] | None = None
         """When it was, and why."""
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncGenerator[AnswerPart, None]:
+    async def respond(self, prompt: ChatPrompt) -> AsyncGenerator[LlmOutput, None]:
         """See `LanguageModel.answer`. Raises `ModelError`, also when the model cannot be loaded, or not in time."""
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 model = await self.loaded()
         except TimeoutError as error:
             raise ModelError(f"the language model {self.name} is still being loaded") from error
-        async with aclosing(cast(AsyncGenerator[AnswerPart, None], model.answer(prompt))) as parts:
+        async with aclosing(cast(AsyncGenerator[LlmOutput, None], model.respond(prompt))) as parts:
             async for part in parts:
                 yield part
 
-    async def prepare(self, prompt: ChatPrompt) -> None:
-        """See `Prepares.prepare`: the model is loaded, whether it prepares or not."""
+    async def prefill(self, prompt: ChatPrompt) -> None:
+        """See `SupportsPrefill.prepare`: the model is loaded, whether it prepares or not."""
         model = await self.loaded()
-        if isinstance(model, Prepares):
-            await model.prepare(prompt)
+        if isinstance(model, SupportsPrefill):
+            await model.prefill(prompt)
 
-    async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
-        """See `Constrained.complete`. Raises `ModelError` for a model that cannot be held to a form too."""
+    async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
+        """See `SupportsJsonSchema.complete`. Raises `ModelError` for a model that cannot be held to a form too."""
         model = await self.loaded()
-        if not isinstance(model, Constrained):
+        if not isinstance(model, SupportsJsonSchema):
             raise ModelError(f"{self.name} cannot be held to a form")
-        return await model.complete(prompt, schema)
+        return await model.complete_json(prompt, schema)
 
     async def loaded(self) -> LanguageModel:
         """The model, loaded now if it is not. Raises `ModelError`."""
@@ -78,8 +86,8 @@ class OnDemandLanguageModel:
             raise ModelError(f"the language model {self.name} cannot be loaded: {cause}") from error
 
     def expected_wait_s(self) -> float:
-        """See `SaysWait`; 0 before it is loaded."""
-        return self._model.expected_wait_s() if isinstance(self._model, SaysWait) else 0.0
+        """See `ReportsQueueWait`; 0 before it is loaded."""
+        return self._model.expected_wait_s() if isinstance(self._model, ReportsQueueWait) else 0.0
 
     def close(self) -> None:
         """Free the model, also one that is being loaded: once it is there. Idempotent."""
@@ -101,7 +109,7 @@ class OnDemandLanguageModel:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = time.monotonic(), f"the language model {self.name} could not be loaded: {error}"
             if isinstance(error, ModelTrialError):
-                tell_left_out("llm", error)
+                log_left_out("llm", error)
             else:
                 _log.warning("model.not_loaded", name=self.name, kind="llm", error=str(error))
 

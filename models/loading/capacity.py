@@ -15,7 +15,7 @@ from functools import cache
 from math import exp, lgamma, log
 from typing import Final
 
-from models.llm.llama.batching.latency_forecast import ENDLESS_S, Forecast, StepTimes, Turns, forecast
+from models.llm.llama.batching.latency_forecast import ENDLESS_S, LlmLatencyForecast, StepTimes, TurnPattern, forecast
 
 MOST_BUSY: Final = 0.85
 """Of the cores: with more, each disturbance is felt by every caller."""
@@ -24,7 +24,7 @@ _LAST_WORDS_S: Final = 0.3
 
 
 @dataclass(frozen=True)
-class Talk:
+class CallProfile:
     """What a call is taken to be. Shares are of the call's time; `call_cores` is what a call takes of one core without
     any model."""
 
@@ -39,7 +39,7 @@ class Talk:
     """To the end-of-turn model, in each turn."""
     call_cores: float = 0.005
     prompt_tokens: int = 600
-    talk_tokens: int = 300
+    conversation_tokens: int = 300
 
     def __str__(self) -> str:
         return (
@@ -49,7 +49,7 @@ class Talk:
 
 
 @dataclass(frozen=True)
-class Hearing:
+class SttCost:
     """A recognizer. `factors`: seconds of a core for a second of sound, by how many are heard together; `threads` hear
     side by side."""
 
@@ -65,7 +65,7 @@ class Hearing:
 
 
 @dataclass(frozen=True)
-class Judging:
+class EotCost:
     """An end-of-turn model: seconds of a core for an answer."""
 
     name: str
@@ -73,16 +73,16 @@ class Judging:
 
 
 @dataclass(frozen=True)
-class Writing:
+class LlmCost:
     """A language model on the cores: its steps, and how many calls' talk it keeps in memory."""
 
     name: str
     steps: StepTimes
-    talks: int
+    conversations: int
 
 
 @dataclass(frozen=True)
-class Speaking:
+class TtsCost:
     """A voice: seconds of a core for a second of speech; `threads` speak side by side."""
 
     name: str
@@ -91,25 +91,25 @@ class Speaking:
 
 
 @dataclass(frozen=True)
-class Speeds:
+class ModelCosts:
     """What was measured of the models that calls use. None: it costs nothing here, or was not measured."""
 
-    hearing: Hearing | None = None
-    judging: Judging | None = None
-    writing: Writing | None = None
-    speaking: Speaking | None = None
-    again: Hearing | None = None
+    stt: SttCost | None = None
+    eot: EotCost | None = None
+    llm: LlmCost | None = None
+    tts: TtsCost | None = None
+    stt_second: SttCost | None = None
     """What hears each turn whole, when it is over."""
 
     @property
     def cost_nothing(self) -> bool:
         """No model was measured: only lines take cores."""
-        models = self.hearing, self.judging, self.writing, self.speaking, self.again
+        models = self.stt, self.eot, self.llm, self.tts, self.stt_second
         return all(model is None for model in models)
 
 
 @dataclass(frozen=True)
-class Outlook:
+class LatencyForecast:
     """So many calls: 95 of 100 answers begin within `wait_s` of the turn's end, and so much of the cores is in use."""
 
     wait_s: float
@@ -125,29 +125,31 @@ class Capacity:
     bound: str
 
 
-def outlook(speeds: Speeds, cores: float, calls: int, talk: Talk) -> Outlook:
+def forecast_latency(speeds: ModelCosts, cores: float, calls: int, talk: CallProfile) -> LatencyForecast:
     """How it will be with so many calls."""
     others = _others_cores(speeds, calls, talk)
     share = others / cores
     if share >= 1:
-        return Outlook(ENDLESS_S, share)
+        return LatencyForecast(ENDLESS_S, share)
     written = _written(speeds, calls, talk, slowed=1 / (1 - share))
-    beside_s = sum(line.waits_s(share) for line in _lines(speeds, cores, calls, talk)) * (1 + written.busy)
-    return Outlook(min(ENDLESS_S, written.wait_s + beside_s), share + written.busy * (1 - share))
+    beside_s = sum(line.waits_s(share) for line in _queues(speeds, cores, calls, talk)) * (1 + written.busy)
+    return LatencyForecast(min(ENDLESS_S, written.wait_s + beside_s), share + written.busy * (1 - share))
 
 
-def capacities(speeds: Speeds, cores: float, most: int, talk: Talk, within_s: Sequence[float]) -> tuple[Capacity, ...]:
+def capacities(
+    speeds: ModelCosts, cores: float, most: int, talk: CallProfile, within_s: Sequence[float]
+) -> tuple[Capacity, ...]:
     """How many calls get their answers within each of these times; at most `most`, and as many as the language model
     remembers. Up to a second or two."""
-    limit = most if speeds.writing is None else min(most, speeds.writing.talks)
-    foretold = cache(lambda calls: outlook(speeds, cores, calls, talk))
+    limit = most if speeds.llm is None else min(most, speeds.llm.conversations)
+    foretold = cache(lambda calls: forecast_latency(speeds, cores, calls, talk))
     enough_cores = _largest(lambda calls: _others_cores(speeds, calls, talk) <= MOST_BUSY * cores, limit)
     found = []
     for seconds in within_s:
         calls = _largest(lambda calls, seconds=seconds: foretold(calls).wait_s <= seconds, enough_cores)  # type: ignore[misc]
         bound = "max_calls" if limit == most else "memory"
         if calls < limit:
-            bound = _what_lacks(speeds, cores, calls + 1, talk)
+            bound = _bottleneck(speeds, cores, calls + 1, talk)
         found.append(Capacity(seconds, calls, bound))
     return tuple(found)
 
@@ -167,24 +169,24 @@ def _largest(holds: Callable[[int], bool], limit: int) -> int:
     return low
 
 
-def _what_lacks(speeds: Speeds, cores: float, calls: int, talk: Talk) -> str:
+def _bottleneck(speeds: ModelCosts, cores: float, calls: int, talk: CallProfile) -> str:
     """What makes so many callers wait the longest, when there are cores enough."""
     others = _others_cores(speeds, calls, talk)
     if others > MOST_BUSY * cores:
         return "cores"
     share = others / cores
-    waits = {line.part: line.waits_s(share) for line in _lines(speeds, cores, calls, talk)}
+    waits = {line.part: line.waits_s(share) for line in _queues(speeds, cores, calls, talk)}
     waits["language model"] = _written(speeds, calls, talk, slowed=1 / (1 - share)).wait_s
     return max(waits, key=lambda part: waits[part])
 
 
-def _others_cores(speeds: Speeds, calls: int, talk: Talk) -> float:
+def _others_cores(speeds: ModelCosts, calls: int, talk: CallProfile) -> float:
     """Cores that all but the language model takes."""
-    return calls * talk.call_cores + sum(line.cores for line in _lines(speeds, 1, calls, talk))
+    return calls * talk.call_cores + sum(line.cores for line in _queues(speeds, 1, calls, talk))
 
 
 @dataclass(frozen=True)
-class _Line:
+class _Queue:
     """Where callers stand in line: `work_s` is done before an answer is heard, the work for all calls takes `cores`,
     and `servers` do it."""
 
@@ -198,39 +200,39 @@ class _Line:
         return _wait_s(self.work_s, max(self.cores, share * self.servers), self.servers)
 
 
-def _lines(speeds: Speeds, cores: float, calls: int, talk: Talk) -> list[_Line]:
+def _queues(speeds: ModelCosts, cores: float, calls: int, talk: CallProfile) -> list[_Queue]:
     lines = []
-    if speeds.hearing is not None:
-        factor = speeds.hearing.factor(calls * talk.caller_speaks)
-        threads = min(cores, speeds.hearing.threads)
-        lines.append(_Line("recognizer", factor * _LAST_WORDS_S, calls * talk.caller_speaks * factor, threads))
-    if speeds.again is not None:  # one turn after the other, at worst: few end at the same moment
-        factor, threads = speeds.again.factor(1), min(cores, speeds.again.threads)
+    if speeds.stt is not None:
+        factor = speeds.stt.factor(calls * talk.caller_speaks)
+        threads = min(cores, speeds.stt.threads)
+        lines.append(_Queue("recognizer", factor * _LAST_WORDS_S, calls * talk.caller_speaks * factor, threads))
+    if speeds.stt_second is not None:  # one turn after the other, at worst: few end at the same moment
+        factor, threads = speeds.stt_second.factor(1), min(cores, speeds.stt_second.threads)
         turn_s = talk.turn_every_s * talk.caller_speaks
-        lines.append(_Line("second pass", factor * turn_s, calls * talk.caller_speaks * factor, threads))
-    if speeds.judging is not None:  # it is asked before the turn is over
+        lines.append(_Queue("second pass", factor * turn_s, calls * talk.caller_speaks * factor, threads))
+    if speeds.eot is not None:  # it is asked before the turn is over
         questions = calls * talk.questions / talk.turn_every_s
-        lines.append(_Line("end of turn", 0.0, questions * speeds.judging.answer_s, cores))
-    if speeds.speaking is not None:
+        lines.append(_Queue("end of turn", 0.0, questions * speeds.eot.answer_s, cores))
+    if speeds.tts is not None:
         first_s = talk.agent_speaks * talk.turn_every_s * talk.first_tokens / talk.tokens_out
-        factor, threads = speeds.speaking.factor, min(cores, speeds.speaking.threads)
-        lines.append(_Line("voice", factor * first_s, calls * talk.agent_speaks * factor, threads))
+        factor, threads = speeds.tts.factor, min(cores, speeds.tts.threads)
+        lines.append(_Queue("voice", factor * first_s, calls * talk.agent_speaks * factor, threads))
     return lines
 
 
-def _written(speeds: Speeds, calls: int, talk: Talk, slowed: float) -> Forecast:
-    if speeds.writing is None:
-        return Forecast(0.0, 0.0)
-    turns = Turns(
+def _written(speeds: ModelCosts, calls: int, talk: CallProfile, slowed: float) -> LlmLatencyForecast:
+    if speeds.llm is None:
+        return LlmLatencyForecast(0.0, 0.0)
+    turns = TurnPattern(
         talk.turn_every_s,
         talk.tokens_in,
         talk.tokens_out,
         talk.first_tokens,
         talk.turn_every_s * talk.agent_speaks,
         talk.prompt_tokens,
-        talk.talk_tokens,
+        talk.conversation_tokens,
     )
-    return forecast(speeds.writing.steps, calls, turns, slowed=slowed)
+    return forecast(speeds.llm.steps, calls, turns, slowed=slowed)
 
 
 def _wait_s(work_s: float, load: float, servers: float) -> float:

@@ -14,8 +14,16 @@ import structlog
 
 from config.errors import NotFound
 from models.llm.fallback import FallbackTextToSpeech
-from models.protocols import Closable, Embeddings, EndOfTurn, LanguageModel, SaysWait, SpeechToText, TextToSpeech
-from models.tts.text_normalization import prepare
+from models.protocols import (
+    Closable,
+    Embeddings,
+    EndOfTurn,
+    LanguageModel,
+    ReportsQueueWait,
+    SpeechToText,
+    TextToSpeech,
+)
+from models.tts.text_normalization import warm_up
 
 _IDS: Final = uuid.UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a11")
 """Namespace of the ids; changing it changes every id that agents hold."""
@@ -48,14 +56,14 @@ class LanguageModelInfo:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class RemoteModels:
     """Models on other machines. One of `llms` may be the default. `voices_first`: agents that choose no voice get one
-    of these. `hears_again` makes a recognizer that asks another machine what a turn was."""
+    of these. `second_pass` makes a recognizer that asks another machine what a turn was."""
 
     llms: Mapping[LanguageModelInfo, LanguageModel]
     synthesizers: Sequence[TextToSpeech]
     voices_first: bool
-    hears_again: Callable[[SpeechToText], SpeechToText] | None
+    second_pass: Callable[[SpeechToText], SpeechToText] | None
     embeddings: Embeddings | None = None
 
 
@@ -75,7 +83,7 @@ class Catalogue:
         """`llms` holds one default. `synthesizers` come in the order of preference; those that are `unsure` have
         another one behind them in a call. `stt_by_language` are recognizers by primary language tag; `stt` is for all
         others. Without `embeddings` documents are searched by words alone. Tests hand in their own models."""
-        prepare()
+        warm_up()
         self.eot = eot
         self.embeddings = embeddings
         self._stt = stt
@@ -98,7 +106,7 @@ class Catalogue:
                 return model
         raise NotFound("Language model not found")
 
-    def with_elsewhere(self, more: Elsewhere) -> Catalogue:
+    def with_remote(self, more: RemoteModels) -> Catalogue:
         """The same with models on other machines, which come before the others of their kind where they are to."""
         has_default = any(info.is_default for info in more.llms)
         here = {replace(info, is_default=info.is_default and not has_default): model
@@ -107,8 +115,8 @@ class Catalogue:
             (more.synthesizers, self._synthesizers) if more.voices_first else (self._synthesizers, more.synthesizers)
         )
         ears = {id(ear): ear for ear in (self._stt, *self._stt_by_language.values())}
-        if more.hears_again is not None:
-            ears = {key: more.hears_again(ear) for key, ear in ears.items()}
+        if more.second_pass is not None:
+            ears = {key: more.second_pass(ear) for key, ear in ears.items()}
         return Catalogue(
             ears[id(self._stt)],
             {**more.llms, **here},
@@ -176,7 +184,7 @@ def _voice_for(synthesizers: Sequence[TextToSpeech], language: str) -> tuple[Tex
 
 
 def _wait_s(model: object) -> float:
-    return model.expected_wait_s() if isinstance(model, SaysWait) else 0.0
+    return model.expected_wait_s() if isinstance(model, ReportsQueueWait) else 0.0
 
 
 def voice_id(name: str) -> uuid.UUID:

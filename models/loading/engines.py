@@ -10,8 +10,8 @@ from typing import Final
 
 from config.errors import StartupError
 from models.model_files.known_models import KnownModel
-from models.model_files.store import Store
-from models.model_files.trial import Candidate, Trials
+from models.model_files.store import ModelStore
+from models.model_files.trial import ModelTrials, TrialCandidate
 from models.protocols import Embeddings, LanguageModel, SpeechToText, TextToSpeech
 from models.runtime.machine import cores
 
@@ -29,7 +29,7 @@ def open_gguf(path: Path, name: str, calls: int) -> LanguageModel:
     return LlamaLanguageModel(path, name=name, sequences=sequences_for(calls, cores()))
 
 
-def try_gguf(trials: Trials, path: Path, name: str) -> None:
+def trial_gguf(trials: ModelTrials, path: Path, name: str) -> None:
     """Try a GGUF file, unless just this has passed before. Takes seconds. Raises `StartupError`, and of its kinds
     `ModelTrialError` for one that this process must not load."""
     from models.llm.llama.trial import gguf_candidate
@@ -37,22 +37,22 @@ def try_gguf(trials: Trials, path: Path, name: str) -> None:
     trials.require(gguf_candidate(path, name))
 
 
-def gguf_context_length(trials: Trials, path: Path, name: str) -> int:
+def gguf_context_length(trials: ModelTrials, path: Path, name: str) -> int:
     """How many tokens a call could have with a GGUF file, found in another process without its weights. Takes a second
-    the first time. Raises as `try_gguf`."""
+    the first time. Raises as `trial_gguf`."""
     from models.llm.llama.memory_plan import CAPACITY
     from models.llm.llama.trial import header_candidate
 
     return min(CAPACITY, int(trials.require(header_candidate(path, name))["trained_for"]))
 
 
-def try_out(store: Store, model: KnownModel) -> None:
+def trial_model(store: ModelStore, model: KnownModel) -> None:
     """Try a model that is ready and that `runs`, unless just this has passed before. Takes seconds. Raises as
-    `try_gguf`."""
-    trials = Trials(store.directory)
+    `trial_gguf`."""
+    trials = ModelTrials(store.directory)
     match engine_of(model):
         case "llama.cpp":
-            try_gguf(trials, store.path(model, "model"), model.name)
+            trial_gguf(trials, store.path(model, "model"), model.name)
         case "sherpa-onnx":
             from models.stt.sherpa.loader import try_recognizer
 
@@ -65,19 +65,19 @@ def try_out(store: Store, model: KnownModel) -> None:
             trials.require(_embeddings_candidate(store, model))
 
 
-def _open_sherpa(store: Store, model: KnownModel) -> SpeechToText:
+def _open_sherpa(store: ModelStore, model: KnownModel) -> SpeechToText:
     from models.stt.sherpa.loader import open_recognizer
 
     return open_recognizer(store, model)
 
 
-def _open_piper(store: Store, models: Sequence[KnownModel]) -> TextToSpeech:
+def _open_piper(store: ModelStore, models: Sequence[KnownModel]) -> TextToSpeech:
     from models.tts.piper.text_to_speech import open_piper
 
     return open_piper(store, models)
 
 
-def _open_onnx(store: Store, model: KnownModel) -> Embeddings:
+def _open_onnx(store: ModelStore, model: KnownModel) -> Embeddings:
     from models.embeddings.onnx_embeddings import RECIPES, OnnxEmbeddings
 
     recipe = RECIPES.get(model.engine.partition("/")[2])
@@ -85,39 +85,39 @@ def _open_onnx(store: Store, model: KnownModel) -> Embeddings:
         raise StartupError(
             f"The embedding model {model.name} names an engine that is none: onnx/{', onnx/'.join(RECIPES)}"
         )
-    Trials(store.directory).require(_embeddings_candidate(store, model))
+    ModelTrials(store.directory).require(_embeddings_candidate(store, model))
     return OnnxEmbeddings(_network(store, model), store.path(model, "tokenizer"), model.name, recipe)
 
 
-def _embeddings_candidate(store: Store, model: KnownModel) -> Candidate:
+def _embeddings_candidate(store: ModelStore, model: KnownModel) -> TrialCandidate:
     from models.embeddings.trial import embeddings_candidate
 
     tokenizer, family = store.path(model, "tokenizer"), model.engine.partition("/")[2]
     return embeddings_candidate(_network(store, model), tokenizer, model.name, family)
 
 
-def _network(store: Store, model: KnownModel) -> Path:
+def _network(store: ModelStore, model: KnownModel) -> Path:
     """The ONNX file of a model; of one that comes as weights alone, it is made of them the first time."""
     if any(file.role == "model" for file in model.files):
         return store.path(model, "model")
-    from models.embeddings.bert_to_onnx import converted
+    from models.embeddings.bert_to_onnx import convert_if_needed
 
     weights = store.path(model, "weights")
     try:
-        return converted(weights)
+        return convert_if_needed(weights)
     except (OSError, ValueError) as error:
         raise StartupError(f"The embedding model {model.name} cannot be made of {weights}: {error}") from error
 
 
-RECOGNIZERS: Final[Mapping[str, Callable[[Store, KnownModel], SpeechToText]]] = {SHERPA: _open_sherpa}
+RECOGNIZERS: Final[Mapping[str, Callable[[ModelStore, KnownModel], SpeechToText]]] = {SHERPA: _open_sherpa}
 """Open one model. Raise `StartupError`."""
-SYNTHESIZERS: Final[Mapping[str, Callable[[Store, Sequence[KnownModel]], TextToSpeech]]] = {"piper": _open_piper}
+SYNTHESIZERS: Final[Mapping[str, Callable[[ModelStore, Sequence[KnownModel]], TextToSpeech]]] = {"piper": _open_piper}
 """Open all voices of an engine as one synthesizer. Raise `StartupError`."""
-EMBEDDERS: Final[Mapping[str, Callable[[Store, KnownModel], Embeddings]]] = {"onnx": _open_onnx}
+EMBEDDERS: Final[Mapping[str, Callable[[ModelStore, KnownModel], Embeddings]]] = {"onnx": _open_onnx}
 """Open one model. Raise `StartupError`."""
 
 
-def runs(model: KnownModel) -> bool:
+def has_engine(model: KnownModel) -> bool:
     """Whether this build has the engine of a model."""
     engine = engine_of(model)
     here = {
@@ -132,7 +132,7 @@ def engine_of(model: KnownModel) -> str:
     return model.engine.partition("/")[0]
 
 
-def hears_whole_turns(model: KnownModel) -> bool:
+def is_offline_stt(model: KnownModel) -> bool:
     """Whether a recognizer gives no words while the caller speaks: it is the better for a second pass."""
     from models.stt.sherpa.recognizer_config import is_streaming
 

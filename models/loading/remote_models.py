@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from config.errors import StartupError
-from models.llm.fallback import FallbackLanguageModel, in_a_row
-from models.loading.catalogue import Catalogue, Elsewhere, LanguageModelInfo, language_model_id
+from models.llm.fallback import FallbackLanguageModel, flattened
+from models.loading.catalogue import Catalogue, LanguageModelInfo, RemoteModels, language_model_id
 from models.protocols import LanguageModel, SpeechToText, TextToSpeech
-from models.remote.client import Endpoint, HttpClient
+from models.remote.client import HttpClient, RemoteModelClient
 from models.remote.config import RemoteKind, RemoteModel
 from models.remote.embeddings import RemoteEmbeddings
 from models.remote.language_model import RemoteLanguageModel
 from models.remote.speech_to_text import RemoteTranscriber
 from models.remote.text_to_speech import RemoteTextToSpeech
 from models.rule_based import responder
-from models.stt.two_pass import SecondPass
-from models.tts.cache import Remembering, SpeechCache
+from models.stt.two_pass import TwoPassSpeechToText
+from models.tts.cache import CachingTextToSpeech, SpeechCache
 
 AUTO: Final = "auto"
 PROVIDER: Final = "openai"
@@ -25,14 +25,14 @@ _GRACE_S: Final = 0.1
 """What a turn waits longer than the remote model's own limit, so that the breaker hears of its failure."""
 
 
-def chosen(remotes: Sequence[RemoteModel], kind: RemoteKind, wanted: str) -> RemoteModel | None:
+def choose_remote(remotes: Sequence[RemoteModel], kind: RemoteKind, wanted: str) -> RemoteModel | None:
     """The remote model that a setting means: the one of that name; with `auto` the one that was added first, because
     whoever adds one wants it used. None: one that is here."""
     of_kind = [remote for remote in remotes if remote.kind == kind]
     return next((remote for remote in of_kind if wanted in (AUTO, remote.name)), None)
 
 
-def join(
+def add_remote_models(
     here: Catalogue,
     remotes: Sequence[RemoteModel],
     http: HttpClient,
@@ -53,8 +53,12 @@ def join(
         raise StartupError(
             f"a remote model and one that is here are both called {twice}: run `trunkline models remote remove {twice}`"
         )
-    default, ear, voice = chosen(remotes, "llm", llm), chosen(remotes, "stt", stt_second), chosen(remotes, "tts", tts)
-    spares = _spares(here)
+    default, ear, voice = (
+        choose_remote(remotes, "llm", llm),
+        choose_remote(remotes, "stt", stt_second),
+        choose_remote(remotes, "tts", tts),
+    )
+    spares = _local_fallbacks(here)
     llms: dict[LanguageModelInfo, LanguageModel] = {
         _info(remote, remote is default): _language_model(remote, http, spares)
         for remote in remotes
@@ -62,34 +66,36 @@ def join(
     }
     speakers = sorted((remote for remote in remotes if remote.kind == "tts"), key=lambda remote: remote is not voice)
     cache = cache or SpeechCache()
-    voices: list[TextToSpeech] = [Remembering(RemoteTextToSpeech(Endpoint(remote, http)), cache) for remote in speakers]
-    meaning = chosen(remotes, "embedding", embedding)
-    embeds = RemoteEmbeddings(Endpoint(meaning, http)) if meaning else None
-    hears = _hearing(ear, http) if ear else None
-    return here.with_elsewhere(Elsewhere(llms, voices, voice is not None, hears, embeds))
+    voices: list[TextToSpeech] = [
+        CachingTextToSpeech(RemoteTextToSpeech(RemoteModelClient(remote, http)), cache) for remote in speakers
+    ]
+    meaning = choose_remote(remotes, "embedding", embedding)
+    embeds = RemoteEmbeddings(RemoteModelClient(meaning, http)) if meaning else None
+    hears = _second_pass(ear, http) if ear else None
+    return here.with_remote(RemoteModels(llms, voices, voice is not None, hears, embeds))
 
 
-def _spares(here: Catalogue) -> list[LanguageModel]:
+def _local_fallbacks(here: Catalogue) -> list[LanguageModel]:
     """What answers when a remote model does not: the best that is here, and what needs no weights; one by one, so that
     each is told what was said of an answer as it needs it."""
     names = dict.fromkeys((here.llm(None).name, responder.NAME))
     models = {info.name: here.llm(info.id) for info in here.language_models()}
-    return in_a_row(models[name] for name in names if name in models)
+    return flattened(models[name] for name in names if name in models)
 
 
 def _language_model(remote: RemoteModel, http: HttpClient, spares: Sequence[LanguageModel]) -> LanguageModel:
-    return FallbackLanguageModel(remote.name, [RemoteLanguageModel(Endpoint(remote, http)), *spares])
+    return FallbackLanguageModel(remote.name, [RemoteLanguageModel(RemoteModelClient(remote, http)), *spares])
 
 
 def _info(remote: RemoteModel, is_default: bool) -> LanguageModelInfo:
     return LanguageModelInfo(language_model_id(remote.name), remote.name, PROVIDER, remote.context_length, is_default)
 
 
-def _hearing(remote: RemoteModel, http: HttpClient) -> Callable[[SpeechToText], SpeechToText]:
-    transcriber = RemoteTranscriber(Endpoint(remote, http))
-    limit_s = remote.limits.whole_s + _GRACE_S
+def _second_pass(remote: RemoteModel, http: HttpClient) -> Callable[[SpeechToText], SpeechToText]:
+    transcriber = RemoteTranscriber(RemoteModelClient(remote, http))
+    limit_s = remote.timeouts.total_s + _GRACE_S
 
     def hears_again(ear: SpeechToText) -> SpeechToText:
-        return SecondPass(ear.streaming if isinstance(ear, SecondPass) else ear, transcriber, limit_s)
+        return TwoPassSpeechToText(ear.streaming if isinstance(ear, TwoPassSpeechToText) else ear, transcriber, limit_s)
 
     return hears_again

@@ -12,8 +12,8 @@ import structlog
 from config.errors import ModelTrialError, StartupError
 from models.loading import engines
 from models.model_files.known_models import Kind
-from models.model_files.store import Store
-from models.model_files.trial import tell_left_out
+from models.model_files.store import ModelStore
+from models.model_files.trial import log_left_out
 from models.protocols import Closable
 
 AUTO: Final = "auto"
@@ -25,22 +25,22 @@ Makers = Mapping[str, Callable[[], Model]]
 a later one cannot be."""
 
 
-def refuse_what_is_not_here(
-    store: Store, kind: Kind, wanted: str, makers: Mapping[str, object], setting: str | None = None
+def require_installed(
+    store: ModelStore, kind: Kind, wanted: str, makers: Mapping[str, object], setting: str | None = None
 ) -> None:
     """Raises `StartupError` that says how to get a model which the list knows and the folder has not; `setting` is what
     names it, where that is not called like the kind."""
     named = f"[models] {setting or kind} = {wanted!r}"
     for model in store.known:
         if model.name == wanted and model.kind == kind and wanted not in makers:
-            if not engines.runs(model):
+            if not engines.has_engine(model):
                 raise StartupError(f"{named} needs {model.engine}: this version does not run it")
             state = store.state(model)
             remedy = f"run `trunkline models pull {wanted}`" if state.name != "missing package" else "install it"
             raise StartupError(f"{named} cannot be used ({state}): {remedy}")
 
 
-def one_of(
+def load_selected(
     kind: str, name: str, makers: Makers[Model], opened: ExitStack, others: Makers[Model] | None = None
 ) -> Model:
     """The model that a setting names, or, when it fails its trial, the first of the `others` that loads: a telephone
@@ -52,7 +52,7 @@ def one_of(
         except ModelTrialError as error:
             if not others:
                 raise
-            tell_left_out(kind, error)
+            log_left_out(kind, error)
             makers = others
     failures: list[str] = []
     for candidate in makers:
@@ -60,26 +60,26 @@ def one_of(
             return _construct(kind, candidate, makers, opened)
         except StartupError as error:
             failures.append(error.message)
-            _tell(kind, candidate, error)
+            _log_failure(kind, candidate, error)
     raise StartupError(f"no model for [models] {kind} can be loaded: {'; '.join(failures)}")
 
 
-def tried(
+def load_or_log(
     kind: str, name: str, makers: Makers[Model], opened: ExitStack, unfit: set[str] | None = None
 ) -> Model | None:
     """A model, or None and a line in the log; `unfit` gets the name of one that failed its trial."""
     try:
         return _construct(kind, name, makers, opened)
     except StartupError as error:
-        _tell(kind, name, error)
+        _log_failure(kind, name, error)
         if unfit is not None and isinstance(error, ModelTrialError):
             unfit.add(name)
         return None
 
 
-def _tell(kind: str, name: str, error: StartupError) -> None:
+def _log_failure(kind: str, name: str, error: StartupError) -> None:
     if isinstance(error, ModelTrialError):
-        tell_left_out(kind, error)
+        log_left_out(kind, error)
     else:
         _log.warning("model.missing", name=name, kind=kind, error=error.message)
 

@@ -9,12 +9,12 @@ from typing import Final
 from config.errors import StartupError
 from models.loading import engines
 from models.loading.catalogue import ANY
-from models.loading.selection import AUTO, Makers, one_of, refuse_what_is_not_here, tried
+from models.loading.selection import AUTO, Makers, load_or_log, load_selected, require_installed
 from models.model_files.known_models import KnownModel
-from models.model_files.store import Store
+from models.model_files.store import ModelStore
 from models.protocols import SpeechToText
 from models.stt.pocketsphinx import speech_to_text
-from models.stt.two_pass import SecondPass, Transcribes, if_quick_enough
+from models.stt.two_pass import Transcriber, TwoPassSpeechToText, two_pass_if_fast
 
 OFF: Final = "off"
 BUILT_IN: Final[Makers[SpeechToText]] = {speech_to_text.NAME: speech_to_text.PocketsphinxSpeechToText}
@@ -22,36 +22,34 @@ _BUILT_IN_LANGUAGE: Final = "en"
 """What the recognizer in the box understands."""
 
 
-def recognizers(store: Store, wanted: str, second: str, opened: ExitStack) -> dict[str, SpeechToText]:
+def recognizers(store: ModelStore, wanted: str, second: str, opened: ExitStack) -> dict[str, SpeechToText]:
     """By primary language tag, and under `ANY` for all others. With `auto` each language has the first of the list that
     knows it, English the one in the box where there is none; `second` is a model for whole turns, which hears them
     again, or alone where no other knows the language. Raises `StartupError`."""
-    files = [model for model in store.ready("stt") if engines.runs(model)]
+    files = [model for model in store.ready("stt") if engines.has_engine(model)]
     makers: Makers[SpeechToText] = {
         **{model.name: partial(engines.RECOGNIZERS[engines.engine_of(model)], store, model) for model in files},
         **BUILT_IN,
     }
-    refuse_what_is_not_here(store, "stt", wanted, makers)
-    refuse_what_is_not_here(store, "stt", second, makers, "stt_second")
+    require_installed(store, "stt", wanted, makers)
+    require_installed(store, "stt", second, makers, "stt_second")
     loaded: dict[str, SpeechToText] = {}
     unfit: set[str] = set()
-    whole = [model for model in files if engines.hears_whole_turns(model) and second in (AUTO, model.name)]
+    whole = [model for model in files if engines.is_offline_stt(model) and second in (AUTO, model.name)]
     again = {} if second == OFF else _by_language(whole, makers, loaded, opened, unfit)
     if second not in (AUTO, OFF) and not again and second not in unfit:
-        turns = [model.name for model in files if engines.hears_whole_turns(model)]
+        turns = [model.name for model in files if engines.is_offline_stt(model)]
         raise StartupError(
             f"[models] stt_second = {second!r} is no model for whole turns that can be loaded; "
             f"there are: {', '.join((AUTO, OFF, *turns))}"
         )
     if wanted != AUTO:
-        only = loaded.get(wanted) or one_of("stt", wanted, makers, opened, others=BUILT_IN)
+        only = loaded.get(wanted) or load_selected("stt", wanted, makers, opened, others=BUILT_IN)
         ears = {language: _behind(only, ear, second) for language, ear in again.items()}
         return {ANY: only, **ears}
-    first = _by_language(
-        [model for model in files if not engines.hears_whole_turns(model)], makers, loaded, opened, unfit
-    )
+    first = _by_language([model for model in files if not engines.is_offline_stt(model)], makers, loaded, opened, unfit)
     if _BUILT_IN_LANGUAGE not in first and ANY not in first:
-        first[_BUILT_IN_LANGUAGE] = one_of("stt", AUTO, BUILT_IN, opened)
+        first[_BUILT_IN_LANGUAGE] = load_selected("stt", AUTO, BUILT_IN, opened)
     ears = {language: _behind(ear, again.get(language, again.get(ANY)), second) for language, ear in first.items()}
     ears = {**again, **ears}
     return {ANY: ears[_BUILT_IN_LANGUAGE], **ears} if ANY not in ears else ears
@@ -69,7 +67,7 @@ def _by_language(
     ears: dict[str, SpeechToText] = {}
     for model in models:
         spoken = {ANY if tag == "*" else tag.lower().split("-")[0] for tag in model.languages}
-        if spoken - ears.keys() and (ear := tried("stt", model.name, makers, opened, unfit)):
+        if spoken - ears.keys() and (ear := load_or_log("stt", model.name, makers, opened, unfit)):
             loaded[model.name] = ear
             ears.update(dict.fromkeys(spoken - ears.keys(), ear))
     return ears
@@ -77,6 +75,6 @@ def _by_language(
 
 def _behind(first: SpeechToText, second: object, wanted: str) -> SpeechToText:
     """Both, where there is a second one and it is not the first; one that no setting names must be quick."""
-    if second is first or not isinstance(second, Transcribes):
+    if second is first or not isinstance(second, Transcriber):
         return first
-    return if_quick_enough(first, second) if wanted == AUTO else SecondPass(first, second)
+    return two_pass_if_fast(first, second) if wanted == AUTO else TwoPassSpeechToText(first, second)

@@ -23,7 +23,7 @@ ENGINES: Final[Mapping[str, str]] = {
     "piper": "models.tts.piper.trial",
     "onnx": "models.embeddings.trial",
 }
-"""The module whose `run` takes an engine's recipes. It returns what it found by names, raises `SaysNothing`, or
+"""The module whose `run` takes an engine's recipes. It returns what it found by names, raises `NoOutput`, or
 whatever says that the engine refuses the model."""
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
@@ -44,11 +44,11 @@ def main() -> None:
 
 
 def _result(engine: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
-    from models.model_files.trial import SaysNothing
+    from models.model_files.trial import NoOutput
 
     try:
         return {"passed": import_module(ENGINES[engine]).run(recipe)}
-    except SaysNothing as error:
+    except NoOutput as error:
         return {"silent": str(error)}
     except Exception as error:  # noqa: BLE001 - whatever it is, it is said in one line
         return {"refused": " ".join(str(error).split()) or type(error).__name__}

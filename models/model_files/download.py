@@ -29,9 +29,9 @@ from config.errors import ModelFileError
 from models.model_files.known_models import is_loopback
 from models.model_files.store import sha256_of, write_whole
 
-PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
+RETRY_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Before each try that follows one that brought nothing; one that brought something is followed at once."""
-KEEP_FREE: Final = 256 * 1024 * 1024
+MIN_FREE_BYTES: Final = 256 * 1024 * 1024
 """Bytes that are left on the disk: calls are recorded on it, and the database may lie there."""
 LARGEST: Final = 1 << 37
 """Bytes of a file whose size nobody knows."""
@@ -42,7 +42,7 @@ _TRY_LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DownloadRequest:
     """A file at an address; its `size` in bytes and its SHA-256 where they are known."""
 
     url: str
@@ -51,7 +51,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Fetched:
+class DownloadedFile:
     """A file that has come. `announced`: its host said that this is its SHA-256."""
 
     size: int
@@ -96,13 +96,13 @@ def session() -> aiohttp.ClientSession:
 
 async def fetch(
     client: aiohttp.ClientSession,
-    wanted: Wanted,
+    wanted: DownloadRequest,
     part: Path,
     on_progress: OnProgress = lambda _done, _total: None,
     *,
-    pauses_s: Sequence[float] = PAUSES_S,
-    keep_free: int = KEEP_FREE,
-) -> Fetched:
+    pauses_s: Sequence[float] = RETRY_PAUSES_S,
+    keep_free: int = MIN_FREE_BYTES,
+) -> DownloadedFile:
     """Have the file at `part`, whole and checked; its folder is there. What is there already is not asked for again.
     Raises `ModelFileError`, and `OSError` when it cannot be written; what has come stays, unless it is wrong."""
     idle, furthest = 0, await asyncio.to_thread(_length, part)
@@ -124,7 +124,12 @@ class _Try:
     """One request for what is missing."""
 
     def __init__(
-        self, client: aiohttp.ClientSession, wanted: Wanted, part: Path, on_progress: OnProgress, keep_free: int
+        self,
+        client: aiohttp.ClientSession,
+        wanted: DownloadRequest,
+        part: Path,
+        on_progress: OnProgress,
+        keep_free: int,
     ) -> None:
         self._client = client
         self._wanted = wanted
@@ -133,7 +138,7 @@ class _Try:
         self._keep_free = keep_free
         self._note_path = part.with_name(f"{part.name}.note")
 
-    async def run(self) -> Fetched:
+    async def run(self) -> DownloadedFile:
         note = await asyncio.to_thread(self._read_note)
         have = await asyncio.to_thread(self._have, note)
         size = self._wanted.size or note.size
@@ -278,7 +283,7 @@ class _Try:
             raise _BrokenOffError(f"{have} of {total} bytes came")
         return digest
 
-    async def _check(self, digest: hashlib._Hash, note: _Note, *, went_on: bool) -> Fetched:
+    async def _check(self, digest: hashlib._Hash, note: _Note, *, went_on: bool) -> DownloadedFile:
         """Whether what has come is what is wanted. What is wrong is thrown away: put together from two tries it may be
         of two files, and is got once more; got in one go it is an error."""
         right = self._wanted.sha256 or note.announced
@@ -292,14 +297,14 @@ class _Try:
                 "it was thrown away, nothing else has changed"
             )
         size = await asyncio.to_thread(_length, self._part)
-        return Fetched(size, got, announced=note.announced == got)
+        return DownloadedFile(size, got, announced=note.announced == got)
 
     def _forget(self) -> None:
         for path in (self._part, self._note_path):
             path.unlink(missing_ok=True)
 
 
-def need_space(folder: Path, size: int, keep_free: int = KEEP_FREE) -> None:
+def need_space(folder: Path, size: int, keep_free: int = MIN_FREE_BYTES) -> None:
     """Raise `ModelFileError` unless `size` more bytes fit on the folder's disk and `keep_free` are left."""
     free = shutil.disk_usage(folder).free
     if size > 0 and free < size + keep_free:

@@ -19,9 +19,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final, Self
 
 from config.errors import ModelFileError
-from models.model_files.download import KEEP_FREE, LARGEST, need_space
+from models.model_files.download import LARGEST, MIN_FREE_BYTES, need_space
 from models.model_files.known_models import KnownFile, KnownModel
-from models.model_files.store import FileRecord, Origin, Store, told
+from models.model_files.store import FileRecord, ModelStore, Origin, disk_errors
 
 ENTRIES_MAX: Final = 10_000
 """In one folder or archive."""
@@ -33,7 +33,7 @@ _HEADERS: Final = (
     tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK
 )  # fmt: skip
 
-Come = dict[str, tuple[Path, FileRecord]]
+ImportedFiles = dict[str, tuple[Path, FileRecord]]
 """Files of a model that lie aside, with their records, by name."""
 
 
@@ -60,30 +60,32 @@ class _Header(tarfile.TarInfo):
         return header
 
 
-async def bring(
-    store: Store,
+async def import_models(
+    store: ModelStore,
     source: Path,
     wanted: Sequence[KnownModel],
     on_wait: Callable[[], None] = lambda: None,
     *,
-    keep_free: int = KEEP_FREE,
+    keep_free: int = MIN_FREE_BYTES,
 ) -> list[KnownModel]:
     """Take from `source` those of the wanted models of which every file is there; each file is checked. `on_wait` is
     told when another process is at it. Raises `ModelFileError` when there is none: then nothing has changed."""
-    with told(store.directory):
-        async with store.held(_STAGE, on_wait):
+    with disk_errors(store.directory):
+        async with store.lock(_STAGE, on_wait):
             stage = store.directory / _STAGE
             try:
                 found = await asyncio.to_thread(_staged, stage, source, wanted, keep_free)
                 for model, come in found:
-                    async with store.held(model.name, on_wait):
+                    async with store.lock(model.name, on_wait):
                         await asyncio.to_thread(store.install, model, come)
             finally:
                 await asyncio.to_thread(shutil.rmtree, stage, ignore_errors=True)
     return [model for model, _ in found]
 
 
-def _staged(stage: Path, source: Path, wanted: Sequence[KnownModel], keep_free: int) -> list[tuple[KnownModel, Come]]:
+def _staged(
+    stage: Path, source: Path, wanted: Sequence[KnownModel], keep_free: int
+) -> list[tuple[KnownModel, ImportedFiles]]:
     """Copy what belongs to the wanted models, and put it together."""
     shutil.rmtree(stage, ignore_errors=True)  # of an import that was killed
     stage.mkdir(parents=True)
@@ -191,10 +193,10 @@ def _copied(content: IO[bytes], name: str, size: int, path: Path, keep_free: int
     return _Copy(name, path, size, digest.hexdigest())
 
 
-def _whole(model: KnownModel, copies: Sequence[_Copy], *, alone: bool) -> Come | None:
+def _whole(model: KnownModel, copies: Sequence[_Copy], *, alone: bool) -> ImportedFiles | None:
     """The files of a model, when all are there. A file whose SHA-256 nobody knows is taken by its name, for a model
     that was asked for by name (`alone`)."""
-    come: Come = {}
+    come: ImportedFiles = {}
     for file in model.files:
         fitting = [copy for copy in copies if copy.name == file.name and _is(file, copy, alone=alone)]
         if not fitting:
@@ -210,7 +212,9 @@ def _is(file: KnownFile, copy: _Copy, *, alone: bool) -> bool:
     return copy.sha256 == file.sha256 if file.sha256 is not None else alone
 
 
-def _apart(found: Sequence[tuple[KnownModel, Come]], stage: Path, keep_free: int) -> list[tuple[KnownModel, Come]]:
+def _apart(
+    found: Sequence[tuple[KnownModel, ImportedFiles]], stage: Path, keep_free: int
+) -> list[tuple[KnownModel, ImportedFiles]]:
     """The same with a copy for each: two models may have a file in common, and each takes its own away."""
     taken: set[Path] = set()
     for number, (_, come) in enumerate(found):

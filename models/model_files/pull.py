@@ -8,29 +8,31 @@ from pathlib import Path
 
 import aiohttp
 
-from models.model_files.download import KEEP_FREE, PAUSES_S, Wanted, fetch, need_space, session
+from models.model_files.download import MIN_FREE_BYTES, RETRY_PAUSES_S, DownloadRequest, fetch, need_space, session
 from models.model_files.known_models import KnownFile, KnownModel
-from models.model_files.store import FileRecord, Origin, Store, told
+from models.model_files.store import FileRecord, ModelStore, Origin, disk_errors
 
 OnProgress = Callable[[KnownFile, int, int | None], None]
 """Is told which file comes, how many of its bytes are here, and how many there will be if that is known."""
 
 
 async def pull(
-    store: Store,
+    store: ModelStore,
     model: KnownModel,
     on_progress: OnProgress = lambda _file, _done, _total: None,
     on_wait: Callable[[], None] = lambda: None,
     *,
-    pauses_s: Sequence[float] = PAUSES_S,
-    keep_free: int = KEEP_FREE,
+    pauses_s: Sequence[float] = RETRY_PAUSES_S,
+    keep_free: int = MIN_FREE_BYTES,
 ) -> dict[str, FileRecord]:
     """Get what is missing or damaged of a model, and put it in the place of what was there. The records of the files
     that have come, by name: none when all was there. `on_wait` is told when another process is at it. Raises
     `ModelFileError`: then nothing has changed, and what came is gone on from the next time."""
-    with told(store.directory):
-        async with store.held(model.name, on_wait):
-            missing = [file for file in model.files if await asyncio.to_thread(store.keeps, model, file) is None]
+    with disk_errors(store.directory):
+        async with store.lock(model.name, on_wait):
+            missing = [
+                file for file in model.files if await asyncio.to_thread(store.intact_record, model, file) is None
+            ]
             await asyncio.to_thread(_prepare, store, model, missing, keep_free)
             come: dict[str, tuple[Path, FileRecord]] = {}
             async with session() as client:
@@ -41,7 +43,7 @@ async def pull(
             return {name: record for name, (_, record) in come.items()}
 
 
-def _prepare(store: Store, model: KnownModel, missing: Sequence[KnownFile], keep_free: int) -> None:
+def _prepare(store: ModelStore, model: KnownModel, missing: Sequence[KnownFile], keep_free: int) -> None:
     """Make room for what comes. Raises `ModelFileError` when there is too little."""
     for file in missing:
         store.part(model, file).parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +53,7 @@ def _prepare(store: Store, model: KnownModel, missing: Sequence[KnownFile], keep
 
 async def _get(
     client: aiohttp.ClientSession,
-    store: Store,
+    store: ModelStore,
     model: KnownModel,
     file: KnownFile,
     on_progress: OnProgress,
@@ -62,7 +64,7 @@ async def _get(
     part = store.part(model, file)
     fetched = await fetch(
         client,
-        Wanted(model.url(file), file.size, file.sha256),
+        DownloadRequest(model.url(file), file.size, file.sha256),
         part,
         lambda done, total: on_progress(file, done, total),
         pauses_s=pauses_s,

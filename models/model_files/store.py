@@ -57,7 +57,7 @@ class Manifest(BaseModel):
 
 
 @dataclass(frozen=True)
-class State:
+class ModelState:
     """How a model stands; `detail` says more, or nothing."""
 
     name: StateName
@@ -67,7 +67,7 @@ class State:
         return f"{self.name}: {self.detail}" if self.detail else self.name
 
 
-class Store:
+class ModelStore:
     """The files of all models. Every method but `held` reads or writes files: call it in a thread."""
 
     def __init__(self, directory: Path, known: Sequence[KnownModel]) -> None:
@@ -102,17 +102,17 @@ class Store:
             return None
         return manifest if manifest.model == model.name else None
 
-    def state(self, model: KnownModel) -> State:
+    def state(self, model: KnownModel) -> ModelState:
         """How a model stands, by the sizes of its files; `verify` reads them whole."""
         manifest = self.manifest(model)
         if manifest is None:
             return self._absent(model)
         for file in model.files:
             if problem := self._problem(model, file, manifest):
-                return State("damaged", problem)
+                return ModelState("damaged", problem)
         if model.missing_package is not None:
-            return State("missing package", model.missing_package)
-        return State("ready")
+            return ModelState("missing package", model.missing_package)
+        return ModelState("ready")
 
     def verify(self, model: KnownModel) -> list[str]:
         """What is wrong with a model's files, each read whole: one line each. Raises `OSError`."""
@@ -121,7 +121,7 @@ class Store:
             return ["is not pulled"]
         return [problem for file in model.files if (problem := self._problem(model, file, manifest, whole=True))]
 
-    def keeps(self, model: KnownModel, file: KnownFile) -> FileRecord | None:
+    def intact_record(self, model: KnownModel, file: KnownFile) -> FileRecord | None:
         """The record of a file that is there and is right, read whole; None when it has to be got."""
         manifest = self.manifest(model)
         if manifest is None or self._problem(model, file, manifest, whole=True):
@@ -145,7 +145,7 @@ class Store:
         shutil.rmtree(self.directory / PARTS / model.name, ignore_errors=True)
 
     @asynccontextmanager
-    async def held(self, name: str, on_wait: Callable[[], None]) -> AsyncIterator[None]:
+    async def lock(self, name: str, on_wait: Callable[[], None]) -> AsyncIterator[None]:
         """For the block, no other process changes the files of that model; `on_wait` is told when another does now.
         The lock ends with the process. Raises `OSError`."""
         handle = await asyncio.to_thread(self._open_lock, name)
@@ -166,13 +166,15 @@ class Store:
             os.fchmod(handle, 0o600)
         return handle
 
-    def _absent(self, model: KnownModel) -> State:
+    def _absent(self, model: KnownModel) -> ModelState:
         if self.folder(model).is_dir() and any(self.folder(model).iterdir()):
-            return State("damaged", f"{MANIFEST} is missing")
+            return ModelState("damaged", f"{MANIFEST} is missing")
         come = sum(size for file in model.files if (size := _size(self.part(model, file))) is not None)
         if not come:
-            return State("not pulled")
-        return State("not pulled", f"{come * 100 // model.size} % is here" if model.size else f"{come} bytes are here")
+            return ModelState("not pulled")
+        return ModelState(
+            "not pulled", f"{come * 100 // model.size} % is here" if model.size else f"{come} bytes are here"
+        )
 
     def _problem(self, model: KnownModel, file: KnownFile, manifest: Manifest, *, whole: bool = False) -> str | None:
         """What is wrong with a file, if anything is."""
@@ -191,7 +193,7 @@ class Store:
 
 
 @contextmanager
-def told(directory: Path) -> Iterator[None]:
+def disk_errors(directory: Path) -> Iterator[None]:
     """Turn the errors of the disk into one line with a remedy."""
     try:
         yield

@@ -49,12 +49,12 @@ _REMEDIES: Final = {
 _log = structlog.get_logger()
 
 
-class SaysNothing(Exception):
+class NoOutput(Exception):
     """What an engine's trial raises of a model that runs and gives nothing; the text goes on from "its trial"."""
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TrialCandidate:
     """A model that is to be loaded. `engine` names what tries it (`models.loading.trial_process.ENGINES`) with
     `recipe`, which becomes JSON; `lasting` is the part of the recipe that another result may depend on. The result
     holds for these `files`, for the `packages`, and for the files of the `library`."""
@@ -87,7 +87,7 @@ class Candidate:
         }
 
 
-class Trials:
+class ModelTrials:
     """Tries models of one folder, one after the other. Any thread."""
 
     def __init__(self, directory: Path) -> None:
@@ -99,7 +99,7 @@ class Trials:
         self.failure: ModelTrialError | None = None
         """The last one."""
 
-    def require(self, candidate: Candidate) -> Mapping[str, Any]:
+    def require(self, candidate: TrialCandidate) -> Mapping[str, Any]:
         """Try a model, unless just this has passed before: what its trial found, by names. Takes seconds. Raises
         `ModelTrialError` for one that its process did not survive, that did not come to an end or gave nothing; and
         `StartupError` for one that the engine refuses. Both are one line with the cause and the remedy."""
@@ -109,7 +109,7 @@ class Trials:
             self.failure = error
             raise
 
-    def _result(self, candidate: Candidate) -> Mapping[str, Any]:
+    def _result(self, candidate: TrialCandidate) -> Mapping[str, Any]:
         """As it was noted, or of a trial that is made now."""
         try:
             stamp = candidate.stamp()
@@ -146,7 +146,7 @@ class Trials:
             for group in self._running:
                 _kill(group)
 
-    def _tried(self, candidate: Candidate) -> Mapping[str, Any]:
+    def _tried(self, candidate: TrialCandidate) -> Mapping[str, Any]:
         """Run the process, and judge what came of it."""
         size = sum(path.stat().st_size for path in candidate.files)
         limit_s = time_limit_s(candidate, size)
@@ -159,7 +159,7 @@ class Trials:
             os.close(answer)
             os.close(told)
 
-    def _run(self, candidate: Candidate, given: str, limit_s: float, answer: int, told: int) -> int | None:
+    def _run(self, candidate: TrialCandidate, given: str, limit_s: float, answer: int, told: int) -> int | None:
         """The status that the process ended with; None when it did not within the limit. Nothing of it goes on."""
         with self._lock:
             if self._stopped:
@@ -183,7 +183,7 @@ class Trials:
             raise StartupError(f"the trial of the model {candidate.name} was given up: the server ends")
         return process.returncode
 
-    def _noted(self, candidate: Candidate, stamp: Mapping[str, Any]) -> dict[str, Any]:
+    def _noted(self, candidate: TrialCandidate, stamp: Mapping[str, Any]) -> dict[str, Any]:
         """What is known of just this; nothing when it was never tried, or something has changed."""
         try:
             note = json.loads((self._notes / candidate.note_name).read_text())
@@ -192,7 +192,7 @@ class Trials:
         except (OSError, ValueError, KeyError, TypeError):
             return {}
 
-    def _note(self, candidate: Candidate, stamp: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+    def _note(self, candidate: TrialCandidate, stamp: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         try:
             self._notes.mkdir(mode=0o700, exist_ok=True)
             write_whole(self._notes / candidate.note_name, json.dumps({"stamp": stamp, **result}).encode())
@@ -202,12 +202,12 @@ class Trials:
             _log.info(event, model=candidate.name, error=str(error))
 
 
-def time_limit_s(_candidate: Candidate, size: int) -> float:
+def time_limit_s(_candidate: TrialCandidate, size: int) -> float:
     """Seconds for a trial of files of so many bytes."""
     return LIMIT_S + size / SLOWEST_DISK
 
 
-def tell_left_out(kind: str, error: ModelTrialError) -> None:
+def log_left_out(kind: str, error: ModelTrialError) -> None:
     """One line in the log for a model that failed its trial, whoever else hears of it."""
     if error.told:
         return
@@ -215,8 +215,8 @@ def tell_left_out(kind: str, error: ModelTrialError) -> None:
     _log.error("model.left_out", name=error.model, kind=kind, file=error.file, fault=error.fault, error=error.message)
 
 
-def _judged(candidate: Candidate, status: int | None, answer: str, told: str, limit_s: float) -> Mapping[str, Any]:
-    """What a trial found. Raises what `Trials.require` does."""
+def _judged(candidate: TrialCandidate, status: int | None, answer: str, told: str, limit_s: float) -> Mapping[str, Any]:
+    """What a trial found. Raises what `ModelTrials.require` does."""
     if status is None:
         _fail(candidate, "time limit", f"did not come to an end within {limit_s:.0f} s")
     if status < 0:
@@ -239,7 +239,7 @@ def _judged(candidate: Candidate, status: int | None, answer: str, told: str, li
     _fail(candidate, "no result", "ended without a result that can be read")
 
 
-def _fail(candidate: Candidate, fault: str, what: str) -> NoReturn:
+def _fail(candidate: TrialCandidate, fault: str, what: str) -> NoReturn:
     file = str(candidate.files[0])
     remedy = _REMEDIES.get(fault, _AGAIN).format(name=candidate.name)
     message = f"the model {candidate.name} ({file}) is left out: its trial {what}: {remedy}"
@@ -269,7 +269,7 @@ def _kill(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _environment(candidate: Candidate) -> dict[str, str]:
+def _environment(candidate: TrialCandidate) -> dict[str, str]:
     """Ours without our settings, which may hold secrets. llama.cpp would start a debugger when it fails, and linear
     algebra a thread with memory of its own for each core."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TRUNKLINE_")}

@@ -13,15 +13,15 @@ from models.llm.context_window import first_kept
 from models.protocols import ChatMessage, ChatPrompt, ToolDefinition
 from models.remote.config import RemoteModel
 
-MOST_TOKENS: Final = 400
+MAX_TOKENS: Final = 400
 """Of an answer: more than two minutes of speech."""
-MOST_FORMED_TOKENS: Final = 1024
+MAX_JSON_TOKENS: Final = 1024
 """Of JSON."""
-BEGINS: Final = "(The call begins.)"
+CALL_BEGINS: Final = "(The call begins.)"
 """In the place of a caller who has said nothing yet: many templates want the user to speak first."""
 _BYTES_PER_TOKEN: Final = 3
 """Fewer than any usual text has."""
-COUNTS: Final = "stream_options"
+STREAM_OPTIONS: Final = "stream_options"
 """The field that asks a server to say how many tokens an answer took."""
 CHARACTERS_PER_TOKEN: Final = 4
 """As many as usual, for what is to be paid; `_BYTES_PER_TOKEN` errs on the safe side."""
@@ -33,7 +33,7 @@ log = structlog.get_logger()
 Json = dict[str, Any]
 
 
-class ChatRequests:
+class ChatRequestBuilder:
     """Writes requests for one model. A talk that is too long for it loses its oldest turns: estimated, as the model's
     tokens are not known here."""
 
@@ -41,9 +41,9 @@ class ChatRequests:
         self._model = model
         self._dropped: OrderedDict[str, int] = OrderedDict()
 
-    def streamed(self, prompt: ChatPrompt, *, counted: bool = True) -> bytes:
+    def streaming_request(self, prompt: ChatPrompt, *, counted: bool = True) -> bytes:
         """For an answer that is spoken while it comes. `counted`: the server is to say what it took."""
-        most = self._most(MOST_TOKENS)
+        most = self._most(MAX_TOKENS)
         fixed = _tokens(prompt.system) + sum(_tokens(json.dumps(_signature(tool))) for tool in prompt.tools)
         kept = self._kept(prompt, self._model.context_length - most - fixed)
         request = self._request(prompt.system, kept, most, counted)
@@ -51,10 +51,10 @@ class ChatRequests:
             request["tools"] = [_signature(tool) for tool in prompt.tools]
         return self._written(request)
 
-    def formed(self, prompt: ChatPrompt, schema: Mapping[str, Any], *, counted: bool = True) -> bytes:
+    def json_request(self, prompt: ChatPrompt, schema: Mapping[str, Any], *, counted: bool = True) -> bytes:
         """For JSON that `schema` takes. It may be about anything of a call: what answers left out of the talk does not
         matter."""
-        most = self._most(MOST_FORMED_TOKENS)
+        most = self._most(MAX_JSON_TOKENS)
         dropped = _first(prompt.messages, 0, self._model.context_length - most - _tokens(prompt.system))
         request = self._request(prompt.system, prompt.messages[dropped:], most, counted)
         form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": False}}
@@ -63,7 +63,7 @@ class ChatRequests:
     def _most(self, tokens: int) -> int:
         return min(tokens, self._model.context_length // 2)
 
-    def estimated(self, prompt: ChatPrompt) -> int:
+    def estimated_tokens(self, prompt: ChatPrompt) -> int:
         """Tokens of a prompt, where the server does not tell: one for every four characters, and no more than there is
         room for."""
         lines = [prompt.system, *(json.dumps(_signature(tool), ensure_ascii=False) for tool in prompt.tools)]
@@ -78,7 +78,7 @@ class ChatRequests:
             "max_tokens": most,
             "stream": True,
         }
-        return {**request, COUNTS: {"include_usage": True}} if counted else request
+        return {**request, STREAM_OPTIONS: {"include_usage": True}} if counted else request
 
     def _written(self, request: Json) -> bytes:
         fields = {name: value for name, value in {**request, **self._model.extra}.items() if value is not None}
@@ -123,7 +123,7 @@ def _lines(system: str, messages: Sequence[ChatMessage]) -> list[Json]:
     lines: list[Json] = [{"role": "system", "content": system}] if system else []
     told = list(_results_last(messages))
     if not told or told[0].role == "assistant":
-        lines.append({"role": "user", "content": BEGINS})
+        lines.append({"role": "user", "content": CALL_BEGINS})
     for message in told:
         line = _line(message)
         last = lines[-1] if lines else {}

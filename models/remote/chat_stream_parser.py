@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from models.errors import RemoteTrouble
+from models.errors import RemoteModelError
 from models.protocols import ToolCall
-from models.remote.json_safety import clean, error_told
+from models.remote.json_safety import error_excerpt, strip_unstorable
 
-MOST_CALLS: Final = 16
-MOST_ARGUMENTS: Final = 32 * 1024
+MAX_CALLS: Final = 16
+MAX_ARGUMENTS: Final = 32 * 1024
 """Characters."""
-MOST_TEXT: Final = 20_000
+MAX_TEXT: Final = 20_000
 """Characters of what is said, and of what is thought."""
-MOST_TOKENS: Final = 10_000_000
+MAX_TOKENS: Final = 10_000_000
 """No prompt, and no answer, has more."""
 _LONGEST_NAME: Final = 128
 _OPENS: Final = "<think>"
@@ -37,7 +37,7 @@ class _Call:
     arguments: str = ""
 
 
-class Thoughts:
+class ThinkingFilter:
     """Takes out what a model thinks before it speaks, where its server leaves that to us: all up to `</think>`, if it
     begins with `<think>`."""
 
@@ -60,8 +60,8 @@ class Thoughts:
         if self._thinks and closed:
             self._thinks = False
             return said.lstrip()
-        if len(self._held) > MOST_TEXT:
-            raise RemoteTrouble("broken", "thinks without an end", counts=False)
+        if len(self._held) > MAX_TEXT:
+            raise RemoteModelError("broken", "thinks without an end", counts=False)
         return ""
 
     def rest(self) -> str:
@@ -69,7 +69,7 @@ class Thoughts:
         return "" if self._thinks is not None else self._held
 
 
-class ChatAnswer:
+class ChatStreamParser:
     """Takes chunks. `finished`: the model has said that it is done. `progress` grows with everything that comes of the
     answer, thoughts too. `usage`: tokens read and written, as the server has counted them; None: it has not said so."""
 
@@ -79,20 +79,20 @@ class ChatAnswer:
         self.progress = 0
         self.usage: tuple[int, int] | None = None
         self._new_id = new_id
-        self._thoughts = Thoughts()
+        self._thoughts = ThinkingFilter()
         self._said = 0
         self._calls: list[_Call] = []
 
     def feed(self, chunk: Any) -> str:
-        """The text that is to be said next. Raises `RemoteTrouble`."""
+        """The text that is to be said next. Raises `RemoteModelError`."""
         if not isinstance(chunk, dict):
-            raise RemoteTrouble("broken", "sends what is no chunk of an answer")
+            raise RemoteModelError("broken", "sends what is no chunk of an answer")
         if chunk.get("error"):
-            raise RemoteTrouble("failing", f"broke off: {error_told(json.dumps(chunk)) or 'an error'}")
+            raise RemoteModelError("failing", f"broke off: {error_excerpt(json.dumps(chunk)) or 'an error'}")
         self.usage = _usage(chunk.get("usage")) or self.usage  # some tell it with every chunk, so far
         choices = chunk.get("choices")
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
-            raise RemoteTrouble("broken", "sends a chunk without choices")
+            raise RemoteModelError("broken", "sends a chunk without choices")
         return "".join(self._choice(choice) for choice in choices if choice.get("index", 0) in (0, None))
 
     @property
@@ -111,7 +111,7 @@ class ChatAnswer:
         told: list[ToolCall] = []
         for call in self._calls:
             if not call.name:
-                raise RemoteTrouble("broken", "wants a tool and does not name it", counts=False)
+                raise RemoteModelError("broken", "wants a tool and does not name it", counts=False)
             while not call.id or call.id in ids:
                 call.id = next(self._new_id)
             ids.add(call.id)
@@ -125,11 +125,11 @@ class ChatAnswer:
     def _choice(self, choice: dict[str, Any]) -> str:
         delta = choice.get("delta") or choice.get("message") or {}
         if not isinstance(delta, dict):
-            raise RemoteTrouble("broken", "sends a delta that is none")
+            raise RemoteModelError("broken", "sends a delta that is none")
         text = self._text(delta.get("content"))
         calls = delta.get("tool_calls") or []
         if not isinstance(calls, list):
-            raise RemoteTrouble("broken", "sends tool calls that are no list")
+            raise RemoteModelError("broken", "sends tool calls that are no list")
         for place, call in enumerate(calls):
             self._call(call, None if "message" in choice else place)
         if any(delta.get(name) for name in ("reasoning_content", "reasoning")):
@@ -144,29 +144,34 @@ class ChatAnswer:
         if content is None or content == "":
             return ""
         if not isinstance(content, str):
-            raise RemoteTrouble("broken", "sends content that is no text")
+            raise RemoteModelError("broken", "sends content that is no text")
         self.progress += 1
-        text = self._thoughts.feed(clean(content))
+        text = self._thoughts.feed(strip_unstorable(content))
         self._said += len(text)
-        if self._said > MOST_TEXT:
-            raise RemoteTrouble("broken", "says more than can be said in a call", counts=False)
+        if self._said > MAX_TEXT:
+            raise RemoteModelError("broken", "says more than can be said in a call", counts=False)
         return text
 
     def _call(self, piece: Any, place: int | None) -> None:
         """A piece of a call, or a whole one; `place` among the pieces of its chunk."""
         function = piece.get("function") if isinstance(piece, dict) else None
         if not isinstance(function, dict):
-            raise RemoteTrouble("broken", "sends a tool call that is none")
+            raise RemoteModelError("broken", "sends a tool call that is none")
         index = piece.get("index", place)
         id_, name, arguments = piece.get("id") or "", function.get("name") or "", function.get("arguments")
         if isinstance(arguments, dict | list):  # as some servers have it
             arguments = json.dumps(arguments, ensure_ascii=False)
         arguments = "" if arguments is None else arguments
         if not all(isinstance(each, str) for each in (id_, name, arguments)) or not isinstance(index, int | None):
-            raise RemoteTrouble("broken", "sends a tool call of wrong types")
+            raise RemoteModelError("broken", "sends a tool call of wrong types")
         self.progress += 1
         another = bool(name) and piece.get("index") is None
-        self._put(self._meant(index, id_, name, another), clean(id_), clean(name), clean(arguments))
+        self._put(
+            self._meant(index, id_, name, another),
+            strip_unstorable(id_),
+            strip_unstorable(name),
+            strip_unstorable(arguments),
+        )
 
     def _meant(self, index: int | None, id_: str, name: str, another: bool) -> _Call:
         """The call that a piece belongs to: the one of its number, unless it has another id and a name (there are
@@ -176,8 +181,8 @@ class ChatAnswer:
                 if (id_ and call.id and id_ != call.id and name) or (another and call.arguments):
                     break
                 return call
-        if len(self._calls) >= MOST_CALLS:
-            raise RemoteTrouble("broken", f"wants more than {MOST_CALLS} tools at once", counts=False)
+        if len(self._calls) >= MAX_CALLS:
+            raise RemoteModelError("broken", f"wants more than {MAX_CALLS} tools at once", counts=False)
         self._calls.append(_Call(index))
         return self._calls[-1]
 
@@ -186,8 +191,8 @@ class ChatAnswer:
         if not call.arguments and name != call.name:  # some repeat the name with every piece
             call.name += name
         call.arguments += arguments
-        if len(call.name) > _LONGEST_NAME or len(call.arguments) > MOST_ARGUMENTS:
-            raise RemoteTrouble("broken", "sends a tool call that is longer than it may be", counts=False)
+        if len(call.name) > _LONGEST_NAME or len(call.arguments) > MAX_ARGUMENTS:
+            raise RemoteModelError("broken", "sends a tool call that is longer than it may be", counts=False)
 
 
 def _usage(told: Any) -> tuple[int, int] | None:
@@ -198,7 +203,7 @@ def _usage(told: Any) -> tuple[int, int] | None:
     if (
         type(read) is not int
         or type(written) is not int
-        or not (0 <= read <= MOST_TOKENS and 0 <= written <= MOST_TOKENS)
+        or not (0 <= read <= MAX_TOKENS and 0 <= written <= MAX_TOKENS)
     ):
         return None
     return read, written

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final
 
 
-class Circuit(Enum):
+class CircuitState(Enum):
     """CLOSED: all is well. OPEN: nothing is asked. HALF_OPEN: one request is on its way to find out."""
 
     CLOSED = "closed"
@@ -26,7 +26,7 @@ class Permit:
 
 
 @dataclass(frozen=True)
-class BreakerBounds:
+class CircuitBreakerSettings:
     """So many `failures` in a row open the circuit, for `open_s`; each time that the try after it fails, twice as long,
     up to `longest_s`."""
 
@@ -35,15 +35,15 @@ class BreakerBounds:
     longest_s: float = 120.0
 
 
-USUAL: Final = BreakerBounds()
+DEFAULT_SETTINGS: Final = CircuitBreakerSettings()
 
 
-class Breaker:
+class CircuitBreaker:
     """What is known of one server. Whoever got a permit from `allows` says once how it went: `succeeded`, `failed`, or
     `abandoned` when nobody wanted to know any more. A half-open circuit hears of its one try alone, not of requests
     from before it opened."""
 
-    def __init__(self, bounds: BreakerBounds = USUAL) -> None:
+    def __init__(self, bounds: CircuitBreakerSettings = DEFAULT_SETTINGS) -> None:
         self._bounds = bounds
         self._failures = 0
         self._open_until: float | None = None
@@ -51,35 +51,35 @@ class Breaker:
         self._openings = 0
         self._trial: Permit | None = None
 
-    def circuit(self, now_s: float) -> Circuit:
+    def state(self, now_s: float) -> CircuitState:
         """How it stands."""
         if self._open_until is None:
-            return Circuit.CLOSED
-        return Circuit.HALF_OPEN if self._trial or now_s >= self._open_until else Circuit.OPEN
+            return CircuitState.CLOSED
+        return CircuitState.HALF_OPEN if self._trial or now_s >= self._open_until else CircuitState.OPEN
 
     def wait_s(self, now_s: float) -> float:
         """How long nothing will be asked, 0 when the next request may find out."""
         return 0.0 if self._open_until is None else max(0.0, self._open_until - now_s)
 
-    def allows(self, now_s: float) -> Permit | None:
+    def acquire(self, now_s: float) -> Permit | None:
         """The permit for a request, None when none may be sent; of a half-open circuit there is one."""
-        match self.circuit(now_s):
-            case Circuit.CLOSED:
+        match self.state(now_s):
+            case CircuitState.CLOSED:
                 return Permit(self._openings)
-            case Circuit.OPEN:
+            case CircuitState.OPEN:
                 return None
-            case Circuit.HALF_OPEN:
+            case CircuitState.HALF_OPEN:
                 if self._trial is not None:
                     return None
                 self._trial = Permit(self._openings)
                 return self._trial
 
-    def succeeded(self) -> None:
+    def on_success(self) -> None:
         """A request was answered, whichever: all is well."""
         self._failures, self._open_until, self._trial = 0, None, None
         self._open_s = self._bounds.open_s
 
-    def failed(self, permit: Permit, now_s: float) -> bool:
+    def on_failure(self, permit: Permit, now_s: float) -> bool:
         """A request was not answered. Returns whether that opened the circuit."""
         if permit.openings != self._openings:
             return False  # it was sent before the circuit opened
@@ -93,7 +93,7 @@ class Breaker:
         self._open_until, self._trial = now_s + self._open_s, None
         return True
 
-    def abandoned(self, permit: Permit) -> None:
+    def on_abandoned(self, permit: Permit) -> None:
         """A request was given up: if it was the try, the next one may find out."""
         if permit is self._trial:
             self._trial = None

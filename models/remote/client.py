@@ -16,10 +16,10 @@ from typing import Final, Protocol
 import structlog
 
 from config.errors import EgressError
-from models.errors import RemoteTrouble, What
-from models.remote.circuit_breaker import Breaker, Permit
+from models.errors import RemoteFailureKind, RemoteModelError
+from models.remote.circuit_breaker import CircuitBreaker, Permit
 from models.remote.config import RemoteModel
-from models.remote.json_safety import error_told, json_bytes
+from models.remote.json_safety import error_excerpt, parse_json
 
 MOST_ERROR_BYTES: Final = 16 * 1024
 """Read of an answer that is an error."""
@@ -67,7 +67,7 @@ class HttpClient(Protocol):
 
 
 @dataclass(frozen=True)
-class Body:
+class RequestBody:
     """What is sent."""
 
     content: bytes
@@ -75,16 +75,16 @@ class Body:
 
 
 @dataclass
-class Turn:
-    """One answer that is wanted. `first_until`: when its first word must be there, by `clock`."""
+class RequestAttempt:
+    """One answer that is wanted. `first_word_by`: when its first word must be there, by `clock`."""
 
-    first_until: float
+    first_word_by: float
     begun: bool = False
     """Something of the answer was given on: it is not asked for again."""
     tries: int = 1
 
 
-class Reading:
+class ResponseBody:
     """An answer that is read, each read within its time."""
 
     def __init__(self, reader: HttpReader, clock: Callable[[], float]) -> None:
@@ -93,78 +93,78 @@ class Reading:
         self.content_type: Final = reader.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     async def read(self, until: float) -> bytes:
-        """The next bytes, b"" at the end. Raises `RemoteTrouble`."""
+        """The next bytes, b"" at the end. Raises `RemoteModelError`."""
         left = until - self._clock()
         if left <= 0:
-            raise RemoteTrouble("late", "took too long")
+            raise RemoteModelError("late", "took too long")
         try:
             return await self._reader.read(left)
         except EgressError as error:
-            raise _trouble_of(error) from error
+            raise _error_of(error) from error
 
 
-class Endpoint:
+class RemoteModelClient:
     """One remote model's server. `clock` gives seconds; between two tries there are `pauses_s`."""
 
     def __init__(self, model: RemoteModel, http: HttpClient) -> None:
         self.model: Final = model
-        self.breaker: Final = Breaker()
+        self.breaker: Final = CircuitBreaker()
         self.clock: Callable[[], float] = time.monotonic
         self.pauses_s = PAUSES_S
         self._http = http
 
     @contextmanager
-    def turn(self, first_s: float | None = None) -> Iterator[Turn]:
-        """One answer, which the breaker must allow and hears about; `first_s`: seconds for its first word, by default
-        those of the model's limits. Raises `RemoteTrouble`, whose message names the model."""
+    def attempt(self, first_s: float | None = None) -> Iterator[RequestAttempt]:
+        """One answer, which the breaker must allow and hears about; `first_word_s`: seconds for its first word, by
+        default those of the model's limits. Raises `RemoteModelError`, whose message names the model."""
         name = self.model.name
-        if (permit := self.breaker.allows(self.clock())) is None:
+        if (permit := self.breaker.acquire(self.clock())) is None:
             wait_s = self.breaker.wait_s(self.clock())
-            raise RemoteTrouble("resting", f"{name} failed several times and is not asked for {wait_s:.0f} s")
-        turn = Turn(self.clock() + (self.model.limits.first_s if first_s is None else first_s))
+            raise RemoteModelError("resting", f"{name} failed several times and is not asked for {wait_s:.0f} s")
+        turn = RequestAttempt(self.clock() + (self.model.timeouts.first_word_s if first_s is None else first_s))
         try:
             yield turn
-        except RemoteTrouble as trouble:
+        except RemoteModelError as trouble:
             self._note(trouble, permit)
             message = self._without_key(f"{name} {trouble.message}")
             # Not from `trouble` itself: what a server repeats of the key would be told with it.
-            raise RemoteTrouble(trouble.what, message, counts=trouble.counts) from trouble.__cause__
+            raise RemoteModelError(trouble.kind, message, counts=trouble.counts_against_server) from trouble.__cause__
         except BaseException:
             if turn.begun:
-                self.breaker.succeeded()
+                self.breaker.on_success()
             else:
-                self.breaker.abandoned(permit)
+                self.breaker.on_abandoned(permit)
             raise
         else:
-            self.breaker.succeeded()
+            self.breaker.on_success()
 
-    def _note(self, trouble: RemoteTrouble, permit: Permit) -> None:
-        if not trouble.counts:
-            self.breaker.succeeded()  # it is there and answers
-        elif self.breaker.failed(permit, self.clock()):
+    def _note(self, trouble: RemoteModelError, permit: Permit) -> None:
+        if not trouble.counts_against_server:
+            self.breaker.on_success()  # it is there and answers
+        elif self.breaker.on_failure(permit, self.clock()):
             log.warning("remote_model.rests", model=self.model.name, seconds=round(self.breaker.wait_s(self.clock())))
 
-    async def may_retry(self, turn: Turn, trouble: RemoteTrouble) -> None:
+    async def wait_to_retry(self, turn: RequestAttempt, trouble: RemoteModelError) -> None:
         """Wait until it may be asked once more. Raises `trouble` when that would not help, or come too late."""
         tries, turn.tries = turn.tries, turn.tries + 1
-        if turn.begun or not trouble.may_pass or tries >= TRIES:
+        if turn.begun or not trouble.retryable or tries >= TRIES:
             raise trouble
         least = self.pauses_s[tries - 1]
         pause_s = max(least * random.uniform(1.0, 1.5), trouble.retry_after_s or 0.0)
-        if self.clock() + pause_s + _SOON_ENOUGH_S > turn.first_until:
+        if self.clock() + pause_s + _SOON_ENOUGH_S > turn.first_word_by:
             raise trouble
-        log.info("remote_model.retried", model=self.model.name, what=trouble.what, after_ms=round(pause_s * 1000))
+        log.info("remote_model.retried", model=self.model.name, what=trouble.kind, after_ms=round(pause_s * 1000))
         await asyncio.sleep(pause_s)
 
     @asynccontextmanager
-    async def ask(
-        self, turn: Turn, path: str, body: Body | None, *, max_bytes: int, method: str = "POST"
-    ) -> AsyncIterator[Reading]:
-        """Send one request, and read what is answered with a status of success. Raises `RemoteTrouble`."""
-        left = turn.first_until - self.clock()
+    async def request(
+        self, turn: RequestAttempt, path: str, body: RequestBody | None, *, max_bytes: int, method: str = "POST"
+    ) -> AsyncIterator[ResponseBody]:
+        """Send one request, and read what is answered with a status of success. Raises `RemoteModelError`."""
+        left = turn.first_word_by - self.clock()
         if left <= 0:
-            raise RemoteTrouble("late", "took too long")
-        connect_s = min(self.model.limits.connect_s, left)
+            raise RemoteModelError("late", "took too long")
+        connect_s = min(self.model.timeouts.connect_s, left)
         try:
             async with self._http.open(
                 method,
@@ -176,12 +176,12 @@ class Endpoint:
                 max_bytes=max_bytes,
             ) as reader:
                 if not 200 <= reader.status < 300:
-                    raise await self._refused(reader, turn)
-                yield Reading(reader, self.clock)
+                    raise await self._status_error(reader, turn)
+                yield ResponseBody(reader, self.clock)
         except EgressError as error:
-            raise _trouble_of(error) from error
+            raise _error_of(error) from error
 
-    def _headers(self, body: Body | None) -> dict[str, str]:
+    def _headers(self, body: RequestBody | None) -> dict[str, str]:
         headers = {"Accept": "*/*"}
         if body is not None:
             headers["Content-Type"] = body.content_type
@@ -189,46 +189,46 @@ class Endpoint:
             headers["Authorization"] = f"Bearer {self.model.key}"
         return headers
 
-    async def _refused(self, reader: HttpReader, turn: Turn) -> RemoteTrouble:
+    async def _status_error(self, reader: HttpReader, turn: RequestAttempt) -> RemoteModelError:
         """What a status that is no success says."""
         content = bytearray()
         try:
             while len(content) < MOST_ERROR_BYTES:
-                chunk = await reader.read(max(0.01, min(0.5, turn.first_until - self.clock())))
+                chunk = await reader.read(max(0.01, min(0.5, turn.first_word_by - self.clock())))
                 if not chunk:
                     break
                 content += chunk
         except EgressError:
             content.clear()  # what it has to say is a courtesy
-        status, said = reader.status, error_told(bytes(content[:MOST_ERROR_BYTES]))
+        status, said = reader.status, error_excerpt(bytes(content[:MOST_ERROR_BYTES]))
         message = f"answered with status {status}{f' ({said})' if said else ''}"
-        return RemoteTrouble(
-            _what_of(status), message,
-            retry_after_s=_seconds(reader.headers.get("Retry-After")),
+        return RemoteModelError(
+            _kind_of(status), message,
+            retry_after_s=_retry_after_s(reader.headers.get("Retry-After")),
             counts=status not in (400, 413, 422),
         )  # fmt: skip
 
-    async def fetch(self, path: str, body: Body | None, *, max_bytes: int, method: str = "POST") -> bytes:
-        """A whole answer, asked for again where that may help, all within the limits. Raises `RemoteTrouble`."""
-        limits = self.model.limits
-        whole_until = self.clock() + limits.whole_s
-        with self.turn(min(limits.first_s, limits.whole_s)) as turn:
+    async def fetch(self, path: str, body: RequestBody | None, *, max_bytes: int, method: str = "POST") -> bytes:
+        """A whole answer, asked for again where that may help, all within the limits. Raises `RemoteModelError`."""
+        limits = self.model.timeouts
+        whole_until = self.clock() + limits.total_s
+        with self.attempt(min(limits.first_word_s, limits.total_s)) as turn:
             while True:
                 try:
-                    async with self.ask(turn, path, body, max_bytes=max_bytes, method=method) as reading:
+                    async with self.request(turn, path, body, max_bytes=max_bytes, method=method) as reading:
                         content = bytearray()
-                        while chunk := await reading.read(min(self.clock() + limits.gap_s, whole_until)):
+                        while chunk := await reading.read(min(self.clock() + limits.between_words_s, whole_until)):
                             content += chunk
                         return bytes(content)
-                except RemoteTrouble as trouble:
-                    await self.may_retry(turn, trouble)
+                except RemoteModelError as trouble:
+                    await self.wait_to_retry(turn, trouble)
 
-    async def models(self) -> list[str]:
-        """The names of the models that the server lists. Raises `RemoteTrouble`."""
-        listed = json_bytes(await self.fetch("/models", None, max_bytes=1024 * 1024, method="GET"))
+    async def list_models(self) -> list[str]:
+        """The names of the models that the server lists. Raises `RemoteModelError`."""
+        listed = parse_json(await self.fetch("/models", None, max_bytes=1024 * 1024, method="GET"))
         entries = listed.get("data") if isinstance(listed, dict) else None
         if not isinstance(entries, list):
-            raise RemoteTrouble("broken", f"{self.model.name} lists no models")
+            raise RemoteModelError("broken", f"{self.model.name} lists no models")
         ids = (entry.get("id") for entry in entries if isinstance(entry, dict))
         return [each for each in ids if isinstance(each, str)]
 
@@ -242,23 +242,23 @@ class Endpoint:
         return text
 
 
-def _trouble_of(error: EgressError) -> RemoteTrouble:
+def _error_of(error: EgressError) -> RemoteModelError:
     match error.kind:
         case "refused":
-            return RemoteTrouble("refused", f"cannot be used: {error.message}")
+            return RemoteModelError("refused", f"cannot be used: {error.message}")
         case "timeout":
-            return RemoteTrouble("late", f"took too long: {error.message}")
+            return RemoteModelError("late", f"took too long: {error.message}")
         case "connection":
-            return RemoteTrouble("unreachable", f"cannot be reached: {error.message}")
+            return RemoteModelError("unreachable", f"cannot be reached: {error.message}")
 
 
-def _what_of(status: int) -> What:
+def _kind_of(status: int) -> RemoteFailureKind:
     if status in (429, 503):
         return "busy"
     return "failing" if status >= 500 else "refused"
 
 
-def _seconds(retry_after: str | None) -> float | None:
+def _retry_after_s(retry_after: str | None) -> float | None:
     """Of a `Retry-After` that is a number; a date would be later than a caller waits."""
     if retry_after is None:
         return None

@@ -14,21 +14,21 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._:%-]+")
 
 
 @dataclass(frozen=True)
-class Limits:
+class RemoteTimeouts:
     """Seconds that a caller's patience allows for: the connection, the first word (with the connection and all
     retries), the time between two words, and the whole answer."""
 
     connect_s: float = 1.0
-    first_s: float = 4.0
-    gap_s: float = 3.0
-    whole_s: float = 60.0
+    first_word_s: float = 4.0
+    between_words_s: float = 3.0
+    total_s: float = 60.0
 
 
-DEFAULT_LIMITS: Final[Mapping[RemoteKind, Limits]] = {
-    "llm": Limits(),
-    "stt": Limits(first_s=1.5, whole_s=1.5),
-    "tts": Limits(gap_s=2.0, whole_s=15.0),
-    "embedding": Limits(whole_s=30.0),
+DEFAULT_TIMEOUTS: Final[Mapping[RemoteKind, RemoteTimeouts]] = {
+    "llm": RemoteTimeouts(),
+    "stt": RemoteTimeouts(first_word_s=1.5, total_s=1.5),
+    "tts": RemoteTimeouts(between_words_s=2.0, total_s=15.0),
+    "embedding": RemoteTimeouts(total_s=30.0),
 }
 
 
@@ -50,7 +50,7 @@ class RemoteModel:
     base_url: str
     model: str
     key: str | None = field(default=None, repr=False)
-    limits: Limits = Limits()
+    timeouts: RemoteTimeouts = RemoteTimeouts()
     context_length: int = 8192
     voices: tuple[RemoteVoice, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)

@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from models.errors import RemoteTrouble
-from models.remote.client import Body, Endpoint
-from models.remote.json_safety import json_bytes
+from models.errors import RemoteModelError
+from models.remote.client import RemoteModelClient, RequestBody
+from models.remote.json_safety import parse_json
 
 AT_ONCE: Final = 64
 """Texts in one request."""
@@ -24,14 +24,14 @@ _PATH: Final = "/embeddings"
 class RemoteEmbeddings:
     """Turns texts into vectors that are near each other when the texts mean alike."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: RemoteModelClient) -> None:
         self.name = endpoint.model.name
-        self.identity = f"{endpoint.model.name}/{endpoint.model.model}"
+        self.version = f"{endpoint.model.name}/{endpoint.model.model}"
         self.dimensions = 0
         self._endpoint = endpoint
 
     async def embed(self, texts: Sequence[str], *, query: bool) -> NDArray[np.float32]:
-        """See `Embeddings`; the protocol knows no questions, only texts. Raises `RemoteTrouble`."""
+        """See `Embeddings`; the protocol knows no questions, only texts. Raises `RemoteModelError`."""
         rows: list[NDArray[np.float32]] = []
         for begin in range(0, len(texts), AT_ONCE):
             rows += await self._some(texts[begin : begin + AT_ONCE])
@@ -44,13 +44,13 @@ class RemoteEmbeddings:
     async def _some(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
         model = self._endpoint.model
         asked = {"model": model.model, "input": list(texts), "encoding_format": "float", **model.extra}
-        body = Body(json.dumps(asked, ensure_ascii=False).encode("utf-8", "replace"))
+        body = RequestBody(json.dumps(asked, ensure_ascii=False).encode("utf-8", "replace"))
         content = await self._endpoint.fetch(_PATH, body, max_bytes=MOST_BYTES)
         return await asyncio.to_thread(self._read, content, len(texts))
 
     def _read(self, content: bytes, count: int) -> list[NDArray[np.float32]]:
         """Takes some 10 ms: a thread's work."""
-        answer = json_bytes(content)
+        answer = parse_json(content)
         items = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
             raise self._broken("no vectors")
@@ -74,5 +74,5 @@ class RemoteEmbeddings:
             raise self._broken("vectors without a direction")
         return (row / np.float32(length)).astype(np.float32)
 
-    def _broken(self, what: str) -> RemoteTrouble:
-        return RemoteTrouble("broken", f"{self.name} sends {what}")
+    def _broken(self, what: str) -> RemoteModelError:
+        return RemoteModelError("broken", f"{self.name} sends {what}")

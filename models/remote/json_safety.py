@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, Final
 
-from models.errors import RemoteTrouble
+from models.errors import RemoteModelError
 
 _TOLD: Final = 200
 """Characters of a server's own words in an error of ours."""
@@ -14,20 +14,20 @@ _ECHO: Final = re.compile(r"""["']input(?:_value)?\\*["']\s*:|\binput(?:_value)?
 """Where a server's words begin to repeat what it was sent: a field of JSON or of Python."""
 
 
-def json_bytes(content: bytes | str, *, counts: bool = True) -> Any:
-    """What a JSON text holds. Raises `RemoteTrouble`, which `counts` as it says."""
+def parse_json(content: bytes | str, *, counts: bool = True) -> Any:
+    """What a JSON text holds. Raises `RemoteModelError`, which `counts` as it says."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise RemoteTrouble("broken", "sends what is no JSON", counts=counts) from error
+        raise RemoteModelError("broken", "sends what is no JSON", counts=counts) from error
 
 
-def clean(text: str) -> str:
+def strip_unstorable(text: str) -> str:
     """Without what no database and no file takes: halves of characters (`\\ud83d` by itself) and zeros."""
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
-def error_told(content: bytes | str) -> str:
+def error_excerpt(content: bytes | str) -> str:
     """The beginning of what an error's body says, in one line. What a server repeats of its input is what a caller
     said: it is left out."""
     try:
@@ -39,5 +39,5 @@ def error_told(content: bytes | str) -> str:
             told = told[name]
     if not isinstance(told, str):
         return ""
-    line = " ".join(clean(told).split())
+    line = " ".join(strip_unstorable(told).split())
     return _ECHO.split("".join(each for each in line if each.isprintable()))[0][:_TOLD].strip()

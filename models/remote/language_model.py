@@ -9,14 +9,14 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final, Protocol
 
-from models.errors import RemoteTrouble
-from models.protocols import AnswerPart, ChatPrompt, TextDelta
-from models.remote.chat_request import CHARACTERS_PER_TOKEN, COUNTS, ChatRequests
-from models.remote.chat_stream_parser import ChatAnswer
-from models.remote.client import Body, Endpoint, Reading, Turn
-from models.remote.json_safety import json_bytes
+from models.errors import RemoteModelError
+from models.protocols import ChatPrompt, LlmOutput, TextDelta
+from models.remote.chat_request import CHARACTERS_PER_TOKEN, STREAM_OPTIONS, ChatRequestBuilder
+from models.remote.chat_stream_parser import ChatStreamParser
+from models.remote.client import RemoteModelClient, RequestAttempt, RequestBody, ResponseBody
+from models.remote.json_safety import parse_json
 from models.remote.sse_parser import MOST_BYTES as MOST_AT_ONCE
-from models.remote.sse_parser import ServerEvents
+from models.remote.sse_parser import SseParser
 
 MOST_BYTES: Final = 4 * 1024 * 1024
 """Of an answer, with all that its protocol puts around each word."""
@@ -27,7 +27,7 @@ _DONE: Final = "[DONE]"
 _PATH: Final = "/chat/completions"
 
 
-class Write(Protocol):
+class RequestWriter(Protocol):
     """Writes a request; `counted`: one that asks how many tokens it took."""
 
     def __call__(self, *, counted: bool) -> bytes:
@@ -37,35 +37,41 @@ class Write(Protocol):
 class RemoteLanguageModel:
     """See `LanguageModel`. Calls of tools come when the answer is complete: one that breaks off has called none."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: RemoteModelClient) -> None:
         self.name = endpoint.model.name
         self.context_length: Final = endpoint.model.context_length
         self._endpoint = endpoint
-        self._requests = ChatRequests(endpoint.model)
+        self._requests = ChatRequestBuilder(endpoint.model)
         self._counts = True  # whether to ask the server to count
         self._untold = 0  # answers in a row of which it did not say what they took
         self._ids = (f"call{number % 100_000:05d}" for number in itertools.count(1))
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncGenerator[AnswerPart, None]:
-        """See `LanguageModel.answer`. Raises `RemoteTrouble`; it is asked again by itself only before the first
+    async def respond(self, prompt: ChatPrompt) -> AsyncGenerator[LlmOutput, None]:
+        """See `LanguageModel.answer`. Raises `RemoteModelError`; it is asked again by itself only before the first
         part."""
-        with self._endpoint.turn() as turn:
-            async with aclosing(self._tried(turn, prompt, partial(self._requests.streamed, prompt))) as parts:
+        with self._endpoint.attempt() as turn:
+            async with aclosing(
+                self._with_retries(turn, prompt, partial(self._requests.streaming_request, prompt))
+            ) as parts:
                 async for part in parts:
                     yield part
 
-    async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
-        """See `Constrained.complete`. Time for the first word is all of the time: nobody waits at the telephone.
-        Raises `RemoteTrouble` also for what is no JSON, or was cut off."""
-        with self._endpoint.turn(self._endpoint.model.limits.whole_s) as turn:
-            async with aclosing(self._tried(turn, prompt, partial(self._requests.formed, prompt, schema))) as parts:
+    async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
+        """See `SupportsJsonSchema.complete`. Time for the first word is all of the time: nobody waits at the telephone.
+        Raises `RemoteModelError` also for what is no JSON, or was cut off."""
+        with self._endpoint.attempt(self._endpoint.model.timeouts.total_s) as turn:
+            async with aclosing(
+                self._with_retries(turn, prompt, partial(self._requests.json_request, prompt, schema))
+            ) as parts:
                 said = [part.text async for part in parts if isinstance(part, TextDelta)]
-            json_bytes(text := "".join(said), counts=False)
+            parse_json(text := "".join(said), counts=False)
         return text
 
-    async def _tried(self, turn: Turn, prompt: ChatPrompt, write: Write) -> AsyncGenerator[AnswerPart, None]:
+    async def _with_retries(
+        self, turn: RequestAttempt, prompt: ChatPrompt, write: RequestWriter
+    ) -> AsyncGenerator[LlmOutput, None]:
         counted = self._counts
-        body = Body(write(counted=counted))
+        body = RequestBody(write(counted=counted))
         while True:
             try:
                 async with aclosing(self._once(turn, prompt, body)) as parts:
@@ -73,89 +79,93 @@ class RemoteLanguageModel:
                         turn.begun, self._counts = True, counted
                         yield part
                 return
-            except RemoteTrouble as trouble:
-                if counted and trouble.what == "refused" and COUNTS in trouble.message and not turn.begun:
+            except RemoteModelError as trouble:
+                if counted and trouble.kind == "refused" and STREAM_OPTIONS in trouble.message and not turn.begun:
                     counted = False  # there are servers that refuse what they do not know
-                    body = Body(write(counted=False))
+                    body = RequestBody(write(counted=False))
                 else:
-                    await self._endpoint.may_retry(turn, trouble)
+                    await self._endpoint.wait_to_retry(turn, trouble)
 
-    async def _once(self, turn: Turn, prompt: ChatPrompt, body: Body) -> AsyncGenerator[AnswerPart, None]:
+    async def _once(
+        self, turn: RequestAttempt, prompt: ChatPrompt, body: RequestBody
+    ) -> AsyncGenerator[LlmOutput, None]:
         """The answer to one request."""
-        answer = ChatAnswer(self._ids)
+        answer = ChatStreamParser(self._ids)
         said = False
         try:
             async with (
-                self._endpoint.ask(turn, _PATH, body, max_bytes=MOST_BYTES) as reading,
+                self._endpoint.request(turn, _PATH, body, max_bytes=MOST_BYTES) as reading,
                 aclosing(self._texts(turn, reading, answer)) as texts,
             ):
                 async for text in texts:
                     said = True
                     yield TextDelta(text)
         finally:
-            self._count(prompt, answer)
+            self._count_tokens(prompt, answer)
         calls = answer.calls()
         if not (said or calls):
-            raise RemoteTrouble("broken", "answers nothing", counts=False)
+            raise RemoteModelError("broken", "answers nothing", counts=False)
         for call in calls:
             yield call
 
-    def _count(self, prompt: ChatPrompt, answer: ChatAnswer) -> None:
+    def _count_tokens(self, prompt: ChatPrompt, answer: ChatStreamParser) -> None:
         """What the server says that an answer took. It cannot say so of one that was broken off: that is estimated."""
         if prompt.tokens is None or not answer.characters:
             return
-        believed = self._requests.estimated(prompt), answer.characters // CHARACTERS_PER_TOKEN
-        prompt.tokens.told(*(answer.usage or believed))
+        believed = self._requests.estimated_tokens(prompt), answer.characters // CHARACTERS_PER_TOKEN
+        prompt.tokens.count_reported(*(answer.usage or believed))
 
-    async def _texts(self, turn: Turn, reading: Reading, answer: ChatAnswer) -> AsyncGenerator[str, None]:
+    async def _texts(
+        self, turn: RequestAttempt, reading: ResponseBody, answer: ChatStreamParser
+    ) -> AsyncGenerator[str, None]:
         """What is to be said, until the answer is complete. Until something of it has come, the time for the first word
         runs; then that between two words."""
-        clock, limits = self._endpoint.clock, self._endpoint.model.limits
-        whole_until = clock() + limits.whole_s
-        until, seen = turn.first_until, 0
+        clock, limits = self._endpoint.clock, self._endpoint.model.timeouts
+        whole_until = clock() + limits.total_s
+        until, seen = turn.first_word_by, 0
         async with aclosing(_data(reading, lambda: min(until, whole_until))) as chunks:
             async for data in chunks:
                 if data.strip() == _DONE:
                     break
-                if text := answer.feed(json_bytes(data)):
+                if text := answer.feed(parse_json(data)):
                     yield text
                 if answer.finished:
-                    await self._hear_usage(chunks, answer)
+                    await self._read_usage(chunks, answer)
                     break
                 if answer.progress > seen and (turn.begun or answer.has_calls):
-                    seen, until = answer.progress, clock() + limits.gap_s
+                    seen, until = answer.progress, clock() + limits.between_words_s
             else:
                 if not answer.finished:
-                    raise RemoteTrouble("unreachable", "broke off")
+                    raise RemoteModelError("unreachable", "broke off")
         if rest := answer.rest():
             yield rest
 
-    async def _hear_usage(self, chunks: AsyncGenerator[str, None], answer: ChatAnswer) -> None:
+    async def _read_usage(self, chunks: AsyncGenerator[str, None], answer: ChatStreamParser) -> None:
         """What the answer took comes behind it, usually at once. It is not waited for long: the caller hears the
         last sentence only then. A server that never tells is not waited for at all."""
         if answer.usage is not None or self._untold >= MOST_UNTOLD:
             return
-        with suppress(RemoteTrouble, TimeoutError):  # the answer itself is complete
+        with suppress(RemoteModelError, TimeoutError):  # the answer itself is complete
             async with asyncio.timeout(USAGE_S):
                 async for data in chunks:
                     if data.strip() != _DONE:
-                        answer.feed(json_bytes(data))
+                        answer.feed(parse_json(data))
                     if answer.usage is not None or data.strip() == _DONE:
                         break
         self._untold = 0 if answer.usage is not None else self._untold + 1
 
 
-async def _data(reading: Reading, until: Callable[[], float]) -> AsyncGenerator[str, None]:
+async def _data(reading: ResponseBody, until: Callable[[], float]) -> AsyncGenerator[str, None]:
     """The JSON texts of an answer: one, where the server does not stream."""
     if reading.content_type == "application/json":
         content = bytearray()
         while chunk := await reading.read(until()):
             content += chunk
             if len(content) > MOST_AT_ONCE:  # all calls wait while JSON is read
-                raise RemoteTrouble("broken", "sends an answer that is longer than it may be")
+                raise RemoteModelError("broken", "sends an answer that is longer than it may be")
         yield content.decode("utf-8", "replace")
         return
-    events = ServerEvents()
+    events = SseParser()
     while chunk := await reading.read(until()):
         for event in events.feed(chunk):
             yield event

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from models.errors import RemoteTrouble
+from models.errors import RemoteModelError
 
 MOST_BYTES: Final = 256 * 1024
 """Of one event."""
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
-class ServerEvents:
+class SseParser:
     """Takes a stream apart, however it is cut into pieces. Only `data` counts; names, ids and comments are left out."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class ServerEvents:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[str]:
-        """The data of the events that `chunk` ends. Raises `RemoteTrouble` for one that is too long."""
+        """The data of the events that `chunk` ends. Raises `RemoteModelError` for one that is too long."""
         self._rest += chunk
         events: list[str] = []
         at = 0
@@ -57,4 +57,4 @@ class ServerEvents:
 
     def _bound(self, more: int) -> None:
         if self._size + more > MOST_BYTES:
-            raise RemoteTrouble("broken", "sends an event that is longer than it may be")
+            raise RemoteModelError("broken", "sends an event that is longer than it may be")

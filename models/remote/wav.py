@@ -9,14 +9,14 @@ import numpy as np
 import soxr
 
 from media.audio_port import Samples
-from models.errors import RemoteTrouble
+from models.errors import RemoteModelError
 
 MIN_RATE: Final = 8000
 MAX_RATE: Final = 96_000
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 
 
-def wave_bytes(samples: Samples, rate: int) -> bytes:
+def encode_wav(samples: Samples, rate: int) -> bytes:
     """Mono int16 at `rate` Hz as a WAV file."""
     data = samples.astype("<i2").tobytes()
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, _PCM, 1, rate, 2 * rate, 2, 16)
@@ -24,11 +24,11 @@ def wave_bytes(samples: Samples, rate: int) -> bytes:
     return b"".join((riff, form, struct.pack("<4sI", b"data", len(data)), data))
 
 
-def sound_of(content: bytes, wanted_rate: int) -> Samples:
+def decode_wav(content: bytes, wanted_rate: int) -> Samples:
     """Mono int16[n] at `wanted_rate` Hz from a WAV file of 16-bit or float samples. Servers that send sound while they
-    make it do not know its size: what it says is too much, or nothing, is all that came. Raises `RemoteTrouble`."""
+    make it do not know its size: what it says is too much, or nothing, is all that came. Raises `RemoteModelError`."""
     if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
-        raise RemoteTrouble("broken", "sends sound that is no WAV file")
+        raise RemoteModelError("broken", "sends sound that is no WAV file")
     at, form = 12, b""
     while at + 8 <= len(content):
         name, size = struct.unpack_from("<4sI", content, at)
@@ -39,17 +39,17 @@ def sound_of(content: bytes, wanted_rate: int) -> Samples:
         if name == b"fmt ":
             form = content[at : at + size]
         at += size + size % 2
-    raise RemoteTrouble("broken", "sends a WAV file without sound")
+    raise RemoteModelError("broken", "sends a WAV file without sound")
 
 
 def _samples(form: bytes, data: bytes, wanted_rate: int) -> Samples:
     if len(form) < 16:
-        raise RemoteTrouble("broken", "sends a WAV file that does not say what it holds")
+        raise RemoteModelError("broken", "sends a WAV file that does not say what it holds")
     kind, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", form)
     if kind == _EXTENSIBLE and len(form) >= 26:
         kind = struct.unpack_from("<H", form, 24)[0]
     if (kind, bits) not in ((_PCM, 16), (_FLOAT, 32)) or channels not in (1, 2) or not MIN_RATE <= rate <= MAX_RATE:
-        raise RemoteTrouble("broken", f"sends sound of a kind that is not known ({kind}, {bits} bits, {rate} Hz)")
+        raise RemoteModelError("broken", f"sends sound of a kind that is not known ({kind}, {bits} bits, {rate} Hz)")
     frame = channels * bits // 8
     flat = np.frombuffer(data[: len(data) // frame * frame], "<i2" if kind == _PCM else "<f4")
     mono = flat.reshape(-1, channels).astype(np.float32).mean(axis=1)

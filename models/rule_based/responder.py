@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from models.protocols import END_CALL, SEARCH_KNOWLEDGE, AnswerPart, ChatPrompt, TextDelta, ToolCall, ToolDefinition
+from models.protocols import END_CALL, SEARCH_KNOWLEDGE, ChatPrompt, LlmOutput, TextDelta, ToolCall, ToolDefinition
 from models.rule_based.ivr_keys import is_menu
 from models.rule_based.prompt_facts import Brief, read_prompt
 from models.rule_based.tool_results import said_result, sentences_of
@@ -85,7 +85,7 @@ class ExtractiveResponder:
     def __init__(self) -> None:
         self._knowledge: OrderedDict[tuple[str, tuple[int, ...]], _Knowledge] = OrderedDict()
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+    async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         """Stream the answer sentence by sentence; a tool call comes last."""
         text, call = reply(prompt, await self._read(prompt))
         sentences = split_sentences(text)

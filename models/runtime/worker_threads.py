@@ -23,7 +23,7 @@ class Job(Protocol):
         """Do a little of it in a worker thread; True when more is waiting and nothing stands in its way."""
 
 
-class Workers:
+class WorkerThreads:
     """A few threads that give each waiting job a step in turn. A job is in the queue at most once: it sees to that."""
 
     def __init__(self, threads: int, name: str) -> None:

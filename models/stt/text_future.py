@@ -8,7 +8,7 @@ from contextlib import suppress
 from config.errors import ModelError
 
 
-class TextRequest:
+class TextFuture:
     """A caller of `finish`, `settle` or `decoded` that waits on its event loop. `ends`: the turn is over; `only_waits`:
     nothing is to be done."""
 
@@ -18,7 +18,7 @@ class TextRequest:
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[str] = self._loop.create_future()
 
-    def settle(self, text: str, error: ModelError | None = None) -> None:
+    def resolve(self, text: str, error: ModelError | None = None) -> None:
         """Hand the result over from another thread. The first one counts."""
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._set, text, error)

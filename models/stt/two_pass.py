@@ -16,8 +16,8 @@ import structlog
 
 from config.errors import ModelError
 from media.audio_port import Samples
-from models.protocols import Closable, SaysWait, SpeechToText, SpeechToTextStream
-from models.stt.sherpa.benchmark import Speed
+from models.protocols import Closable, ReportsQueueWait, SpeechToText, SpeechToTextStream
+from models.stt.sherpa.benchmark import SttSpeed
 
 LIMIT_S: Final = 0.8
 """How long a turn waits for its second pass."""
@@ -30,7 +30,7 @@ _log = structlog.get_logger()
 
 
 @runtime_checkable
-class Transcribes(Protocol):
+class Transcriber(Protocol):
     """A recognizer of whole turns, such as `models.stt.sherpa.offline_model.OfflineSpeechToText`."""
 
     name: str
@@ -39,10 +39,10 @@ class Transcribes(Protocol):
         """The text of mono int16 sound at `rate` Hz. Raises `ModelError`."""
 
 
-class SecondPass:
+class TwoPassSpeechToText:
     """See `SpeechToText`. It has the `languages` of its streaming model."""
 
-    def __init__(self, streaming: SpeechToText, offline: Transcribes, limit_s: float = LIMIT_S) -> None:
+    def __init__(self, streaming: SpeechToText, offline: Transcriber, limit_s: float = LIMIT_S) -> None:
         """Both are closed with it."""
         self.name = f"{streaming.name}+{offline.name}"
         self.streaming = streaming
@@ -50,9 +50,9 @@ class SecondPass:
         self._limit_s = limit_s
 
     def expected_wait_s(self) -> float:
-        """See `SaysWait`: of the two that is busier."""
+        """See `ReportsQueueWait`: of the two that is busier."""
         models = (self.streaming, self.offline)
-        return max((model.expected_wait_s() for model in models if isinstance(model, SaysWait)), default=0.0)
+        return max((model.expected_wait_s() for model in models if isinstance(model, ReportsQueueWait)), default=0.0)
 
     @property
     def languages(self) -> Sequence[str]:
@@ -61,10 +61,10 @@ class SecondPass:
 
     def open(
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
-    ) -> SecondPassStream:
+    ) -> TwoPassStream:
         """A stream for one call. Raises `ValueError` for a rate other than 8000 and 16000."""
         stream = self.streaming.open(rate=rate, language=language, on_words=on_words, hot_words=hot_words)
-        return SecondPassStream(stream, self.offline, rate, language, self._limit_s)
+        return TwoPassStream(stream, self.offline, rate, language, self._limit_s)
 
     def close(self) -> None:
         """Close both. Idempotent."""
@@ -73,22 +73,22 @@ class SecondPass:
                 model.close()
 
 
-def if_quick_enough(streaming: SpeechToText, second: Transcribes) -> SpeechToText:
+def two_pass_if_fast(streaming: SpeechToText, second: Transcriber) -> SpeechToText:
     """`second` as the second pass of `streaming`, if this machine hears a turn of 3 s with it in half of the time that
     a turn waits: several callers may end theirs at once. Else `streaming` alone, and a line in the log."""
     speed = getattr(second, "speed", None)
-    took_s = speed.real_time_factor[1] * _USUAL_S if isinstance(speed, Speed) else 0.0
+    took_s = speed.real_time_factor[1] * _USUAL_S if isinstance(speed, SttSpeed) else 0.0
     if took_s > LIMIT_S / 2:
         _log.info("stt.second_pass_too_slow", model=second.name, seconds=round(took_s, 2))
         return streaming
-    return SecondPass(streaming, second)
+    return TwoPassSpeechToText(streaming, second)
 
 
-class SecondPassStream:
+class TwoPassStream:
     """One call's ear; see `SpeechToTextStream`."""
 
     def __init__(
-        self, stream: SpeechToTextStream, offline: Transcribes, rate: int, language: str | None, limit_s: float
+        self, stream: SpeechToTextStream, offline: Transcriber, rate: int, language: str | None, limit_s: float
     ) -> None:
         self._stream = stream
         self._offline = offline
@@ -109,23 +109,23 @@ class SecondPassStream:
         """The first pass's words."""
         return self._stream.partial()
 
-    async def settle(self) -> str:
+    async def flush(self) -> str:
         """The text so far, by the second pass."""
         turn = self._turn
-        return await self._better(turn, await self._stream.settle())
+        return await self._better(turn, await self._stream.flush())
 
-    async def finish(self) -> str:
+    async def end_turn(self) -> str:
         """The text of this turn, by the second pass: the settled one when no words came after it."""
         turn, self._turn = self._turn, _Turn()
         try:
-            return await self._better(turn, await self._stream.finish())
+            return await self._better(turn, await self._stream.end_turn())
         finally:
             turn.drop()
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         """Forget what was fed since the last `finish`."""
         self._drop_turn()
-        self._stream.discard()
+        self._stream.reset()
 
     def close(self) -> None:
         """Idempotent."""

@@ -12,9 +12,9 @@ from typing import Final
 
 from models.text.word_lists import words
 
-LONGEST: Final = 250
+MAX_CHARACTERS: Final = 250
 """Characters of a piece; a longer sentence is cut at the last clause that ends before."""
-ENOUGH: Final = 20
+MIN_CLAUSE_CHARACTERS: Final = 20
 """Characters of a clause that can stand alone. Once as many have been given out, whole sentences follow."""
 _ENOUGH_WORDS: Final = 4
 _ENOUGH_CJK: Final = 8
@@ -62,7 +62,7 @@ _ARTICLES: Final = words(
 """German words before an ordinal."""
 
 
-class Sentences:
+class SentenceSplitter:
     """Collects text and gives out pieces of it, without white space around them. `language` is a BCP 47 tag. Without
     `clauses` the pieces are sentences, however long."""
 
@@ -74,7 +74,7 @@ class Sentences:
         self._text = ""
         self._given = 0
 
-    def push(self, delta: str) -> list[str]:
+    def feed(self, delta: str) -> list[str]:
         """Add a piece of text; what can be spoken now, in order."""
         self._text += delta
         pieces = []
@@ -86,7 +86,7 @@ class Sentences:
         """Cut here: all that is left by now, "" for nothing. The stream goes on behind it."""
         return self._take(len(self._text))
 
-    def rest(self) -> str:
+    def finish(self) -> str:
         """What is left at the end of the stream, "" for nothing; the next stream starts empty."""
         rest = self.flush()
         self._given = 0
@@ -101,7 +101,7 @@ class Sentences:
         """Where the next piece ends; None when that depends on text that is still to come."""
         text = self._text
         start = len(text) - len(text.lstrip())
-        limit, last_clause = start + LONGEST, None
+        limit, last_clause = start + MAX_CHARACTERS, None
         for match in _BOUNDARY.finditer(text, start):
             end = match.end()
             if end > limit and self._clauses:
@@ -112,7 +112,7 @@ class Sentences:
             else:
                 verdict = _clause_ends(candidate, following)
                 last_clause = end if verdict else last_clause
-                verdict = verdict if self._clauses and self._given < ENOUGH else False
+                verdict = verdict if self._clauses and self._given < MIN_CLAUSE_CHARACTERS else False
             if verdict is None:
                 return None
             if verdict:
@@ -145,8 +145,8 @@ class Sentences:
 
 def split_sentences(text: str, language: str | None = None) -> list[str]:
     """All sentences of a text that is known whole."""
-    sentences = Sentences(language, clauses=False)
-    whole = [*sentences.push(text), sentences.rest()]
+    sentences = SentenceSplitter(language, clauses=False)
+    whole = [*sentences.feed(text), sentences.finish()]
     return [sentence for sentence in whole if sentence]
 
 
@@ -166,7 +166,7 @@ def _ends_with_number(candidate: str, behind: str) -> bool | None:
 
 def _clause_ends(candidate: str, following: str) -> bool | None:
     """Whether a clause that can be spoken alone ends behind `candidate`; None when the next character decides."""
-    enough = len(candidate) >= ENOUGH and len(candidate.split()) >= _ENOUGH_WORDS
+    enough = len(candidate) >= MIN_CLAUSE_CHARACTERS and len(candidate.split()) >= _ENOUGH_WORDS
     if not enough and not (_CJK.search(candidate) and len(candidate) >= _ENOUGH_CJK):
         return False
     if _is_open(candidate):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
-from models.protocols import Closable, Speech, TextToSpeech, VoiceSettings
-from models.tts.disk_cache import SpeechFiles
+from models.protocols import Closable, SynthesizedSpeech, TextToSpeech, VoiceSettings
+from models.tts.disk_cache import SpeechDiskCache
 
 LIMIT_BYTES: Final = 32 * 1024 * 1024
 """Default size: about 17 minutes of wide-band sound, or twice that in narrow band."""
@@ -23,18 +23,18 @@ _Key: TypeAlias = tuple[str, VoiceSettings]
 
 
 @runtime_checkable
-class SlowToMake(Protocol):
+class DiskCacheable(Protocol):
     """A synthesizer whose speech is worth keeping on the disk."""
 
-    def identity(self, voice: str) -> str:
+    def voice_version(self, voice: str) -> str:
         """What makes the voice's sound: another text when the same words would sound otherwise."""
 
 
 @dataclass(eq=False)
-class _Making:
+class _PendingSynthesis:
     """A synthesis under way, and how many wait for it."""
 
-    task: asyncio.Task[Speech]
+    task: asyncio.Task[SynthesizedSpeech]
     voice: TextToSpeech
     began_s: float
     waiting: int = 0
@@ -49,27 +49,27 @@ class SpeechCache:
         self,
         limit: int = LIMIT_BYTES,
         on_use: Callable[[Origin], None] = lambda _: None,
-        files: SpeechFiles | None = None,
+        files: SpeechDiskCache | None = None,
     ) -> None:
         self._limit = limit
         self._on_use = on_use
         self._files = files
         self._size = 0
-        self._kept: OrderedDict[_Key, Speech] = OrderedDict()
-        self._making: dict[_Key, _Making] = {}
+        self._kept: OrderedDict[_Key, SynthesizedSpeech] = OrderedDict()
+        self._making: dict[_Key, _PendingSynthesis] = {}
 
     @property
     def size(self) -> int:
         """Bytes of samples held now."""
         return self._size
 
-    def oldest_s(self, voice: TextToSpeech) -> float:
+    def longest_pending_s(self, voice: TextToSpeech) -> float:
         """How long the speech is being made that `voice` has worked at, or not come to, for the longest time; 0 when
         there is none."""
         began = [making.began_s for making in self._making.values() if making.voice is voice]
         return time.monotonic() - min(began) if began else 0.0
 
-    async def speech(self, voice: TextToSpeech, text: str, settings: VoiceSettings) -> Speech:
+    async def speech(self, voice: TextToSpeech, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         """The speech that was made before, or is being made; else `voice` makes it. Its samples must not be changed.
         Raises what `voice` raises. Once nobody waits for a synthesis any more, it is cancelled."""
         key = text, settings
@@ -81,8 +81,8 @@ class SpeechCache:
         if making is not None:
             self._on_use("shared")
         if making is None:
-            making = self._making[key] = _Making(
-                asyncio.create_task(self._make(voice, text, settings)), voice, time.monotonic()
+            making = self._making[key] = _PendingSynthesis(
+                asyncio.create_task(self._synthesize(voice, text, settings)), voice, time.monotonic()
             )
         making.waiting += 1
         try:
@@ -94,14 +94,14 @@ class SpeechCache:
                 if self._making.get(key) is making:
                     del self._making[key]
 
-    def get(self, text: str, settings: VoiceSettings) -> Speech | None:
+    def get(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech | None:
         """The same text spoken the same way before, or None."""
         speech = self._kept.get((text, settings))
         if speech is not None:
             self._kept.move_to_end((text, settings))
         return speech
 
-    def put(self, text: str, settings: VoiceSettings, speech: Speech) -> None:
+    def put(self, text: str, settings: VoiceSettings, speech: SynthesizedSpeech) -> None:
         """Keep a speech; its samples must not be changed afterwards."""
         if speech.samples.nbytes > self._limit // 4:
             return
@@ -117,12 +117,12 @@ class SpeechCache:
         if self._files is not None:
             self._files.close()
 
-    async def _make(self, voice: TextToSpeech, text: str, settings: VoiceSettings) -> Speech:
+    async def _synthesize(self, voice: TextToSpeech, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         files = self._files
-        if files is None or not isinstance(voice, SlowToMake):
+        if files is None or not isinstance(voice, DiskCacheable):
             self._on_use("made")
             speech = await voice.synthesize(text, settings)
-        elif kept := await files.get(identity := voice.identity(settings.voice), text, settings):
+        elif kept := await files.get(identity := voice.voice_version(settings.voice), text, settings):
             self._on_use("disk")
             speech = kept
         else:
@@ -133,7 +133,7 @@ class SpeechCache:
         return speech
 
 
-class Remembering:
+class CachingTextToSpeech:
     """A synthesizer that asks a cache first; several can share one."""
 
     def __init__(self, voice: TextToSpeech, cache: SpeechCache) -> None:
@@ -150,13 +150,13 @@ class Remembering:
         """As the synthesizer says."""
         return self.voice.language_of(voice)
 
-    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         """As the synthesizer does. Raises `ModelError`."""
         return await self._cache.speech(self.voice, text, settings)
 
     def expected_wait_s(self) -> float:
-        """See `SaysWait`."""
-        return self._cache.oldest_s(self.voice)
+        """See `ReportsQueueWait`."""
+        return self._cache.longest_pending_s(self.voice)
 
     def close(self) -> None:
         """Close the synthesizer, if it can be closed, and the cache."""

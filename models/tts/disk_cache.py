@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 import structlog
 
-from models.protocols import Speech, SpokenWord, VoiceSettings
+from models.protocols import SynthesizedSpeech, VoiceSettings, WordTiming
 
 _KEY_FILE: Final = ".key"
 _KEY_BYTES: Final = 32
@@ -43,7 +43,7 @@ _NICENESS: Final = 5
 _log = structlog.get_logger()
 
 
-class SpeechFiles:
+class SpeechDiskCache:
     """Files in a folder of their own, at most `limit` bytes of them; what was used longest ago goes first. It works in
     threads of its own, and fails to do so without an error: then speech is made anew."""
 
@@ -68,7 +68,7 @@ class SpeechFiles:
         """Bytes of all files."""
         return self._size
 
-    async def get(self, identity: str, text: str, settings: VoiceSettings) -> Speech | None:
+    async def get(self, identity: str, text: str, settings: VoiceSettings) -> SynthesizedSpeech | None:
         """What was kept for a text; None: nothing, or nothing that can be read. `identity` changes when the voice's
         sound does."""
         if not self._key:
@@ -79,7 +79,7 @@ class SpeechFiles:
                 return None
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, name, text)
 
-    def put(self, identity: str, speech: Speech, settings: VoiceSettings) -> None:
+    def put(self, identity: str, speech: SynthesizedSpeech, settings: VoiceSettings) -> None:
         """Keep a speech; returns at once. Its samples must not be changed afterwards."""
         with self._lock:
             busy = self._waiting >= _MOST_WAITING or time.monotonic() < self._resting_until
@@ -115,12 +115,12 @@ class SpeechFiles:
         content = repr(asked).encode("utf-8", "surrogatepass")
         return hashlib.blake2b(content, key=self._key, digest_size=20).hexdigest() + _SUFFIX
 
-    def _read(self, name: str, text: str) -> Speech | None:
+    def _read(self, name: str, text: str) -> SynthesizedSpeech | None:
         path = self._folder / name
         try:
             content = path.read_bytes()
             os.utime(path)
-            speech = _unpacked(content, text)
+            speech = _decode(content, text)
         except (OSError, ValueError, struct.error) as error:
             _log.warning("speech_files.unreadable", file=name, error=str(error))
             self._forget(name)
@@ -130,8 +130,8 @@ class SpeechFiles:
                 self._sizes.move_to_end(name)
         return speech
 
-    def _write(self, name: str, speech: Speech) -> None:
-        content = _packed(speech)
+    def _write(self, name: str, speech: SynthesizedSpeech) -> None:
+        content = _encode(speech)
         fresh = self._folder / f".{name}.{secrets.token_hex(4)}"
         try:
             _create(fresh, content)
@@ -200,22 +200,24 @@ def _create(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def _packed(speech: Speech) -> bytes:
+def _encode(speech: SynthesizedSpeech) -> bytes:
     words = b"".join(_WORD.pack(word.char_end, word.sample_end) for word in speech.words)
     body = words + speech.samples.astype("<i2").tobytes()
     facts = speech.rate, len(speech.words), len(speech.samples)
     return _HEADER.pack(_MARK, _sum(body, facts), *facts) + body
 
 
-def _unpacked(content: bytes, text: str) -> Speech:
+def _decode(content: bytes, text: str) -> SynthesizedSpeech:
     """Raises `ValueError` or `struct.error` for what was not written so."""
     mark, digest, *facts = _HEADER.unpack_from(content)
     rate, words, samples = facts
     body = content[_HEADER.size :]
     if mark != _MARK or digest != _sum(body, (rate, words, samples)) or len(body) != words * _WORD.size + 2 * samples:
         raise ValueError("it is damaged")
-    places = [SpokenWord(*place) for place in _WORD.iter_unpack(body[: words * _WORD.size])]
-    return Speech(text, np.frombuffer(body, "<i2", offset=words * _WORD.size).astype(np.int16), rate, tuple(places))
+    places = [WordTiming(*place) for place in _WORD.iter_unpack(body[: words * _WORD.size])]
+    return SynthesizedSpeech(
+        text, np.frombuffer(body, "<i2", offset=words * _WORD.size).astype(np.int16), rate, tuple(places)
+    )
 
 
 def _sum(body: bytes, facts: tuple[int, int, int]) -> bytes:

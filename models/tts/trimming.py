@@ -16,7 +16,7 @@ _QUIET: Final = 0.01
 """A block whose peak is under this share of the loudest peak is silence."""
 
 
-def sounding(samples: Samples, rate: int) -> slice:
+def trim_silence(samples: Samples, rate: int) -> slice:
     """The part of `int16[n]` at `rate` Hz that is worth playing, with a short lead and tail; empty for silence."""
     block = rate * _BLOCK_MS // 1000
     count = len(samples) // block

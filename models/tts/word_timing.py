@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from media.audio_port import Samples
-from models.protocols import SpokenWord
+from models.protocols import WordTiming
 
 _BLOCK_MS: Final = 5
 _PAUSE_MS: Final = 80
@@ -19,7 +19,7 @@ _WORD: Final = re.compile(r"\S+")
 _CLAUSE_ENDS: Final = re.compile("[,;:.!?…][\"'”\u2019)»]*$|^[-\u2013\u2014]$")
 
 
-def estimated_word_ends(text: str, samples: Samples, rate: int) -> tuple[SpokenWord, ...]:
+def estimated_word_ends(text: str, samples: Samples, rate: int) -> tuple[WordTiming, ...]:
     """The words' ends in `int16[n]` at `rate` Hz, characters and samples ascending. Each clause ends at one of the
     longest pauses, when there are enough of them; within a clause each word takes its share by its letters."""
     ends = [match.end() for match in _WORD.finditer(text)]
@@ -32,7 +32,7 @@ def estimated_word_ends(text: str, samples: Samples, rate: int) -> tuple[SpokenW
         inner, pauses = [], []
     chars = [0, *inner, ends[-1]]
     places = [0, *pauses, len(samples)]
-    return tuple(SpokenWord(end, round(float(np.interp(end, chars, places)))) for end in ends)
+    return tuple(WordTiming(end, round(float(np.interp(end, chars, places)))) for end in ends)
 
 
 def _longest_pauses(samples: Samples, rate: int, count: int) -> list[int]:

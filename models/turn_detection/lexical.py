@@ -63,7 +63,7 @@ class LexicalEndOfTurn:
     """Rules for English, German, French and Spanish; another language is judged by length alone."""
 
     name = NAME
-    ahead_ms = 0
+    latency_ms = 0
 
     def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> LexicalStream:
         """A stream that answers at once; see `EndOfTurn`."""
@@ -100,7 +100,7 @@ class LexicalStream:
         text = self.partial()
         answer(self.rules.probability(text, self.language) if text else None)
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         """Nothing is kept."""
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ import structlog
 from config.errors import StartupError
 from media.audio_port import Samples
 from media.onnx import onnxruntime
-from models.runtime.worker_threads import Workers
+from models.runtime.worker_threads import WorkerThreads
 from models.turn_detection.lexical import COMPLETE, DANGLING, LexicalEndOfTurn
 from models.turn_detection.log_mel import LENGTH, RATE, log_mel
 
@@ -89,12 +89,12 @@ class SmartTurn:
         self._late_s = late_s
         self._network = Network(model_path())
         self.takes_ms = _undisturbed_ms(self._network)
-        self.ahead_ms = round(self.takes_ms)
+        self.latency_ms = round(self.takes_ms)
         self._rules = LexicalEndOfTurn()
         self._faults: set[type[Exception]] = set()
         self._lock = threading.Lock()
         self._closed = False
-        self._workers = Workers(threads or max(1, (os.cpu_count() or 1) // _CORES_OF_A_THREAD), NAME)
+        self._workers = WorkerThreads(threads or max(1, (os.cpu_count() or 1) // _CORES_OF_A_THREAD), NAME)
 
     def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> SmartTurnStream:
         """A stream for mono int16 sound at `rate` Hz; see `EndOfTurn`."""
@@ -179,10 +179,10 @@ class SmartTurnStream:
         if not taken:
             answer(None)
         elif replaced is None and not self._model.submit(self):
-            self.discard()
+            self.reset()
 
     def step(self) -> bool:
-        """Answer the question that waits; for `Workers`."""
+        """Answer the question that waits; for `WorkerThreads`."""
         with self._lock:
             question, self._waiting = self._waiting, None
         if question is not None:
@@ -190,7 +190,7 @@ class SmartTurnStream:
             self._answer(question, p)
         return False
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         """The turn is over: a question of this turn gets None."""
         with self._lock:
             self._turn += 1
@@ -204,7 +204,7 @@ class SmartTurnStream:
         """Keep nothing and answer with None from now on. Idempotent."""
         with self._lock:
             self._closed = True
-        self.discard()
+        self.reset()
 
     def _answer(self, question: _Question, p: float | None) -> None:
         """From a worker thread, which goes on whatever the answer leads to."""

@@ -31,7 +31,7 @@ from config.secrets import Secrets
 from config.sections import BillingSettings
 from media.engine.engine import AudioEngine
 from media.recording import RecordingWriter
-from models.protocols import AnswerPart
+from models.protocols import LlmOutput
 from sipcore.security.digest import DigestVerifier
 from storage.accounts import organizations
 from storage.agents import agents
@@ -177,7 +177,7 @@ async def until(condition: Any) -> None:
 @asynccontextmanager
 async def call_service(
     data_dir: Path,
-    *answers: str | Sequence[AnswerPart] | Exception,
+    *answers: str | Sequence[LlmOutput] | Exception,
     limits: ConcurrencyLimits | None = None,
     rtp_timeout_s: float = 30.0,
     ring_timeout_s: float = 45.0,

@@ -9,11 +9,11 @@ from bench.turn.scripted_models import HANG_UP, InstantEarStream
 from config.settings import Settings
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.protocols import (
-    AnswerPart,
     ChatPrompt,
-    Speech,
+    LlmOutput,
     SpeechToText,
     SpeechToTextStream,
+    SynthesizedSpeech,
     TextDelta,
     TextToSpeech,
     VoiceSettings,
@@ -47,7 +47,7 @@ class PromptedLanguage:
     def __init__(self) -> None:
         self.prompts: list[ChatPrompt] = []
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+    async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         self.prompts.append(prompt)
         await asyncio.sleep(0)
         if prompt.system == BROKEN:
@@ -72,7 +72,7 @@ class FragileVoice(TextToSpeech):
     def language_of(self, voice: str) -> str | None:
         return self._flite.language_of(voice)
 
-    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         if BROKEN in text:
             raise RuntimeError("the voice fails")
         return await self._flite.synthesize(text, settings)

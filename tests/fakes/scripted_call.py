@@ -35,14 +35,14 @@ from media.turns.events import (
 )
 from models.loading.catalogue import Catalogue, LanguageModelInfo
 from models.protocols import (
-    AnswerPart,
     ChatPrompt,
     LanguageModel,
-    Speech,
+    LlmOutput,
     SpeechToTextStream,
-    SpokenWord,
+    SynthesizedSpeech,
     TextDelta,
     VoiceSettings,
+    WordTiming,
 )
 from tests.fakes.fake_audio_port import ArrayPort
 
@@ -57,14 +57,14 @@ class ScriptedLlm:
 
     name = "scripted"
 
-    def __init__(self, *answers: str | Sequence[AnswerPart] | Exception) -> None:
+    def __init__(self, *answers: str | Sequence[LlmOutput] | Exception) -> None:
         self.answers = deque(answers)
         self.prompts: list[ChatPrompt] = []
         self.closed = 0
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+    async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         self.prompts.append(prompt)
         answer = self.answers.popleft()
         try:
@@ -105,7 +105,7 @@ class ScriptedTts:
         tag = voice.removeprefix("scripted/")
         return None if tag == "one" else tag
 
-    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         if self.error is not None:
             raise self.error
         self.spoken.append(text)
@@ -116,8 +116,8 @@ class ScriptedTts:
         words, end = [], 0
         for number, word in enumerate(text.split(), 1):
             end = text.index(word, end) + len(word)
-            words.append(SpokenWord(end, number * per_word))
-        return Speech(text, np.full(len(words) * per_word, 1000, np.int16), settings.rate, words)
+            words.append(WordTiming(end, number * per_word))
+        return SynthesizedSpeech(text, np.full(len(words) * per_word, 1000, np.int16), settings.rate, words)
 
 
 class ScriptedSttStream:
@@ -141,17 +141,17 @@ class ScriptedSttStream:
     def partial(self) -> str:
         return self.words
 
-    async def settle(self) -> str:
+    async def flush(self) -> str:
         if self.unsettled is not None:
             raise self.unsettled
         return self.settled
 
-    async def finish(self) -> str:
+    async def end_turn(self) -> str:
         self.turns.append(self.fed)
         self.fed = 0
         return self.texts.popleft() if self.texts else ""
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         self.fed = 0
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class AlwaysOver:
     """An end-of-turn model, and its streams, that think that every turn is over."""
 
     name = "always"
-    ahead_ms = 0
+    latency_ms = 0
 
     def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> AlwaysOver:
         return self
@@ -192,7 +192,7 @@ class AlwaysOver:
     def ask(self, answer: Callable[[float | None], None]) -> None:
         answer(1.0)
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         pass
 
     def close(self) -> None:
@@ -217,7 +217,7 @@ class ScriptedCall:
     def __init__(
         self,
         config: ConversationConfig,
-        *answers: str | Sequence[AnswerPart] | Exception,
+        *answers: str | Sequence[LlmOutput] | Exception,
         tools: Sequence[Tool] = (),
         may_end_call: bool = True,
         model: LanguageModel | None = None,

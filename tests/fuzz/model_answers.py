@@ -8,16 +8,16 @@ from typing import Final
 
 from jinja2 import TemplateError
 
-from models.errors import RemoteTrouble
+from models.errors import RemoteModelError
 from models.llm.llama.output.tool_call_formats import calls_in
 from models.llm.llama.output.tool_call_parser import ToolCallParser
 from models.llm.llama.prompt.chat_template import ChatTemplate
 from models.protocols import ChatMessage, ChatPrompt, TextDelta, ToolCall
 from models.remote import chat_stream_parser
-from models.remote.chat_stream_parser import ChatAnswer
-from models.remote.json_safety import error_told, json_bytes
-from models.remote.sse_parser import MOST_BYTES, ServerEvents
-from models.remote.wav import sound_of, wave_bytes
+from models.remote.chat_stream_parser import ChatStreamParser
+from models.remote.json_safety import error_excerpt, parse_json
+from models.remote.sse_parser import MOST_BYTES, SseParser
+from models.remote.wav import decode_wav, encode_wav
 from tests.fuzz.invariants import storable
 
 TOOLS: Final = {
@@ -57,33 +57,33 @@ def server_events(data: bytes) -> None:
     """A stream of events, in pieces and whole; each event is a chunk of an answer."""
     whole, cut = _events(data, len(data) or 1), _events(data, 1 + (data[0] if data else 0) % 13)
     assert whole == cut
-    answer = ChatAnswer(str(number) for number in count())
+    answer = ChatStreamParser(str(number) for number in count())
     said = ""
     try:
         for event in whole or ():
-            said += answer.feed(json_bytes(event))
-            assert len(said) <= chat_stream_parser.MOST_TEXT
+            said += answer.feed(parse_json(event))
+            assert len(said) <= chat_stream_parser.MAX_TEXT
         calls = answer.calls()
-    except RemoteTrouble as trouble:
+    except RemoteModelError as trouble:
         storable(str(trouble))
         return
     storable(said + answer.rest())
-    assert len(calls) <= chat_stream_parser.MOST_CALLS
+    assert len(calls) <= chat_stream_parser.MAX_CALLS
     assert len({call.id for call in calls}) == len(calls)
     for call in calls:
         storable(call.name + call.arguments)
-        assert len(call.arguments) <= chat_stream_parser.MOST_ARGUMENTS
+        assert len(call.arguments) <= chat_stream_parser.MAX_ARGUMENTS
 
 
 def _events(data: bytes, size: int) -> list[str] | None:
     """None: one was too long."""
-    stream = ServerEvents()
+    stream = SseParser()
     events: list[str] = []
     try:
         for at in range(0, len(data), size):
             events += stream.feed(data[at : at + size])
         events += stream.finish()
-    except RemoteTrouble:
+    except RemoteModelError:
         assert len(data) > MOST_BYTES
         return None
     return events
@@ -91,7 +91,7 @@ def _events(data: bytes, size: int) -> list[str] | None:
 
 def server_errors(data: bytes) -> None:
     """The body of an error: one short line of it."""
-    told = error_told(data)
+    told = error_excerpt(data)
     assert len(told) <= 200
     assert told.isprintable() or not told
     storable(told)
@@ -100,11 +100,11 @@ def server_errors(data: bytes) -> None:
 def wave_sound(data: bytes) -> None:
     """A WAV file: sound that can be played, or a reason."""
     try:
-        sound = sound_of(data, 16_000)
-    except RemoteTrouble:
+        sound = decode_wav(data, 16_000)
+    except RemoteModelError:
         return
     assert len(sound) <= 2 * len(data) + 64
-    again = sound_of(wave_bytes(sound, 16_000), 16_000)
+    again = decode_wav(encode_wav(sound, 16_000), 16_000)
     assert again.tolist() == sound.tolist()
 
 

@@ -44,7 +44,7 @@ class Ear:
     def feed(self, samples: Samples) -> None:
         self.fed.append(samples)
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         self.discarded += 1
 
     @property
@@ -73,7 +73,7 @@ class AnsweringJudge:
     def ask(self, answer: Callable[[float | None], None]) -> None:
         answer(next(self.answers))
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         self.discarded += 1
 
 
@@ -92,8 +92,8 @@ class WaitingJudge(AnsweringJudge):
         else:
             self.waiting.append(answer)
 
-    def discard(self) -> None:
-        super().discard()
+    def reset(self) -> None:
+        super().reset()
         while self._answers and self.waiting:
             self.waiting.pop()(None)
 

@@ -15,9 +15,9 @@ from bench.turn.scripted_models import HANG_UP
 from config.settings import Settings
 from media.audio_port import Samples
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
-from models.protocols import AnswerPart, ChatPrompt, TextDelta, TextToSpeech, ToolCall
+from models.protocols import ChatPrompt, LlmOutput, TextDelta, TextToSpeech, ToolCall
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
-from models.tts.cache import Remembering, SpeechCache
+from models.tts.cache import CachingTextToSpeech, SpeechCache
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from models.turn_detection.smart_turn import SmartTurn
@@ -45,7 +45,7 @@ class Directed(PromptedLanguage):
     """What its prompt says. SLOW before it: after `THINKS_S`. END behind it: and hangs up, whether it may or not,
     unless it has just used a tool. USE before a name: uses the tool of this name, and then says what it told."""
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+    async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         self.prompts.append(prompt)
         text, last = prompt.system, prompt.messages[-1] if prompt.messages else None
         if text.startswith("SLOW "):
@@ -90,7 +90,7 @@ def _language() -> dict[LanguageModelInfo, PromptedLanguage]:
 def _voices() -> list[TextToSpeech]:
     """What is said twice sounds the same."""
     cache = SpeechCache()
-    return [Remembering(FliteTextToSpeech(), cache), Remembering(EspeakTextToSpeech(), cache)]
+    return [CachingTextToSpeech(FliteTextToSpeech(), cache), CachingTextToSpeech(EspeakTextToSpeech(), cache)]
 
 
 @dataclass

@@ -48,7 +48,7 @@ async def heard_words(recognizer: SpeechToText, side: Samples, rate: int, most: 
     stream = recognizer.open(rate=rate, language="en-US", on_words=lambda _: None)
     for start, end in spells(side, rate)[:most]:
         stream.feed(np.pad(side[max(0, int((start - 0.2) * rate)) : int((end + 0.3) * rate)], rate // 10))
-        texts.append(await stream.finish())
+        texts.append(await stream.end_turn())
     stream.close()
     return texts
 

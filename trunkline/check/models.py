@@ -12,13 +12,13 @@ from config.errors import ModelTrialError, StartupError
 from config.settings import Settings
 from models.llm.llama.language_model import LlamaLanguageModel
 from models.loading import engines, loader
-from models.loading.benchmark import first_asked, speeds_of
-from models.loading.capacity import Speeds, capacities
+from models.loading.benchmark import measure_costs, primary_model
+from models.loading.capacity import ModelCosts, capacities
 from models.loading.catalogue import Catalogue
-from models.loading.remote_models import chosen
+from models.loading.remote_models import choose_remote
 from models.model_files.known_models import read_known
-from models.model_files.store import Store
-from models.model_files.trial import Trials
+from models.model_files.store import ModelStore
+from models.model_files.trial import ModelTrials
 from models.runtime.machine import cores, free_bytes
 from trunkline.wiring.model_load import TALK
 from trunkline.wiring.remote_models import configured_in, without_remote
@@ -34,7 +34,7 @@ class Models:
     """Loaded and measured once, for two lines of the check."""
 
     def __init__(self) -> None:
-        self._speeds: Speeds | None = None
+        self._speeds: ModelCosts | None = None
         self._left_out: dict[str, str] = {}
         """Why, by name."""
 
@@ -53,11 +53,11 @@ class Models:
         return f"passed by all models that were loaded, and by {tried} language models in files"
 
     def _try_language_models(self, settings: Settings) -> int:
-        store = Store(settings.models_dir, read_known(settings.models_dir))
+        store = ModelStore(settings.models_dir, read_known(settings.models_dir))
         passed = 0
         for name, path in loader.gguf_files(store).items():
             try:
-                engines.try_gguf(Trials(store.directory), path, name)
+                engines.trial_gguf(ModelTrials(store.directory), path, name)
                 passed += 1
             except ModelTrialError as error:
                 self._left_out[name] = error.message
@@ -69,7 +69,7 @@ class Models:
         """Which models answer, and how quick they are here. Raises `StartupError`."""
         remotes = await configured_in(settings)
         away = {kind: found.name for kind in ("llm", "tts", "embedding")
-                if (found := chosen(remotes, kind, getattr(settings.models, kind)))}  # fmt: skip
+                if (found := choose_remote(remotes, kind, getattr(settings.models, kind)))}  # fmt: skip
         return await asyncio.to_thread(self.measured, without_remote(settings, remotes), away)
 
     def measured(self, settings: Settings, away: Mapping[str, str]) -> str:
@@ -87,7 +87,7 @@ class Models:
                 models.embeddings.name if models.embeddings else "documents by words alone"
             )
             names = f"{models.stt(None).name}, {llm}, {voices} voices, {models.eot.name}, {meaning}"
-            self._speeds = _without(speeds_of(models), away)
+            self._speeds = _without(measure_costs(models), away)
             return "\n".join([names, *_told(self._speeds), *_memory(models)])
         finally:
             models.close()
@@ -99,27 +99,27 @@ class Models:
         return "\n".join(await asyncio.to_thread(lambda speeds: list(_capacity(settings, speeds)), self._speeds))
 
 
-def _without(speeds: Speeds, away: Mapping[str, str]) -> Speeds:
+def _without(speeds: ModelCosts, away: Mapping[str, str]) -> ModelCosts:
     """What other machines do counts for nothing here."""
-    speeds = replace(speeds, writing=None) if "llm" in away else speeds
-    return replace(speeds, speaking=None) if "tts" in away else speeds
+    speeds = replace(speeds, llm=None) if "llm" in away else speeds
+    return replace(speeds, tts=None) if "tts" in away else speeds
 
 
-def _told(speeds: Speeds) -> Iterator[str]:
+def _told(speeds: ModelCosts) -> Iterator[str]:
     """A line for each that was measured."""
-    if (hearing := speeds.hearing) is not None:
+    if (hearing := speeds.stt) is not None:
         times = " / ".join(f"{1 / factor:.3g}" for factor in hearing.factors.values())
         yield f"{hearing.name} hears {times} times as fast as callers speak, {_at_once(hearing.factors)}"
-    if (again := speeds.again) is not None:
+    if (again := speeds.stt_second) is not None:
         yield f"{again.name} hears a turn again {1 / again.factor(1):.3g} times as fast as it was spoken"
-    if (judging := speeds.judging) is not None:
+    if (judging := speeds.eot) is not None:
         yield f"{judging.name} judges a turn in {judging.answer_s * 1000:.0f} ms"
-    if (writing := speeds.writing) is not None:
+    if (writing := speeds.llm) is not None:
         written = " / ".join(f"{count / writing.steps.writes(count, _TALKED_IN):.0f}" for count in _AT_ONCE)
         read = 64 / writing.steps.reads(64, _TALKED_IN)
         told = f"reads {read:.0f} tokens/s and writes {written}, {_at_once(_AT_ONCE)}, with talk in memory"
         yield f"{writing.name} {told}"
-    if (speaking := speeds.speaking) is not None:
+    if (speaking := speeds.tts) is not None:
         yield f"{speaking.name} speaks {1 / speaking.factor:.3g} times as fast as it is heard"
 
 
@@ -128,12 +128,12 @@ def _at_once(calls: Iterable[int]) -> str:
 
 
 def _memory(models: Catalogue) -> Iterator[str]:
-    model = first_asked(models.llm(None))
+    model = primary_model(models.llm(None))
     if isinstance(model, LlamaLanguageModel):
         there = model.memory
         taken, free = there.weights_bytes + there.bytes, max(0, free_bytes() - there.weights_bytes)
         yield (
-            f"{model.name} takes {_mebibytes(taken)} of memory and remembers the talk of {there.talks} calls, "
+            f"{model.name} takes {_mebibytes(taken)} of memory and remembers the talk of {there.sequences} calls, "
             f"{there.capacity:,} tokens of each; {_mebibytes(free)} are free beside it"
         )
 
@@ -142,7 +142,7 @@ def _mebibytes(count: int) -> str:
     return f"{count / 2**20:,.0f} MiB"
 
 
-def _capacity(settings: Settings, speeds: Speeds) -> Iterator[str]:
+def _capacity(settings: Settings, speeds: ModelCosts) -> Iterator[str]:
     """For each time how many calls get their answers in it and what bounds them; and what they are taken to do."""
     there = cores()
     for each in capacities(speeds, there, settings.limits.max_calls, TALK, WITHIN_S):

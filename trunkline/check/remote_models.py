@@ -8,7 +8,7 @@ from typing import Final
 
 from config.errors import TrunklineError
 from config.settings import Settings
-from models.remote.client import Endpoint
+from models.remote.client import RemoteModelClient
 from models.remote.config import RemoteModel
 from trunkline.wiring.egress import egress_client
 from trunkline.wiring.remote_models import configured_in
@@ -28,7 +28,7 @@ async def checks(settings: Settings) -> list[tuple[str, Callable[[Settings], Awa
 async def _look(model: RemoteModel, settings: Settings) -> str:
     client = await egress_client(settings)
     try:
-        listed = await Endpoint(model, client).models()
+        listed = await RemoteModelClient(model, client).list_models()
     finally:
         await client.close()
     if model.model not in listed:

@@ -13,7 +13,7 @@ import numpy as np
 from config.errors import ModelError, StartupError
 from media.audio_port import Samples
 from models.protocols import ChatMessage, ChatPrompt, TextDelta, VoiceSettings
-from models.remote.client import Endpoint, HttpClient
+from models.remote.client import HttpClient, RemoteModelClient
 from models.remote.config import RemoteKind, RemoteModel
 from models.remote.embeddings import RemoteEmbeddings
 from models.remote.language_model import RemoteLanguageModel
@@ -28,7 +28,7 @@ Trial = Callable[[RemoteModel, HttpClient], Coroutine[Any, Any, str]]
 async def _language_model(model: RemoteModel, http: HttpClient) -> str:
     prompt = ChatPrompt("trial", "You answer the telephone in one short sentence.", [ChatMessage("user", "Hello?")])
     began, first_ms, said = time.monotonic(), None, ""
-    async with aclosing(RemoteLanguageModel(Endpoint(model, http)).answer(prompt)) as parts:
+    async with aclosing(RemoteLanguageModel(RemoteModelClient(model, http)).respond(prompt)) as parts:
         async for part in parts:
             first_ms = _ms(began) if first_ms is None else first_ms
             said += part.text if isinstance(part, TextDelta) else f"[{part.name}]"
@@ -38,12 +38,12 @@ async def _language_model(model: RemoteModel, http: HttpClient) -> str:
 async def _speech_to_text(model: RemoteModel, http: HttpClient) -> str:
     sound = await _spoken()
     began = time.monotonic()
-    text = await RemoteTranscriber(Endpoint(model, http)).transcribe([sound], _RATE, "en")
+    text = await RemoteTranscriber(RemoteModelClient(model, http)).transcribe([sound], _RATE, "en")
     return f"{len(sound) / _RATE:.1f} s of speech in {_ms(began)} ms: {text or 'no words'}"
 
 
 async def _text_to_speech(model: RemoteModel, http: HttpClient) -> str:
-    voices = RemoteTextToSpeech(Endpoint(model, http))
+    voices = RemoteTextToSpeech(RemoteModelClient(model, http))
     told = []
     for voice in voices.voices():
         began = time.monotonic()
@@ -54,7 +54,9 @@ async def _text_to_speech(model: RemoteModel, http: HttpClient) -> str:
 
 async def _embedding(model: RemoteModel, http: HttpClient) -> str:
     began = time.monotonic()
-    vectors = await RemoteEmbeddings(Endpoint(model, http)).embed([SENTENCE, "The weather is fine."], query=False)
+    vectors = await RemoteEmbeddings(RemoteModelClient(model, http)).embed(
+        [SENTENCE, "The weather is fine."], query=False
+    )
     alike = float(np.dot(vectors[0], vectors[1]))
     return f"2 vectors of {vectors.shape[1]} numbers in {_ms(began)} ms, {alike:.2f} alike"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from config.errors import ModelFileError, StartupError
 from config.settings import Settings
 from models.model_files.known_models import KINDS, KnownFile, KnownModel, find, read_known
-from models.model_files.store import Store, told
-from models.model_files.trial import Trials
+from models.model_files.store import ModelStore, disk_errors
+from models.model_files.trial import ModelTrials
 from trunkline.cli.table import table
 
 _COLUMNS = {
@@ -47,7 +47,7 @@ def add_arguments(
 async def show(options: argparse.Namespace, settings: Settings) -> int:
     """Print every model, those of a kind together."""
     store = await _store(settings)
-    with told(store.directory):
+    with disk_errors(store.directory):
         rows = await asyncio.to_thread(_rows, store) + await _remote_rows(settings)
     for line in table(_COLUMNS, sorted(rows, key=lambda row: _PLACES[row["kind"]])):
         print(line)
@@ -74,7 +74,7 @@ async def verify(options: argparse.Namespace, settings: Settings) -> int:
     """Print a line for each model, more for one that has changed; 1 when one has, or when it fails its trial, which is
     made anew."""
     store = await _store(settings)
-    with told(store.directory):
+    with disk_errors(store.directory):
         own = await asyncio.to_thread(_own_files, store)
         names = options.names or [*await asyncio.to_thread(_here, store), *own]
         failed = 0
@@ -95,21 +95,21 @@ async def verify(options: argparse.Namespace, settings: Settings) -> int:
 
 async def bring_in(options: argparse.Namespace, settings: Settings) -> int:
     """Take models from a folder or an archive."""
-    from models.model_files.import_bundle import bring
+    from models.model_files.import_bundle import import_models
 
     os.umask(_SHARED)
     store = await _store(settings)
     wanted = [find(store.known, options.name)] if options.name else store.known
-    for model in await bring(store, options.source, wanted, _waits_for("another import")):
+    for model in await import_models(store, options.source, wanted, _waits_for("another import")):
         print(f"{model.name}: {await _stands(store, model)}")
     return 0
 
 
-async def _store(settings: Settings) -> Store:
-    return Store(settings.models_dir, await asyncio.to_thread(read_known, settings.models_dir))
+async def _store(settings: Settings) -> ModelStore:
+    return ModelStore(settings.models_dir, await asyncio.to_thread(read_known, settings.models_dir))
 
 
-def _rows(store: Store) -> list[dict[str, str]]:
+def _rows(store: ModelStore) -> list[dict[str, str]]:
     from models.loading.loader import built_in  # loads every engine: the other commands must not wait for it
 
     rows = [{"kind": kind, "name": name, "size": "-", "licence": "-", "languages": "-", "state": state}
@@ -128,7 +128,7 @@ def _rows(store: Store) -> list[dict[str, str]]:
     return rows + list(_own_rows(store))
 
 
-def _own_files(store: Store) -> dict[str, Path]:
+def _own_files(store: ModelStore) -> dict[str, Path]:
     """GGUF files that the list does not know, by name."""
     from models.loading.loader import gguf_files
 
@@ -136,16 +136,16 @@ def _own_files(store: Store) -> dict[str, Path]:
     return {name: path for name, path in gguf_files(store).items() if name not in known}
 
 
-def _examined(store: Store, name: str, own: Path | None) -> tuple[list[str], str]:
+def _examined(store: ModelStore, name: str, own: Path | None) -> tuple[list[str], str]:
     """What is wrong with a model, and what is said when nothing is; `own` is the file of one that the list does not
     know. Reads all of it, and tries it."""
     from models.loading import engines
 
-    trials = Trials(store.directory)
+    trials = ModelTrials(store.directory)
     trials.forget(name)
     if own is not None:
         try:
-            engines.try_gguf(trials, own, name)
+            engines.trial_gguf(trials, own, name)
         except StartupError as error:
             return [error.message], ""
         return [], f"{own.name}, passed its trial"
@@ -158,30 +158,30 @@ def _examined(store: Store, name: str, own: Path | None) -> tuple[list[str], str
     return [problem] if problem else [], f"{count}, passed its trial"
 
 
-def _is_tried(store: Store, model: KnownModel) -> bool:
-    from models.loading.engines import runs
+def _is_tried(store: ModelStore, model: KnownModel) -> bool:
+    from models.loading.engines import has_engine
 
-    return runs(model) and store.state(model).name == "ready"
+    return has_engine(model) and store.state(model).name == "ready"
 
 
-def _trial_problem(store: Store, model: KnownModel) -> str | None:
+def _trial_problem(store: ModelStore, model: KnownModel) -> str | None:
     """Why a model does not run here; None when it does."""
     from models.loading import engines
 
     try:
-        engines.try_out(store, model)
+        engines.trial_model(store, model)
     except (StartupError, ModelFileError) as error:
         return error.message
     return None
 
 
-def _own_rows(store: Store) -> Iterator[dict[str, str]]:
+def _own_rows(store: ModelStore) -> Iterator[dict[str, str]]:
     """Language models that the list does not know, behind those that it does, as `auto` takes them."""
     from models.loading.engines import gguf_context_length
 
     for name, path in _own_files(store).items():
         try:
-            gguf_context_length(Trials(store.directory), path, name)
+            gguf_context_length(ModelTrials(store.directory), path, name)
             state = "ready"
         except StartupError as error:
             state = error.message
@@ -189,12 +189,12 @@ def _own_rows(store: Store) -> Iterator[dict[str, str]]:
         yield {"kind": "llm", "name": name, "size": size, "licence": "-", "languages": "-", "state": state}
 
 
-def _standing(store: Store, model: KnownModel) -> str:
+def _standing(store: ModelStore, model: KnownModel) -> str:
     """How a model stands, and whether anything here would run it."""
-    from models.loading.engines import runs
+    from models.loading.engines import has_engine
 
     state = store.state(model)
-    return str(state) if runs(model) else f"{state}, but {model.engine} runs no {model.kind} here"
+    return str(state) if has_engine(model) else f"{state}, but {model.engine} runs no {model.kind} here"
 
 
 async def _remote_rows(settings: Settings) -> list[dict[str, str]]:
@@ -208,11 +208,11 @@ async def _remote_rows(settings: Settings) -> list[dict[str, str]]:
         ]
 
 
-def _here(store: Store) -> list[str]:
+def _here(store: ModelStore) -> list[str]:
     return [model.name for model in store.known if store.state(model).name != "not pulled"]
 
 
-async def _stands(store: Store, model: KnownModel) -> str:
+async def _stands(store: ModelStore, model: KnownModel) -> str:
     """How a model stands that has just come, after its trial."""
     standing = await asyncio.to_thread(_standing, store, model)
     if not await asyncio.to_thread(_is_tried, store, model):

@@ -194,10 +194,10 @@ async def _refuse_names_of_others(name: str, settings: Settings) -> None:
     """A setting must mean one model."""
     from models.loading.loader import built_in_names, gguf_files
     from models.model_files.known_models import read_known
-    from models.model_files.store import Store
+    from models.model_files.store import ModelStore
 
     known = await asyncio.to_thread(read_known, settings.models_dir)
-    files = await asyncio.to_thread(gguf_files, Store(settings.models_dir, known))
+    files = await asyncio.to_thread(gguf_files, ModelStore(settings.models_dir, known))
     if name in {*(model.name for model in known), *files, *built_in_names()}:
         raise StartupError(f"{name} is the name of a local model: take another one")
 

@@ -67,10 +67,10 @@ class PacedEar:
         self._fed += len(samples)
         self._stream.feed(samples)
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         """For the engine."""
         self._fed, self.text = 0, ""
-        self._stream.discard()
+        self._stream.reset()
 
     async def new_words(self) -> str:
         """The text of the turn, if there is a new one; at once when little was fed since the last time."""
@@ -78,14 +78,14 @@ class PacedEar:
             return ""
         self._fed = 0
         stream = self._stream  # whose settled words would stay, wherever in a word it was asked
-        words = await (stream.decoded() if isinstance(stream, Decodes) else stream.settle())
+        words = await (stream.decoded() if isinstance(stream, Decodes) else stream.flush())
         before, self.text = self.text, words
         return self.text if self.text != before else ""
 
-    async def finish(self) -> str:
+    async def end_turn(self) -> str:
         """The final text of the turn."""
         self._fed, self.text = 0, ""
-        return (await self._stream.finish()).strip()
+        return (await self._stream.end_turn()).strip()
 
     def close(self) -> None:
         """Free the stream."""
@@ -99,7 +99,7 @@ class PacedJudge:
         self._stream = stream
         self._late: list[asyncio.Future[Callable[[], None]]] = []
         self.feed = stream.feed
-        self.discard = stream.discard
+        self.reset = stream.reset
         self.close = stream.close
 
     def ask(self, answer: Callable[[float | None], None]) -> None:
@@ -180,7 +180,7 @@ class Replay:
                 rate=rate, language=self._hearing.language, partial=lambda: ear.text
             )
             judge = stack.enter_context(closing(PacedJudge(opened)))
-            ahead_ms = self._hearing.end_of_turn.ahead_ms
+            ahead_ms = self._hearing.end_of_turn.latency_ms
             call = engine.add(self._port.slot, self._settings, self._kept, ask_ahead_ms=ahead_ms)
             call.speech_sink, call.end_of_turn_sink = ear, judge
             call.set_uninterruptible(self._protected)
@@ -199,7 +199,7 @@ class Replay:
         for event in self._kept.take():
             match event:
                 case TurnEnded():
-                    if not await ear.finish():
+                    if not await ear.end_turn():
                         self._wordless.append(event)
                 case AgentStopped() if self._protected:
                     self._protected = False

@@ -25,7 +25,7 @@ from media.recording import RecordingWriter
 from models.loading import loader
 from models.loading.catalogue import Catalogue
 from models.remote.config import RemoteModel
-from models.tts.disk_cache import SpeechFiles
+from models.tts.disk_cache import SpeechDiskCache
 from sipcore.endpoint import Endpoint
 from sipcore.resolver.system_resolver import SystemResolver
 from storage.database import file_permissions, first_start, key_check, lock
@@ -69,12 +69,12 @@ async def open_database(settings: Settings, stack: AsyncExitStack) -> tuple[Data
     return database, await key_check.load(database, settings.secret_key_path)
 
 
-def _speech_files(settings: Settings) -> SpeechFiles | None:
+def _speech_files(settings: Settings) -> SpeechDiskCache | None:
     most = settings.models.speech_cache_mb * 1024 * 1024
-    return SpeechFiles(settings.data_dir / "speech", most) if most else None
+    return SpeechDiskCache(settings.data_dir / "speech", most) if most else None
 
 
-def _load_models(settings: Settings, speech_files: SpeechFiles | None) -> Catalogue:
+def _load_models(settings: Settings, speech_files: SpeechDiskCache | None) -> Catalogue:
     chosen = settings.models
     return loader.load(
         settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second,

@@ -7,12 +7,12 @@ import structlog
 from calls.admission.model_load import LatencyGate, ModelLoadShedder
 from config.errors import ModelError
 from config.settings import Settings
-from models.loading.benchmark import speeds_of
-from models.loading.capacity import Talk, capacities
+from models.loading.benchmark import measure_costs
+from models.loading.capacity import CallProfile, capacities
 from models.loading.catalogue import Catalogue
 from models.runtime.machine import cores
 
-TALK = Talk()
+TALK = CallProfile()
 
 log = structlog.get_logger()
 
@@ -35,7 +35,7 @@ def _expected_calls(settings: Settings, models: Catalogue) -> int | None:
     fail. A second or two."""
     limits = settings.limits
     try:
-        speeds = speeds_of(models)
+        speeds = measure_costs(models)
     except ModelError as error:
         log.warning("models.not_measured", error=error.message)
         return None

@@ -13,10 +13,10 @@ from config.errors import NotFound
 from config.secrets import Secrets
 from config.settings import Settings
 from models.loading.catalogue import Catalogue
-from models.loading.remote_models import AUTO, chosen, join
-from models.remote.config import DEFAULT_LIMITS, RemoteModel, RemoteVoice
+from models.loading.remote_models import AUTO, add_remote_models, choose_remote
+from models.remote.config import DEFAULT_TIMEOUTS, RemoteModel, RemoteVoice
 from models.tts.cache import SpeechCache
-from models.tts.disk_cache import SpeechFiles
+from models.tts.disk_cache import SpeechDiskCache
 from storage.agents import remote_models
 from storage.agents.remote_models import StoredRemoteModel
 from storage.database import key_check
@@ -38,7 +38,7 @@ def remote_model(stored: StoredRemoteModel, key: Secrets) -> RemoteModel:
     return RemoteModel(
         stored.name, stored.kind, stored.base_url, stored.model,
         None if stored.key_encrypted is None else key.decrypt(stored.key_encrypted),
-        replace(DEFAULT_LIMITS[stored.kind], **stored.limits),
+        replace(DEFAULT_TIMEOUTS[stored.kind], **stored.limits),
         voices=tuple(RemoteVoice(str(name), language) for name, language in stored.voices),
         extra=stored.extra,
         **length,
@@ -72,9 +72,9 @@ def without_remote(settings: Settings, remotes: Sequence[RemoteModel]) -> Settin
     """What to load here: the best, where a setting names a model that is elsewhere."""
     given = settings.models.model_dump()
     changes: dict[str, str] = {remote.kind: AUTO for remote in remotes if given[remote.kind] == remote.name}
-    if chosen(remotes, "stt", _second_pass(settings, remotes)):
+    if choose_remote(remotes, "stt", _second_pass(settings, remotes)):
         changes["stt_second"] = OFF
-    if chosen(remotes, "embedding", settings.models.embedding):
+    if choose_remote(remotes, "embedding", settings.models.embedding):
         changes["embedding"] = OFF
     return settings.with_changes({"models": changes})
 
@@ -91,7 +91,7 @@ async def with_remote(
     remotes: Sequence[RemoteModel],
     settings: Settings,
     stack: AsyncExitStack,
-    speech_files: SpeechFiles | None,
+    speech_files: SpeechDiskCache | None,
 ) -> Catalogue:
     """The models that are here and those that are elsewhere, whose speech may be kept in `speech_files`; their
     connections end with `stack`. Raises `StartupError`."""
@@ -102,7 +102,7 @@ async def with_remote(
     wanted = settings.models
     cache = SpeechCache(on_use=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(), files=speech_files)
     second = _second_pass(settings, remotes)
-    return join(
+    return add_remote_models(
         here,
         remotes,
         client,

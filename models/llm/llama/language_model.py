@@ -17,29 +17,29 @@ from typing import Any, Final
 import structlog
 
 from config.errors import ModelError, StartupError
-from models.llm.llama.batching.benchmark import Speed, measure
-from models.llm.llama.batching.engine import End, Engine, Request
-from models.llm.llama.batching.scheduler import Pace, Priority
+from models.llm.llama.batching.benchmark import LlmSpeed, measure
+from models.llm.llama.batching.engine import BatchEngine, BatchRequest, EndReason
+from models.llm.llama.batching.scheduler import Priority, StepTimePredictor
 from models.llm.llama.bindings import Context, Model, weights_in_memory
-from models.llm.llama.memory_plan import CAPACITY, plan
+from models.llm.llama.memory_plan import CAPACITY, plan_memory
 from models.llm.llama.output.grammar import bare_call, json_grammar, tagged_calls
 from models.llm.llama.output.sampling import Grammar, Sampler, Sampling
 from models.llm.llama.output.tool_call_parser import ToolCallParser
 from models.llm.llama.prompt.chat_template import ChatTemplate
-from models.llm.llama.prompt.prompt_tokenizer import Reader
-from models.protocols import AnswerPart, ChatPrompt
+from models.llm.llama.prompt.prompt_tokenizer import PromptTokenizer
+from models.protocols import ChatPrompt, LlmOutput
 from models.runtime.machine import cores, free_bytes
-from models.token_usage import TokenCount
+from models.token_usage import TokenUsage
 
-MOST_TOKENS: Final = 400
+MAX_TOKENS: Final = 400
 """Of an answer: more than two minutes of speech."""
 BATCH_TOKENS: Final = 512
 """A step reads at most so many."""
-MOST_THOUGHT: Final = 48
+MAX_THINKING_TOKENS: Final = 48
 """Tokens that a model may think where nothing keeps it from thinking: a caller waits."""
-MOST_JSON: Final = 1024
+MAX_JSON_TOKENS: Final = 1024
 """Tokens of what is written after a call."""
-WITHIN_S: Final = 6.0
+FIRST_TOKEN_TIMEOUT_S: Final = 6.0
 """Who has waited so long on the telephone for a first word believes that nobody is there."""
 _TURN_TOKENS: Final = 30
 """What a caller's turn adds to a prompt, with the marks around it."""
@@ -47,8 +47,8 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    """See `Request`. `prompt` grows by what is written; `count` hears of both from the first token on."""
+class _PreparedRequest:
+    """See `BatchRequest`. `prompt` grows by what is written; `count` hears of both from the first token on."""
 
     owner: str
     prompt: list[int]
@@ -57,7 +57,7 @@ class _Wanted:
     grammar: Grammar | None
     priority: Priority
     within_s: float | None = None
-    count: TokenCount | None = None
+    count: TokenUsage | None = None
 
 
 _one_by_one = threading.Lock()
@@ -77,7 +77,7 @@ class LlamaLanguageModel:
         free: int | None = None,
         threads: int | None = None,
         sampling: Sampling | None = None,
-        most_tokens: int = MOST_TOKENS,
+        most_tokens: int = MAX_TOKENS,
         forces_tool: Callable[[ChatPrompt], bool] = lambda _: False,
     ) -> None:
         """Memory for `sequences` talks of up to `capacity` tokens, at most what the model was trained for, or less as
@@ -88,10 +88,12 @@ class LlamaLanguageModel:
         with _one_by_one:
             context = self._loaded(path, sequences, capacity, free, threads)
         self._template = ChatTemplate(self._model.template, bos=self._model.bos, eos=self._model.eos)
-        self._reader = Reader(self._model, self._template)
-        pace, speeds = Pace(), list[Speed]()
+        self._reader = PromptTokenizer(self._model, self._template)
+        pace, speeds = StepTimePredictor(), list[LlmSpeed]()
         try:
-            self.engine = Engine(self._model, context, pace=pace, first=lambda: speeds.append(measure(context, pace)))
+            self.engine = BatchEngine(
+                self._model, context, pace=pace, first=lambda: speeds.append(measure(context, pace))
+            )
         except ModelError as error:
             raise StartupError(f"The language model {path} cannot be used: {error.message}") from error
         [self.speed] = speeds
@@ -106,7 +108,7 @@ class LlamaLanguageModel:
         others = weights_in_memory()
         self._model = Model(path)
         self._model.must_write()
-        self.memory = plan(
+        self.memory = plan_memory(
             self.name,
             self._model.shape,
             sequences=sequences,
@@ -116,7 +118,7 @@ class LlamaLanguageModel:
         )
         return Context(
             self._model,
-            sequences=self.memory.talks,
+            sequences=self.memory.sequences,
             capacity=self.memory.capacity,
             batch_tokens=BATCH_TOKENS,
             threads=threads or max(1, int(cores())),
@@ -127,12 +129,12 @@ class LlamaLanguageModel:
         self.engine.close()
 
     def expected_wait_s(self) -> float:
-        """See `SaysWait`: until the first word of a turn's answer."""
+        """See `ReportsQueueWait`: until the first word of a turn's answer."""
         return self.engine.expected_wait_s(_TURN_TOKENS)
 
-    async def answer(
-        self, prompt: ChatPrompt, *, priority: Priority = Priority.LIVE, within_s: float | None = WITHIN_S
-    ) -> AsyncGenerator[AnswerPart, None]:
+    async def respond(
+        self, prompt: ChatPrompt, *, priority: Priority = Priority.LIVE, within_s: float | None = FIRST_TOKEN_TIMEOUT_S
+    ) -> AsyncGenerator[LlmOutput, None]:
         """See `LanguageModel.answer`. `within_s`: seconds after which the first word comes too late. Raises
         `ModelError` also when the model ends without a word or a call, but for what it said before it used a tool:
         nobody is to hear silence."""
@@ -140,7 +142,7 @@ class LlamaLanguageModel:
         parser = ToolCallParser({tool.name: tool.parameters for tool in prompt.tools}, self._new_id)
         characters = codecs.getincrementaldecoder("utf-8")("replace")
         sampling = replace(self._sampling, seed=_seed(prompt) ^ self._sampling.seed)
-        request: _Wanted | None = _Wanted(
+        request: _PreparedRequest | None = _PreparedRequest(
             prompt.call_id, tokens, self._most, sampling, grammar, priority, within_s, prompt.tokens
         )
         gave = False
@@ -154,7 +156,7 @@ class LlamaLanguageModel:
                         gave = True
                         yield part
                     thought = thought + 1 if parser.thought_end else 0
-                    if thought > MOST_THOUGHT:
+                    if thought > MAX_THINKING_TOKENS:
                         cut = parser.thought_end
                         break
             request = self._past_thought(request, cut, written)
@@ -168,32 +170,32 @@ class LlamaLanguageModel:
         if not (gave or _was_said(prompt)):
             raise ModelError("The language model wrote nothing that can be said or done")
 
-    async def complete(
+    async def complete_json(
         self, prompt: ChatPrompt, schema: Mapping[str, Any], *, priority: Priority = Priority.AFTER_CALL
     ) -> str:
-        """See `Constrained.complete`."""
-        most = min(MOST_JSON, self.context_length // 2)
+        """See `SupportsJsonSchema.complete`."""
+        most = min(MAX_JSON_TOKENS, self.context_length // 2)
         asked = replace(prompt, tools=())
         room = self.context_length - most
         tokens = await asyncio.to_thread(self._reader.tokens, asked, room, remembers=False)
         sampling = replace(self._sampling, temperature=0.0)
         for brevity in (1, 8):  # what does not come to its end is asked for in short
             grammar = json_grammar(schema, brevity)
-            wanted = _Wanted(prompt.call_id, [*tokens], most, sampling, grammar, priority)
+            wanted = _PreparedRequest(prompt.call_id, [*tokens], most, sampling, grammar, priority)
             written = [token async for token in self._written(wanted)]
             text = b"".join(map(self._model.piece, written)).decode(errors="replace")
             if _is_json(text):
                 if prompt.tokens is not None:
-                    prompt.tokens.asked(self.name, tokens)
-                    prompt.tokens.wrote(*written)
+                    prompt.tokens.count_prompt(self.name, tokens)
+                    prompt.tokens.count_written(*written)
                 return text
         raise ModelError(f"The language model did not come to the end of its JSON within {most} tokens")
 
-    async def prepare(self, prompt: ChatPrompt) -> None:
-        """See `Prepares.prepare`."""
+    async def prefill(self, prompt: ChatPrompt) -> None:
+        """See `SupportsPrefill.prepare`."""
         tokens = await asyncio.to_thread(self._reader.beginning, prompt, self.context_length - self._most)
         if tokens:
-            wanted = _Wanted(prompt.call_id, tokens, 0, self._sampling, None, Priority.AHEAD)
+            wanted = _PreparedRequest(prompt.call_id, tokens, 0, self._sampling, None, Priority.PREFILL)
             async for _ in self._written(wanted):
                 pass
 
@@ -202,18 +204,18 @@ class LlamaLanguageModel:
         milliseconds."""
         return self._reader.tokens(prompt, self.context_length - self._most)
 
-    async def _written(self, wanted: _Wanted) -> AsyncGenerator[int, None]:
+    async def _written(self, wanted: _PreparedRequest) -> AsyncGenerator[int, None]:
         """The tokens that the engine writes. Raises `ModelError`."""
-        told: asyncio.Queue[int | End | ModelError] = asyncio.Queue()
+        told: asyncio.Queue[int | EndReason | ModelError] = asyncio.Queue()
         loop = asyncio.get_running_loop()
         count, begun = wanted.count, False
 
-        def tell(what: int | End | ModelError) -> None:
+        def tell(what: int | EndReason | ModelError) -> None:
             with suppress(RuntimeError):  # the loop has ended: nobody listens
                 loop.call_soon_threadsafe(told.put_nowait, what)
 
         ticket = self.engine.submit(
-            Request(
+            BatchRequest(
                 wanted.owner,
                 [*wanted.prompt],
                 wanted.most,
@@ -229,16 +231,16 @@ class LlamaLanguageModel:
             while isinstance(what := await told.get(), int):
                 if count is not None:
                     if not begun:
-                        count.asked(self.name, wanted.prompt)
+                        count.count_prompt(self.name, wanted.prompt)
                         begun = True
-                    count.wrote(what)
+                    count.count_written(what)
                 yield what
             if isinstance(what, ModelError):
                 raise what
         finally:
             ticket.cancel()
 
-    def _past_thought(self, request: _Wanted, end: str | None, written: int) -> _Wanted | None:
+    def _past_thought(self, request: _PreparedRequest, end: str | None, written: int) -> _PreparedRequest | None:
         """The rest of an answer whose thought was cut short; None when there is none."""
         if end is None:
             return None

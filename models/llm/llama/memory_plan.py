@@ -50,10 +50,10 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MemoryPlan:
     """Memory for `talks` of up to `capacity` tokens each, which take `bytes`, beside the weights."""
 
-    talks: int
+    sequences: int
     capacity: int
     bytes: int
     weights_bytes: int
@@ -65,7 +65,9 @@ def sequences_for(calls: int, cores: float) -> int:
     return max(_LEAST_SEQUENCES, min(calls, MOST_SEQUENCES, max(_USUAL_SEQUENCES, int(_CALLS_OF_A_CORE * cores))))
 
 
-def plan(name: str, shape: Shape, *, sequences: int, capacity: int, batch_tokens: int, free_bytes: int) -> Plan:
+def plan_memory(
+    name: str, shape: Shape, *, sequences: int, capacity: int, batch_tokens: int, free_bytes: int
+) -> MemoryPlan:
     """Memory for so many talks of up to `capacity` tokens each. Where that is more than half of what is free beside the
     weights, talks become shorter (`TALK_TOKENS`), then fewer, then shorter still. Raises `StartupError` when not even
     a short one fits into all that is free."""
@@ -90,7 +92,7 @@ def plan(name: str, shape: Shape, *, sequences: int, capacity: int, batch_tokens
         ),
         (1, least),
     )
-    return Plan(talks, tokens, shape.talks_bytes(talks, tokens, batch_tokens), shape.weights_bytes)
+    return MemoryPlan(talks, tokens, shape.talks_bytes(talks, tokens, batch_tokens), shape.weights_bytes)
 
 
 def _mebibytes(count: int) -> str:

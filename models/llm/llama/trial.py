@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from models.model_files.trial import Candidate, SaysNothing
+from models.model_files.trial import NoOutput, TrialCandidate
 from models.protocols import ChatMessage, ChatPrompt
 from models.runtime.machine import cores, free_bytes
 
@@ -27,7 +27,7 @@ _PACKAGE: Final = "llama-cpp-python"
 _PROMPT: Final = ChatPrompt("trial", "You answer the telephone in one short sentence.", [ChatMessage("user", "Hello?")])
 
 
-def gguf_candidate(path: Path, name: str) -> Candidate:
+def gguf_candidate(path: Path, name: str) -> TrialCandidate:
     """A language model's file, to be tried as it is used."""
     # llama.cpp's library is not loaded here for this: it may have been built for another processor.
     library = sys.modules.get("models.llm.llama.bindings")
@@ -35,13 +35,15 @@ def gguf_candidate(path: Path, name: str) -> Candidate:
     recipe = {
         "path": str(path), "name": name, "threads": max(1, int(cores())), "free_bytes": free_bytes() - others
     }  # fmt: skip
-    return Candidate(name, ENGINE, recipe, _parts(path), (_PACKAGE,), _library(), lasting=("threads",))
+    return TrialCandidate(name, ENGINE, recipe, _parts(path), (_PACKAGE,), _library(), lasting=("threads",))
 
 
-def header_candidate(path: Path, name: str) -> Candidate:
+def header_candidate(path: Path, name: str) -> TrialCandidate:
     """The same file, to be looked at without its weights: its trial finds `trained_for`, tokens."""
     recipe = {"path": str(path), "name": name, "header": True}
-    return Candidate(name, ENGINE, recipe, _parts(path), (_PACKAGE,), _library(), ("header",), note=f"{name}.header")
+    return TrialCandidate(
+        name, ENGINE, recipe, _parts(path), (_PACKAGE,), _library(), ("header",), note=f"{name}.header"
+    )
 
 
 def _parts(path: Path) -> tuple[Path, ...]:
@@ -58,7 +60,7 @@ def _library() -> tuple[Path, ...]:
 
 
 def run(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Try it. Raises `SaysNothing`, and `StartupError` for a file that is no language model or does not fit."""
+    """Try it. Raises `NoOutput`, and `StartupError` for a file that is no language model or does not fit."""
     from models.llm.llama.bindings import Model
 
     path = Path(recipe["path"])
@@ -75,13 +77,13 @@ def run(recipe: Mapping[str, Any]) -> dict[str, Any]:
 def _written(model: Any, recipe: Mapping[str, Any]) -> dict[str, Any]:
     from models.llm.llama.bindings import Chunk, Context
     from models.llm.llama.language_model import BATCH_TOKENS
-    from models.llm.llama.memory_plan import plan
+    from models.llm.llama.memory_plan import plan_memory
     from models.llm.llama.output.sampling import Sampler, Sampling
     from models.llm.llama.prompt.chat_template import ChatTemplate
-    from models.llm.llama.prompt.prompt_tokenizer import Reader
+    from models.llm.llama.prompt.prompt_tokenizer import PromptTokenizer
 
     room = min(_ROOM, model.trained_for or _ROOM)
-    memory = plan(
+    memory = plan_memory(
         recipe["name"], model.shape, sequences=2, capacity=room, batch_tokens=BATCH_TOKENS,
         free_bytes=recipe["free_bytes"],
     )  # fmt: skip
@@ -89,7 +91,7 @@ def _written(model: Any, recipe: Mapping[str, Any]) -> dict[str, Any]:
         model, sequences=2, capacity=memory.capacity, batch_tokens=BATCH_TOKENS, threads=recipe["threads"]
     )
     template = ChatTemplate(model.template, bos=model.bos, eos=model.eos)
-    prompt = Reader(model, template).tokens(_PROMPT, memory.capacity - TOKENS)
+    prompt = PromptTokenizer(model, template).tokens(_PROMPT, memory.capacity - TOKENS)
     samplers = [Sampler(model, Sampling(seed=number)) for number in range(2)]
     rows = context.evaluate([Chunk(0, 0, prompt, True)]) * 2
     context.copy(0, 1)
@@ -102,14 +104,14 @@ def _written(model: Any, recipe: Mapping[str, Any]) -> dict[str, Any]:
         chunks = [Chunk(number, len(prompt) + step, [token], True) for number, token in enumerate(drawn)]
         rows = context.evaluate(chunks)
     if not text.strip():
-        raise SaysNothing("brought no text")
+        raise NoOutput("brought no text")
     context.close()
     return {"tokens": 2 * TOKENS}
 
 
 def _check(logits: np.ndarray[tuple[int], np.dtype[np.float32]]) -> None:
-    """Raises `SaysNothing` when no token is likelier than another, or nobody can tell."""
+    """Raises `NoOutput` when no token is likelier than another, or nobody can tell."""
     if np.isnan(logits).any() or not np.isfinite(logits.max()):
-        raise SaysNothing("brought figures that are no numbers")
+        raise NoOutput("brought figures that are no numbers")
     if logits.max() == logits.min():
-        raise SaysNothing("brought the same figure for every token")
+        raise NoOutput("brought the same figure for every token")

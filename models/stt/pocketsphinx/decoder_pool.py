@@ -25,7 +25,7 @@ class DecoderPool:
         self._count = ready
         self._waiting: deque[Callable[[], None]] = deque()
 
-    def lend(self, when_free: Callable[[], None]) -> Decoder | None:
+    def acquire(self, when_free: Callable[[], None]) -> Decoder | None:
         """A decoder, newly loaded (0.25 s) if none is idle; None at the limit: `when_free` is called once then, as soon
         as it is worth asking again. Raises `StartupError`."""
         with self._lock:
@@ -44,7 +44,7 @@ class DecoderPool:
         _log.info("stt.decoder_added", decoders=count, limit=self._limit)
         return decoder
 
-    def give_back(self, decoder: Decoder) -> None:
+    def release(self, decoder: Decoder) -> None:
         """Take back a decoder that has ended its utterance."""
         with self._lock:
             self._idle.append(decoder)
@@ -52,7 +52,7 @@ class DecoderPool:
         if waiting is not None:
             waiting()
 
-    def drop(self, decoder: Decoder) -> None:
+    def discard_decoder(self, decoder: Decoder) -> None:
         """Take back a decoder that failed; it is freed, and another may be loaded in its place."""
         decoder.free()
         self._forget_one()

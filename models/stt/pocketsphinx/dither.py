@@ -13,7 +13,7 @@ LEVEL: Final = 6.0
 """Standard deviation in steps of 16 bits (-75 dB)."""
 
 
-class RoomNoise:
+class Dither:
     """Adds the noise of a quiet room to one stream: digital silence is like no room that an acoustic model knows, and
     it hears words in it. The same stream gets the same noise each time."""
 
@@ -25,11 +25,11 @@ class RoomNoise:
         return samples + LEVEL * self._generator.standard_normal(len(samples))
 
 
-class WideBand:
+class DitheredWideBand:
     """Makes one stream of 16 kHz sound what the model knows: it has the noise of a room."""
 
     def __init__(self) -> None:
-        self._noise = RoomNoise()
+        self._noise = Dither()
 
     def push(self, samples: Samples) -> Samples:
         """`int16[n]` -> `int16[n]`, both at 16 kHz."""

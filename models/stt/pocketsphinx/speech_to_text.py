@@ -16,12 +16,12 @@ import structlog
 
 from config.errors import ModelError, TrunklineError
 from media.audio_port import Samples
-from models.runtime.worker_threads import Workers
+from models.runtime.worker_threads import WorkerThreads
 from models.stt.pocketsphinx.bindings import RATE, Decoder, load_library, model_path
 from models.stt.pocketsphinx.decoder_pool import DecoderPool
-from models.stt.pocketsphinx.dither import WideBand
+from models.stt.pocketsphinx.dither import DitheredWideBand
 from models.stt.pocketsphinx.telephone_band import TelephoneBand, load_adaptation
-from models.stt.text_future import TextRequest
+from models.stt.text_future import TextFuture
 
 NAME: Final = "pocketsphinx"
 _TELEPHONE_RATE: Final = 8000
@@ -44,13 +44,13 @@ _WIDE_MEAN: Final = "50.6,-0.9,6.2,17.4,-1.7,-0.7,3.9,-6.7,-3.1,-2.2,4.6,1.2,2.0
 _DISCARD: Final = "discard"
 
 _log = structlog.get_logger()
-_Work = Samples | TextRequest | str
+_Work = Samples | TextFuture | str
 
 
 class PocketsphinxStream:
     """One call's ear; see `SpeechToTextStream`. Its work is done in order, by one worker at a time."""
 
-    def __init__(self, workers: Workers, pool: DecoderPool, rate: int, on_words: Callable[[str], None]) -> None:
+    def __init__(self, workers: WorkerThreads, pool: DecoderPool, rate: int, on_words: Callable[[str], None]) -> None:
         self._workers = workers
         self._pool = pool
         self._rate = rate
@@ -70,7 +70,7 @@ class PocketsphinxStream:
         self._error: ModelError | None = None
 
     @property
-    def behind_s(self) -> float:
+    def backlog_s(self) -> float:
         """Seconds of sound that nobody has listened to yet."""
         return self._queued / self._rate
 
@@ -91,19 +91,19 @@ class PocketsphinxStream:
         """The words recognized so far in this turn."""
         return self._partial
 
-    async def settle(self) -> str:
+    async def flush(self) -> str:
         """The final text so far. It stays: what is fed afterwards is heard as an utterance of its own."""
-        return await self._request(TextRequest(ends=False))
+        return await self._request(TextFuture(ends=False))
 
     async def decoded(self) -> str:
         """The words so far as `partial` has them, once all that was fed has been decoded; none of them is final."""
-        return await self._request(TextRequest(only_waits=True))
+        return await self._request(TextFuture(only_waits=True))
 
-    async def finish(self) -> str:
+    async def end_turn(self) -> str:
         """The final text of this turn. Raises `ModelError`, also when the stream is closed meanwhile."""
-        return await self._request(TextRequest(ends=True))
+        return await self._request(TextFuture(ends=True))
 
-    async def _request(self, request: TextRequest) -> str:
+    async def _request(self, request: TextFuture) -> str:
         with self._lock:
             if self._closed:
                 raise ModelError("the recognizer's stream is closed")
@@ -112,7 +112,7 @@ class PocketsphinxStream:
             self._schedule()
         return await request.future
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         """Forget what was fed since the last `finish`."""
         with self._lock:
             if self._closed:
@@ -129,20 +129,20 @@ class PocketsphinxStream:
             if self._closed:
                 return
             self._closed = True
-            waiting = [work for work in self._work if isinstance(work, TextRequest)]
+            waiting = [work for work in self._work if isinstance(work, TextFuture)]
             self._work.clear()
             self._queued = 0
             self._work.append(_DISCARD)
             self._schedule()
         for request in waiting:
-            request.settle("", ModelError("the recognizer's stream was closed"))
+            request.resolve("", ModelError("the recognizer's stream was closed"))
 
     def step(self) -> bool:
-        """Do the next piece of work; for `Workers`. While it waits for a decoder it counts as scheduled."""
+        """Do the next piece of work; for `WorkerThreads`. While it waits for a decoder it counts as scheduled."""
         work: _Work | None = None
         try:
             if self._needs_decoder():
-                self._decoder = self._pool.lend(self._wake)
+                self._decoder = self._pool.acquire(self._wake)
                 if self._decoder is None:
                     return False
                 self._decoder.start(self._channel_mean)
@@ -196,10 +196,10 @@ class PocketsphinxStream:
     def _do(self, work: _Work) -> None:
         if isinstance(work, np.ndarray):
             self._decode(work)
-        elif isinstance(work, TextRequest) and work.only_waits:
-            work.settle(self._partial, self._error)
-        elif isinstance(work, TextRequest):
-            work.settle(*(self._end_turn(keep_channel=True) if work.ends else self._settle()))
+        elif isinstance(work, TextFuture) and work.only_waits:
+            work.resolve(self._partial, self._error)
+        elif isinstance(work, TextFuture):
+            work.resolve(*(self._end_turn(keep_channel=True) if work.ends else self._flush_utterance()))
         else:
             self._end_turn(keep_channel=False)
 
@@ -213,7 +213,7 @@ class PocketsphinxStream:
             if words:
                 self._on_words(words)
 
-    def _settle(self) -> tuple[str, ModelError | None]:
+    def _flush_utterance(self) -> tuple[str, ModelError | None]:
         """End the utterance, for the search through its lattice works at its end alone; the turn goes on in a new one.
         Silence adds no words to it, so that `finish` tells the same then."""
         if self._decoder is None:
@@ -238,9 +238,9 @@ class PocketsphinxStream:
             if keep_channel and words:
                 self._channel_mean = decoder.channel_mean()
         except ModelError:
-            self._pool.drop(decoder)
+            self._pool.discard_decoder(decoder)
             raise
-        self._pool.give_back(decoder)
+        self._pool.release(decoder)
         return words, error
 
     def _fail(self, error: Exception, work: _Work | None) -> None:
@@ -250,9 +250,9 @@ class PocketsphinxStream:
         decoder, self._decoder = self._decoder, None
         self._settled = ""
         if decoder is not None:
-            self._pool.drop(decoder)
-        if isinstance(work, TextRequest):
-            work.settle("", failure)
+            self._pool.discard_decoder(decoder)
+        if isinstance(work, TextFuture):
+            work.resolve("", failure)
         else:
             self._error = failure
 
@@ -283,7 +283,7 @@ class PocketsphinxSpeechToText:
             RATE: DecoderPool(lambda: Decoder(library, base), 0, limit),
         }
         self.threads = threads or max(2, cores)
-        self._workers = Workers(self.threads, NAME)
+        self._workers = WorkerThreads(self.threads, NAME)
         self._streams: WeakSet[PocketsphinxStream] = WeakSet()
 
     def open(
@@ -300,8 +300,8 @@ class PocketsphinxSpeechToText:
         return stream
 
     def expected_wait_s(self) -> float:
-        """See `SaysWait`: as much sound as waits to be heard of the caller who is the furthest behind."""
-        return max((stream.behind_s for stream in list(self._streams)), default=0.0)
+        """See `ReportsQueueWait`: as much sound as waits to be heard of the caller who is the furthest behind."""
+        return max((stream.backlog_s for stream in list(self._streams)), default=0.0)
 
     def worked_s(self) -> float:
         """Seconds of a core that its threads have taken."""
@@ -322,8 +322,8 @@ def _joined(settled: str, words: str) -> str:
     return f"{settled} {words}".strip()
 
 
-def _band_of(rate: int) -> TelephoneBand | WideBand:
-    return TelephoneBand() if rate == _TELEPHONE_RATE else WideBand()
+def _band_of(rate: int) -> TelephoneBand | DitheredWideBand:
+    return TelephoneBand() if rate == _TELEPHONE_RATE else DitheredWideBand()
 
 
 def _model_options() -> dict[str, str]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from media.audio_port import Samples
-from models.stt.pocketsphinx.dither import RoomNoise
+from models.stt.pocketsphinx.dither import Dither
 
 IMAGE_DB: Final = -10.0
 """Level of the mirror image against the band that was heard, dB."""
@@ -59,7 +59,7 @@ class TelephoneBand:
     holds for a line's band alone."""
 
     def __init__(self) -> None:
-        self._noise = RoomNoise()
+        self._noise = Dither()
         self._line_history = np.zeros(len(_LINE) - 1)
         self._history = np.zeros(_PHASES.shape[1] - 1)
 

@@ -27,24 +27,24 @@ class Decodable(Protocol):
     """A stream as its thread sees it. Every method is called by that thread alone."""
 
     @property
-    def ear(self) -> Any:
+    def recognizer_stream(self) -> Any:
         """sherpa-onnx's stream."""
 
     @property
-    def awaited(self) -> bool:
+    def is_awaited(self) -> bool:
         """Whether somebody waits for its text."""
 
     @property
-    def alone(self) -> bool:
+    def must_run_alone(self) -> bool:
         """Whether its next piece is to be decoded in a run of its own."""
 
     def prepare(self) -> bool:
         """Do all that needs no network; True when the next piece is ready for it."""
 
-    def heard(self) -> None:
+    def on_decoded(self) -> None:
         """The piece has been decoded."""
 
-    def again(self) -> bool:
+    def retry(self) -> bool:
         """A run has failed and lost what it had heard: begin anew, and be `alone` in that place; False: it cannot."""
 
     def fail(self, error: Exception) -> None:
@@ -105,22 +105,22 @@ class Batcher:
         for stream in batch:
             active[stream] = active.pop(stream)
         try:
-            self._recognizer.decode_streams([stream.ear for stream in batch])
+            self._recognizer.decode_streams([stream.recognizer_stream for stream in batch])
         except Exception as error:  # noqa: BLE001 - what the network had heard is lost for all turns of the batch
             _log.warning("stt.run_failed", turns=len(batch), error=str(error))
             for stream in batch:
-                if len(batch) == 1 or not _again(stream):
+                if len(batch) == 1 or not _retried(stream):
                     _failed(stream, error)
             return
         for stream in batch:
             try:
-                stream.heard()
+                stream.on_decoded()
             except Exception as error:  # noqa: BLE001 - whatever it is, it ends this turn alone and is logged there
                 _failed(stream, error)
 
     def _chosen(self, active: dict[Decodable, None]) -> list[Decodable]:
         """Of those whom a caller waits for, or of all, whoever was decoded longest ago."""
-        awaited = [stream for stream in active if stream.awaited]
+        awaited = [stream for stream in active if stream.is_awaited]
         if awaited and self._favoured < _FAVOURED:
             self._favoured += 1
             return self._together(awaited)
@@ -129,14 +129,14 @@ class Batcher:
 
     def _together(self, streams: list[Decodable]) -> list[Decodable]:
         """The first ones that can be decoded in one run."""
-        if streams and streams[0].alone:
+        if streams and streams[0].must_run_alone:
             return streams[:1]
-        return [stream for stream in streams if not stream.alone][: self._most]
+        return [stream for stream in streams if not stream.must_run_alone][: self._most]
 
 
-def _again(stream: Decodable) -> bool:
+def _retried(stream: Decodable) -> bool:
     try:
-        return stream.again()
+        return stream.retry()
     except Exception as error:  # noqa: BLE001 - its turn is lost, for the reason why the run failed
         _log.error("stt.again_failed", error=str(error), exc_info=True)
         return False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from models.stt.sherpa.chunk_timing import Pace
+from models.stt.sherpa.chunk_timing import ChunkTiming
 from models.stt.sherpa.trial import noise
 from models.stt.sherpa.upsampling import RATE
 
@@ -20,7 +20,7 @@ _OFFLINE_S: Final = 3.0
 
 
 @dataclass(frozen=True)
-class Speed:
+class SttSpeed:
     """`real_time_factor`: seconds of one core for each second of a stream's sound, when so many streams are decoded
     together."""
 
@@ -31,7 +31,7 @@ class Speed:
         return max(1, int(seconds / (min(self.real_time_factor.values()) * piece_s)))
 
 
-def streaming_speed(recognizer: Any, pace: Pace, batches: Sequence[int] = BATCHES) -> Speed:
+def streaming_speed(recognizer: Any, pace: ChunkTiming, batches: Sequence[int] = BATCHES) -> SttSpeed:
     """Decode a few pieces of noise. The first run is not counted: it makes ready what later ones find."""
     sound = noise((pace.needed(_TRIALS) + RATE // 10) / RATE).tolist()
 
@@ -44,7 +44,7 @@ def streaming_speed(recognizer: Any, pace: Pace, batches: Sequence[int] = BATCHE
     return _measured(trial, pace.step / RATE, batches)
 
 
-def offline_speed(recognizer: Any, batches: Sequence[int] = BATCHES) -> Speed:
+def offline_speed(recognizer: Any, batches: Sequence[int] = BATCHES) -> SttSpeed:
     """Decode turns of 3 s of noise."""
     sound = noise(_OFFLINE_S).tolist()
 
@@ -57,14 +57,14 @@ def offline_speed(recognizer: Any, batches: Sequence[int] = BATCHES) -> Speed:
     return _measured(trial, _OFFLINE_S, batches)
 
 
-def _measured(trial: Callable[[int], list[float]], sound_s: float, batches: Sequence[int]) -> Speed:
+def _measured(trial: Callable[[int], list[float]], sound_s: float, batches: Sequence[int]) -> SttSpeed:
     factors: dict[int, float] = {}
     for count in batches:
         took = trial(count)
         factors[count] = min(took) / sound_s / count
         if sum(took) > _ENOUGH_S:
             break
-    return Speed(factors)
+    return SttSpeed(factors)
 
 
 def _took_s(work: Callable[[], None]) -> float:

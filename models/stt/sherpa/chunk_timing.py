@@ -15,7 +15,7 @@ _LONGEST: Final = 10 * RATE
 
 
 @dataclass(frozen=True)
-class Pace:
+class ChunkTiming:
     """In samples at the model's rate: the first piece can be decoded when `first` of them have come, each further one
     `step` later. The difference is what the network looks ahead."""
 
@@ -27,7 +27,7 @@ class Pace:
         return self.first + pieces * self.step
 
 
-def pace_of(recognizer: Any) -> Pace:
+def measure_chunk_timing(recognizer: Any) -> ChunkTiming:
     """Found by trying, for models say it each in another way. Raises `StartupError` for one that never takes any."""
     stream = recognizer.create_stream()
     silence = np.zeros(_FRAME, np.float32).tolist()
@@ -38,5 +38,5 @@ def pace_of(recognizer: Any) -> Pace:
             recognizer.decode_streams([stream])
             readies.append(fed)
         if len(readies) >= 4 and readies[-1] > readies[-2]:
-            return Pace(readies[0], readies[-1] - readies[-2])
+            return ChunkTiming(readies[0], readies[-1] - readies[-2])
     raise StartupError("the model takes no sound")

@@ -11,12 +11,12 @@ from typing import Any
 
 from config.errors import ModelFileError, StartupError
 from models.model_files.known_models import KnownModel
-from models.model_files.store import Store
-from models.model_files.trial import Trials
+from models.model_files.store import ModelStore
+from models.model_files.trial import ModelTrials
 from models.protocols import SpeechToText
 from models.runtime.protobuf import onnx_metadata
 from models.stt.sherpa.offline_model import OfflineSpeechToText
-from models.stt.sherpa.recognizer_config import ENGINES, PREFIX, Make, Recipe, recipe
+from models.stt.sherpa.recognizer_config import ENGINES, PREFIX, EngineSpec, RecognizerConfig, recognizer_config
 from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from models.stt.sherpa.tokens import Tokens, read_tokens, scores_of
 from models.stt.sherpa.trial import recognizer_candidate
@@ -27,7 +27,7 @@ _BPE = "bpe"
 """The role of the file that splits words, where a model comes with it."""
 
 
-def open_recognizer(store: Store, model: KnownModel) -> SpeechToText:
+def open_recognizer(store: ModelStore, model: KnownModel) -> SpeechToText:
     """A recognizer for a known model whose files are there: a `SherpaSpeechToText`, or for an engine that takes whole
     turns an `OfflineSpeechToText`. Takes seconds, and the first time twice as long. Raises `StartupError`, and of its
     kinds `ModelTrialError` for a model that this process must not load."""
@@ -41,29 +41,29 @@ def open_recognizer(store: Store, model: KnownModel) -> SpeechToText:
     return OfflineSpeechToText(model.name, recognizer, tokens, languages=model.languages, told=told)
 
 
-def try_recognizer(store: Store, model: KnownModel) -> None:
+def try_recognizer(store: ModelStore, model: KnownModel) -> None:
     """The trial alone. Raises as `open_recognizer`."""
     with _ready(store, model) as ready:
         _try(store, model, ready.recipe)
 
 
-def _try(store: Store, model: KnownModel, made: Recipe) -> None:
+def _try(store: ModelStore, model: KnownModel, made: RecognizerConfig) -> None:
     files = tuple(store.folder(model) / file.name for file in model.files)
-    Trials(store.directory).require(recognizer_candidate(made, model.name, files))
+    ModelTrials(store.directory).require(recognizer_candidate(made, model.name, files))
 
 
 @dataclass(frozen=True)
 class _Ready:
     """What is known of a model before sherpa-onnx opens it."""
 
-    make: Make
+    make: EngineSpec
     paths: Mapping[str, Path]
     tokens: Tokens
-    recipe: Recipe
+    recipe: RecognizerConfig
 
 
 @contextmanager
-def _ready(store: Store, model: KnownModel) -> Iterator[_Ready]:
+def _ready(store: ModelStore, model: KnownModel) -> Iterator[_Ready]:
     """Its recipe, good for the block. Raises `StartupError`."""
     make = ENGINES.get(model.engine.removeprefix(PREFIX))
     if make is None or not model.engine.startswith(PREFIX):
@@ -77,7 +77,7 @@ def _ready(store: Store, model: KnownModel) -> Iterator[_Ready]:
         vocabulary = Path(folder) / "bpe.vocab"
         if make.biased:
             _write_vocabulary(vocabulary, tokens, _bpe_model(store, model))
-        made = recipe(
+        made = recognizer_config(
             make,
             {role: str(path) for role, path in paths.items()},
             _THREADS,
@@ -86,7 +86,7 @@ def _ready(store: Store, model: KnownModel) -> Iterator[_Ready]:
         yield _Ready(make, paths, tokens, made)
 
 
-def _paths(store: Store, model: KnownModel, make: Make) -> Mapping[str, Path]:
+def _paths(store: ModelStore, model: KnownModel, make: EngineSpec) -> Mapping[str, Path]:
     """The files by their roles. Raises `StartupError`."""
     try:
         paths = {role: store.path(model, role) for role in make.files}
@@ -119,7 +119,7 @@ def _whisper_languages(encoder: Path) -> list[str]:
     return [code for code in onnx_metadata(encoder).get("all_language_codes", "").split(",") if code]
 
 
-def _bpe_model(store: Store, model: KnownModel) -> Path | None:
+def _bpe_model(store: ModelStore, model: KnownModel) -> Path | None:
     return store.path(model, _BPE) if any(file.role == _BPE for file in model.files) else None
 
 
@@ -128,7 +128,7 @@ def _write_vocabulary(path: Path, tokens: Tokens, bpe_model: Path | None) -> Non
     path.write_text("".join(f"{symbol}\t{score}\n" for symbol, score in scores.items()), encoding="utf-8")
 
 
-def _load(made: Recipe, model: KnownModel) -> Any:
+def _load(made: RecognizerConfig, model: KnownModel) -> Any:
     try:
         return made.recognizer()
     except Exception as error:

@@ -25,10 +25,10 @@ from config.errors import ModelError
 from media.audio_port import Samples
 from models.stt.sherpa.benchmark import offline_speed
 from models.stt.sherpa.tokens import Tokens
-from models.stt.sherpa.truecasing import Transcript
+from models.stt.sherpa.truecasing import Truecaser
 from models.stt.sherpa.upsampling import RATE, Sound, at_model_rate
 from models.stt.sherpa.whisper_languages import whisper_language
-from models.stt.text_future import TextRequest
+from models.stt.text_future import TextFuture
 
 _MOST: Final = 8
 """Turns of one run."""
@@ -83,24 +83,24 @@ class OfflineSpeechToText:
         self._woken: SimpleQueue[bool] = SimpleQueue()
         self._awaited: deque[_Job] = deque()
         self._meanwhile: deque[_Job] = deque()
-        self._streams: WeakSet[TurnStream] = WeakSet()
+        self._streams: WeakSet[OfflineStream] = WeakSet()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def open(
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
-    ) -> TurnStream:
+    ) -> OfflineStream:
         """A stream for one call; see `SpeechToText`. Raises `ValueError` for a rate other than 8000 and 16000."""
         at_model_rate(rate)
-        stream = TurnStream(self, rate, language, on_words, Transcript(self._tokens.case, language, hot_words))
+        stream = OfflineStream(self, rate, language, on_words, Truecaser(self._tokens.case, language, hot_words))
         self._streams.add(stream)
         return stream
 
     async def transcribe(self, blocks: Sequence[Samples], rate: int, language: str | None) -> str:
         """The text of mono int16 sound at `rate` Hz. Cancelling it takes it back if it has not begun. Raises
         `ModelError`."""
-        request = TextRequest()
-        self.submit(blocks, rate, language, lambda: not request.future.done(), request.settle, awaited=True)
+        request = TextFuture()
+        self.submit(blocks, rate, language, lambda: not request.future.done(), request.resolve, awaited=True)
         return await request.future
 
     def submit(
@@ -122,7 +122,7 @@ class OfflineSpeechToText:
         self._woken.put(True)
 
     def expected_wait_s(self) -> float:
-        """See `SaysWait`: for as long as the oldest of what waits has waited."""
+        """See `ReportsQueueWait`: for as long as the oldest of what waits has waited."""
         waiting = [jobs[0].since for jobs in (self._awaited.copy(), self._meanwhile.copy()) if jobs]
         return max(0.0, time.monotonic() - min(waiting)) if waiting else 0.0
 
@@ -196,7 +196,7 @@ class OfflineSpeechToText:
         return [" ".join(" ".join(stream.result.text for stream in each).split()) for each in streams]
 
 
-class TurnStream:
+class OfflineStream:
     """One call's ear without a streaming model; see `SpeechToTextStream`."""
 
     def __init__(
@@ -205,7 +205,7 @@ class TurnStream:
         rate: int,
         language: str | None,
         on_words: Callable[[str], None],
-        transcript: Transcript,
+        transcript: Truecaser,
     ) -> None:
         self._model = model
         self._rate = rate
@@ -232,19 +232,19 @@ class TurnStream:
         """The words of the turn when it was heard last."""
         return self._turn.words
 
-    async def settle(self) -> str:
+    async def flush(self) -> str:
         """The text so far. Raises `ModelError`."""
         turn = self._turn
         turn.words = await self._text(turn)
         return turn.words
 
-    async def finish(self) -> str:
+    async def end_turn(self) -> str:
         """The text of this turn. Raises `ModelError`."""
         turn = self._turn
         self._begin_turn()
         return await self._text(turn)
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         """Forget what was fed since the last `finish`."""
         self._begin_turn()
 
@@ -254,18 +254,18 @@ class TurnStream:
         self._begin_turn()
 
     def _begin_turn(self) -> None:
-        self._turn = _Turn(self._rate * _FIRST_WORDS_MS // 1000)
+        self._turn = _BufferedTurn(self._rate * _FIRST_WORDS_MS // 1000)
 
-    async def _text(self, turn: _Turn) -> str:
+    async def _text(self, turn: _BufferedTurn) -> str:
         if self._closed:
             raise ModelError("the recognizer's stream is closed")
         if not turn.blocks:
             return ""
-        return self._transcript.of(await self._model.transcribe(tuple(turn.blocks), self._rate, self._language))
+        return self._transcript.apply(await self._model.transcribe(tuple(turn.blocks), self._rate, self._language))
 
-    def _words(self, turn: _Turn, text: str, error: ModelError | None) -> None:
+    def _words(self, turn: _BufferedTurn, text: str, error: ModelError | None) -> None:
         """From the worker thread: what was heard of a turn that goes on. An error is told in `finish` again."""
-        words = self._transcript.of(text)
+        words = self._transcript.apply(text)
         turn.hear_at = int(turn.length * _GROWTH)
         turn.asked = False
         if turn is self._turn and error is None and words != turn.words:
@@ -274,7 +274,7 @@ class TurnStream:
                 self._on_words(words)
 
 
-class _Turn:
+class _BufferedTurn:
     """What was fed, and how much of it there must be for it to be heard next."""
 
     def __init__(self, hear_at: int) -> None:

@@ -15,7 +15,7 @@ Argument = str | int | float | bool
 
 
 @dataclass(frozen=True)
-class Make:
+class EngineSpec:
     """The maker of an engine's recognizers: a class method of sherpa-onnx, the file roles that it takes by its names
     for them, and what it is told besides. `biased`: it can be made to expect words."""
 
@@ -28,29 +28,29 @@ class Make:
 
 _TRANSDUCER: Final = {"encoder": "encoder", "decoder": "decoder", "joiner": "joiner", "tokens": "tokens"}
 _SINGLE: Final = {"model": "model", "tokens": "tokens"}
-ENGINES: Final[Mapping[str, Make]] = {
-    "zipformer": Make("from_transducer", _TRANSDUCER, streaming=True, biased=True),
-    "streaming-nemo-transducer": Make("from_transducer", _TRANSDUCER, streaming=True),
-    "zipformer-ctc": Make("from_zipformer2_ctc", _SINGLE, streaming=True),
-    "streaming-nemo-ctc": Make("from_nemo_ctc", _SINGLE, streaming=True),
-    "streaming-wenet-ctc": Make("from_wenet_ctc", _SINGLE, streaming=True),
-    "streaming-paraformer": Make(
+ENGINES: Final[Mapping[str, EngineSpec]] = {
+    "zipformer": EngineSpec("from_transducer", _TRANSDUCER, streaming=True, biased=True),
+    "streaming-nemo-transducer": EngineSpec("from_transducer", _TRANSDUCER, streaming=True),
+    "zipformer-ctc": EngineSpec("from_zipformer2_ctc", _SINGLE, streaming=True),
+    "streaming-nemo-ctc": EngineSpec("from_nemo_ctc", _SINGLE, streaming=True),
+    "streaming-wenet-ctc": EngineSpec("from_wenet_ctc", _SINGLE, streaming=True),
+    "streaming-paraformer": EngineSpec(
         "from_paraformer", {"encoder": "encoder", "decoder": "decoder", "tokens": "tokens"}, streaming=True
     ),
-    "nemo-transducer": Make("from_transducer", _TRANSDUCER, besides={"model_type": "nemo_transducer"}),
-    "nemo-ctc": Make("from_nemo_ctc", _SINGLE),
-    "moonshine": Make(
+    "nemo-transducer": EngineSpec("from_transducer", _TRANSDUCER, besides={"model_type": "nemo_transducer"}),
+    "nemo-ctc": EngineSpec("from_nemo_ctc", _SINGLE),
+    "moonshine": EngineSpec(
         "from_moonshine",
         {role: role for role in ("preprocessor", "encoder", "uncached_decoder", "cached_decoder", "tokens")},
     ),
-    "whisper": Make(
+    "whisper": EngineSpec(
         "from_whisper",
         {"encoder": "encoder", "decoder": "decoder", "tokens": "tokens"},
         # 300 frames of silence after the turn are enough for it to end; without them each turn costs 30 s of work.
         besides={"language": "", "tail_paddings": 300},
     ),
-    "sense-voice": Make("from_sense_voice", _SINGLE, besides={"use_itn": True}),
-    "paraformer": Make("from_paraformer", {"model": "paraformer", "tokens": "tokens"}),
+    "sense-voice": EngineSpec("from_sense_voice", _SINGLE, besides={"use_itn": True}),
+    "paraformer": EngineSpec("from_paraformer", {"model": "paraformer", "tokens": "tokens"}),
 }
 """By what follows `sherpa-onnx/` in the name of a known model's engine."""
 
@@ -63,7 +63,7 @@ def is_streaming(engine: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class RecognizerConfig:
     """One recognizer: `arguments` go to `maker` of sherpa-onnx's `OnlineRecognizer` or `OfflineRecognizer`."""
 
     streaming: bool
@@ -78,7 +78,9 @@ class Recipe:
         return getattr(kind, self.maker)(**self.arguments)
 
 
-def recipe(make: Make, paths: Mapping[str, str], threads: int, vocabulary: tuple[str, str] | None = None) -> Recipe:
+def recognizer_config(
+    make: EngineSpec, paths: Mapping[str, str], threads: int, vocabulary: tuple[str, str] | None = None
+) -> RecognizerConfig:
     """With files by their roles. `vocabulary`: the modeling unit and the file of scored tokens for hot words; without
     one the quicker search is used."""
     arguments: dict[str, Argument] = {name: paths[role] for role, name in make.files.items()}
@@ -87,4 +89,4 @@ def recipe(make: Make, paths: Mapping[str, str], threads: int, vocabulary: tuple
         unit, path = vocabulary
         arguments |= {"decoding_method": "modified_beam_search", "modeling_unit": unit, "bpe_vocab": path}
         arguments |= {"hotwords_score": SCORE}
-    return Recipe(make.streaming, make.maker, arguments)
+    return RecognizerConfig(make.streaming, make.maker, arguments)

@@ -13,10 +13,10 @@ import structlog
 from config.errors import ModelError
 from media.audio_port import Samples
 from models.stt.sherpa.batcher import Batcher
-from models.stt.sherpa.chunk_timing import Pace
-from models.stt.sherpa.truecasing import Transcript
+from models.stt.sherpa.chunk_timing import ChunkTiming
+from models.stt.sherpa.truecasing import Truecaser
 from models.stt.sherpa.upsampling import RATE, at_model_rate
-from models.stt.text_future import TextRequest
+from models.stt.text_future import TextFuture
 
 _BACKLOG_MS: Final = 30_000
 """More than this waiting means that the machine does not keep up: the oldest sound is dropped."""
@@ -25,7 +25,7 @@ _KEPT_S: Final = 30
 """Of a longer turn the sound is not kept: it is lost when a run fails."""
 
 _log = structlog.get_logger()
-_Work = Samples | TextRequest | Literal["discard"]
+_Work = Samples | TextFuture | Literal["discard"]
 
 
 class Recognizer(Protocol):
@@ -47,9 +47,9 @@ class SherpaStream:
         batcher: Batcher,
         recognizer: Recognizer,
         begin: Callable[[], Any],
-        pace: Pace,
+        pace: ChunkTiming,
         rate: int,
-        transcript: Transcript,
+        transcript: Truecaser,
         on_words: Callable[[str], None],
     ) -> None:
         """`begin` makes sherpa-onnx's stream for a turn. Raises `ValueError` for a wrong rate."""
@@ -69,7 +69,7 @@ class SherpaStream:
         self._woken = False
         # The rest belongs to the decoding thread.
         self._turn = at_model_rate(rate)
-        self.ear: Any = None
+        self.recognizer_stream: Any = None
         self._accepted = 0
         self._pieces = 0
         # The turn's sound, and the pieces of it that an ear before this one had heard; -1: there was none before.
@@ -79,13 +79,13 @@ class SherpaStream:
         self._flushed = False
         self._behind = False
         self._partial = ""
-        self._request: TextRequest | None = None
+        self._request: TextFuture | None = None
         self._error: ModelError | None = None
 
     # For the call.
 
     @property
-    def behind_s(self) -> float:
+    def backlog_s(self) -> float:
         """Seconds of sound that the model has not taken in, beyond what it needs for a piece."""
         needed = self._pace.first / self._turn.per_sample
         return 0.0 if self._closed else max(0.0, self._fed - self._taken - needed) / self._rate
@@ -103,19 +103,19 @@ class SherpaStream:
         """The words recognized so far in this turn."""
         return self._partial
 
-    async def settle(self) -> str:
+    async def flush(self) -> str:
         """The final text so far; what is fed afterwards goes on from there."""
-        return await self._ask(TextRequest())
+        return await self._ask(TextFuture())
 
     async def decoded(self) -> str:
         """The words so far as `partial` has them, once all that was fed and fills a piece has been decoded."""
-        return await self._ask(TextRequest(only_waits=True))
+        return await self._ask(TextFuture(only_waits=True))
 
-    async def finish(self) -> str:
+    async def end_turn(self) -> str:
         """The final text of this turn. Raises `ModelError`, also when the stream is closed meanwhile."""
-        return await self._ask(TextRequest(ends=True))
+        return await self._ask(TextFuture(ends=True))
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         """Forget what was fed since the last `finish`."""
         self._work.append("discard")
         self._wake()
@@ -125,10 +125,10 @@ class SherpaStream:
         self._closed = True
         self._wake()
 
-    async def _ask(self, request: TextRequest) -> str:
+    async def _ask(self, request: TextFuture) -> str:
         self._work.append(request)
         if self._closed:
-            request.settle("", _closed())
+            request.resolve("", _closed())
         self._wake()
         return await request.future
 
@@ -139,12 +139,12 @@ class SherpaStream:
     # For the decoding thread: `models.stt.sherpa.batcher.Decodable`.
 
     @property
-    def awaited(self) -> bool:
+    def is_awaited(self) -> bool:
         """Whether somebody waits for its text."""
         return self._request is not None
 
     @property
-    def alone(self) -> bool:
+    def must_run_alone(self) -> bool:
         """Whether its next piece is one with which a run has failed: it may fail again."""
         return self._pieces == self._heard_before
 
@@ -154,31 +154,31 @@ class SherpaStream:
             self._drop_all()
             return False
         while True:
-            if self.ear is not None and self._recognizer.is_ready(self.ear):
+            if self.recognizer_stream is not None and self._recognizer.is_ready(self.recognizer_stream):
                 return True
             if self._request is not None:
                 self._answer(self._request)
             elif not self._next():
                 return False
 
-    def heard(self) -> None:
+    def on_decoded(self) -> None:
         """A piece has been decoded."""
         self._pieces += 1
         if self._pieces <= self._heard_before:
             return
-        words = self._transcript.of(self._recognizer.get_result(self.ear))
+        words = self._transcript.apply(self._recognizer.get_result(self.recognizer_stream))
         if words != self._partial:
             self._partial = words
             if words:
                 self._on_words(words)
 
-    def again(self) -> bool:
+    def retry(self) -> bool:
         """After a run that failed, in which its ear was lost: begin the turn once more. False when that cannot be."""
         if self._heard_before >= 0 or self._kept_length > _KEPT_S * self._rate:
             return False
         kept, self._kept, self._kept_length = self._kept, [], 0
         self._heard_before, self._pieces, self._accepted = self._pieces, 0, 0
-        self.ear = None
+        self.recognizer_stream = None
         self._turn = at_model_rate(self._rate)
         for samples in kept:
             self._accept(samples)
@@ -200,7 +200,7 @@ class SherpaStream:
         if isinstance(work, np.ndarray):
             return self._take_in() or self._wait()
         self._work.popleft()
-        if not isinstance(work, TextRequest):
+        if not isinstance(work, TextFuture):
             self._end_turn()
         else:
             if not work.only_waits:
@@ -250,13 +250,13 @@ class SherpaStream:
                 _log.warning("stt.behind", waiting_ms=_BACKLOG_MS)
 
     def _accept(self, samples: Samples) -> None:
-        if self.ear is None:
-            self.ear = self._begin()
+        if self.recognizer_stream is None:
+            self.recognizer_stream = self._begin()
         self._keep(samples)
         sound = self._turn.push(samples)
         self._accepted += len(sound)
         # A list: of an array each sample would become a Python object of its own first.
-        self.ear.accept_waveform(RATE, sound.tolist())
+        self.recognizer_stream.accept_waveform(RATE, sound.tolist())
 
     def _keep(self, samples: Samples) -> None:
         self._kept_length += len(samples)
@@ -268,20 +268,20 @@ class SherpaStream:
     def _flush(self) -> None:
         """Follow the sound by as much silence as the network looks ahead, so that all of it is decoded, and a little
         more, for words are heard a little after they were said."""
-        if self.ear is not None and not self._flushed:
+        if self.recognizer_stream is not None and not self._flushed:
             silence = self._pace.first // self._turn.per_sample + self._rate * _TAIL_MS // 1000
             self._accept(np.zeros(silence, np.int16))
             self._flushed = True
 
-    def _answer(self, request: TextRequest) -> None:
+    def _answer(self, request: TextFuture) -> None:
         self._request = None
         text, error = self._partial, self._error
         if request.ends:
             self._end_turn()
-        request.settle(text if error is None else "", error)
+        request.resolve(text if error is None else "", error)
 
     def _end_turn(self) -> None:
-        self.ear = None
+        self.recognizer_stream = None
         self._turn = at_model_rate(self._rate)
         self._accepted = self._pieces = 0
         self._kept = []
@@ -296,10 +296,10 @@ class SherpaStream:
         waiting = [self._request] if self._request is not None else []
         self._request = None
         while self._work:
-            if isinstance(work := self._work.popleft(), TextRequest):
+            if isinstance(work := self._work.popleft(), TextFuture):
                 waiting.append(work)
         for request in waiting:
-            request.settle("", _closed())
+            request.resolve("", _closed())
 
 
 def _closed() -> ModelError:

@@ -9,11 +9,11 @@ from weakref import WeakSet
 from models.runtime.machine import cores
 from models.stt.sherpa.batcher import Batcher
 from models.stt.sherpa.benchmark import streaming_speed
-from models.stt.sherpa.chunk_timing import pace_of
+from models.stt.sherpa.chunk_timing import measure_chunk_timing
 from models.stt.sherpa.hotwords import encoded
 from models.stt.sherpa.stream import SherpaStream
 from models.stt.sherpa.tokens import Tokens
-from models.stt.sherpa.truecasing import Transcript
+from models.stt.sherpa.truecasing import Truecaser
 from models.stt.sherpa.upsampling import RATE
 
 _RUN_S: Final = 0.08
@@ -44,7 +44,7 @@ class SherpaSpeechToText:
         self._recognizer = recognizer
         self._tokens = tokens
         self._biased = biased
-        self._pace = pace_of(recognizer)
+        self._pace = measure_chunk_timing(recognizer)
         self.speed = streaming_speed(recognizer, self._pace)
         count = threads or max(1, int(cores()) // 4)
         self.threads = count
@@ -65,15 +65,15 @@ class SherpaSpeechToText:
             (lambda: make(expected)) if expected else make,
             self._pace,
             rate,
-            Transcript(self._tokens.case, language, hot_words),
+            Truecaser(self._tokens.case, language, hot_words),
             on_words,
         )
         self._streams[number].add(stream)
         return stream
 
     def expected_wait_s(self) -> float:
-        """See `SaysWait`: as much sound as waits to be heard of the caller who is the furthest behind."""
-        return max((stream.behind_s for streams in self._streams for stream in list(streams)), default=0.0)
+        """See `ReportsQueueWait`: as much sound as waits to be heard of the caller who is the furthest behind."""
+        return max((stream.backlog_s for streams in self._streams for stream in list(streams)), default=0.0)
 
     def close(self) -> None:
         """Close all streams and stop the threads; waits for what is being decoded. Idempotent."""

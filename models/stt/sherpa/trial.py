@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from config.errors import StartupError
-from models.model_files.trial import Candidate
-from models.stt.sherpa.recognizer_config import Recipe
+from models.model_files.trial import TrialCandidate
+from models.stt.sherpa.recognizer_config import RecognizerConfig
 from models.stt.sherpa.upsampling import RATE, Sound
 
 ENGINE: Final = "sherpa-onnx"
@@ -35,17 +35,17 @@ def hear(recognizer: Any, streaming: bool, sound: Sound) -> str:
     return str(recognizer.get_result(stream))
 
 
-def recognizer_candidate(recipe: Recipe, name: str, files: tuple[Path, ...]) -> Candidate:
+def recognizer_candidate(recipe: RecognizerConfig, name: str, files: tuple[Path, ...]) -> TrialCandidate:
     """The model `name` with all its files."""
     environment = {"OMP_NUM_THREADS": "1"}
     given = {"name": name, **asdict(recipe)}
-    return Candidate(name, ENGINE, given, files, (ENGINE,), lasting=("maker",), environment=environment)
+    return TrialCandidate(name, ENGINE, given, files, (ENGINE,), lasting=("maker",), environment=environment)
 
 
 def run(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Try it. Raises `StartupError` with what sherpa-onnx says."""
     name = recipe["name"]
-    made = Recipe(recipe["streaming"], recipe["maker"], recipe["arguments"])
+    made = RecognizerConfig(recipe["streaming"], recipe["maker"], recipe["arguments"])
     try:
         hear(made.recognizer(), made.streaming, noise(2))
     except Exception as error:

@@ -12,7 +12,7 @@ from models.stt.sherpa.tokens import Case
 _I: Final = re.compile(r"\bi\b(?!')|\bi(?='(?:m|d|ll|ve)\b)")
 
 
-class Transcript:
+class Truecaser:
     """Turns texts of a model that knows one case alone into small letters, but for "I" in English and for hot words,
     which are spelled as they were given. Other models' texts stay."""
 
@@ -24,7 +24,7 @@ class Transcript:
         longest_first = sorted(self._names, key=len, reverse=True)
         self._any_name = re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b") if names else None
 
-    def of(self, text: str) -> str:
+    def apply(self, text: str) -> str:
         """What `text` says."""
         text = " ".join(text.split())
         if not self._one_case:

@@ -44,11 +44,11 @@ class Utterance:
     words: Sequence[tuple[int, int]]
 
 
-class _Broken(Exception):
+class _ProcessEnded(Exception):
     """The process has ended."""
 
 
-class Processes:
+class ProcessPool:
     """Any thread may use them; it waits for a process that is free."""
 
     def __init__(self, count: int, *arguments: str, remedy: str) -> None:
@@ -74,7 +74,7 @@ class Processes:
         for process in live:
             process.end()
 
-    def ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    def request(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         """Have a request answered, whose "text" may be any. Raises `ModelError`."""
         request = {**request, "text": request["text"].translate(_UNSAYABLE)}
         process: _Process | None = self._free.get()
@@ -83,7 +83,7 @@ class Processes:
                 process = process or self._start()
                 try:
                     header, body = process.ask(request)
-                except _Broken:
+                except _ProcessEnded:
                     self._drop(process)
                     process = None
                 else:
@@ -116,12 +116,12 @@ class Processes:
             _log.warning("espeak.process_ended", status=process.end())
 
 
-class EspeakProcesses:
+class EspeakPool:
     """The distribution's library, which speaks. Any thread may use it."""
 
     def __init__(self, count: int, library: str = SONAME) -> None:
-        """See `Processes`. Raises `StartupError`."""
-        self._processes = Processes(count, "speak", library, remedy=_REMEDY)
+        """See `ProcessPool`. Raises `StartupError`."""
+        self._processes = ProcessPool(count, "speak", library, remedy=_REMEDY)
         self._rate = int(self._processes.greeting["rate"])
         self.languages: Final = tuple(self._processes.greeting["languages"])
         """The language tags that it speaks, in its order."""
@@ -131,7 +131,7 @@ class EspeakProcesses:
         request = {
             "text": text, "language": language, "words_per_minute": words_per_minute, "pitch_range": pitch_range
         }  # fmt: skip
-        header, body = self._processes.ask(request)
+        header, body = self._processes.request(request)
         words = [(int(start), int(end)) for start, end in header["words"]]
         return Utterance(np.frombuffer(body, "<i2").astype(np.int16), self._rate, words)
 
@@ -150,21 +150,21 @@ class _Process:
             # A group of its own: a fork that is at a sentence ends with it.
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, start_new_session=True)
             self.greeting, _ = self._answer()
-        except (OSError, _Broken) as error:
+        except (OSError, _ProcessEnded) as error:
             raise StartupError(f"{arguments[-1]} cannot be used ({error}): {remedy}") from error
         if "error" in self.greeting:
             self.end()
             raise StartupError(f"{self.greeting['error']}: {remedy}")
 
     def ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-        """Send a request and wait for its answer. Raises `_Broken`."""
+        """Send a request and wait for its answer. Raises `_ProcessEnded`."""
         encoded = json.dumps(request).encode()
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(LENGTHS.pack(len(encoded), 0) + encoded)
             self._process.stdin.flush()
         except (OSError, ValueError) as error:  # ValueError: `end` has closed it
-            raise _Broken from error
+            raise _ProcessEnded from error
         return self._answer()
 
     def end(self) -> int:
@@ -188,7 +188,7 @@ class _Process:
         try:
             content = self._process.stdout.read(count)
         except (OSError, ValueError) as error:
-            raise _Broken from error
+            raise _ProcessEnded from error
         if len(content) < count:
-            raise _Broken("it ended")
+            raise _ProcessEnded("it ended")
         return content

@@ -13,11 +13,11 @@ import numpy as np
 import soxr
 
 from config.errors import ModelError
-from models.protocols import Speech, SpokenWord, VoiceSettings
-from models.tts.espeak.process_pool import EspeakProcesses, Utterance
+from models.protocols import SynthesizedSpeech, VoiceSettings, WordTiming
+from models.tts.espeak.process_pool import EspeakPool, Utterance
 from models.tts.espeak.worker_process import SONAME
 from models.tts.intonation import pitch_range
-from models.tts.trimming import sounding
+from models.tts.trimming import trim_silence
 
 NAME: Final = "espeak-ng"
 PROCESSES: Final = 2
@@ -34,7 +34,7 @@ class EspeakTextToSpeech:
 
     def __init__(self, library: str = SONAME) -> None:
         """Start the library and ask it for its voices. Raises `StartupError` when it is missing."""
-        self._processes = EspeakProcesses(PROCESSES, library)
+        self._processes = EspeakPool(PROCESSES, library)
         self._languages = frozenset(self._processes.languages)
         self._threads = ThreadPoolExecutor(PROCESSES, thread_name_prefix=NAME)
 
@@ -46,13 +46,13 @@ class EspeakTextToSpeech:
         """Its name is the tag."""
         return voice.removeprefix(f"{NAME}/")
 
-    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         """Speak one sentence. Raises `ModelError`, for an unknown voice too."""
         language = settings.voice.removeprefix(f"{NAME}/")
         if language not in self._languages:
             raise ModelError(f"espeak-ng has no voice {settings.voice}")
         if not any(character.isalnum() for character in text):
-            return Speech(text, np.zeros(0, np.int16), settings.rate)
+            return SynthesizedSpeech(text, np.zeros(0, np.int16), settings.rate)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._speak, text, language, settings)
 
@@ -61,21 +61,23 @@ class EspeakTextToSpeech:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._processes.close()
 
-    def _speak(self, text: str, language: str, settings: VoiceSettings) -> Speech:
+    def _speak(self, text: str, language: str, settings: VoiceSettings) -> SynthesizedSpeech:
         words_per_minute = round(_WORDS_PER_MINUTE * settings.speed)
         utterance = self._processes.speak(text, language, words_per_minute, pitch_range(settings.stability))
-        part = sounding(utterance.samples, utterance.rate)
+        part = trim_silence(utterance.samples, utterance.rate)
         samples = utterance.samples[part]
         if len(samples) and utterance.rate != settings.rate:
             samples = soxr.resample(samples, utterance.rate, settings.rate)
-        return Speech(text, samples, settings.rate, word_ends(text, utterance, part.start, settings.rate, len(samples)))
+        return SynthesizedSpeech(
+            text, samples, settings.rate, word_ends(text, utterance, part.start, settings.rate, len(samples))
+        )
 
 
-def word_ends(text: str, utterance: Utterance, start: int, rate: int, length: int) -> tuple[SpokenWord, ...]:
+def word_ends(text: str, utterance: Utterance, start: int, rate: int, length: int) -> tuple[WordTiming, ...]:
     """Where what white space parts in the text ends in the sound: characters ascending, samples at `rate` Hz ascending
     and <= `length`. `start` is the index in the utterance's samples at which the sound begins. What is not spoken (a
     dash) is heard with the word before it."""
-    words: list[SpokenWord] = []
+    words: list[WordTiming] = []
     spoken = list(utterance.words)
     for token in _TOKEN.finditer(text):
         last = 0
@@ -84,9 +86,9 @@ def word_ends(text: str, utterance: Utterance, start: int, rate: int, length: in
             last = max(last, spoken.pop(0)[1])
         if not last and not any(character.isalnum() for character in token.group()):
             if words:
-                words[-1] = SpokenWord(token.end(), words[-1].sample_end)
+                words[-1] = WordTiming(token.end(), words[-1].sample_end)
             continue
         before = words[-1].sample_end if words else 0
         sample = min(length, max(before, round((last - start) * rate / utterance.rate)))
-        words.append(SpokenWord(token.end(), sample))
+        words.append(WordTiming(token.end(), sample))
     return tuple(words)

@@ -12,10 +12,10 @@ import numpy as np
 import soxr
 
 from config.errors import ModelError
-from models.protocols import Speech, SpokenWord, VoiceSettings
+from models.protocols import SynthesizedSpeech, VoiceSettings, WordTiming
 from models.tts.flite.bindings import FliteLibrary, Token, Utterance
 from models.tts.intonation import pitch_range
-from models.tts.trimming import sounding
+from models.tts.trimming import trim_silence
 
 NAME: Final = "flite"
 _LIKE: Final = {
@@ -45,7 +45,7 @@ class FliteTextToSpeech:
         """English."""
         return "en"
 
-    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         """Speak one sentence. Raises `ModelError`, for an unknown voice too."""
         if settings.voice not in self.voices():
             raise ModelError(f"flite has no voice {settings.voice}")
@@ -56,18 +56,18 @@ class FliteTextToSpeech:
         """Drop what waits; the thread ends with the sentence that it speaks. Does not wait. Idempotent."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _speak(self, text: str, settings: VoiceSettings) -> Speech:
+    def _speak(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         plain = to_ascii(text)
         if not any(character.isalnum() for character in plain):
-            return Speech(text, np.zeros(0, np.int16), settings.rate)
+            return SynthesizedSpeech(text, np.zeros(0, np.int16), settings.rate)
         voice = settings.voice.removeprefix(f"{NAME}/")
         utterance = self._library.speak(plain, voice, 1 / settings.speed, pitch_range(settings.stability))
-        part = sounding(utterance.samples, utterance.rate)
+        part = trim_silence(utterance.samples, utterance.rate)
         samples = utterance.samples[part]
         if utterance.rate != settings.rate:
             samples = soxr.resample(samples, utterance.rate, settings.rate)
         words = word_ends(plain, utterance, part.start, settings.rate, len(samples))
-        return Speech(text, samples, settings.rate, words)
+        return SynthesizedSpeech(text, samples, settings.rate, words)
 
 
 def to_ascii(text: str) -> str:
@@ -75,11 +75,11 @@ def to_ascii(text: str) -> str:
     return "".join(_to_ascii(character) for character in text.translate(_LIKE))
 
 
-def word_ends(text: str, utterance: Utterance, start: int, rate: int, length: int) -> tuple[SpokenWord, ...]:
+def word_ends(text: str, utterance: Utterance, start: int, rate: int, length: int) -> tuple[WordTiming, ...]:
     """Where the text's tokens end in the sound: characters ascending, samples at `rate` Hz ascending and <= `length`.
     `start` is the index in the utterance's samples at which the sound begins. A token that is not spoken (a dash) is
     heard with the one before it."""
-    words: list[SpokenWord] = []
+    words: list[WordTiming] = []
     position = 0
     offset_s = start / utterance.rate
     for token in utterance.tokens:
@@ -89,7 +89,7 @@ def word_ends(text: str, utterance: Utterance, start: int, rate: int, length: in
             sample = min(length, max(sample, round((token.end_s - offset_s) * rate)))
         if words and (token.end_s is None or words[-1].char_end == position):
             words.pop()
-        words.append(SpokenWord(position, sample))
+        words.append(WordTiming(position, sample))
     return tuple(words)
 
 

@@ -29,7 +29,7 @@ class Graph:
     rounded: Sequence[str]
 
     @property
-    def lengths(self) -> str | None:
+    def durations_output(self) -> str | None:
         """The value that holds the phonemes' lengths in frames; None when that is not certain."""
         return self.rounded[0] if len(self.rounded) == 1 else None
 

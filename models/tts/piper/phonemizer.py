@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from config.errors import StartupError
-from models.tts.espeak.process_pool import Processes
+from models.tts.espeak.process_pool import ProcessPool
 
 PACKAGE: Final = "piper-tts"
 _REMEDY: Final = "run `make setup` again"
@@ -34,11 +34,11 @@ class Phonemizer:
 
     def __init__(self, count: int) -> None:
         """So many texts are worked on at once. Takes 0.1 s. Raises `StartupError`."""
-        self._processes = Processes(count, "phonemes", str(_folder()), remedy=_REMEDY)
+        self._processes = ProcessPool(count, "phonemes", str(_folder()), remedy=_REMEDY)
 
     def clauses(self, text: str, voice: str) -> list[Clause]:
         """What the clauses of a text are pronounced like; `voice` is espeak-ng's. Raises `ModelError`."""
-        header, _ = self._processes.ask({"text": text, "language": voice})
+        header, _ = self._processes.request({"text": text, "language": voice})
         return [Clause(*clause) for clause in header["clauses"]]
 
     def close(self) -> None:

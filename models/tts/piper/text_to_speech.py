@@ -20,9 +20,9 @@ import structlog
 from config.errors import ModelError, ModelFileError, ModelTrialError, StartupError
 from media.audio_port import Samples
 from models.model_files.known_models import KnownModel
-from models.model_files.store import Store, sha256_of
-from models.model_files.trial import Trials, tell_left_out
-from models.protocols import Speech, VoiceSettings
+from models.model_files.store import ModelStore, sha256_of
+from models.model_files.trial import ModelTrials, log_left_out
+from models.protocols import SynthesizedSpeech, VoiceSettings
 from models.runtime.machine import cores
 from models.tts.intonation import pitch_range
 from models.tts.piper.phoneme_ids import PhonemeIds, Sentence
@@ -32,7 +32,7 @@ from models.tts.piper.voice import Network, Run, Scales, Sound, check_network
 from models.tts.piper.voice_config import VoiceConfig, read_config
 from models.tts.piper.word_timing import Piece, spoken_words
 from models.tts.speed import TtsSpeed
-from models.tts.trimming import sounding
+from models.tts.trimming import trim_silence
 
 NAME: Final = "piper"
 MOST_LOADED: Final = 4
@@ -56,7 +56,7 @@ class _Voice:
     settings: Path
     config: VoiceConfig
     ids: PhonemeIds
-    identity: str
+    version: str
 
 
 class PiperTextToSpeech:
@@ -66,7 +66,7 @@ class PiperTextToSpeech:
     name = NAME
 
     def __init__(
-        self, voices: dict[str, tuple[Path, Path]], threads: int | None = None, trials: Trials | None = None
+        self, voices: dict[str, tuple[Path, Path]], threads: int | None = None, trials: ModelTrials | None = None
     ) -> None:
         """`voices` are network and settings by model name, the best first. `threads` speak at once, by default one for
         each core but one. A voice whose files are wrong is left out, with a line in the log. The first one is loaded
@@ -97,17 +97,17 @@ class PiperTextToSpeech:
         known = self._names.get(voice)
         return self._voices[known[0]].config.tag if known else None
 
-    def identity(self, voice: str) -> str:
-        """The SHA-256 of the voice's files; see `SlowToMake`."""
+    def voice_version(self, voice: str) -> str:
+        """The SHA-256 of the voice's files; see `DiskCacheable`."""
         known = self._names.get(voice)
-        return self._voices[known[0]].identity if known else ""
+        return self._voices[known[0]].version if known else ""
 
-    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         """Speak one sentence, or several. Cancelled, it stops within a few milliseconds. Raises `ModelError`."""
         if settings.voice not in self._names:
             raise ModelError(f"there is no voice {settings.voice}")
         if not any(character.isalnum() for character in text):
-            return Speech(text, np.zeros(0, np.int16), settings.rate)
+            return SynthesizedSpeech(text, np.zeros(0, np.int16), settings.rate)
         run = Run()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._speak, text, settings, run)
@@ -124,7 +124,7 @@ class PiperTextToSpeech:
         with self._lock:
             self._networks.clear()
 
-    def _speak(self, text: str, settings: VoiceSettings, run: Run) -> Speech:
+    def _speak(self, text: str, settings: VoiceSettings, run: Run) -> SynthesizedSpeech:
         model, speaker = self._names[settings.voice]
         voice = self._voices[model]
         network = self._network(model)
@@ -135,13 +135,15 @@ class PiperTextToSpeech:
             if (sound := self._sound(network, sentence, voice.config, settings, speaker, run)) is not None
         ]
         if not pieces:
-            return Speech(text, np.zeros(0, np.int16), settings.rate)
+            return SynthesizedSpeech(text, np.zeros(0, np.int16), settings.rate)
         samples = np.concatenate([piece.samples for piece in pieces])
-        part = sounding(samples, rate)
+        part = trim_silence(samples, rate)
         samples = samples[part]
         if len(samples) and rate != settings.rate:
             samples = soxr.resample(samples, rate, settings.rate)
-        return Speech(text, samples, settings.rate, spoken_words(text, pieces, part.start, samples, settings.rate))
+        return SynthesizedSpeech(
+            text, samples, settings.rate, spoken_words(text, pieces, part.start, samples, settings.rate)
+        )
 
     def _sound(
         self, network: Network, sentence: Sentence, config: VoiceConfig, settings: VoiceSettings, speaker: int, run: Run
@@ -213,7 +215,7 @@ class PiperTextToSpeech:
         del self._voices[model]
         self._failures.append(f"the voice {model} cannot speak ({error.message}): `trunkline models verify {model}`")
         if isinstance(error.__cause__, ModelTrialError):
-            tell_left_out("tts", error.__cause__)
+            log_left_out("tts", error.__cause__)
         else:
             _log.warning("voice.unusable", voice=model, error=error.message)
 
@@ -229,12 +231,12 @@ class PiperTextToSpeech:
         return TtsSpeed(took / seconds, took * 1000, self._at_once)
 
 
-def open_piper(store: Store, models: Sequence[KnownModel]) -> PiperTextToSpeech:
+def open_piper(store: ModelStore, models: Sequence[KnownModel]) -> PiperTextToSpeech:
     """The installed Piper voices as one synthesizer. Raises `StartupError`."""
     try:
         return PiperTextToSpeech(
             {model.name: (store.path(model, "model"), store.path(model, "config")) for model in models},
-            trials=Trials(store.directory),
+            trials=ModelTrials(store.directory),
         )
     except ModelFileError as error:
         raise StartupError(error.message) from error

@@ -9,21 +9,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from models.model_files.trial import Candidate, SaysNothing
+from models.model_files.trial import NoOutput, TrialCandidate
 
 ENGINE: Final = "piper"
 _PHONEMES: Final = 8
 
 
-def voice_candidate(network: Path, settings: Path, name: str) -> Candidate:
+def voice_candidate(network: Path, settings: Path, name: str) -> TrialCandidate:
     """The files of the voice `name`."""
-    return Candidate(
+    return TrialCandidate(
         name, ENGINE, {"network": str(network), "settings": str(settings)}, (network, settings), ("onnxruntime",)
     )
 
 
 def run(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Try it. Raises `SaysNothing`, and `ModelError` or `ValueError` with what is wrong with the files."""
+    """Try it. Raises `NoOutput`, and `ModelError` or `ValueError` with what is wrong with the files."""
     from models.tts.piper.voice import Network, Run, Scales
     from models.tts.piper.voice_config import read_config
 
@@ -34,7 +34,7 @@ def run(recipe: Mapping[str, Any]) -> dict[str, Any]:
     scales = Scales(normal.noise_scale, normal.length_scale, normal.noise_w)
     sound = network.speak(ids, scales, 0, Run())
     if sound is None or not len(sound.samples):
-        raise SaysNothing("brought no sound")
+        raise NoOutput("brought no sound")
     if not np.isfinite(sound.samples).all():
-        raise SaysNothing("brought sound that is no numbers")
+        raise NoOutput("brought sound that is no numbers")
     return {"samples": len(sound.samples)}

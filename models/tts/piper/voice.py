@@ -88,8 +88,8 @@ class Network:
         try:
             content = path.read_bytes()
             graph = read_graph(content)
-            if len(graph.outputs) == 1 and graph.lengths is not None:
-                content = with_output(content, graph.lengths)
+            if len(graph.outputs) == 1 and graph.durations_output is not None:
+                content = with_output(content, graph.durations_output)
             providers = ["CPUExecutionProvider"]
             self._session = onnxruntime.InferenceSession(content, options, providers=providers)
         except Exception as error:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from media.audio_port import Samples
-from models.protocols import SpokenWord
+from models.protocols import WordTiming
 from models.tts.piper.phoneme_ids import Sentence
 from models.tts.word_timing import estimated_word_ends
 
@@ -28,7 +28,7 @@ class Piece:
     lengths: NDArray[np.int64] | None
 
 
-def spoken_words(text: str, pieces: Sequence[Piece], start: int, samples: Samples, rate: int) -> tuple[SpokenWord, ...]:
+def spoken_words(text: str, pieces: Sequence[Piece], start: int, samples: Samples, rate: int) -> tuple[WordTiming, ...]:
     """The ends of the text's words in `samples`, `int16[n]` at `rate` Hz, which begin at sample `start` of the pieces.
     Words that the phonemes do not tell apart share their time by their letters."""
     places = _known_places(pieces)
@@ -36,15 +36,15 @@ def spoken_words(text: str, pieces: Sequence[Piece], start: int, samples: Sample
         return estimated_word_ends(text, samples, rate)
     chars = [0, *(char for char, _ in places)]
     ends = [0.0, *((sample - start) * rate / pieces[0].rate for _, sample in places)]
-    words: list[SpokenWord] = []
+    words: list[WordTiming] = []
     for token in _TOKEN.finditer(text):
         if not any(character.isalnum() for character in token.group()):
             if words:  # A dash is heard with the word before it.
-                words[-1] = SpokenWord(token.end(), words[-1].sample_end)
+                words[-1] = WordTiming(token.end(), words[-1].sample_end)
             continue
         place = round(float(np.interp(token.end(), chars, ends)))
         before = words[-1].sample_end if words else 0
-        words.append(SpokenWord(token.end(), min(len(samples), max(before, place))))
+        words.append(WordTiming(token.end(), min(len(samples), max(before, place))))
     return tuple(words)
 
 

@@ -25,7 +25,7 @@ from models.tts.text_normalization.languages.spanish import SPANISH
 from models.tts.text_normalization.lexicon import Lexicon, Rule, cardinal
 from models.tts.text_normalization.markup import tidy, without_markup
 
-__all__ = ["Spoken", "prepare", "speakable"]
+__all__ = ["Spoken", "normalize_for_speech", "warm_up"]
 
 _LEXICONS: Final[Mapping[str, Lexicon]] = {
     "en": AMERICAN,
@@ -49,7 +49,7 @@ _WORD: Final = re.compile(r"[^\W_]")
 
 
 @lru_cache(maxsize=1024)
-def speakable(text: str, language: str | None = None) -> Spoken:
+def normalize_for_speech(text: str, language: str | None = None) -> Spoken:
     """The text to speak, "" when there is nothing to say, and where its characters come from. `language` is a BCP 47
     tag, None for English. Never raises."""
     spoken = without_markup(unchanged(text))
@@ -64,7 +64,7 @@ def speakable(text: str, language: str | None = None) -> Spoken:
     return spoken if _WORD.search(spoken.text) else unchanged("")
 
 
-def prepare() -> None:
+def warm_up() -> None:
     """Make the rules of all languages ready, once: up to 25 ms for a language, which the event loop must not spend."""
     for tag in _LEXICONS:
         _rules(tag)

@@ -55,16 +55,16 @@ async def test_a_recognizer_that_was_asked_before_has_only_silence_left_to_decod
     stream.feed(SOUND)
     assert heard == [WORDS]
     began = clock()
-    assert await stream.settle() == WORDS
+    assert await stream.flush() == WORDS
     settled = clock()
     assert settled - began >= REALISTIC.text
     stream.feed(SILENCE)
-    finishing = asyncio.ensure_future(stream.finish())
+    finishing = asyncio.ensure_future(stream.end_turn())
     await asyncio.sleep(REALISTIC.settled_text * 4)
     assert finishing.done()
     stream.feed(SOUND)
     began = clock()
-    await stream.finish()
+    await stream.end_turn()
     assert clock() - began >= REALISTIC.text, "new sound is decoded anew"
 
 

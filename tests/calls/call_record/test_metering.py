@@ -11,8 +11,8 @@ import pytest
 from calls.call_record.metering import NO_USAGE, CallUsage, UsageMeter
 from calls.conversation.config import ConversationConfig
 from config.errors import ModelError
-from models.protocols import AnswerPart, ChatPrompt
-from models.token_usage import TokenCount
+from models.protocols import ChatPrompt, LlmOutput
+from models.token_usage import TokenUsage
 from tests.fakes.scripted_call import WORD_MS, ScriptedCall, ScriptedLlm, ScriptedStt, settle
 
 Begin = Callable[..., ScriptedCall]
@@ -23,11 +23,11 @@ GREETS = ConversationConfig("You help.", greeting="Good morning to you.", speaks
 class Counting(ScriptedLlm):
     """Every prompt is 100 tokens, and every part of an answer 10."""
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+    async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         assert prompt.tokens is not None
-        prompt.tokens.told(100, 0)
-        async for part in super().answer(prompt):
-            prompt.tokens.told(0, 10)
+        prompt.tokens.count_reported(100, 0)
+        async for part in super().respond(prompt):
+            prompt.tokens.count_reported(0, 10)
             yield part
 
 
@@ -111,9 +111,9 @@ async def test_every_sample_that_the_ear_is_given_counts() -> None:
     for _ in range(5):
         ear.feed(np.zeros(320, np.int16))
     assert (ears.streams[0].fed, meter.usage().heard_s) == (1600, 0.1)
-    ear.discard()
+    ear.reset()
     ear.feed(np.zeros(16, np.int16))
-    assert await ear.finish() == "hello"
+    assert await ear.end_turn() == "hello"
     ear.close()
     assert ears.streams[0].closed
     assert meter.usage().heard_s == 0.101
@@ -136,15 +136,15 @@ def test_usages_add_up_without_drift() -> None:
 async def test_an_answer_goes_on_from_the_last_one_that_counted() -> None:
     meter = UsageMeter()
     given, wasted = meter.new_token_count(), meter.new_token_count()
-    given.asked("m", [1, 2, 3])
-    wasted.asked("m", [1, 2, 9])
+    given.count_prompt("m", [1, 2, 3])
+    wasted.count_prompt("m", [1, 2, 9])
     meter.count_tokens(given)
     meter.count_tokens(given)
     following = meter.new_token_count()
-    following.asked("m", [1, 2, 3, 4])
+    following.count_prompt("m", [1, 2, 3, 4])
     meter.count_tokens(following)
     assert meter.usage().prompt_tokens == 3 + 1
-    assert isinstance(wasted, TokenCount)
+    assert isinstance(wasted, TokenUsage)
     await settle()
 
 
@@ -154,7 +154,7 @@ def test_a_long_talk_is_not_remembered_by_every_answer() -> None:
     for _ in range(20):
         answers.append(meter.new_token_count())
         call.extend(range(1000))
-        answers[-1].asked("m", call)
+        answers[-1].count_prompt("m", call)
         meter.count_tokens(answers[-1])
         meter.count_tokens(answers[-1])
     assert meter.usage().prompt_tokens == 20_000

@@ -12,7 +12,7 @@ from calls.conversation.config import ConversationConfig
 from calls.conversation.dtmf_collector import DtmfEntry
 from calls.session import conversation_runner
 from media.audio_port import TICK_MS
-from models.protocols import AnswerPart, TextDelta
+from models.protocols import LlmOutput, TextDelta
 from storage.calls.calls import Call
 from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, every_call, until
 from tests.fakes.fake_leg import Phone
@@ -32,7 +32,7 @@ KEYS = (
 async def begin() -> AsyncIterator[Begin]:
     started: list[ScriptedCall] = []
 
-    def make(config: ConversationConfig, *answers: str | Sequence[AnswerPart] | Exception) -> ScriptedCall:
+    def make(config: ConversationConfig, *answers: str | Sequence[LlmOutput] | Exception) -> ScriptedCall:
         started.append(ScriptedCall(config, *answers))
         return started[-1]
 

@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calls.call_record.transcript import Transcript, TranscriptLine, played_text
-from models.protocols import ChatMessage, Speech, SpokenWord
+from models.protocols import ChatMessage, SynthesizedSpeech, WordTiming
 
 TEXT = "One two, three."
-SPEECH = Speech(TEXT, np.zeros(300, np.int16), 8000, (SpokenWord(3, 100), SpokenWord(8, 200), SpokenWord(15, 300)))
-UNMARKED = Speech(TEXT, np.zeros(300, np.int16), 8000)
+SPEECH = SynthesizedSpeech(
+    TEXT, np.zeros(300, np.int16), 8000, (WordTiming(3, 100), WordTiming(8, 200), WordTiming(15, 300))
+)
+UNMARKED = SynthesizedSpeech(TEXT, np.zeros(300, np.int16), 8000)
 
 
 def test_a_word_counts_once_its_last_sample_was_played() -> None:
@@ -38,7 +40,7 @@ def test_without_the_places_of_words_the_text_is_cut_between_words_in_proportion
 
 
 @given(st.integers(0, 300), st.integers(0, 300), st.sampled_from([SPEECH, UNMARKED]))
-def test_more_heard_never_means_less_text(one: int, other: int, speech: Speech) -> None:
+def test_more_heard_never_means_less_text(one: int, other: int, speech: SynthesizedSpeech) -> None:
     less, more = (played_text(speech, heard) for heard in sorted((one, other)))
     assert more.startswith(less)
     assert TEXT.startswith(more)

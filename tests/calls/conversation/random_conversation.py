@@ -238,7 +238,7 @@ class RandomCall:
                     self.playout.block()
                     self._cuts.append((len(self._heard()), frozenset(map(answer_of, self._heard()))))
                 case TurnDropped():
-                    self.stt.discard()
+                    self.stt.reset()
                 case AskEndOfTurn():
                     self._judge(event.at_ms)
                 case _:

@@ -13,14 +13,14 @@ from calls.tools.toolset import ToolResult
 from media.audio_port import Samples
 from models.protocols import (
     END_CALL,
-    AnswerPart,
     ChatPrompt,
-    Speech,
-    SpokenWord,
+    LlmOutput,
+    SynthesizedSpeech,
     TextDelta,
     ToolCall,
     ToolDefinition,
     VoiceSettings,
+    WordTiming,
 )
 from storage.database.database import StorageTrouble
 from storage.knowledge.passages import Found
@@ -45,17 +45,17 @@ class RandomStt:
     def partial(self) -> str:
         return self._text()
 
-    async def settle(self) -> str:
+    async def flush(self) -> str:
         text = self._text()
         await self.world.takes(120)
         return text
 
-    async def finish(self) -> str:
+    async def end_turn(self) -> str:
         text, self.since_ms = self._text(), self.world.now_ms
         await self.world.takes(120)
         return "" if self.world.chance.random() < 0.05 else text
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         self.since_ms = self.world.now_ms
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class RandomLlm:
         self.world = world
         self.prompts: list[ChatPrompt] = []
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+    async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         self.world.check_prompt(prompt)
         number = len(self.prompts)
         self.prompts.append(prompt)
@@ -112,15 +112,15 @@ class RandomTts:
     def language_of(self, voice: str) -> str | None:
         return None
 
-    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         await self.world.takes(200)
         sounds, places, end = [], [], 0
         for word in text.split():
             end = text.index(word, end) + len(word)
             self.words.append(word)
             sounds.append(np.full(RATE * WORD_MS // 1000, len(self.words) - 1, np.int16))
-            places.append(SpokenWord(end, len(sounds) * RATE * WORD_MS // 1000))
-        return Speech(text, np.concatenate(sounds), RATE, places)
+            places.append(WordTiming(end, len(sounds) * RATE * WORD_MS // 1000))
+        return SynthesizedSpeech(text, np.concatenate(sounds), RATE, places)
 
 
 @dataclass

@@ -19,7 +19,7 @@ from calls.conversation.stock_phrases import stock_phrases
 from calls.conversation.tool_loop import EndCall, scripted_parts
 from config.errors import ModelError
 from media.engine.call_audio import AudioFailure
-from models.protocols import AnswerPart, ChatMessage, ChatPrompt, TextDelta, VoiceSettings
+from models.protocols import ChatMessage, ChatPrompt, LlmOutput, TextDelta, VoiceSettings
 from tests.fakes.scripted_call import RATE, WORD_MS, ScriptedCall, ScriptedLlm, settle
 
 Begin = Callable[..., ScriptedCall]
@@ -30,7 +30,7 @@ LISTENS = ConversationConfig("You help.")
 async def begin() -> AsyncIterator[Begin]:
     started: list[ScriptedCall] = []
 
-    def make(config: ConversationConfig, *answers: str | Sequence[AnswerPart] | Exception, **more: Any) -> ScriptedCall:
+    def make(config: ConversationConfig, *answers: str | Sequence[LlmOutput] | Exception, **more: Any) -> ScriptedCall:
         started.append(ScriptedCall(config, *answers, **more))
         return started[-1]
 
@@ -352,7 +352,7 @@ async def test_a_language_model_that_fails_again_ends_the_talk_with_a_goodbye(be
 
 async def test_a_language_model_that_fails_in_the_middle_is_excused_behind_what_was_heard(begin: Begin) -> None:
     class Breaks(ScriptedLlm):
-        async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+        async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
             yield TextDelta("We open at")
             raise ModelError("gone")
 

@@ -21,7 +21,7 @@ from calls.conversation.dtmf_collector import (
     DtmfKeyPressed,
 )
 from media.dtmf.keys import DtmfMethod
-from models.protocols import AnswerPart, TextDelta, ToolCall
+from models.protocols import LlmOutput, TextDelta, ToolCall
 from storage.calls.calls import Call
 from tests.calls.call_service_harness import GREETS, call_service, until
 from tests.media.dtmf.dtmf_signals import gap, key, sent
@@ -214,7 +214,7 @@ async def test_keys_that_were_pressed_just_before_the_caller_hung_up_are_in_the_
 
 async def test_the_echo_of_keys_that_the_agent_presses_is_no_key_of_the_caller(tmp_path: Path) -> None:
     pressing = ToolCall("1", "send_dtmf", '{"digits": "5"}')
-    thanks: list[AnswerPart] = [TextDelta("Thank you."), HANG_UP]
+    thanks: list[LlmOutput] = [TextDelta("Thank you."), HANG_UP]
     async with call_service(tmp_path, [pressing], "It is pressed.", thanks) as harness:
         await harness.create_number(first_speaker="agent", agent_greeting_enabled=False)
         harness.llm.gate.clear()

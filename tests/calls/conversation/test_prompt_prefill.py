@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from calls.conversation.config import ConversationConfig
 from calls.conversation.prompt_prefill import PromptPrefill
 from config.errors import ModelError
-from models.protocols import AnswerPart, ChatMessage, ChatPrompt
+from models.protocols import ChatMessage, ChatPrompt, LlmOutput
 from tests.fakes.scripted_call import WORD_MS, ScriptedCall, ScriptedLlm, settle
 
 LISTENS = ConversationConfig("You help.")
@@ -23,13 +23,13 @@ OPEN = ("user", "when do you open")
 class Preparing(ScriptedLlm):
     """Reads on until it is stopped."""
 
-    def __init__(self, *answers: str | Sequence[AnswerPart] | Exception) -> None:
+    def __init__(self, *answers: str | Sequence[LlmOutput] | Exception) -> None:
         super().__init__(*answers)
         self.read: list[list[tuple[str, str]]] = []
         self.reads = 0
         self.error: Exception | None = None
 
-    async def prepare(self, prompt: ChatPrompt) -> None:
+    async def prefill(self, prompt: ChatPrompt) -> None:
         self.read.append([(message.role, message.content) for message in prompt.messages])
         self.reads += 1
         try:
@@ -39,9 +39,9 @@ class Preparing(ScriptedLlm):
         finally:
             self.reads -= 1
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+    async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         assert self.reads == 0, "it reads while it answers"
-        async for part in super().answer(prompt):
+        async for part in super().respond(prompt):
             yield part
 
 

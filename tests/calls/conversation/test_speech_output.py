@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from calls.call_record.transcript import played_text
 from calls.conversation.speech_output import SpeechOutput
 from media.playout import Playout
-from models.protocols import Speech, TextToSpeech, VoiceSettings
+from models.protocols import SynthesizedSpeech, TextToSpeech, VoiceSettings
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.text_to_speech import FliteTextToSpeech
-from models.tts.text_normalization import Spoken, speakable
+from models.tts.text_normalization import Spoken, normalize_for_speech
 from tests.fakes.fake_audio_port import ArrayPort
 from tests.fakes.scripted_call import ScriptedTts
 
@@ -82,7 +82,7 @@ def mouth(voice: TextToSpeech, name: str = "scripted/one", language: str | None 
     return SpeechOutput(voice, VoiceSettings(name, 1.0, 0.5, RATE), Playout(port, port.open(RATE)), language)
 
 
-def prefixes(speech: Speech) -> list[str]:
+def prefixes(speech: SynthesizedSpeech) -> list[str]:
     """What is heard of it as time goes on."""
     length = len(speech.samples)
     return list(dict.fromkeys(played_text(speech, heard) for heard in (*range(0, length, 8), length)))
@@ -149,13 +149,13 @@ async def test_the_words_heard_are_those_of_the_text_in_their_order(
 async def test_a_long_text_is_made_speakable_off_the_event_loop(
     monkeypatch: pytest.MonkeyPatch, length: int, on_the_loop: bool
 ) -> None:
-    at_work, rewrite = list[int](), speakable
+    at_work, rewrite = list[int](), normalize_for_speech
 
     def watched(text: str, language: str | None) -> Spoken:
         at_work.append(get_ident())
         return rewrite(text, language)
 
-    monkeypatch.setattr("calls.conversation.speech_output.speakable", watched)
+    monkeypatch.setattr("calls.conversation.speech_output.normalize_for_speech", watched)
     voice = ScriptedTts()
     text = "It is 5 km" + "." * (length - 10)
     assert (await mouth(voice).synthesize(text)).text == text
@@ -183,8 +183,8 @@ async def test_a_long_number_is_heard_when_it_was_said_and_not_before(flite: Fli
 
 async def test_sound_at_another_rate_is_refused() -> None:
     class WrongRate(ScriptedTts):
-        async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
-            return Speech(text, np.zeros(10, np.int16), RATE * 2)
+        async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
+            return SynthesizedSpeech(text, np.zeros(10, np.int16), RATE * 2)
 
     with pytest.raises(Exception, match="16000 Hz instead of 8000 Hz"):
         await mouth(WrongRate()).synthesize("Hello 5.")

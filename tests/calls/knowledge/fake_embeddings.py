@@ -20,7 +20,7 @@ class Meaning:
     dimensions = 64
 
     def __init__(self, name: str = "meaning") -> None:
-        self.name = self.identity = name
+        self.name = self.version = name
         self.asked: list[str] = []
         self.told: list[str] = []
         self.error: ModelError | None = None

@@ -14,7 +14,7 @@ from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
 from calls.tools.builtin_tools import SearchKnowledgeTool
 from media.audio_port import TICK_MS
-from models.protocols import SEARCH_KNOWLEDGE, AnswerPart, ChatPrompt, TextDelta, ToolCall
+from models.protocols import SEARCH_KNOWLEDGE, ChatPrompt, LlmOutput, TextDelta, ToolCall
 from storage.knowledge.passages import Found
 from tests.fakes.scripted_call import ScriptedCall
 from tests.virtual_time import run_virtually
@@ -64,7 +64,7 @@ class PacedLanguage:
         self.rounds = 0
         self._read: list[str] = []
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+    async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         """A search that is not among the messages, or the answer."""
         self.rounds += 1
         await asyncio.sleep(self.pace.begins_s)
@@ -76,8 +76,8 @@ class PacedLanguage:
             await asyncio.sleep(28 / self.pace.write)
             yield ToolCall("1", SEARCH_KNOWLEDGE, '{"query": "berth yacht ten metres cost"}')
 
-    async def prepare(self, prompt: ChatPrompt) -> None:
-        """See `Prepares`."""
+    async def prefill(self, prompt: ChatPrompt) -> None:
+        """See `SupportsPrefill`."""
         if self.pace.prepares:
             await self._take_in(prompt)
 

@@ -45,7 +45,7 @@ async def learn(harness: CallServiceHarness, agent: Agent) -> Document:
 async def test_what_a_caller_asks_is_told_to_the_model_and_kept_as_a_source_of_the_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search_now, finish, found = KnowledgeSearch.search, ScriptedSttStream.finish, asyncio.Event()
+    search_now, finish, found = KnowledgeSearch.search, ScriptedSttStream.end_turn, asyncio.Event()
 
     async def searched(knowing: KnowledgeSearch, agent_id: str, text: str, most: int) -> list[Found]:
         passages = await search_now(knowing, agent_id, text, most)
@@ -58,7 +58,7 @@ async def test_what_a_caller_asks_is_told_to_the_model_and_kept_as_a_source_of_t
         return await finish(ear)
 
     monkeypatch.setattr(KnowledgeSearch, "search", searched)
-    monkeypatch.setattr(ScriptedSttStream, "finish", finish_later)  # however slow the machine is
+    monkeypatch.setattr(ScriptedSttStream, "end_turn", finish_later)  # however slow the machine is
     flite = await asyncio.to_thread(FliteTextToSpeech)
     spoken = await flite.synthesize("What does it cost?", VoiceSettings(flite.voices()[0], 1.0, 0.5, 8000))
     call_end = ToolCall("1", "end_call", "{}")

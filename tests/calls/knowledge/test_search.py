@@ -17,7 +17,7 @@ from calls.knowledge.indexer import KnowledgeIndexer
 from calls.knowledge.search import KnowledgeSearch, combined_score
 from calls.knowledge.vector_search import VectorSearch
 from config.errors import ModelError
-from models.embeddings.score_calibration import Scale
+from models.embeddings.score_calibration import ScoreCalibration
 from storage.agents import agents
 from storage.knowledge import contents
 from storage.knowledge.contents import Text
@@ -25,7 +25,7 @@ from storage.knowledge.documents import Document
 from tests.calls.knowledge.fake_embeddings import Meaning
 from tests.calls.knowledge.ingestion_harness import Archive, at_work
 
-SCALE = Scale(0.3, 0.8)
+SCALE = ScoreCalibration(0.3, 0.8)
 PETS = b"Pets stay on the lower deck."
 FEES = b"The fee for a berth is twenty euros."
 
@@ -319,7 +319,7 @@ async def test_vectors_that_there_is_no_room_for_are_not_read_for_every_question
 
 async def test_a_model_that_tells_nothing_is_not_asked_and_takes_nothing_from_the_words(archive: Archive) -> None:
     await read(archive, PETS)
-    useless = VectorSearch(archive.database, model := Meaning(), scale=Scale(0.5, 0.5))
+    useless = VectorSearch(archive.database, model := Meaning(), scale=ScoreCalibration(0.5, 0.5))
     async with kept(archive, useless) as keeper:
         await keeper.idle()
     by_both, by_words = [

@@ -55,7 +55,7 @@ class Writer(ScriptedLlm):
         self.stuck.set()
         self.asked = asyncio.Event()
 
-    async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
+    async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
         self.prompts.append(prompt)
         self.schemas.append(schema)
         self.asked.set()

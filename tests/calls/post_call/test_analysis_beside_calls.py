@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from calls.post_call.analysis import CallAnalyzer
 from config.clock import utc_now
-from models.llm.llama.batching.engine import Engine, Request, Ticket
+from models.llm.llama.batching.engine import BatchEngine, BatchRequest, RequestHandle
 from models.llm.llama.batching.scheduler import Priority
 from models.llm.llama.bindings import Chunk, Context
 from models.llm.llama.language_model import LlamaLanguageModel
@@ -44,7 +44,7 @@ async def test_a_live_turn_waits_for_no_analysis(model: LlamaLanguageModel, monk
     else to do, and the one that it is in."""
     steps, works, asked = 0, threading.Event(), threading.Event()
     said: list[int] = []
-    evaluate, submit = Context.evaluate, Engine.submit
+    evaluate, submit = Context.evaluate, BatchEngine.submit
 
     def counted(context: Context, chunks: Sequence[Chunk]) -> list[int]:
         nonlocal steps
@@ -53,7 +53,7 @@ async def test_a_live_turn_waits_for_no_analysis(model: LlamaLanguageModel, monk
         steps += 1
         return evaluate(context, chunks)
 
-    def told(engine: Engine, request: Request) -> Ticket:
+    def told(engine: BatchEngine, request: BatchRequest) -> RequestHandle:
         if request.priority is not Priority.LIVE or request.owner != "talks":
             return submit(engine, request)
 
@@ -69,12 +69,12 @@ async def test_a_live_turn_waits_for_no_analysis(model: LlamaLanguageModel, monk
         asked_at = steps
         said.clear()
         prompt = ChatPrompt(call_id, "You answer the telephone.", [ChatMessage("user", "When do you open?")])
-        async with aclosing(model.answer(prompt, within_s=None)) as parts:
+        async with aclosing(model.respond(prompt, within_s=None)) as parts:
             await anext(parts)
         return said[0] - asked_at
 
     monkeypatch.setattr(Context, "evaluate", counted)
-    monkeypatch.setattr(Engine, "submit", told)
+    monkeypatch.setattr(BatchEngine, "submit", told)
     alone = await first_words("talks")
     asked.clear()
     works.clear()

@@ -17,7 +17,7 @@ from calls.admission.capacity import ConcurrencyLimits, TransferLegs
 from calls.post_call.analysis import CallAnalyzer
 from config.clock import utc_now
 from config.errors import ModelError
-from models.errors import RemoteTrouble
+from models.errors import RemoteModelError
 from models.protocols import ChatPrompt
 from storage.calls import calls, pending_ends
 from storage.calls.calls import Call, TranscriptItem
@@ -146,7 +146,7 @@ async def test_a_model_that_fails_once_is_asked_again(tmp_path: Path, nonsense: 
         (["nonsense", ModelError("no memory")], "summary: no memory"),
         (["nonsense", "nonsense"], "summary: the answer is no JSON"),
         (
-            [RemoteTrouble("unreachable", "m cannot be reached: 10.1.2.3")] * 2,
+            [RemoteModelError("unreachable", "m cannot be reached: 10.1.2.3")] * 2,
             "summary: the model's server: unreachable",
         ),
         ([ModelError("m cannot be loaded: /srv/m.gguf is cut")] * 2, "summary: m cannot be loaded"),

@@ -12,7 +12,7 @@ from calls.session.agent_config import AgentModels
 from calls.session.conversation_runner import CallParticipants, open_speech_input
 from calls.session.stt_hotwords import MOST, hot_words
 from calls.tools.toolset import ToolSet
-from models.protocols import HANG_UP, ToolDefinition
+from models.protocols import END_CALL_TOOL, ToolDefinition
 from tests.fakes.scripted_call import AlwaysOver, ScriptedStt
 
 
@@ -55,7 +55,7 @@ def test_listed_values_of_tools_are_expected_and_parameters_of_several_words() -
         "day": {"type": "string"},
         "pets": {"type": "array", "items": {"type": "object", "properties": {"breed": {"enum": ["Labradoodle"]}}}},
     }
-    assert hot_words("x", "", [], [HANG_UP, tool(parameters)]) == [
+    assert hot_words("x", "", [], [END_CALL_TOOL, tool(parameters)]) == [
         "nail trim", "full groom", "order number", "Labradoodle"
     ]  # fmt: skip
 

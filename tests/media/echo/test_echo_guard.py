@@ -139,7 +139,7 @@ def recognized(sound: Samples) -> str:
     async def ask() -> str:
         stream = recognizer.open(rate=8000, language="en", on_words=lambda _: None)
         stream.feed(sound)
-        text = await stream.finish()
+        text = await stream.end_turn()
         stream.close()
         return text
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from bench.models import random_minilm
 from config.errors import StartupError
-from models.embeddings.bert_to_onnx import HEAD_WIDTH, converted
+from models.embeddings.bert_to_onnx import HEAD_WIDTH, convert_if_needed
 from models.loading import engines
 from models.model_files.known_models import KnownModel
-from models.model_files.store import Store
+from models.model_files.store import ModelStore
 from tests.models.embeddings import tiny_embeddings
 
 WORDS = 50
@@ -78,7 +78,7 @@ def of_one_text(ids: NDArray[np.int64]) -> Numbers:
 
 
 def test_the_network_computes_what_the_paper_says_whatever_fills_up_a_row(weights: Path) -> None:
-    session = onnxruntime.InferenceSession(str(converted(weights)), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(str(convert_if_needed(weights)), providers=["CPUExecutionProvider"])
     (given,) = session.run(["last_hidden_state"], {"input_ids": IDS, "attention_mask": SEEN})
     assert given.shape == (2, 5, random_minilm.WIDTH)
     for row, ids, seen in zip(given, IDS, SEEN, strict=True):
@@ -86,13 +86,13 @@ def test_the_network_computes_what_the_paper_says_whatever_fills_up_a_row(weight
 
 
 def test_weights_are_converted_once_and_again_when_others_come(weights: Path) -> None:
-    network = converted(weights)
+    network = convert_if_needed(weights)
     made = network.stat().st_mtime_ns
-    assert converted(weights).stat().st_mtime_ns == made
+    assert convert_if_needed(weights).stat().st_mtime_ns == made
     others = {**WEIGHTS, "embeddings.LayerNorm.bias": np.ones(random_minilm.WIDTH, np.float32)}
     safetensors(weights, others)
     before = network.read_bytes()
-    assert converted(weights).read_bytes() != before
+    assert convert_if_needed(weights).read_bytes() != before
     assert sorted(path.name for path in weights.parent.iterdir()) == ["model.onnx", "model.safetensors"]
 
 
@@ -119,7 +119,7 @@ def test_what_holds_no_such_model_is_told_and_leaves_nothing(tmp_path: Path, con
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(content)
     with pytest.raises(StartupError, match=f"embedding model tiny.*{why}"):
-        engines.EMBEDDERS["onnx"](Store(tmp_path, [model]), model)
+        engines.EMBEDDERS["onnx"](ModelStore(tmp_path, [model]), model)
     assert [path.name for path in folder.iterdir()] == ["model.safetensors"]
 
 
@@ -127,4 +127,4 @@ def test_weights_that_lack_a_layers_part_are_told(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     safetensors(path, {name: value for name, value in WEIGHTS.items() if "layer.1.attention.self.key" not in name})
     with pytest.raises(ValueError, match=r"lack 'encoder\.layer\.1\.attention\.self\.key"):
-        converted(path)
+        convert_if_needed(path)

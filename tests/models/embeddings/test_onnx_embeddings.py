@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from config.errors import ModelError, StartupError
 from models.embeddings.onnx_embeddings import RECIPES, OnnxEmbeddings
-from models.embeddings.score_calibration import TYPICAL, Scale, scale_of
-from models.embeddings.vector_index import Nearest, packed
+from models.embeddings.score_calibration import TYPICAL, ScoreCalibration, calibrate
+from models.embeddings.vector_index import VectorIndex, quantize
 from models.loading import loader
 from models.model_files.known_models import OWN_LIST, read_known
-from models.model_files.store import Store
+from models.model_files.store import ModelStore
 from tests.models.embeddings import tiny_embeddings
 
 SAME = ("price cost fee", "dog pet animal")
@@ -88,9 +88,9 @@ def test_files_that_are_no_model_are_told(folder: Path, tmp_path: Path, broken: 
 def test_vectors_in_bytes_give_nearly_the_same_cosines() -> None:
     rows = np.random.default_rng(7).standard_normal((500, 384)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    stored = packed(rows)
+    stored = quantize(rows)
     assert {len(each) for each in stored} == {388}
-    nearest = Nearest(stored)
+    nearest = VectorIndex(stored)
     assert (nearest.dimensions, nearest.size) == (384, 500 * 392)
     for question in (rows[3], rows[100], -rows[5]):
         assert np.abs(nearest.cosines(question) - rows @ question).max() < 0.005
@@ -99,23 +99,23 @@ def test_vectors_in_bytes_give_nearly_the_same_cosines() -> None:
 @pytest.mark.parametrize("row", [np.full(64, 0.125, np.float32), np.eye(1, 64, dtype=np.float32)[0]])
 def test_a_vector_is_as_near_to_itself_as_can_be(row: NDArray[np.float32]) -> None:
     """All products at their largest: no sum is cut off."""
-    assert Nearest(packed(row[np.newaxis])).cosines(row)[0] == pytest.approx(1, abs=0.01)
-    assert Nearest(packed(row[np.newaxis])).cosines(-row)[0] == pytest.approx(-1, abs=0.01)
+    assert VectorIndex(quantize(row[np.newaxis])).cosines(row)[0] == pytest.approx(1, abs=0.01)
+    assert VectorIndex(quantize(row[np.newaxis])).cosines(-row)[0] == pytest.approx(-1, abs=0.01)
 
 
 def test_a_scale_tells_answers_from_strangers() -> None:
-    scale = Scale(low=0.7, high=0.9)
-    assert [scale.meaning(cosine) for cosine in (-1, 0.5, 0.7)] == [0, 0, 0]
-    assert scale.meaning(0.9) == pytest.approx(TYPICAL)
-    assert 0 < scale.meaning(0.8) < TYPICAL < scale.meaning(0.95) < scale.meaning(1) < 1
-    assert not Scale(0.5, 0.5).tells
-    assert Scale(0.5, 0.5).meaning(1) == 0
+    scale = ScoreCalibration(low=0.7, high=0.9)
+    assert [scale.similarity(cosine) for cosine in (-1, 0.5, 0.7)] == [0, 0, 0]
+    assert scale.similarity(0.9) == pytest.approx(TYPICAL)
+    assert 0 < scale.similarity(0.8) < TYPICAL < scale.similarity(0.95) < scale.similarity(1) < 1
+    assert not ScoreCalibration(0.5, 0.5).is_usable
+    assert ScoreCalibration(0.5, 0.5).similarity(1) == 0
 
 
 class Mirror:
     """A model that knows which of the scale's passages answers which question, and takes them for near."""
 
-    name = identity = "mirror"
+    name = version = "mirror"
     dimensions = 13
 
     async def embed(self, texts: Sequence[str], *, query: bool) -> NDArray[np.float32]:
@@ -126,7 +126,7 @@ class Mirror:
 
 
 async def test_a_model_is_measured_by_what_it_says_of_known_answers() -> None:
-    scale = await scale_of(Mirror())
+    scale = await calibrate(Mirror())
     assert (scale.low, scale.high) == (pytest.approx(0.64), pytest.approx(1))
 
 
@@ -139,7 +139,7 @@ class Growing(Mirror):
 
 async def test_a_model_whose_vectors_change_their_size_is_in_trouble() -> None:
     with pytest.raises(ModelError, match="13 and of 14"):
-        await scale_of(Growing())
+        await calibrate(Growing())
 
 
 def test_the_setting_decides_which_model_is_loaded(folder: Path, tmp_path: Path) -> None:
@@ -156,5 +156,5 @@ def test_the_setting_decides_which_model_is_loaded(folder: Path, tmp_path: Path)
 
 def _loaded(directory: Path, wanted: str) -> str | None:
     with ExitStack() as opened:
-        model = loader.embeddings_of(Store(directory, read_known(directory)), wanted, opened)
+        model = loader.embeddings_of(ModelStore(directory, read_known(directory)), wanted, opened)
         return model.name if model else None

@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from models.model_files.known_models import KnownModel
-from models.model_files.store import FileRecord, Store, sha256_of
+from models.model_files.store import FileRecord, ModelStore, sha256_of
 
 WORD = re.compile(r"\w+")
 
@@ -57,7 +57,7 @@ def install(folder: Path, directory: Path) -> None:
         part.write_bytes((folder / file.name).read_bytes())
         record = FileRecord(size=part.stat().st_size, sha256=sha256_of(part).hexdigest(), origin="first copy")
         come[file.name] = part, record
-    Store(directory, [model]).install(model, come)
+    ModelStore(directory, [model]).install(model, come)
 
 
 def save(path: Path, table: np.ndarray) -> None:

@@ -10,13 +10,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import ModelError
-from models.llm.fallback import GO_ON, Behind, FallbackLanguageModel, FallbackTextToSpeech, in_a_row
+from models.llm.fallback import GO_ON, ContinuationFilter, FallbackLanguageModel, FallbackTextToSpeech, flattened
 from models.protocols import (
-    AnswerPart,
     ChatMessage,
     ChatPrompt,
     LanguageModel,
-    Speech,
+    LlmOutput,
+    SynthesizedSpeech,
     TextDelta,
     ToolCall,
     VoiceSettings,
@@ -36,7 +36,7 @@ class Model:
         self.closed = 0
         self._parts = parts
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+    async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         self.asked.append(prompt)
         try:
             for part in self._parts:
@@ -50,7 +50,7 @@ class Model:
 class Formed(Model):
     """Gives JSON."""
 
-    async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
+    async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
         if isinstance(self._parts[0], Exception):
             raise self._parts[0]
         return str(self._parts[0])
@@ -60,7 +60,7 @@ FAILS = ModelError("fails")
 
 
 async def answered(*models: LanguageModel) -> tuple[str, list[ToolCall]]:
-    parts = [part async for part in FallbackLanguageModel("chain", models).answer(PROMPT)]
+    parts = [part async for part in FallbackLanguageModel("chain", models).respond(PROMPT)]
     text = "".join(part.text for part in parts if isinstance(part, TextDelta))
     return text, [part for part in parts if isinstance(part, ToolCall)]
 
@@ -137,7 +137,7 @@ async def test_a_fault_after_a_tool_was_called_leaves_the_call_as_it_is() -> Non
 
 async def test_closing_the_answer_closes_the_model() -> None:
     model = Model("first", "one", "two")
-    parts = FallbackLanguageModel("chain", [model]).answer(PROMPT)
+    parts = FallbackLanguageModel("chain", [model]).respond(PROMPT)
     await anext(parts)
     await parts.aclose()
     assert model.closed == 1
@@ -145,24 +145,24 @@ async def test_closing_the_answer_closes_the_model() -> None:
 
 async def test_a_form_is_filled_by_the_first_model_that_can() -> None:
     chain = FallbackLanguageModel("chain", [Model("none", "x"), Formed("first", FAILS), Formed("second", "{}")])
-    assert await chain.complete(PROMPT, {}) == "{}"
+    assert await chain.complete_json(PROMPT, {}) == "{}"
     with pytest.raises(ModelError, match="fails"):
-        await FallbackLanguageModel("chain", [Formed("first", FAILS)]).complete(PROMPT, {})
+        await FallbackLanguageModel("chain", [Formed("first", FAILS)]).complete_json(PROMPT, {})
     with pytest.raises(ModelError, match="form"):
-        await FallbackLanguageModel("chain", [Model("none", "x")]).complete(PROMPT, {})
+        await FallbackLanguageModel("chain", [Model("none", "x")]).complete_json(PROMPT, {})
 
 
 async def test_a_form_is_filled_by_the_next_when_a_model_breaks_and_the_log_names_both() -> None:
     models = [Model("none", "x"), Formed("first", RuntimeError("a fault")), Formed("second", "{}")]
     with capture_logs() as logs:
-        assert await FallbackLanguageModel("chain", models).complete(PROMPT, {}) == "{}"
+        assert await FallbackLanguageModel("chain", models).complete_json(PROMPT, {}) == "{}"
     assert [(line["log_level"], line["model"], line["to"]) for line in logs] == [("error", "first", "second")]
 
 
 def test_chains_in_a_chain_are_one_and_no_model_comes_twice() -> None:
     one, two, three = Model("one"), Model("two"), Model("three")
     inner = FallbackLanguageModel("two", [two, FallbackLanguageModel("three", [three, one])])
-    assert in_a_row([one, inner, three]) == [one, two, three]
+    assert flattened([one, inner, three]) == [one, two, three]
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,9 @@ def test_chains_in_a_chain_are_one_and_no_model_comes_twice() -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_an_answer_goes_on_behind_what_was_said(said: str, answer: str, whole: str, size: int) -> None:
-    behind = Behind(said)
+    behind = ContinuationFilter(said)
     pieces = [behind.feed(answer[at : at + size]) for at in range(0, len(answer), size)]
-    assert said + "".join(pieces) + behind.rest() == whole
+    assert said + "".join(pieces) + behind.finish() == whole
 
 
 class Voice:
@@ -218,11 +218,11 @@ class Voice:
     def language_of(self, voice: str) -> str | None:
         return "en"
 
-    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         self.spoken.append(settings)
         if len(self.spoken) >= self._fails_at:
             raise ModelError("no voice")
-        return Speech(self.name, np.zeros(1, np.int16), settings.rate)
+        return SynthesizedSpeech(self.name, np.zeros(1, np.int16), settings.rate)
 
 
 async def test_a_voice_that_fails_is_replaced_once_and_for_the_rest_of_the_call() -> None:

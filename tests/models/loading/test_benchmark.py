@@ -12,16 +12,16 @@ from typing import Any, cast
 import pytest
 
 from media.audio_port import Samples
-from models.loading.benchmark import speeds_of
-from models.loading.capacity import Speeds
+from models.loading.benchmark import measure_costs
+from models.loading.capacity import ModelCosts
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.protocols import LanguageModel, SpeechToText, TextToSpeech
 from models.rule_based.responder import ExtractiveResponder
-from models.runtime.worker_threads import Workers
+from models.runtime.worker_threads import WorkerThreads
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
-from models.stt.sherpa.benchmark import Speed
-from models.stt.two_pass import SecondPass, Transcribes
-from models.tts.cache import Remembering, SpeechCache
+from models.stt.sherpa.benchmark import SttSpeed
+from models.stt.two_pass import Transcriber, TwoPassSpeechToText
+from models.tts.cache import CachingTextToSpeech, SpeechCache
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from models.tts.speed import TtsSpeed
@@ -34,8 +34,8 @@ def catalogue(stt: SpeechToText, llm: LanguageModel, tts: TextToSpeech) -> Catal
     return Catalogue(stt, {info: llm}, [tts], LexicalEndOfTurn())
 
 
-async def measured(models: Catalogue, language: str | None = None) -> Speeds:
-    return await asyncio.to_thread(speeds_of, models, language)
+async def measured(models: Catalogue, language: str | None = None) -> ModelCosts:
+    return await asyncio.to_thread(measure_costs, models, language)
 
 
 async def test_models_that_are_elsewhere_or_do_nothing_are_not_measured() -> None:
@@ -46,39 +46,41 @@ async def test_models_that_are_elsewhere_or_do_nothing_are_not_measured() -> Non
 async def test_the_recognizer_and_the_voice_in_the_box_are_measured_with_what_they_are_for(
     recognizer: PocketsphinxSpeechToText, flite: FliteTextToSpeech
 ) -> None:
-    speeds = await measured(catalogue(recognizer, ExtractiveResponder(), Remembering(flite, SpeechCache())))
-    assert speeds.hearing is not None
-    assert speeds.speaking is not None
-    assert 0.01 < speeds.hearing.factor(1) < 2
-    assert 0.001 < speeds.speaking.factor < 2
-    assert speeds.speaking.threads == 1
-    assert speeds.judging is None, "words alone cost nothing"
+    speeds = await measured(catalogue(recognizer, ExtractiveResponder(), CachingTextToSpeech(flite, SpeechCache())))
+    assert speeds.stt is not None
+    assert speeds.tts is not None
+    assert 0.01 < speeds.stt.factor(1) < 2
+    assert 0.001 < speeds.tts.factor < 2
+    assert speeds.tts.threads == 1
+    assert speeds.eot is None, "words alone cost nothing"
 
 
 async def test_the_voice_is_that_of_the_language(espeak: EspeakTextToSpeech) -> None:
     speeds = await measured(catalogue(ScriptedStt(), ExtractiveResponder(), espeak), "de")
-    assert speeds.speaking is not None
-    assert speeds.speaking.name == "espeak-ng"
+    assert speeds.tts is not None
+    assert speeds.tts.name == "espeak-ng"
 
 
 class BetterEars:
     """Hears turns whole, as a second pass; no sound is brought to it here."""
 
     name = "better"
-    speed = Speed({1: 0.13, 4: 0.12})
+    speed = SttSpeed({1: 0.13, 4: 0.12})
 
     async def transcribe(self, blocks: Sequence[Samples], rate: int, language: str | None) -> str:
         return ""
 
 
 async def test_behind_a_second_pass_both_recognizers_are_measured(recognizer: PocketsphinxSpeechToText) -> None:
-    both = SecondPass(SecondPass(recognizer, BetterEars()), cast(Transcribes, SimpleNamespace(name="elsewhere")))
+    both = TwoPassSpeechToText(
+        TwoPassSpeechToText(recognizer, BetterEars()), cast(Transcriber, SimpleNamespace(name="elsewhere"))
+    )
     speeds = await measured(catalogue(both, ExtractiveResponder(), ScriptedTts()))
-    assert speeds.hearing is not None
-    assert (speeds.hearing.name, speeds.hearing.threads) == ("pocketsphinx", recognizer.threads)
-    assert 0.01 < speeds.hearing.factor(1) < 2
-    assert speeds.again is not None
-    assert (speeds.again.name, speeds.again.factors) == ("better", {1: 0.13, 4: 0.12})
+    assert speeds.stt is not None
+    assert (speeds.stt.name, speeds.stt.threads) == ("pocketsphinx", recognizer.threads)
+    assert 0.01 < speeds.stt.factor(1) < 2
+    assert speeds.stt_second is not None
+    assert (speeds.stt_second.name, speeds.stt_second.factors) == ("better", {1: 0.13, 4: 0.12})
 
 
 async def test_of_several_recognizers_the_slowest_counts() -> None:
@@ -86,17 +88,17 @@ async def test_of_several_recognizers_the_slowest_counts() -> None:
     ears = {name: ScriptedStt() for name in names}
     for name, factor in names.items():
         cast(Any, ears[name]).name = name
-        cast(Any, ears[name]).speed = Speed({1: factor})
+        cast(Any, ears[name]).speed = SttSpeed({1: factor})
     info = LanguageModelInfo(language_model_id("x"), "x", "builtin", 4096, True)
     by_language: dict[str, SpeechToText] = {"de": ears["slow"], "fr": ears["usual"]}
     models = Catalogue(ears["quick"], {info: ExtractiveResponder()}, [ScriptedTts()], LexicalEndOfTurn(), by_language)
     slowest, french = await measured(models), await measured(models, "fr")
-    assert slowest.hearing is not None and slowest.hearing.name == "slow"
-    assert french.hearing is not None and french.hearing.name == "usual"
+    assert slowest.stt is not None and slowest.stt.name == "slow"
+    assert french.stt is not None and french.stt.name == "usual"
 
 
 def test_what_others_do_meanwhile_is_not_the_recognizers_work() -> None:
-    workers = Workers(2, "test")
+    workers = WorkerThreads(2, "test")
     done = threading.Event()
 
     class Job:
@@ -126,7 +128,7 @@ async def test_what_a_model_has_measured_itself_counts() -> None:
     voice = ScriptedTts()
     cast(Any, voice).speed = TtsSpeed(real_time_factor=0.15, first_sentence_ms=90, at_once=3)
     speeds = await measured(catalogue(ears, ExtractiveResponder(), voice))
-    assert speeds.hearing is not None
-    assert (speeds.hearing.factors, speeds.hearing.threads) == ({1: 0.2, 4: 0.1}, 2)
-    assert speeds.speaking is not None
-    assert (speeds.speaking.factor, speeds.speaking.threads) == (pytest.approx(0.15), 3)
+    assert speeds.stt is not None
+    assert (speeds.stt.factors, speeds.stt.threads) == ({1: 0.2, 4: 0.1}, 2)
+    assert speeds.tts is not None
+    assert (speeds.tts.factor, speeds.tts.threads) == (pytest.approx(0.15), 3)

@@ -17,7 +17,7 @@ from models.llm.fallback import FallbackLanguageModel
 from models.llm.lazy_model import OnDemandLanguageModel
 from models.loading.catalogue import Catalogue, language_model_id
 from models.loading.loader import load
-from models.protocols import AnswerPart, ChatMessage, ChatPrompt, LanguageModel, TextDelta
+from models.protocols import ChatMessage, ChatPrompt, LanguageModel, LlmOutput, TextDelta
 from models.rule_based.responder import ExtractiveResponder
 from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
 
@@ -53,7 +53,7 @@ def test_all_language_models_that_are_here_are_listed_and_the_first_is_the_defau
 
 async def test_each_of_them_answers(catalogue: Catalogue) -> None:
     for info in catalogue.language_models():
-        parts = [part async for part in catalogue.llm(info.id).answer(PROMPT)]
+        parts = [part async for part in catalogue.llm(info.id).respond(PROMPT)]
         assert any(isinstance(part, TextDelta) and part.text for part in parts), info.name
 
 
@@ -166,8 +166,8 @@ class Closing(ExtractiveResponder):
         self._loads.closed += 1
 
 
-async def answer_of(model: LanguageModel) -> list[AnswerPart]:
-    return [part async for part in model.answer(PROMPT)]
+async def answer_of(model: LanguageModel) -> list[LlmOutput]:
+    return [part async for part in model.respond(PROMPT)]
 
 
 async def test_a_model_is_loaded_once_for_all_calls_that_wait_for_it() -> None:

@@ -15,11 +15,19 @@ import pytest
 from config.errors import EgressError, ModelError, StartupError
 from models.llm.fallback import GO_ON, FallbackLanguageModel, FallbackTextToSpeech
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id, voice_id
-from models.loading.remote_models import join
-from models.protocols import AnswerPart, ChatMessage, ChatPrompt, Speech, SpeechToText, TextDelta, VoiceSettings
+from models.loading.remote_models import add_remote_models
+from models.protocols import (
+    ChatMessage,
+    ChatPrompt,
+    LlmOutput,
+    SpeechToText,
+    SynthesizedSpeech,
+    TextDelta,
+    VoiceSettings,
+)
 from models.remote.config import RemoteModel, RemoteVoice, base_url_of
 from models.rule_based.responder import ExtractiveResponder
-from models.stt.two_pass import SecondPass
+from models.stt.two_pass import TwoPassSpeechToText
 from models.turn_detection.lexical import LexicalEndOfTurn
 
 URL = "http://gpu:8000/v1"
@@ -42,7 +50,7 @@ class Local:
 
     name = "local"
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+    async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         yield TextDelta("Local.")
 
 
@@ -57,8 +65,8 @@ class Voice:
     def language_of(self, voice: str) -> str | None:
         return voice.removeprefix("here/")
 
-    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
-        return Speech(settings.voice, np.ones(1, np.int16), settings.rate)
+    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
+        return SynthesizedSpeech(settings.voice, np.ones(1, np.int16), settings.rate)
 
 
 class Ear(SpeechToText):
@@ -83,24 +91,24 @@ def names(catalogue: Catalogue) -> list[tuple[str, bool]]:
 
 
 def test_without_remote_models_nothing_changes(here: Catalogue) -> None:
-    assert join(here, [], Nowhere()) is here
+    assert add_remote_models(here, [], Nowhere()) is here
 
 
 def test_what_an_operator_added_first_is_what_agents_get(here: Catalogue) -> None:
-    joined = join(here, [LLM, SECOND, STT, TTS], Nowhere())
+    joined = add_remote_models(here, [LLM, SECOND, STT, TTS], Nowhere())
     assert names(joined) == [(LLM.name, True), (SECOND.name, False), ("local", False), ("extractive-responder", False)]
     assert joined.language_models()[0] == LanguageModelInfo(
         language_model_id(LLM.name), LLM.name, "openai", 16_384, True
     )
     assert joined.voice(None, "en")[1] == "gpu-voice/heart"
     assert [voice.name for voice in joined.voices()] == ["gpu-voice/heart", "gpu-voice/other", "here/en", "here/de"]
-    assert isinstance(joined.stt("de"), SecondPass)
+    assert isinstance(joined.stt("de"), TwoPassSpeechToText)
 
 
 def test_a_setting_chooses_among_them_or_one_that_is_here(here: Catalogue) -> None:
     remotes = [LLM, SECOND, STT, TTS]
-    assert names(join(here, remotes, Nowhere(), llm=SECOND.name))[0] == (SECOND.name, True)
-    kept = join(here, remotes, Nowhere(), llm="local", stt_second="off", tts="here")
+    assert names(add_remote_models(here, remotes, Nowhere(), llm=SECOND.name))[0] == (SECOND.name, True)
+    kept = add_remote_models(here, remotes, Nowhere(), llm="local", stt_second="off", tts="here")
     assert names(kept)[0] == ("local", True)
     assert len(names(kept)) == 4, "all can be chosen by agents"
     assert kept.voice(None, "en")[1] == "here/en"
@@ -109,24 +117,24 @@ def test_a_setting_chooses_among_them_or_one_that_is_here(here: Catalogue) -> No
 
 
 def test_a_language_that_no_remote_voice_speaks_gets_one_that_is_here(here: Catalogue) -> None:
-    assert join(here, [TTS], Nowhere()).voice(None, "de")[1] == "here/de"
+    assert add_remote_models(here, [TTS], Nowhere()).voice(None, "de")[1] == "here/de"
 
 
 def test_each_recognizer_that_is_here_gets_a_second_pass(here: Catalogue) -> None:
-    joined = join(here, [STT], Nowhere())
+    joined = add_remote_models(here, [STT], Nowhere())
     ears = [joined.stt(language) for language in (None, "en", "de")]
-    inner = [ear.streaming for ear in ears if isinstance(ear, SecondPass)]
+    inner = [ear.streaming for ear in ears if isinstance(ear, TwoPassSpeechToText)]
     assert inner == [here.stt(None), here.stt("en"), here.stt("de")]
     assert ears[0] is ears[1] and ears[0] is not ears[2]
 
 
 async def test_behind_a_remote_language_model_stand_the_best_that_is_here_and_the_responder(here: Catalogue) -> None:
-    model = join(here, [LLM], Nowhere()).llm(None)
+    model = add_remote_models(here, [LLM], Nowhere()).llm(None)
     assert isinstance(model, FallbackLanguageModel)
     assert [each.name for each in model.models] == [LLM.name, "local", "extractive-responder"]
     for endpoint in [model.models[0]._endpoint]:  # type: ignore[attr-defined]
         endpoint.pauses_s = (0.0, 0.0)
-    assert [part async for part in model.answer(PROMPT)] == [TextDelta("Local.")]
+    assert [part async for part in model.respond(PROMPT)] == [TextDelta("Local.")]
 
 
 class Fails:
@@ -137,7 +145,7 @@ class Fails:
     def __init__(self) -> None:
         self.asked: list[ChatPrompt] = []
 
-    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+    async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         self.asked.append(prompt)
         raise ModelError("too busy")
         yield  # makes it a generator
@@ -170,17 +178,17 @@ async def test_a_model_that_is_here_and_fails_too_leaves_the_callers_question_to
     spare = LanguageModelInfo(language_model_id(responder.name), responder.name, "builtin", 4096, False)
     chain = FallbackLanguageModel("local", [local, responder])
     here = Catalogue(Ear(), {gguf: chain, spare: responder}, [Voice()], LexicalEndOfTurn())
-    model = join(here, [LLM], BreaksOff()).llm(None)
+    model = add_remote_models(here, [LLM], BreaksOff()).llm(None)
     assert isinstance(model, FallbackLanguageModel)
     assert [each.name for each in model.models] == [LLM.name, "local", "extractive-responder"]
-    parts = [part async for part in model.answer(replace(PROMPT, messages=[ChatMessage("user", "When open?")]))]
+    parts = [part async for part in model.respond(replace(PROMPT, messages=[ChatMessage("user", "When open?")]))]
     text = "".join(part.text for part in parts if isinstance(part, TextDelta))
     assert text.startswith("We are open from nine to five.")
     assert local.asked[0].messages[-1].content == GO_ON
 
 
 async def test_behind_a_remote_voice_stands_one_that_is_here_of_the_calls_language(here: Catalogue) -> None:
-    joined = join(here, [replace(TTS, limits=replace(TTS.limits, first_s=0.2))], Nowhere())
+    joined = add_remote_models(here, [replace(TTS, limits=replace(TTS.timeouts, first_s=0.2))], Nowhere())
     voice, name = joined.voice(voice_id("gpu-voice/other"), "de")
     assert isinstance(voice, FallbackTextToSpeech)
     assert (await voice.synthesize("Guten Tag.", VoiceSettings(name, 1, 0.5, 8000))).text == "here/de"
@@ -190,7 +198,7 @@ async def test_behind_a_remote_voice_stands_one_that_is_here_of_the_calls_langua
 
 def test_two_models_of_one_name_stop_the_start(here: Catalogue) -> None:
     with pytest.raises(StartupError, match="both called local"):
-        join(here, [replace(LLM, name="local")], Nowhere())
+        add_remote_models(here, [replace(LLM, name="local")], Nowhere())
 
 
 @pytest.mark.parametrize(

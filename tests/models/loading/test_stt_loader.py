@@ -11,7 +11,7 @@ import pytest
 from config.errors import StartupError
 from models.loading.catalogue import ANY
 from models.loading.stt_loader import recognizers
-from models.model_files.store import Store
+from models.model_files.store import ModelStore
 from models.protocols import SpeechToText
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from tests.models.stt.sherpa import tiny_models
@@ -32,7 +32,7 @@ class Place:
         self.directory = directory
         self.opened = opened
 
-    def store(self, *names: str) -> Store:
+    def store(self, *names: str) -> ModelStore:
         models = []
         for name in names:
             engine, languages, write = ENGINES[name]
@@ -40,9 +40,9 @@ class Place:
                 (self.directory / name).mkdir()
                 write(self.directory / name)
             models.append(installed(self.directory, name, engine, languages)[1])
-        return Store(self.directory, models)
+        return ModelStore(self.directory, models)
 
-    def names(self, store: Store, wanted: str = "auto", second: str = "auto") -> dict[str, str]:
+    def names(self, store: ModelStore, wanted: str = "auto", second: str = "auto") -> dict[str, str]:
         ears: dict[str, SpeechToText] = recognizers(store, wanted, second, self.opened)
         return {language: ear.name for language, ear in ears.items()}
 

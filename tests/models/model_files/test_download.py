@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from config.errors import ModelFileError
-from models.model_files.download import KEEP_FREE, Fetched, Wanted, fetch, session
+from models.model_files.download import MIN_FREE_BYTES, DownloadedFile, DownloadRequest, fetch, session
 from tests.models.model_files.file_server import FileServer, file_server, sha256
 from tests.models.model_files.tiny_model_files import contents
 from tests.trunkline.small_disk import filled, tiny_disk
@@ -37,9 +37,9 @@ async def got(
     sum_: str | None = None,
     pauses: int = 2,
     keep_free: int = 0,
-) -> Fetched:
+) -> DownloadedFile:
     async with session() as client:
-        wanted = Wanted(f"{server.origin}{path}", size, sum_)
+        wanted = DownloadRequest(f"{server.origin}{path}", size, sum_)
         return await fetch(client, wanted, part, pauses_s=[0.0] * pauses, keep_free=keep_free)
 
 
@@ -51,9 +51,9 @@ def begins(server: FileServer) -> list[int]:
 async def test_a_file_comes_whole_and_tells_how_far_it_is(server: FileServer, tmp_path: Path) -> None:
     told: list[tuple[int, int | None]] = []
     async with session() as client:
-        wanted = Wanted(f"{server.origin}/file", len(CONTENT), SUM)
+        wanted = DownloadRequest(f"{server.origin}/file", len(CONTENT), SUM)
         fetched = await fetch(client, wanted, tmp_path / "file", lambda *at: told.append(at), keep_free=0)
-    assert fetched == Fetched(len(CONTENT), SUM, announced=False)
+    assert fetched == DownloadedFile(len(CONTENT), SUM, announced=False)
     assert (tmp_path / "file").read_bytes() == CONTENT
     assert told[0] == (0, len(CONTENT)) and told[-1] == (len(CONTENT), len(CONTENT)) and told == sorted(told)
 
@@ -174,7 +174,7 @@ async def test_a_busy_server_is_asked_again_a_missing_file_is_not(server: FileSe
 
 async def test_a_host_that_cannot_be_reached_is_told(server: FileServer, tmp_path: Path) -> None:
     async with session() as client:
-        wanted = Wanted("http://127.0.0.1:1/file")
+        wanted = DownloadRequest("http://127.0.0.1:1/file")
         with pytest.raises(
             ModelFileError, match=r"127.0.0.1:1/file does not come: .*: run the command again later, or take"
         ):
@@ -189,7 +189,7 @@ async def test_a_server_that_falls_silent_is_left(server: FileServer, tmp_path: 
     port = listener.sockets[0].getsockname()[1]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(sock_read=0.05)) as client:
         with pytest.raises(ModelFileError, match=r"nothing comes any more: .* it goes on after 3 bytes"):
-            wanted = Wanted(f"http://127.0.0.1:{port}/file", sha256=SUM)
+            wanted = DownloadRequest(f"http://127.0.0.1:{port}/file", sha256=SUM)
             await fetch(client, wanted, tmp_path / "file", pauses_s=(), keep_free=0)
     listener.close()
 
@@ -197,7 +197,7 @@ async def test_a_server_that_falls_silent_is_left(server: FileServer, tmp_path: 
 async def test_redirects_are_followed_and_what_the_first_host_says_counts(server: FileServer, tmp_path: Path) -> None:
     server.redirects = {"/model": "/moved", "/moved": f"{server.origin}/store?signature=a%2Fb%3D"}
     server.linked = {"X-Linked-ETag": f'"{SUM}"', "X-Linked-Size": str(len(CONTENT))}
-    assert await got(server, tmp_path / "file", path="/model") == Fetched(len(CONTENT), SUM, announced=True)
+    assert await got(server, tmp_path / "file", path="/model") == DownloadedFile(len(CONTENT), SUM, announced=True)
     server.content = OTHER
     with pytest.raises(ModelFileError, match="is not what it should be"):
         await got(server, tmp_path / "other", path="/model")
@@ -207,7 +207,7 @@ async def test_what_another_host_says_does_not_count(server: FileServer, tmp_pat
     async with file_server(OTHER) as store:
         store.headers = {"X-Linked-ETag": f'"{sha256(OTHER)}"'}
         server.redirects = {"/model": f"{store.origin}/store"}
-        assert await got(server, tmp_path / "file", path="/model") == Fetched(
+        assert await got(server, tmp_path / "file", path="/model") == DownloadedFile(
             len(OTHER), sha256(OTHER), announced=False
         )
 
@@ -245,7 +245,7 @@ async def test_a_file_that_a_proxy_has_packed_is_refused(server: FileServer, tmp
 async def test_nothing_is_begun_that_the_disk_has_no_room_for(server: FileServer, tmp_path: Path) -> None:
     with tiny_disk(tmp_path / "disk", "4m"):
         with pytest.raises(ModelFileError, match=r"has \d MiB free, and 259 MiB are needed: free some"):
-            await got(server, tmp_path / "disk/file", sum_=SUM, keep_free=KEEP_FREE)
+            await got(server, tmp_path / "disk/file", sum_=SUM, keep_free=MIN_FREE_BYTES)
         assert not (tmp_path / "disk/file").exists()
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from config.errors import ModelFileError
 from models.model_files import import_bundle
-from models.model_files.import_bundle import ENTRIES_MAX, HEADER_MAX, bring
+from models.model_files.import_bundle import ENTRIES_MAX, HEADER_MAX, import_models
 from models.model_files.known_models import KnownModel
-from models.model_files.store import Store
+from models.model_files.store import ModelStore
 from tests.models.model_files.tiny_model_files import FILES, contents, model_of, store_of
 from tests.trunkline.small_disk import tiny_disk
 
@@ -25,9 +25,9 @@ UNKNOWN = model_of(FILES, name="unknown", known=False)
 Change = Callable[[tarfile.TarFile], None]
 
 
-def brought(store: Store, source: Path, *wanted: KnownModel, keep_free: int = 0) -> list[str]:
+def brought(store: ModelStore, source: Path, *wanted: KnownModel, keep_free: int = 0) -> list[str]:
     """The names of the models that are taken."""
-    models = asyncio.run(bring(store, source, wanted or store.known, on_wait=pytest.fail, keep_free=keep_free))
+    models = asyncio.run(import_models(store, source, wanted or store.known, on_wait=pytest.fail, keep_free=keep_free))
     return [model.name for model in models]
 
 
@@ -56,11 +56,11 @@ def archive_of(path: Path, change: Change = lambda _: None, files: dict[str, byt
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path: Path) -> ModelStore:
     return store_of(tmp_path / "models", MODEL, OTHER)
 
 
-def test_a_folder_brings_every_model_that_is_whole_in_it(store: Store, tmp_path: Path) -> None:
+def test_a_folder_brings_every_model_that_is_whole_in_it(store: ModelStore, tmp_path: Path) -> None:
     source = folder_of(tmp_path / "usb", {f"a/b/{name}": content for name, content in FILES.items()} | {"x": b"y"})
     assert brought(store, source) == ["small"]
     assert store.state(MODEL).name == "ready" and store.verify(MODEL) == []
@@ -70,12 +70,12 @@ def test_a_folder_brings_every_model_that_is_whole_in_it(store: Store, tmp_path:
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
-def test_an_archive_brings_a_model(store: Store, tmp_path: Path, mode: str) -> None:
+def test_an_archive_brings_a_model(store: ModelStore, tmp_path: Path, mode: str) -> None:
     assert brought(store, archive_of(tmp_path / "model", mode=mode)) == ["small"]
     assert store.verify(MODEL) == []
 
 
-def test_what_another_machine_has_pulled_can_be_carried_over(store: Store, tmp_path: Path) -> None:
+def test_what_another_machine_has_pulled_can_be_carried_over(store: ModelStore, tmp_path: Path) -> None:
     there = store_of(tmp_path / "there", MODEL)
     brought(there, folder_of(tmp_path / "source", FILES))
     with tarfile.open(tmp_path / "models.tar.gz", "w:gz") as archive:
@@ -92,7 +92,7 @@ def test_a_single_file_brings_a_model_of_one_file(tmp_path: Path) -> None:
     assert store.state(model).name == "ready"
 
 
-def test_models_may_have_a_file_in_common(store: Store, tmp_path: Path) -> None:
+def test_models_may_have_a_file_in_common(store: ModelStore, tmp_path: Path) -> None:
     source = folder_of(tmp_path / "usb", {"1/model.bin": b"other" * 50} | {f"2/{n}": c for n, c in FILES.items()})
     assert brought(store, source) == ["small", "other"]
     assert store.verify(MODEL) == store.verify(OTHER) == []
@@ -100,7 +100,7 @@ def test_models_may_have_a_file_in_common(store: Store, tmp_path: Path) -> None:
     assert store.verify(OTHER) == []
 
 
-def test_the_right_one_of_files_with_the_same_name_is_taken(store: Store, tmp_path: Path) -> None:
+def test_the_right_one_of_files_with_the_same_name_is_taken(store: ModelStore, tmp_path: Path) -> None:
     wrong = {"0/tokens.txt": b"tokenz" * 100, "9/tokens.txt": b"short", "9/encoder.onnx": b"encodes" * 1000}
     source = folder_of(tmp_path / "usb", wrong | {f"5/{name}": content for name, content in FILES.items()})
     assert brought(store, source) == ["small"] and store.verify(MODEL) == []
@@ -115,7 +115,7 @@ def test_files_that_nobody_knows_are_taken_for_the_model_that_is_named(tmp_path:
     assert manifest is not None and {record.origin for record in manifest.files.values()} == {"first copy"}
 
 
-def test_what_is_missing_or_wrong_is_told_for_the_model_that_is_named(store: Store, tmp_path: Path) -> None:
+def test_what_is_missing_or_wrong_is_told_for_the_model_that_is_named(store: ModelStore, tmp_path: Path) -> None:
     source = folder_of(tmp_path / "usb", {"encoder.onnx": FILES["encoder.onnx"]})
     with pytest.raises(ModelFileError, match=r"usb holds no tokens.txt of 600 bytes, which small needs: add it"):
         brought(store, source, MODEL)
@@ -127,7 +127,7 @@ def test_what_is_missing_or_wrong_is_told_for_the_model_that_is_named(store: Sto
     assert store.state(MODEL).name == "not pulled" and not (store.directory / ".import").exists()
 
 
-def test_a_failed_import_changes_nothing(store: Store, tmp_path: Path) -> None:
+def test_a_failed_import_changes_nothing(store: ModelStore, tmp_path: Path) -> None:
     brought(store, folder_of(tmp_path / "usb", FILES))
     before = contents(store.folder(MODEL))
     with pytest.raises(ModelFileError):
@@ -151,7 +151,7 @@ HOSTILE: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_archive_is_refused_whole(store: Store, tmp_path: Path, kind: str) -> None:
+def test_a_hostile_archive_is_refused_whole(store: ModelStore, tmp_path: Path, kind: str) -> None:
     change, words = HOSTILE[kind]
     with pytest.raises(ModelFileError, match=words):
         brought(store, archive_of(tmp_path / "hostile.tar", change))
@@ -181,7 +181,9 @@ def remark(**fields: str) -> bytes:
         remark(GNU_sparse_major="1", GNU_sparse_minor="0", GNU_sparse_realsize="10"),
     ],
 )
-def test_an_archive_that_its_reader_does_not_understand_is_told(store: Store, tmp_path: Path, content: bytes) -> None:
+def test_an_archive_that_its_reader_does_not_understand_is_told(
+    store: ModelStore, tmp_path: Path, content: bytes
+) -> None:
     path = archive_of(tmp_path / "hostile.tar")
     path.write_bytes(content + path.read_bytes())
     with pytest.raises(ModelFileError, match="is no tar file, or a damaged one"):
@@ -189,7 +191,7 @@ def test_an_archive_that_its_reader_does_not_understand_is_told(store: Store, tm
     assert not (store.directory / ".import").exists()
 
 
-def test_a_size_below_nothing_in_an_old_header_is_refused(store: Store, tmp_path: Path) -> None:
+def test_a_size_below_nothing_in_an_old_header_is_refused(store: ModelStore, tmp_path: Path) -> None:
     """Base 256, as GNU tar writes sizes from 8 GiB on."""
     path = archive_of(tmp_path / "hostile.tar")
     raw = bytearray(path.read_bytes())
@@ -202,7 +204,7 @@ def test_a_size_below_nothing_in_an_old_header_is_refused(store: Store, tmp_path
 
 
 def test_more_entries_than_models_have_are_refused(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: ModelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ENTRIES_MAX == 10_000
     monkeypatch.setattr(import_bundle, "ENTRIES_MAX", 10)
@@ -213,7 +215,7 @@ def test_more_entries_than_models_have_are_refused(
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
-def test_a_cut_archive_is_told(store: Store, tmp_path: Path, mode: str) -> None:
+def test_a_cut_archive_is_told(store: ModelStore, tmp_path: Path, mode: str) -> None:
     path = archive_of(tmp_path / "cut", files={"encoder.onnx": os.urandom(7000)}, mode=mode)
     os.truncate(path, path.stat().st_size // 2 if mode != "w" else 4000)
     with pytest.raises(ModelFileError, match=r"is no tar file, or a damaged one|holds no whole model|ends \d+ bytes"):
@@ -221,19 +223,19 @@ def test_a_cut_archive_is_told(store: Store, tmp_path: Path, mode: str) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04" + bytes(600), bytes(2000)])
-def test_what_is_no_archive_is_told(store: Store, tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_archive_is_told(store: ModelStore, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.zip").write_bytes(content)
     with pytest.raises(ModelFileError, match=r"is no tar file|holds no whole model"):
         brought(store, tmp_path / "model.zip")
 
 
-def test_a_language_model_that_the_list_does_not_have_is_told_where_it_goes(store: Store, tmp_path: Path) -> None:
+def test_a_language_model_that_the_list_does_not_have_is_told_where_it_goes(store: ModelStore, tmp_path: Path) -> None:
     (tmp_path / "own.gguf").write_bytes(b"GGUF" + bytes(600))
     with pytest.raises(ModelFileError, match=r"own.gguf is not called like .* your own into \[models\] dir as it is"):
         brought(store, tmp_path / "own.gguf")
 
 
-def test_a_source_that_is_not_there_or_a_link_is_told(store: Store, tmp_path: Path) -> None:
+def test_a_source_that_is_not_there_or_a_link_is_told(store: ModelStore, tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="nowhere is no file and no folder"):
         brought(store, tmp_path / "nowhere")
     source = folder_of(tmp_path / "usb", {"encoder.onnx": FILES["encoder.onnx"]})
@@ -242,7 +244,7 @@ def test_a_source_that_is_not_there_or_a_link_is_told(store: Store, tmp_path: Pa
         brought(store, source)
 
 
-def test_an_import_that_was_killed_leaves_nothing(store: Store, tmp_path: Path) -> None:
+def test_an_import_that_was_killed_leaves_nothing(store: ModelStore, tmp_path: Path) -> None:
     folder_of(store.directory / ".import", {"0": b"left"})
     assert brought(store, folder_of(tmp_path / "usb", FILES)) == ["small"]
     assert not (store.directory / ".import").exists()
@@ -264,11 +266,11 @@ def test_a_file_that_becomes_shorter_while_it_is_read_is_told(tmp_path: Path) ->
         import_bundle._copied(io.BytesIO(b"abc"), "model.bin", 10, tmp_path / "copy", 0)
 
 
-async def test_two_imports_wait_for_each_other(store: Store, tmp_path: Path) -> None:
+async def test_two_imports_wait_for_each_other(store: ModelStore, tmp_path: Path) -> None:
     source = await asyncio.to_thread(folder_of, tmp_path / "usb", FILES)
     waits = asyncio.Event()
-    async with store.held(".import", pytest.fail):
-        second = asyncio.create_task(bring(store, source, store.known, waits.set, keep_free=0))
+    async with store.lock(".import", pytest.fail):
+        second = asyncio.create_task(import_models(store, source, store.known, waits.set, keep_free=0))
         await waits.wait()
         assert not second.done()
     assert [model.name for model in await second] == ["small"]

@@ -13,7 +13,7 @@ import pytest
 from config.errors import ModelFileError
 from models.model_files.known_models import Kind, KnownModel
 from models.model_files.pull import pull
-from models.model_files.store import MANIFEST, FileRecord, Store
+from models.model_files.store import MANIFEST, FileRecord, ModelStore
 from tests.models.model_files.file_server import FileServer, file_server, sha256
 from tests.models.model_files.tiny_model_files import FILES, contents, model_of, store_of
 from tests.trunkline.small_disk import tiny_disk
@@ -28,19 +28,19 @@ async def server() -> AsyncIterator[FileServer]:
         yield server
 
 
-async def pulled(store: Store, model: KnownModel) -> dict[str, FileRecord]:
+async def pulled(store: ModelStore, model: KnownModel) -> dict[str, FileRecord]:
     return await pull(store, model, pauses_s=[0.0], keep_free=0)
 
 
-async def stands(store: Store, model: KnownModel) -> str:
+async def stands(store: ModelStore, model: KnownModel) -> str:
     return str(await asyncio.to_thread(store.state, model))
 
 
-async def verified(store: Store, model: KnownModel) -> list[str]:
+async def verified(store: ModelStore, model: KnownModel) -> list[str]:
     return await asyncio.to_thread(store.verify, model)
 
 
-async def ready(store: Store, kind: Kind, language: str | None = None) -> list[KnownModel]:
+async def ready(store: ModelStore, kind: Kind, language: str | None = None) -> list[KnownModel]:
     return await asyncio.to_thread(store.ready, kind, language)
 
 
@@ -205,7 +205,7 @@ async def test_two_processes_do_not_get_the_same_model_twice(server: FileServer,
             sys.executable, "-c", PULLS, model.model_dump_json(), tmp_path, stdout=asyncio.subprocess.PIPE
         )
 
-    async with store.held(model.name, pytest.fail):
+    async with store.lock(model.name, pytest.fail):
         first, second = await asyncio.gather(other(), other())
         assert first.stdout and second.stdout
         assert await first.stdout.readline() == await second.stdout.readline() == b"waits\n"

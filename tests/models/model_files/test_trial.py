@@ -24,9 +24,9 @@ from models.llm.llama.trial import gguf_candidate, header_candidate
 from models.loading import loader
 from models.loading.catalogue import LanguageModelInfo
 from models.model_files import trial
-from models.model_files.store import Store
-from models.model_files.trial import Candidate, Trials
-from models.protocols import AnswerPart, ChatMessage, ChatPrompt, Closable, LanguageModel, TextDelta
+from models.model_files.store import ModelStore
+from models.model_files.trial import ModelTrials, TrialCandidate
+from models.protocols import ChatMessage, ChatPrompt, Closable, LanguageModel, LlmOutput, TextDelta
 from tests.models.llm.llama import tiny_gguf
 from tests.models.llm.llama.tiny_gguf import WIDE, write_tiny_gguf
 from tests.models.model_files.faulty_trials import FAULTS, break_trials
@@ -45,9 +45,9 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     for name in ("a-first", "b-second"):
         write_tiny_gguf(folder / f"{name}.gguf")
-    Trials(folder).require(gguf_candidate(folder / "b-second.gguf", "b-second"))
+    ModelTrials(folder).require(gguf_candidate(folder / "b-second.gguf", "b-second"))
     for name in ("a-first", "b-second"):
-        Trials(folder).require(header_candidate(folder / f"{name}.gguf", name))
+        ModelTrials(folder).require(header_candidate(folder / f"{name}.gguf", name))
     return folder
 
 
@@ -81,7 +81,7 @@ class Loaded:
 @asynccontextmanager
 async def loaded(folder: Path, llm: str = "auto") -> AsyncIterator[Loaded]:
     with ExitStack() as opened:
-        made = await asyncio.to_thread(loader._language_models, Store(folder, ()), llm, opened, 2)
+        made = await asyncio.to_thread(loader._language_models, ModelStore(folder, ()), llm, opened, 2)
         opened.pop_all()
     models = Loaded(made)
     try:
@@ -90,8 +90,8 @@ async def loaded(folder: Path, llm: str = "auto") -> AsyncIterator[Loaded]:
         await asyncio.to_thread(models.close)
 
 
-async def answer_of(model: LanguageModel) -> list[AnswerPart]:
-    return [part async for part in model.answer(PROMPT)]
+async def answer_of(model: LanguageModel) -> list[LlmOutput]:
+    return [part async for part in model.respond(PROMPT)]
 
 
 def left_out(logs: list[Any]) -> list[dict[str, Any]]:
@@ -134,15 +134,15 @@ def test_a_failure_is_noted_for_a_day_unless_it_may_be_the_machines(
     with monkeypatch.context() as patch:
         broken(patch, tmp_path, fault)
         with pytest.raises(ModelTrialError) as first:
-            Trials(folder).require(candidate)
+            ModelTrials(folder).require(candidate)
     if again:
-        assert Trials(folder).require(candidate) == {"tokens": 64}
+        assert ModelTrials(folder).require(candidate) == {"tokens": 64}
         return
     with pytest.raises(ModelTrialError) as second:
-        Trials(folder).require(candidate)
+        ModelTrials(folder).require(candidate)
     assert (second.value.message, second.value.fault) == (first.value.message, first.value.fault)
     monkeypatch.setattr(trial, "FAILURE_KEPT_S", 0.0)
-    assert Trials(folder).require(candidate) == {"tokens": 64}
+    assert ModelTrials(folder).require(candidate) == {"tokens": 64}
 
 
 async def test_where_a_setting_names_a_model_that_fails_the_responder_answers(
@@ -199,7 +199,7 @@ async def test_a_file_that_ends_whoever_looks_at_it_does_not_end_the_start(
     (folder / ".tried/a-first.header").unlink()
     monkeypatch.undo()
     path = folder / "a-first.gguf"
-    await asyncio.to_thread(lambda: Trials(folder).require(header_candidate(path, "a-first")))
+    await asyncio.to_thread(lambda: ModelTrials(folder).require(header_candidate(path, "a-first")))
 
 
 def figures(value: float) -> Callable[..., Any]:
@@ -217,7 +217,7 @@ def test_a_model_that_runs_and_says_nothing_is_left_out(
     monkeypatch.setattr(tiny_gguf, "_weights", figures(value))
     path = write_tiny_gguf(tmp_path / "mute.gguf")
     with pytest.raises(ModelTrialError, match=what) as failed:
-        Trials(tmp_path).require(gguf_candidate(path, "mute"))
+        ModelTrials(tmp_path).require(gguf_candidate(path, "mute"))
     assert failed.value.fault == "no result"
 
 
@@ -226,12 +226,12 @@ def test_what_passed_is_tried_again_when_file_library_or_processor_change(
 ) -> None:
     path = write_tiny_gguf(tmp_path / "harbour.gguf")
     results = iter(range(100))
-    monkeypatch.setattr(Trials, "_tried", lambda *_: {"trial": next(results)})
+    monkeypatch.setattr(ModelTrials, "_tried", lambda *_: {"trial": next(results)})
     known: set[Any] = set()
 
     def tried() -> bool:
         """Whether a trial was made, and not one of before remembered."""
-        result = Trials(tmp_path).require(gguf_candidate(path, "harbour"))["trial"]
+        result = ModelTrials(tmp_path).require(gguf_candidate(path, "harbour"))["trial"]
         is_new = result not in known
         known.add(result)
         return is_new
@@ -252,7 +252,7 @@ def test_what_passed_is_tried_again_when_file_library_or_processor_change(
         assert (tried(), tried()) == (True, False)
     note.write_text("{}")
     assert (tried(), tried()) == (True, False)
-    Trials(tmp_path).forget("harbour")
+    ModelTrials(tmp_path).forget("harbour")
     assert (tried(), tried()) == (True, False)
 
 
@@ -260,24 +260,24 @@ def test_a_trial_that_cannot_be_noted_is_made_again(tmp_path: Path) -> None:
     path = write_tiny_gguf(tmp_path / "harbour.gguf")
     (tmp_path / ".tried").write_text("in the way")
     with capture_logs() as logs:
-        assert Trials(tmp_path).require(gguf_candidate(path, "harbour")) == {"tokens": 64}
+        assert ModelTrials(tmp_path).require(gguf_candidate(path, "harbour")) == {"tokens": 64}
     assert [line["model"] for line in logs if line["event"] == "model.trial_not_noted"] == ["harbour"]
 
 
 @pytest.mark.parametrize("kind", ["F32", "Q8_0", "Q4_0", "Q4_K"])
 def test_a_file_of_each_kind_of_weights_passes(tmp_path: Path, kind: str) -> None:
     path = write_tiny_gguf(tmp_path / "tiny.gguf", kind=GGMLQuantizationType[kind], shape=WIDE)
-    assert Trials(tmp_path).require(gguf_candidate(path, "tiny")) == {"tokens": 64}
+    assert ModelTrials(tmp_path).require(gguf_candidate(path, "tiny")) == {"tokens": 64}
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match=r"gone cannot be read: No such file or directory: .*gone\.gguf"):
-        Trials(tmp_path).require(Candidate("gone", "llama.cpp", {}, (tmp_path / "gone.gguf",), ()))
+        ModelTrials(tmp_path).require(TrialCandidate("gone", "llama.cpp", {}, (tmp_path / "gone.gguf",), ()))
 
 
 def test_a_trial_gets_none_of_the_servers_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRUNKLINE_API__KEY", "secret")
-    given = trial._environment(Candidate("any", "llama.cpp", {}, (tmp_path,), ()))
+    given = trial._environment(TrialCandidate("any", "llama.cpp", {}, (tmp_path,), ()))
     assert "secret" not in given.values() and given["PATH"] == os.environ["PATH"]
 
 

@@ -13,11 +13,11 @@ from structlog.testing import capture_logs
 
 from config.errors import ModelTrialError
 from models.loading import loader
-from models.loading.engines import try_out
+from models.loading.engines import trial_model
 from models.loading.stt_loader import recognizers
 from models.model_files.known_models import KnownModel
-from models.model_files.store import FileRecord, Store, sha256_of
-from models.model_files.trial import Trials
+from models.model_files.store import FileRecord, ModelStore, sha256_of
+from models.model_files.trial import ModelTrials
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from tests.models.embeddings import tiny_embeddings
 from tests.models.model_files.faulty_trials import break_trials
@@ -34,23 +34,23 @@ def opened() -> Iterator[ExitStack]:
 
 
 @pytest.fixture
-def sentences(tmp_path: Path) -> Store:
+def sentences(tmp_path: Path) -> ModelStore:
     tiny_embeddings.write(tmp_path / "files", ["open opens"], ["the kitchen"])
     (tmp_path / "models").mkdir()
     tiny_embeddings.install(tmp_path / "files", tmp_path / "models")
-    return Store(tmp_path / "models", [KnownModel.model_validate(tiny_embeddings.ENTRY)])
+    return ModelStore(tmp_path / "models", [KnownModel.model_validate(tiny_embeddings.ENTRY)])
 
 
 @pytest.fixture
-def voices(tmp_path: Path) -> Store:
+def voices(tmp_path: Path) -> ModelStore:
     network, settings = write_voice(tmp_path, "our")
     files = {"model.onnx": network.read_bytes(), "config.json": settings.read_bytes()}
     model = model_of(files, name="our", kind="tts", engine="piper")
-    store = Store(tmp_path / "models", [model])
+    store = ModelStore(tmp_path / "models", [model])
     return _installed(store, files)
 
 
-def _installed(store: Store, files: dict[str, bytes]) -> Store:
+def _installed(store: ModelStore, files: dict[str, bytes]) -> ModelStore:
     (model,) = store.known
     store.directory.mkdir()
     come = {}
@@ -68,7 +68,7 @@ def faults(logs: list[dict[str, str]]) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("wanted", ["auto", "tiny"])
 def test_documents_are_searched_by_words_when_the_model_of_sentences_fails(
-    sentences: Store, opened: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
+    sentences: ModelStore, opened: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
     break_trials(monkeypatch, tmp_path / "path", {"tiny": "SIGSEGV"})
     with capture_logs() as logs:
@@ -77,16 +77,16 @@ def test_documents_are_searched_by_words_when_the_model_of_sentences_fails(
 
 
 def test_a_model_of_sentences_that_passes_is_tried_once(
-    sentences: Store, opened: ExitStack, monkeypatch: pytest.MonkeyPatch
+    sentences: ModelStore, opened: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert loader.embeddings_of(sentences, "tiny", opened) is not None
-    monkeypatch.setattr(Trials, "_tried", lambda *_: pytest.fail("again"))
+    monkeypatch.setattr(ModelTrials, "_tried", lambda *_: pytest.fail("again"))
     assert loader.embeddings_of(sentences, "tiny", opened) is not None
 
 
 @pytest.mark.parametrize("wanted", ["auto", "piper", "our"])
 def test_other_voices_speak_when_one_fails(
-    voices: Store, opened: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
+    voices: ModelStore, opened: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
     break_trials(monkeypatch, tmp_path / "path", {"our": "SIGABRT"})
     with capture_logs() as logs:
@@ -95,7 +95,7 @@ def test_other_voices_speak_when_one_fails(
     assert faults(logs) == [("tts", "our", "SIGABRT")]
 
 
-def test_a_voice_that_makes_sound_of_no_numbers_is_left_out(voices: Store) -> None:
+def test_a_voice_that_makes_sound_of_no_numbers_is_left_out(voices: ModelStore) -> None:
     path = voices.path(voices.known[0], "model")
     model = onnx.load(path)
     for weights in model.graph.initializer:
@@ -107,7 +107,7 @@ def test_a_voice_that_makes_sound_of_no_numbers_is_left_out(voices: Store) -> No
     with pytest.raises(
         ModelTrialError, match=r"the model our \(.*model\.onnx\) is left out: .* sound that is no numbers"
     ):
-        try_out(voices, voices.known[0])
+        trial_model(voices, voices.known[0])
 
 
 def without_metadata(path: Path) -> None:
@@ -118,7 +118,7 @@ def without_metadata(path: Path) -> None:
 
 
 @pytest.fixture
-def ears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def ears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelStore:
     """A streaming recognizer that ends whoever loads it."""
     monkeypatch.setattr(PocketsphinxSpeechToText, "__init__", lambda self: None)  # its loading is not what is shown
     monkeypatch.setattr(PocketsphinxSpeechToText, "close", lambda self: None)
@@ -129,7 +129,7 @@ def ears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 @pytest.mark.parametrize("wanted", ["auto", "transducer"])
-def test_the_recognizer_in_the_box_hears_when_another_fails(ears: Store, opened: ExitStack, wanted: str) -> None:
+def test_the_recognizer_in_the_box_hears_when_another_fails(ears: ModelStore, opened: ExitStack, wanted: str) -> None:
     with capture_logs() as logs:
         assert {ear.name for ear in recognizers(ears, wanted, "off", opened).values()} == {"pocketsphinx"}
     [(kind, name, fault)] = faults(logs)

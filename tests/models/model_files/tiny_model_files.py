@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from models.model_files.known_models import KnownModel
-from models.model_files.store import Store
+from models.model_files.store import ModelStore
 from tests.models.model_files.file_server import sha256
 
 FILES = {"encoder.onnx": b"encoder" * 1000, "tokens.txt": b"tokens" * 100}
@@ -30,8 +30,8 @@ def model_of(
     return KnownModel.model_validate({**entry, "base": base, **more})
 
 
-def store_of(directory: Path, *models: KnownModel) -> Store:
-    return Store(directory, models)
+def store_of(directory: Path, *models: KnownModel) -> ModelStore:
+    return ModelStore(directory, models)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

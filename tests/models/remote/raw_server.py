@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calls.egress.client import EgressClient
-from models.remote.client import Endpoint
-from models.remote.config import Limits, RemoteKind, RemoteModel, RemoteVoice
+from models.remote.client import RemoteModelClient
+from models.remote.config import RemoteKind, RemoteModel, RemoteTimeouts, RemoteVoice
 from tests.calls.http_server import LOOPBACK, system_tls
 
 KEY = "sk-secret-of-the-gpu"
-QUICK = Limits(connect_s=5, first_s=8, gap_s=8, whole_s=20)
+QUICK = RemoteTimeouts(connect_s=5, first_word_s=8, between_words_s=8, total_s=20)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
@@ -102,8 +102,12 @@ def status(code: int, body: bytes = b"", **headers: str) -> Answer:
 
 @asynccontextmanager
 async def remote(
-    *answers: Answer, kind: RemoteKind = "llm", limits: Limits = QUICK, voices: Sequence[RemoteVoice] = (), **extra: Any
-) -> AsyncIterator[tuple[Endpoint, RawServer]]:
+    *answers: Answer,
+    kind: RemoteKind = "llm",
+    limits: RemoteTimeouts = QUICK,
+    voices: Sequence[RemoteVoice] = (),
+    **extra: Any,
+) -> AsyncIterator[tuple[RemoteModelClient, RawServer]]:
     """The way to a model whose server gives these answers."""
     server = RawServer(answers)
     tasks: set[asyncio.Task[None]] = set()
@@ -114,9 +118,9 @@ async def remote(
     listening = await asyncio.start_server(accept, "127.0.0.1", 0)
     server.port = listening.sockets[0].getsockname()[1]
     url = f"http://127.0.0.1:{server.port}/v1"
-    model = RemoteModel("gpu", kind, url, "m", key=KEY, limits=limits, voices=tuple(voices), extra=extra)
+    model = RemoteModel("gpu", kind, url, "m", key=KEY, timeouts=limits, voices=tuple(voices), extra=extra)
     client = EgressClient(LOOPBACK, await asyncio.to_thread(system_tls))
-    endpoint = Endpoint(model, client)
+    endpoint = RemoteModelClient(model, client)
     endpoint.pauses_s = (0.0, 0.0)
     try:
         yield endpoint, server

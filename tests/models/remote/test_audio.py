@@ -13,14 +13,14 @@ import pytest
 
 from config.errors import ModelError
 from media.audio_port import Samples
-from models.errors import RemoteTrouble
+from models.errors import RemoteModelError
 from models.protocols import SpeechToText, SpeechToTextStream, VoiceSettings
 from models.remote.config import RemoteVoice
 from models.remote.embeddings import RemoteEmbeddings
 from models.remote.speech_to_text import RemoteTranscriber
 from models.remote.text_to_speech import RemoteTextToSpeech
-from models.remote.wav import sound_of, wave_bytes
-from models.stt.two_pass import SecondPass
+from models.remote.wav import decode_wav, encode_wav
+from models.stt.two_pass import TwoPassSpeechToText
 from tests.models.remote.raw_server import QUICK, Answer, gives, remote, status, then_hangs
 
 VOICES = (RemoteVoice("heart", "en-US"), RemoteVoice("any"))
@@ -45,7 +45,7 @@ def tone(rate: int, seconds: float = 0.5, hz: float = 440) -> Samples:
 
 @pytest.mark.parametrize("rate", [8000, 16000, 22050, 24000, 48000])
 def test_sound_comes_at_the_rate_that_is_wanted(rate: int) -> None:
-    sound = sound_of(wave_bytes(tone(rate), rate), 16000)
+    sound = decode_wav(encode_wav(tone(rate), rate), 16000)
     assert len(sound) == pytest.approx(8000, abs=2)
     spectrum = np.abs(np.fft.rfft(sound))
     assert np.argmax(spectrum) == pytest.approx(220, abs=1)
@@ -54,9 +54,9 @@ def test_sound_comes_at_the_rate_that_is_wanted(rate: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 0xFFFFFFFF, 2_000_000_000])
 def test_a_file_whose_size_its_server_did_not_know_is_all_that_came(size: int) -> None:
-    file = bytearray(wave_bytes(tone(8000), 8000))
+    file = bytearray(encode_wav(tone(8000), 8000))
     file[40:44] = struct.pack("<I", size)
-    assert (sound_of(bytes(file), 8000) == tone(8000)).all()
+    assert (decode_wav(bytes(file), 8000) == tone(8000)).all()
 
 
 def test_stereo_and_floats_and_other_chunks_are_read() -> None:
@@ -64,14 +64,14 @@ def test_stereo_and_floats_and_other_chunks_are_read() -> None:
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 3, 2, 8000, 64000, 8, 32)
     listed = struct.pack("<4sI4s", b"LIST", 3, b"abc\0")
     file = b"RIFF\0\0\0\0WAVE" + listed + form + struct.pack("<4sI", b"data", sound.nbytes) + sound.tobytes()
-    assert np.abs(sound_of(file, 8000) - tone(8000)).max() <= 1
+    assert np.abs(decode_wav(file, 8000) - tone(8000)).max() <= 1
 
 
 def test_floats_that_are_no_numbers_do_no_harm() -> None:
     data = np.array([np.nan, np.inf, -np.inf, 5.0], "<f4").tobytes()
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 3, 1, 8000, 32000, 4, 32)
     file = b"RIFF\0\0\0\0WAVE" + form + struct.pack("<4sI", b"data", len(data)) + data
-    assert sound_of(file, 8000).tolist() == [0, 32767, -32767, 32767]
+    assert decode_wav(file, 8000).tolist() == [0, 32767, -32767, 32767]
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_floats_that_are_no_numbers_do_no_harm() -> None:
         b"RIFF\0\0\0\0WAVE",
         b"RIFF\0\0\0\0WAVEdata\x04\0\0\0abcd",
         b"RIFF\0\0\0\0WAVEfmt \xff\xff\xff\xff",
-        wave_bytes(tone(8000), 8000).replace(struct.pack("<I", 8000), struct.pack("<I", 1), 1),
-        wave_bytes(tone(8000), 8000).replace(struct.pack("<H", 16), struct.pack("<H", 8), 2),
+        encode_wav(tone(8000), 8000).replace(struct.pack("<I", 8000), struct.pack("<I", 1), 1),
+        encode_wav(tone(8000), 8000).replace(struct.pack("<H", 16), struct.pack("<H", 8), 2),
     ],
 )
 def test_what_is_no_sound_is_told_as_such(content: bytes) -> None:
-    with pytest.raises(RemoteTrouble):
-        sound_of(content, 8000)
+    with pytest.raises(RemoteModelError):
+        decode_wav(content, 8000)
 
 
 # Speech to text.
@@ -106,7 +106,7 @@ async def test_a_turn_is_sent_as_a_file_with_its_language() -> None:
     assert boundary is not None
     parts = form.split(b"--" + boundary[1])
     fields = {re.findall(rb'name="(\w+)"', part)[0]: part.partition(b"\r\n\r\n")[2][:-2] for part in parts[1:-1]}
-    assert (sound_of(fields.pop(b"file"), 8000) == sound).all()
+    assert (decode_wav(fields.pop(b"file"), 8000) == sound).all()
     assert fields == {b"model": b"m", b"response_format": b"json", b"language": b"de", b"prompt": b"Names: Ada"}
     assert parts[-1] == b"--\r\n"
 
@@ -114,7 +114,7 @@ async def test_a_turn_is_sent_as_a_file_with_its_language() -> None:
 @pytest.mark.parametrize("body", [b"[]", b"{}", b'{"text": 7}', b"no JSON", b'{"text": "' + b"x" * 30_000 + b'"}'])
 async def test_a_text_that_is_none_is_told_as_such(body: bytes) -> None:
     async with remote(answers(body), kind="stt") as (endpoint, _):
-        with pytest.raises(RemoteTrouble):
+        with pytest.raises(RemoteModelError):
             await RemoteTranscriber(endpoint).transcribe([tone(8000)], 8000, None)
 
 
@@ -127,13 +127,13 @@ class Ear(SpeechToTextStream):
     def partial(self) -> str:
         return "local words"
 
-    async def settle(self) -> str:
+    async def flush(self) -> str:
         return "local words"
 
-    async def finish(self) -> str:
+    async def end_turn(self) -> str:
         return "local words"
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         pass
 
     def close(self) -> None:
@@ -165,11 +165,11 @@ async def test_a_turn_is_what_the_remote_model_hears_and_else_what_the_local_one
 ) -> None:
     limits = replace(QUICK, whole_s=0.5) if text == "local words" else QUICK
     async with remote(answer, kind="stt", limits=limits) as (endpoint, server):
-        ears = SecondPass(Ears(), RemoteTranscriber(endpoint), limits.whole_s + 5)
+        ears = TwoPassSpeechToText(Ears(), RemoteTranscriber(endpoint), limits.total_s + 5)
         stream = ears.open(rate=8000, language=None, on_words=lambda _: None)
         stream.feed(tone(8000))
         assert stream.partial() == "local words"
-        assert await stream.finish() == text
+        assert await stream.end_turn() == text
         stream.close()
     assert server.requests
 
@@ -179,7 +179,7 @@ async def test_a_turn_is_what_the_remote_model_hears_and_else_what_the_local_one
 
 async def test_a_sentence_is_spoken_by_the_servers_voice_with_word_ends() -> None:
     sound = np.pad(np.concatenate((tone(24000), np.zeros(6000, np.int16), tone(24000))), 4800)
-    async with remote(answers(wave_bytes(sound, 24000), "audio/wav"), kind="tts", voices=VOICES) as (endpoint, server):
+    async with remote(answers(encode_wav(sound, 24000), "audio/wav"), kind="tts", voices=VOICES) as (endpoint, server):
         voice = RemoteTextToSpeech(endpoint)
         assert voice.voices() == ("gpu/heart", "gpu/any")
         assert [voice.language_of(name) for name in ("gpu/heart", "gpu/any", "x")] == ["en-US", None, None]
@@ -200,7 +200,7 @@ async def test_what_has_no_letter_is_silence_and_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [status(404), answers(b"{}"), answers(wave_bytes(np.zeros(8000, np.int16), 8000)), answers(b"")]
+    "answer", [status(404), answers(b"{}"), answers(encode_wav(np.zeros(8000, np.int16), 8000)), answers(b"")]
 )
 async def test_a_voice_that_sends_no_speech_fails(answer: Answer) -> None:
     async with remote(answer, kind="tts", voices=VOICES) as (endpoint, _):
@@ -256,5 +256,5 @@ async def test_many_texts_go_in_several_requests() -> None:
 )
 async def test_what_is_no_vector_is_told_as_such(answer: Answer) -> None:
     async with remote(answer, kind="embedding") as (endpoint, _):
-        with pytest.raises(RemoteTrouble):
+        with pytest.raises(RemoteModelError):
             await RemoteEmbeddings(endpoint).embed(["text"], query=False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from models.protocols import ChatMessage, ChatPrompt, ToolCall, ToolDefinition
-from models.remote.chat_request import BEGINS, MOST_FORMED_TOKENS, ChatRequests
+from models.remote.chat_request import CALL_BEGINS, MAX_JSON_TOKENS, ChatRequestBuilder
 from models.remote.config import RemoteModel
 
 MODEL = RemoteModel("gpu", "llm", "http://gpu:8000/v1", "qwen3-8b", context_length=4096)
@@ -17,7 +17,7 @@ CALL = ToolCall("c1", "look_up", '{"n": 1}')
 
 
 def asked(prompt: ChatPrompt, model: RemoteModel = MODEL) -> dict[str, Any]:
-    request: dict[str, Any] = json.loads(ChatRequests(model).streamed(prompt))
+    request: dict[str, Any] = json.loads(ChatRequestBuilder(model).streaming_request(prompt))
     return request
 
 
@@ -64,7 +64,7 @@ def test_a_talk_with_tools_is_told_as_the_protocol_has_it() -> None:
 
 
 def test_the_user_begins_and_lines_of_one_speaker_in_a_row_are_one() -> None:
-    begins = {"role": "user", "content": BEGINS}
+    begins = {"role": "user", "content": CALL_BEGINS}
     assert said() == [{"role": "system", "content": "You help."}, begins]
     assert said(agent("Good morning."), user("My order"), user("has not come"), system="") == [
         begins,
@@ -89,11 +89,11 @@ def test_half_a_character_does_no_harm() -> None:
 
 
 def test_a_talk_that_is_too_long_loses_its_oldest_turns_and_keeps_its_beginning_for_some_time() -> None:
-    requests, talk, begins = ChatRequests(replace(MODEL, context_length=1024)), [], []
+    requests, talk, begins = ChatRequestBuilder(replace(MODEL, context_length=1024)), [], []
     for turn in range(60):
         talk += [user(f"question {turn}"), agent("x" * 100)]
         prompt = ChatPrompt("call", "You help.", [*talk, user("and now?")])
-        lines = json.loads(requests.streamed(prompt))["messages"]
+        lines = json.loads(requests.streaming_request(prompt))["messages"]
         assert sum(len(line["content"]) for line in lines) // 3 < 1024 - 400
         assert (lines[0]["content"], lines[-1]["content"]) == ("You help.", "and now?")
         begins.append(lines[1]["content"])
@@ -103,10 +103,10 @@ def test_a_talk_that_is_too_long_loses_its_oldest_turns_and_keeps_its_beginning_
 
 def test_a_form_is_asked_for_by_its_schema() -> None:
     schema = {"type": "object", "properties": {"mood": {"type": "string"}}}
-    request = json.loads(ChatRequests(MODEL).formed(ChatPrompt("call", "", [user("x")]), schema))
+    request = json.loads(ChatRequestBuilder(MODEL).json_request(ChatPrompt("call", "", [user("x")]), schema))
     assert request["response_format"]["json_schema"]["schema"] == schema
     assert "tools" not in request
-    assert request["max_tokens"] == MOST_FORMED_TOKENS
+    assert request["max_tokens"] == MAX_JSON_TOKENS
 
 
 def long_talk() -> list[ChatMessage]:
@@ -118,33 +118,33 @@ def contents(request: bytes) -> list[str]:
 
 
 def test_what_answers_left_out_of_a_long_talk_is_not_left_out_of_a_form() -> None:
-    requests = ChatRequests(replace(MODEL, context_length=1024))
+    requests = ChatRequestBuilder(replace(MODEL, context_length=1024))
     answer = ChatPrompt("call", "You help.", [*long_talk(), user("and now?")])
-    spoken = contents(requests.streamed(answer))
+    spoken = contents(requests.streaming_request(answer))
     form = ChatPrompt("call", "Sum it up.", [user("The talk.")])
-    assert contents(requests.formed(form, {})) == ["Sum it up.", "The talk."]
-    assert contents(requests.streamed(answer)) == spoken, "a form does not change what is left out of answers"
+    assert contents(requests.json_request(form, {})) == ["Sum it up.", "The talk."]
+    assert contents(requests.streaming_request(answer)) == spoken, "a form does not change what is left out of answers"
 
 
 def test_a_form_about_a_long_talk_leaves_nothing_out_of_answers() -> None:
-    requests = ChatRequests(replace(MODEL, context_length=1024))
-    requests.formed(ChatPrompt("call", "Sum it up.", long_talk()), {})
-    assert len(contents(requests.streamed(ChatPrompt("call", "", long_talk()[:4])))) == 4
+    requests = ChatRequestBuilder(replace(MODEL, context_length=1024))
+    requests.json_request(ChatPrompt("call", "Sum it up.", long_talk()), {})
+    assert len(contents(requests.streaming_request(ChatPrompt("call", "", long_talk()[:4])))) == 4
 
 
 def test_a_talk_that_has_become_another_one_loses_nothing_that_fits() -> None:
-    requests = ChatRequests(replace(MODEL, context_length=1024))
-    requests.streamed(ChatPrompt("call", "You help.", [*long_talk(), user("and now?")]))
-    assert contents(requests.streamed(ChatPrompt("call", "", [user("Hello?")]))) == ["Hello?"]
+    requests = ChatRequestBuilder(replace(MODEL, context_length=1024))
+    requests.streaming_request(ChatPrompt("call", "You help.", [*long_talk(), user("and now?")]))
+    assert contents(requests.streaming_request(ChatPrompt("call", "", [user("Hello?")]))) == ["Hello?"]
     short = long_talk()[:4]
-    assert len(contents(requests.streamed(ChatPrompt("call", "", short)))) == len(short)
+    assert len(contents(requests.streaming_request(ChatPrompt("call", "", short)))) == len(short)
 
 
 def test_no_user_speaks_right_after_a_tool() -> None:
     """Some servers refuse such a talk. What was found before the user spoke comes behind the user's words."""
     found = [agent("", CALL), ChatMessage("tool", "It is there.", tool_call_id="c1")]
     talk = [*found, user("is it there"), agent("Yes."), *found, user("and now?")]
-    lines = json.loads(ChatRequests(MODEL).streamed(ChatPrompt("call", "", talk)))["messages"]
+    lines = json.loads(ChatRequestBuilder(MODEL).streaming_request(ChatPrompt("call", "", talk)))["messages"]
     assert [line["role"] for line in lines] == ["user", "assistant", "tool", "assistant", "user", "assistant", "tool"]
     assert [line["content"] for line in lines if line["role"] == "user"] == ["is it there", "and now?"]
 
@@ -152,13 +152,13 @@ def test_no_user_speaks_right_after_a_tool() -> None:
 @pytest.mark.parametrize("turns", [1, 6])
 def test_no_talk_begins_with_a_tools_result(turns: int) -> None:
     """Where the old talk was cut there is a result in the new one."""
-    requests = ChatRequests(replace(MODEL, context_length=1024))
-    requests.streamed(ChatPrompt("call", "", [*long_talk(), user("and now?")]))
+    requests = ChatRequestBuilder(replace(MODEL, context_length=1024))
+    requests.streaming_request(ChatPrompt("call", "", [*long_talk(), user("and now?")]))
     (dropped,) = requests._dropped.values()
     result = ChatMessage("tool", "It is there.", tool_call_id="c1")
     before = [user("x"), agent("y")] * (dropped // 2 - 1) + [user("x")]
     for talk in ([*before, agent("", CALL), *[result] * turns, user("next")], [result, user("next")]):
-        lines = json.loads(requests.streamed(ChatPrompt("call", "", talk)))["messages"]
+        lines = json.loads(requests.streaming_request(ChatPrompt("call", "", talk)))["messages"]
         assert lines[0]["role"] != "tool"
         assert [line["content"] for line in lines if line["role"] == "user"][-1].endswith("next")
         called = {call["id"] for line in lines for call in line.get("tool_calls", [])}

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from models.errors import RemoteTrouble
+from models.errors import RemoteModelError
 from models.protocols import ToolCall
-from models.remote.chat_stream_parser import MOST_ARGUMENTS, MOST_CALLS, MOST_TEXT, ChatAnswer, Thoughts
-from models.remote.json_safety import error_told, json_bytes
+from models.remote.chat_stream_parser import MAX_ARGUMENTS, MAX_CALLS, MAX_TEXT, ChatStreamParser, ThinkingFilter
+from models.remote.json_safety import error_excerpt, parse_json
 
 
-def answer() -> ChatAnswer:
-    return ChatAnswer(f"own{number}" for number in count(1))
+def answer() -> ChatStreamParser:
+    return ChatStreamParser(f"own{number}" for number in count(1))
 
 
 def delta(finish: str | None = None, **said: Any) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def test_content_in_parts_is_their_text() -> None:
     ],
 )
 def test_what_a_model_thinks_before_it_speaks_is_not_said(pieces: list[str], said: str) -> None:
-    thoughts = Thoughts()
+    thoughts = ThinkingFilter()
     assert "".join(thoughts.feed(each) for each in pieces) + thoughts.rest() == said
 
 
@@ -129,7 +129,7 @@ def test_thoughts_of_a_field_of_their_own_are_progress_and_not_said() -> None:
 
 
 def test_half_characters_and_zeros_do_not_get_through() -> None:
-    assert answer().feed(json_bytes(b'{"choices": [{"delta": {"content": "a\\ud83db\\u0000c"}}]}')) == "a?bc"
+    assert answer().feed(parse_json(b'{"choices": [{"delta": {"content": "a\\ud83db\\u0000c"}}]}')) == "a?bc"
 
 
 @pytest.mark.parametrize(
@@ -154,55 +154,55 @@ def test_half_characters_and_zeros_do_not_get_through() -> None:
     ],
 )
 def test_chunks_of_wrong_types_end_the_answer(chunk: Any) -> None:
-    with pytest.raises(RemoteTrouble) as trouble:
+    with pytest.raises(RemoteModelError) as trouble:
         answer().feed(chunk)
-    assert trouble.value.what == "broken"
+    assert trouble.value.kind == "broken"
 
 
 def test_an_error_in_the_stream_ends_the_answer_and_is_told() -> None:
-    with pytest.raises(RemoteTrouble, match=r"broke off: out of memory"):
+    with pytest.raises(RemoteModelError, match=r"broke off: out of memory"):
         answer().feed({"error": {"message": "out of memory", "code": 500}})
 
 
 @pytest.mark.parametrize(
     "chunks",
     [
-        [delta(content="x" * 1000)] * (MOST_TEXT // 1000 + 1),
-        [delta(content="<think>")] + [delta(content="x" * 1000)] * (MOST_TEXT // 1000 + 1),
-        [delta(tool_calls=[piece(0, "a", "x", "y" * 1000)])] * (MOST_ARGUMENTS // 1000 + 1),
+        [delta(content="x" * 1000)] * (MAX_TEXT // 1000 + 1),
+        [delta(content="<think>")] + [delta(content="x" * 1000)] * (MAX_TEXT // 1000 + 1),
+        [delta(tool_calls=[piece(0, "a", "x", "y" * 1000)])] * (MAX_ARGUMENTS // 1000 + 1),
         [delta(tool_calls=[piece(0, "a", "x" * 129)])],
-        [delta(tool_calls=[piece(number, str(number), "x")]) for number in range(MOST_CALLS + 1)],
+        [delta(tool_calls=[piece(number, str(number), "x")]) for number in range(MAX_CALLS + 1)],
     ],
     ids=["text", "thoughts", "arguments", "name", "calls"],
 )
 def test_more_than_any_answer_has_ends_it(chunks: list[dict[str, Any]]) -> None:
     made = answer()
-    with pytest.raises(RemoteTrouble):
+    with pytest.raises(RemoteModelError):
         for chunk in chunks:
             made.feed(chunk)
 
 
 def test_a_call_without_a_name_is_none() -> None:
-    with pytest.raises(RemoteTrouble):
+    with pytest.raises(RemoteModelError):
         calls_of([piece(0, "a", arguments="{}")])
 
 
 @pytest.mark.parametrize("text", [b"{", b"", b"\xff", b"[" * 100_000, b"1" * 5000])
 def test_what_is_no_json_is_a_trouble_of_its_own(text: bytes) -> None:
-    with pytest.raises(RemoteTrouble, match="no JSON"):
-        json_bytes(text)
+    with pytest.raises(RemoteModelError, match="no JSON"):
+        parse_json(text)
 
 
 def test_of_an_error_only_its_own_words_are_told() -> None:
-    assert error_told(b'{"error": {"message": "The model x\\n does not exist."}}') == "The model x does not exist."
-    assert error_told(b'{"detail": "Not Found"}') == "Not Found"
-    assert error_told(b"<html>\x1b[31m" + b"x" * 500)[:9] == "<html>[31"
-    assert len(error_told(b"x" * 500)) == 200
-    assert error_told(b'{"detail": [{"msg": "bad", "input": "what the caller said"}]}') == ""
-    assert "caller" not in error_told(b'{"message": "1 error, input_value=\'what the caller said\'"}')
-    told = error_told(b"{\"message\": \"[{'msg': 'missing', 'input': {'text': 'what the caller said'}}]\"}")
+    assert error_excerpt(b'{"error": {"message": "The model x\\n does not exist."}}') == "The model x does not exist."
+    assert error_excerpt(b'{"detail": "Not Found"}') == "Not Found"
+    assert error_excerpt(b"<html>\x1b[31m" + b"x" * 500)[:9] == "<html>[31"
+    assert len(error_excerpt(b"x" * 500)) == 200
+    assert error_excerpt(b'{"detail": [{"msg": "bad", "input": "what the caller said"}]}') == ""
+    assert "caller" not in error_excerpt(b'{"message": "1 error, input_value=\'what the caller said\'"}')
+    told = error_excerpt(b"{\"message\": \"[{'msg': 'missing', 'input': {'text': 'what the caller said'}}]\"}")
     assert "missing" in told and "caller" not in told
-    assert "caller" not in error_told(json.dumps({"error": json.dumps({"input": "what the caller said"})}))
-    assert "caller" not in error_told(b'{"input": "what the caller said", ')
+    assert "caller" not in error_excerpt(json.dumps({"error": json.dumps({"input": "what the caller said"})}))
+    assert "caller" not in error_excerpt(b'{"input": "what the caller said", ')
     refused = "Invalid input: model qwen not found"
-    assert error_told(json.dumps({"error": {"message": refused}})) == refused
+    assert error_excerpt(json.dumps({"error": {"message": refused}})) == refused

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from config.errors import EgressError, ErrorKind
-from models.errors import RemoteTrouble
+from models.errors import RemoteModelError
 from models.protocols import ChatMessage, ChatPrompt, TextDelta, ToolCall
-from models.remote.circuit_breaker import Circuit
-from models.remote.client import Endpoint
+from models.remote.circuit_breaker import CircuitState
+from models.remote.client import RemoteModelClient
 from models.remote.config import RemoteModel
 from models.remote.language_model import MOST_BYTES, RemoteLanguageModel
 from tests.models.remote.raw_server import (
@@ -36,17 +36,17 @@ PROMPT = ChatPrompt("call", "You help.", [ChatMessage("user", "Hello?")])
 HELLO = event(content="Hel") + event(content="lo.")
 
 
-async def said(endpoint: Endpoint, heard: list[str] | None = None) -> str:
+async def said(endpoint: RemoteModelClient, heard: list[str] | None = None) -> str:
     """The answer's text; `heard` gets its pieces also when it fails."""
     heard = [] if heard is None else heard
-    async for part in RemoteLanguageModel(endpoint).answer(PROMPT):
+    async for part in RemoteLanguageModel(endpoint).respond(PROMPT):
         assert isinstance(part, TextDelta)
         heard.append(part.text)
     return "".join(heard)
 
 
-async def trouble(endpoint: Endpoint, heard: list[str] | None = None) -> RemoteTrouble:
-    with pytest.raises(RemoteTrouble) as raised:
+async def trouble(endpoint: RemoteModelClient, heard: list[str] | None = None) -> RemoteModelError:
+    with pytest.raises(RemoteModelError) as raised:
         await said(endpoint, heard)
     return raised.value
 
@@ -65,10 +65,10 @@ async def test_tools_are_called_once_the_answer_is_complete() -> None:
     whole = HEAD + event(content="One moment.") + called + b"data: [DONE]\n\n"
     async with remote(gives(whole), gives(whole.removesuffix(b"data: [DONE]\n\n"))) as (endpoint, _):
         model = RemoteLanguageModel(endpoint)
-        assert [part async for part in model.answer(PROMPT)] == [TextDelta("One moment."), ToolCall("a", "x", "{}")]
+        assert [part async for part in model.respond(PROMPT)] == [TextDelta("One moment."), ToolCall("a", "x", "{}")]
         parts = []
-        with pytest.raises(RemoteTrouble):
-            async for part in model.answer(PROMPT):
+        with pytest.raises(RemoteModelError):
+            async for part in model.respond(PROMPT):
                 parts.append(part)
         assert parts == [TextDelta("One moment.")], "an answer that broke off has called nothing"
 
@@ -101,7 +101,7 @@ async def test_what_goes_wrong_before_the_first_word_is_told_within_the_time_for
     async with remote(answer, limits=replace(QUICK, first_s=0.3 if what == "late" else 8)) as (endpoint, _):
         began = time.monotonic()
         raised = await trouble(endpoint)
-    assert raised.what == what, raised.message
+    assert raised.kind == what, raised.message
     assert raised.message.startswith("gpu ")
     assert KEY not in raised.message
     assert time.monotonic() - began < 6, "a busy machine has some time more"
@@ -122,7 +122,7 @@ async def test_what_breaks_off_after_the_first_word_is_not_asked_for_again(answe
     limits = replace(QUICK, gap_s=0.3 if what == "late" else 8)
     async with remote(answer, gives(text("Again.")), limits=limits) as (endpoint, server):
         raised = await trouble(endpoint, heard)
-    assert (raised.what, heard, len(server.requests)) == (what, ["Hel", "lo."], 1)
+    assert (raised.kind, heard, len(server.requests)) == (what, ["Hel", "lo."], 1)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ async def test_signs_of_life_that_say_nothing_do_not_prolong_the_time_between_wo
     heard: list[str] = []
     async with remote(pings, limits=replace(QUICK, gap_s=0.3)) as (endpoint, _):
         raised = await trouble(endpoint, heard)
-    assert (raised.what, "".join(heard)) == ("late", "Hello.")
+    assert (raised.kind, "".join(heard)) == ("late", "Hello.")
 
 
 @pytest.mark.parametrize(("whole_s", "heard"), [(60, "Hello."), (9, "Hel")])
@@ -176,13 +176,13 @@ async def test_time_for_the_first_word_ends_with_it_and_that_for_the_whole_answe
         endpoint.clock = lambda: now_s
         said = ""
         try:
-            async for part in RemoteLanguageModel(endpoint).answer(PROMPT):
+            async for part in RemoteLanguageModel(endpoint).respond(PROMPT):
                 assert isinstance(part, TextDelta)
                 said += part.text
-                now_s += QUICK.first_s + 2
+                now_s += QUICK.first_word_s + 2
                 first_was_heard.set()
-        except RemoteTrouble as late:
-            said += f" ({late.what})"
+        except RemoteModelError as late:
+            said += f" ({late.kind})"
     assert said == (heard if whole_s > 10 else f"{heard} (late)")
 
 
@@ -222,37 +222,37 @@ async def test_closing_an_answer_closes_its_connection_so_that_the_server_stops(
             await asyncio.sleep(0.01)
 
     async with remote(talks) as (endpoint, server):
-        parts = RemoteLanguageModel(endpoint).answer(PROMPT)
+        parts = RemoteLanguageModel(endpoint).respond(PROMPT)
         assert await anext(parts) == TextDelta("Hel")
         await parts.aclose()
         async with asyncio.timeout(10):
             await server.left.wait()
-        assert endpoint.breaker.circuit(endpoint.clock()) is Circuit.CLOSED
+        assert endpoint.breaker.state(endpoint.clock()) is CircuitState.CLOSED
 
 
 async def test_a_server_that_fails_again_and_again_is_left_alone_and_then_asked_once() -> None:
     async with remote(*[status(401)] * 3, gives(text("Hello."))) as (endpoint, server):
         now_s = 100.0
         endpoint.clock = lambda: now_s
-        assert [(await trouble(endpoint)).what for _ in range(5)] == ["refused"] * 3 + ["resting"] * 2
+        assert [(await trouble(endpoint)).kind for _ in range(5)] == ["refused"] * 3 + ["resting"] * 2
         assert len(server.requests) == 3
         now_s += 10
         assert await said(endpoint) == "Hello."
-        assert endpoint.breaker.circuit(now_s) is Circuit.CLOSED
+        assert endpoint.breaker.state(now_s) is CircuitState.CLOSED
 
 
 async def test_requests_that_are_wrong_in_themselves_say_nothing_against_the_server() -> None:
     async with remote(status(400)) as (endpoint, server):
         for _ in range(4):
-            assert (await trouble(endpoint)).what == "refused"
+            assert (await trouble(endpoint)).kind == "refused"
     assert len(server.requests) == 4
 
 
 async def test_a_server_that_is_not_there_is_told_as_such() -> None:
     async with remote(gives(text("x"))) as (endpoint, server):
         away = replace(endpoint.model, base_url=endpoint.model.base_url.replace(str(server.port), "1"))
-        raised = await trouble(Endpoint(away, endpoint._http))
-    assert raised.what == "unreachable"
+        raised = await trouble(RemoteModelClient(away, endpoint._http))
+    assert raised.kind == "unreachable"
 
 
 async def test_a_key_that_a_server_repeats_does_not_get_out() -> None:
@@ -271,7 +271,7 @@ async def test_no_part_of_a_key_that_a_server_repeats_gets_out(before: int) -> N
 
 async def test_a_short_key_is_not_told_either() -> None:
     async with remote(status(403, b'{"error": "wrong key abc, absent"}')) as (endpoint, _):
-        own = Endpoint(replace(endpoint.model, key="abc"), endpoint._http)
+        own = RemoteModelClient(replace(endpoint.model, key="abc"), endpoint._http)
         assert "(wrong key [key], absent)" in (await trouble(own)).message
 
 
@@ -292,7 +292,7 @@ async def test_an_answer_that_a_server_does_not_stream_is_said_all_the_same() ->
 
 async def test_a_form_is_filled() -> None:
     async with remote(gives(text('{"mood"', ': "good"}'))) as (endpoint, server):
-        filled = await RemoteLanguageModel(endpoint).complete(PROMPT, {"type": "object"})
+        filled = await RemoteLanguageModel(endpoint).complete_json(PROMPT, {"type": "object"})
     assert filled == '{"mood": "good"}'
     assert b'"response_format"' in server.requests[0]
 
@@ -301,8 +301,8 @@ async def test_a_form_is_filled() -> None:
 async def test_a_form_that_is_cut_off_or_none_is_an_error_of_this_answer_alone(cut: str) -> None:
     async with remote(gives(text(cut))) as (endpoint, server):
         for _ in range(4):
-            with pytest.raises(RemoteTrouble, match="gpu sends what is no JSON"):
-                await RemoteLanguageModel(endpoint).complete(PROMPT, {"type": "object"})
+            with pytest.raises(RemoteModelError, match="gpu sends what is no JSON"):
+                await RemoteLanguageModel(endpoint).complete_json(PROMPT, {"type": "object"})
     assert len(server.requests) == 4
 
 
@@ -323,7 +323,7 @@ async def test_a_connection_that_is_refused_is_tried_again_and_one_that_takes_to
     kind: ErrorKind, asked: int
 ) -> None:
     nowhere = Unanswered(kind)
-    endpoint = Endpoint(RemoteModel("gpu", "llm", "http://gpu/v1", "m", limits=QUICK), nowhere)
+    endpoint = RemoteModelClient(RemoteModel("gpu", "llm", "http://gpu/v1", "m", timeouts=QUICK), nowhere)
     endpoint.pauses_s = (0.0, 0.0)
     await trouble(endpoint)
     assert nowhere.asked == asked

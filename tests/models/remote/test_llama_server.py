@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from models.errors import RemoteTrouble
+from models.errors import RemoteModelError
 from models.protocols import ChatMessage, ChatPrompt, TextDelta, ToolCall, ToolDefinition
-from models.remote.client import Endpoint
-from models.remote.config import Limits, RemoteModel
+from models.remote.client import RemoteModelClient
+from models.remote.config import RemoteModel, RemoteTimeouts
 from models.remote.embeddings import RemoteEmbeddings
 from models.remote.language_model import RemoteLanguageModel
 from tests.calls.http_server import LOOPBACK, client_with
 from tests.models.remote.llama_server import KEY, MODEL, VECTORS, WITH_TOOLS, llama_server, saying
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-PATIENT = Limits(connect_s=10, first_s=30, gap_s=30, whole_s=60)
+PATIENT = RemoteTimeouts(connect_s=10, first_word_s=30, between_words_s=30, total_s=60)
 LOOK_UP = ToolDefinition(
     "look_up",
     "Looks up an order.",
@@ -30,43 +30,43 @@ PROMPT = ChatPrompt("call", "You help.", [ChatMessage("user", "Where is my order
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def endpoint(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Endpoint]:
+async def endpoint(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RemoteModelClient]:
     async with llama_server(tmp_path_factory.mktemp("gpu")) as server, client_with(LOOPBACK) as client:
         model = RemoteModel("gpu", "llm", server.base_url, MODEL, KEY, PATIENT, context_length=4096)
-        yield Endpoint(model, client)
+        yield RemoteModelClient(model, client)
 
 
-def changed(endpoint: Endpoint, **changes: object) -> Endpoint:
-    return Endpoint(replace(endpoint.model, **changes), endpoint._http)  # type: ignore[arg-type]
+def changed(endpoint: RemoteModelClient, **changes: object) -> RemoteModelClient:
+    return RemoteModelClient(replace(endpoint.model, **changes), endpoint._http)  # type: ignore[arg-type]
 
 
-async def test_its_models_are_listed(endpoint: Endpoint) -> None:
-    assert await endpoint.models() == [MODEL, WITH_TOOLS, VECTORS]
+async def test_its_models_are_listed(endpoint: RemoteModelClient) -> None:
+    assert await endpoint.list_models() == [MODEL, WITH_TOOLS, VECTORS]
 
 
-async def test_an_answer_is_streamed(endpoint: Endpoint) -> None:
+async def test_an_answer_is_streamed(endpoint: RemoteModelClient) -> None:
     text = 'It is on its way: "tomorrow", at nine, für Sie.'
     model = RemoteLanguageModel(changed(endpoint, extra=saying(text)))
-    parts = [part async for part in model.answer(PROMPT)]
+    parts = [part async for part in model.respond(PROMPT)]
     assert "".join(part.text for part in parts if isinstance(part, TextDelta)) == text
     assert len(parts) > 10
 
 
-async def test_a_tool_is_called_and_its_result_is_answered(endpoint: Endpoint) -> None:
+async def test_a_tool_is_called_and_its_result_is_answered(endpoint: RemoteModelClient) -> None:
     chosen = {"type": "function", "function": {"name": "look_up"}}
     asking = RemoteLanguageModel(changed(endpoint, model=WITH_TOOLS, extra={"tool_choice": chosen}))
-    (call,) = [part async for part in asking.answer(replace(PROMPT, tools=[LOOK_UP]))]
+    (call,) = [part async for part in asking.respond(replace(PROMPT, tools=[LOOK_UP]))]
     assert isinstance(call, ToolCall)
     assert call.name == "look_up" and call.id
     assert json.loads(call.arguments)["by"] in ("name", "phone")
 
     told = (*PROMPT.messages, ChatMessage("assistant", "", [call]), ChatMessage("tool", "Sent.", tool_call_id=call.id))
     answering = RemoteLanguageModel(changed(endpoint, extra=saying("It was sent.")))
-    parts = [part async for part in answering.answer(replace(PROMPT, messages=told, tools=[LOOK_UP]))]
+    parts = [part async for part in answering.respond(replace(PROMPT, messages=told, tools=[LOOK_UP]))]
     assert "".join(part.text for part in parts if isinstance(part, TextDelta)) == "It was sent."
 
 
-async def test_texts_become_vectors(endpoint: Endpoint) -> None:
+async def test_texts_become_vectors(endpoint: RemoteModelClient) -> None:
     embeddings = RemoteEmbeddings(changed(endpoint, model=VECTORS, kind="embedding"))
     one, two, one_again = await embeddings.embed(["one text", "another one", "one text"], query=False)
     np.testing.assert_allclose(one, one_again, atol=1e-5)
@@ -74,8 +74,8 @@ async def test_texts_become_vectors(endpoint: Endpoint) -> None:
     assert float(one @ two) < 0.99
 
 
-async def test_a_wrong_key_is_told_without_it(endpoint: Endpoint) -> None:
+async def test_a_wrong_key_is_told_without_it(endpoint: RemoteModelClient) -> None:
     model = RemoteLanguageModel(changed(endpoint, key="sk-not-the-one"))
-    with pytest.raises(RemoteTrouble) as raised:
-        _ = [part async for part in model.answer(PROMPT)]
+    with pytest.raises(RemoteModelError) as raised:
+        _ = [part async for part in model.respond(PROMPT)]
     assert raised.value.message == "gpu answered with status 401 (Invalid API key)"

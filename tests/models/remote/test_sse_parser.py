@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.errors import RemoteTrouble
-from models.remote.sse_parser import MOST_BYTES, ServerEvents
+from models.errors import RemoteModelError
+from models.remote.sse_parser import MOST_BYTES, SseParser
 
 STREAM = (
     b": a comment\r\n\r\n"
@@ -24,7 +24,7 @@ EVENTS = ['{"a": "ä"}', "second", "in\ntwo lines", "", "[DONE]"]
 
 
 def read(*chunks: bytes) -> list[str]:
-    events = ServerEvents()
+    events = SseParser()
     return [event for chunk in chunks for event in events.feed(chunk)] + events.finish()
 
 
@@ -44,7 +44,7 @@ def test_bytes_that_are_no_text_are_replaced() -> None:
 
 @pytest.mark.parametrize("line", [b"data: " + bytes(MOST_BYTES), b"data: 1234567890\n" * (MOST_BYTES // 10)])
 def test_an_event_without_an_end_is_given_up(line: bytes) -> None:
-    events = ServerEvents()
-    with pytest.raises(RemoteTrouble, match="longer than it may be"):
+    events = SseParser()
+    with pytest.raises(RemoteModelError, match="longer than it may be"):
         for at in range(0, len(line), 65536):
             events.feed(line[at : at + 65536])

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from models.protocols import ChatMessage, ChatPrompt
-from models.remote.chat_stream_parser import ChatAnswer
-from models.remote.client import Endpoint
+from models.remote.chat_stream_parser import ChatStreamParser
+from models.remote.client import RemoteModelClient
 from models.remote.language_model import MOST_UNTOLD, USAGE_S, RemoteLanguageModel
-from models.token_usage import TokenCount
+from models.token_usage import TokenUsage
 from tests.models.remote.raw_server import HEAD, event, gives, remote, status, text, then_hangs
 
 PROMPT = ChatPrompt("call", "You help.", [ChatMessage("user", "When do you open tomorrow?")])
@@ -33,8 +33,8 @@ def usage(read: int, written: int) -> bytes:
 
 async def took(model: RemoteLanguageModel) -> tuple[int, int]:
     """Tokens of one answer."""
-    count = TokenCount()
-    async for _ in model.answer(replace(PROMPT, tokens=count)):
+    count = TokenUsage()
+    async for _ in model.respond(replace(PROMPT, tokens=count)):
         pass
     return count.read, count.written
 
@@ -56,7 +56,7 @@ async def test_the_server_says_what_an_answer_took(rest: list[bytes]) -> None:
 
 @pytest.mark.parametrize("told", [{"prompt_tokens": -1, "completion_tokens": 4}, {"prompt_tokens": 10**9}, 7, None])
 async def test_what_cannot_be_is_not_believed(told: Any) -> None:
-    answer = ChatAnswer(iter(()))
+    answer = ChatStreamParser(iter(()))
     answer.feed({"choices": [], "usage": told})
     assert answer.usage is None
 
@@ -68,17 +68,17 @@ async def test_a_server_that_does_not_tell_is_believed_to_take_a_token_for_four_
 
 async def test_what_was_broken_off_counts_as_far_as_it_came() -> None:
     async with remote(then_hangs(HEAD, event(content="At nine."))) as (endpoint, _):
-        count = TokenCount()
-        async with aclosing(RemoteLanguageModel(endpoint).answer(replace(PROMPT, tokens=count))) as parts:
+        count = TokenUsage()
+        async with aclosing(RemoteLanguageModel(endpoint).respond(replace(PROMPT, tokens=count))) as parts:
             await anext(parts)
     assert (count.read, count.written) == BELIEVED
 
 
 async def test_an_answer_that_failed_before_its_first_word_counts_nothing() -> None:
     async with remote(status(401)) as (endpoint, _):
-        count = TokenCount()
+        count = TokenUsage()
         with pytest.raises(Exception, match="401"):
-            async for _ in RemoteLanguageModel(endpoint).answer(replace(PROMPT, tokens=count)):
+            async for _ in RemoteLanguageModel(endpoint).respond(replace(PROMPT, tokens=count)):
                 pass
     assert (count.read, count.written) == (0, 0)
 
@@ -107,13 +107,13 @@ async def test_a_server_that_refuses_to_be_asked_is_asked_without() -> None:
 
 async def test_the_field_can_be_taken_out() -> None:
     async with remote(gives(text("At nine."))) as (endpoint, server):
-        without = Endpoint(replace(endpoint.model, extra={"stream_options": None}), endpoint._http)
+        without = RemoteModelClient(replace(endpoint.model, extra={"stream_options": None}), endpoint._http)
         await took(RemoteLanguageModel(without))
     assert b"stream_options" not in server.requests[0]
 
 
 async def test_a_form_is_counted_too() -> None:
     async with remote(gives(HEAD, event(content="{}"), END, usage(50, 2))) as (endpoint, _):
-        count = TokenCount()
-        await RemoteLanguageModel(endpoint).complete(replace(PROMPT, tokens=count), {"type": "object"})
+        count = TokenUsage()
+        await RemoteLanguageModel(endpoint).complete_json(replace(PROMPT, tokens=count), {"type": "object"})
     assert (count.read, count.written) == (50, 2)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from models.protocols import HANG_UP, ChatMessage, ChatPrompt, LanguageModel, TextDelta, ToolCall
+from models.protocols import END_CALL_TOOL, ChatMessage, ChatPrompt, LanguageModel, TextDelta, ToolCall
 from models.rule_based.prompt_facts import read_prompt
 from models.rule_based.responder import ExtractiveResponder
 from models.text.bm25 import TextIndex
@@ -34,10 +34,10 @@ def ask(
     messages = [ChatMessage("assistant", before)] if before else []
     if heard is not None:
         messages.append(ChatMessage("user", heard))
-    tools = [HANG_UP] if may_end else []
+    tools = [END_CALL_TOOL] if may_end else []
 
     async def parts() -> tuple[str, bool]:
-        found = [part async for part in model.answer(ChatPrompt("call", system, messages, tools=tools))]
+        found = [part async for part in model.respond(ChatPrompt("call", system, messages, tools=tools))]
         calls = [part for part in found if isinstance(part, ToolCall)]
         assert calls in ([], found[-1:]), "a tool is called when all is said"
         assert all((call.name, call.arguments) == ("end_call", "{}") for call in calls)
@@ -125,7 +125,7 @@ def test_thanks_are_answered() -> None:
 def test_the_answer_comes_sentence_by_sentence() -> None:
     async def parts() -> list[object]:
         prompt = ChatPrompt("call", PROMPT, [ChatMessage("user", "thank you")])
-        return [part async for part in ExtractiveResponder().answer(prompt)]
+        return [part async for part in ExtractiveResponder().respond(prompt)]
 
     assert asyncio.run(parts()) == [TextDelta("You are welcome. "), TextDelta(OFFER)]
 
@@ -135,7 +135,7 @@ def test_the_same_question_has_the_same_answer() -> None:
 
     async def twice() -> list[list[object]]:
         prompt = ChatPrompt("call", PROMPT, [ChatMessage("user", "where can i park my car")])
-        return [[part async for part in model.answer(prompt)] for _ in range(2)]
+        return [[part async for part in model.respond(prompt)] for _ in range(2)]
 
     first, second = asyncio.run(twice())
     assert first == second

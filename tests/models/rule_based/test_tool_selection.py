@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from models.protocols import HANG_UP, ChatMessage, ChatPrompt, TextDelta, ToolCall, ToolDefinition
+from models.protocols import END_CALL_TOOL, ChatMessage, ChatPrompt, TextDelta, ToolCall, ToolDefinition
 from models.rule_based.ivr_keys import keys_to_press
 from models.rule_based.responder import ExtractiveResponder
 from models.rule_based.tool_results import SORRY
@@ -43,7 +43,7 @@ TABLE = tool(
 HOURS_TOOL = tool("get_opening_hours", "Opening hours of the shop")
 SEARCH = tool("search_knowledge", "Search the documents", ["query"], query=TEXT)
 KEYS = tool("send_dtmf", "Press telephone keys", ["digits"], digits=TEXT)
-SHOP = (ORDER, CANCEL, WEATHER, TABLE, HANG_UP)
+SHOP = (ORDER, CANCEL, WEATHER, TABLE, END_CALL_TOOL)
 
 
 def talk(
@@ -62,7 +62,7 @@ def talk(
 
     async def turn() -> bool:
         """One answer of the model; whether it asks for a tool."""
-        found = [part async for part in model.answer(ChatPrompt("call", system, tuple(messages), tools=tools))]
+        found = [part async for part in model.respond(ChatPrompt("call", system, tuple(messages), tools=tools))]
         text = "".join(part.text for part in found if isinstance(part, TextDelta))
         calls = [part for part in found if isinstance(part, ToolCall)]
         done.extend(filter(None, [text, *(f"{call.name} {call.arguments}" for call in calls)]))
@@ -144,7 +144,7 @@ def test_a_question_that_was_cut_short_is_still_answered() -> None:
     prompt = ChatPrompt("call", PROMPT, [*said, ChatMessage("user", "4711")], tools=SHOP)
 
     async def parts() -> list[object]:
-        return [part async for part in ExtractiveResponder().answer(prompt)]
+        return [part async for part in ExtractiveResponder().respond(prompt)]
 
     [call] = asyncio.run(parts())
     assert isinstance(call, ToolCall)

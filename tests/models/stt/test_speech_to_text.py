@@ -56,24 +56,24 @@ def stream(recognizer: SpeechToText) -> Iterator[SpeechToTextStream]:
 @pytest.mark.parametrize("text", SENTENCES)
 async def test_a_callers_sentence_is_heard_word_for_word(stream: SpeechToTextStream, caller: Caller, text: str) -> None:
     feed(stream, caller.line(text))
-    assert await stream.finish() == text
+    assert await stream.end_turn() == text
 
 
 async def test_one_stream_hears_turn_after_turn(stream: SpeechToTextStream, caller: Caller) -> None:
     for text in SENTENCES[:4]:
         feed(stream, caller.line(text))
-        assert await stream.finish() == text
+        assert await stream.end_turn() == text
 
 
 async def test_another_voice_is_heard_too(stream: SpeechToTextStream, caller: Caller) -> None:
     feed(stream, caller.line("what are your opening hours", "slt"))
-    assert await stream.finish() == "what are your opening hours"
+    assert await stream.end_turn() == "what are your opening hours"
 
 
 async def test_wide_band_sound_is_heard(recognizer: SpeechToText, caller: Caller) -> None:
     stream = recognizer.open(rate=16000, language=None, on_words=no_words)
     feed(stream, caller.voice("can you say that again please"), 320)
-    assert await stream.finish() == "can you say that again please"
+    assert await stream.end_turn() == "can you say that again please"
     stream.close()
 
 
@@ -91,7 +91,7 @@ async def test_words_come_while_the_caller_speaks(recognizer: SpeechToText, call
     assert await asyncio.to_thread(heard.wait, 20)
     assert stream.partial() != ""
     feed(stream, sound[len(sound) * 3 // 4 :])
-    assert await stream.finish() == "i would like to make an appointment"
+    assert await stream.end_turn() == "i would like to make an appointment"
     assert stream.partial() == ""
     assert all(partials) and all(one != other for one, other in pairwise(partials))
     stream.close()
@@ -99,9 +99,9 @@ async def test_words_come_while_the_caller_speaks(recognizer: SpeechToText, call
 
 async def test_what_is_discarded_is_not_heard(stream: SpeechToTextStream, caller: Caller) -> None:
     feed(stream, caller.line("what is your address"))
-    stream.discard()
+    stream.reset()
     feed(stream, caller.line("do you have parking"))
-    assert await stream.finish() == "do you have parking"
+    assert await stream.end_turn() == "do you have parking"
 
 
 @pytest.mark.parametrize("silence", [0, 1, 160, 2800, 16_000])
@@ -110,42 +110,42 @@ async def test_the_text_that_was_settled_is_final_when_only_silence_follows(
     stream: SpeechToTextStream, caller: Caller, text: str, silence: int
 ) -> None:
     feed(stream, caller.line(text, "slt"))
-    settled = await stream.settle()
+    settled = await stream.flush()
     feed(stream, np.zeros(silence, np.int16))
-    assert await stream.finish() == settled == text
+    assert await stream.end_turn() == settled == text
 
 
 async def test_what_follows_a_settled_text_continues_it(stream: SpeechToTextStream, caller: Caller) -> None:
     feed(stream, caller.line("what is your address"))
-    assert await stream.settle() == "what is your address"
+    assert await stream.flush() == "what is your address"
     feed(stream, caller.line("do you have parking"))
-    assert await stream.finish() == "what is your address do you have parking"
+    assert await stream.end_turn() == "what is your address do you have parking"
     feed(stream, caller.line("yes please"))
-    assert await stream.finish() == "yes please"
+    assert await stream.end_turn() == "yes please"
 
 
 async def test_a_settled_text_is_discarded_with_its_turn(stream: SpeechToTextStream, caller: Caller) -> None:
     feed(stream, caller.line("what is your address"))
-    assert await stream.settle() == "what is your address"
-    stream.discard()
+    assert await stream.flush() == "what is your address"
+    stream.reset()
     feed(stream, caller.line("do you have parking"))
-    assert await stream.settle() == "do you have parking"
-    assert await stream.finish() == "do you have parking"
+    assert await stream.flush() == "do you have parking"
+    assert await stream.end_turn() == "do you have parking"
 
 
 async def test_nothing_settles_to_nothing(stream: SpeechToTextStream) -> None:
-    assert await stream.settle() == "" == await stream.finish()
+    assert await stream.flush() == "" == await stream.end_turn()
 
 
 async def test_silence_and_nothing_are_no_words(stream: SpeechToTextStream) -> None:
-    assert await stream.finish() == ""
+    assert await stream.end_turn() == ""
     feed(stream, np.zeros(8000, np.int16))
-    assert await stream.finish() == ""
+    assert await stream.end_turn() == ""
 
 
 async def test_odd_blocks_make_no_difference(stream: SpeechToTextStream, caller: Caller) -> None:
     feed(stream, caller.line("what is your name"), 77)
-    assert await stream.finish() == "what is your name"
+    assert await stream.end_turn() == "what is your name"
 
 
 async def test_what_the_feeder_does_with_its_array_afterwards_makes_no_difference(
@@ -156,7 +156,7 @@ async def test_what_the_feeder_does_with_its_array_afterwards_makes_no_differenc
     for start in range(0, len(sound) - FRAME, FRAME):
         buffer[:] = sound[start : start + FRAME]
         stream.feed(buffer)
-    assert await stream.finish() == "yes please"
+    assert await stream.end_turn() == "yes please"
 
 
 async def test_more_callers_than_decoders_and_threads_are_all_heard(recognizer: SpeechToText, caller: Caller) -> None:
@@ -165,7 +165,7 @@ async def test_more_callers_than_decoders_and_threads_are_all_heard(recognizer: 
     for start in range(0, max(map(len, sounds)), FRAME):
         for stream, sound in zip(streams, sounds, strict=True):
             stream.feed(sound[start : start + FRAME])
-    assert await asyncio.gather(*(stream.finish() for stream in streams)) == SENTENCES
+    assert await asyncio.gather(*(stream.end_turn() for stream in streams)) == SENTENCES
     for stream in streams:
         stream.close()
 
@@ -173,25 +173,25 @@ async def test_more_callers_than_decoders_and_threads_are_all_heard(recognizer: 
 async def test_closing_in_the_middle_of_work_ends_the_wait(recognizer: SpeechToText, caller: Caller) -> None:
     stream = recognizer.open(rate=8000, language=None, on_words=no_words)
     feed(stream, np.tile(caller.line("what is your address"), 3))
-    waiting = asyncio.ensure_future(stream.finish())
+    waiting = asyncio.ensure_future(stream.end_turn())
     await asyncio.sleep(0)
     stream.close()
     stream.close()
     stream.feed(np.zeros(FRAME, np.int16))
-    stream.discard()
+    stream.reset()
     with pytest.raises(ModelError):
         await waiting
     with pytest.raises(ModelError):
-        await stream.finish()
+        await stream.end_turn()
 
 
 async def test_who_no_longer_waits_is_not_told(stream: SpeechToTextStream, caller: Caller) -> None:
     feed(stream, caller.line("what is your address"))
-    waiting = asyncio.ensure_future(stream.finish())
+    waiting = asyncio.ensure_future(stream.end_turn())
     await asyncio.sleep(0)
     waiting.cancel()
     feed(stream, caller.line("do you have parking"))
-    assert await stream.finish() == "do you have parking"
+    assert await stream.end_turn() == "do you have parking"
 
 
 async def test_a_raising_listener_ends_its_own_turn_alone(recognizer: SpeechToText, caller: Caller) -> None:
@@ -203,9 +203,9 @@ async def test_a_raising_listener_ends_its_own_turn_alone(recognizer: SpeechToTe
     for stream in (broken, sound):
         feed(stream, caller.line("what is your address"))
     with pytest.raises(ModelError, match="listener is broken"):
-        await broken.finish()
-    assert await sound.finish() == "what is your address"
-    assert await broken.finish() == ""
+        await broken.end_turn()
+    assert await sound.end_turn() == "what is your address"
+    assert await broken.end_turn() == ""
     broken.close()
     sound.close()
 
@@ -220,7 +220,7 @@ async def test_a_closed_recognizer_ends_all_waits(caller: Caller) -> None:
     streams = [recognizer.open(rate=8000, language=None, on_words=no_words) for _ in range(3)]
     for stream in streams:
         feed(stream, np.tile(caller.line("what is your address"), 2))
-    waits = [asyncio.ensure_future(stream.finish()) for stream in streams]
+    waits = [asyncio.ensure_future(stream.end_turn()) for stream in streams]
     await asyncio.sleep(0)
     await asyncio.to_thread(recognizer.close)
     results = await asyncio.gather(*waits, return_exceptions=True)
@@ -292,21 +292,21 @@ def _pool(ready: int, limit: int) -> DecoderPool:
 def test_a_pool_grows_to_its_limit_and_then_lets_wait() -> None:
     pool = _pool(1, 2)
     woken: list[str] = []
-    first, second = pool.lend(lambda: woken.append("1")), pool.lend(lambda: woken.append("2"))
+    first, second = pool.acquire(lambda: woken.append("1")), pool.acquire(lambda: woken.append("2"))
     assert first is not None and second is not None
-    assert pool.lend(lambda: woken.append("3")) is None
+    assert pool.acquire(lambda: woken.append("3")) is None
     assert woken == []
-    pool.give_back(first)
+    pool.release(first)
     assert woken == ["3"]
-    assert pool.lend(lambda: woken.append("4")) is first
+    assert pool.acquire(lambda: woken.append("4")) is first
 
 
 def test_a_dropped_decoder_makes_room_for_another() -> None:
     pool = _pool(1, 1)
     woken: list[str] = []
-    first = pool.lend(lambda: None)
+    first = pool.acquire(lambda: None)
     assert isinstance(first, _FreedDecoder)
-    assert pool.lend(lambda: woken.append("free")) is None
-    pool.drop(first)
+    assert pool.acquire(lambda: woken.append("free")) is None
+    pool.discard_decoder(first)
     assert first.freed and woken == ["free"]
-    assert pool.lend(lambda: None) is not None
+    assert pool.acquire(lambda: None) is not None

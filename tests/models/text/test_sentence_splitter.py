@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.text.sentence_splitter import LONGEST, Sentences, split_sentences
+from models.text.sentence_splitter import MAX_CHARACTERS, SentenceSplitter, split_sentences
 
 CASES: list[tuple[str | None, list[str]]] = [
     (None, ["Hello there.", "How are you?", "Fine!"]),
@@ -59,22 +59,22 @@ def test_sentences_are_cut_in_the_right_places(language: str | None, sentences: 
 
 @pytest.mark.parametrize(("language", "sentences"), CASES, ids=IDS)
 def test_letter_by_letter_they_are_the_same(language: str | None, sentences: list[str]) -> None:
-    cutter = Sentences(language, clauses=False)
-    found = [sentence for character in whole(language, sentences) for sentence in cutter.push(character)]
-    assert [sentence for sentence in (*found, cutter.rest()) if sentence] == sentences
+    cutter = SentenceSplitter(language, clauses=False)
+    found = [sentence for character in whole(language, sentences) for sentence in cutter.feed(character)]
+    assert [sentence for sentence in (*found, cutter.finish()) if sentence] == sentences
 
 
 def test_a_sentence_comes_out_with_the_white_space_behind_it() -> None:
-    cutter = Sentences()
-    assert cutter.push("We are open.") == []
-    assert cutter.push(" ") == ["We are open."]
+    cutter = SentenceSplitter()
+    assert cutter.feed("We are open.") == []
+    assert cutter.feed(" ") == ["We are open."]
 
 
 def test_a_doubtful_end_waits_for_the_next_word() -> None:
-    cutter = Sentences()
-    assert cutter.push("We close at 5 p.m. ") == []
-    assert cutter.push("on") == []
-    assert cutter.push(" Sunday. ") == ["We close at 5 p.m. on Sunday."]
+    cutter = SentenceSplitter()
+    assert cutter.feed("We close at 5 p.m. ") == []
+    assert cutter.feed("on") == []
+    assert cutter.feed(" Sunday. ") == ["We close at 5 p.m. on Sunday."]
 
 
 CLAUSES: list[tuple[str, str, list[str]]] = [
@@ -99,46 +99,46 @@ CLAUSES: list[tuple[str, str, list[str]]] = [
 
 @pytest.mark.parametrize(("language", "text", "pieces"), CLAUSES, ids=[text[:30] for _, text, _ in CLAUSES])
 def test_the_first_clause_comes_out_before_its_sentence_ends(language: str, text: str, pieces: list[str]) -> None:
-    assert Sentences(language).push(text) == pieces
+    assert SentenceSplitter(language).feed(text) == pieces
 
 
 def test_after_the_first_clause_sentences_stay_whole() -> None:
-    cutter = Sentences("en")
+    cutter = SentenceSplitter("en")
     text = "We are open from nine to five, and on Saturday until noon, if you like. On Sunday, we are closed, sorry. "
-    assert cutter.push(text) == [
+    assert cutter.feed(text) == [
         "We are open from nine to five,",
         "and on Saturday until noon, if you like.",
         "On Sunday, we are closed, sorry.",
     ]
-    cutter.rest()
-    assert cutter.push("The next answer has a clause, too") == ["The next answer has a clause,"]
+    cutter.finish()
+    assert cutter.feed("The next answer has a clause, too") == ["The next answer has a clause,"]
 
 
 def test_a_very_long_sentence_is_cut_at_its_last_clause() -> None:
     clauses = [f"this is the clause with the number {number}," for number in range(20)]
-    pieces = Sentences("en").push(f"It begins. {' '.join(clauses)}")
+    pieces = SentenceSplitter("en").feed(f"It begins. {' '.join(clauses)}")
     assert pieces[1] == clauses[0]
-    assert len(pieces) > 3 and all(piece.endswith(",") and 200 < len(piece) <= LONGEST for piece in pieces[2:])
+    assert len(pieces) > 3 and all(piece.endswith(",") and 200 < len(piece) <= MAX_CHARACTERS for piece in pieces[2:])
 
 
 def test_a_sentence_without_clauses_is_cut_between_words() -> None:
-    pieces = Sentences("en").push("word " * 120)
-    assert all(piece.endswith("word") and 200 < len(piece) <= LONGEST for piece in pieces) and len(pieces) == 2
+    pieces = SentenceSplitter("en").feed("word " * 120)
+    assert all(piece.endswith("word") and 200 < len(piece) <= MAX_CHARACTERS for piece in pieces) and len(pieces) == 2
 
 
 def test_cutting_now_gives_all_that_is_there() -> None:
-    cutter = Sentences("en")
-    cutter.push("One moment")
+    cutter = SentenceSplitter("en")
+    cutter.feed("One moment")
     assert cutter.flush() == "One moment"
     assert cutter.flush() == ""
-    assert cutter.push(" please. ") == ["please."]
+    assert cutter.feed(" please. ") == ["please."]
 
 
 def test_after_the_rest_the_next_text_starts_empty() -> None:
-    cutter = Sentences()
-    cutter.push("half a")
-    assert cutter.rest() == "half a"
-    assert cutter.rest() == ""
+    cutter = SentenceSplitter()
+    cutter.feed("half a")
+    assert cutter.finish() == "half a"
+    assert cutter.finish() == ""
 
 
 TEXTS = st.one_of(
@@ -156,13 +156,13 @@ TEXTS = st.one_of(
 @given(TEXTS, st.sampled_from(["en", "de", "zh", None]), st.data())
 def test_the_pieces_are_the_text_however_it_is_dealt_out(text: str, language: str | None, data: st.DataObject) -> None:
     def cut(deltas: list[str]) -> list[str]:
-        cutter = Sentences(language)
-        found = [piece for delta in deltas for piece in cutter.push(delta)]
-        return [piece for piece in (*found, cutter.rest()) if piece]
+        cutter = SentenceSplitter(language)
+        found = [piece for delta in deltas for piece in cutter.feed(delta)]
+        return [piece for piece in (*found, cutter.finish()) if piece]
 
     pieces = cut([text])
     assert "".join("".join(pieces).split()) == "".join(text.split())
-    assert all(len(piece) <= LONGEST for piece in pieces[:-1])
+    assert all(len(piece) <= MAX_CHARACTERS for piece in pieces[:-1])
     places = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     dealt = [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
     assert cut(dealt) == pieces

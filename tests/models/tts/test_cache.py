@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from config.errors import ModelError
-from models.protocols import Speech, VoiceSettings
-from models.tts.cache import Origin, Remembering, SpeechCache
+from models.protocols import SynthesizedSpeech, VoiceSettings
+from models.tts.cache import CachingTextToSpeech, Origin, SpeechCache
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 
@@ -35,7 +35,7 @@ class SlowVoice:
     def language_of(self, voice: str) -> str | None:
         return None
 
-    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         self.asked.append(text)
         try:
             await self.gate.wait()
@@ -44,7 +44,7 @@ class SlowVoice:
             raise
         if self.error:
             raise self.error
-        return Speech(text, np.zeros(1200, np.int16), settings.rate)
+        return SynthesizedSpeech(text, np.zeros(1200, np.int16), settings.rate)
 
 
 async def until_asked() -> None:
@@ -56,9 +56,9 @@ async def until_asked() -> None:
 def test_the_oldest_goes_first_and_the_size_is_kept() -> None:
     cache = SpeechCache(limit=10_000)
     for name in ("one", "two", "three", "four"):
-        cache.put(name, SETTINGS, Speech(name, np.zeros(1200, np.int16), 8000))
+        cache.put(name, SETTINGS, SynthesizedSpeech(name, np.zeros(1200, np.int16), 8000))
         cache.get("one", SETTINGS)
-    cache.put("five", SETTINGS, Speech("five", np.zeros(1200, np.int16), 8000))
+    cache.put("five", SETTINGS, SynthesizedSpeech("five", np.zeros(1200, np.int16), 8000))
     assert cache.get("one", SETTINGS) is not None and cache.get("two", SETTINGS) is None
     assert cache.size == 9600
 
@@ -66,12 +66,12 @@ def test_the_oldest_goes_first_and_the_size_is_kept() -> None:
 async def test_two_calls_that_need_a_phrase_at_once_have_it_made_once() -> None:
     origins: list[Origin] = []
     voice, cache = SlowVoice(), SpeechCache(on_use=origins.append)
-    calls = [asyncio.create_task(Remembering(voice, cache).synthesize("Hello.", SETTINGS)) for _ in range(3)]
+    calls = [asyncio.create_task(CachingTextToSpeech(voice, cache).synthesize("Hello.", SETTINGS)) for _ in range(3)]
     await until_asked()
     voice.gate.set()
     speeches = await asyncio.gather(*calls)
     assert voice.asked == ["Hello."] and speeches[0] is speeches[1] is speeches[2]
-    assert await Remembering(voice, cache).synthesize("Hello.", SETTINGS) is speeches[0]
+    assert await CachingTextToSpeech(voice, cache).synthesize("Hello.", SETTINGS) is speeches[0]
     assert origins == ["shared", "shared", "made", "cache"]
 
 
@@ -121,7 +121,7 @@ async def test_a_failure_reaches_all_who_wait_and_is_not_kept() -> None:
 async def test_one_cache_serves_flite_and_espeak(flite: FliteTextToSpeech, espeak: EspeakTextToSpeech) -> None:
     origins: list[Origin] = []
     cache = SpeechCache(on_use=origins.append)
-    both = [(Remembering(flite, cache), "flite/slt"), (Remembering(espeak, cache), "espeak-ng/de")]
+    both = [(CachingTextToSpeech(flite, cache), "flite/slt"), (CachingTextToSpeech(espeak, cache), "espeak-ng/de")]
     for _ in range(2):
         for voice, name in both:
             assert name in voice.voices()

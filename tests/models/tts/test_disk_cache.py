@@ -17,27 +17,27 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from models.protocols import Speech, SpokenWord, VoiceSettings
+from models.protocols import SynthesizedSpeech, VoiceSettings, WordTiming
 from models.tts import disk_cache
-from models.tts.cache import Origin, Remembering, SpeechCache
-from models.tts.disk_cache import SpeechFiles
+from models.tts.cache import CachingTextToSpeech, Origin, SpeechCache
+from models.tts.disk_cache import SpeechDiskCache
 
 SETTINGS = VoiceSettings("slow/one", 1.0, 0.5, 8000)
 TEXT = "Your balance is 12 euros."
 
 
-def speech_of(text: str, samples: int = 1000) -> Speech:
+def speech_of(text: str, samples: int = 1000) -> SynthesizedSpeech:
     sound = np.random.RandomState(len(text)).randint(-9000, 9000, samples).astype(np.int16)
-    return Speech(text, sound, 8000, (SpokenWord(4, 200), SpokenWord(len(text), samples)))
+    return SynthesizedSpeech(text, sound, 8000, (WordTiming(4, 200), WordTiming(len(text), samples)))
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Callable[..., SpeechFiles]]:
+def opened(tmp_path: Path) -> Iterator[Callable[..., SpeechDiskCache]]:
     """Opens the same folder, as often as one likes."""
-    made: list[SpeechFiles] = []
+    made: list[SpeechDiskCache] = []
 
-    def open_files(limit: int = 1_000_000) -> SpeechFiles:
-        made.append(SpeechFiles(tmp_path / "speech", limit))
+    def open_files(limit: int = 1_000_000) -> SpeechDiskCache:
+        made.append(SpeechDiskCache(tmp_path / "speech", limit))
         return made[-1]
 
     yield open_files
@@ -45,11 +45,13 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., SpeechFiles]]:
         files.close()
 
 
-def kept(files: SpeechFiles, text: str, settings: VoiceSettings = SETTINGS, identity: str = "v1") -> Speech | None:
+def kept(
+    files: SpeechDiskCache, text: str, settings: VoiceSettings = SETTINGS, identity: str = "v1"
+) -> SynthesizedSpeech | None:
     return asyncio.run(files.get(identity, text, settings))
 
 
-def put(files: SpeechFiles, *speeches: Speech) -> None:
+def put(files: SpeechDiskCache, *speeches: SynthesizedSpeech) -> None:
     """Write them, and wait for it."""
     for speech in speeches:
         files.put("v1", speech, SETTINGS)
@@ -60,7 +62,7 @@ def named(folder: Path) -> list[Path]:
     return sorted((folder / "speech").glob("*.speech"))
 
 
-def test_what_was_kept_is_found_after_a_restart_as_it_was(opened: Callable[..., SpeechFiles]) -> None:
+def test_what_was_kept_is_found_after_a_restart_as_it_was(opened: Callable[..., SpeechDiskCache]) -> None:
     speech = speech_of(TEXT)
     put(opened(), speech)
     found = kept(opened(), TEXT)
@@ -74,7 +76,7 @@ def test_what_was_kept_is_found_after_a_restart_as_it_was(opened: Callable[..., 
      replace(SETTINGS, voice="slow/two")],
 )  # fmt: skip
 def test_another_manner_or_another_voice_file_is_another_sound(
-    opened: Callable[..., SpeechFiles], other: VoiceSettings
+    opened: Callable[..., SpeechDiskCache], other: VoiceSettings
 ) -> None:
     put(opened(), speech_of(TEXT))
     files = opened()
@@ -82,7 +84,7 @@ def test_another_manner_or_another_voice_file_is_another_sound(
     assert kept(files, TEXT + " ") is None
 
 
-def test_what_was_used_longest_ago_goes_first(opened: Callable[..., SpeechFiles], tmp_path: Path) -> None:
+def test_what_was_used_longest_ago_goes_first(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
     """Also when the use was before a restart."""
     texts = ["one", "two", "three", "four"]
     put(opened(), *(speech_of(text) for text in texts))
@@ -98,20 +100,20 @@ def test_what_was_used_longest_ago_goes_first(opened: Callable[..., SpeechFiles]
     assert [text for text in (*texts, "five five") if kept(again, text)] == ["one", "two", "three", "five five"]
 
 
-def test_a_smaller_limit_is_kept_from_the_start(opened: Callable[..., SpeechFiles], tmp_path: Path) -> None:
+def test_a_smaller_limit_is_kept_from_the_start(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
     put(opened(), *(speech_of("a" * number) for number in range(1, 9)))
     assert len(named(tmp_path)) == 8
     assert opened(limit=5000).size <= 5000 and len(named(tmp_path)) == 2
 
 
-def test_a_piece_that_would_fill_a_quarter_is_not_kept(opened: Callable[..., SpeechFiles], tmp_path: Path) -> None:
+def test_a_piece_that_would_fill_a_quarter_is_not_kept(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
     put(opened(limit=10_000), speech_of(TEXT, samples=1300))
     assert not named(tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "other", "gone", "folder"])
 def test_a_damaged_file_is_as_if_it_were_not_there(
-    opened: Callable[..., SpeechFiles], tmp_path: Path, damage: str
+    opened: Callable[..., SpeechDiskCache], tmp_path: Path, damage: str
 ) -> None:
     put(opened(), speech_of(TEXT))
     files = opened()
@@ -141,7 +143,7 @@ def test_a_damaged_file_is_as_if_it_were_not_there(
 
 
 def test_nobody_else_can_read_them_and_their_names_tell_nothing(
-    opened: Callable[..., SpeechFiles], tmp_path: Path
+    opened: Callable[..., SpeechDiskCache], tmp_path: Path
 ) -> None:
     put(opened(), speech_of(TEXT))
     folder = tmp_path / "speech"
@@ -149,7 +151,7 @@ def test_nobody_else_can_read_them_and_their_names_tell_nothing(
     assert set(modes.values()) == {0o600} and folder.stat().st_mode & 0o777 == 0o700
     (path,) = named(tmp_path)
     assert b"balance" not in path.read_bytes()
-    elsewhere = SpeechFiles(tmp_path / "elsewhere", 1_000_000)
+    elsewhere = SpeechDiskCache(tmp_path / "elsewhere", 1_000_000)
     put(elsewhere, speech_of(TEXT))
     assert {each.name for each in (tmp_path / "elsewhere").glob("*.speech")} != {path.name}
 
@@ -168,7 +170,7 @@ for number in range(10**6):
 
 
 def test_a_server_that_is_killed_while_it_writes_leaves_whole_files(
-    opened: Callable[..., SpeechFiles], tmp_path: Path
+    opened: Callable[..., SpeechDiskCache], tmp_path: Path
 ) -> None:
     for pause in (0.02, 0.05):
         command = [sys.executable, "-c", _WRITER, str(tmp_path / "speech")]
@@ -187,7 +189,7 @@ def test_a_server_that_is_killed_while_it_writes_leaves_whole_files(
 
 
 def test_on_a_full_disk_speech_is_not_kept_and_half_of_it_makes_room(
-    opened: Callable[..., SpeechFiles], monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., SpeechDiskCache], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(opened(), *(speech_of("a" * number) for number in range(1, 9)))
     files = opened()
@@ -206,13 +208,13 @@ def test_on_a_full_disk_speech_is_not_kept_and_half_of_it_makes_room(
 def test_a_folder_that_cannot_be_used_is_told_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "speech").write_text("a file")
     with capture_logs() as logs:
-        files = SpeechFiles(tmp_path / "speech", 1000)
+        files = SpeechDiskCache(tmp_path / "speech", 1000)
     assert [line["event"] for line in logs] == ["speech_files.unusable"]
     assert kept(files, TEXT) is None
     put(files, speech_of(TEXT))
 
 
-def test_what_is_closed_keeps_no_more(opened: Callable[..., SpeechFiles], tmp_path: Path) -> None:
+def test_what_is_closed_keeps_no_more(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
     files = opened()
     files.close()
     files.close()
@@ -234,7 +236,7 @@ class Fast:
     def language_of(self, voice: str) -> str | None:
         return "en"
 
-    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         self.asked.append(text)
         return speech_of(text)
 
@@ -247,20 +249,20 @@ class Slow(Fast):
 
 
 def test_a_phrase_is_made_once_and_then_comes_from_the_disk_and_from_memory(
-    opened: Callable[..., SpeechFiles],
+    opened: Callable[..., SpeechDiskCache],
 ) -> None:
     origins: list[Origin] = []
     for _ in range(2):
         voice, files = Slow(), opened()
-        remembering = Remembering(voice, SpeechCache(on_use=origins.append, files=files))
+        remembering = CachingTextToSpeech(voice, SpeechCache(on_use=origins.append, files=files))
         for _ in range(2):
             assert asyncio.run(remembering.synthesize(TEXT, SETTINGS)).text == TEXT
         remembering.close()
     assert origins == ["made", "cache", "disk", "cache"] and not voice.asked
 
 
-def test_a_voice_that_is_fast_leaves_the_disk_alone(opened: Callable[..., SpeechFiles], tmp_path: Path) -> None:
-    remembering = Remembering(Fast(), SpeechCache(files=opened()))
+def test_a_voice_that_is_fast_leaves_the_disk_alone(opened: Callable[..., SpeechDiskCache], tmp_path: Path) -> None:
+    remembering = CachingTextToSpeech(Fast(), SpeechCache(files=opened()))
     asyncio.run(remembering.synthesize(TEXT, SETTINGS))
     remembering.close()
     assert not named(tmp_path)

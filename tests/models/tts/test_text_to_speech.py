@@ -11,12 +11,12 @@ import pytest
 
 from config.errors import ModelError
 from media.audio_port import Samples
-from models.protocols import Speech, TextToSpeech, VoiceSettings
+from models.protocols import SynthesizedSpeech, TextToSpeech, VoiceSettings
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.bindings import FliteLibrary
 from models.tts.flite.text_to_speech import FliteTextToSpeech, to_ascii
 from models.tts.intonation import pitch_range
-from models.tts.trimming import sounding
+from models.tts.trimming import trim_silence
 
 SENTENCES = [
     "We are open from nine to five.",
@@ -37,7 +37,7 @@ def synthesizer(voice: str, flite: FliteTextToSpeech, espeak: EspeakTextToSpeech
     return flite if voice.startswith("flite") else espeak
 
 
-def speak(tts: TextToSpeech, text: str, settings: VoiceSettings) -> Speech:
+def speak(tts: TextToSpeech, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
     return asyncio.run(tts.synthesize(text, settings))
 
 
@@ -74,7 +74,7 @@ def test_a_text_without_words_is_no_sound(synthesizer: TextToSpeech, voice: str,
 
 def test_it_begins_at_once_and_ends_with_a_short_pause(synthesizer: TextToSpeech, voice: str) -> None:
     speech = speak(synthesizer, "Hello there.", normal(voice))
-    part = sounding(speech.samples, speech.rate)
+    part = trim_silence(speech.samples, speech.rate)
     assert part.start <= 0.02 * speech.rate
     assert len(speech.samples) - part.stop <= 0.02 * speech.rate
 
@@ -91,7 +91,7 @@ def test_an_unknown_voice_is_a_model_error(synthesizer: TextToSpeech) -> None:
 
 
 def test_many_calls_speak_at_the_same_time(synthesizer: TextToSpeech, voice: str) -> None:
-    async def all_at_once() -> list[Speech]:
+    async def all_at_once() -> list[SynthesizedSpeech]:
         texts = [f"Number {number} please." for number in range(12)]
         return await asyncio.gather(*(synthesizer.synthesize(text, normal(voice)) for text in texts))
 

@@ -77,7 +77,7 @@ def test_a_sentence_is_more_complete_at_its_end_than_in_its_middle(smart_turn: S
     stream = opened(smart_turn)
     feed(stream, np.pad(spoken[: len(spoken) // 2], (0, 1600)))
     middle = asked(stream)
-    stream.discard()
+    stream.reset()
     feed(stream, np.pad(spoken, (0, 1600)))
     end = asked(stream)
     assert middle is not None and end is not None and end > 0.5 > middle
@@ -139,7 +139,7 @@ def test_without_sound_there_is_nothing_to_judge_by(smart_turn: SmartTurn) -> No
     stream = opened(smart_turn)
     stream.ask(answers.append)
     feed(stream, np.zeros(1600, np.int16))
-    stream.discard()
+    stream.reset()
     stream.ask(answers.append)
     assert answers == [None, None]
 
@@ -254,8 +254,8 @@ def test_it_says_how_long_it_takes() -> None:
     """So that it can be asked ahead."""
     model = SmartTurn(threads=1)
     model.close()
-    assert 0 < model.ahead_ms == round(model.takes_ms) < 5000
-    assert LexicalEndOfTurn().ahead_ms == 0
+    assert 0 < model.latency_ms == round(model.takes_ms) < 5000
+    assert LexicalEndOfTurn().latency_ms == 0
 
 
 def test_the_package_around_the_file_is_not_imported() -> None:

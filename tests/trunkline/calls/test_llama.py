@@ -22,7 +22,7 @@ from models.llm.llama.bindings import Chunk, Context
 from models.llm.llama.language_model import LlamaLanguageModel
 from models.loading import engines, loader
 from models.loading.catalogue import Catalogue, Closable, language_model_id
-from models.protocols import AnswerPart, ChatPrompt
+from models.protocols import ChatPrompt, LlmOutput
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from tests.calls.http_server import serving
 from tests.fakes.fake_models import SureEars
@@ -45,12 +45,12 @@ class Booking(LlamaLanguageModel):
 
     prepared: ClassVar[asyncio.Event]
 
-    async def prepare(self, prompt: ChatPrompt) -> None:
-        await super().prepare(without_keys(prompt))
+    async def prefill(self, prompt: ChatPrompt) -> None:
+        await super().prefill(without_keys(prompt))
         self.prepared.set()
 
-    async def answer(self, prompt: ChatPrompt, **more: Any) -> AsyncGenerator[AnswerPart, None]:
-        async with aclosing(super().answer(without_keys(prompt), **more)) as parts:
+    async def respond(self, prompt: ChatPrompt, **more: Any) -> AsyncGenerator[LlmOutput, None]:
+        async with aclosing(super().respond(without_keys(prompt), **more)) as parts:
             async for part in parts:
                 yield part
 

@@ -16,8 +16,8 @@ from aiohttp import web
 from config import secrets
 from config.errors import Conflict, NotFound, StartupError
 from config.settings import Settings
-from models.remote.config import DEFAULT_LIMITS, RemoteModel, RemoteVoice
-from models.remote.wav import wave_bytes
+from models.remote.config import DEFAULT_TIMEOUTS, RemoteModel, RemoteVoice
+from models.remote.wav import encode_wav
 from tests.calls.http_server import serving
 from tests.media.speech import speech
 from trunkline.check import remote_models
@@ -80,11 +80,11 @@ async def test_a_model_is_added_listed_and_removed_and_its_key_is_never_shown_or
     model, other = await configured_in(settings)
     assert model == RemoteModel(
         "gpu", "llm", "http://10.1.2.3:8000/v1", "qwen3-8b", KEY,
-        DEFAULT_LIMITS["llm"].__class__(first_s=2.5, gap_s=1), 32_768, extra={"temperature": 0.3},
+        DEFAULT_TIMEOUTS["llm"].__class__(first_word_s=2.5, between_words_s=1), 32_768, extra={"temperature": 0.3},
     )  # fmt: skip
     assert KEY not in repr(model)
     assert other.voices == (RemoteVoice("af_heart", "en-US"), RemoteVoice("other"))
-    assert (other.key, other.limits) == (None, DEFAULT_LIMITS["tts"])
+    assert (other.key, other.timeouts) == (None, DEFAULT_TIMEOUTS["tts"])
 
     with pytest.raises(Conflict):
         await remote(settings, *llm())
@@ -188,7 +188,7 @@ async def answer_as_a_box(request: web.Request) -> web.StreamResponse:
         "/v1/embeddings": {"data": [{"embedding": [1, 0]}, {"embedding": [0.6, 0.8]}]},
     }
     if request.path == "/v1/audio/speech":
-        return web.Response(body=wave_bytes(speech("good morning"), 8000))
+        return web.Response(body=encode_wav(speech("good morning"), 8000))
     return web.json_response(answers[request.path])
 
 

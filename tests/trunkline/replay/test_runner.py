@@ -59,13 +59,13 @@ class DeafStream:
     def partial(self) -> str:
         return ""
 
-    async def settle(self) -> str:
+    async def flush(self) -> str:
         return ""
 
-    async def finish(self) -> str:
+    async def end_turn(self) -> str:
         return ""
 
-    def discard(self) -> None:
+    def reset(self) -> None:
         pass
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.settings import Settings
-from models.loading.capacity import Speeds
+from models.loading.capacity import ModelCosts
 from models.loading.catalogue import Catalogue
 from tests.calls.call_service_harness import scripted_catalogue
 from tests.fakes.scripted_call import ScriptedLlm, ScriptedStt, ScriptedTts
@@ -18,10 +18,10 @@ from trunkline.wiring import model_load
 def test_whatever_goes_wrong_in_measuring_no_number_is_expected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(_: Catalogue) -> Speeds:
+    def fails(_: Catalogue) -> ModelCosts:
         raise ZeroDivisionError("a speed of nothing")
 
-    monkeypatch.setattr(model_load, "speeds_of", fails)
+    monkeypatch.setattr(model_load, "measure_costs", fails)
     models = scripted_catalogue(ScriptedLlm(), ScriptedStt(), ScriptedTts())
     with capture_logs() as lines:
         assert model_load._expected_calls(Settings(data_dir=tmp_path), models) is None

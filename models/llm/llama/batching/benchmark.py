@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from models.llm.llama.batching.latency_forecast import Measured
-from models.llm.llama.batching.scheduler import Pace
+from models.llm.llama.batching.latency_forecast import MeasuredSteps
+from models.llm.llama.batching.scheduler import StepTimePredictor
 from models.llm.llama.bindings import Chunk, Context
 
 READ: Final = 64
@@ -23,17 +23,17 @@ _ENOUGH_S: Final = 1.0
 
 
 @dataclass(frozen=True)
-class Speed:
+class LlmSpeed:
     """Tokens per second when talks have just begun: of a prompt alone, and written by so many calls together. `steps`:
     how long steps take, for each length of the talks in memory that was tried: the longer they are, the longer each
     token takes."""
 
     reads: float
     writes: Mapping[int, float]
-    steps: Mapping[int, Measured] = field(default_factory=dict)
+    steps: Mapping[int, MeasuredSteps] = field(default_factory=dict)
 
 
-def measure(context: Context, pace: Pace, calls: tuple[int, ...] = (1, 4, 16)) -> Speed:
+def measure(context: Context, pace: StepTimePredictor, calls: tuple[int, ...] = (1, 4, 16)) -> LlmSpeed:
     """Fill an empty `context` with short talks, then with longer ones, and empty it again; `pace` learns from it.
     Counts of `calls` for which there are no sequences are left out. Some seconds for a model of 0.6 billion weights on
     two cores."""
@@ -56,10 +56,10 @@ def measure(context: Context, pace: Pace, calls: tuple[int, ...] = (1, 4, 16)) -
         context.keep(number, 0)
     first = steps[length]
     reads = length / first.reads[length]
-    return Speed(reads, {count: count / first.writes[count] for count in counts}, steps)
+    return LlmSpeed(reads, {count: count / first.writes[count] for count in counts}, steps)
 
 
-def _steps(context: Context, pace: Pace, counts: list[int], talk: int) -> Measured:
+def _steps(context: Context, pace: StepTimePredictor, counts: list[int], talk: int) -> MeasuredSteps:
     """The seconds of steps when calls hold `talk` tokens each. Those who speak are seldom next to each other."""
     chunks = sorted({min(tokens, context.batch_tokens) for tokens in (_CHUNK, READ)})
     writes = {}
@@ -67,10 +67,12 @@ def _steps(context: Context, pace: Pace, counts: list[int], talk: int) -> Measur
         apart = 2 if 2 * count <= context.sequences + 1 else 1
         words = [Chunk(apart * number, talk, [0], True) for number in range(count)]
         writes[count] = _best_s(context, words, pace)
-    return Measured(writes, {tokens: _best_s(context, [Chunk(0, talk, [0] * tokens, True)], pace) for tokens in chunks})
+    return MeasuredSteps(
+        writes, {tokens: _best_s(context, [Chunk(0, talk, [0] * tokens, True)], pace) for tokens in chunks}
+    )
 
 
-def _best_s(context: Context, chunks: list[Chunk], pace: Pace) -> float:
+def _best_s(context: Context, chunks: list[Chunk], pace: StepTimePredictor) -> float:
     """The least that a step takes: what others did on the machine meanwhile is not the model's speed."""
     took = []
     for _ in range(_TRIALS):

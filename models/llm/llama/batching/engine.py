@@ -21,23 +21,23 @@ from typing import Final, Literal
 import structlog
 
 from config.errors import ModelError
-from models.llm.llama.batching.kv_cache import Change, Contexts, Copy, Keep, Place
+from models.llm.llama.batching.kv_cache import CacheChange, CachePlan, CopySequence, KvCacheSlots, TruncateSequence
 from models.llm.llama.batching.scheduler import (
     TURN,
-    Bounds,
-    Pace,
+    BatchSlice,
     Priority,
-    Share,
-    Work,
+    ResponseWork,
+    StepLimits,
+    StepTimePredictor,
+    expected_wait_s,
     next_step,
     too_late,
     urgency,
-    wait_s,
 )
 from models.llm.llama.bindings import Chunk, Context, Model
 from models.llm.llama.output.sampling import Grammar, Sampler, Sampling
 
-End = Literal["stop", "length"]
+EndReason = Literal["stop", "length"]
 """Why an answer ended: the model was done, or it had as many tokens as it may."""
 _KEPT_FREE: Final = 1
 """Sequences that work for which nobody waits leaves to callers."""
@@ -49,7 +49,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Request:
+class BatchRequest:
     """An answer that is wanted. `owner` is the call: its memory is kept between its requests. `prompt` and `most` new
     tokens fit into the capacity; with `most` 0 the prompt is read for later. `on_token` and then once `on_end` are
     called from the engine's thread and return at once; the token that stops is not told."""
@@ -59,7 +59,7 @@ class Request:
     most: int
     sampling: Sampling
     on_token: Callable[[int], None]
-    on_end: Callable[[End | ModelError], None]
+    on_end: Callable[[EndReason | ModelError], None]
     grammar: Grammar | None = None
     priority: Priority = Priority.LIVE
     within_s: float | None = None
@@ -67,13 +67,13 @@ class Request:
 
 
 @dataclass(slots=True, eq=False)
-class _Answer:
+class _ActiveRequest:
     """One in the making. `known` is the prompt and what was written; its end `pending` must be evaluated before the
     next token. `turn`: little of the prompt is new. `sequence` is None before it has one, and while more important work
     has it. `alone`: a step with others failed, and it may be to blame."""
 
     key: int
-    request: Request
+    request: BatchRequest
     arrived_s: float
     known: list[int]
     pending: list[int]
@@ -88,11 +88,11 @@ class _Answer:
     def made(self) -> int:
         return len(self.known) - len(self.request.prompt)
 
-    def work(self) -> Work:
+    def work(self) -> ResponseWork:
         request = self.request
         deadline_s = None if request.within_s is None else self.arrived_s + request.within_s
         speaks = self.made > 0
-        return Work(
+        return ResponseWork(
             self.key,
             len(self.pending),
             speaks,
@@ -105,11 +105,11 @@ class _Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class RequestHandle:
     """A request in the engine's hands."""
 
-    _answer: _Answer
-    _inbox: SimpleQueue[_Answer | None] = field(repr=False)
+    _answer: _ActiveRequest
+    _inbox: SimpleQueue[_ActiveRequest | None] = field(repr=False)
 
     def cancel(self) -> None:
         """Nobody wants it any more: no callback comes after the step that runs now. Any thread, at any time."""
@@ -117,15 +117,15 @@ class Ticket:
         self._inbox.put(None)
 
 
-class Engine:
+class BatchEngine:
     """A model, its memory and its thread."""
 
     def __init__(
         self,
         model: Model,
         context: Context,
-        bounds: Bounds | None = None,
-        pace: Pace | None = None,
+        bounds: StepLimits | None = None,
+        pace: StepTimePredictor | None = None,
         first: Callable[[], None] = lambda: None,
     ) -> None:
         """Takes over `context`, which is `model`'s. `first` is done before all else, in the thread: it computes faster
@@ -133,16 +133,16 @@ class Engine:
         self.capacity = context.capacity
         self.steps = 0
         self._model, self._context = model, context
-        self._contexts = Contexts(context.sequences)
-        bounds = bounds or Bounds()
+        self._contexts = KvCacheSlots(context.sequences)
+        bounds = bounds or StepLimits()
         self._bounds = replace(bounds, batch_tokens=min(bounds.batch_tokens, context.batch_tokens))
-        self._pace = pace or Pace()
+        self._pace = pace or StepTimePredictor()
         self._keys = itertools.count()
-        self._answers: dict[int, _Answer] = {}
-        self._works: list[Work] = []  # as of the last step, for other threads
+        self._answers: dict[int, _ActiveRequest] = {}
+        self._works: list[ResponseWork] = []  # as of the last step, for other threads
         self._lacking_since_s: float | None = None  # likewise: a caller's answer has no place
         self._may_copy, self._copied = True, False  # in this step; by the next batch
-        self._inbox: SimpleQueue[_Answer | None] = SimpleQueue()  # None: look whether something has changed
+        self._inbox: SimpleQueue[_ActiveRequest | None] = SimpleQueue()  # None: look whether something has changed
         self._closing = False
         began = Future[None]()
         self._thread = threading.Thread(target=self._run, args=(first, began), name="language-model", daemon=True)
@@ -153,25 +153,25 @@ class Engine:
             context.close()
             raise
 
-    def submit(self, request: Request) -> Ticket:
+    def submit(self, request: BatchRequest) -> RequestHandle:
         """Begin an answer. Any thread; returns at once. Raises `ModelError` when the prompt cannot fit."""
         if not request.prompt or len(request.prompt) + request.most > self.capacity:
             raise ModelError(f"The prompt has {len(request.prompt)} tokens; {self.capacity} fit")
         now_s = time.monotonic()
-        answer = _Answer(next(self._keys), request, now_s, list(request.prompt), request.prompt, now_s)
+        answer = _ActiveRequest(next(self._keys), request, now_s, list(request.prompt), request.prompt, now_s)
         if self._closing:
             raise ModelError("The language model is closed")
         self._inbox.put(answer)
         if not self._thread.is_alive():  # closed meanwhile
             self._refuse_rest()
-        return Ticket(answer, self._inbox)
+        return RequestHandle(answer, self._inbox)
 
     def expected_wait_s(self, tokens: int) -> float:
         """How long an answer with so many new tokens would wait for its first: at least as long as a caller's answer
         has waited by now for its place in the memory. Any thread."""
         since_s = self._lacking_since_s
         lacking_s = 0.0 if since_s is None else time.monotonic() - since_s
-        return max(wait_s(tokens, self._works, self._pace, self._bounds), lacking_s)
+        return max(expected_wait_s(tokens, self._works, self._pace, self._bounds), lacking_s)
 
     def close(self) -> None:
         """Give up what is in the making, and end the thread. Waits for the step that runs. Idempotent."""
@@ -219,13 +219,13 @@ class Engine:
             self._works, self._lacking_since_s = [], None
             self._take(self._inbox.get())
 
-    def _take(self, arrived: _Answer | None) -> None:
+    def _take(self, arrived: _ActiveRequest | None) -> None:
         """One more. What was read ahead for the same call ends with it: from there the answer goes on."""
         if arrived is None:
             return
         if arrived.request.priority is not Priority.AFTER_CALL:
             for other in list(self._answers.values()):
-                if other.request.priority is Priority.AHEAD and other.request.owner == arrived.request.owner:
+                if other.request.priority is Priority.PREFILL and other.request.owner == arrived.request.owner:
                     self._finish(other, "length")
         self._answers[arrived.key] = arrived
 
@@ -252,36 +252,40 @@ class Engine:
                 except Exception as error:  # noqa: BLE001 - of one call, and the thread serves all
                     self._fail([answer], ModelError(f"The answer cannot be drawn: {error}"))
 
-    def _place(self, answer: _Answer, now_s: float) -> Place | None:
+    def _place(self, answer: _ActiveRequest, now_s: float) -> CachePlan | None:
         """A place for one; those who wait for an answer take it from work for which nobody waits."""
         request, rank = answer.request, int(answer.request.priority)
         placed = [other for other in self._answers.values() if other.sequence is not None]
         if placed and request.priority is not Priority.LIVE and self._contexts.idle <= _KEPT_FREE:
             return None
-        enter = partial(self._contexts.enter, request.owner, answer.known, now_s, rank=rank, copies=self._may_copy)
+        enter = partial(self._contexts.acquire, request.owner, answer.known, now_s, rank=rank, copies=self._may_copy)
         place = enter()
         lesser = [other for other in placed if other.request.priority > rank]
-        if place is None and lesser and not (self._contexts.idle or self._contexts.waits(answer.known, rank=rank)):
+        if (
+            place is None
+            and lesser
+            and not (self._contexts.idle or self._contexts.should_wait(answer.known, rank=rank))
+        ):
             self._put_back(max(lesser, key=lambda other: other.request.priority), now_s)
             place = enter()
         return place
 
-    def _make(self, change: Change, answer: _Answer) -> None:
+    def _make(self, change: CacheChange, answer: _ActiveRequest) -> None:
         """Change the memory as `contexts` wants it for an answer."""
         match change:
-            case Copy(source, target):
+            case CopySequence(source, target):
                 self._context.copy(source, target)
                 self._may_copy, self._copied = False, True
-            case Keep(sequence, tokens):
+            case TruncateSequence(sequence, tokens):
                 if not self._context.keep(sequence, tokens):
-                    self._contexts.lost(sequence)
+                    self._contexts.clear(sequence)
                     if sequence == answer.sequence:
                         answer.pending = answer.known
 
-    def _put_back(self, answer: _Answer, now_s: float) -> None:
+    def _put_back(self, answer: _ActiveRequest, now_s: float) -> None:
         """Its sequence is for others now; it goes on when there is another one."""
         assert answer.sequence is not None
-        self._contexts.leave(answer.sequence, now_s)
+        self._contexts.release(answer.sequence, now_s)
         answer.sequence, answer.pending = None, answer.known
 
     def _step(self, now_s: float) -> None:
@@ -295,10 +299,10 @@ class Engine:
         for together in self._grouped(shares):
             self._evaluate(together, now_s)
 
-    def _grouped(self, shares: Sequence[Share]) -> list[list[tuple[_Answer, Chunk]]]:
+    def _grouped(self, shares: Sequence[BatchSlice]) -> list[list[tuple[_ActiveRequest, Chunk]]]:
         """What is computed together: single tokens of talks of much the same length, in the order of their sequences;
         then each prompt by itself."""
-        words: dict[int, list[tuple[_Answer, Chunk]]] = {}
+        words: dict[int, list[tuple[_ActiveRequest, Chunk]]] = {}
         prompts = []
         for share in shares:
             answer = self._answers[share.key]
@@ -309,7 +313,7 @@ class Engine:
                 prompts.append([(answer, chunk)])
         return [*(sorted(each, key=lambda one: one[1].sequence) for each in words.values()), *prompts]
 
-    def _evaluate(self, together: Sequence[tuple[_Answer, Chunk]], now_s: float) -> None:
+    def _evaluate(self, together: Sequence[tuple[_ActiveRequest, Chunk]], now_s: float) -> None:
         """Compute this, and go on with each of the answers."""
         chunks = [chunk for _, chunk in together]
         began_s = time.monotonic()
@@ -324,17 +328,17 @@ class Engine:
         for (answer, chunk), row in zip(together, rows, strict=True):
             answer.served_s, answer.alone = now_s, False
             answer.pending = answer.pending[len(chunk.tokens) :]
-            self._contexts.evaluated(chunk.sequence, chunk.tokens)
+            self._contexts.on_evaluated(chunk.sequence, chunk.tokens)
             if not answer.pending:
                 self._go_on(answer, row)
 
-    def _chunk(self, answer: _Answer, share: Share) -> Chunk:
+    def _chunk(self, answer: _ActiveRequest, share: BatchSlice) -> Chunk:
         assert answer.sequence is not None
         tokens = answer.pending[: share.tokens]
         answers = len(tokens) == len(answer.pending) and answer.request.most > 0
         return Chunk(answer.sequence, self._contexts.length(answer.sequence), tokens, answers)
 
-    def _go_on(self, answer: _Answer, row: int) -> None:
+    def _go_on(self, answer: _ActiveRequest, row: int) -> None:
         """All that is known of an answer was evaluated: what is its next token? What goes wrong ends it alone."""
         if answer.unwanted:
             return
@@ -344,7 +348,7 @@ class Engine:
             _log.error("language_model.answer_failed", owner=answer.request.owner, error=repr(error), exc_info=error)
             self._fail([answer], ModelError(f"The language model failed: {error}"))
 
-    def _write(self, answer: _Answer, row: int) -> None:
+    def _write(self, answer: _ActiveRequest, row: int) -> None:
         if answer.request.most == 0:
             self._finish(answer, "length")
             return
@@ -360,34 +364,34 @@ class Engine:
         else:
             answer.pending = [token]
 
-    def _finish(self, answer: _Answer, end: End | ModelError) -> None:
+    def _finish(self, answer: _ActiveRequest, end: EndReason | ModelError) -> None:
         if answer.key not in self._answers:
             return
         self._let_go(answer)
         answer.request.on_end(end)
 
-    def _let_go(self, answer: _Answer) -> None:
+    def _let_go(self, answer: _ActiveRequest) -> None:
         del self._answers[answer.key]
         if answer.sequence is not None:
-            self._contexts.leave(answer.sequence, time.monotonic())
+            self._contexts.release(answer.sequence, time.monotonic())
         if answer.sampler is not None:
             answer.sampler.close()
 
-    def _fail(self, answers: Sequence[_Answer], error: ModelError) -> None:
+    def _fail(self, answers: Sequence[_ActiveRequest], error: ModelError) -> None:
         for answer in answers:
             if answer.unwanted:
                 self._let_go(answer)
             else:
                 self._finish(answer, error)
 
-    def _doubt(self, answers: Sequence[_Answer], error: ModelError, now_s: float) -> None:
+    def _doubt(self, answers: Sequence[_ActiveRequest], error: ModelError, now_s: float) -> None:
         """A step failed: nobody knows what its sequences hold. Each answer tries again by itself, once: a fault of one
         is not to end the others."""
         _log.error("language_model.step_failed", error=error.message, answers=len(answers))
         for answer in answers:
             assert answer.sequence is not None
             self._context.keep(answer.sequence, 0)
-            self._contexts.lost(answer.sequence)
+            self._contexts.clear(answer.sequence)
             if not answer.alone:
                 self._put_back(answer, now_s)
         self._fail([answer for answer in answers if answer.alone], error)

@@ -18,7 +18,7 @@ _WORTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class CopySequence:
     """Let sequence `target` forget what it holds, and hold what `source` does."""
 
     source: int
@@ -26,23 +26,23 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class TruncateSequence:
     """Keep the first `tokens` of a sequence and forget the rest."""
 
     sequence: int
     tokens: int
 
 
-Change = Copy | Keep
+CacheChange = CopySequence | TruncateSequence
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CachePlan:
     """Where an answer is made: make the `changes` in order, then evaluate what follows the first `kept` tokens."""
 
     sequence: int
     kept: int
-    changes: tuple[Change, ...]
+    changes: tuple[CacheChange, ...]
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class _Sequence:
     rank: int = 0
 
 
-class Contexts:
+class KvCacheSlots:
     """The sequences of one model's memory."""
 
     def __init__(self, sequences: int) -> None:
@@ -69,7 +69,9 @@ class Contexts:
         """How many sequences are not busy."""
         return sum(not sequence.busy for sequence in self._sequences)
 
-    def enter(self, owner: str, wanted: list[int], now_s: float, *, rank: int = 0, copies: bool = True) -> Place | None:
+    def acquire(
+        self, owner: str, wanted: list[int], now_s: float, *, rank: int = 0, copies: bool = True
+    ) -> CachePlan | None:
         """A place to read `wanted` for `owner`, busy from now on; None while there is none, while it is better to wait
         (`_is_coming`), or when it takes a copy and none is to be made now. `rank` is how important it is, 0 most."""
         idle = [number for number, sequence in enumerate(self._sequences) if not sequence.busy]
@@ -94,13 +96,13 @@ class Contexts:
         sequence = self._sequences[target]
         sequence.owner, sequence.used_s, sequence.busy = owner, now_s, True
         sequence.coming, sequence.rank = wanted, rank
-        return Place(target, kept, tuple(changes))
+        return CachePlan(target, kept, tuple(changes))
 
-    def waits(self, wanted: list[int], *, rank: int = 0) -> bool:
+    def should_wait(self, wanted: list[int], *, rank: int = 0) -> bool:
         """Whether one who is at least as important reads what `wanted` begins with, and has not come to its end."""
         return self._is_coming(wanted, max(_common(sequence.held, wanted) for sequence in self._sequences), rank)
 
-    def evaluated(self, sequence: int, tokens: Sequence[int]) -> None:
+    def on_evaluated(self, sequence: int, tokens: Sequence[int]) -> None:
         """The model has read these in a busy sequence."""
         self._sequences[sequence].held.extend(tokens)
 
@@ -108,12 +110,12 @@ class Contexts:
         """How many tokens a sequence holds."""
         return len(self._sequences[sequence].held)
 
-    def leave(self, sequence: int, now_s: float) -> None:
+    def release(self, sequence: int, now_s: float) -> None:
         """The answer is made, or nobody wants it. What was evaluated stays for the next turn."""
         this = self._sequences[sequence]
         this.busy, this.coming, this.used_s = False, [], now_s
 
-    def lost(self, sequence: int) -> None:
+    def clear(self, sequence: int) -> None:
         """Nothing is held there any more."""
         self._sequences[sequence].held.clear()
 
@@ -131,13 +133,13 @@ class Contexts:
             for sequence in self._sequences
         )
 
-    def _take_over(self, giver: int, target: int, kept: int) -> list[Change]:
+    def _take_over(self, giver: int, target: int, kept: int) -> list[CacheChange]:
         """Let `target` hold the first `kept` tokens of `giver`."""
         source, this = self._sequences[giver], self._sequences[target]
         whole = kept == len(source.held)
         this.held = source.held[:kept]
-        changes: list[Change] = [] if giver == target else [Copy(giver, target)]
-        return changes if whole else [*changes, Keep(target, kept)]
+        changes: list[CacheChange] = [] if giver == target else [CopySequence(giver, target)]
+        return changes if whole else [*changes, TruncateSequence(target, kept)]
 
 
 def _common(one: list[int], other: list[int]) -> int:

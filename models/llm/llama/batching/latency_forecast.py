@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from models.llm.llama.batching.scheduler import TURN, Bounds, Pace, Work, next_step
+from models.llm.llama.batching.scheduler import TURN, ResponseWork, StepLimits, StepTimePredictor, next_step
 
 _TURNS: Final = 120
 """Played for a forecast, over all calls."""
@@ -25,10 +25,11 @@ ENDLESS_S: Final = 20.0
 
 
 @dataclass(frozen=True)
-class Turns:
+class TurnPattern:
     """What each call does: every `every_s` (give or take half of it) a turn of `tokens_in` new tokens, answered by
     `tokens_out`. The first `first_tokens` of an answer are its first sentence, that the voice begins with; all of it
-    takes `speech_s` to be heard. Each has a prompt of `prompt_tokens` and `talk_tokens` of its talk in memory."""
+    takes `speech_s` to be heard. Each has a prompt of `prompt_tokens` and `conversation_tokens` of its talk in
+    memory."""
 
     every_s: float
     tokens_in: int
@@ -40,7 +41,7 @@ class Turns:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class LlmLatencyForecast:
     """In 95 of 100 answers the caller waits for words no longer than `wait_s`, at the beginning and in the middle taken
     together; the model works `busy` of the time (0..1)."""
 
@@ -49,7 +50,7 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredSteps:
     """Seconds of steps: of one token each `writes` for so many calls together, and of one that `reads` so many of a
     prompt; of each at least one."""
 
@@ -61,13 +62,13 @@ class StepTimes:
     """How long steps take by what is in them and by how long the talks are: what was measured, in straight lines
     between and beyond."""
 
-    def __init__(self, measured: Mapping[int, Measured]) -> None:
+    def __init__(self, measured: Mapping[int, MeasuredSteps]) -> None:
         """For each length of the talks in memory, of which at least one. More tokens never take less time, nor do
         longer talks."""
         lengths = sorted(measured)
         self._short, self._long = lengths[0], lengths[-1]
-        self._writes = [_Line(measured[length].writes) for length in (self._short, self._long)]
-        self._reads = [_Line(measured[length].reads) for length in (self._short, self._long)]
+        self._writes = [_Interpolation(measured[length].writes) for length in (self._short, self._long)]
+        self._reads = [_Interpolation(measured[length].reads) for length in (self._short, self._long)]
 
     def writes(self, calls: int, talk: int = 0) -> float:
         """Seconds for the next words of so many calls."""
@@ -77,14 +78,14 @@ class StepTimes:
         """Seconds for so many tokens of a prompt."""
         return self._between(self._reads, tokens, talk)
 
-    def _between(self, lines: Sequence[_Line], tokens: int, talk: int) -> float:
+    def _between(self, lines: Sequence[_Interpolation], tokens: int, talk: int) -> float:
         low_s, high_s = (line(tokens) for line in lines)
         if self._long == self._short:
             return low_s
         return low_s + max(0.0, high_s - low_s) * max(0, talk - self._short) / (self._long - self._short)
 
 
-class _Line:
+class _Interpolation:
     """A function through points."""
 
     def __init__(self, points: Mapping[int, float]) -> None:
@@ -110,29 +111,29 @@ class _Call:
     """A caller. `next_s` is when the next turn comes; `work` is its answer in the making, `made` its tokens so far."""
 
     next_s: float
-    work: Work | None = None
+    work: ResponseWork | None = None
     made: int = 0
     first_s: float = 0.0
 
 
 def forecast(
-    step_s: StepTimes, calls: int, turns: Turns, *, slowed: float = 1.0, bounds: Bounds | None = None
-) -> Forecast:
+    step_s: StepTimes, calls: int, turns: TurnPattern, *, slowed: float = 1.0, bounds: StepLimits | None = None
+) -> LlmLatencyForecast:
     """The waiting of so many calls at once, when other work on the machine makes each step take `slowed` times as
     long. Milliseconds to tenths of a second."""
-    return _Play(step_s, calls, turns, slowed, bounds or Bounds()).run()
+    return _Simulation(step_s, calls, turns, slowed, bounds or StepLimits()).run()
 
 
-class _Play:
+class _Simulation:
     """One run of the talk."""
 
-    def __init__(self, step_s: StepTimes, calls: int, turns: Turns, slowed: float, bounds: Bounds) -> None:
+    def __init__(self, step_s: StepTimes, calls: int, turns: TurnPattern, slowed: float, bounds: StepLimits) -> None:
         self._step_s, self._turns, self._slowed, self._bounds = step_s, turns, slowed, bounds
         self._chance = random.Random(calls)
         self._talk = turns.prompt_tokens + turns.talk_tokens
         few_s, many_s = (slowed * step_s.reads(tokens, self._talk) for tokens in (_FEW, _MANY))
         each_s = (many_s - few_s) / (_MANY - _FEW)
-        self._pace = Pace(max(0.0, few_s - _FEW * each_s), each_s)
+        self._pace = StepTimePredictor(max(0.0, few_s - _FEW * each_s), each_s)
         self._calls = [_Call(self._chance.uniform(0, turns.every_s)) for _ in range(calls)]
         self._wanted = max(_TURNS, _LEAST_TURNS_EACH * calls)
         self._settling = _SETTLING * calls
@@ -140,7 +141,7 @@ class _Play:
         self._now_s = 0.0
         self._busy_s = 0.0
 
-    def run(self) -> Forecast:
+    def run(self) -> LlmLatencyForecast:
         while len(self._waits) < self._wanted:
             self._begin_turns()
             works = [call.work for call in self._calls if call.work is not None]
@@ -148,19 +149,19 @@ class _Play:
                 self._now_s = min(call.next_s for call in self._calls)
                 continue
             if max(self._now_s - work.arrived_s for work in works) > ENDLESS_S:
-                return Forecast(ENDLESS_S, 1.0)
+                return LlmLatencyForecast(ENDLESS_S, 1.0)
             self._step(works)
         counted = sorted(self._waits[self._settling :])
-        return Forecast(counted[len(counted) * 95 // 100], self._busy_s / self._now_s)
+        return LlmLatencyForecast(counted[len(counted) * 95 // 100], self._busy_s / self._now_s)
 
     def _begin_turns(self) -> None:
         for number, call in enumerate(self._calls):
             if call.work is None and call.next_s <= self._now_s:
                 tokens = self._turns.tokens_in
-                call.work = Work(number, tokens, False, call.next_s, call.next_s, turn=tokens <= TURN)
+                call.work = ResponseWork(number, tokens, False, call.next_s, call.next_s, turn=tokens <= TURN)
                 call.made = 0
 
-    def _step(self, works: list[Work]) -> None:
+    def _step(self, works: list[ResponseWork]) -> None:
         shares = next_step(works, self._now_s, self._pace, self._bounds)
         began_s = self._now_s
         if speaking := sum(share.tokens == 1 for share in shares):
@@ -181,7 +182,7 @@ class _Play:
         self._now_s += took_s
         self._busy_s += took_s
 
-    def _token(self, call: _Call, work: Work) -> None:
+    def _token(self, call: _Call, work: ResponseWork) -> None:
         turns = self._turns
         call.made += 1
         call.work = replace(work, pending=1, speaks=True)

@@ -30,14 +30,14 @@ class Priority(IntEnum):
 
     LIVE = 0
     """Somebody listens."""
-    AHEAD = 1
+    PREFILL = 1
     """What a caller may ask next: read for the case that there is time."""
     AFTER_CALL = 2
     """Summaries and the like."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ResponseWork:
     """An answer in the making. `pending` tokens must be evaluated before its next token is known: what is left of its
     prompt; one when it `speaks`, which is to say that it has had its first token, or more when it has lost its place
     since. `served_s` is when it was last given a place in a step, at first `arrived_s`; `deadline_s` is when its first
@@ -59,7 +59,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class BatchSlice:
     """The next `tokens` of a work's pending ones are in the step."""
 
     key: int
@@ -67,7 +67,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class StepLimits:
     """How long a step may take, and how much it may hold.
 
     `step_s`: how much longer it takes for the prompts that are read in it, while a caller hears an answer, and while
@@ -86,7 +86,7 @@ class Bounds:
     patience_s: float = 2.0
     ageing_s: float = 30.0
 
-    def room(self, pace: Pace, heard: int, waiting: int, turns: int) -> tuple[int, int]:
+    def room(self, pace: StepTimePredictor, heard: int, waiting: int, turns: int) -> tuple[int, int]:
         """How many tokens are read in a step when so many callers hear an answer and so many wait for one, of which
         some with turns: of turns, and of other prompts."""
         idle = max(pace.tokens_within(self.idle_step_s - pace.step_s(heard)), self.idle_chunk)
@@ -94,11 +94,11 @@ class Bounds:
         many = idle if turns >= heard else self._within(pace, self.turn_step_s)
         return min(many if turns else long, self.batch_tokens), min(long, self.batch_tokens)
 
-    def _within(self, pace: Pace, seconds: float) -> int:
+    def _within(self, pace: StepTimePredictor, seconds: float) -> int:
         return max(pace.tokens_within(seconds) // _TILE * _TILE, self.least_chunk)
 
 
-class Pace:
+class StepTimePredictor:
     """How long steps take, learnt from the steps themselves: words of calls that speak, and chunks of prompts."""
 
     def __init__(self, step_s: float = 0.02, token_s: float = 0.006) -> None:
@@ -167,7 +167,9 @@ def _added(
     )
 
 
-def next_step(works: Sequence[Work], now_s: float, pace: Pace, bounds: Bounds) -> list[Share]:
+def next_step(
+    works: Sequence[ResponseWork], now_s: float, pace: StepTimePredictor, bounds: StepLimits
+) -> list[BatchSlice]:
     """The next step's shares; empty when there is no work. Calls that speak come first, one token each; what time is
     left goes to prompts, the most urgent first. Nothing is read ahead while somebody waits for a first word."""
     live = [work for work in works if work.priority is Priority.LIVE]
@@ -175,10 +177,10 @@ def next_step(works: Sequence[Work], now_s: float, pace: Pace, bounds: Bounds) -
     after = [work for work in works if work.priority is Priority.AFTER_CALL]
     if live:
         after = [work for work in after if now_s - work.served_s >= _rest_s(work, now_s, bounds)]
-    ahead = [] if waiting else [work for work in works if work.priority is Priority.AHEAD]
+    ahead = [] if waiting else [work for work in works if work.priority is Priority.PREFILL]
     admitted = [*live, *ahead, *after]
     speaking = sorted((work for work in admitted if not work.reads), key=lambda work: (work.priority, work.served_s))
-    shares = [Share(work.key, 1) for work in speaking[: bounds.batch_tokens]]
+    shares = [BatchSlice(work.key, 1) for work in speaking[: bounds.batch_tokens]]
     reading = sorted(
         (work for work in admitted if work.reads),
         key=lambda work: (work.priority, urgency(work, now_s, pace)),
@@ -200,21 +202,21 @@ def next_step(works: Sequence[Work], now_s: float, pace: Pace, bounds: Bounds) -
                 continue
             room, short, first = room - chunk - pace.pass_tokens, short - chunk - pace.pass_tokens, False
         if chunk > 0:
-            shares.append(Share(work.key, chunk))
+            shares.append(BatchSlice(work.key, chunk))
     return shares
 
 
-def _chunk(pending: int, room: int, bounds: Bounds) -> int:
+def _chunk(pending: int, room: int, bounds: StepLimits) -> int:
     """What is read of a prompt: the rest of it too, when that is little more than there is room for."""
     return min(pending, bounds.batch_tokens) if pending <= room + bounds.least_chunk // 2 else room
 
 
-def _rest_s(work: Work, now_s: float, bounds: Bounds) -> float:
+def _rest_s(work: ResponseWork, now_s: float, bounds: StepLimits) -> float:
     """How long work after a call rests between two steps: the shorter, the longer it has waited."""
     return bounds.patience_s / (1 + max(now_s - work.arrived_s, 0.0) / bounds.ageing_s)
 
 
-def urgency(work: Work, now_s: float, pace: Pace) -> float:
+def urgency(work: ResponseWork, now_s: float, pace: StepTimePredictor) -> float:
     """The least is the most urgent. Short prompts go before long ones, which loses a long one little and wins a short
     one much; but each second of waiting counts like a second less to read, so that nobody waits for ever. A deadline
     counts by the time that is left."""
@@ -223,12 +225,12 @@ def urgency(work: Work, now_s: float, pace: Pace) -> float:
     return by_length if work.deadline_s is None else min(by_length, work.deadline_s - now_s - to_read_s)
 
 
-def too_late(works: Iterable[Work], now_s: float) -> list[int]:
+def too_late(works: Iterable[ResponseWork], now_s: float) -> list[int]:
     """The keys of those whose deadline passed before they had a token."""
     return [work.key for work in works if not work.speaks and work.deadline_s is not None and work.deadline_s < now_s]
 
 
-def wait_s(tokens: int, works: Sequence[Work], pace: Pace, bounds: Bounds) -> float:
+def expected_wait_s(tokens: int, works: Sequence[ResponseWork], pace: StepTimePredictor, bounds: StepLimits) -> float:
     """How long a live answer whose prompt has so many new tokens waits for its first, were it asked now: what is
     shorter is read before it, in what the steps of those who speak leave."""
     live = [work for work in works if work.priority is Priority.LIVE]

@@ -16,7 +16,7 @@ import structlog
 
 from models.llm.llama.output.tool_call_formats import Call, Tools, call_of, calls_in, python_names
 from models.llm.llama.special_tokens import ALONE, OPENS, THOUGHT_ENDS, THOUGHTS, TO_THE_END
-from models.protocols import AnswerPart, TextDelta, ToolCall
+from models.protocols import LlmOutput, TextDelta, ToolCall
 
 _FENCE: Final = "```"
 _MARKS: Final = sorted((*OPENS, *ALONE, _FENCE), key=len, reverse=True)
@@ -45,7 +45,7 @@ class ToolCallParser:
         """What would end the thought that is being written; None: it does not think."""
         return THOUGHT_ENDS.get(self._opened or "")
 
-    def feed(self, text: str) -> Iterator[AnswerPart]:
+    def feed(self, text: str) -> Iterator[LlmOutput]:
         """The parts that are certain now."""
         self._held += text
         before = None
@@ -53,7 +53,7 @@ class ToolCallParser:
             before = len(self._held), self._opened
             yield from self._inside() if self._opened is not None else self._outside()
 
-    def finish(self) -> Iterator[AnswerPart]:
+    def finish(self) -> Iterator[LlmOutput]:
         """The answer has ended: what was held back is a call, or text after all."""
         held, self._held = self._held, ""
         opened, self._opened = self._opened, None
@@ -66,7 +66,7 @@ class ToolCallParser:
         ):  # what begins behind a call is half of the next one
             yield from self._say(held)
 
-    def _outside(self) -> Iterator[AnswerPart]:
+    def _outside(self) -> Iterator[LlmOutput]:
         """Say what is surely no beginning of a call."""
         if not self._said and self._may_be_python():
             return
@@ -96,12 +96,12 @@ class ToolCallParser:
         begun = self._held.lstrip().removeprefix("[").lstrip()
         return any(name.startswith(begun) or begun.rstrip() == name for name in self._tools)
 
-    def _open(self, found: re.Match[str]) -> Iterator[AnswerPart]:
+    def _open(self, found: re.Match[str]) -> Iterator[LlmOutput]:
         keeps = found[0] == "<function="  # the name is in the mark
         yield from self._pass(found.start(), found.start() if keeps else found.end(), until_mark=True)
         self._opened = found[0]
 
-    def _json(self, start: int) -> Iterator[AnswerPart]:
+    def _json(self, start: int) -> Iterator[LlmOutput]:
         """Nobody is to hear it; it is a call once it is whole."""
         yield from self._pass(start, start, until_mark=True)
         try:
@@ -112,7 +112,7 @@ class ToolCallParser:
         values = value if isinstance(value, list) else [value]
         yield from self._use([call for each in values if (call := call_of(each, self._tools))], text)
 
-    def _inside(self) -> Iterator[AnswerPart]:
+    def _inside(self) -> Iterator[LlmOutput]:
         """Wait for the closing mark."""
         opened = self._opened or ""
         closes = _FENCE if opened == _FENCE else OPENS.get(opened, TO_THE_END)
@@ -122,7 +122,7 @@ class ToolCallParser:
         self._opened = None
         yield from self._close(opened, inside)
 
-    def _close(self, opened: str, inside: str) -> Iterator[AnswerPart]:
+    def _close(self, opened: str, inside: str) -> Iterator[LlmOutput]:
         if opened in THOUGHTS:
             self._trim = _BETWEEN_CALLS
             return
@@ -132,19 +132,19 @@ class ToolCallParser:
         else:
             yield from self._say(inside)
 
-    def _use(self, calls: list[Call], text: str) -> Iterator[AnswerPart]:
+    def _use(self, calls: list[Call], text: str) -> Iterator[LlmOutput]:
         self._trim = _BETWEEN_CALLS
         if not calls:
             _log.warning("tool_call.broken", characters=len(text))
         for name, arguments in calls:
             yield ToolCall(self._new_id(), name, arguments)
 
-    def _pass(self, said: int, dropped: int, *, until_mark: bool = False) -> Iterator[AnswerPart]:
+    def _pass(self, said: int, dropped: int, *, until_mark: bool = False) -> Iterator[LlmOutput]:
         """Say the first characters of what is held, and drop it up to another one."""
         text, self._held = self._held[:said], self._held[dropped:]
         yield from self._say(text.rstrip("\n") if until_mark else text)
 
-    def _say(self, text: str) -> Iterator[AnswerPart]:
+    def _say(self, text: str) -> Iterator[LlmOutput]:
         if self._trim and (text := text.lstrip(self._trim)) and self._said:
             text = f" {text}"  # what was between is not heard
         if text:

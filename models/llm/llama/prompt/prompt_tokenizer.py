@@ -27,7 +27,7 @@ _ANYTHING: Final = ("Well", "0")
 _log = structlog.get_logger()
 
 
-class Reader:
+class PromptTokenizer:
     """Reads for one model. Any thread."""
 
     def __init__(self, model: Model, template: ChatTemplate) -> None:

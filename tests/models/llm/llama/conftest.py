@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from config.errors import ModelError
-from models.llm.llama.batching.engine import End, Engine, Request, Ticket
-from models.llm.llama.batching.scheduler import Bounds, Priority
+from models.llm.llama.batching.engine import BatchEngine, BatchRequest, EndReason, RequestHandle
+from models.llm.llama.batching.scheduler import Priority, StepLimits
 from models.llm.llama.bindings import Chunk, Context, Model
 from models.llm.llama.output.sampling import Grammar, Sampler, Sampling
 from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
@@ -29,17 +29,17 @@ def tiny(tiny_path: Path) -> Model:
     return Model(tiny_path)
 
 
-MakeEngine = Callable[..., Engine]
+MakeEngine = Callable[..., BatchEngine]
 
 
 @pytest.fixture
 def make_engine(tiny: Model) -> Iterator[MakeEngine]:
     """Engines with exact memory, closed after the test."""
-    engines: list[Engine] = []
+    engines: list[BatchEngine] = []
 
-    def make(sequences: int = 8, capacity: int = 1024, bounds: Bounds | None = None) -> Engine:
+    def make(sequences: int = 8, capacity: int = 1024, bounds: StepLimits | None = None) -> BatchEngine:
         context = Context(tiny, sequences=sequences, capacity=capacity, exact=True)
-        engines.append(Engine(tiny, context, bounds))
+        engines.append(BatchEngine(tiny, context, bounds))
         return engines[-1]
 
     yield make
@@ -52,10 +52,10 @@ class Heard:
     """What an engine told of one answer. `on_token` of the test is called after each token, in the engine's thread."""
 
     tokens: list[int] = field(default_factory=list)
-    end: End | ModelError | None = None
+    end: EndReason | ModelError | None = None
     on_token: Callable[[Heard], None] = lambda _: None
     ended: threading.Event = field(default_factory=threading.Event)
-    ticket: Ticket | None = None
+    ticket: RequestHandle | None = None
     has_ticket: threading.Event = field(default_factory=threading.Event)
 
     def add(self, token: int) -> None:
@@ -64,7 +64,7 @@ class Heard:
         self.tokens.append(token)
         self.on_token(self)
 
-    def finish(self, end: End | ModelError) -> None:
+    def finish(self, end: EndReason | ModelError) -> None:
         assert self.end is None
         self.end = end
         self.ended.set()
@@ -79,7 +79,7 @@ class Heard:
 
 
 def ask(
-    engine: Engine,
+    engine: BatchEngine,
     owner: str,
     prompt: list[int],
     most: int = 30,
@@ -91,7 +91,7 @@ def ask(
 ) -> Heard:
     heard = Heard(on_token=on_token)
     heard.ticket = engine.submit(
-        Request(owner, prompt, most, sampling, heard.add, heard.finish, grammar, priority, within_s)
+        BatchRequest(owner, prompt, most, sampling, heard.add, heard.finish, grammar, priority, within_s)
     )
     heard.has_ticket.set()
     return heard

@@ -18,16 +18,16 @@ from models.llm.llama.bindings import Chunk, Context, Model
 from models.llm.llama.language_model import LlamaLanguageModel
 from models.llm.llama.output.sampling import Sampler
 from models.protocols import (
-    AnswerPart,
     ChatMessage,
     ChatPrompt,
-    Constrained,
-    Prepares,
+    LlmOutput,
+    SupportsJsonSchema,
+    SupportsPrefill,
     TextDelta,
     ToolCall,
     ToolDefinition,
 )
-from models.token_usage import TokenCount
+from models.token_usage import TokenUsage
 
 BOOK = ToolDefinition(
     "book_table",
@@ -50,11 +50,11 @@ def prompt(*said: str, call_id: str = "call", tools: tuple[ToolDefinition, ...] 
     return ChatPrompt(call_id, SYSTEM, messages, None, tools)
 
 
-async def parts_of(model: LlamaLanguageModel, asked: ChatPrompt) -> list[AnswerPart]:
-    return [part async for part in model.answer(asked)]
+async def parts_of(model: LlamaLanguageModel, asked: ChatPrompt) -> list[LlmOutput]:
+    return [part async for part in model.respond(asked)]
 
 
-def text_of(parts: list[AnswerPart]) -> str:
+def text_of(parts: list[LlmOutput]) -> str:
     return "".join(part.text for part in parts if isinstance(part, TextDelta))
 
 
@@ -203,7 +203,7 @@ async def test_nobody_changes_who_speaks_by_what_they_say(model: LlamaLanguageMo
 
 async def test_closing_an_answer_frees_its_place(model: LlamaLanguageModel) -> None:
     for turn in range(6):  # more than there are places
-        async with aclosing(model.answer(prompt("tell me all", call_id=f"closed {turn}"))) as answer:
+        async with aclosing(model.respond(prompt("tell me all", call_id=f"closed {turn}"))) as answer:
             await anext(answer)
     assert text_of(await parts_of(model, prompt("hello", call_id="after")))
 
@@ -220,17 +220,17 @@ async def test_a_prompt_that_was_prepared_is_not_read_again(
 
     monkeypatch.setattr(Context, "evaluate", counted)
     asked = replace(prompt("hello", call_id="prepared"), system=SYSTEM * 3)
-    await model.prepare(asked)
+    await model.prefill(asked)
     assert sum(read) > 50
     read.clear()
-    async with aclosing(model.answer(asked)) as answer:
+    async with aclosing(model.respond(asked)) as answer:
         await anext(answer)
     assert max(read) <= 8  # the mark before what the model writes
 
 
 async def test_what_comes_too_late_is_a_model_error(model: LlamaLanguageModel) -> None:
     with pytest.raises(ModelError):
-        async for _ in model.answer(prompt("hello", call_id="late"), within_s=-1):
+        async for _ in model.respond(prompt("hello", call_id="late"), within_s=-1):
             pass
 
 
@@ -280,10 +280,10 @@ async def test_json_by_schema_is_valid_whatever_the_model_writes(model: LlamaLan
         "required": ["reason", "mood", "done"],
     }
     for number in range(3):
-        text = await model.complete(prompt(f"what happened in call {number}", call_id=f"json {number}"), schema)
+        text = await model.complete_json(prompt(f"what happened in call {number}", call_id=f"json {number}"), schema)
         jsonschema.validate(json.loads(text), schema)
-    assert isinstance(model, Constrained)
-    assert isinstance(model, Prepares)
+    assert isinstance(model, SupportsJsonSchema)
+    assert isinstance(model, SupportsPrefill)
 
 
 async def test_after_closing_it_answers_no_more(tiny_path: Path) -> None:
@@ -294,20 +294,20 @@ async def test_after_closing_it_answers_no_more(tiny_path: Path) -> None:
 
 
 async def test_what_is_new_to_a_talk_counts_and_what_was_written(model: LlamaLanguageModel) -> None:
-    first = TokenCount()
+    first = TokenUsage()
     asked = replace(prompt("when does the kitchen open", call_id="counted"), tokens=first)
     said = text_of(await parts_of(model, asked))
     assert first.read == len(model.read(asked))
     assert 0 < first.written <= 40
-    second = TokenCount(first)
+    second = TokenUsage(first)
     again = replace(prompt("when does the kitchen open", said, "thank you", call_id="counted"), tokens=second)
     await parts_of(model, again)
     assert 0 < second.read < len(model.read(again)) - len(model.read(asked)) + 2, "what was asked is not read again"
 
 
 async def test_what_nobody_listens_to_any_more_is_counted_as_far_as_it_was_written(model: LlamaLanguageModel) -> None:
-    count = TokenCount()
-    async with aclosing(model.answer(replace(prompt("when does the kitchen open"), tokens=count))) as parts:
+    count = TokenUsage()
+    async with aclosing(model.respond(replace(prompt("when does the kitchen open"), tokens=count))) as parts:
         await anext(parts)
     assert 0 < count.written < 40
     before = count.written
@@ -316,17 +316,17 @@ async def test_what_nobody_listens_to_any_more_is_counted_as_far_as_it_was_writt
 
 
 async def test_what_is_read_ahead_counts_once_it_is_answered(model: LlamaLanguageModel) -> None:
-    count = TokenCount()
+    count = TokenUsage()
     asked = replace(prompt("when does the kitchen open"), tokens=count)
-    await model.prepare(asked)
+    await model.prefill(asked)
     assert (count.read, count.written) == (0, 0)
     await parts_of(model, asked)
     assert count.read == len(model.read(asked))
 
 
 async def test_a_form_counts_as_well(model: LlamaLanguageModel) -> None:
-    count = TokenCount()
+    count = TokenUsage()
     schema = {"type": "object", "properties": {"late": {"type": "boolean"}}, "required": ["late"]}
-    await model.complete(replace(prompt("hello", call_id="form"), tokens=count), schema)
+    await model.complete_json(replace(prompt("hello", call_id="form"), tokens=count), schema)
     assert count.read > 0
     assert count.written > 0

@@ -9,15 +9,25 @@ import pytest
 from config.errors import StartupError
 from models.llm.llama.bindings import Model
 from models.llm.llama.language_model import LlamaLanguageModel
-from models.llm.llama.memory_plan import LEAST_TOKENS, MOST_SEQUENCES, TALK_TOKENS, Plan, Shape, plan, sequences_for
+from models.llm.llama.memory_plan import (
+    LEAST_TOKENS,
+    MOST_SEQUENCES,
+    TALK_TOKENS,
+    MemoryPlan,
+    Shape,
+    plan_memory,
+    sequences_for,
+)
 
 MIB = 2**20
 SMALL = Shape(layers=28, heads=16, kv_heads=8, key_size=128, value_size=128, weights_bytes=320 * MIB)
 """Like a model of 0.6 billion weights."""
 
 
-def planned(free_mib: float, *, sequences: int = 16, capacity: int = 4096) -> Plan:
-    return plan("m", SMALL, sequences=sequences, capacity=capacity, batch_tokens=512, free_bytes=int(free_mib * MIB))
+def planned(free_mib: float, *, sequences: int = 16, capacity: int = 4096) -> MemoryPlan:
+    return plan_memory(
+        "m", SMALL, sequences=sequences, capacity=capacity, batch_tokens=512, free_bytes=int(free_mib * MIB)
+    )
 
 
 def test_talk_takes_keys_and_values_of_all_layers_and_its_place_in_a_batch() -> None:
@@ -28,33 +38,33 @@ def test_talk_takes_keys_and_values_of_all_layers_and_its_place_in_a_batch() -> 
 
 def test_on_a_large_machine_every_call_has_room_for_a_long_talk() -> None:
     there = planned(64 * 1024)
-    assert (there.talks, there.capacity) == (16, 4096)
+    assert (there.sequences, there.capacity) == (16, 4096)
     assert there.bytes == SMALL.talks_bytes(16, 4096, 512)
 
 
 def test_on_a_smaller_one_talks_are_shorter_and_then_fewer() -> None:
     left = 320 + 256
     usual = planned(left + 8 * 1024)
-    assert (usual.talks, usual.capacity) == (16, TALK_TOKENS)
+    assert (usual.sequences, usual.capacity) == (16, TALK_TOKENS)
     fewer = planned(4096)
     assert fewer.capacity == TALK_TOKENS
-    assert fewer.talks == 7
+    assert fewer.sequences == 7
     assert fewer.bytes <= (4096 - left) * MIB / 2 < SMALL.talks_bytes(8, TALK_TOKENS, 512)
     one = planned(left + 400)
-    assert one.talks == 1
+    assert one.sequences == 1
     assert LEAST_TOKENS < one.capacity < TALK_TOKENS
     assert one.bytes <= 200 * MIB < SMALL.talks_bytes(1, one.capacity + 256, 512)
 
 
 def test_talk_is_not_kept_longer_than_the_model_understands_it() -> None:
     there = planned(64 * 1024, capacity=512)
-    assert (there.capacity, there.talks) == (512, 16)
+    assert (there.capacity, there.sequences) == (512, 16)
 
 
 def test_one_call_has_room_even_where_half_of_the_memory_would_be_too_little() -> None:
     free = 320 + 256 + SMALL.talks_bytes(1, LEAST_TOKENS, 512) / MIB
     there = planned(free)
-    assert (there.talks, there.capacity) == (1, LEAST_TOKENS)
+    assert (there.sequences, there.capacity) == (1, LEAST_TOKENS)
     with pytest.raises(StartupError):
         planned(free - 1)
 

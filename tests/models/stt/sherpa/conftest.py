@@ -9,7 +9,7 @@ import pytest
 
 from media.audio_port import Samples
 from models.model_files.known_models import KnownModel
-from models.model_files.store import FileRecord, Store, sha256_of
+from models.model_files.store import FileRecord, ModelStore, sha256_of
 from models.protocols import SpeechToTextStream
 from models.stt.sherpa.loader import open_recognizer
 from models.stt.sherpa.offline_model import OfflineSpeechToText
@@ -17,7 +17,9 @@ from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from tests.models.stt.sherpa import tiny_models, tiny_nemo, tiny_whisper
 
 
-def installed(directory: Path, name: str, engine: str, languages: Sequence[str] = ("en",)) -> tuple[Store, KnownModel]:
+def installed(
+    directory: Path, name: str, engine: str, languages: Sequence[str] = ("en",)
+) -> tuple[ModelStore, KnownModel]:
     """A model whose files lie in `directory`/`name`, with its record; a file's role is its name without the ending."""
     paths = sorted(path for path in (directory / name).iterdir() if path.suffix != ".json")
     model = KnownModel.model_validate(
@@ -32,7 +34,7 @@ def installed(directory: Path, name: str, engine: str, languages: Sequence[str] 
             "files": [{"role": path.stem, "name": path.name} for path in paths],
         }
     )
-    store = Store(directory, [model])
+    store = ModelStore(directory, [model])
     records = {
         path.name: (path, FileRecord(size=path.stat().st_size, sha256=sha256_of(path).hexdigest(), origin="list"))
         for path in paths

@@ -10,10 +10,10 @@ import pytest
 
 from models.stt.sherpa import streaming_model
 from models.stt.sherpa.batcher import Batcher, Decodable
-from models.stt.sherpa.chunk_timing import pace_of
+from models.stt.sherpa.chunk_timing import measure_chunk_timing
 from models.stt.sherpa.stream import SherpaStream
 from models.stt.sherpa.streaming_model import SherpaSpeechToText
-from models.stt.sherpa.truecasing import Transcript
+from models.stt.sherpa.truecasing import Truecaser
 from tests.models.stt.sherpa.conftest import no_words
 
 BLOCK = np.zeros(160, np.int16)
@@ -35,25 +35,25 @@ def by_hand(streaming: SherpaSpeechToText) -> SherpaStream:
         cast("Batcher", ByHand()),
         recognizer,
         recognizer.create_stream,
-        pace_of(recognizer),
+        measure_chunk_timing(recognizer),
         8000,
-        Transcript("lower", "en"),
+        Truecaser("lower", "en"),
         no_words,
     )
 
 
 def test_a_model_that_is_just_quick_enough_is_not_behind(streaming: SherpaSpeechToText) -> None:
     stream = by_hand(streaming)
-    step = pace_of(streaming._recognizer).step // 2 // len(BLOCK)
+    step = measure_chunk_timing(streaming._recognizer).step // 2 // len(BLOCK)
     stream.feed(np.zeros(8000, np.int16))
     said = 0.0
     for number in range(20 * step):  # always a piece ready, and always another one when it has been decoded
         stream.feed(BLOCK)
         if number % step == 0:
             assert stream.prepare()
-            streaming._recognizer.decode_streams([stream.ear])
-            stream.heard()
-            said = stream.behind_s
+            streaming._recognizer.decode_streams([stream.recognizer_stream])
+            stream.on_decoded()
+            said = stream.backlog_s
             assert said <= (stream._fed - stream._taken) / 8000
     assert said <= 1
 
@@ -62,9 +62,9 @@ def test_sound_that_nobody_takes_is_behind(streaming: SherpaSpeechToText) -> Non
     stream = by_hand(streaming)
     for _ in range(500):
         stream.feed(BLOCK)
-    assert 9 < stream.behind_s < 10
+    assert 9 < stream.backlog_s < 10
     stream.close()
-    assert stream.behind_s == 0
+    assert stream.backlog_s == 0
 
 
 def test_a_share_of_the_machine_has_fewer_threads(

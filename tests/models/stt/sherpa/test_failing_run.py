@@ -45,7 +45,7 @@ class Failing:
             raise RuntimeError("out of memory")
 
     def _fails(self, ears: list[Any]) -> bool:
-        if (stream := self.poisoned) is None or not any(ear is stream.ear for ear in ears):
+        if (stream := self.poisoned) is None or not any(ear is stream.recognizer_stream for ear in ears):
             return False
         if self.poisoned_at is None and len(ears) > 1:
             self.poisoned_at = stream._pieces
@@ -72,7 +72,7 @@ async def together(failing: Failing, streams: list[SherpaStream], letters: list[
     assert await asyncio.to_thread(failing.runs.wait, 20)
     for stream, each in zip(streams, letters, strict=True):
         feed(stream, tones(each, 8000))
-    texts = [asyncio.ensure_future(stream.finish()) for stream in streams]
+    texts = [asyncio.ensure_future(stream.end_turn()) for stream in streams]
     await asyncio.sleep(0)
     failing.may_run.set()
     return await asyncio.wait_for(asyncio.gather(*texts, return_exceptions=True), 20)
@@ -90,7 +90,7 @@ async def test_turns_that_were_decoded_with_a_failing_one_are_heard(
     assert len(failing.failures) == 2 and failing.failures[0] > failing.failures[1] == 1
     failing.poisoned = None
     feed(streams[2], tones("CB", 8000))
-    assert await streams[2].finish() == "cb"
+    assert await streams[2].end_turn() == "cb"
     for stream in streams:
         stream.close()
 

@@ -11,7 +11,7 @@ import pytest
 from config.errors import StartupError
 from models.stt.sherpa.hotwords import MOST, encoded
 from models.stt.sherpa.tokens import Tokens, read_tokens, scores_of
-from models.stt.sherpa.truecasing import Transcript
+from models.stt.sherpa.truecasing import Truecaser
 from models.stt.sherpa.upsampling import DoubledRate
 
 UPPER = Tokens(["<blk>", "<sos/eos>", "<unk>", "▁", "▁T", "HE", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ'", "#0"])
@@ -50,12 +50,12 @@ def test_no_more_hot_words_are_used_than_a_search_bears() -> None:
     ],
 )
 def test_a_model_of_capitals_is_read_in_small_letters_and_names_as_they_are_spelled(heard: str, read: str) -> None:
-    assert Transcript("upper", "en-US", ["Ada O'Neill", "York"]).of(heard) == read
+    assert Truecaser("upper", "en-US", ["Ada O'Neill", "York"]).apply(heard) == read
 
 
 def test_another_language_has_no_i_and_a_model_with_both_cases_is_left_alone() -> None:
-    assert Transcript("upper", "it").of("I GATTI") == "i gatti"
-    assert Transcript("mixed", "en", ["ACME"]).of(" Yes, i am from Acme. ") == "Yes, i am from Acme."
+    assert Truecaser("upper", "it").apply("I GATTI") == "i gatti"
+    assert Truecaser("mixed", "en", ["ACME"]).apply(" Yes, i am from Acme. ") == "Yes, i am from Acme."
 
 
 def test_tokens_that_are_no_list_are_refused(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ import sherpa_onnx
 
 from config.errors import StartupError
 from models.model_files.known_models import read_known
-from models.model_files.trial import Trials
+from models.model_files.trial import ModelTrials
 from models.stt.sherpa.loader import open_recognizer
-from models.stt.sherpa.recognizer_config import ENGINES, PREFIX, recipe
+from models.stt.sherpa.recognizer_config import ENGINES, PREFIX, recognizer_config
 from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from tests.models.stt.sherpa.conftest import installed
 
@@ -80,13 +80,13 @@ def test_files_that_passed_are_not_tried_again_until_they_change(
     shutil.copytree(tiny_folder / "transducer", tmp_path / "transducer")
     store, model = installed(tmp_path, "transducer", "sherpa-onnx/zipformer")
     tries: list[str] = []
-    run = Trials._run
+    run = ModelTrials._run
 
     def counted(*arguments: Any) -> int | None:
         tries.append("try")
         return run(*arguments)
 
-    monkeypatch.setattr(Trials, "_run", counted)
+    monkeypatch.setattr(ModelTrials, "_run", counted)
     for expected in (1, 1):
         recognizer = open_recognizer(store, model)
         assert isinstance(recognizer, SherpaSpeechToText)
@@ -111,7 +111,7 @@ def test_sherpa_takes_what_an_engine_hands_it(name: str) -> None:
     make = ENGINES[name]
     kind = sherpa_onnx.OnlineRecognizer if make.streaming else sherpa_onnx.OfflineRecognizer
     taken = inspect.signature(getattr(kind, make.maker)).parameters
-    handed = recipe(make, dict.fromkeys(make.files, "x"), 1, ("bpe", "x") if make.biased else None).arguments
+    handed = recognizer_config(make, dict.fromkeys(make.files, "x"), 1, ("bpe", "x") if make.biased else None).arguments
     assert handed.keys() <= taken.keys()
     needed = {name for name, each in taken.items() if each.default is inspect.Parameter.empty}
     assert needed <= handed.keys()

@@ -15,7 +15,7 @@ from models.loading.catalogue import Catalogue
 from models.loading.loader import load
 from models.model_files.known_models import OWN_LIST
 from models.stt import two_pass
-from models.stt.sherpa.benchmark import Speed
+from models.stt.sherpa.benchmark import SttSpeed
 from tests.models.stt.sherpa.conftest import installed
 
 ENGINES = {"sense-voice": "sherpa-onnx/sense-voice", "transducer": "sherpa-onnx/zipformer"}
@@ -66,5 +66,5 @@ def test_a_model_too_slow_for_a_second_pass_is_left_out(loaded: Load, monkeypatc
 def test_each_recognizer_says_how_quick_it_is(catalogue: Catalogue) -> None:
     for tag in ("en", "de", "ja"):
         ear = catalogue.stt(tag)
-        for each in (ear.streaming, ear.offline) if isinstance(ear, two_pass.SecondPass) else (ear,):
-            assert isinstance(getattr(each, "speed", None), Speed)
+        for each in (ear.streaming, ear.offline) if isinstance(ear, two_pass.TwoPassSpeechToText) else (ear,):
+            assert isinstance(getattr(each, "speed", None), SttSpeed)

@@ -17,7 +17,7 @@ from models.stt.sherpa.offline_model import OfflineSpeechToText, pieces
 from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from models.stt.sherpa.upsampling import RATE
 from models.stt.sherpa.whisper_languages import whisper_language
-from models.stt.two_pass import SecondPass
+from models.stt.two_pass import TwoPassSpeechToText
 from tests.models.stt.sherpa.conftest import feed, installed, no_words
 from tests.models.stt.sherpa.tiny_models import tones
 
@@ -68,28 +68,28 @@ async def test_a_model_for_whole_turns_gives_words_meanwhile_and_hears_on_after_
     feed(stream, tones("DC", 8000))
     assert await asyncio.to_thread(heard.wait, 20)
     assert stream.partial() == partials[-1] == "abd"
-    assert await stream.settle() == stream.partial() == "abd c"
+    assert await stream.flush() == stream.partial() == "abd c"
     feed(stream, tones("G", 8000))
-    assert await stream.finish() == "abd cg"
-    assert stream.partial() == "" == await stream.finish()
+    assert await stream.end_turn() == "abd cg"
+    assert stream.partial() == "" == await stream.end_turn()
     feed(stream, tones("AB", 8000))
-    stream.discard()
-    assert await stream.finish() == ""
+    stream.reset()
+    assert await stream.end_turn() == ""
     stream.close()
     with pytest.raises(ModelError):
-        await stream.settle()
+        await stream.flush()
 
 
 async def test_the_second_pass_writes_the_text_and_the_first_gives_the_words_meanwhile(
     streaming: SherpaSpeechToText, offline: OfflineSpeechToText
 ) -> None:
     words: list[str] = []
-    both = SecondPass(streaming, offline, limit_s=20)
+    both = TwoPassSpeechToText(streaming, offline, limit_s=20)
     stream = both.open(rate=8000, language="en", on_words=words.append, hot_words=["abf"])
     feed(stream, tones("CBE", 8000))
-    assert await stream.settle() == "CBF"
+    assert await stream.flush() == "CBF"
     feed(stream, tones("D", 8000))
-    assert await stream.finish() == "CBFD"
+    assert await stream.end_turn() == "CBFD"
     assert words[-1] == "cbed"
     assert both.name == "transducer+sense-voice" and both.languages == ("en",)
     stream.close()
@@ -97,37 +97,37 @@ async def test_the_second_pass_writes_the_text_and_the_first_gives_the_words_mea
 
 async def test_a_late_or_failing_second_pass_leaves_the_first_ones_text(streaming: SherpaSpeechToText) -> None:
     second = Second()
-    stream = SecondPass(streaming, second, limit_s=0.01).open(rate=8000, language=None, on_words=no_words)
+    stream = TwoPassSpeechToText(streaming, second, limit_s=0.01).open(rate=8000, language=None, on_words=no_words)
     second.may_answer.clear()
     feed(stream, tones("AB", 8000))
-    assert await stream.finish() == "ab"
+    assert await stream.end_turn() == "ab"
     second.may_answer.set()
     second.answer = ModelError("out of memory")
     feed(stream, tones("CB", 8000))
-    assert await stream.finish() == "cb"
+    assert await stream.end_turn() == "cb"
     stream.close()
 
 
 async def test_where_no_words_are_heard_the_second_pass_is_not_asked(streaming: SherpaSpeechToText) -> None:
     second = Second()
-    stream = SecondPass(streaming, second).open(rate=8000, language=None, on_words=no_words)
+    stream = TwoPassSpeechToText(streaming, second).open(rate=8000, language=None, on_words=no_words)
     feed(stream, np.zeros(8000, np.int16))
-    assert await stream.settle() == "" == await stream.finish()
+    assert await stream.flush() == "" == await stream.end_turn()
     feed(stream, tones("AB", 8000))
-    stream.discard()
-    assert await stream.finish() == ""
+    stream.reset()
+    assert await stream.end_turn() == ""
     assert second.asked == []
     stream.close()
 
 
 async def test_the_second_pass_is_asked_once_when_only_silence_follows_a_pause(streaming: SherpaSpeechToText) -> None:
     second = Second()
-    stream = SecondPass(streaming, second).open(rate=8000, language=None, on_words=no_words)
+    stream = TwoPassSpeechToText(streaming, second).open(rate=8000, language=None, on_words=no_words)
     sound = tones("AB", 8000)
     feed(stream, sound)
-    assert await stream.settle() == "second"
+    assert await stream.flush() == "second"
     feed(stream, np.zeros(2000, np.int16))
-    assert await stream.finish() == "second"
+    assert await stream.end_turn() == "second"
     assert second.asked == [len(sound)]
     stream.close()
 
@@ -137,12 +137,12 @@ async def test_a_second_pass_that_a_pause_began_is_not_begun_again_at_the_turns_
 ) -> None:
     second = Second()
     second.may_answer.clear()
-    stream = SecondPass(streaming, second, limit_s=20).open(rate=8000, language=None, on_words=no_words)
+    stream = TwoPassSpeechToText(streaming, second, limit_s=20).open(rate=8000, language=None, on_words=no_words)
     feed(stream, tones("AB", 8000))
-    guess = asyncio.ensure_future(stream.settle())
+    guess = asyncio.ensure_future(stream.flush())
     await second.is_asked.wait()
     guess.cancel()
-    finish = asyncio.ensure_future(stream.finish())
+    finish = asyncio.ensure_future(stream.end_turn())
     await asyncio.sleep(0)
     second.may_answer.set()
     assert await finish == "second" and len(second.asked) == 1
@@ -151,10 +151,10 @@ async def test_a_second_pass_that_a_pause_began_is_not_begun_again_at_the_turns_
 
 async def test_a_turn_longer_than_a_minute_keeps_the_first_passes_text(streaming: SherpaSpeechToText) -> None:
     second = Second()
-    stream = SecondPass(streaming, second).open(rate=8000, language=None, on_words=no_words)
+    stream = TwoPassSpeechToText(streaming, second).open(rate=8000, language=None, on_words=no_words)
     feed(stream, np.zeros(8000 * 61, np.int16), 8000)
     feed(stream, tones("AB", 8000))
-    assert await stream.finish() == "ab" and second.asked == []
+    assert await stream.end_turn() == "ab" and second.asked == []
     stream.close()
 
 

@@ -12,7 +12,7 @@ import pytest
 from config.errors import ModelError
 from models.stt.sherpa.offline_model import OfflineSpeechToText
 from models.stt.sherpa.streaming_model import SherpaSpeechToText
-from models.stt.two_pass import SecondPass
+from models.stt.two_pass import TwoPassSpeechToText
 from tests.models.stt.sherpa.conftest import feed, no_words
 from tests.models.stt.sherpa.tiny_models import tones
 
@@ -57,7 +57,7 @@ async def test_turns_that_somebody_waits_for_are_heard_before_words_meanwhile(
     stream = offline.open(rate=8000, language="en", on_words=no_words)
     offline.submit([tones("AB", 8000)], 8000, "en", lambda: True, answer)
     feed(stream, tones("C", 8000))
-    finish = asyncio.ensure_future(stream.finish())
+    finish = asyncio.ensure_future(stream.end_turn())
     finish.add_done_callback(lambda future: order.append(future.result()))
     await asyncio.sleep(0)
     held.may_go_on.set()
@@ -69,7 +69,7 @@ async def test_turns_that_somebody_waits_for_are_heard_before_words_meanwhile(
 async def test_the_wait_is_the_age_of_the_oldest_turn(
     streaming: SherpaSpeechToText, offline: OfflineSpeechToText, held: Held
 ) -> None:
-    both = SecondPass(streaming, offline)
+    both = TwoPassSpeechToText(streaming, offline)
     assert offline.expected_wait_s() == 0 == both.expected_wait_s()
     texts = [asyncio.ensure_future(offline.transcribe([tones("AB", 8000)], 8000, None))]
     await asyncio.sleep(0.05)
@@ -99,7 +99,7 @@ async def test_a_call_that_cannot_take_its_words_ends_no_other(offline: OfflineS
     offline.submit([tones("AB", 8000)], 8000, None, lambda: True, answer)
     assert await asyncio.to_thread(told[1].wait, 20)
     assert await asyncio.wait_for(offline.transcribe([tones("C", 8000)], 8000, None), 20) == "C"
-    assert await asyncio.wait_for(broken.finish(), 20) == "adg cbg"
+    assert await asyncio.wait_for(broken.end_turn(), 20) == "adg cbg"
     broken.close()
 
 

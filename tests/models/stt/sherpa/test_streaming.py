@@ -51,7 +51,7 @@ async def test_a_turn_is_heard_to_its_end_at_either_rate(
 ) -> None:
     stream = streaming.open(rate=rate, language="en", on_words=no_words)
     feed(stream, tones(letters, rate, gap_ms=60)[: -60 * rate // 1000])
-    assert await stream.finish() == text
+    assert await stream.end_turn() == text
     stream.close()
 
 
@@ -75,7 +75,7 @@ async def test_many_calls_at_once_hear_what_each_hears_alone(name: str, request:
     for number in range(200):  # each call's frame after that of the others, as the tick does
         for stream, sound, frame in zip(streams, sounds, frames, strict=True):
             stream.feed(sound[number * frame : (number + 1) * frame])
-    assert await asyncio.gather(*(stream.finish() for stream in streams)) == [TURNS[each] for each in letters]
+    assert await asyncio.gather(*(stream.end_turn() for stream in streams)) == [TURNS[each] for each in letters]
     for stream in streams:
         stream.close()
 
@@ -94,7 +94,7 @@ async def test_words_come_while_the_caller_speaks(streaming: SherpaSpeechToText)
     assert await asyncio.to_thread(heard.wait, 20)
     assert stream.partial() != ""
     feed(stream, sound[8000:])
-    assert await stream.finish() == "abde cbe"
+    assert await stream.end_turn() == "abde cbe"
     assert stream.partial() == ""
     assert all(partials) and all(one != other for one, other in pairwise(partials))
     stream.close()
@@ -103,18 +103,18 @@ async def test_words_come_while_the_caller_speaks(streaming: SherpaSpeechToText)
 async def test_one_stream_hears_turn_after_turn(stream: SpeechToTextStream) -> None:
     for letters, text in TURNS.items():
         feed(stream, tones(letters, 8000))
-        assert await stream.finish() == text
+        assert await stream.end_turn() == text
 
 
 async def test_a_turn_goes_on_after_it_was_settled(stream: SpeechToTextStream) -> None:
     feed(stream, tones("AB", 8000))
-    assert await stream.settle() == "ab"
+    assert await stream.flush() == "ab"
     feed(stream, tones("DE C", 8000))
-    assert await stream.settle() == "abde c"
+    assert await stream.flush() == "abde c"
     feed(stream, np.zeros(4000, np.int16))
-    assert await stream.finish() == "abde c"
+    assert await stream.end_turn() == "abde c"
     feed(stream, tones("CB", 8000))
-    assert await stream.finish() == "cb"
+    assert await stream.end_turn() == "cb"
 
 
 @pytest.mark.parametrize("silence", [0, 1, 160, 2800, 16_000])
@@ -122,51 +122,51 @@ async def test_the_text_that_was_settled_is_final_when_only_silence_follows(
     stream: SpeechToTextStream, silence: int
 ) -> None:
     feed(stream, tones("CBE", 8000)[:-640])
-    settled = await stream.settle()
+    settled = await stream.flush()
     feed(stream, np.zeros(silence, np.int16))
-    assert await stream.finish() == settled == "cbe"
+    assert await stream.end_turn() == settled == "cbe"
 
 
 async def test_settling_while_sound_comes_waits_for_no_more_of_it(stream: SpeechToTextStream) -> None:
     feed(stream, tones("AB", 8000))
-    settled = asyncio.ensure_future(stream.settle())
+    settled = asyncio.ensure_future(stream.flush())
     await asyncio.sleep(0)
     feed(stream, np.zeros(160, np.int16))
     assert await asyncio.wait_for(settled, 20) == "ab"
-    assert await stream.finish() == "ab"
+    assert await stream.end_turn() == "ab"
 
 
 async def test_what_is_discarded_is_not_heard(stream: SpeechToTextStream) -> None:
     feed(stream, tones("ABDE", 8000))
-    stream.discard()
+    stream.reset()
     feed(stream, tones("CB", 8000))
-    assert await stream.settle() == "cb"
-    stream.discard()
-    assert await stream.finish() == ""
+    assert await stream.flush() == "cb"
+    stream.reset()
+    assert await stream.end_turn() == ""
     feed(stream, tones("A", 8000))
-    assert await stream.finish() == "a"
+    assert await stream.end_turn() == "a"
 
 
 async def test_nothing_settles_to_nothing(stream: SpeechToTextStream) -> None:
-    assert await stream.settle() == "" == await stream.finish()
+    assert await stream.flush() == "" == await stream.end_turn()
 
 
 async def test_odd_blocks_make_no_difference(stream: SpeechToTextStream) -> None:
     feed(stream, tones("ADG CBG", 8000), 77)
-    assert await stream.finish() == "adg cbg"
+    assert await stream.end_turn() == "adg cbg"
 
 
 async def test_a_closed_stream_tells_those_who_wait(streaming: SherpaSpeechToText) -> None:
     stream = streaming.open(rate=8000, language=None, on_words=no_words)
     feed(stream, tones("AB", 8000))
-    waiting = asyncio.ensure_future(stream.finish())
+    waiting = asyncio.ensure_future(stream.end_turn())
     await asyncio.sleep(0)
     stream.close()
-    results = await asyncio.gather(waiting, stream.settle(), return_exceptions=True)
+    results = await asyncio.gather(waiting, stream.flush(), return_exceptions=True)
     assert isinstance(results[1], ModelError)
     assert results[0] == "ab" or isinstance(results[0], ModelError)
     stream.feed(tones("C", 8000))
-    stream.discard()
+    stream.reset()
     stream.close()
 
 
@@ -179,11 +179,11 @@ async def test_what_fails_in_one_call_ends_its_turn_alone(streaming: SherpaSpeec
     for stream in (broken, sound):
         feed(stream, tones("ABDE", 8000))
     with pytest.raises(ModelError, match="no room for words"):
-        await broken.finish()
-    assert await sound.finish() == "abde"
+        await broken.end_turn()
+    assert await sound.end_turn() == "abde"
     broken._on_words = no_words
     feed(broken, tones("CB", 8000))
-    assert await broken.finish() == "cb"
+    assert await broken.end_turn() == "cb"
     for stream in (broken, sound):
         stream.close()
 
@@ -205,10 +205,10 @@ async def test_hot_words_change_what_is_heard_in_their_own_call_alone(streaming:
     ]
     for stream in streams:
         feed(stream, tones("ABE", 8000))
-    texts = await asyncio.gather(*(stream.finish() for stream in streams))
+    texts = await asyncio.gather(*(stream.end_turn() for stream in streams))
     assert texts == [text.strip() for text in expecting]
     feed(streams[1], tones("ABE", 8000))  # in the next turn too
-    assert await streams[1].finish() == "Abf"
+    assert await streams[1].end_turn() == "Abf"
     for stream in streams:
         stream.close()
 
@@ -218,7 +218,7 @@ async def test_a_model_that_knows_no_hot_words_hears_without_them(tiny_folder: P
     streams = [model.open(rate=8000, language="en", on_words=no_words, hot_words=["abf"]) for _ in range(3)]
     for stream, letters in zip(streams, ("ABE", "ADG CBG", "ABDE"), strict=True):
         feed(stream, tones(letters, 8000))
-    assert await asyncio.gather(*(stream.finish() for stream in streams)) == ["abe", "adg cbg", "abde"]
+    assert await asyncio.gather(*(stream.end_turn() for stream in streams)) == ["abe", "adg cbg", "abde"]
     await asyncio.to_thread(model.close)
 
 
@@ -228,5 +228,5 @@ async def test_a_closed_model_ends_its_calls(tiny_folder: Path) -> None:
     stream = model.open(rate=8000, language=None, on_words=no_words)
     await asyncio.to_thread(model.close)
     with pytest.raises(ModelError):
-        await stream.finish()
+        await stream.end_turn()
     await asyncio.to_thread(model.close)

@@ -20,27 +20,27 @@ from config.errors import ModelError
 from config.sandbox import landlock
 from models.protocols import VoiceSettings
 from models.tts.espeak import worker_process
-from models.tts.espeak.process_pool import EspeakProcesses
+from models.tts.espeak.process_pool import EspeakPool
 from models.tts.espeak.text_to_speech import PROCESSES, EspeakTextToSpeech
-from models.tts.trimming import sounding
+from models.tts.trimming import trim_silence
 
 GERMAN = VoiceSettings("espeak-ng/de", 1.0, 0.5, 22050)
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[EspeakProcesses]:
-    pool = EspeakProcesses(2)
+def processes() -> Iterator[EspeakPool]:
+    pool = EspeakPool(2)
     yield pool
     pool.close()
 
 
-def test_every_language_that_it_names_can_be_spoken(processes: EspeakProcesses) -> None:
+def test_every_language_that_it_names_can_be_spoken(processes: EspeakPool) -> None:
     assert len(processes.languages) > 100 and {"de", "en-gb", "fr-fr", "cmn"} <= set(processes.languages)
     for language in processes.languages:
         assert len(processes.speak("1 hello", language, 165).samples) > 2000, language
 
 
-def test_a_word_ends_where_the_next_begins_or_the_pause_before_it(processes: EspeakProcesses) -> None:
+def test_a_word_ends_where_the_next_begins_or_the_pause_before_it(processes: EspeakPool) -> None:
     text = "Ja, es sind 4237 mal so viele \u2013 genau."
     utterance = processes.speak(text, "de", 165)
     starts = [start for start, _ in utterance.words]
@@ -76,12 +76,12 @@ async def test_a_sentence_sounds_the_same_whatever_others_were_given_before(espe
 
 
 @pytest.fixture
-def fragile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EspeakProcesses]:
+def fragile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EspeakPool]:
     """A process that has a memory fault over "Bruch"."""
     script = tmp_path / "fragile.py"
     script.write_text(_FRAGILE.format(path=worker_process.__file__))
     monkeypatch.setattr("models.tts.espeak.process_pool._SCRIPT", script)
-    pool = EspeakProcesses(1)
+    pool = EspeakPool(1)
     yield pool
     pool.close()
 
@@ -101,7 +101,7 @@ speaker.main()
 """
 
 
-def test_a_sentence_that_breaks_the_library_fails_alone(fragile: EspeakProcesses) -> None:
+def test_a_sentence_that_breaks_the_library_fails_alone(fragile: EspeakPool) -> None:
     for _ in range(3):
         with pytest.raises(ModelError, match="broke down"):
             fragile.speak("Bruch", "de", 165)
@@ -110,7 +110,7 @@ def test_a_sentence_that_breaks_the_library_fails_alone(fragile: EspeakProcesses
 
 def test_a_process_that_is_killed_in_the_middle_costs_no_sentence() -> None:
     before = _speakers()
-    pool = EspeakProcesses(1)
+    pool = EspeakPool(1)
     (child,) = set(_speakers()) - set(before)
     speeches: list[int] = []
     killer = threading.Timer(0.05, os.kill, (child, signal.SIGKILL))
@@ -125,7 +125,7 @@ def test_a_process_that_is_killed_in_the_middle_costs_no_sentence() -> None:
 
 def test_the_signals_that_end_the_server_do_not_end_its_speech() -> None:
     before = _speakers()
-    pool = EspeakProcesses(1)
+    pool = EspeakPool(1)
     (child,) = set(_speakers()) - set(before)
     os.kill(child, signal.SIGTERM)
     os.kill(child, signal.SIGINT)
@@ -154,7 +154,7 @@ def test_a_server_that_is_killed_leaves_no_process_behind() -> None:
 
 def test_what_is_closed_speaks_no_more_and_leaves_no_process() -> None:
     before = _speakers()
-    pool = EspeakProcesses(2)
+    pool = EspeakPool(2)
     pool.close()
     pool.close()
     with pytest.raises(ModelError, match="closed"):
@@ -168,7 +168,7 @@ def test_what_is_closed_ends_in_the_middle_of_a_sentence(tmp_path: Path, monkeyp
     script.write_text(_ENDLESS.format(path=worker_process.__file__, at_it=str(at_it)))
     monkeypatch.setattr("models.tts.espeak.process_pool._SCRIPT", script)
     os.mkfifo(at_it)
-    pool = EspeakProcesses(1)
+    pool = EspeakPool(1)
     failures: list[ModelError] = []
 
     def speak() -> None:
@@ -209,7 +209,7 @@ def test_a_text_that_takes_espeak_over_opens_and_starts_nothing(
     script = tmp_path / "taken_over.py"
     script.write_text(_TAKEN_OVER.format(path=worker_process.__file__, secret=str(tmp_path / "secret.key")))
     monkeypatch.setattr("models.tts.espeak.process_pool._SCRIPT", script)
-    with closing(EspeakProcesses(1)) as pool:
+    with closing(EspeakPool(1)) as pool:
         for deed, outcome in (
             ("read", "PermissionError"), ("write", "PermissionError"),
             ("execute", f"broke down .*{signal.SIGSYS:d}"), ("connect", f"broke down .*{signal.SIGSYS:d}"),
@@ -236,22 +236,22 @@ speaker.main()
 """
 
 
-def test_characters_without_a_meaning_do_no_harm(processes: EspeakProcesses) -> None:
+def test_characters_without_a_meaning_do_no_harm(processes: EspeakPool) -> None:
     whole = processes.speak("Guten Tag", "de", 165)
     odd = processes.speak("Guten\0Tag \ud800", "de", 165)
     assert len(odd.samples) > 0.9 * len(whole.samples)
 
 
-def test_an_unknown_language_is_an_error_of_the_model_and_the_process_lives(processes: EspeakProcesses) -> None:
+def test_an_unknown_language_is_an_error_of_the_model_and_the_process_lives(processes: EspeakPool) -> None:
     before = _speakers()
     with pytest.raises(ModelError, match="no voice for xx-none"):
         processes.speak("Hello", "xx-none", 165)
     assert _speakers() == before
 
 
-def test_its_library_brings_the_pauses_that_the_edges_are_cut_at(processes: EspeakProcesses) -> None:
+def test_its_library_brings_the_pauses_that_the_edges_are_cut_at(processes: EspeakPool) -> None:
     utterance = processes.speak("Hallo.", "de", 165)
-    part = sounding(utterance.samples, utterance.rate)
+    part = trim_silence(utterance.samples, utterance.rate)
     assert utterance.words[-1][1] <= part.stop
 
 

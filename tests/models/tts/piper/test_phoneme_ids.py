@@ -142,7 +142,7 @@ def test_a_graph_is_read_as_onnx_itself_reads_it() -> None:
     model = network_of(16000, speakers=True, tells_lengths=False)
     graph = read_graph(model.SerializeToString())
     assert list(graph.inputs) == [each.name for each in model.graph.input]
-    assert list(graph.outputs) == ["output"] and graph.lengths == "rounded"
+    assert list(graph.outputs) == ["output"] and graph.durations_output == "rounded"
 
 
 def test_an_output_that_is_added_is_one_for_onnx_too() -> None:

@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 from config.errors import ModelError, StartupError
 from media.audio_port import Samples
 from models.loading.loader import load
-from models.model_files.store import Manifest, Store, sha256_of
-from models.protocols import Speech, VoiceSettings
+from models.model_files.store import Manifest, ModelStore, sha256_of
+from models.protocols import SynthesizedSpeech, VoiceSettings
 from models.tts.piper import text_to_speech
 from models.tts.piper.phoneme_ids import PhonemeIds, Sentence, Word
 from models.tts.piper.text_to_speech import PiperTextToSpeech
@@ -304,7 +304,7 @@ def test_an_installed_voice_is_loaded_and_speaks_for_agents_of_its_language(tmp_
     model = model_of(files, name="piper-our-voice", kind="tts", engine="piper", languages=["de-DE"])
     (tmp_path / "models").mkdir()
     (tmp_path / "models/known_models.json").write_text(json.dumps([model.model_dump(mode="json")]))
-    _install(Store(tmp_path / "models", [model]), files)
+    _install(ModelStore(tmp_path / "models", [model]), files)
     catalogue = load(tmp_path / "models", stt="pocketsphinx", eot="lexical-end-of-turn")
     voice, name = catalogue.voice(None, "de")
     assert name == "piper/our-voice"
@@ -314,7 +314,7 @@ def test_an_installed_voice_is_loaded_and_speaks_for_agents_of_its_language(tmp_
     catalogue.close()
 
 
-def _install(store: Store, files: dict[str, bytes]) -> None:
+def _install(store: ModelStore, files: dict[str, bytes]) -> None:
     """As `trunkline models import` does."""
     (model,) = store.known
     store.folder(model).mkdir(parents=True)
@@ -332,7 +332,7 @@ def even(settings: VoiceSettings) -> VoiceSettings:
     return replace(settings, stability=1.0)
 
 
-def pitch(speech: Speech) -> float:
+def pitch(speech: SynthesizedSpeech) -> float:
     """Hz of the loudest tone."""
     spectrum = np.abs(np.fft.rfft(speech.samples * np.hanning(len(speech.samples))))
     return float(np.argmax(spectrum)) * speech.rate / len(speech.samples)
@@ -342,6 +342,6 @@ def level(samples: Samples) -> float:
     return float(np.sqrt(np.mean(samples.astype(np.float64) ** 2)))
 
 
-def silence_after_comma(speech: Speech) -> float:
+def silence_after_comma(speech: SynthesizedSpeech) -> float:
     end = speech.words[0].sample_end
     return level(speech.samples[end + 320 : end + 1600])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.tts.text_normalization import speakable
+from models.tts.text_normalization import normalize_for_speech
 from tests.fakes.scripted_call import ScriptedLlm, ScriptedStt, ScriptedTts, scripted_catalogue
 
 ENGLISH = [
@@ -159,24 +159,24 @@ IDS = [f"{tag}: {text[:30]}" for tag, text, _ in TABLE]
 
 @pytest.mark.parametrize(("language", "text", "said"), TABLE, ids=IDS)
 def test_it_is_said_as_a_person_reads_it_out(language: str, text: str, said: str) -> None:
-    assert speakable(text, language).text == said
+    assert normalize_for_speech(text, language).text == said
 
 
 @pytest.mark.parametrize("text", ["", "  ", "---", "**", "\U0001f600", "```", "# ", "| | |", "...!"])
 def test_nothing_is_said_for_what_has_no_words(text: str) -> None:
-    assert speakable(text, "en").text == ""
+    assert normalize_for_speech(text, "en").text == ""
 
 
 @pytest.mark.parametrize("text", ["", "Hello there, how are you?", "It's 'fine' - really; isn't it (mostly)?"])
 def test_plain_words_stay_as_they_are(text: str) -> None:
-    spoken = speakable(text, "en")
+    spoken = normalize_for_speech(text, "en")
     assert spoken.text == text
     assert list(spoken.source) == list(range(len(text)))
 
 
 def heard(text: str, spoken_words: int, language: str = "en") -> str | None:
     """What of the text has been heard after so many spoken words."""
-    spoken = speakable(text, language)
+    spoken = normalize_for_speech(text, language)
     ends = [match.end() for match in re.finditer(r"\S+", spoken.text)]
     end = spoken.original_end(ends[spoken_words - 1], text)
     return None if end is None else text[:end]
@@ -210,7 +210,7 @@ LANGUAGES = st.sampled_from([None, "en", "en-GB", "de", "fr", "es", "it", "nl", 
 
 @given(st.one_of(st.text(max_size=80), st.lists(PIECES, max_size=12).map("".join)), LANGUAGES)
 def test_any_text_can_be_said_and_every_character_has_its_place(text: str, language: str | None) -> None:
-    spoken = speakable(text, language)
+    spoken = normalize_for_speech(text, language)
     source = list(spoken.source)
     assert len(source) == len(spoken.text)
     assert source == sorted(source) and all(0 <= place < len(text) for place in source)
@@ -230,7 +230,7 @@ MONSTERS = ["9", "1.", "*_", "a-1", "[", "0 ", "+1", "<a", "a.", "a@", "\\", "&a
 @pytest.mark.parametrize("piece", MONSTERS)
 def test_the_time_grows_no_faster_than_the_text(piece: str) -> None:
     """A pattern that tries all ways through such a text would need hours for it."""
-    assert len(speakable(piece * 5_000, "en").source) < 1_000_000
+    assert len(normalize_for_speech(piece * 5_000, "en").source) < 1_000_000
 
 
 WITH_RULES = ["en", "en-GB", "de", "fr", "fr-BE", "fr-CH", "es", "it", "nl", "pt", "pt-BR"]
@@ -244,4 +244,4 @@ def test_the_rules_of_every_language_are_ready_once_the_models_are_loaded(monkey
         raise AssertionError("a rule was made for a text")
 
     monkeypatch.setattr(re, "compile", compiled)
-    assert [language for language in WITH_RULES if "5 km" in speakable("First: 5 km.", language).text] == []
+    assert [language for language in WITH_RULES if "5 km" in normalize_for_speech("First: 5 km.", language).text] == []

@@ -8,14 +8,14 @@ from itertools import pairwise
 import pytest
 
 from models.llm.llama.batching.benchmark import measure
-from models.llm.llama.batching.engine import Engine
-from models.llm.llama.batching.scheduler import Pace
+from models.llm.llama.batching.engine import BatchEngine
+from models.llm.llama.batching.scheduler import StepTimePredictor
 from models.llm.llama.bindings import Chunk, Context, Model
 from tests.models.llm.llama.conftest import alone, ask
 
 
 def test_the_speed_is_measured_for_as_many_calls_as_there_are_places(tiny: Model) -> None:
-    context, pace = Context(tiny, sequences=4, capacity=512), Pace(step_s=1.0, token_s=1.0)
+    context, pace = Context(tiny, sequences=4, capacity=512), StepTimePredictor(step_s=1.0, token_s=1.0)
     speed = measure(context, pace)
     context.close()
     assert list(speed.writes) == [1, 4]
@@ -25,7 +25,7 @@ def test_the_speed_is_measured_for_as_many_calls_as_there_are_places(tiny: Model
 
 def test_steps_are_measured_with_short_talks_and_with_longer_ones(tiny: Model) -> None:
     context = Context(tiny, sequences=4, capacity=512)
-    steps = measure(context, Pace()).steps
+    steps = measure(context, StepTimePredictor()).steps
     assert list(steps) == [64, 320]
     for there in steps.values():
         assert (list(there.writes), list(there.reads)) == ([1, 4], [16, 64])
@@ -34,14 +34,14 @@ def test_steps_are_measured_with_short_talks_and_with_longer_ones(tiny: Model) -
 
 def test_a_memory_that_is_too_small_for_a_longer_talk_is_measured_with_short_ones(tiny: Model) -> None:
     context = Context(tiny, sequences=4, capacity=256)
-    assert list(measure(context, Pace()).steps) == [64]
+    assert list(measure(context, StepTimePredictor()).steps) == [64]
     context.close()
 
 
 def test_nothing_of_the_measurement_stays_in_memory(tiny: Model) -> None:
     context = Context(tiny, sequences=4, capacity=512, exact=True)
-    measure(context, Pace())
-    engine = Engine(tiny, context)
+    measure(context, StepTimePredictor())
+    engine = BatchEngine(tiny, context)
     prompt = tiny.tokens("<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n")
     assert ask(engine, "a", prompt, 10).wait() == alone(tiny, prompt, 10)
     engine.close()
@@ -74,7 +74,7 @@ class FakeContext:
 
 def test_copies_are_no_part_of_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that speak are taken to be apart, where there is room: a pass for each."""
-    context, pace = FakeContext(), Pace()
+    context, pace = FakeContext(), StepTimePredictor()
     monkeypatch.setattr("models.llm.llama.batching.benchmark.time", context)
     steps = measure(context, pace).steps  # type: ignore[arg-type]
     for there in steps.values():

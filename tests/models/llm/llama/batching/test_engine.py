@@ -9,8 +9,8 @@ import llama_cpp
 import pytest
 
 from config.errors import ModelError, StartupError
-from models.llm.llama.batching.engine import Engine
-from models.llm.llama.batching.scheduler import Bounds, Priority
+from models.llm.llama.batching.engine import BatchEngine
+from models.llm.llama.batching.scheduler import Priority, StepLimits
 from models.llm.llama.bindings import Chunk, Context, Model
 from models.llm.llama.output.sampling import Sampling
 from tests.models.llm.llama.conftest import GREEDY, Heard, MakeEngine, alone, ask
@@ -37,7 +37,7 @@ def test_calls_side_by_side_get_what_each_would_get_alone(
 ) -> None:
     """They come one after the other while those before them speak: prompts are copied, and read in small chunks."""
     prompts = [prompt_of(tiny, question) for question in QUESTIONS]
-    engine = make_engine(bounds=Bounds(step_s=1e-9, idle_step_s=1e-9, least_chunk=7, idle_chunk=7))
+    engine = make_engine(bounds=StepLimits(step_s=1e-9, idle_step_s=1e-9, least_chunk=7, idle_chunk=7))
     calls: list[Heard] = []
     first_asked, all_asked = threading.Event(), threading.Event()
 
@@ -104,7 +104,7 @@ def test_a_turn_after_turns_is_what_it_would_be_alone(tiny: Model, make_engine: 
 
 
 def test_a_turn_evaluates_only_what_is_new(tiny: Model, make_engine: MakeEngine) -> None:
-    engine = make_engine(bounds=Bounds(step_s=1e-9, idle_step_s=1e-9, least_chunk=1, idle_chunk=1))
+    engine = make_engine(bounds=StepLimits(step_s=1e-9, idle_step_s=1e-9, least_chunk=1, idle_chunk=1))
     prompt = prompt_of(tiny, QUESTIONS[0])
     said = ask(engine, "a", prompt, 5).wait()
     before = engine.steps
@@ -151,7 +151,7 @@ def test_one_may_be_cancelled_before_it_began_and_after_it_ended(tiny: Model, ma
 
 
 def test_what_was_given_up_while_it_read_is_not_read_again(tiny: Model, make_engine: MakeEngine) -> None:
-    engine = make_engine(bounds=Bounds(step_s=1e-9, idle_step_s=1e-9, least_chunk=4, idle_chunk=4))
+    engine = make_engine(bounds=StepLimits(step_s=1e-9, idle_step_s=1e-9, least_chunk=4, idle_chunk=4))
     prompt = prompt_of(tiny, QUESTIONS[1])
     ask(engine, "a", prompt[:100], 0).wait()
     before = engine.steps
@@ -242,7 +242,7 @@ def test_a_model_that_cannot_take_back_a_part_reads_anew(
 
 
 def test_a_small_batch_holds_all_nevertheless(tiny: Model) -> None:
-    engine = Engine(tiny, Context(tiny, sequences=4, capacity=2048, batch_tokens=32, exact=True))
+    engine = BatchEngine(tiny, Context(tiny, sequences=4, capacity=2048, batch_tokens=32, exact=True))
     prompts = [prompt_of(tiny, question) for question in QUESTIONS[:4]]
     calls = [ask(engine, f"call {number}", prompt, 8) for number, prompt in enumerate(prompts)]
     assert [call.wait() for call in calls] == [alone(tiny, prompt, 8) for prompt in prompts]
@@ -313,7 +313,7 @@ def test_what_a_failed_step_holds_is_unknown(tiny: Model) -> None:
 
 
 def test_the_wait_is_told_before_asking(make_engine: MakeEngine) -> None:
-    engine: Engine = make_engine()
+    engine: BatchEngine = make_engine()
     assert 0 < engine.expected_wait_s(10) < engine.expected_wait_s(500)
 
 
@@ -325,5 +325,5 @@ def test_what_goes_wrong_before_all_else_is_raised_where_the_engine_is_made(tiny
         raise ModelError("too slow")
 
     with pytest.raises(ModelError, match="too slow"):
-        Engine(tiny, context, first=fail)
+        BatchEngine(tiny, context, first=fail)
     assert context.handle is None

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from models.llm.llama.batching.scheduler import Bounds, Priority
+from models.llm.llama.batching.scheduler import Priority, StepLimits
 from models.llm.llama.bindings import Model
 from models.llm.llama.output.sampling import Sampling
 from tests.models.llm.llama.conftest import Heard, MakeEngine, alone, ask
 
-PRIORITIES = [Priority.LIVE] * 4 + [Priority.AHEAD, Priority.AFTER_CALL]
+PRIORITIES = [Priority.LIVE] * 4 + [Priority.PREFILL, Priority.AFTER_CALL]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -23,7 +23,7 @@ def test_whatever_happens_to_others_an_answer_is_what_it_would_be_alone(
     monkeypatch.setattr("models.llm.llama.batching.engine._SHORT", 32)
     chance = random.Random(seed)
     chunk = chance.randint(1, 40)
-    bounds = Bounds(step_s=1e-9, turn_step_s=1e-9, idle_step_s=1e-9, least_chunk=chunk, idle_chunk=chunk)
+    bounds = StepLimits(step_s=1e-9, turn_step_s=1e-9, idle_step_s=1e-9, least_chunk=chunk, idle_chunk=chunk)
     engine = make_engine(sequences=chance.randint(2, 5), capacity=256 * chance.randint(2, 3), bounds=bounds)
     beginnings = [[chance.randrange(5, 300) for _ in range(length)] for length in (0, 40, 120)]
     asked: list[tuple[list[int], int, Sampling, Heard]] = []
@@ -32,7 +32,7 @@ def test_whatever_happens_to_others_an_answer_is_what_it_would_be_alone(
         prompt = [*chance.choice(beginnings), *(chance.randrange(5, 300) for _ in range(length))]
         most, sampling = chance.randint(0, 12), Sampling(temperature=chance.choice([0, 0.9]), seed=number)
         priority = chance.choice(PRIORITIES)
-        most = 0 if priority is Priority.AHEAD else max(most, 1)
+        most = 0 if priority is Priority.PREFILL else max(most, 1)
         heard = ask(engine, f"call {chance.randint(0, 7)}", prompt, most, sampling, priority=priority)
         if chance.random() < 0.3:
             heard.cancel()

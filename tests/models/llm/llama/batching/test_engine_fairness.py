@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from config.errors import ModelError
-from models.llm.llama.batching.scheduler import Bounds, Priority
+from models.llm.llama.batching.scheduler import Priority, StepLimits
 from models.llm.llama.bindings import Chunk, Context, Model
 from models.llm.llama.output.sampling import Sampler, Sampling
 from tests.models.llm.llama.conftest import GREEDY, Heard, MakeEngine, alone, ask
 
-SLOW = Bounds(step_s=1e-9, idle_step_s=1e-9, least_chunk=4)
+SLOW = StepLimits(step_s=1e-9, idle_step_s=1e-9, least_chunk=4)
 
 
 def prompt_of(model: Model, question: str) -> list[int]:
@@ -34,7 +34,7 @@ def test_an_answer_ends_what_was_read_ahead_for_its_call_and_goes_on_from_there(
         heard.append(ask(engine, "a", prompt, 5))
         asked.set()
 
-    ahead = ask(engine, "a", prompt[:-10], 0, priority=Priority.AHEAD)
+    ahead = ask(engine, "a", prompt[:-10], 0, priority=Priority.PREFILL)
     question(ahead)
     assert heard[0].wait() == alone(tiny, prompt, 5)
     ahead.wait()
@@ -114,7 +114,7 @@ def test_an_answer_whose_step_failed_while_it_spoke_is_read_again_in_chunks(
 
 
 def test_work_that_wrote_and_was_put_back_is_read_again_in_chunks(tiny: Model, make_engine: MakeEngine) -> None:
-    engine = make_engine(sequences=1, bounds=Bounds(least_chunk=60, idle_chunk=60, step_s=1e-9, idle_step_s=1e-9))
+    engine = make_engine(sequences=1, bounds=StepLimits(least_chunk=60, idle_chunk=60, step_s=1e-9, idle_step_s=1e-9))
     live: list[Heard] = []
 
     def call(heard: Heard) -> None:

@@ -6,10 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from models.llm.llama.batching.latency_forecast import ENDLESS_S, Forecast, Measured, StepTimes, Turns, forecast
+from models.llm.llama.batching.latency_forecast import (
+    ENDLESS_S,
+    LlmLatencyForecast,
+    MeasuredSteps,
+    StepTimes,
+    TurnPattern,
+    forecast,
+)
 
-TURNS = Turns(every_s=8.0, tokens_in=20, tokens_out=30, first_tokens=12, speech_s=3.2)
-LAPTOP = StepTimes({64: Measured({1: 1 / 45, 4: 4 / 62, 8: 8 / 68, 16: 16 / 76}, {8: 8 / 125, 64: 64 / 169})})
+TURNS = TurnPattern(every_s=8.0, tokens_in=20, tokens_out=30, first_tokens=12, speech_s=3.2)
+LAPTOP = StepTimes({64: MeasuredSteps({1: 1 / 45, 4: 4 / 62, 8: 8 / 68, 16: 16 / 76}, {8: 8 / 125, 64: 64 / 169})})
 """Steps of a model of 0.6 billion weights on two cores, as they were measured."""
 
 
@@ -37,32 +44,32 @@ def test_work_beside_the_model_makes_callers_wait() -> None:
 
 def test_a_voice_that_runs_out_of_words_counts_as_waiting() -> None:
     """Four tokens a second: the first sentence takes three seconds, and what follows is spoken faster than written."""
-    slow = forecast(StepTimes({64: Measured({1: 0.25}, {1: 0.25})}), 1, TURNS)
+    slow = forecast(StepTimes({64: MeasuredSteps({1: 0.25}, {1: 0.25})}), 1, TURNS)
     reading_s, writing_s = 20 * 0.25, 29 * 0.25
     assert slow.wait_s == pytest.approx(reading_s + writing_s - TURNS.speech_s, rel=0.05)
 
 
 def test_a_machine_that_falls_ever_further_behind_is_given_up() -> None:
-    assert forecast(StepTimes({64: Measured({1: 1.0}, {1: 1.0})}), 8, TURNS) == Forecast(ENDLESS_S, 1.0)
+    assert forecast(StepTimes({64: MeasuredSteps({1: 1.0}, {1: 1.0})}), 8, TURNS) == LlmLatencyForecast(ENDLESS_S, 1.0)
 
 
 def test_steps_take_what_was_measured_and_what_lies_between() -> None:
-    times = StepTimes({64: Measured({1: 0.02, 4: 0.05, 16: 0.11}, {64: 0.3})})
+    times = StepTimes({64: MeasuredSteps({1: 0.02, 4: 0.05, 16: 0.11}, {64: 0.3})})
     assert [times.writes(calls) for calls in (1, 4, 16)] == [0.02, 0.05, 0.11]
     assert times.writes(10) == pytest.approx(0.08)
     assert times.writes(32) == pytest.approx(0.22)
-    assert StepTimes({64: Measured({4: 0.05}, {64: 0.3})}).writes(1) == 0.05
+    assert StepTimes({64: MeasuredSteps({4: 0.05}, {64: 0.3})}).writes(1) == 0.05
     assert times.reads(128) == pytest.approx(0.6)
 
 
 def test_a_measurement_that_was_disturbed_does_not_make_more_tokens_cheaper() -> None:
-    assert StepTimes({64: Measured({1: 0.5, 4: 0.05}, {64: 0.3})}).writes(4) == 0.5
-    disturbed = StepTimes({64: Measured({1: 0.5}, {64: 0.3}), 320: Measured({1: 0.4}, {64: 0.3})})
+    assert StepTimes({64: MeasuredSteps({1: 0.5, 4: 0.05}, {64: 0.3})}).writes(4) == 0.5
+    disturbed = StepTimes({64: MeasuredSteps({1: 0.5}, {64: 0.3}), 320: MeasuredSteps({1: 0.4}, {64: 0.3})})
     assert disturbed.writes(1, 2048) == 0.5
 
 
 def test_longer_talks_make_steps_longer() -> None:
-    times = StepTimes({64: Measured({1: 0.02}, {64: 0.4}), 1024: Measured({1: 0.03}, {64: 0.6})})
+    times = StepTimes({64: MeasuredSteps({1: 0.02}, {64: 0.4}), 1024: MeasuredSteps({1: 0.03}, {64: 0.6})})
     assert times.writes(1, 64) == 0.02
     assert times.writes(1, 544) == pytest.approx(0.025)
     assert times.reads(64, 1984) == pytest.approx(0.8)

@@ -10,30 +10,30 @@ from hypothesis import strategies as st
 
 from models.llm.llama.batching.scheduler import (
     TURN,
-    Bounds,
-    Pace,
+    BatchSlice,
     Priority,
-    Share,
-    Work,
+    ResponseWork,
+    StepLimits,
+    StepTimePredictor,
+    expected_wait_s,
     next_step,
     too_late,
     urgency,
-    wait_s,
 )
 
-PACE = Pace(step_s=0.02, token_s=0.005)
-BOUNDS = Bounds(step_s=0.1, idle_step_s=0.2, batch_tokens=512, least_chunk=8, idle_chunk=8, patience_s=2.0)
+PACE = StepTimePredictor(step_s=0.02, token_s=0.005)
+BOUNDS = StepLimits(step_s=0.1, idle_step_s=0.2, batch_tokens=512, least_chunk=8, idle_chunk=8, patience_s=2.0)
 
 
-def reads(key: int, pending: int, arrived_s: float = 0.0, **more: object) -> Work:
-    return replace(Work(key, pending, False, arrived_s, arrived_s), **more)  # type: ignore[arg-type]
+def reads(key: int, pending: int, arrived_s: float = 0.0, **more: object) -> ResponseWork:
+    return replace(ResponseWork(key, pending, False, arrived_s, arrived_s), **more)  # type: ignore[arg-type]
 
 
-def speaks(key: int, served_s: float = 0.0, **more: object) -> Work:
-    return replace(Work(key, 1, True, 0.0, served_s), **more)  # type: ignore[arg-type]
+def speaks(key: int, served_s: float = 0.0, **more: object) -> ResponseWork:
+    return replace(ResponseWork(key, 1, True, 0.0, served_s), **more)  # type: ignore[arg-type]
 
 
-def shares(*works: Work, now_s: float = 0.0, bounds: Bounds = BOUNDS) -> dict[int, int]:
+def shares(*works: ResponseWork, now_s: float = 0.0, bounds: StepLimits = BOUNDS) -> dict[int, int]:
     return {share.key: share.tokens for share in next_step(works, now_s, PACE, bounds)}
 
 
@@ -43,7 +43,7 @@ def test_nothing_to_do_is_no_step() -> None:
 
 def test_everyone_who_speaks_gets_a_token_in_every_step() -> None:
     works = [speaks(key) for key in range(20)]
-    assert next_step([reads(99, 600), *works], 0.0, PACE, BOUNDS)[:20] == [Share(key, 1) for key in range(20)]
+    assert next_step([reads(99, 600), *works], 0.0, PACE, BOUNDS)[:20] == [BatchSlice(key, 1) for key in range(20)]
 
 
 def test_a_long_prompt_is_read_in_chunks_that_a_listener_does_not_notice() -> None:
@@ -67,7 +67,7 @@ def test_no_prompt_is_begun_beside_another_one_for_a_few_tokens() -> None:
 
 
 def test_each_prompt_more_takes_a_pass_over_the_weights() -> None:
-    ahead = [reads(key, 5, priority=Priority.AHEAD) for key in range(12)]
+    ahead = [reads(key, 5, priority=Priority.PREFILL) for key in range(12)]
     assert len(shares(speaks(99), *ahead)) == 1 + 2  # 2 x (0.02 + 5 x 0.005) s
 
 
@@ -76,7 +76,7 @@ def test_with_nobody_speaking_chunks_are_longer() -> None:
 
 
 def test_prompts_are_read_on_a_machine_that_is_too_slow_for_the_bound() -> None:
-    slow = Pace(step_s=0.5, token_s=0.1)
+    slow = StepTimePredictor(step_s=0.5, token_s=0.1)
     assert [share.tokens for share in next_step([speaks(1), reads(2, 600)], 0.0, slow, BOUNDS)] == [1, 8]
 
 
@@ -102,12 +102,12 @@ def test_work_after_a_call_rests_while_callers_need_the_model() -> None:
 
 
 def test_while_nobody_waits_a_question_finds_no_long_step() -> None:
-    for priority in (Priority.AHEAD, Priority.AFTER_CALL):
+    for priority in (Priority.PREFILL, Priority.AFTER_CALL):
         assert shares(reads(2, 600, priority=priority)) == {2: 16}
 
 
 def test_nothing_is_read_ahead_while_somebody_waits_for_a_first_word() -> None:
-    ahead = reads(2, 600, priority=Priority.AHEAD)
+    ahead = reads(2, 600, priority=Priority.PREFILL)
     assert shares(reads(1, 5), ahead, now_s=60.0) == {1: 5}
     assert shares(speaks(1), ahead) == {1: 1, 2: 16}
     assert shares(ahead, reads(3, 600, priority=Priority.AFTER_CALL)) == {2: 16}
@@ -151,7 +151,9 @@ def test_an_answer_that_lost_its_place_after_it_spoke_is_read_in_chunks_again() 
     assert shares(speaks(2), again) == {2: 1, 1: 16}
     assert shares(replace(again, priority=Priority.AFTER_CALL)) == {1: 16}
     assert too_late([replace(again, deadline_s=1.0)], 2.0) == []
-    assert wait_s(30, [replace(speaks(1), pending=20)], PACE, BOUNDS) == wait_s(30, [reads(1, 20)], PACE, BOUNDS)
+    assert expected_wait_s(30, [replace(speaks(1), pending=20)], PACE, BOUNDS) == expected_wait_s(
+        30, [reads(1, 20)], PACE, BOUNDS
+    )
 
 
 def test_what_is_computed_together_is_never_more_than_a_batch() -> None:
@@ -179,7 +181,7 @@ def test_live_work_always_moves_and_no_step_takes_longer_than_it_may(
     drawn: list[tuple[int, bool, Priority, float]], now_s: float
 ) -> None:
     works = [
-        Work(key, 1 if speaking else pending, speaking, at, at, priority, turn=not speaking and pending <= TURN)
+        ResponseWork(key, 1 if speaking else pending, speaking, at, at, priority, turn=not speaking and pending <= TURN)
         for key, (pending, speaking, priority, at) in enumerate(drawn)
     ]
     given_out = next_step(works, now_s, PACE, BOUNDS)
@@ -216,7 +218,7 @@ def test_no_prompt_waits_longer_than_to_read_it_and_what_is_as_long_takes() -> N
 
 
 def test_the_pace_is_learnt_from_the_steps() -> None:
-    pace = Pace(step_s=0.02, token_s=0.006)
+    pace = StepTimePredictor(step_s=0.02, token_s=0.006)
     for number in [1, 8, 33, 20, 4] * 20:
         pace.learn(number, 1, 0.01 + number * 0.02)
         pace.learn(1, number + 1, 0.01 + (number + 1) * 0.002)
@@ -228,7 +230,7 @@ def test_the_pace_is_learnt_from_the_steps() -> None:
 
 
 def test_the_pace_follows_a_machine_that_gets_busier() -> None:
-    pace = Pace()
+    pace = StepTimePredictor()
     for tokens in [2, 8, 33, 20, 4] * 20:
         pace.learn(1, tokens, 0.01 + tokens * 0.002)
     for tokens in [2, 8, 33, 20, 4] * 20:
@@ -237,7 +239,7 @@ def test_the_pace_follows_a_machine_that_gets_busier() -> None:
 
 
 def test_steps_that_are_all_alike_do_not_confuse_the_pace() -> None:
-    pace = Pace()
+    pace = StepTimePredictor()
     for _ in range(5000):
         pace.learn(1, 8, 0.1)
     assert pace.step_s(0, 8) == pytest.approx(0.1, rel=0.05)
@@ -245,12 +247,12 @@ def test_steps_that_are_all_alike_do_not_confuse_the_pace() -> None:
 
 
 def test_the_wait_counts_what_is_read_before_and_the_tokens_of_those_who_speak() -> None:
-    assert wait_s(36, [], PACE, BOUNDS) == pytest.approx(0.2)
-    alone = wait_s(30, [], PACE, BOUNDS)
-    assert wait_s(30, [reads(1, 600)], PACE, BOUNDS) == alone
-    assert wait_s(30, [reads(1, 20)], PACE, BOUNDS) == pytest.approx(0.2 + 0.02 + 18 * 0.005)
-    assert wait_s(30, [speaks(1)], PACE, BOUNDS) > alone
-    assert wait_s(30, [reads(1, 20, priority=Priority.AFTER_CALL)], PACE, BOUNDS) == alone
+    assert expected_wait_s(36, [], PACE, BOUNDS) == pytest.approx(0.2)
+    alone = expected_wait_s(30, [], PACE, BOUNDS)
+    assert expected_wait_s(30, [reads(1, 600)], PACE, BOUNDS) == alone
+    assert expected_wait_s(30, [reads(1, 20)], PACE, BOUNDS) == pytest.approx(0.2 + 0.02 + 18 * 0.005)
+    assert expected_wait_s(30, [speaks(1)], PACE, BOUNDS) > alone
+    assert expected_wait_s(30, [reads(1, 20, priority=Priority.AFTER_CALL)], PACE, BOUNDS) == alone
 
 
 def test_urgency_grows_as_time_passes() -> None:
@@ -259,7 +261,7 @@ def test_urgency_grows_as_time_passes() -> None:
 
 def test_while_nobody_speaks_prompts_are_read_in_chunks_that_are_worth_a_step() -> None:
     """However slow the machine; a caller who listens still waits no longer than for the least of them."""
-    slow, bounds = Pace(step_s=0.1, token_s=0.05), Bounds()
+    slow, bounds = StepTimePredictor(step_s=0.1, token_s=0.05), StepLimits()
     alone = next_step([reads(0, 600)], 0.0, slow, bounds)
     assert [share.tokens for share in alone] == [bounds.idle_chunk]
     beside = next_step([reads(0, 600), speaks(1, 0.0)], 0.0, slow, bounds)
@@ -269,7 +271,7 @@ def test_while_nobody_speaks_prompts_are_read_in_chunks_that_are_worth_a_step() 
 def test_when_many_callers_end_their_turns_at_once_the_few_who_hear_an_answer_wait_for_them() -> None:
     """One after the other in small steps, all would wait longer; long prompts do not get that room."""
     waiting = [reads(key, 30, turn=True) for key in range(4)]
-    assert shares(*waiting, speaks(9), bounds=Bounds()) == {0: 30, 1: 30, 9: 1}
+    assert shares(*waiting, speaks(9), bounds=StepLimits()) == {0: 30, 1: 30, 9: 1}
     heard = [speaks(key) for key in range(9, 14)]
-    assert shares(*waiting, *heard, bounds=Bounds()) == {0: 30, **dict.fromkeys(range(9, 14), 1)}
-    assert shares(*(replace(work, turn=False) for work in waiting), speaks(9), bounds=Bounds()) == {0: 12, 9: 1}
+    assert shares(*waiting, *heard, bounds=StepLimits()) == {0: 30, **dict.fromkeys(range(9, 14), 1)}
+    assert shares(*(replace(work, turn=False) for work in waiting), speaks(9), bounds=StepLimits()) == {0: 12, 9: 1}

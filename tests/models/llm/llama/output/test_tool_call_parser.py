@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from models.llm.llama.output.tool_call_formats import Tools
 from models.llm.llama.output.tool_call_parser import ToolCallParser
-from models.protocols import AnswerPart, TextDelta, ToolCall
+from models.protocols import LlmOutput, TextDelta, ToolCall
 
 TOOLS: Tools = {
     "book_table": {"type": "object", "properties": {"people": {"type": "integer"}, "note": {"type": "string"}}},
@@ -24,7 +24,7 @@ def parse(*pieces: str, tools: Tools = TOOLS) -> tuple[str, list[tuple[str, str]
     """What is said, and the calls."""
     numbers = itertools.count()
     parser = ToolCallParser(tools, lambda: f"c{next(numbers)}")
-    parts: list[AnswerPart] = [part for piece in pieces for part in parser.feed(piece)]
+    parts: list[LlmOutput] = [part for piece in pieces for part in parser.feed(piece)]
     parts += parser.finish()
     said = "".join(part.text for part in parts if isinstance(part, TextDelta))
     return said, [(part.name, part.arguments) for part in parts if isinstance(part, ToolCall)]
