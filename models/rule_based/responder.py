@@ -79,7 +79,7 @@ class ExtractiveResponder:
     """See `LanguageModel`. English only; facts of another language are found and read as they are."""
 
     name = NAME
-    answers_alone = True
+    cannot_continue = True
     """Told to go on behind another model's words it would look for them in the prompt."""
 
     def __init__(self) -> None:

@@ -118,7 +118,7 @@ def test_those_who_speak_are_spread_over_the_threads_that_hear() -> None:
 
 def test_a_second_pass_takes_cores_and_its_time_is_on_the_way_to_the_answer() -> None:
     ears = ModelCosts(stt=SttCost("ears", {1: 0.03}, threads=1))
-    twice = replace(ears, again=SttCost("better ears", {1: 0.13}, threads=1))
+    twice = replace(ears, stt_second=SttCost("better ears", {1: 0.13}, threads=1))
     assert not ModelCosts(stt_second=twice.stt_second).cost_nothing
     assert forecast_latency(twice, 64, 1, TALK).wait_s == pytest.approx(
         forecast_latency(ears, 64, 1, TALK).wait_s + 3.2 * 0.13, rel=0.05

@@ -188,7 +188,7 @@ async def test_a_model_that_is_here_and_fails_too_leaves_the_callers_question_to
 
 
 async def test_behind_a_remote_voice_stands_one_that_is_here_of_the_calls_language(here: Catalogue) -> None:
-    joined = add_remote_models(here, [replace(TTS, limits=replace(TTS.timeouts, first_s=0.2))], Nowhere())
+    joined = add_remote_models(here, [replace(TTS, timeouts=replace(TTS.timeouts, first_word_s=0.2))], Nowhere())
     voice, name = joined.voice(voice_id("gpu-voice/other"), "de")
     assert isinstance(voice, FallbackTextToSpeech)
     assert (await voice.synthesize("Guten Tag.", VoiceSettings(name, 1, 0.5, 8000))).text == "here/de"

@@ -187,10 +187,10 @@ import asyncio, sys
 from pathlib import Path
 from models.model_files.known_models import KnownModel
 from models.model_files.pull import pull
-from models.model_files.store import Store
+from models.model_files.store import ModelStore
 
 model = KnownModel.model_validate_json(sys.argv[1])
-store = Store(Path(sys.argv[2]), [model])
+store = ModelStore(Path(sys.argv[2]), [model])
 come = asyncio.run(pull(store, model, on_wait=lambda: print("waits", flush=True), keep_free=0))
 print(len(come))
 """

@@ -295,9 +295,9 @@ ORPHAN = """
 import sys
 from pathlib import Path
 from models.llm.llama.trial import gguf_candidate
-from models.model_files.trial import Trials
+from models.model_files.trial import ModelTrials
 path = Path(sys.argv[1])
-Trials(path.parent).require(gguf_candidate(path, path.stem))
+ModelTrials(path.parent).require(gguf_candidate(path, path.stem))
 """
 
 

@@ -163,7 +163,7 @@ class Ears(SpeechToText):
 async def test_a_turn_is_what_the_remote_model_hears_and_else_what_the_local_one_heard(
     answer: Answer, text: str
 ) -> None:
-    limits = replace(QUICK, whole_s=0.5) if text == "local words" else QUICK
+    limits = replace(QUICK, total_s=0.5) if text == "local words" else QUICK
     async with remote(answer, kind="stt", limits=limits) as (endpoint, server):
         ears = TwoPassSpeechToText(Ears(), RemoteTranscriber(endpoint), limits.total_s + 5)
         stream = ears.open(rate=8000, language=None, on_words=lambda _: None)

@@ -98,7 +98,7 @@ async def test_tools_are_called_once_the_answer_is_complete() -> None:
     ],
 )  # fmt: skip
 async def test_what_goes_wrong_before_the_first_word_is_told_within_the_time_for_it(answer: Answer, what: str) -> None:
-    async with remote(answer, limits=replace(QUICK, first_s=0.3 if what == "late" else 8)) as (endpoint, _):
+    async with remote(answer, limits=replace(QUICK, first_word_s=0.3 if what == "late" else 8)) as (endpoint, _):
         began = time.monotonic()
         raised = await trouble(endpoint)
     assert raised.kind == what, raised.message
@@ -119,7 +119,7 @@ async def test_what_goes_wrong_before_the_first_word_is_told_within_the_time_for
 )
 async def test_what_breaks_off_after_the_first_word_is_not_asked_for_again(answer: Answer, what: str) -> None:
     heard: list[str] = []
-    limits = replace(QUICK, gap_s=0.3 if what == "late" else 8)
+    limits = replace(QUICK, between_words_s=0.3 if what == "late" else 8)
     async with remote(answer, gives(text("Again.")), limits=limits) as (endpoint, server):
         raised = await trouble(endpoint, heard)
     assert (raised.kind, heard, len(server.requests)) == (what, ["Hel", "lo."], 1)
@@ -156,7 +156,7 @@ async def test_signs_of_life_that_say_nothing_do_not_prolong_the_time_between_wo
             await asyncio.sleep(0.05)
 
     heard: list[str] = []
-    async with remote(pings, limits=replace(QUICK, gap_s=0.3)) as (endpoint, _):
+    async with remote(pings, limits=replace(QUICK, between_words_s=0.3)) as (endpoint, _):
         raised = await trouble(endpoint, heard)
     assert (raised.kind, "".join(heard)) == ("late", "Hello.")
 
@@ -172,7 +172,7 @@ async def test_time_for_the_first_word_ends_with_it_and_that_for_the_whole_answe
         await first_was_heard.wait()
         await gives(event(content="lo."), b"data: [DONE]\n\n")(writer)
 
-    async with remote(in_two, limits=replace(QUICK, whole_s=whole_s)) as (endpoint, _):
+    async with remote(in_two, limits=replace(QUICK, total_s=whole_s)) as (endpoint, _):
         endpoint.clock = lambda: now_s
         said = ""
         try:

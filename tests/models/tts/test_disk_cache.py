@@ -159,12 +159,12 @@ def test_nobody_else_can_read_them_and_their_names_tell_nothing(
 _WRITER = """
 import sys, numpy as np
 from pathlib import Path
-from models.protocols import Speech, VoiceSettings
-from models.tts.disk_cache import SpeechFiles
-files = SpeechFiles(Path(sys.argv[1]), 10**9)
+from models.protocols import SynthesizedSpeech, VoiceSettings
+from models.tts.disk_cache import SpeechDiskCache
+files = SpeechDiskCache(Path(sys.argv[1]), 10**9)
 print("ready", flush=True)
 for number in range(10**6):
-    speech = Speech(str(number), np.full(20000, number % 30000, np.int16), 8000)
+    speech = SynthesizedSpeech(str(number), np.full(20000, number % 30000, np.int16), 8000)
     files._write(files._name("v1", speech.text, VoiceSettings("slow/one", 1.0, 0.5, 8000)), speech)
 """
 
@@ -244,7 +244,7 @@ class Fast:
 class Slow(Fast):
     """A voice that is worth keeping on the disk."""
 
-    def identity(self, voice: str) -> str:
+    def voice_version(self, voice: str) -> str:
         return f"{voice} 1"
 
 

@@ -174,7 +174,7 @@ def test_a_newer_question_of_a_call_replaces_the_one_that_waits(smart_turn: Smar
     assert asked(busy) is not None and answers.empty()
 
 
-@pytest.mark.parametrize("end", ["discard", "close"])
+@pytest.mark.parametrize("end", ["reset", "close"])
 def test_a_turn_that_is_over_gets_no_probability(smart_turn: SmartTurn, gate: Gate, end: str) -> None:
     """Neither the question at work nor the one that waits; both are answered once."""
     stream = smart_turn.open(rate=16000, language="en", partial=gate.words)

@@ -136,8 +136,8 @@ def test_the_signals_that_end_the_server_do_not_end_its_speech() -> None:
 
 def test_a_server_that_is_killed_leaves_no_process_behind() -> None:
     script = (
-        "import sys; from models.tts.espeak.process_pool import EspeakProcesses;"
-        "pool = EspeakProcesses(1); print(flush=True); sys.stdin.read()"
+        "import sys; from models.tts.espeak.process_pool import EspeakPool;"
+        "pool = EspeakPool(1); print(flush=True); sys.stdin.read()"
     )
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, text=True) as server:
