@@ -12,7 +12,7 @@ static struct {
         pjsip_transport *transport;
         ip_key_t source;
         bool unknown;
-        int64_t began_ms;       /* WHOLE between messages */
+        int64_t began_ms;       /* COMPLETE between messages */
     } entry[MAX_CONNECTIONS + MAX_CONNECTIONS_OF_UNKNOWN_SOURCES];
     int count;
 } connections = {.lock = PTHREAD_MUTEX_INITIALIZER};

@@ -40,7 +40,7 @@ static void add_peer(pjsip_dialog *dialog, const ip_key_t *key)
         peers->address[peers->count++] = *key;
 }
 
-/* Our answers go to where the dialog's requests come from, our requests to where its answers come from. */
+/* Our responses go to the source of the dialog's requests, our requests to the source of its responses. */
 static pj_status_t on_tx(pjsip_tx_data *tdata)
 {
     pjsip_dialog *dialog = pjsip_tdata_get_dlg(tdata);

@@ -28,8 +28,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MESSAGE_TIMEOUT_MS 10000   /* a connection has so long to send a whole message */
-#define CHECK_INTERVAL_MS 500         /* between two looks for those that have not */
+#define MESSAGE_TIMEOUT_MS 10000   /* time in which a connection has to send a whole message */
+#define CHECK_INTERVAL_MS 500         /* between two checks for slow connections */
 
 typedef char address_t[PJ_INET6_ADDRSTRLEN];
 
@@ -86,7 +86,7 @@ static bool is_from_same_host(pjsip_transaction *tsx, const pj_sockaddr *source)
     return same;
 }
 
-/* A request that came already, or the CANCEL or ACK of one (RFC 3261 17.2.3). */
+/* True for a retransmission, and for the CANCEL or ACK of a request that we have (RFC 3261 17.2.3). */
 static bool in_transaction(pjsip_rx_data *rdata, bool from_known)
 {
     const pjsip_method *method = &rdata->msg_info.msg->line.req.method;
@@ -177,7 +177,7 @@ static pj_bool_t on_response(pjsip_rx_data *rdata)
     return PJ_FALSE;
 }
 
-static bool may_invite(const pjsip_rx_data *rdata)
+static bool take_invite_token(const pjsip_rx_data *rdata)
 {
     ip_key_t address;
     return !ip_key_of(&rdata->pkt_info.src_addr, &address) || invite_rate_limit_take(&address, monotonic_ms());
@@ -190,8 +190,8 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
     const pjsip_method_e method = rdata->msg_info.msg->line.req.method.id;
     const char *source = rdata->pkt_info.src_name;
     const enum source_class source_class = source_acl_class(&rdata->pkt_info.src_addr);
-    const bool known = source_class == SOURCE_TRUNK,
-               probe = source_class == SOURCE_PROBE && method == PJSIP_OPTIONS_METHOD;
+    const bool known = source_class == SOURCE_TRUNK;
+    const bool probe = source_class == SOURCE_PROBE && method == PJSIP_OPTIONS_METHOD;
     pthread_mutex_lock(&guard.lock);
     bool refuse = guard.refuse_unknown, accepting = guard.accepting;
     int retry_after_s = guard.retry_after_s;
@@ -205,8 +205,8 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
         drop_count(DROP_UNKNOWN_SOURCE, source);
         return reject_unknown(rdata, refuse);
     }
-    rdata->msg_info.via->maddr_param.slen = 0; /* answers go to where requests come from, not to a group (RFC 3261 18.2.2) */
-    if (!ongoing && method == PJSIP_INVITE_METHOD && accepting && !may_invite(rdata)) {
+    rdata->msg_info.via->maddr_param.slen = 0; /* responses go to the source, not to a multicast group (RFC 3261 18.2.2) */
+    if (!ongoing && method == PJSIP_INVITE_METHOD && accepting && !take_invite_token(rdata)) {
         drop_count(DROP_TOO_MANY_INVITES, source);
         respond_untraced(rdata, 503, INVITE_BURST_S);
         return PJ_TRUE;
@@ -231,7 +231,7 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
         respond(rdata, accepting ? 200 : 503, retry_after_s);
     else if (!may_begin(method))
         respond(rdata, method == PJSIP_BYE_METHOD ? 481 : 405, 0);
-    else if (method == PJSIP_INVITE_METHOD && !accepting && !replaces_is_requested(rdata)) /* which is no further call */
+    else if (method == PJSIP_INVITE_METHOD && !accepting && !replaces_is_requested(rdata)) /* Replaces adds no call */
         respond(rdata, 503, retry_after_s);
     else if (method == PJSIP_INVITE_METHOD && !port_pool_left()) {
         port_pool_count_miss();
@@ -251,7 +251,7 @@ static void peer_of(const pjsip_transport *transport, address_t peer)
 
 /* An unknown source's connection is closed at once, or after a 403: however many come, they use none of the sockets that
  * calls need. */
-static bool may_connect(pjsip_transport *transport)
+static bool admit_connection(pjsip_transport *transport)
 {
     address_t peer = {0};
     ip_key_t address;
@@ -273,7 +273,7 @@ static bool may_connect(pjsip_transport *transport)
 
 static void on_transport_state(pjsip_transport *transport, pjsip_transport_state state, const pjsip_transport_state_info *info)
 {
-    if (state == PJSIP_TP_STATE_CONNECTED && transport->dir == PJSIP_TP_DIR_INCOMING && !may_connect(transport))
+    if (state == PJSIP_TP_STATE_CONNECTED && transport->dir == PJSIP_TP_DIR_INCOMING && !admit_connection(transport))
         force_close(transport);
     if (state == PJSIP_TP_STATE_DISCONNECTED || state == PJSIP_TP_STATE_DESTROY)
         connection_limit_remove(transport);

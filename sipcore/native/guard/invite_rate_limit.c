@@ -6,18 +6,18 @@
 #include <sys/random.h>
 
 #define SETS 1024   /* a power of two */
-#define WAYS 8      /* places of a set */
+#define WAYS 8      /* entries of a set */
 
 typedef struct bucket {
     ip_key_t source;
     int64_t seen_ms;
-    int64_t used;       /* thousandths of a token; 0: full, as one that was never seen */
+    int64_t used;       /* thousandths of a token; 0: a full bucket, as of a new source */
 } bucket_t;
 
 static struct {
     pthread_mutex_t lock;
     unsigned per_second;
-    uint64_t seed;      /* or one could choose addresses that push each other out */
+    uint64_t seed;      /* without it an attacker could choose addresses that evict each other */
     bucket_t bucket[SETS][WAYS];
 } limits = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -31,7 +31,7 @@ void invite_rate_limit_set(unsigned per_second)
     pthread_mutex_unlock(&limits.lock);
 }
 
-/* The finalizer of MurmurHash3 over both halves: every bit of the address moves every bit of the place. */
+/* The finalizer of MurmurHash3 over both halves: every bit of the address affects every bit of the index. */
 static unsigned set_of(const ip_key_t *source)
 {
     uint64_t half[2], hash = limits.seed;

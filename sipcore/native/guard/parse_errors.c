@@ -34,7 +34,7 @@ static bool source_of(const pjsip_tp_dropped_data *dropped, const pjsip_rx_data 
     return true;
 }
 
-/* Everything but what could not be read is there. */
+/* True if all headers that a response needs could be read. */
 static bool has_required_headers(const pjsip_tp_dropped_data *dropped, const pjsip_rx_data *rdata)
 {
     return dropped->status == PJSIP_EINVALIDMSG && rdata && rdata->msg_info.msg && rdata->msg_info.cid &&
@@ -42,7 +42,7 @@ static bool has_required_headers(const pjsip_tp_dropped_data *dropped, const pjs
            rdata->msg_info.cseq;
 }
 
-/* Of any other scheme than Digest (RFC 3261 20.7, 20.27, 20.28, 20.44). */
+/* True for the headers of credentials and challenges (RFC 3261 20.7, 20.27, 20.28, 20.44). */
 static bool are_credentials(const pj_str_t *name)
 {
     static const char *const names[] = {"Authorization", "Proxy-Authorization", "WWW-Authenticate", "Proxy-Authenticate"};
@@ -105,7 +105,7 @@ static void reject(pjsip_rx_data *rdata, bool complete)
         pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, PJSIP_SC_BAD_REQUEST, NULL, NULL, NULL);
 }
 
-/* True when it is dropped no more. */
+/* True if the message was processed after all. */
 static bool recover(pjsip_rx_data *rdata)
 {
     if (is_request(rdata))
@@ -124,7 +124,7 @@ static void count_with_message(const pjsip_tp_dropped_data *dropped, const pjsip
     drop_count_message(DROP_UNPARSABLE, source, has_errors ? &errors->next->hname : &none, dropped->data, dropped->len);
 }
 
-/* Line ends before a message are reported first, apart from it: alone, they are a keep-alive. */
+/* CRLFs in front of a message are reported first, on their own: alone, they are a keep-alive. */
 static void on_dropped(pjsip_tp_dropped_data *dropped)
 {
     static __thread const char *skipped_from, *skipped_to;

@@ -27,7 +27,7 @@ bool response_matches_request(pjsip_rx_data *rdata)
     return tsx || pjsip_ua_find_dialog(&rdata->msg_info.cid->id, &from->tag, &to->tag, PJ_FALSE) != NULL;
 }
 
-/* The lock is held while a request is being sent: its answer may be quicker than we are. */
+/* The lock is held while a request is being sent: its response may come before that ends. */
 static bool is_target(pjsip_transaction *tsx, const pj_sockaddr *source)
 {
     pj_grp_lock_acquire(tsx->grp_lock);

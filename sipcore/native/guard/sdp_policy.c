@@ -19,7 +19,7 @@ static bool is_usable(const pjmedia_sdp_session *sdp)
     return sdp_has_ip_literals(sdp) && local_address_has_version_of(sdp);
 }
 
-/* ---- the places that it names ---- */
+/* ---- the addresses of an SDP ---- */
 
 typedef struct worst {
     const pj_sockaddr *peer;
@@ -52,7 +52,7 @@ static void check_media(worst_t *worst, const pjmedia_sdp_session *sdp, const pj
     }
 }
 
-/* Refused sound (RFC 3264 6) goes nowhere. */
+/* A rejected media stream (port 0, RFC 3264 6) has no address. */
 static worst_t worst_address(pjsip_rx_data *rdata, const pjmedia_sdp_session *sdp)
 {
     worst_t worst = {.peer = &rdata->pkt_info.src_addr, .class = MEDIA_HELD};
@@ -80,7 +80,7 @@ bool sdp_policy_accept(pjsip_rx_data *rdata)
     return worst.class != MEDIA_FORBIDDEN;
 }
 
-/* ---- refusal ---- */
+/* ---- rejection ---- */
 
 void sdp_policy_reject(pjsip_rx_data *request)
 {

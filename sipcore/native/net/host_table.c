@@ -89,7 +89,7 @@ bool host_table_any_at(const pj_sockaddr *address, bool (*accepts)(const char *h
     return found;
 }
 
-/* Lower case, without the dot that may end it; false when it is too long for a name. */
+/* Lower case, without a final dot; false if it is too long for a host name. */
 static bool normal_name(const pj_str_t *host, char *name)
 {
     pj_ssize_t length = host->slen > 0 && host->ptr[host->slen - 1] == '.' ? host->slen - 1 : host->slen;
@@ -101,7 +101,7 @@ static bool normal_name(const pj_str_t *host, char *name)
     return true;
 }
 
-/* RFC 3263 4.1: where nothing says otherwise it is UDP, TLS for what must be secure. */
+/* RFC 3263 4.1: UDP by default, TLS for SIPS. */
 static pjsip_transport_type_e transport_of(pjsip_transport_type_e type, unsigned flags)
 {
     if (type != PJSIP_TRANSPORT_UNSPECIFIED)
@@ -114,7 +114,7 @@ static pjsip_transport_type_e transport_of(pjsip_transport_type_e type, unsigned
 /* The lock is held. */
 static const host_table_entry_t *find(const char *host, uint16_t port, pjsip_transport_type_e transport)
 {
-    static __thread host_table_entry_t wanted; /* not on the stack: most of it stays as it is */
+    static __thread host_table_entry_t wanted; /* not on the stack: it is large */
     memcpy(wanted.host, host, strlen(host) + 1);
     wanted.port = port;
     wanted.transport = transport;
@@ -215,7 +215,7 @@ static pjsip_sip_uri *sip_uri(void *uri)
     return pjsip_uri_get_uri(uri);
 }
 
-/* RFC 3261 12.1.1 and 12.1.2: the callee goes back the way of the Record-Routes, the caller turns it round. */
+/* RFC 3261 12.1.1 and 12.1.2: the route set is the list of Record-Routes, in reverse for the caller. */
 static pjsip_sip_uri *nearest_route(const pjsip_msg *msg, bool *there_is)
 {
     const bool backwards = msg->type == PJSIP_RESPONSE_MSG;
@@ -228,7 +228,7 @@ static pjsip_sip_uri *nearest_route(const pjsip_msg *msg, bool *there_is)
     return NULL;
 }
 
-/* Requests of a dialog with a route go along that, whatever Contact says: proxies have to find what it says. */
+/* Requests of a dialog with a route set go to its first Route: the proxies resolve the Contact. */
 static bool has_route(const pjsip_rx_data *rdata)
 {
     const bool request = rdata->msg_info.msg->type == PJSIP_REQUEST_MSG;

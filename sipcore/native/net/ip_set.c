@@ -7,7 +7,7 @@
 
 #define BITS 128
 #define SITE 64
-#define MAPPED 96   /* what an IPv4 address has before it in its IPv6 form */
+#define MAPPED 96   /* length of the prefix ::ffff:0:0/96 */
 
 typedef struct network {
     ip_key_t address;
@@ -18,7 +18,7 @@ struct ip_set {
     int lengths;
     struct {
         int bits, first, count;
-    } length[BITS + 1]; /* the networks of each length of prefix, which stand together; the longest first */
+    } length[BITS + 1]; /* the networks by length of their prefix, the longest first */
     network_t network[];
 };
 
@@ -131,7 +131,7 @@ ip_key_t ip_key_site(const ip_key_t *address)
 
 bool ip_set_contains(const ip_set_t *set, const ip_key_t *address)
 {
-    const int shortest = is_mapped(address) ? MAPPED : 0; /* what is all of IPv6 is nothing of IPv4 */
+    const int shortest = is_mapped(address) ? MAPPED : 0; /* ::/0 holds no IPv4 address */
     for (int i = 0; set && i < set->lengths && set->length[i].bits >= shortest; i++) {
         network_t wanted = {.address = *address, .bits = set->length[i].bits};
         cut(&wanted.address, wanted.bits);

@@ -12,7 +12,7 @@
 static struct {
     pthread_mutex_t lock;
     uint8_t *bytes;
-    uint32_t head, tail, used; /* `used` counts what is skipped at the end of the ring, too */
+    uint32_t head, tail, used; /* `used` includes what is skipped at the end of the ring */
     uint64_t lost;
     bool reader_sleeps;
     int descriptor;
@@ -27,7 +27,7 @@ void tap_mute(bool muted)
 
 /* ---- the ring; the lock is held ---- */
 
-/* How far it is to the next record from the one at `at`. */
+/* Distance from the record at `at` to the next one. */
 static uint32_t step_at(uint32_t at)
 {
     uint32_t size = TAP_RING - at < sizeof(tap_facts_t) ? 0 : ((tap_facts_t *)(tap.bytes + at))->size;
@@ -54,7 +54,7 @@ static void take_room(uint32_t size)
     tap.used += size;
 }
 
-/* Where a record of this size goes. */
+/* Reserves the place of a record of this size. */
 static uint8_t *place_for(uint32_t size)
 {
     uint32_t left = TAP_RING - tap.tail;
@@ -159,7 +159,7 @@ void tap_received(pjsip_rx_data *rdata)
     keep(&facts, rdata->msg_info.msg, names, rdata->msg_info.msg_buf, rdata->msg_info.len);
 }
 
-/* Below the transport layer's own module: the message is printed and its way is known. */
+/* Below the transport layer's own module: the message is printed, and its destination known. */
 static pj_status_t on_sent(pjsip_tx_data *tdata)
 {
     tap_facts_t facts;

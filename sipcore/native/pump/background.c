@@ -66,7 +66,7 @@ static void adopt(background_mixer_t *mixer, background_setting_t *setting)
     free(setting);
 }
 
-/* Another loudness of the same sound counts at once; another sound waits until this one is silent. */
+/* Another gain of the same sound applies at once; another sound waits until this one is silent. */
 static void take_setting(background_mixer_t *mixer)
 {
     background_setting_t *next = atomic_exchange(&mixer->next, NULL);

@@ -54,7 +54,7 @@ uint32_t dtmf_left(const dtmf_sender_t *sender)
 
 /* ---- the pump's side ---- */
 
-/* A key that is under way is finished: what it would be cut to might be taken for another press. */
+/* The present key is finished: cut short, it might count as another press. */
 static void take_request(dtmf_sender_t *sender)
 {
     dtmf_request_t *next = atomic_exchange(&sender->next, NULL);

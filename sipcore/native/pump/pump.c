@@ -93,7 +93,7 @@ static pj_status_t null_get(pjmedia_port *port, pjmedia_frame *frame)
     return PJ_SUCCESS;
 }
 
-/* PJSUA ends the stream. Let go of it, unless a re-INVITE has given the slot a newer one. */
+/* PJSUA ends the stream: detaches it, unless a re-INVITE has given the slot a newer one. */
 static pj_status_t null_destroy(pjmedia_port *port)
 {
     null_port_t *null = (null_port_t *)port;
@@ -268,7 +268,7 @@ static void packet_sent(void *arg, int64_t interval_ns)
     histogram_add(&((shard_t *)arg)->deviation, deviation < 0 ? -deviation : deviation);
 }
 
-/* Python let go of the slot: drop its stream and make it free. */
+/* Python has released the slot: drops its stream and frees it. */
 static void close_slot(shard_t *shard, slot_t *slot)
 {
     slot_close(slot);

@@ -194,7 +194,7 @@ void slot_close(slot_t *slot)
     rtp_stats_release(exchange_stats(slot, NULL));
 }
 
-/* Python asks too, and must not keep the pump waiting. */
+/* Python calls it, too, and must not keep the pump waiting. */
 rtp_stats_t *slot_rtp_stats(slot_t *slot)
 {
     pthread_mutex_lock(&slot->stats_lock);
@@ -228,7 +228,7 @@ static void take(slot_t *slot, int16_t *out, uint32_t count, speech_t *taken)
     }
 }
 
-/* What may not be sent yet waits, keys and background included. */
+/* Audio that may not be sent yet waits, keys and background included. */
 static void next_outgoing(slot_t *slot, int16_t *out, uint32_t count, int64_t now_ns)
 {
     const uint32_t rate = atomic_load(&slot->rate);
@@ -281,8 +281,8 @@ static int64_t newest_arrival_ns(const slot_t *slot, int64_t now_ns)
     return age_ns < ARRIVAL_LIMIT_NS ? now_ns - age_ns : now_ns;
 }
 
-/* Tell Python how long the sound that it hears now has waited: the newest packet's arrival, and what is still queued
- * behind the frame that was just taken. */
+/* Publishes the delay of the received audio: the newest packet's arrival, and the audio that is queued behind the present
+ * frame. */
 static void note_arrival(slot_t *slot, int64_t now_ns)
 {
     pjmedia_jb_state jitter;

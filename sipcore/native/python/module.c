@@ -3,7 +3,7 @@
 
 #include <pjsua-lib/pjsua.h>
 
-/* PJLIB speaks on stdout from its first call on, before any configuration reaches it. */
+/* PJLIB logs on stdout from its first call, before it can be configured. */
 static PyObject *py_silence_log(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;

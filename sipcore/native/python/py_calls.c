@@ -17,7 +17,7 @@
 #include <pjsua-lib/pjsua_internal.h>
 #include <string.h>
 
-/* A callee's 3xx would make us call whomever it names. With "stop" instead, the call would end as if we had ended it. */
+/* A callee's 3xx would make PJSUA call its Contact. With "stop" instead, the call would end as if we had ended it. */
 static pjsip_redirect_op refuse_redirection(pjsua_call_id call, const pjsip_uri *target, const pjsip_event *event)
 {
     (void)call, (void)target, (void)event;

@@ -62,7 +62,7 @@ static PyObject *py_tls_verify(PyObject *self, PyObject *on)
     Py_RETURN_NONE;
 }
 
-/* Certificates of others have names in them. */
+/* Peers' certificates put names into the text. */
 static PyObject *text_of(const char *words)
 {
     return PyUnicode_DecodeUTF8(words, (Py_ssize_t)strlen(words), "replace");

@@ -7,8 +7,8 @@
 
 #include <pjsua-lib/pjsua_internal.h>
 
-/* By account, under PJSUA's lock: the routes that it has, one a line; NULL: it is no trunk's. An account's pool only
- * grows, so the same routes are not set twice. */
+/* By account, under PJSUA's lock: its routes, one a line; NULL: no trunk's account. An account's pool only grows, so the
+ * same routes are not set twice. */
 static char *routes_of[PJSUA_MAX_ACC];
 
 static void belongs_to_default(const pjsip_rx_data *rdata, pjsua_acc_id *account)

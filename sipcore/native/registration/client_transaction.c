@@ -8,8 +8,8 @@
 #define RECLAIM_MS 1000
 
 /* ---- what a connection keeps ----
- * PJSIP gives back what waits for a TLS connection when that is refused, but not what is queued for it in that moment: the
- * message then keeps the connection, and the connection the message. */
+ * PJSIP releases messages that wait for a TLS connection when that fails, but not a message that is queued in that moment:
+ * message and connection then keep each other alive. */
 
 /* The lock of the transaction is held: while that lives, so does the connection. */
 static bool is_stuck(const pjsip_transaction *tsx, const pjsip_tx_data *tdata)
@@ -18,7 +18,7 @@ static bool is_stuck(const pjsip_transaction *tsx, const pjsip_tx_data *tdata)
            tdata->tp_info.transport->is_shutdown;
 }
 
-/* PJSIP's queue has its entry in the message's memory until the connection is gone. */
+/* PJSIP's queue keeps its entry in the message's memory until the connection is closed. */
 static void release_when_idle(void *data)
 {
     pjsip_tx_data *tdata = data;
@@ -28,7 +28,7 @@ static void release_when_idle(void *data)
         pjsip_tx_data_dec_ref(tdata);
 }
 
-/* Long after PJSIP would have given it back. */
+/* Runs long after PJSIP would have released it. */
 static void reclaim(void *data)
 {
     pjsip_tx_data *tdata = data;
@@ -93,7 +93,7 @@ pj_status_t client_transaction_send(pjsip_module *user, pjsip_tx_data *tdata, vo
     return status;
 }
 
-/* What was noted of a connection may be of one before this one's: PJSIP's own words go first, where it has any. */
+/* A stored close reason may be of an earlier connection: PJSIP's own error goes first, if it says anything. */
 static bool is_uninformative(pj_status_t error)
 {
     return error == PJ_SUCCESS || error == PJ_STATUS_FROM_OS(ENOTCONN) || error == PJ_STATUS_FROM_OS(EPIPE);

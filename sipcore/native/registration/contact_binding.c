@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* The connection that a contact named is gone, and its port with it. */
+/* The former Contact named a connection that is closed. */
 void contact_binding_remove_former(pjsip_tx_data *tdata, const char *former, const pj_str_t *contact)
 {
     const pj_str_t name = {"Contact", 7}, given = pj_str((char *)former);
@@ -24,7 +24,7 @@ static const pjsip_uri *contact_in(const pjsip_msg *sent, const pjsip_uri *compo
     return contact && contact->uri ? pjsip_uri_get_uri(contact->uri) : composed;
 }
 
-/* What is granted to our contact (RFC 3261 10.2.4); a registrar that spells it in another way means the only one. */
+/* The expiry of our Contact (RFC 3261 10.2.4); if none is equal, that of the only Contact. */
 unsigned contact_binding_granted_s(const pjsip_uri *composed, unsigned asked_s, const pjsip_msg *sent,
                                    const pjsip_msg *message)
 {

@@ -13,7 +13,7 @@
 
 #include <pjsua-lib/pjsua_internal.h>
 
-#define KEY_SIZE 256 /* a branch of ours and what PJSIP puts before it are shorter */
+#define KEY_SIZE 256 /* longer than our branches with PJSIP's prefix */
 
 typedef struct request {
     pj_pool_t *pool;
@@ -174,8 +174,8 @@ static void stop_awaiting(const request_t *request)
     pthread_mutex_unlock(&all.lock);
 }
 
-/* Takes over `tdata`. `contact`, unless NULL, receives the Contact when that has got another port on its way. An error:
- * nothing will be reported of it. */
+/* Takes ownership of `tdata`. `contact`, unless NULL, receives the Contact if its port was changed while it was sent. An
+ * error: nothing will be reported. */
 static pj_status_t transmit(request_t *request, pjsip_tx_data *tdata, char *contact, size_t size)
 {
     const int port = contact_binding_port(tdata->msg);
@@ -212,7 +212,7 @@ pj_status_t register_send(const register_order_t *order, char *contact, size_t s
 
 /* ---- challenges ---- */
 
-/* Responses to any request of ours: calls are challenged in the same words. */
+/* Responses to any request of ours: INVITEs are challenged in the same way. */
 static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
     if (!auth_challenge_is_status(rdata->msg_info.msg->line.status.code))

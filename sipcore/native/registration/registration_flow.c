@@ -16,7 +16,7 @@ static struct {
     pjsip_tp_state_callback next_state_callback;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Put another transport in its place; returns the one before. */
+/* Replaces the transport; returns the one before. */
 static pjsip_transport *swap(pjsua_acc_id account, pjsip_transport *transport, const pj_sockaddr *peer, int peer_len)
 {
     flow_t *flow = &all.flows[account];

@@ -15,16 +15,16 @@
 typedef struct adapter {
     pjmedia_transport base;
     pj_pool_t *pool;
-    pjmedia_transport *slave;       /* SRTP, which lets everything through in a call without it */
+    pjmedia_transport *slave;       /* SRTP, which passes everything in a call without it */
     pjmedia_transport *udp;         /* below that: it knows the sockets and the source of each packet */
     pjsua_call_id call;
     send_gate_t gate;                /* in front of its sockets */
     rtp_stats_t *stats;
-    _Atomic uint32_t kernel_drops;  /* that the quality counts already */
+    _Atomic uint32_t kernel_drops;  /* that `stats` counts already */
 
     pthread_mutex_t lock;           /* guards what follows; no callback runs while it is held */
     source_lock_t source;
-    bool agreed, held;              /* there has been sound; by the latest SDP, none need come */
+    bool agreed, held;              /* media has been negotiated; by the latest SDP, the peer need not send any */
     pjmedia_transport_attach_param stream; /* the stream's own callbacks; without user_data there is no stream */
     pj_sockaddr rtp_target, rtcp_target;
 } adapter_t;
@@ -79,8 +79,8 @@ static void filter_hosts(adapter_t *adapter, const pj_sockaddr *announced)
     kernel_filter_hosts(info.sock_info.rtcp_sock, announced, &adapter->source.signalling);
 }
 
-/* By the threads that send and that end streams: what one of them counts too often, having looked earlier, is less than
- * nothing for the other. */
+/* Called by the threads that send and that end streams. If one counts too much because it has read the counter earlier, the
+ * other counts a negative number. */
 static void count_kernel_drops(adapter_t *adapter)
 {
     uint32_t drops = kernel_filter_drops(info_of(adapter).sock_info.rtp_sock);
@@ -90,7 +90,7 @@ static void count_kernel_drops(adapter_t *adapter)
 
 /* ---- sending to where the peer is ---- */
 
-/* The lock is held. Whether packets must go elsewhere from now on. */
+/* The lock is held. True if the source has moved, so that packets must go to another address. */
 static bool has_moved(adapter_t *adapter)
 {
     pj_sockaddr rtp, rtcp;
@@ -315,8 +315,8 @@ static pj_status_t encode_sdp(pjmedia_transport *tp, pj_pool_t *pool, pjmedia_sd
     return pjmedia_transport_encode_sdp(((adapter_t *)tp)->slave, pool, local, remote, media);
 }
 
-/* What a peer that holds the call may play meanwhile comes from where it was, or from where its SDP says. Who has sent
- * nothing but that from the beginning is no one that holds. */
+/* Music on hold comes from the peer's former source, or from the announced address. A peer that has been sendonly from the
+ * beginning does not hold the call. */
 static pj_status_t media_start(pjmedia_transport *tp, pj_pool_t *pool, const pjmedia_sdp_session *local,
                                const pjmedia_sdp_session *remote, unsigned media)
 {

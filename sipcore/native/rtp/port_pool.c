@@ -23,7 +23,7 @@ static struct {
 } ports = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Atomic uint64_t missed;
-static __thread const pjsip_dialog *missed_by; /* to be compared only: it may be gone */
+static __thread const pjsip_dialog *missed_by; /* only compared: it may be freed */
 
 void port_pool_set(uint16_t first, uint16_t last, uint16_t begin)
 {
@@ -43,7 +43,7 @@ int port_pool_left(void)
     return left;
 }
 
-/* The lock is held. The next pair in turn that has rested; else the one that has rested longest; -1 when all are taken. */
+/* The lock is held. The next pair in turn that has rested, else the one that has rested longest; -1 if all are in use. */
 static int choose_pair(int64_t now_ns)
 {
     int best = -1;

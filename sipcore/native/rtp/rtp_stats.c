@@ -11,7 +11,7 @@
 #define SENDER_REPORT 200
 #define RECEIVER_REPORT 201
 #define PACKET_MOST_MS 200
-#define RESYNC_MS 1000      /* a timestamp that is off by more belongs to another clock */
+#define RESYNC_MS 1000      /* a timestamp that differs by more belongs to another clock */
 
 rtp_stats_t *rtp_stats_create(void)
 {
@@ -63,7 +63,7 @@ static void start_source(rtp_reception_t *r, uint16_t sequence)
     r->counted = 1;
 }
 
-/* `step` sequence numbers ahead; what lies between is lost unless it comes late. */
+/* A packet `step` sequence numbers ahead; those in between are lost unless they come late. */
 static void advance(rtp_stats_t *q, uint16_t sequence, uint16_t step)
 {
     rtp_reception_t *r = &q->reception;
@@ -76,7 +76,7 @@ static void advance(rtp_stats_t *q, uint16_t sequence, uint16_t step)
     }
 }
 
-/* A packet that is `back` behind the newest: one that was thought lost, or one that came before. */
+/* A packet `back` behind the newest: one that was counted as lost, or a duplicate. */
 static void fill(rtp_stats_t *q, uint16_t back)
 {
     rtp_reception_t *r = &q->reception;
@@ -99,7 +99,7 @@ static void fill(rtp_stats_t *q, uint16_t back)
         q->totals.loss_runs++;
 }
 
-/* RFC 3550, A.8. Packets that share a timestamp (RFC 4733 events) say nothing about the way between us. */
+/* RFC 3550, A.8. Packets that share a timestamp (RFC 4733 events) say nothing about the network. */
 static void measure_jitter(rtp_stats_t *q, uint32_t timestamp, int64_t now_ns)
 {
     rtp_reception_t *r = &q->reception;

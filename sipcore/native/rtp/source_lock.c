@@ -1,6 +1,6 @@
 #include "rtp/source_lock.h"
 
-/* RTCP of a source that has moved comes from elsewhere too. */
+/* The RTCP source is unsettled, too, when the RTP source has moved. */
 static enum rtp_verdict settle(source_lock_t *lock, enum source_lock_state state, const pj_sockaddr *from,
                                const rtp_arrival_t *packet)
 {
@@ -46,7 +46,7 @@ static bool is_former(const source_lock_t *lock, const pj_sockaddr *from, const 
            lock->former_heard_ns > packet->ns - lock->settled_ns;
 }
 
-/* Whether such a place may want to be the source. */
+/* True if this address may become a candidate. */
 static bool may_be_candidate(const source_lock_t *lock, const pj_sockaddr *from, int64_t now_ns)
 {
     const bool has_source = lock->source.addr.sa_family != 0;
@@ -76,8 +76,8 @@ static enum rtp_verdict judge_candidate(source_lock_t *lock, const pj_sockaddr *
     return RTP_TAKE_NEW_SOURCE;
 }
 
-/* What was before the peer held the call counts again when it resumes it, whatever came meanwhile. Assigned, for
- * pj_sockaddr_cp copies nothing of a place that is none. */
+/* The state before a hold is restored when the peer resumes the call, whatever came meanwhile. Assigned, because
+ * pj_sockaddr_cp copies nothing of an address without a family. */
 static void note_hold(source_lock_t *lock, bool held)
 {
     if (held && !lock->held) {

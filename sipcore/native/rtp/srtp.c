@@ -8,7 +8,7 @@ static bool has_attribute(const pjmedia_sdp_media *media, const char *name)
     return pjmedia_sdp_media_find_attr2(media, name, NULL) != NULL;
 }
 
-/* An offer may have keys that its answer makes no use of. */
+/* An offer may have keys that its answer does not use. */
 static enum srtp_keying negotiated_keying(const pjmedia_sdp_session *local, const pjmedia_sdp_session *remote)
 {
     for (unsigned i = 0; i < local->media_count && i < remote->media_count; i++) {

@@ -5,14 +5,14 @@
 #include <pjsua-lib/pjsua_internal.h>
 #include <stdbool.h>
 
-#define KEPT_FREE 4 /* both of PJSIP's threads may be about to take one */
+#define KEPT_FREE 4 /* both of PJSIP's threads may be about to use one */
 
 static bool is_lingering(const pjsua_call *call)
 {
     return call->inv && call->hanging_up;
 }
 
-/* PJSUA is locked. The one that was hung up first; PJSUA_INVALID_ID when all are alive. */
+/* PJSUA is locked. The call that was hung up first; PJSUA_INVALID_ID if none is hung up. */
 static pjsua_call_id oldest_lingering(void)
 {
     pjsua_call_id oldest = PJSUA_INVALID_ID;
@@ -25,7 +25,7 @@ static pjsua_call_id oldest_lingering(void)
     return oldest;
 }
 
-/* Its INVITE is not sent again; a BYE is, as before. False when nothing could be let go. */
+/* Its INVITE is no longer retransmitted; a BYE is, as before. False if no entry could be freed. */
 static bool release_oldest(void)
 {
     pjsua_call *call = NULL;
@@ -35,7 +35,7 @@ static bool release_oldest(void)
     PJSUA_UNLOCK();
     if (oldest == PJSUA_INVALID_ID || acquire_call("make room", oldest, &call, &dialog) != PJ_SUCCESS)
         return false;
-    if (is_lingering(call)) /* else it has gone by itself, and its place is another call's */
+    if (is_lingering(call)) /* else it has ended by itself, and its entry is another call's */
         pjsip_inv_terminate(call->inv, PJSIP_SC_REQUEST_TIMEOUT, PJ_TRUE);
     pjsip_dlg_dec_lock(dialog);
     return true;

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define LONGEST 200 /* of the value; its method has as many characters as there is room */
+#define LONGEST 200 /* longest value: its method has no limit of its own */
 
 static const char *skip(const char *at, const char *end, bool (*belongs)(char))
 {
@@ -29,7 +29,7 @@ static bool is_token(char c)
     return isalnum((unsigned char)c) || (c && strchr("-.!%*_+`'~", c));
 }
 
-/* Behind its colon; NULL when there is none before the body. */
+/* The header's value, after the colon; NULL if there is none before the body. */
 static const char *value_in(const char *at, const char *end)
 {
     for (; at < end && *at != '\r' && *at != '\n'; at++) {
@@ -46,7 +46,7 @@ static const char *value_in(const char *at, const char *end)
     return NULL;
 }
 
-/* "2147483648 INVITE", whatever separates the two. False when it is not that. */
+/* Parses "2147483648 INVITE", with any white space in between. False for anything else. */
 static bool read_value(const pjsip_rx_data *request, pj_str_t *number, pj_str_t *method)
 {
     const char *begin = request->msg_info.msg_buf, *end = begin + request->msg_info.len;
@@ -62,7 +62,7 @@ static bool read_value(const pjsip_rx_data *request, pj_str_t *number, pj_str_t 
     return number->slen > 0 && method->ptr > number_end && method->slen > 0 && number->slen + 1 + method->slen < LONGEST;
 }
 
-/* PJSIP makes an answer's CSeq from one that it has read. */
+/* Replaces the CSeq that PJSIP wrote from the request's parsed one. */
 static void replace_cseq(pjsip_tx_data *answer, const pj_str_t *number, const pj_str_t *method)
 {
     const pj_str_t name = pj_str("CSeq");

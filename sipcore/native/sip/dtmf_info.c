@@ -52,7 +52,7 @@ static pj_str_t signal_in(pj_str_t body)
     return (pj_str_t){body.ptr, 0};
 }
 
-/* The key that a text names, 0 when it names none. */
+/* The key of a text, 0 for none. */
 static char key_of(pj_str_t text)
 {
     if (text.slen == 1 && *text.ptr) {

@@ -4,11 +4,11 @@
 
 #include <pjsua-lib/pjsua_internal.h>
 
-#define BUSY_MS 500     /* until a look whether the peer's own request is through */
+#define BUSY_MS 500     /* until the next check whether the peer's own request is over */
 
 typedef struct retry {
     pj_timer_entry timer;
-    const pjsip_inv_session *inv;   /* to know the call again; never followed */
+    const pjsip_inv_session *inv;   /* identifies the call; never dereferenced */
 } retry_t;
 
 static retry_t retries[PJSUA_MAX_CALLS];
@@ -80,7 +80,7 @@ static void on_timer(pj_timer_heap_t *heap, pj_timer_entry *entry)
     pjsip_dlg_dec_lock(dialog);
 }
 
-/* Within the dialog's lock. */
+/* The dialog is locked. */
 static void crossed_request(pjsip_dialog *dialog)
 {
     const pjsua_call *call = dialog->mod_data[pjsua_var.mod.id];

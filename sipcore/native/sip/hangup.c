@@ -11,7 +11,7 @@ static pj_status_t on_tx_request(pjsip_tx_data *tdata);
 static pjsip_module module = {
     .name = {"mod-trunkline-hangup", 20},
     .id = -1,
-    .priority = PJSIP_MOD_PRIORITY_TRANSPORT_LAYER + 3, /* before the message is spelled */
+    .priority = PJSIP_MOD_PRIORITY_TRANSPORT_LAYER + 3, /* before the message is printed */
     .on_tx_request = on_tx_request,
 };
 
@@ -31,7 +31,7 @@ static pj_status_t on_tx_request(pjsip_tx_data *tdata)
     return PJ_SUCCESS;
 }
 
-/* The dialog is locked; what it keeps lives as long as it does. */
+/* The dialog is locked; the copy lives as long as it does. */
 static void keep_reason(pjsip_dialog *dialog, const char *reason)
 {
     pj_str_t *copy = PJ_POOL_ALLOC_T(dialog->pool, pj_str_t);

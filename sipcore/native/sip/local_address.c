@@ -42,7 +42,7 @@ void local_address_set(const char *bound, const char *public_address, ip_set_t *
     pthread_mutex_unlock(&state.lock);
 }
 
-/* Ask the routing table: a connected UDP socket knows its own address, and no packet is sent. */
+/* The source address of the route: a connected UDP socket knows it, and no packet is sent. */
 static bool on_route_to(const pj_sockaddr *peer, pj_sockaddr *ours)
 {
     pj_sockaddr remote;
@@ -94,7 +94,7 @@ static const char *interned_name(const pj_sockaddr *address)
     return i < MAX_NAMES ? state.names[i] : NULL;
 }
 
-/* ---- what we send ---- */
+/* ---- outgoing messages ---- */
 
 static pjsip_sip_uri *contact_uri(const pjsip_contact_hdr *contact)
 {
@@ -108,8 +108,8 @@ static bool is_unregistration(const pjsip_msg *msg)
     return msg->type == PJSIP_REQUEST_MSG && msg->line.req.method.id == PJSIP_REGISTER_METHOD && expires && !expires->ivalue;
 }
 
-/* Only the text is exchanged, in the place that PJSIP itself looks at: a registration finds its own Contact again in the
- * registrar's answer, and an ACK the Via of its INVITE. */
+/* Only the host is replaced, in PJSIP's own headers: a registration finds its Contact in the registrar's response, and an ACK
+ * the Via of its INVITE. */
 static void set_contact_hosts(pjsip_msg *msg, const pj_str_t *host)
 {
     pjsip_contact_hdr *contact = NULL;
@@ -184,7 +184,7 @@ static pj_status_t on_tx_response(pjsip_tx_data *tdata)
 static pjsip_module module = {
     .name = {"mod-trunkline-address", 21},
     .id = -1,
-    .priority = PJSIP_MOD_PRIORITY_TRANSPORT_LAYER + 2, /* before the message is spelled */
+    .priority = PJSIP_MOD_PRIORITY_TRANSPORT_LAYER + 2, /* before the message is printed */
     .on_tx_request = on_tx_request,
     .on_tx_response = on_tx_response,
 };
@@ -203,7 +203,7 @@ void local_address_remove(void)
 
 /* ---- the SDP of a call ---- */
 
-/* Where the INVITE of a call that we make goes: along its route, which is the account's until the dialog has one. */
+/* Destination of an outbound INVITE: its first Route, which is the account's until the dialog has a route set. */
 static pj_bool_t callee_address(pjsua_call_id call, pj_sockaddr *address)
 {
     const pjsua_call *made = &pjsua_var.calls[call];
@@ -226,7 +226,7 @@ static pj_bool_t remote_address(pjsua_call_id call, const pjmedia_sdp_session *r
     return conn && ip_literal_parse(&conn->addr, address);
 }
 
-/* An address of nothing but zeros is how a call was held once (RFC 2543). */
+/* 0.0.0.0 was the way to hold a call (RFC 2543). */
 void local_address_on_sdp_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool,
                                   const pjmedia_sdp_session *remote)
 {
@@ -253,7 +253,7 @@ static bool is_v6(const pjmedia_sdp_conn *conn)
     return conn && pj_stricmp2(&conn->addr_type, "IP6") == 0;
 }
 
-/* Of its first sound. */
+/* Of the first media stream. */
 static bool wants_v6(const pjmedia_sdp_session *sdp)
 {
     const pjmedia_sdp_conn *own = sdp->media_count ? sdp->media[0]->conn : NULL;

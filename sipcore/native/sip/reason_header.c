@@ -46,7 +46,7 @@ static const pjsip_msg *received(const pjsip_event *event)
                : NULL;
 }
 
-/* A CANCEL does not end the call itself, the 487 does that it brings about. */
+/* The 487 that follows a CANCEL ends the call, not the CANCEL itself. */
 static void on_tsx_state(pjsua_call_id call, pjsip_transaction *transaction, pjsip_event *event)
 {
     const pjsip_msg *message = received(event);

@@ -8,7 +8,7 @@
 
 #define LONGEST 1024
 #define MAX_TARGET 900
-#define MAX_PENDING 256       /* requests that Python thinks about, one of a call */
+#define MAX_PENDING 256       /* requests whose status Python has not set yet, at most one of a call */
 
 /* A request that waits for its response, by call and CSeq number. `tsx` NULL: the entry is free. */
 typedef struct pending {
@@ -70,7 +70,7 @@ static pjsua_call_id call_of(const pjsip_rx_data *rdata)
     return number;
 }
 
-/* ---- requests that wait for their answer ---- */
+/* ---- pending requests ---- */
 
 static pj_status_t create_transaction(pjsip_rx_data *rdata, pending_t *pending)
 {
@@ -199,7 +199,7 @@ bool refer_handle_request(pjsip_rx_data *rdata)
     if (former.tsx)
         respond(&former, PJSIP_SC_CALL_TSX_DOES_NOT_EXIST);
     pjsip_status_code code = status_of(rdata, pending.call, pending.no_subscription);
-    if (code >= 200) /* else the answer comes later, if it has not come already */
+    if (code >= 200) /* else the status comes later, if it has not come already */
         refer_respond(pending.call, pending.cseq, code);
     return true;
 }

@@ -39,7 +39,7 @@ static bool is_no_offer_for_us(const pjsip_status_line *line)
            (line->code == PJSIP_SC_INTERNAL_SERVER_ERROR && pj_strcmp2(&line->reason, "SDP negotiation failed") == 0);
 }
 
-/* PJSIP says 500 when there is no socket for the sound: it may be there a moment later. */
+/* PJSIP sends 500 if there is no free RTP port: there may be one a moment later. */
 static void set_retry_later(pjsip_tx_data *tdata)
 {
     pjsip_status_line *line = &tdata->msg->line.status;
@@ -163,7 +163,7 @@ static pjsip_unsupported_hdr *unsupported(pjsip_rx_data *rdata)
 
 enum dialog_state { DIALOG_LIVE, DIALOG_OVER, DIALOG_OUT_OF_ORDER };
 
-/* RFC 3261 12.2.2: PJSIP refuses what is out of order, whatever it is. A dialog stays for 32 s after its call. */
+/* RFC 3261 12.2.2: PJSIP rejects any request that is out of order. A dialog stays for 32 s after its call. */
 static enum dialog_state dialog_state_of(const pjsip_rx_data *rdata)
 {
     enum dialog_state dialog_state = DIALOG_OVER;
@@ -180,7 +180,7 @@ static enum dialog_state dialog_state_of(const pjsip_rx_data *rdata)
     return dialog_state;
 }
 
-/* RFC 6086 4.2.2: an INFO with a body that means nothing to us is refused, one without a body is just taken. */
+/* RFC 6086 4.2.2: an INFO with an unsupported body is rejected, one without a body gets 200. */
 static int status_of_info(const pjsip_rx_data *rdata, pjsip_hdr *headers)
 {
     const pj_str_t accept = pj_str("Accept"), keys = pj_str("application/dtmf-relay, application/dtmf");
@@ -193,7 +193,7 @@ static int status_of_info(const pjsip_rx_data *rdata, pjsip_hdr *headers)
     return 415;
 }
 
-/* The status that needs no call, with its headers; 0 when the call is to answer. */
+/* The status that needs no call, with its headers; 0 if PJSIP is to handle the request. */
 static int status_of(pjsip_rx_data *rdata, pjsip_hdr *headers)
 {
     const pj_str_t info = {"INFO", 4};

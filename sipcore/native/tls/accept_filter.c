@@ -33,7 +33,7 @@ static void emit(program_t *program, uint16_t code, uint32_t k, uint8_t if_not)
     program->code[program->length++] = (struct sock_filter){code, 0, if_not, k};
 }
 
-/* The source address' word, masked, is compared; when it differs, the rest of the entry is passed over. */
+/* Compares each masked word of the source address; if one differs, the rest of the entry is skipped. */
 static void emit_entry(program_t *program, const uint32_t *words, int count, int first, int bits)
 {
     int size = 1;
@@ -50,7 +50,7 @@ static void emit_entry(program_t *program, const uint32_t *words, int count, int
     emit(program, BPF_RET | BPF_K, KEEP, 0);
 }
 
-/* `address` or `address/bits`. What is neither is passed over. */
+/* `address` or `address/bits`. Other texts are skipped. */
 static void add_source(const char *source)
 {
     char address[INET6_ADDRSTRLEN + 1];

@@ -12,7 +12,7 @@
 
 typedef struct {
     pj_sockaddr peer;
-    int64_t at_ms; /* 0: nothing is here */
+    int64_t at_ms; /* 0: a free entry */
     char reason[TLS_REASON_SIZE];
 } close_reason_t;
 
@@ -21,7 +21,7 @@ static struct {
     close_reason_t all[MAX_REASONS];
 } reasons = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The lock is held. The peer's own place, else the oldest. */
+/* The lock is held. The peer's entry, else the oldest. */
 static close_reason_t *entry_of(const pj_sockaddr *peer)
 {
     close_reason_t *oldest = &reasons.all[0];

@@ -41,9 +41,9 @@ static bool is_issued_for(const char *host, const void *context)
     return !has_names && pj_stricmp(&certificate->subject.cn, &name) == 0;
 }
 
-/* A connection is made to the name that stands in the URI, or to an address: that of a trunk's host, or the one that a
- * peer has put into its Contact. There a certificate for any host of ours at that address will do; not for a trunk's host,
- * which may be of others. */
+/* A connection goes to the host name of a URI, or to an address: a trunk's host, or the address in a peer's Contact. For the
+ * latter, a certificate for any trunk's host name at that address is enough; not for the former, which may be another
+ * party's. */
 static bool is_issued_for_peer(const pjsip_transport *transport, const pj_ssl_cert_info *certificate)
 {
     const pj_str_t *name = &transport->remote_name.host;
@@ -63,7 +63,7 @@ static void append(char *reason, const char *words, pj_ssize_t length)
 {
     size_t used = strlen(reason), room = TLS_REASON_SIZE - 1 - used;
     size_t size = (size_t)length < room ? (size_t)length : room;
-    if (size) /* what is empty has no memory */
+    if (size) /* an empty string has no memory */
         memcpy(reason + used, words, size);
     reason[used + size] = 0;
 }

@@ -21,7 +21,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define HANDSHAKE_S 5     /* a peer that has not finished its handshake by then is let go */
+#define HANDSHAKE_S 5     /* limit for a peer's handshake */
 #define FIRST_MESSAGE_S 10
 #define RENEW_S 5
 #define LISTENERS 2
@@ -31,11 +31,11 @@ typedef struct {
     pj_sockaddr bound;
     char name[PJ_INET6_ADDRSTRLEN];
     bool open_to_peers;
-    int unknown_socket;      /* the socket that they get instead, or TLS_NO_SOCKET */
+    int unknown_socket;      /* the socket of unknown sources, or TLS_NO_SOCKET */
 } listener_t;
 
 static struct {
-    pthread_mutex_t lock; /* of the listeners and what is done with their sockets */
+    pthread_mutex_t lock; /* guards the listeners and changes of their sockets */
     listener_t listeners[LISTENERS];
     int count;
 } tls = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -43,7 +43,7 @@ static struct {
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t done;
-    const tls_files_t *files; /* NULL when none is under way */
+    const tls_files_t *files; /* NULL: no renewal is under way */
     pj_status_t status;
 } renewal = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
@@ -154,7 +154,7 @@ static int listening_socket(const pj_sockaddr *bound, int unknown_socket)
     return found;
 }
 
-/* A connection on which nothing is said stays with the kernel, which has room for a few of them only. */
+/* TCP_DEFER_ACCEPT: a connection without data stays in the kernel's queue, which is short. */
 static bool apply_filter(listener_t *listener)
 {
     int fd = listening_socket(&listener->bound, listener->unknown_socket), wait_s = HANDSHAKE_S;
@@ -301,7 +301,7 @@ void tls_listener_reject_unknown(void)
 
 /* ---- connections that we make ---- */
 
-/* What follows our own end of it says nothing. */
+/* An error after our own close means nothing. */
 static void note_disconnect(const pjsip_transport *transport, pj_status_t status)
 {
     const pj_str_t *peer = &transport->remote_name.host;

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define WAITING 64 /* connections between two looks: a flood gets no further */
+#define WAITING 64 /* backlog between two checks: the limit in a flood */
 
 int tls_unknown_close(int fd)
 {
@@ -24,7 +24,7 @@ static bool enable_option(int fd, int level, int option)
     return setsockopt(fd, level, option, &on, sizeof on) == 0;
 }
 
-/* Nobody gets in before the two are parted: the kernel would draw lots among them. */
+/* The socket drops all connections until the split: the kernel would distribute them at random. */
 static int open_socket(int listening, const pj_sockaddr *bound)
 {
     const bool ipv6 = bound->addr.sa_family == pj_AF_INET6();
@@ -63,7 +63,7 @@ void tls_unknown_reject(int unknown_socket)
     while (unknown_socket != TLS_NO_SOCKET &&
            (fd = accept4(unknown_socket, (struct sockaddr *)&peer, &length, SOCK_CLOEXEC)) >= 0) {
         char name[PJ_INET6_ADDRSTRLEN];
-        if (!source_acl_has(&peer)) /* else it was one a moment ago */
+        if (!source_acl_has(&peer)) /* else it has become known since */
             drop_count(DROP_UNKNOWN_SOURCE, pj_sockaddr_print(&peer, name, sizeof name, 0));
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         close(fd);

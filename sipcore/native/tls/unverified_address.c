@@ -4,19 +4,19 @@
 
 #include <pthread.h>
 
-#define CONNECTIONS PJSUA_MAX_ACC /* to addresses; there are hardly more trunks */
+#define CONNECTIONS PJSUA_MAX_ACC /* connections to IP addresses; there are hardly more trunks */
 
 static struct {
     pthread_mutex_t lock;
     struct {
         const pjsip_transport *transport;
-        bool unverified;  /* else something begins over it */
+        bool unverified;  /* else it carries requests outside of dialogs */
     } entry[CONNECTIONS];
     int count;
 } known = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The lock is held. Whether it is noted, now or before, and is of that kind. */
-static bool has_kind(const pjsip_transport *transport, bool unverified)
+/* The lock is held. Notes the kind of a new connection; true if its kind is this one. */
+static bool note_kind_locked(const pjsip_transport *transport, bool unverified)
 {
     int i = 0;
     while (i < known.count && known.entry[i].transport != transport)
@@ -33,7 +33,7 @@ static bool has_kind(const pjsip_transport *transport, bool unverified)
 static bool note_kind(const pjsip_transport *transport, bool unverified)
 {
     pthread_mutex_lock(&known.lock);
-    bool is = has_kind(transport, unverified);
+    bool is = note_kind_locked(transport, unverified);
     pthread_mutex_unlock(&known.lock);
     return is;
 }
