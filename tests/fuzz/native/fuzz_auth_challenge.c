@@ -1,4 +1,4 @@
-/* A refusal with challenges: the input is its headers. Of each realm one challenge is left, none of them ours. */
+/* Headers of a 401 or 407: one challenge of each realm is left, and none of our own. */
 #include "stack.h"
 
 #include <string.h>

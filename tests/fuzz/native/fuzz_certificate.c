@@ -1,5 +1,6 @@
-/* A peer's certificate: the host that we connect to, then the certificate's own name and its other ones, one a line; the
- * first byte says what PJSIP found. It is the peer's if it names that host, or has a star for its first label. */
+/* A TLS peer's certificate: the host that we connect to, then the common name and the alternative names, one a line; the
+ * first byte is PJSIP's verification status. The certificate is accepted if a name is that host, or has a star for its
+ * first label. */
 #include "stack.h"
 
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 
 enum { OTHER_NAME = 1, UNTRUSTED = 2, NO_CERTIFICATE = 4, OF_ADDRESSES = 8 };
 
-/* In memory of its own: reading beyond it is seen. PJSIP has no memory at all for what is empty. */
+/* In memory of its own, so that an overrun is found. PJSIP has no memory for an empty string. */
 static pj_str_t take_line(const uint8_t **at, const uint8_t *end)
 {
     const uint8_t *line_end = memchr(*at, '\n', (size_t)(end - *at));
@@ -36,7 +37,7 @@ static bool names(const pj_str_t *name, const pj_str_t *host)
     return pj_stricmp(&behind_star, &rest) == 0;
 }
 
-/* The certificate's own name counts when it has no other (RFC 6125 6.4.4). */
+/* The common name counts only without alternative names (RFC 6125 6.4.4). */
 static bool is_for(const pj_ssl_cert_info *certificate, const pj_str_t *host)
 {
     bool has_names = false;

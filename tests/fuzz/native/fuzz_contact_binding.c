@@ -1,5 +1,5 @@
-/* A registrar's answer to a REGISTER of ours: the input is its headers. How long our Contact is bound is what the answer
- * says of it, of the only Contact, or of all. */
+/* Headers of a registrar's 200 to our REGISTER: the granted expiry is that of our Contact, of the only Contact, or of the
+ * Expires header. */
 #include "stack.h"
 
 #include <string.h>

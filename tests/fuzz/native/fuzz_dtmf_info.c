@@ -1,4 +1,4 @@
-/* The body of an INFO: a key spelled in the one way that PJSUA reads, or none. The first byte says which type it has. */
+/* The body of an INFO, rewritten as a key in the one way that PJSUA reads, or as none. The first byte is its type. */
 #include "stack.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* A table of names, each line of it a sign, a transport's letter, a host and an address; and URIs, one a line. What a URI
- * leads to is a literal, or stands in the table, whether it is asked for at once or by PJSIP. */
+/* A host table, each line of it a sign, a transport's letter, a host and an address; and URIs, one a line. A URI's address
+ * is a literal or in the table, both for our own look-ups and for PJSIP's. */
 #include "stack.h"
 
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static bool is_in_table(const pj_str_t *host, const pj_sockaddr *address)
     return false;
 }
 
-/* ---- questions ---- */
+/* ---- look-ups ---- */
 
 static bool leads_to(const pj_str_t *host, const pj_sockaddr *address)
 {

@@ -1,5 +1,5 @@
-/* Networks as text, one a line, and after an empty line the address that is asked for, in its bytes: whether it lies in
- * one of them, as a look at each says. */
+/* An IP set: networks as text, one a line, and after an empty line an address in bytes. The set has it if one of the
+ * networks has it. */
 #include "stack.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
-/* The ring of the tap: each byte puts a record in, of a length that it says, or takes some out. What comes out went in, in
- * that order, and what is missing is counted. The ring goes on from input to input, so that every one of its ends is met. */
+/* The message tap's ring: each byte adds a record of some length, or takes records. They come out in order, and lost ones
+ * are counted. The ring is kept from input to input, so that each place of its end is reached. */
 #include "stack.h"
 
 #include <string.h>

@@ -1,5 +1,4 @@
-/* Whole messages, or what looks like one, through the guard: the first byte says from whom, and over what, they come; the
- * rest is the packet. */
+/* SIP messages, whole or broken, through the guard: the first byte is the source and the transport, the rest the packet. */
 #include "stack.h"
 
 #include "guard/guard.h"
@@ -8,9 +7,9 @@
 
 enum { OVER_STREAM = 1, ACCEPTING = 8, REFUSING = 16 };
 
-enum sender { KNOWN, STRANGER, PROBE, PEER };
+enum sender { KNOWN, UNKNOWN, PROBE, PEER };
 
-static const char *const sources[] = {KNOWN_ADDRESS, STRANGE_ADDRESS, PROBE_ADDRESS, PEER_ADDRESS};
+static const char *const sources[] = {KNOWN_ADDRESS, UNKNOWN_ADDRESS, PROBE_ADDRESS, PEER_ADDRESS};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -23,9 +22,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const seen_t seen = stack_receive(data + 1, size - 1, sources[from], how & OVER_STREAM);
     if (!(how & OVER_STREAM)) {
         must(seen.sent <= 1, "a datagram has one answer at most");
-        must(seen.let_in + seen.sent <= 1, "what is answered goes no further");
+        must(seen.admitted + seen.sent <= 1, "what is answered goes no further");
     }
-    must(!seen.let_in || from == KNOWN || from == PEER, "nobody else is let in");
+    must(!seen.admitted || from == KNOWN || from == PEER, "messages of other sources are rejected");
     must(seen.longest_sent <= MOST_BYTES_SENT, "an answer is bounded");
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Headers of what ends a call: why it did is what its Reason headers say. The first byte says which message they are of. */
+/* Headers of a message that ends a call: the call's reason is that of its Reason headers. The first byte is the message. */
 #include "stack.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static pjsip_msg *read_message(const char *first, const uint8_t *headers, size_t
     return pjsip_parse_msg(pool, text, before + size + 4, &errors);
 }
 
-/* Each header that is told of stands in the text; what is not told has no room, or cannot be text. */
+/* Each reported header is in the text; the others have no room, or cannot be text. */
 static void look(const pjsip_msg *msg, const char *text)
 {
     const pj_str_t name = {"Reason", 6};
@@ -33,11 +33,11 @@ static void look(const pjsip_msg *msg, const char *text)
         const size_t size = (size_t)header->hvalue.slen, comma = at ? 2 : 0;
         if (header->hvalue.slen > 0 && !memchr(header->hvalue.ptr, 0, size) && at + comma + size < REASON_HEADER_SIZE) {
             must(memcmp(text + at, ", ", comma) == 0, "values become a list");
-            must(memcmp(text + at + comma, header->hvalue.ptr, size) == 0, "a value is told as it came");
+            must(memcmp(text + at + comma, header->hvalue.ptr, size) == 0, "a value is reported as it came");
             at += comma + size;
         }
     }
-    must(strlen(text) == at, "and nothing else is told");
+    must(strlen(text) == at, "and nothing else is reported");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,5 +1,5 @@
-/* Answers of a registrar to a REGISTER of ours, each a status and its headers, with an empty line behind it: challenges are
- * answered a few times at most, one outcome is told, and nobody reads the password. */
+/* A registrar's responses to our REGISTER, each a status and its headers, with an empty line behind it: challenges are
+ * answered a few times at most, one outcome is reported, and the password is never sent. */
 #define _GNU_SOURCE
 #include "stack.h"
 
@@ -12,13 +12,13 @@
 static register_outcome_t outcome;
 static int outcomes;
 
-static void hear(const register_outcome_t *told)
+static void on_outcome(const register_outcome_t *reported)
 {
-    outcome = *told;
+    outcome = *reported;
     outcomes++;
 }
 
-/* What an answer repeats of the request that we sent last. */
+/* The headers of our last request that a response repeats. */
 static size_t repeat(char *text, size_t room)
 {
     static const char *const names[] = {"Via:", "From:", "To:", "Call-ID:", "CSeq:"};
@@ -44,13 +44,13 @@ static int receive(const char *status, const char *headers)
 static void look(int sent)
 {
     must(sent <= REGISTER_MAX_CHALLENGES, "challenges are answered a few times at most");
-    must(!strstr(stack_last_sent(), SECRET), "nobody reads the password");
-    must(outcomes <= 1, "one outcome is told");
+    must(!strstr(stack_last_sent(), SECRET), "the password is not sent");
+    must(outcomes <= 1, "one outcome is reported");
     if (!outcomes)
         return;
     must(outcome.token == 7 && memchr(outcome.reason, 0, sizeof outcome.reason), "it is of our request, with a reason");
     must(outcome.end != REGISTER_ANSWERED || (outcome.code >= 200 && strcmp(outcome.source, PEER_ADDRESS) == 0),
-         "who has answered is told");
+         "the source of the response is reported");
     must(!outcome.expires_s || outcome.code / 100 == 2, "only what is accepted is granted");
     must(outcome.retry_after_s >= -1 && outcome.min_expires_s >= -1, "times are no less than none");
 }
@@ -65,8 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (memmem(data, size, SECRET, strlen(SECRET))) /* else it would be the registrar that knows it */
         return 0;
     stack_start();
-    stack_let_responses_in();
-    stack_on_outcome = hear;
+    stack_admit_responses();
+    stack_on_outcome = on_outcome;
     outcomes = 0;
     size = size < LONGEST ? size : LONGEST;
     memcpy(text, data, size);
@@ -83,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     register_abandon(order.account);
     stack_end_transactions();
-    must(outcomes == 1, "and one is told in the end");
+    must(outcomes == 1, "and one is reported in the end");
     register_drop(order.account);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Packets at a call's ports, and offers in between: each is a byte that says from where, a byte that says after how many
- * milliseconds, two of length, and that many bytes. Who was never announced is never heard. */
+/* RTP and RTCP at a call's ports, and offers in between: each is a byte for the source, a byte for the milliseconds since the
+ * last, two bytes of length, and that many bytes. A source that was never announced is never accepted. */
 #include "stack.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ static void open_lock(source_lock_t *lock, uint8_t told, int64_t now_ns)
 
 static void receive(source_lock_t *lock, rtp_stats_t *stats, uint8_t from, const uint8_t *data, size_t size, int64_t now_ns)
 {
-    uint8_t *packet = malloc(size ? size : 1); /* no byte more: reading beyond it is seen */
+    uint8_t *packet = malloc(size ? size : 1); /* no byte more, so that an overrun is found */
     memcpy(packet, data, size);
     const pj_sockaddr source = place(from & 3, from >> 2);
     enum rtp_verdict verdict = RTP_DROP;
@@ -44,7 +44,7 @@ static void receive(source_lock_t *lock, rtp_stats_t *stats, uint8_t from, const
         if (verdict != RTP_DROP)
             rtp_stats_received(stats, packet, size, now_ns);
     }
-    must(verdict == RTP_DROP || (from & 3) != HOSTS - 1, "who was never announced is never heard");
+    must(verdict == RTP_DROP || (from & 3) != HOSTS - 1, "a source that was never announced is never accepted");
     free(packet);
 }
 
@@ -63,7 +63,8 @@ static void look(rtp_stats_t *stats, const source_lock_t *lock)
     const rtp_totals_t totals = rtp_stats_totals(stats);
     const pj_sockaddr strange = place(HOSTS - 1, 0);
     source_lock_targets(lock, &rtp, &rtcp);
-    must(!rtp_same_host(&rtp, &strange) && !rtp_same_host(&rtcp, &strange), "nothing is sent to who was never announced");
+    must(!rtp_same_host(&rtp, &strange) && !rtp_same_host(&rtcp, &strange),
+         "nothing is sent to a host that was never announced");
     must(isfinite(totals.jitter_ms) && isfinite(totals.jitter_mean_ms) && totals.jitter_ms >= 0, "the jitter is a number");
     must(isfinite(totals.round_trip_mean_ms) && totals.round_trip_mean_ms >= 0, "the round trip is a number");
     must(totals.lost <= totals.received * 70000 + 70000, "no more are lost than numbers can skip");

@@ -1,5 +1,4 @@
-/* An SDP: whether its addresses are addresses, what its directions are, and ours put in their place; and what becomes of it
- * as the answer to an offer of a call. */
+/* An SDP: its addresses, its directions, our address in their place; and its negotiation as the answer to an offer. */
 #include "stack.h"
 
 #include <string.h>

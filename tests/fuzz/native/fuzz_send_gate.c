@@ -1,5 +1,5 @@
-/* What leaves through the gate of a call: each step is a byte that says what happens, one that says where, and one that says
- * after how many times 20 ms. What is sent is compared with what the rules say of its place. */
+/* The send gate of a call: each step is a byte for the event, one for the host, and one for the time in units of 20 ms. What
+ * is sent is compared with the rules for its destination. */
 #include "stack.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define STEP_NS 20000000LL
 
-enum { NOWHERE, ZEROS, OF_THE_PEER, OF_ANOTHER_PEER, OF_A_TRUNK, IN_THE_NETWORK, LOOPBACK, ELSEWHERE, FURTHER, NEVER, HOSTS };
+enum { NOWHERE, ZEROS, OF_THE_PEER, OF_ANOTHER_PEER, OF_A_TRUNK, IN_THE_NETWORK, LOOPBACK, ELSEWHERE, FURTHER, FORBIDDEN, HOSTS };
 enum { ATTACH, DETACH, LEARN, CONFIRM, RTP_COMES, RTCP_COMES, SEND, SEND_TO, LAST_STEP };
 
 static const char *const hosts[HOSTS] = {"",          "0.0.0.0",   "198.51.100.1", "198.51.100.2", KNOWN_ADDRESS,
@@ -19,8 +19,8 @@ static const char *const hosts[HOSTS] = {"",          "0.0.0.0",   "198.51.100.1
 
 /* The rules once more, by the numbers of hosts. */
 static struct {
-    int target[RTP_CHANNELS], kind[RTP_CHANNELS], peer;
-    bool heard[RTP_CHANNELS], confirmed;
+    int target[RTP_CHANNELS], class[RTP_CHANNELS], peer;
+    bool received[RTP_CHANNELS], confirmed;
     int64_t began_ns;           /* 0: nothing has been sent unconfirmed */
     int sent;
     pj_sockaddr rtcp_from;      /* of the latest RTCP */
@@ -35,15 +35,15 @@ static pj_sockaddr place(int host)
     return address;
 }
 
-static int kind_of(int host)
+static int class_of(int host)
 {
     if (host <= ZEROS)
         return MEDIA_HELD;
-    if (host == NEVER)
+    if (host == FORBIDDEN)
         return MEDIA_FORBIDDEN;
     if (host == call.peer)
         return MEDIA_SIGNALLING;
-    if (host == LOOPBACK || (host == OF_A_TRUNK && call.peer != LOOPBACK)) /* our own host's, to who is elsewhere */
+    if (host == LOOPBACK || (host == OF_A_TRUNK && call.peer != LOOPBACK)) /* our own host */
         return MEDIA_UNLISTED;
     return host == OF_A_TRUNK || host == IN_THE_NETWORK ? MEDIA_ALLOWED : MEDIA_UNLISTED;
 }
@@ -69,7 +69,7 @@ static pj_status_t attach(pjmedia_transport *tp, pjmedia_transport_attach_param 
 static void detach(pjmedia_transport *tp, void *user)
 {
     (void)tp;
-    must(user == attached.user_data, "who is attached is detached");
+    must(user == attached.user_data, "the attached stream is detached");
     attached.user_data = NULL;
 }
 
@@ -104,9 +104,9 @@ static void take_rtcp(void *user, void *packet, pj_ssize_t size)
 
 static void aim(int way, int host)
 {
-    call.heard[way] = call.heard[way] && host > NOWHERE && host == call.target[way];
+    call.received[way] = call.received[way] && host > NOWHERE && host == call.target[way];
     call.target[way] = host;
-    call.kind[way] = kind_of(host);
+    call.class[way] = class_of(host);
 }
 
 static void attach_call(pjmedia_transport *tp, int rtp, int rtcp)
@@ -143,32 +143,33 @@ static void come(int host, bool rtcp)
     else
         attached.rtp_cb2(&param);
     for (int way = 0; way < RTP_CHANNELS; way++)
-        call.heard[way] = call.heard[way] || (host > NOWHERE && host == call.target[way]);
+        call.received[way] = call.received[way] || (host > NOWHERE && host == call.target[way]);
 }
 
 static void look(send_gate_t *gate, enum rtp_channel way, int64_t now_ns)
 {
-    const bool heard = call.heard[way], unconfirmed = !heard && !call.confirmed;
+    const bool received = call.received[way], unconfirmed = !received && !call.confirmed;
     const bool speech = send_gate_allows_speech(gate, now_ns), lets = send_gate_admit(gate, way, now_ns);
-    must(!lets || (call.kind[way] != MEDIA_FORBIDDEN && call.kind[way] != MEDIA_HELD), "nothing goes where none may go");
-    must(!lets || call.kind[way] != MEDIA_UNLISTED || heard, "elsewhere who speaks first is spoken to");
+    must(!lets || (call.class[way] != MEDIA_FORBIDDEN && call.class[way] != MEDIA_HELD), "nothing goes where none may go");
+    must(!lets || call.class[way] != MEDIA_UNLISTED || received, "an unlisted address receives nothing before it has sent");
     if (lets && unconfirmed && !call.began_ns)
         call.began_ns = now_ns;
     must(!lets || !unconfirmed || now_ns - call.began_ns < UNCONFIRMED_NS, "unconfirmed, a second is all");
-    must(lets || !heard || call.kind[way] == MEDIA_FORBIDDEN || call.kind[way] == MEDIA_HELD, "who was heard is answered");
-    if (way == RTP_CHANNEL && speech && call.kind[way] != MEDIA_HELD)
-        must(lets && (!unconfirmed || call.kind[way] == MEDIA_SIGNALLING), "speech goes where the call is");
+    must(lets || !received || call.class[way] == MEDIA_FORBIDDEN || call.class[way] == MEDIA_HELD,
+         "a source that was received is answered");
+    if (way == RTP_CHANNEL && speech && call.class[way] != MEDIA_HELD)
+        must(lets && (!unconfirmed || call.class[way] == MEDIA_SIGNALLING), "speech goes where the call is");
 }
 
-static bool may_go(int kind, bool heard)
+static bool may_go(int kind, bool received)
 {
-    return kind != MEDIA_FORBIDDEN && kind != MEDIA_HELD && (kind != MEDIA_UNLISTED || heard);
+    return kind != MEDIA_FORBIDDEN && kind != MEDIA_HELD && (kind != MEDIA_UNLISTED || received);
 }
 
-static void look_at_packet(int kind, bool heard)
+static void look_at_packet(int kind, bool received)
 {
-    must(!call.sent || may_go(kind, heard), "the gate is in front of the sockets");
-    if (call.sent && !heard && !call.confirmed && !call.began_ns)
+    must(!call.sent || may_go(kind, received), "the gate is in front of the sockets");
+    if (call.sent && !received && !call.confirmed && !call.began_ns)
         call.began_ns = monotonic_ns();
     call.sent = 0;
 }
@@ -178,11 +179,11 @@ static void send_packets(pjmedia_transport *tp, int host)
 {
     const pj_sockaddr to = place(host);
     tp->op->send_rtp(tp, "", 1);
-    look_at_packet(call.kind[RTP_CHANNEL], call.heard[RTP_CHANNEL]);
+    look_at_packet(call.class[RTP_CHANNEL], call.received[RTP_CHANNEL]);
     tp->op->send_rtcp2(tp, &to, sizeof to, "", 1);
-    look_at_packet(kind_of(host), call.heard[RTCP_CHANNEL] && host == call.target[RTCP_CHANNEL]);
+    look_at_packet(class_of(host), call.received[RTCP_CHANNEL] && host == call.target[RTCP_CHANNEL]);
     tp->op->send_rtcp(tp, "", 1);
-    look_at_packet(call.kind[RTCP_CHANNEL], call.heard[RTCP_CHANNEL]);
+    look_at_packet(call.class[RTCP_CHANNEL], call.received[RTCP_CHANNEL]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -41,7 +41,7 @@ static char local_tag[64], last_sent[LONGEST + 2];
 static seen_t seen;
 static pj_str_t begun[MOST_TRANSACTIONS]; /* their keys */
 static int begun_count;
-static bool lets_responses;
+static bool admits_responses;
 
 void (*stack_on_outcome)(const register_outcome_t *outcome);
 
@@ -77,7 +77,7 @@ static pjsip_module begin_of_the_way = {
     .on_rx_request = note_request,
 };
 
-/* PJSIP takes away what has ended at the next look at its timers. */
+/* PJSIP frees ended transactions when it polls its timers. */
 void stack_end_transactions(void)
 {
     const pj_time_val at_once = {0, 0};
@@ -146,7 +146,7 @@ static void open_transport(pjsip_transport *transport, pjsip_transport_type_e ty
     pjsip_transport_add_ref(transport);
 }
 
-/* ---- what the guard lets in goes no further ---- */
+/* ---- messages that the guard admits go no further ---- */
 
 static bool is_never(const pj_str_t *text)
 {
@@ -154,7 +154,7 @@ static bool is_never(const pj_str_t *text)
     pj_sockaddr address;
     ip_key_t key;
     must(ip_literal_parse(text, &address) && ip_key_of(&address, &key), "sound goes to addresses only");
-    return memcmp(key.byte, network, sizeof network) == 0; /* NEVER_NETWORK, in either way of writing it */
+    return memcmp(key.byte, network, sizeof network) == 0; /* FORBIDDEN_NETWORK, in either way of writing it */
 }
 
 /* As PJMEDIA looks for it. */
@@ -180,8 +180,8 @@ static pj_bool_t take(pjsip_rx_data *rdata)
     local_address_choose_account(rdata, &account);
     if (sdp)
         look_at_places(sdp);
-    seen.let_in++;
-    return !(lets_responses && rdata->msg_info.msg->type == PJSIP_RESPONSE_MSG);
+    seen.admitted++;
+    return !(admits_responses && rdata->msg_info.msg->type == PJSIP_RESPONSE_MSG);
 }
 
 static pjsip_module end_of_the_way = {
@@ -194,19 +194,19 @@ static pjsip_module end_of_the_way = {
 
 /* ---- a call that messages can name ---- */
 
-/* What Python is asked about a REFER: those with an odd number are thought about. */
+/* Python's part of a REFER: those with an odd CSeq number are answered later. */
 static void on_refer(pjsua_call_id number, const pj_str_t *target, pjsip_status_code *code, pjsua_call_setting *setting)
 {
     int cseq = 0, facts = -1;
     char source[64] = "";
     (void)setting;
-    must(number == 0 && target->slen < 1024 && !target->ptr[target->slen], "a REFER is of the call, and told as text");
-    must(sscanf(target->ptr, "%d %d %63s", &cseq, &facts, source) == 3, "who has sent it is told");
+    must(number == 0 && target->slen < 1024 && !target->ptr[target->slen], "a REFER is of the call, and reported as text");
+    must(sscanf(target->ptr, "%d %d %63s", &cseq, &facts, source) == 3, "its source is reported");
     must(facts >= 0 && facts <= 3 && strncmp(source, "127.0.0.", 8) == 0, "and what it wants");
     *code = cseq & 1 ? PJSIP_SC_TRYING : PJSIP_SC_ACCEPTED;
 }
 
-/* Nothing is sent again. */
+/* Without retransmissions. */
 static void invite(pjsip_inv_session *session)
 {
     pjsip_endpoint *endpoint = pjsua_get_pjsip_endpt();
@@ -220,7 +220,7 @@ static void invite(pjsip_inv_session *session)
     pjsip_endpt_cancel_timer(endpoint, &session->invite_tsx->timeout_timer);
 }
 
-/* It has been answered: PJSUA is told nothing of that, for nothing goes on to it. */
+/* The call is confirmed without PJSUA, which gets no messages. */
 static void begin_call(void)
 {
     pjsua_call *call = &pjsua_var.calls[0];
@@ -275,7 +275,7 @@ static void start_pjsua(void)
 
 static void set_places(void)
 {
-    const char *const networks[] = {ALLOWED_NETWORK}, *const never[] = {NEVER_NETWORK};
+    const char *const networks[] = {ALLOWED_NETWORK}, *const never[] = {FORBIDDEN_NETWORK};
     media_address_policy_set(ip_set_create(networks, 1), ip_set_create(never, 1));
 }
 
@@ -352,9 +352,9 @@ static void revive(pjsip_transport *transport)
     transport->is_shutdown = transport->is_destroying = PJ_FALSE;
 }
 
-void stack_let_responses_in(void)
+void stack_admit_responses(void)
 {
-    lets_responses = true;
+    admits_responses = true;
 }
 
 const char *stack_last_sent(void)
@@ -385,7 +385,7 @@ seen_t stack_receive(const uint8_t *data, size_t size, const char *source, bool 
     POISON(rest, sizeof received.pkt_info.packet - size - 1);
     pjsip_tpmgr_receive_packet(transport->tpmgr, &received);
     UNPOISON(rest, sizeof received.pkt_info.packet - size - 1);
-    if (!lets_responses) /* else an answer may be to come */
+    if (!admits_responses) /* else a response may follow */
         stack_end_transactions();
     pj_pool_reset(received.tp_info.pool);
     revive(transport);

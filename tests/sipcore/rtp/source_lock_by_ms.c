@@ -1,9 +1,9 @@
-/* The lock of a call's RTP source for a test: addresses as text, times in ms. */
+/* The RTP source lock for a test: addresses as text, times in ms. */
 #include "rtp/source_lock.h"
 
 #include <stdlib.h>
 
-static pj_sockaddr place(const char *host, int port)
+static pj_sockaddr socket_address(const char *host, int port)
 {
     pj_sockaddr address;
     pj_str_t text = pj_str((char *)host);
@@ -11,29 +11,29 @@ static pj_sockaddr place(const char *host, int port)
     return address;
 }
 
-source_lock_t *make(const char *signalling)
+source_lock_t *create(const char *signalling)
 {
     source_lock_t *lock = calloc(1, sizeof *lock);
-    lock->signalling = place(signalling, 5060);
+    lock->signalling = socket_address(signalling, 5060);
     return lock;
 }
 
-void agree(source_lock_t *lock, const char *host, int port, int held, int ms)
+void open_by_sdp(source_lock_t *lock, const char *host, int port, int held, int ms)
 {
-    pj_sockaddr rtp = place(host, port), rtcp = place(host, port + 1);
+    pj_sockaddr rtp = socket_address(host, port), rtcp = socket_address(host, port + 1);
     source_lock_open(lock, &rtp, &rtcp, held, ms * 1000000LL);
 }
 
 int judge(source_lock_t *lock, const char *host, int port, unsigned ssrc, int sequence, double ms)
 {
     const rtp_arrival_t packet = {ssrc, (uint16_t)sequence, (int64_t)(ms * 1e6)};
-    const pj_sockaddr from = place(host, port);
+    const pj_sockaddr from = socket_address(host, port);
     return source_lock_judge(lock, &from, &packet) != RTP_DROP;
 }
 
 int judge_rtcp(source_lock_t *lock, const char *host, int port, unsigned ssrc)
 {
-    const pj_sockaddr from = place(host, port);
+    const pj_sockaddr from = socket_address(host, port);
     return source_lock_judge_rtcp(lock, &from, ssrc) != RTP_DROP;
 }
 

@@ -1,4 +1,4 @@
-"""Whose RTP is heard, among neighbours behind one public address and after moves: on a clock of the test's own."""
+"""The RTP source lock among neighbours behind one public address and after moves, on the test's own clock."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "tests/sipcore/rtp/source_lock_by_ms.c",
         *(f"sipcore/native/{part}" for part in parts),
     )
-    library.make.restype = ctypes.c_void_p
+    library.create.restype = ctypes.c_void_p
     return library
 
 
 @dataclass
 class Sender:
-    """Sends a packet every so many ms from a place, from one time on and until another."""
+    """Sends a packet every `every_ms` from an address, between two times."""
 
     port: int = PEER
     every_ms: float = 20
@@ -40,31 +40,31 @@ class Sender:
     steps: int = 1
     """Sequence numbers from one packet to the next."""
     taken: list[int] = field(default_factory=list)
-    """When its packets were."""
+    """Times in ms of its packets that the lock took."""
 
     def packets(self, until_ms: int) -> Iterator[tuple[float, Sender, int]]:
-        """Times and numbers."""
+        """Times in ms, and sequence numbers."""
         count = 0
         while (at := self.first_ms + count * self.every_ms) < min(until_ms, self.last_ms):
             yield at, self, count * self.steps
             count += 1
 
 
-class Line:
-    """A lock, and what comes to it."""
+class SourceLock:
+    """A source lock and the packets that reach it."""
 
     def __init__(self, native: ctypes.CDLL, announced: tuple[bytes, int] = (PRIVATE, 4000)) -> None:
         self._native = native
-        self._lock = ctypes.c_void_p(native.make(PUBLIC))
+        self._lock = ctypes.c_void_p(native.create(PUBLIC))
         self.announced = announced
-        self.agree(0)
+        self.negotiate(0)
 
-    def agree(self, ms: int, *, held: bool = False, announced: tuple[bytes, int] | None = None) -> None:
+    def negotiate(self, ms: int, *, held: bool = False, announced: tuple[bytes, int] | None = None) -> None:
         """An offer and answer."""
-        self._native.agree(self._lock, *(announced or self.announced), int(held), ms)
+        self._native.open_by_sdp(self._lock, *(announced or self.announced), int(held), ms)
 
-    def hear(self, until_ms: int, *senders: Sender) -> None:
-        """Everything that they send, by its time."""
+    def receive(self, until_ms: int, *senders: Sender) -> None:
+        """Judges all packets of the senders, in order of their time."""
         packets = [packet for sender in senders for packet in sender.packets(until_ms)]
         for at, sender, number in sorted(packets, key=lambda packet: packet[0]):
             if self._native.judge(self._lock, sender.host, sender.port, sender.ssrc, number, ctypes.c_double(at)):
@@ -80,41 +80,41 @@ class Line:
         return self._native.rtp_target(self._lock), self._native.rtcp_target(self._lock)
 
 
-def test_a_peer_behind_a_translator_passes_its_probation_in_0_4_s(native: ctypes.CDLL) -> None:
+def test_a_peer_behind_nat_passes_its_probation_in_0_4_s(native: ctypes.CDLL) -> None:
     for every_ms in (10, 20, 30, 60):
-        line, peer = Line(native), Sender(every_ms=every_ms)
-        line.hear(1000, peer)
+        lock, peer = SourceLock(native), Sender(every_ms=every_ms)
+        lock.receive(1000, peer)
         assert 400 <= peer.taken[0] < 400 + every_ms
-        assert line.targets == (PEER, PEER + 1)
+        assert lock.targets == (PEER, PEER + 1)
 
 
-def test_of_neighbours_the_one_that_sends_most_is_the_peer_whoever_came_first(native: ctypes.CDLL) -> None:
+def test_of_neighbours_the_one_that_sends_most_is_the_peer_even_if_it_came_later(native: ctypes.CDLL) -> None:
     for stray in (
         Sender(STRAY, every_ms=60, steps=3, ssrc=66),
         Sender(STRAY, every_ms=60, ssrc=66),
         Sender(STRAY, every_ms=90, ssrc=66),
     ):
-        line, peer = Line(native), Sender(first_ms=1)
-        line.hear(3000, stray, peer)
+        lock, peer = SourceLock(native), Sender(first_ms=1)
+        lock.receive(3000, stray, peer)
         assert peer.taken[0] == pytest.approx(401, abs=1)
         assert not stray.taken
 
 
-def test_a_better_candidate_that_came_later_is_waited_for(native: ctypes.CDLL) -> None:
-    line, stray, peer = Line(native), Sender(STRAY, every_ms=60, ssrc=66), Sender(first_ms=300)
-    line.hear(3000, stray, peer)
+def test_a_better_candidate_that_came_later_wins(native: ctypes.CDLL) -> None:
+    lock, stray, peer = SourceLock(native), Sender(STRAY, every_ms=60, ssrc=66), Sender(first_ms=300)
+    lock.receive(3000, stray, peer)
     assert peer.taken[0] == pytest.approx(700, abs=1)
     assert not stray.taken
 
 
-def test_nobody_is_waited_for_longer_than_0_8_s(native: ctypes.CDLL) -> None:
+def test_no_probation_takes_longer_than_0_8_s(native: ctypes.CDLL) -> None:
     """Candidates that come and go, each better than who waits."""
-    line, peer = Line(native), Sender()
+    lock, peer = SourceLock(native), Sender()
     others = [
         Sender(STRAY + number, every_ms=12, first_ms=100 * number, last_ms=100 * number + 350, ssrc=100 + number)
         for number in range(10)
     ]
-    line.hear(2000, *others, peer)
+    lock.receive(2000, *others, peer)
     assert peer.taken[0] <= 800
 
 
@@ -131,112 +131,118 @@ def test_nobody_is_waited_for_longer_than_0_8_s(native: ctypes.CDLL) -> None:
     ids=["flood", "floods", "same number", "any number", "too few", "another host"],
 )
 def test_what_does_not_come_as_rtp_does_is_no_candidate(native: ctypes.CDLL, noise: list[Sender]) -> None:
-    line, peer = Line(native), Sender(first_ms=1000)
-    line.hear(3000, *noise, peer)
+    lock, peer = SourceLock(native), Sender(first_ms=1000)
+    lock.receive(3000, *noise, peer)
     assert 1400 <= peer.taken[0] <= 1420
     assert not any(sender.taken for sender in noise)
 
 
-def test_a_stray_that_was_alone_at_first_has_the_call_until_it_stops_only(native: ctypes.CDLL) -> None:
-    line, stray, peer = Line(native), Sender(STRAY, last_ms=1500, ssrc=66), Sender(first_ms=600)
-    line.hear(6000, stray, peer)
+def test_a_stray_source_that_was_alone_at_first_is_accepted_until_it_stops(native: ctypes.CDLL) -> None:
+    lock, stray, peer = SourceLock(native), Sender(STRAY, last_ms=1500, ssrc=66), Sender(first_ms=600)
+    lock.receive(6000, stray, peer)
     assert stray.taken
     assert peer.taken[0] == pytest.approx(1480 + 1000 + 400, abs=30)
     assert peer.taken[-1] == 5980
     stray_again = Sender(STRAY, every_ms=10, first_ms=6000, ssrc=66)
-    line.hear(7000, stray_again, Sender(first_ms=6000))
+    lock.receive(7000, stray_again, Sender(first_ms=6000))
     assert not stray_again.taken
 
 
 @pytest.mark.parametrize("announced", [(PUBLIC, PEER), (PRIVATE, 4000)], ids=["named by SDP", "found by probation"])
-def test_a_source_that_moves_is_heard_again_after_a_second(native: ctypes.CDLL, announced: tuple[bytes, int]) -> None:
-    line, before, after = Line(native, announced), Sender(last_ms=2000), Sender(PEER + 2, first_ms=2000)
-    line.hear(2000, before)
-    assert line.takes_rtcp(before)
-    line.hear(5000, after)
+def test_a_source_that_moves_is_accepted_again_after_a_second(
+    native: ctypes.CDLL, announced: tuple[bytes, int]
+) -> None:
+    lock, before, after = SourceLock(native, announced), Sender(last_ms=2000), Sender(PEER + 2, first_ms=2000)
+    lock.receive(2000, before)
+    assert lock.takes_rtcp(before)
+    lock.receive(5000, after)
     assert after.taken[0] == pytest.approx(1980 + 1000, abs=20), "it goes on with its SSRC"
-    assert line.targets == (PEER + 2, PEER + 3)
-    assert line.takes_rtcp(after)
-    assert line.takes_rtcp(before) == (announced[0] == PUBLIC), "SDP names its port"
+    assert lock.targets == (PEER + 2, PEER + 3)
+    assert lock.takes_rtcp(after)
+    assert lock.takes_rtcp(before) == (announced[0] == PUBLIC), "SDP names its port"
 
 
 def test_a_source_that_moves_with_another_ssrc_is_on_probation_too(native: ctypes.CDLL) -> None:
-    line, before, after = Line(native, (PUBLIC, PEER)), Sender(last_ms=2000), Sender(PEER + 2, first_ms=2000, ssrc=8)
-    line.hear(2000, before)
-    line.hear(5000, after)
+    lock, before, after = (
+        SourceLock(native, (PUBLIC, PEER)),
+        Sender(last_ms=2000),
+        Sender(PEER + 2, first_ms=2000, ssrc=8),
+    )
+    lock.receive(2000, before)
+    lock.receive(5000, after)
     assert after.taken[0] == pytest.approx(1980 + 1000 + 400, abs=30)
     elsewhere = Sender(host=ELSEWHERE, first_ms=6000)
-    line.hear(9000, elsewhere)
+    lock.receive(9000, elsewhere)
     assert not elsewhere.taken, "another host, even with the SSRC"
 
 
 @pytest.mark.parametrize("announced", [(PUBLIC, PEER), (PRIVATE, 4000)], ids=["named by SDP", "found by probation"])
 @pytest.mark.parametrize("ssrc", [7, 66], ids=["its SSRC", "another SSRC"])
-def test_while_the_peer_speaks_nobody_takes_its_place(
+def test_while_the_peer_sends_no_source_replaces_it(
     native: ctypes.CDLL, announced: tuple[bytes, int], ssrc: int
 ) -> None:
-    line, peer = Line(native, announced), Sender()
-    line.hear(1000, peer)
+    lock, peer = SourceLock(native, announced), Sender()
+    lock.receive(1000, peer)
     strays = [Sender(STRAY, first_ms=1000, every_ms=every, ssrc=ssrc) for every in (1, 10, 20)]
     speech = [Sender(first_ms=at, last_ms=at + 600) for at in range(1000, 10_000, 1500)]  # pauses of 0.9 s
-    line.hear(10_000, *strays, *speech)
+    lock.receive(10_000, *strays, *speech)
     assert not any(stray.taken for stray in strays)
     assert all(part.taken for part in speech)
 
 
 @pytest.mark.parametrize("announced", [(PUBLIC, PEER), (PRIVATE, 4000)], ids=["named by SDP", "found by probation"])
-def test_a_peer_that_was_only_silent_takes_its_place_back_at_once(
+def test_a_peer_that_was_only_silent_is_accepted_again_at_once(
     native: ctypes.CDLL, announced: tuple[bytes, int]
 ) -> None:
-    line, peer = Line(native, announced), Sender(last_ms=5000)
+    lock, peer = SourceLock(native, announced), Sender(last_ms=5000)
     stray, again = Sender(STRAY, first_ms=5000, ssrc=66), Sender(first_ms=8000)
-    line.hear(5000, peer)
-    line.hear(10_000, stray, again)
+    lock.receive(5000, peer)
+    lock.receive(10_000, stray, again)
     assert stray.taken
     assert again.taken[0] == 8000
     assert stray.taken[-1] <= 8000
 
 
-def test_on_hold_nobody_but_the_peer_is_heard_and_nobody_has_its_place_afterwards(native: ctypes.CDLL) -> None:
-    line, peer = Line(native), Sender(last_ms=1000)
-    line.hear(1000, peer)
-    line.agree(1000, held=True)
+def test_on_hold_only_the_peer_is_accepted_and_it_is_the_source_afterwards(native: ctypes.CDLL) -> None:
+    lock, peer = SourceLock(native), Sender(last_ms=1000)
+    lock.receive(1000, peer)
+    lock.negotiate(1000, held=True)
     stray, music = Sender(STRAY, first_ms=1000, ssrc=66), Sender(first_ms=5000, last_ms=6000, ssrc=9)
-    line.hear(9000, stray, music)
+    lock.receive(9000, stray, music)
     assert not stray.taken
     assert music.taken[0] == 5000
-    line.agree(9000)
+    lock.negotiate(9000)
     resumed = Sender(first_ms=9500, ssrc=10)
-    line.hear(11_000, Sender(STRAY, first_ms=9000, ssrc=67), resumed)
+    lock.receive(11_000, Sender(STRAY, first_ms=9000, ssrc=67), resumed)
     assert resumed.taken[0] == 9500
 
 
 @pytest.mark.parametrize("held_at", [(ELSEWHERE, 6000), (b"0.0.0.0", 4000)], ids=["music from elsewhere", "RFC 2543"])
-def test_where_a_hold_announces_another_place_the_peer_is_still_known_afterwards(
+def test_if_a_hold_announces_another_address_the_peer_is_still_known_afterwards(
     native: ctypes.CDLL, held_at: tuple[bytes, int]
 ) -> None:
-    line, peer = Line(native), Sender(last_ms=1000)
-    line.hear(1000, peer)
-    line.agree(1000, held=True, announced=held_at)
+    lock, peer = SourceLock(native), Sender(last_ms=1000)
+    lock.receive(1000, peer)
+    lock.negotiate(1000, held=True, announced=held_at)
     music, stray = Sender(6000, host=ELSEWHERE, first_ms=1000, ssrc=9), Sender(STRAY, first_ms=1000, ssrc=66)
-    line.hear(4000, music, stray)
+    lock.receive(4000, music, stray)
     assert bool(music.taken) == (held_at[0] == ELSEWHERE)
     assert not stray.taken
-    line.agree(4000)
+    lock.negotiate(4000)
     resumed = Sender(first_ms=4100, ssrc=10)
-    line.hear(6000, Sender(STRAY, first_ms=4000, ssrc=67), resumed)
+    lock.receive(6000, Sender(STRAY, first_ms=4000, ssrc=67), resumed)
     assert resumed.taken[0] == 4100
 
 
-def test_who_was_heard_while_a_call_was_held_is_nobody_when_it_goes_on_and_nothing_had_come_before(
+def test_a_source_accepted_during_a_hold_is_unknown_afterwards_if_there_was_none_before(
     native: ctypes.CDLL,
 ) -> None:
     """The music of a PBX that held the call before the peer had said a word."""
-    line, music = Line(native), Sender(6000, host=ELSEWHERE, first_ms=300, ssrc=66)
-    line.agree(200, held=True, announced=(ELSEWHERE, 6000))
-    line.hear(1000, music)
+    lock, music = SourceLock(native), Sender(6000, host=ELSEWHERE, first_ms=300, ssrc=66)
+    lock.negotiate(200, held=True, announced=(ELSEWHERE, 6000))
+    lock.receive(1000, music)
     assert music.taken
-    line.agree(1000)
+    lock.negotiate(1000)
     late = Sender(6000, host=ELSEWHERE, first_ms=1020, ssrc=66)
-    line.hear(3000, late)
+    lock.receive(3000, late)
     assert not late.taken

@@ -1,4 +1,4 @@
-"""Places for connections: so many of each source, and few of strangers, who take none from anybody else."""
+"""Connection limit: a number per source, and a small one for all unknown sources, apart from that of trunks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sipcore.native_harness import compiled
 from tests.sipcore.raw.raw_phone import RawPhone
 
 SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=10, refuse_unknown=True)
-OF_ONE, OF_STRANGER, OF_STRANGERS = 64, 4, 64
+PER_SOURCE, PER_UNKNOWN_SOURCE, OF_UNKNOWN_SOURCES = 64, 4, 64
 a_call = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -32,40 +32,41 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 @pytest.fixture
-def places(library: ctypes.CDLL) -> ctypes.CDLL:
-    library.forget()
+def connections(library: ctypes.CDLL) -> ctypes.CDLL:
+    library.clear()
     return library
 
 
-def taken(places: ctypes.CDLL, sources: list[str], *, stranger: bool, first: int = 1) -> int:
+def taken(connections: ctypes.CDLL, sources: list[str], *, unknown: bool, first: int = 1) -> int:
     """How many of these connections fit."""
-    return sum(places.add(first + number, source.encode(), stranger) for number, source in enumerate(sources))
+    return sum(connections.add(first + number, source.encode(), unknown) for number, source in enumerate(sources))
 
 
-def test_a_site_of_ipv6_is_one_source(places: ctypes.CDLL) -> None:
-    assert taken(places, [f"2001:db8:1:2:{n:x}::1" for n in range(100)], stranger=False) == OF_ONE
-    assert taken(places, ["2001:db8:1:3::1"], stranger=False, first=200) == 1
-    assert taken(places, [f"192.0.2.{n}" for n in range(100)], stranger=False, first=300) == 100
+def test_a_site_of_ipv6_is_one_source(connections: ctypes.CDLL) -> None:
+    assert taken(connections, [f"2001:db8:1:2:{n:x}::1" for n in range(100)], unknown=False) == PER_SOURCE
+    assert taken(connections, ["2001:db8:1:3::1"], unknown=False, first=200) == 1
+    assert taken(connections, [f"192.0.2.{n}" for n in range(100)], unknown=False, first=300) == 100
 
 
-def test_strangers_have_places_of_their_own(places: ctypes.CDLL) -> None:
-    assert taken(places, ["192.0.2.1"] * 10, stranger=True) == OF_STRANGER
+def test_unknown_sources_have_a_limit_of_their_own(connections: ctypes.CDLL) -> None:
+    assert taken(connections, ["192.0.2.1"] * 10, unknown=True) == PER_UNKNOWN_SOURCE
     assert (
-        taken(places, [f"198.51.100.{n}" for n in range(200)], stranger=True, first=100) == OF_STRANGERS - OF_STRANGER
+        taken(connections, [f"198.51.100.{n}" for n in range(200)], unknown=True, first=100)
+        == OF_UNKNOWN_SOURCES - PER_UNKNOWN_SOURCE
     )
-    assert taken(places, ["192.0.2.1"] * 100, stranger=False, first=400) == OF_ONE
+    assert taken(connections, ["192.0.2.1"] * 100, unknown=False, first=400) == PER_SOURCE
 
 
-def test_whose_message_belongs_to_a_call_is_no_stranger_any_more(places: ctypes.CDLL) -> None:
-    sources = [f"198.51.100.{n}" for n in range(OF_STRANGERS)]
-    assert taken(places, sources, stranger=True) == OF_STRANGERS
-    places.whole(1, 0)
-    assert taken(places, ["192.0.2.1"], stranger=True, first=100) == 0
-    places.whole(1, 1)
-    assert taken(places, ["192.0.2.1"], stranger=True, first=100) == 1
+def test_a_source_whose_message_belongs_to_a_call_is_known_from_then_on(connections: ctypes.CDLL) -> None:
+    sources = [f"198.51.100.{n}" for n in range(OF_UNKNOWN_SOURCES)]
+    assert taken(connections, sources, unknown=True) == OF_UNKNOWN_SOURCES
+    connections.message_complete(1, 0)
+    assert taken(connections, ["192.0.2.1"], unknown=True, first=100) == 0
+    connections.message_complete(1, 1)
+    assert taken(connections, ["192.0.2.1"], unknown=True, first=100) == 1
 
 
-# ---- the endpoint, when it tells strangers 403 ----
+# ---- the endpoint, when it responds to unknown sources with 403 ----
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -119,8 +120,8 @@ async def test_strangers_connections_leave_room_for_known_peers(phone: Phone, ra
     reader, writer = await connect(phone, "127.0.0.1")
     writer.write(raw.request("OPTIONS", raw.dialog(), via="TCP"))
     assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).startswith(b"SIP/2.0 200 ")
-    ended = [await asyncio.wait_for(all_of(reader), 5) for reader, _ in held[OF_STRANGERS:]]
+    ended = [await asyncio.wait_for(all_of(reader), 5) for reader, _ in held[OF_UNKNOWN_SOURCES:]]
     assert set(ended) == {b""}
-    assert not any(reader.at_eof() for reader, _ in held[:OF_STRANGERS])
+    assert not any(reader.at_eof() for reader, _ in held[:OF_UNKNOWN_SOURCES])
     for _, each in (*held, (reader, writer)):
         each.close()
