@@ -348,7 +348,14 @@ class CallService:
             agent=route.agent.id,
         )
         transfers = None if self._dialer is None else self._transfer_support(self._dialer)
-        return CallSession(call, route.agent, route.number, invite.leg, self._deps, transfers)
+        return CallSession(
+            call=call,
+            agent=route.agent,
+            number=route.number,
+            leg=invite.leg,
+            deps=self._deps,
+            transfers=transfers,
+        )
 
     def _store_call(self, conn: sa.Connection, invite: _PendingInvite, route: InboundRoute) -> Call:
         """Raises `CallRejected`: 486 at the organization's limit, 503 at the process's limit or after the admission

@@ -20,12 +20,17 @@ from storage.phone_numbers.trunk_rules import Policy
 
 
 def trunk_problem(number: PhoneNumber, *, tcp: bool) -> str | None:
-    """Why no call can go out from this number; None when one can. `tcp`: this server speaks SIP over TCP."""
+    """Why no outbound call can be placed from this number; None when one can. `tcp`: this server has a SIP/TCP
+    listener."""
     if number.source is None:
         return "the number has no trunk: set sipMode and its fields"
     if not tcp and any(place and place.transport == "tcp" for place in trunk_destinations(number)):
         return "its trunk is reached over TCP, which this server does not speak"
     return None
+
+
+CurrentNumber = Callable[[], Awaitable[PhoneNumber]]
+"""The number that a call is placed from, as it is stored now. Raises `ConnectionError` when no call may be placed."""
 
 
 class SendInvite(Protocol):
@@ -44,10 +49,10 @@ class SendInvite(Protocol):
         """The leg, as soon as the INVITE is on its way. Raises `ConnectionError` when it cannot be sent."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OutboundDialer:
-    """How calls leave. `trunk_of` gives the trunk of a number that has one, ready for use, or raises `ConnectionError`.
-    `tcp`: this server speaks SIP over TCP. With `load`, calls wait until the models keep up."""
+    """`trunk_of` returns the trunk of a number that has one, ready for use, or raises `ConnectionError`. `tcp`: this
+    server has a SIP/TCP listener. With `load_shedder`, queued calls wait while the models cannot answer in time."""
 
     dial: SendInvite
     trunk_of: Callable[[PhoneNumber], Awaitable[Trunk]]
@@ -66,17 +71,13 @@ class OutboundDialer:
     async def dial_transfer(
         self, number: CurrentNumber, to: str, headers: HeaderLines, ending: asyncio.Future[EndedReason]
     ) -> Leg:
-        """Call somebody for a call that goes on with them, unless it is `ending` when its turn has come. Raises
+        """Place the second leg of a transfer, unless the call is `ending` when the pacer lets the leg go. Raises
         `ConnectionError`."""
         if not await self.pacer.wait_unless_ending(ending):
             raise ConnectionError("the call has ended")
-        now = await number()
-        trunk = await self.trunk(now)
+        current = await number()
+        trunk = await self.trunk(current)
         if ending.done():
             raise ConnectionError("the call has ended")
-        caller = NameAddr(now.number, now.name or "")
+        caller = NameAddr(current.number, current.name or "")
         return await self.dial(to, trunk=trunk, caller=caller, sip_call_id=None, headers=headers, follow=None)
-
-
-CurrentNumber = Callable[[], Awaitable[PhoneNumber]]
-"""The number that a call is made from, as it is stored now. Raises `ConnectionError` when none may be made."""

@@ -1,5 +1,5 @@
-"""The talk of a live call with everything around it: what it hears by, what it speaks with, its digits, its progress in
-the database, its background sound, and the watch over its media."""
+"""Runs the conversation of an answered call with all that belongs to it: speech recognition, DTMF, progress in the
+database, background sound and the RTP timeout."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from calls.conversation.speech_output import SpeechOutput
 from calls.post_call.redaction import redactor
 from calls.session.agent_config import AgentModels, context_values
 from calls.session.dependencies import CallDependencies
+from calls.session.lifecycle import CallLifecycle
+from calls.session.progress import store_progress
 from calls.session.rtp_timeout import RtpTimeout
 from calls.session.stt_hotwords import hot_words
 from calls.tools.builtin_tools import builtin_toolset, load_toolset
@@ -40,22 +42,22 @@ from models.turn_detection import backchannels
 from sipcore.dialogs.leg import Leg
 from storage.agents.agents import Agent
 from storage.calls import calls
-from storage.calls.calls import Call, EndedReason
+from storage.calls.calls import Call
 from storage.database.database import StorageTrouble
 
 NO_RTP_S: Final = 3.0
-"""A call in which no packet came until then is one that nobody hears: its operator wants to know."""
-LAST_WORD_S: Final = 0.2
-"""Between the last sample that was sent and our BYE: the caller's jitter buffer still holds it."""
+"""Time without any RTP packet from the answer on after which a warning is logged: the caller is not heard."""
+BYE_DELAY_S: Final = 0.2
+"""Between the last sample that was sent and our BYE: the caller's jitter buffer still holds audio."""
 PROGRESS_AFTER_S: Final = 1.0
-"""What was said is stored so long after it, with what came meanwhile: each time all of the talk is written."""
+"""Time after which a change of the transcript is stored, with the changes meanwhile: each time all of it is written."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class CallParticipants:
-    """Who talks: our agent, on our `number`, through a leg; and what is measured of it."""
+    """The agent, on our `number`, and the caller on the leg; and the meter of what they use."""
 
     call: Call
     agent: Agent
@@ -65,13 +67,13 @@ class CallParticipants:
 
     @property
     def values(self) -> dict[str, ContextValue]:
-        """What placeholders stand for."""
+        """The values of placeholders in this call."""
         return context_values(self.call, self.number, self.leg.facts)
 
 
 @dataclass(frozen=True)
 class SpeechInput:
-    """What the agent hears by. `close` frees it."""
+    """The streams of speech recognition and end-of-turn detection. `close` frees them."""
 
     stt: SpeechToTextStream
     end_of_turn: EndOfTurnStream
@@ -83,180 +85,176 @@ class SpeechInput:
 
 
 def open_speech_input(
-    models: AgentModels, parties: CallParticipants, belt: ToolSet, rate: int, has_words: Callable[[bool], None]
+    models: AgentModels,
+    participants: CallParticipants,
+    tools: ToolSet,
+    rate: int,
+    on_transcript: Callable[[bool], None],
 ) -> SpeechInput:
-    """For a call at `rate` Hz. `has_words` is called from a model's thread whenever the recognizer has other words;
-    True: they only say that the caller listens."""
-    agent = parties.agent
-    values = parties.call.context_variables.values()
-    expected = hot_words(agent.name, agent.system_prompt or "", values, belt.definitions)
-    post, lookup = asyncio.get_running_loop().call_soon_threadsafe, belt.knowledge_prefetch
+    """For a call at `rate` Hz. `on_transcript` is called from a model's thread whenever the speech recognizer has other
+    words; True: they are a backchannel."""
+    agent = participants.agent
+    values = participants.call.context_variables.values()
+    phrases = hot_words(agent.name, agent.system_prompt or "", values, tools.definitions)
+    call_soon, prefetch = asyncio.get_running_loop().call_soon_threadsafe, tools.knowledge_prefetch
 
-    def words(partial_text: str) -> None:
-        has_words(backchannels.is_backchannel(partial_text, agent.language_hint))
-        if lookup is not None:
-            post(lookup.hears, partial_text)
+    def on_words(partial_text: str) -> None:
+        on_transcript(backchannels.is_backchannel(partial_text, agent.language_hint))
+        if prefetch is not None:
+            call_soon(prefetch.hears, partial_text)
 
-    ear = models.stt.open(rate=rate, language=agent.language_hint, on_words=words, hot_words=expected)
-    ear = parties.meter.meter_stt(ear, rate)
-    return SpeechInput(ear, models.end_of_turn.open(rate=rate, language=agent.language_hint, partial=ear.partial))
+    stt = models.stt.open(rate=rate, language=agent.language_hint, on_words=on_words, hot_words=phrases)
+    stt = participants.meter.meter_stt(stt, rate)
+    end_of_turn = models.end_of_turn.open(rate=rate, language=agent.language_hint, partial=stt.partial)
+    return SpeechInput(stt, end_of_turn)
 
 
-async def load_tools(parties: CallParticipants, house: CallDependencies) -> ToolSet:
-    """The agent's tools. When the database is in trouble the call has those that need none."""
-    agent, call = parties.agent, parties.call
-    context = CallContext(call.id, parties.values)
-    digits = parties.leg.send_digits
+async def load_tools(participants: CallParticipants, deps: CallDependencies) -> ToolSet:
+    """The agent's tools. When the database cannot be read, the call has those that need none."""
+    agent, call, leg = participants.agent, participants.call, participants.leg
     try:
         return await load_toolset(
             agent,
-            context,
-            database=house.database,
-            outside=house.tool_http,
-            send_digits=digits,
-            searching=house.knowledge_search,
+            CallContext(call.id, participants.values),
+            database=deps.database,
+            http_access=deps.tool_http,
+            send_digits=leg.send_digits,
+            knowledge_search=deps.knowledge_search,
         )
     except StorageTrouble as trouble:
         log.warning("call.without_own_tools", call_id=call.id, cause=trouble.cause)
-        return builtin_toolset(agent, call.id, digits)
+        return builtin_toolset(agent, call.id, leg.send_digits)
 
 
 class ConversationRunner:
-    """`run` talks until someone or something ends the call; afterwards the transcript is what was heard."""
+    """`run` returns when the call is to end; afterwards the transcript of `conversation` is what was heard."""
 
     def __init__(
         self,
-        parties: CallParticipants,
-        house: CallDependencies,
+        *,
+        participants: CallParticipants,
+        deps: CallDependencies,
         models: AgentModels,
-        script: ConversationConfig,
-        senses: SpeechInput,
-        belt: ToolSet,
-        sound: CallAudio,
-        inbox: EventQueue,
+        config: ConversationConfig,
+        speech_input: SpeechInput,
+        tools: ToolSet,
+        audio: CallAudio,
+        events: EventQueue,
         answered_at: datetime,
     ) -> None:
-        self._parties = parties
-        self._house = house
-        self._sound = sound
+        self._participants = participants
+        self._deps = deps
+        self._audio = audio
+        self._events = events
         self._answered_at = answered_at
-        self._changed = asyncio.Event()
-        self._inbox = inbox
-        self._own_keys = DtmfEchoFilter()
-        self._entry = DtmfCollector(inbox.put, asyncio.get_running_loop().call_later, house.engine.now_ms)
-        self._log = log.bind(call_id=parties.call.id)
-        agent, call = parties.agent, parties.call
-        sound.speech_sink, sound.end_of_turn_sink = senses.stt, senses.end_of_turn
-        voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, sound.rate)
+        self._progressed = asyncio.Event()
+        self._dtmf_echo = DtmfEchoFilter()
+        self._dtmf = DtmfCollector(events.put, asyncio.get_running_loop().call_later, deps.engine.now_ms)
+        self._log = log.bind(call_id=participants.call.id)
+        agent, call, meter = participants.agent, participants.call, participants.meter
+        audio.speech_sink, audio.end_of_turn_sink = speech_input.stt, speech_input.end_of_turn
+        voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, audio.rate)
         self.conversation = Conversation(
             call_id=call.id,
-            config=script,
-            events=inbox,
-            stt=senses.stt,
-            llm=LlmWithTools(models.llm, belt, parties.meter),
-            output=SpeechOutput(models.tts, voice, sound.playout, agent.language_hint, parties.meter.count_spoken),
-            timeline=self._timeline(),
-            set_uninterruptible=sound.set_uninterruptible,
-            on_progress=self._changed.set,
-            on_inband_digit=self._hear_key,
+            config=config,
+            events=events,
+            stt=speech_input.stt,
+            llm=LlmWithTools(models.llm, tools, meter),
+            output=SpeechOutput(models.tts, voice, audio.playout, agent.language_hint, meter.count_spoken),
+            timeline=self._new_timeline(),
+            set_uninterruptible=audio.set_uninterruptible,
+            on_progress=self._progressed.set,
+            on_inband_digit=self._on_inband_digit,
         )
 
-    def _timeline(self) -> Timeline:
-        """It counts from the answer, a moment ago, which has its time on another clock."""
-        clock = self._house.engine.now_ms
-        ago = utc_now() - self._answered_at
-        return Timeline(clock() - ago.total_seconds() * 1000, clock, turn_metrics.observe)
+    def _new_timeline(self) -> Timeline:
+        """A timeline that counts from the answer, a moment ago, which has its time on another clock."""
+        now_ms = self._deps.engine.now_ms
+        since_answer = utc_now() - self._answered_at
+        return Timeline(now_ms() - since_answer.total_seconds() * 1000, now_ms, turn_metrics.observe)
 
-    def _hear_key(self, key: DtmfDetected) -> None:
-        """A key that was heard as sound: the caller's, or the echo of one that we pressed."""
-        if not self._own_keys.is_echo(key.at_ms):
-            self._entry.on_digit(key.digit, "inband", key.at_ms)
+    def _on_inband_digit(self, key: DtmfDetected) -> None:
+        """A DTMF tone was detected in the audio: the caller's, or the echo of one that we sent."""
+        if not self._dtmf_echo.is_echo(key.at_ms):
+            self._dtmf.on_digit(key.digit, "inband", key.at_ms)
 
-    async def run(self, ending: asyncio.Future[EndedReason], end: Callable[[EndedReason], None]) -> None:
-        """`ending` is done when the call is to end; `end` ends it. Raises what went wrong."""
-        leg = self._parties.leg
-        self._listen_to(leg)
+    async def run(self, lifecycle: CallLifecycle) -> None:
+        """Hold the conversation until the call is to end; it ends the call when the conversation ends, and at the time
+        limit of the agent. Raises what went wrong."""
+        leg = self._participants.leg
+        self._connect_dtmf_and_hold(leg)
         limit = asyncio.get_running_loop().call_later(
-            self._parties.agent.max_call_duration_seconds, end, "max_duration"
+            self._participants.agent.max_call_duration_seconds, lifecycle.end, "max_duration"
         )
         try:
             async with asyncio.TaskGroup() as group:
-                talk = group.create_task(self.conversation.run())
-                work = (self._keep_progress(), self._watch_media(end), self._play_background())
-                aside = [group.create_task(each) for each in work]
-                await asyncio.wait((talk, ending), return_when=asyncio.FIRST_COMPLETED)
-                if not ending.done():
-                    end(talk.result())
-                    await asyncio.wait((leg.ended,), timeout=LAST_WORD_S)
-                for task in (talk, *aside):
+                conversation = group.create_task(self.conversation.run())
+                side_work = (self._store_progress(), self._watch_rtp(lifecycle), self._play_background())
+                side_tasks = [group.create_task(work) for work in side_work]
+                await asyncio.wait((conversation, lifecycle.ending), return_when=asyncio.FIRST_COMPLETED)
+                if not lifecycle.is_ending:
+                    lifecycle.end(conversation.result())
+                    await asyncio.wait((leg.ended,), timeout=BYE_DELAY_S)
+                for task in (conversation, *side_tasks):
                     task.cancel()
         finally:
             leg.on_digit = leg.on_hold_change = leg.on_dtmf_sending = None
-            self._entry.close()
+            self._dtmf.close()
             limit.cancel()
             self.conversation.close()
 
-    def _listen_to(self, leg: Leg) -> None:
-        clock = self._house.engine.now_ms
-        leg.on_digit = self._entry.on_digit
-        leg.on_dtmf_sending = lambda on: self._own_keys.set_sending(on, clock())
-        leg.on_hold_change = lambda held: self._inbox.put(HoldChanged(held))
-        self._inbox.put(HoldChanged(leg.on_hold))
+    def _connect_dtmf_and_hold(self, leg: Leg) -> None:
+        now_ms = self._deps.engine.now_ms
+        leg.on_digit = self._dtmf.on_digit
+        leg.on_dtmf_sending = lambda on: self._dtmf_echo.set_sending(on, now_ms())
+        leg.on_hold_change = lambda held: self._events.put(HoldChanged(held))
+        self._events.put(HoldChanged(leg.on_hold))
 
-    async def _keep_progress(self) -> None:
-        """Store the answer and then what was said when that has changed, so that a crash loses little of it. The end of
-        the call stores all of it again, therefore trouble here is only logged."""
-        call_id, owner = self._parties.call.id, self._parties.call.organization_id
-        rules = redactor.REDACT_EVERYTHING  # until it is known
+    async def _store_progress(self) -> None:
+        """Store the answer, and the transcript after each change, so that a crash loses little of it."""
+        call_id, owner = self._participants.call.id, self._participants.call.organization_id
+        rules = redactor.REDACT_EVERYTHING  # until the organization's are known
 
         def answered(conn: sa.Connection) -> bool:
             nonlocal rules
-            rules = redactor.rules_of_organization(conn, owner)  # the call may wait for room on a full disk
+            rules = redactor.rules_of_organization(conn, owner)  # the call's row may wait for space on a full disk
             return calls.answered(conn, call_id, self._answered_at)
 
-        await self._store(answered)
+        await store_progress(self._deps.database, answered, self._log, patient=True)
         while True:
-            await self._changed.wait()
+            await self._progressed.wait()
             await asyncio.sleep(PROGRESS_AFTER_S)
-            self._changed.clear()
-            talk, timeline = self.conversation.transcript, self.conversation.timeline
-            items, times = await redactor.redact_progress(talk.items(), timeline.items(), rules)
-            await self._store(
-                partial(
-                    calls.note_progress,
-                    call_id=call_id,
-                    transcript=items,
-                    timeline=times,
-                    turn_count=talk.turn_count,
-                    usage=self._parties.meter.usage().to_json(),
-                )
+            self._progressed.clear()
+            transcript, timeline = self.conversation.transcript, self.conversation.timeline
+            items, turns = await redactor.redact_progress(transcript.items(), timeline.items(), rules)
+            write = partial(
+                calls.note_progress,
+                call_id=call_id,
+                transcript=items,
+                timeline=turns,
+                turn_count=transcript.turn_count,
+                usage=self._participants.meter.usage().to_json(),
             )
-
-    async def _store(self, write: Callable[[sa.Connection], bool]) -> None:
-        try:
-            await self._house.database.write(write, patient=True)
-        except StorageTrouble as trouble:
-            tell = self._log.debug if trouble.disk_full else self._log.warning  # a full disk is told once
-            tell("call.progress_not_stored", cause=trouble.cause)
+            await store_progress(self._deps.database, write, self._log, patient=True)
 
     async def _play_background(self) -> None:
-        """Put the agent's background sound under the call; one that cannot be read is missed by nobody else."""
-        agent, sound, backgrounds = self._parties.agent, self._sound, self._house.background_sounds
-        if agent.background_sound_id is None or backgrounds is None:
+        """Play the agent's background sound under the call; one that cannot be read is logged and left out."""
+        agent, audio, sounds = self._participants.agent, self._audio, self._deps.background_sounds
+        if agent.background_sound_id is None or sounds is None:
             return
         try:
-            await backgrounds.play(sound.slot, agent.background_sound_id, sound.rate, agent.background_sound_volume)
+            await sounds.play(audio.slot, agent.background_sound_id, audio.rate, agent.background_sound_volume)
         except (OSError, InvalidSound) as error:
             self._log.warning("call.without_background", sound_id=agent.background_sound_id, error=str(error))
 
-    async def _watch_media(self, end: Callable[[EndedReason], None]) -> None:
-        """End the call when no packet has come for too long; say early when none comes at all."""
-        leg, watch = self._parties.leg, RtpTimeout(self._house.rtp_timeout_s)
-        await asyncio.sleep(min(NO_RTP_S, self._house.rtp_timeout_s))
+    async def _watch_rtp(self, lifecycle: CallLifecycle) -> None:
+        """End the call at the RTP timeout; warn early when no packet comes at all."""
+        leg, timeout = self._participants.leg, RtpTimeout(self._deps.rtp_timeout_s)
+        await asyncio.sleep(min(NO_RTP_S, self._deps.rtp_timeout_s))
         if leg.rtp_silence_s() >= NO_RTP_S and not leg.on_hold:
             self._log.warning("call.no_rtp", waited_s=NO_RTP_S, remedy="let UDP through to the RTP ports; mind NAT")
-        wait_s = watch.next_check_s(leg.rtp_silence_s(), leg.on_hold)
+        wait_s = timeout.next_check_s(leg.rtp_silence_s(), leg.on_hold)
         while wait_s is not None:
             await asyncio.sleep(wait_s)
-            wait_s = watch.next_check_s(leg.rtp_silence_s(), leg.on_hold)
-        end("media_timeout")
+            wait_s = timeout.next_check_s(leg.rtp_silence_s(), leg.on_hold)
+        lifecycle.end("media_timeout")

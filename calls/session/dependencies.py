@@ -1,4 +1,4 @@
-"""What every call needs of the house."""
+"""The parts of the server that every call session uses."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from models.loading.catalogue import Catalogue
 from storage.database.database import Database
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CallDependencies:
-    """After `rtp_timeout_s` without any packet a call has lost its caller. Without `backgrounds` calls have nothing
-    under them. A call that we make rings for `ring_timeout_s`. Without `sip_traces` nobody keeps
-    what is said over SIP. `aliases_of` says what a source is called in the database.
-    Without `knowledge` documents are searched by their words alone."""
+    """`rtp_timeout_s`: time without any RTP packet after which a call ends. `ring_timeout_s`: time for a callee to
+    answer. Without `background_sounds` calls have none. Without `sip_traces` no SIP messages are kept. `aliases_of`
+    returns the names that a source address has in the database. Without `knowledge_search` documents are searched by
+    their words alone."""
 
     database: Database
     engine: AudioEngine

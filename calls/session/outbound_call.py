@@ -1,8 +1,7 @@
-"""Calls that we make: they wait for their turn, are placed through their number's trunk and then live as any other."""
+"""Outbound calls: queued, paced, placed through the trunk of their number, and then a session as any other."""
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
 from functools import partial
 from uuid import uuid4
@@ -21,6 +20,8 @@ from calls.outbound.pacing import completes_before_end
 from calls.outbound.permissions import DialClearance
 from calls.session.call_session import CallSession
 from calls.session.dependencies import CallDependencies
+from calls.session.lifecycle import CallLifecycle, SessionState
+from calls.session.progress import store_progress
 from calls.session.snapshot import CallSnapshot
 from calls.session.transfer import ReroutePolicy, TransferSupport
 from config.clock import utc_now
@@ -29,7 +30,6 @@ from sipcore.messages.headers import NameAddr
 from sipcore.trunks.trunk import Trunk
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason, Queued
-from storage.database.database import StorageTrouble
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.trunk_rules import Policy
@@ -39,19 +39,19 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class OutboundRoute(DialClearance):
-    """What a call is dialled with, and through."""
+    """The number, agent and trunk that an outbound call is placed with."""
 
     trunk: Trunk
 
 
-def _depart(conn: sa.Connection, call: Call, policy: Policy) -> DialClearance | str:
-    """The transaction before the INVITE: its Call-ID is stored, or why there is none."""
-    cleared = permissions.recheck_dial(conn, call, policy)
-    if isinstance(cleared, str):
-        audit_log.log_attempt(audit_log.record_not_dialled(conn, call, cleared))
+def _store_placement(conn: sa.Connection, call: Call, policy: Policy) -> DialClearance | str:
+    """The transaction before the INVITE: stores its Call-ID, or in the audit log why the call is not placed."""
+    clearance = permissions.recheck_dial(conn, call, policy)
+    if isinstance(clearance, str):
+        audit_log.log_attempt(audit_log.record_not_dialled(conn, call, clearance))
     else:
         calls.placed(conn, call.id, str(call.call_sid))
-    return cleared
+    return clearance
 
 
 class OutboundCall:
@@ -66,110 +66,112 @@ class OutboundCall:
         self._deps = deps
         self._dialer = dialer
         self._transfers = transfers
-        self._ending: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
+        self._lifecycle = CallLifecycle(SessionState.QUEUED)
         self._session: CallSession | None = None
-        self._entered_load: ModelLoadShedder | None = None
-        """Where it came in and is not counted yet."""
+        """The call from its INVITE on."""
+        self._admitted_by: ModelLoadShedder | None = None
+        """The load shedder that has admitted the call and does not count it as active yet."""
         self._log = log.bind(call_id=self.call.id)
 
     @property
     def has_leg(self) -> bool:
-        """Its INVITE has been sent."""
+        """True once the INVITE was sent."""
         return self._session is not None
 
     def snapshot(self) -> CallSnapshot:
-        """How it stands."""
+        """The state of the call at this moment."""
         return CallSnapshot(self.call) if self._session is None else self._session.snapshot()
 
     def end(self, reason: EndedReason) -> None:
         """End the call; the first reason counts."""
-        if self._session is not None:
-            self._session.end(reason)
-        elif not self._ending.done():
-            self._ending.set_result(reason)
+        self._lifecycle.end(reason)
 
     async def run(self) -> None:
-        """Wait for its turn, place it, live it, store its end. Whatever goes wrong ends this call as `error` and is
+        """Wait for a slot, place the call, run its session, store its end. An error ends this call as `error` and is
         logged once. Raises `StorageTrouble` when the end could not be stored."""
         try:
-            live = await self._start_session()
+            self._session = await self._place()
         except Exception as error:  # noqa: BLE001 - it ends this call alone
             self._log.error("call.failed", error=repr(error), exc_info=error)
-            live = None
             self.end("error")
-        if live is not None:
-            self._session = live
-        if self._entered_load is not None:
-            if live is None:
-                self._entered_load.withdraw(queued=True)
-            self._entered_load.entered()
-        if live is None:
-            await self._finish_unplaced(await self._ending)
-            return
-        if self._ending.done():  # while the INVITE was sent
-            live.end(self._ending.result())
-        await live.run()
+        if self._admitted_by is not None:
+            if self._session is None:
+                self._admitted_by.withdraw(queued=True)
+            self._admitted_by.entered()
+        if self._session is None:
+            await self._finish_unplaced(await self._lifecycle.ending)
+        else:
+            await self._session.run()
 
-    async def _start_session(self) -> CallSession | None:
-        """The call on its leg; None when it has come to its end before."""
+    async def _place(self) -> CallSession | None:
+        """The session of the call, once its INVITE was sent; None when the call ends before."""
         problem = None if self._number is None else trunk_problem(self._number, tcp=self._dialer.tcp)
         if problem is not None:
             self._give_up(problem)
             return None
-        line = await self._route()
-        leg = None if line is None else await self._send_invite(line)
-        if line is None or leg is None:
+        route = await self._find_route()
+        leg = None if route is None else await self._send_invite(route)
+        if route is None or leg is None:
             return None
-        return CallSession(self.call, line.agent, line.number, leg, self._deps, self._transfers)
+        self._lifecycle.invite_sent()
+        return CallSession(
+            call=self.call,
+            agent=route.agent,
+            number=route.number,
+            leg=leg,
+            deps=self._deps,
+            transfers=self._transfers,
+            lifecycle=self._lifecycle,
+        )
 
     async def _wait_for_slot(self) -> bool:
-        """Wait until the models keep up, and for a turn; False when the call is ended first."""
-        load, turns = self._dialer.load_shedder, self._dialer.pacer
-        if load is None:
-            return await turns.wait_unless_ending(self._ending)
-        return await completes_before_end(self._ending, load.wait_for_slot(turns.wait))
+        """Wait until the models answer in time, and for the pacer. False when the call ends first."""
+        load_shedder, pacer = self._dialer.load_shedder, self._dialer.pacer
+        if load_shedder is None:
+            return await pacer.wait_unless_ending(self._lifecycle.ending)
+        return await completes_before_end(self._lifecycle.ending, load_shedder.wait_for_slot(pacer.wait))
 
-    def _try_enter_load(self) -> bool:
-        """Beside the others; False when there is no room any more."""
-        load = self._dialer.load_shedder
-        if load is not None:
-            if not load.try_enter():
+    def _enter_load(self) -> bool:
+        """Have the load shedder admit the call. False when the models can take no further call any more."""
+        load_shedder = self._dialer.load_shedder
+        if load_shedder is not None:
+            if not load_shedder.try_enter():
                 return False
-            self._entered_load = load
+            self._admitted_by = load_shedder
         return True
 
-    async def _route(self) -> OutboundRoute | None:
-        """What the call is dialled with as everything stands at its turn: it was queued a while ago. None when it is
-        not dialled, or ended before. It takes a place beside the others only when its trunk, which may have to be
-        looked for, is there. A number that was changed meanwhile is asked for again."""
+    async def _find_route(self) -> OutboundRoute | None:
+        """The route as all is stored when the call has its slot: it was queued a while ago. None when the call is not
+        placed, or ends before. The load shedder admits it only when its trunk, which may take time to find, is known.
+        A number that was changed meanwhile is read again."""
         while True:
             if not await self._wait_for_slot():
                 return None
             number = await self._current_number()
             trunk, problem = (None, "") if number is None else await self._trunk(number)
-            if self._try_enter_load():
+            if self._enter_load():
                 break
         self.call = replace(self.call, call_sid=str(uuid4()))
         while True:
-            cleared = await self._clear()
-            if isinstance(cleared, str):
-                self._give_up(cleared)
+            clearance = await self._clear()
+            if isinstance(clearance, str):
+                self._give_up(clearance)
                 return None
-            if cleared.number == number:
+            if clearance.number == number:
                 break
-            number = cleared.number
+            number = clearance.number
             trunk, problem = await self._trunk(number)
-        self._agent = cleared.agent
+        self._agent = clearance.agent
         if trunk is None:
             self._give_up(problem)
             return None
-        return OutboundRoute(cleared.number, cleared.agent, trunk)
+        return OutboundRoute(clearance.number, clearance.agent, trunk)
 
     async def _current_number(self) -> PhoneNumber | None:
-        asked = partial(
+        read = partial(
             phone_numbers.get, organization_id=self.call.organization_id, number_id=self.call.phone_number_id or ""
         )
-        return await self._deps.database.read(asked, lane="calls")
+        return await self._deps.database.read(read, lane="calls")
 
     async def _trunk(self, number: PhoneNumber) -> tuple[Trunk | None, str]:
         """The number's trunk; None and why there is none."""
@@ -179,21 +181,21 @@ class OutboundCall:
             return None, str(error)
 
     async def _clear(self) -> DialClearance | str:
-        """What the call is dialled with, or why it is not, which is stored. Raises `StorageTrouble` when that can
+        """What the call may be placed with, or why it may not, which is stored. Raises `StorageTrouble` when that can
         neither be stored nor read."""
         database, policy = self._deps.database, self._dialer.trunk_policy
-        try:
-            return await database.write(partial(_depart, call=self.call, policy=policy))
-        except StorageTrouble as trouble:
-            tell = self._log.debug if trouble.disk_full else self._log.warning  # a full disk is told once
-            tell("call.progress_not_stored", cause=trouble.cause)
-            return await database.read(partial(permissions.recheck_dial, call=self.call, policy=policy), lane="calls")
+        write = partial(_store_placement, call=self.call, policy=policy)
+        stored = await store_progress(database, write, self._log)
+        if stored is not None:
+            return stored
+        return await database.read(partial(permissions.recheck_dial, call=self.call, policy=policy), lane="calls")
 
-    async def _send_invite(self, line: OutboundRoute) -> Leg | None:
-        """Send the INVITE; None when it cannot be sent."""
-        number, trunk = line.number, line.trunk
-        if self._ending.done():
+    async def _send_invite(self, route: OutboundRoute) -> Leg | None:
+        """Send the INVITE; None when it cannot be sent, or the call is ending."""
+        number, trunk = route.number, route.trunk
+        if self._lifecycle.is_ending:
             return None
+        policy = ReroutePolicy(self.call, number, self._deps.database, self._deps.aliases_of)
         try:
             leg = await self._dialer.dial(
                 self.call.customer_number,
@@ -201,7 +203,7 @@ class OutboundCall:
                 caller=NameAddr(number.number, number.name or ""),
                 sip_call_id=self.call.call_sid,
                 headers=sip_metadata.outbound_headers(self.call.metadata),
-                follow=ReroutePolicy(self.call, number, self._deps.database, self._deps.aliases_of).allow_redirect,
+                follow=policy.allow_redirect,
             )
         except ConnectionError as error:
             self._give_up(str(error))
@@ -224,3 +226,4 @@ class OutboundCall:
     async def _finish_unplaced(self, reason: EndedReason) -> None:
         outcome = CallOutcome(status=end_status_of(reason, answered=False), reason=reason, ended_at=utc_now())
         await self._deps.finalizer.finish(self.call.id, outcome, self._agent)
+        self._lifecycle.closed()

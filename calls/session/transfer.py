@@ -1,5 +1,5 @@
-"""Calls whose other side wants them to go on with somebody else: through the same trunk only, and only where calls may
-go."""
+"""Peer-initiated rerouting of a call: 3xx redirects and REFER transfers, limited to the trunk of the call's number and
+to its dial permissions."""
 
 from __future__ import annotations
 
@@ -31,64 +31,65 @@ from storage.phone_numbers.phone_numbers import PhoneNumber, sources_of
 log = structlog.get_logger()
 
 
-def trunk_address_check(number: PhoneNumber, names_of: SourceAliases) -> Callable[[str], bool]:
-    """Tells whether an address is the number's trunk."""
+def trunk_address_check(number: PhoneNumber, aliases_of: SourceAliases) -> Callable[[str], bool]:
+    """Returns a function that returns True if an IP address belongs to the number's trunk."""
     sources = sources_of(number)
-    return lambda address: not sources.isdisjoint(names_of(address))
+    return lambda address: not sources.isdisjoint(aliases_of(address))
 
 
 class TransferDialer(Protocol):
-    """Calls somebody through a number's trunk: `calls.outbound.dialer.OutboundDialer.dial_transfer`."""
+    """Places the second leg of a transfer: `calls.outbound.dialer.OutboundDialer.dial_transfer`."""
 
     def __call__(
         self, number: CurrentNumber, to: str, headers: HeaderLines, ending: asyncio.Future[EndedReason]
     ) -> Awaitable[Leg]:
-        """The leg. The number is asked for when it is the call's turn; nobody is called any more once the call is
-        `ending`. Raises `ConnectionError`."""
+        """The leg. `number` is called when the pacer lets the leg go; no INVITE is sent once the call is `ending`.
+        Raises `ConnectionError`."""
 
 
 @dataclass(frozen=True)
 class TransferSupport:
-    """How calls go on with others: who calls them, and what keeps places for them."""
+    """What transfers need of the process: the dialer of second legs, and the limits that these count against."""
 
     dial: TransferDialer
-    leg_quota: TransferLegs
+    legs: TransferLegs
 
 
 class ReroutePolicy:
-    """Says for one call whether it goes on to whom the peer names. Every wish of the peer is in the audit log. `number`
-    is what the call was made from or came to; what counts is how it is stored when the peer asks."""
+    """Decides for one call whether it goes on to the target that the peer names. Every request of the peer comes into
+    the audit log. `number` is what the call was made from or came to; its permissions are read when the peer asks."""
 
-    def __init__(self, call: Call, number: PhoneNumber, database: Database, names_of: SourceAliases) -> None:
+    def __init__(self, call: Call, number: PhoneNumber, database: Database, aliases_of: SourceAliases) -> None:
         self._call = call
         self._number = number
         self._database = database
-        self._names_of = names_of
+        self._aliases_of = aliases_of
 
     async def allow_redirect(self, contact: Contact) -> str | None:
-        """Whom to call after a 3xx; None when nobody is to be called."""
-        granted = await self._ask("redirect", contact, "", _no_place)
+        """The user to call after a 3xx; None when the redirect is not followed."""
+        granted = await self._authorize("redirect", contact, "", _needs_no_leg)
         return contact.user if granted else None
 
-    async def allow_refer(self, referral: ReferRequest, second_legs: TransferLegs) -> bool:
-        """Whether to call whom a REFER names; a place of `leg_quota` is taken then."""
-        taken = False
+    async def allow_refer(self, referral: ReferRequest, legs: TransferLegs) -> bool:
+        """Returns True if the target of a REFER may be called; one of `legs` is reserved then."""
+        reserved = False
 
-        def take_place(conn: sa.Connection, organization: Organization) -> None:
-            nonlocal taken
-            second_legs.reserve(conn, organization)
-            taken = True
+        def reserve(conn: sa.Connection, organization: Organization) -> None:
+            nonlocal reserved
+            legs.reserve(conn, organization)
+            reserved = True
 
         granted = False
         try:
-            granted = await self._ask("refer", referral.contact, referral.refusal, take_place)
+            granted = await self._authorize("refer", referral.contact, referral.refusal, reserve)
         finally:
-            if taken and not granted:  # the transaction failed
-                second_legs.release(self._call.organization_id)
+            if reserved and not granted:  # the transaction failed
+                legs.release(self._call.organization_id)
         return granted
 
     async def current_number(self, destination: str) -> PhoneNumber:
-        """What a REFER that was granted is made from, when its turn has come. Raises `ConnectionError`."""
+        """The number that a granted REFER is placed from, as it is stored when the pacer lets it go. Raises
+        `ConnectionError`."""
         try:
             number = await self._database.read(
                 lambda conn: transfer_permissions.recheck_transfer(conn, self._call, destination), lane="calls"
@@ -99,17 +100,17 @@ class ReroutePolicy:
             raise ConnectionError("calls from this number may not go there any more")
         return number
 
-    async def _ask(
-        self, by: RerouteMethod, contact: Contact, refusal: str, take_place: transfer_permissions.ReserveLeg
+    async def _authorize(
+        self, by: RerouteMethod, contact: Contact, refusal: str, reserve: transfer_permissions.ReserveLeg
     ) -> bool:
         def decide(conn: sa.Connection) -> bool:
             number = phone_numbers.get(conn, self._call.organization_id, self._call.phone_number_id or "")
-            wanted = PeerRerouteRequest(
+            request = PeerRerouteRequest(
                 by, contact.user or contact.raw, contact.peer, refusal or None, self._number.number
             )
             if number is not None:
-                wanted = self._within_the_trunk(number, wanted, contact)
-            return transfer_permissions.authorize_peer_reroute(conn, self._call, number, wanted, take_place)
+                request = self._limited_to_trunk(number, request, contact)
+            return transfer_permissions.authorize_peer_reroute(conn, self._call, number, request, reserve)
 
         try:
             return await self._database.write(decide)
@@ -117,71 +118,74 @@ class ReroutePolicy:
             log.error("call.not_followed", call_id=self._call.id, by=by, cause=trouble.cause)
             return False
 
-    def _within_the_trunk(
-        self, number: PhoneNumber, wanted: PeerRerouteRequest, contact: Contact
+    def _limited_to_trunk(
+        self, number: PhoneNumber, request: PeerRerouteRequest, contact: Contact
     ) -> PeerRerouteRequest:
-        """A target at a host that is not the trunk's is refused as it is written: it is no number. A redirect is
-        answered where the call has gone to, so the trunk must still be there."""
-        if wanted.refusal is None and not contact.user:
-            return replace(wanted, refusal="it is no sip: URI with a user")
-        own = contact.host in sources_of(number) or (
-            contact.host == contact.peer and trunk_address_check(number, self._names_of)(contact.peer)
+        """A target at a host that is not the trunk's is rejected as it is written: it is no number. A redirect comes
+        from the peer that was called, so the trunk must still be the same."""
+        if request.refusal is None and not contact.user:
+            return replace(request, refusal="it is no sip: URI with a user")
+        at_trunk = contact.host in sources_of(number) or (
+            contact.host == contact.peer and trunk_address_check(number, self._aliases_of)(contact.peer)
         )
-        if contact.user and not own:
-            return replace(wanted, destination=f"{contact.user}@{contact.host}")
-        if wanted.by == "redirect" and _way(number) != _way(self._number):
-            return replace(wanted, refusal="the trunk is another one now")
-        return wanted
+        if contact.user and not at_trunk:
+            return replace(request, destination=f"{contact.user}@{contact.host}")
+        if request.by == "redirect" and _destinations(number) != _destinations(self._number):
+            return replace(request, refusal="the trunk is another one now")
+        return request
 
 
-def _way(number: PhoneNumber) -> object:
-    """Where the calls of a number go."""
+def _destinations(number: PhoneNumber) -> object:
+    """The SIP destinations of calls from a number; None without a trunk."""
     return None if number.source is None else trunk_destinations(number)
 
 
-def _no_place(_conn: sa.Connection, _organization: Organization) -> None:
-    """A redirected call has its place."""
+def _needs_no_leg(_conn: sa.Connection, _organization: Organization) -> None:
+    """A redirected call counts against the limits already."""
 
 
 class ReferHandler:
-    """`Leg.on_refer` of one call: calls whom the peer names and waits until they answer, for `ring_timeout_s` at most,
-    or until the call itself is to end."""
+    """`Leg.on_refer` of one call: calls the target of a REFER and waits until it answers, for `ring_timeout_s` at most,
+    or until the call is `ending`."""
 
     def __init__(
         self,
+        *,
         call: Call,
-        guide: ReroutePolicy,
+        policy: ReroutePolicy,
         transfers: TransferSupport,
         ring_timeout_s: float,
         ending: asyncio.Future[EndedReason],
     ) -> None:
         self._call = call
-        self._guide = guide
+        self._policy = policy
         self._transfers = transfers
         self._ring_timeout_s = ring_timeout_s
         self._ending = ending
 
     async def __call__(self, referral: ReferRequest, accept: Callable[[], Awaitable[None]]) -> Leg | int:
-        if not await self._guide.allow_refer(referral, self._transfers.leg_quota):
+        legs = self._transfers.legs
+        if not await self._policy.allow_refer(referral, legs):
             return 603
         try:
-            self._transfers.leg_quota.on_change()
+            legs.on_change()
             await accept()
-            return await self._reach(referral)
+            return await self._dial(referral)
         finally:
-            self._transfers.leg_quota.release(self._call.organization_id)
+            legs.release(self._call.organization_id)
 
-    async def _reach(self, referral: ReferRequest) -> Leg | int:
+    async def _dial(self, referral: ReferRequest) -> Leg | int:
         to = referral.contact.user
         replaces = (("Replaces", referral.replaces),) if referral.replaces else ()
         try:
-            leg = await self._transfers.dial(lambda: self._guide.current_number(to), to, replaces, self._ending)
+            leg = await self._transfers.dial(lambda: self._policy.current_number(to), to, replaces, self._ending)
         except ConnectionError as error:
             log.warning("call.not_referred", call_id=self._call.id, why=str(error))
             return 503
-        return await self._answer_of(leg)
+        return await self._wait_answered(leg)
 
-    async def _answer_of(self, leg: Leg) -> Leg | int:
+    async def _wait_answered(self, leg: Leg) -> Leg | int:
+        """The answered leg, or the final status of the target."""
         connecting = asyncio.ensure_future(leg.connected())
         await asyncio.wait(
             (connecting, self._ending), timeout=self._ring_timeout_s, return_when=asyncio.FIRST_COMPLETED

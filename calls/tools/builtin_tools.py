@@ -126,9 +126,9 @@ async def load_toolset(
     context: CallContext,
     *,
     database: Database,
-    outside: ToolHttpAccess,
+    http_access: ToolHttpAccess,
     send_digits: SendDigits | None = None,
-    searching: KnowledgeSearch | None = None,
+    knowledge_search: KnowledgeSearch | None = None,
 ) -> ToolSet:
     """Every tool of an agent in a call, from one read. Without `send_digits` no keys can be pressed; without
     `searching` documents are searched by their words alone. Raises `StorageTrouble`."""
@@ -137,7 +137,7 @@ async def load_toolset(
     lookup: KnowledgePrefetch | None = None
     if agent.knowledge_search_instructions:
         lookup = KnowledgePrefetch(
-            searching or KnowledgeSearch(database),
+            knowledge_search or KnowledgeSearch(database),
             agent.id,
             language=language_of(agent.language_hint),
             ahead=has_documents,
@@ -148,7 +148,7 @@ async def load_toolset(
     for stored in own:
         name = function_name(stored.name, taken)
         taken.add(name.lower())
-        belt.append(HttpTool(stored, name, context, outside))
+        belt.append(HttpTool(stored, name, context, http_access))
     return ToolSet(belt, call_id=context.call_id, knowledge_prefetch=lookup)
 
 

@@ -51,7 +51,7 @@ async def test_a_call_that_is_hung_up_while_its_invite_is_sent_is_cancelled(tmp_
         call = await queue(harness, await harness.create_number())
         await until(lambda: harness.callees.asked)
         hanging_up = asyncio.create_task(harness.service.hangup(call.id))
-        await until(lambda: harness.service.active_calls()[0]._ending.done())  # type: ignore[attr-defined]
+        await until(lambda: harness.service.active_calls()[0]._lifecycle.is_ending)  # type: ignore[attr-defined]
         harness.callees.gate.set()
         assert await hanging_up
         assert (await callee(harness)).sent == [-1]

@@ -74,16 +74,16 @@ async def nothing(digits: str) -> None:
 
 async def test_an_agent_has_what_its_settings_and_its_call_give_it(archive: Archive, outside: ToolHttpAccess) -> None:
     everything = await changed(archive, allow_end_call=True, knowledge_search_instructions="For prices")
-    belt = await load_toolset(everything, CONTEXT, database=archive.database, outside=outside, send_digits=nothing)
+    belt = await load_toolset(everything, CONTEXT, database=archive.database, http_access=outside, send_digits=nothing)
     assert names_of(belt) == ["end_call", "send_dtmf", "search_knowledge"]
     bare = await changed(archive, allow_end_call=False, knowledge_search_instructions=None)
-    assert names_of(await load_toolset(bare, CONTEXT, database=archive.database, outside=outside)) == []
+    assert names_of(await load_toolset(bare, CONTEXT, database=archive.database, http_access=outside)) == []
 
 
 async def test_only_a_search_is_without_effects(archive: Archive, outside: ToolHttpAccess) -> None:
     agent = await changed(archive, knowledge_search_instructions="For prices")
     await tools_called(archive, "book")
-    belt = await load_toolset(agent, CONTEXT, database=archive.database, outside=outside, send_digits=nothing)
+    belt = await load_toolset(agent, CONTEXT, database=archive.database, http_access=outside, send_digits=nothing)
     assert [name for name in names_of(belt) if not belt.has_effects(name)] == ["search_knowledge"]
     assert "book" in names_of(belt)
 
@@ -95,7 +95,7 @@ async def test_no_tool_of_an_organization_takes_the_name_of_a_built_in_one(
     await tools_called(
         archive, "end_call", "Send DTMF", "search-knowledge", "search_knowledge", "Look up order", "Look up: order"
     )
-    belt = await load_toolset(agent, CONTEXT, database=archive.database, outside=outside)
+    belt = await load_toolset(agent, CONTEXT, database=archive.database, http_access=outside)
     made = {"end_call_2", "Send_DTMF_2", "search-knowledge", "search_knowledge_2", "Look_up_order", "Look_up_order_2"}
     assert set(names_of(belt)) == made
 
@@ -104,7 +104,7 @@ async def test_an_agent_has_the_tools_that_it_names(archive: Archive, outside: T
     first, _, third = await tools_called(archive, "first", "second", "third")
     for tool_ids, named in (([third, first], ["first", "third"]), ([], []), (None, ["first", "second", "third"])):
         agent = await changed(archive, tool_ids=tool_ids, allow_end_call=False, knowledge_search_instructions=None)
-        belt = await load_toolset(agent, CONTEXT, database=archive.database, outside=outside)
+        belt = await load_toolset(agent, CONTEXT, database=archive.database, http_access=outside)
         assert sorted(names_of(belt)) == named
 
 
@@ -130,10 +130,10 @@ async def test_of_too_many_tools_the_oldest_stay_and_one_line_says_so(
     agent = await changed(archive)
     await tools_called(archive, *(f"t{number}" for number in range(MAX_TOOLS)))
     with capture_logs() as logs:
-        kept = await load_toolset(agent, CONTEXT, database=archive.database, outside=outside)
+        kept = await load_toolset(agent, CONTEXT, database=archive.database, http_access=outside)
         assert logs == []
         await tools_called(archive, "one_more")
-        belt = await load_toolset(agent, CONTEXT, database=archive.database, outside=outside)
+        belt = await load_toolset(agent, CONTEXT, database=archive.database, http_access=outside)
     assert names_of(belt) == names_of(kept)
     assert [each["event"] for each in logs] == ["tools.left_out"]
 
@@ -151,7 +151,7 @@ async def test_all_tools_come_from_one_read(
         return await read(work)
 
     monkeypatch.setattr(archive.database, "read", counted)
-    await load_toolset(agent, CONTEXT, database=archive.database, outside=outside)
+    await load_toolset(agent, CONTEXT, database=archive.database, http_access=outside)
     assert len(reads) == 1
 
 
@@ -211,7 +211,7 @@ async def test_the_instructions_say_when_to_search_with_their_variables_filled(
     archive: Archive, outside: ToolHttpAccess
 ) -> None:
     agent = await changed(archive, knowledge_search_instructions="For prices of {{company}}", allow_end_call=False)
-    (definition,) = (await load_toolset(agent, CONTEXT, database=archive.database, outside=outside)).definitions
+    (definition,) = (await load_toolset(agent, CONTEXT, database=archive.database, http_access=outside)).definitions
     assert (definition.name, definition.description) == ("search_knowledge", "For prices of Harbour Dental")
 
 
