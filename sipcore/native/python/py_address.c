@@ -110,11 +110,11 @@ static PyObject *py_local_address_towards(PyObject *self, PyObject *text)
 
 PyMethodDef address_methods[] = {
     METHOD(local_address_set, METH_VARARGS, "local_address_set(bound, public address, local networks): as texts."),
-    METHOD(media_networks, METH_VARARGS, "media_networks(allowed, never): where SDP may want sound, as texts."),
-    METHOD(media_address_class, METH_VARARGS, "media_address_class(address, peer) -> how sound may go there."),
-    METHOD(local_address_install, METH_NOARGS, "Write addresses into the messages that we send."),
+    METHOD(media_networks, METH_VARARGS, "media_networks(allowed, forbidden): networks for the addresses in SDP, as texts."),
+    METHOD(media_address_class, METH_VARARGS, "media_address_class(address, SIP peer) -> whether it may receive media."),
+    METHOD(local_address_install, METH_NOARGS, "Write the local address into outgoing messages."),
     METHOD(local_address_remove, METH_NOARGS, "Stop writing addresses."),
-    METHOD(local_address_accounts, METH_VARARGS, "local_address_accounts(IPv4's, IPv6's): -1 for none."),
-    METHOD(local_address_towards, METH_O, "local_address_towards(address) -> ours, or None without a route."),
+    METHOD(local_address_accounts, METH_VARARGS, "local_address_accounts(IPv4 account, IPv6 account): -1 for none."),
+    METHOD(local_address_towards, METH_O, "local_address_towards(address) -> local address, or None without a route."),
     {NULL, NULL, 0, NULL},
 };

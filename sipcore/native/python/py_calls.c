@@ -156,15 +156,15 @@ static PyObject *py_refer_respond(PyObject *self, PyObject *args)
 }
 
 PyMethodDef call_methods[] = {
-    METHOD(install_callbacks, METH_NOARGS, "install_callbacks(): take over PJSUA's stream and SDP callbacks."),
+    METHOD(install_callbacks, METH_NOARGS, "install_callbacks(): replace pjsua2's callbacks that need no Python."),
     METHOD(invite_status, METH_O, "invite_status(pjsua_call_id) -> latest status of a response to our INVITE, or 0."),
-    METHOD(srtp_keying, METH_O, "srtp_keying(pjsua_call_id) -> (keys by, SIP peer, SIP encrypted)."),
-    METHOD(detach_call, METH_VARARGS, "detach_call(pjsua_call_id, address of its pjsua2 object): the call is over."),
+    METHOD(srtp_keying, METH_O, "srtp_keying(pjsua_call_id) -> (keying, SIP peer, SIP encrypted)."),
+    METHOD(detach_call, METH_VARARGS, "detach_call(pjsua_call_id, address of its pj::Call): the call is over."),
     METHOD(hangup_install, METH_NOARGS, "Add our Reason header to every message that ends a call."),
     METHOD(hangup_remove, METH_NOARGS, "Stop adding Reason headers."),
     METHOD(hangup, METH_VARARGS, "hangup(pjsua_call_id, code, Reason) -> PJSIP's status."),
     METHOD(take_peer_reason, METH_O,
-           "take_peer_reason(pjsua_call_id) -> the Reason headers with which the peer ended it; once."),
-    METHOD(refer_respond, METH_VARARGS, "refer_respond(pjsua_call_id, number in CSeq, final status)."),
+           "take_peer_reason(pjsua_call_id) -> Reason headers of the peer's BYE, CANCEL or response; once."),
+    METHOD(refer_respond, METH_VARARGS, "refer_respond(pjsua_call_id, CSeq number, final status)."),
     {NULL, NULL, 0, NULL},
 };

@@ -56,11 +56,11 @@ static PyObject *py_call_table_used(PyObject *self, PyObject *unused)
 }
 
 PyMethodDef rtp_methods[] = {
-    METHOD(rtp_symmetric, METH_O, "rtp_symmetric(on): send to where the peer's RTP comes from."),
-    METHOD(rtp_ports, METH_VARARGS, "rtp_ports(first, last, pair to begin with): nothing is in use then."),
-    METHOD(rtp_ports_left, METH_NOARGS, "rtp_ports_left() -> pairs that no call has."),
-    METHOD(rtp_ports_take_misses, METH_NOARGS, "rtp_ports_take_misses() -> calls that got none since the last look."),
-    METHOD(call_table_make_room, METH_NOARGS, "Let calls go that were hung up long ago, should it be full."),
-    METHOD(call_table_used, METH_NOARGS, "call_table_used() -> places that are taken."),
+    METHOD(rtp_symmetric, METH_O, "rtp_symmetric(on): symmetric RTP (RFC 4961)."),
+    METHOD(rtp_ports, METH_VARARGS, "rtp_ports(first, last, first pair): set the range of ports, none in use."),
+    METHOD(rtp_ports_left, METH_NOARGS, "rtp_ports_left() -> free pairs."),
+    METHOD(rtp_ports_take_misses, METH_NOARGS, "rtp_ports_take_misses() -> calls without ports since the last call."),
+    METHOD(call_table_make_room, METH_NOARGS, "Free entries of calls that were hung up if the table is full."),
+    METHOD(call_table_used, METH_NOARGS, "call_table_used() -> entries in use."),
     {NULL, NULL, 0, NULL},
 };

@@ -82,10 +82,10 @@ static PyObject *py_tls_events(PyObject *self, PyObject *unused)
 
 PyMethodDef tls_methods[] = {
     METHOD(tls_open, METH_VARARGS, "tls_open(host, port, name, files): listen; port 0: connect only."),
-    METHOD(tls_renew, METH_VARARGS, "tls_renew(files): take other files for connections to come."),
+    METHOD(tls_renew, METH_VARARGS, "tls_renew(files): use other files for new connections."),
     METHOD(tls_forget, METH_NOARGS, "The listeners are going to be closed."),
-    METHOD(tls_listens, METH_NOARGS, "tls_listens() -> whether every TLS port is open."),
+    METHOD(tls_listens, METH_NOARGS, "tls_listens() -> False if a TLS port is not open."),
     METHOD(tls_verify, METH_O, "tls_verify(on): verify the certificates of peers that we connect to."),
-    METHOD(tls_events, METH_NOARGS, "tls_events() -> ([(peer, why, count)], further ones)."),
+    METHOD(tls_events, METH_NOARGS, "tls_events() -> ([(peer, reason, count)], further failures)."),
     {NULL, NULL, 0, NULL},
 };

@@ -69,8 +69,9 @@ static PyObject *py_tap_remove(PyObject *self, PyObject *unused)
 }
 
 PyMethodDef tap_methods[] = {
-    METHOD(tap_install, METH_NOARGS, "Begin to copy SIP messages; a descriptor that is readable when there are some."),
-    METHOD(tap_remove, METH_NOARGS, "Copy no more, and forget what was not taken."),
-    METHOD(tap_take, METH_NOARGS, "tap_take() -> ([message], messages ever lost): what came since, a part at a time."),
+    METHOD(tap_install, METH_NOARGS, "Begin to copy SIP messages; a descriptor that is readable when there are new ones."),
+    METHOD(tap_remove, METH_NOARGS, "Stop copying, and forget the messages that were not taken."),
+    METHOD(tap_take, METH_NOARGS,
+           "tap_take() -> ([message], messages ever lost): a batch of the messages since the last call."),
     {NULL, NULL, 0, NULL},
 };
