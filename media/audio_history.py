@@ -91,14 +91,14 @@ class AudioHistory:
             self._original[row, :keep] = self._original[row, shift:end].copy()
         self.cursor[row] -= shift
 
-    def append(self, rows: Rows, counts: NDArray[np.int64], heard: Samples, said: Samples) -> None:
+    def append(self, rows: Rows, counts: NDArray[np.int64], rx_audio: Samples, tx_audio: Samples) -> None:
         """Add the first `counts` samples of each of `rows` of the two arrays `int16[all rows, capacity]`."""
         ends = self.cursor[rows, Cursor.END]
         for row, end, count in zip(rows.tolist(), ends.tolist(), counts.tolist(), strict=True):
-            self.rx_audio[row, end : end + count] = heard[row, :count]
-            self.tx_audio[row, end : end + count] = said[row, :count]
+            self.rx_audio[row, end : end + count] = rx_audio[row, :count]
+            self.tx_audio[row, end : end + count] = tx_audio[row, :count]
             if self._keeps_original[row]:
-                self._original[row, end : end + count] = heard[row, :count]
+                self._original[row, end : end + count] = rx_audio[row, :count]
         self.cursor[rows, Cursor.END] = ends + counts
 
     def gather(self, rows: Rows, start: NDArray[np.int64], count: int) -> Samples:

@@ -56,7 +56,7 @@ class AudioPort(Protocol):
     def wait(self, timeout_ms: int) -> bool:
         """Block without the GIL until a pump tick has passed; False on timeout."""
 
-    def read(self, heard: Samples, said: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
+    def read(self, rx_audio: Samples, tx_audio: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
         """Drain all slots: `heard` and `said` are `int16[rows, capacity]` (what came in, what went out in the same
         ticks, sample-aligned), `counts` is `int32[rows]` (samples in each row, 0 where nothing is), `info` is
         `int64[rows, INFO_COLUMNS]`. Returns the number of rows that may hold something (highest open row + 1)."""

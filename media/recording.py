@@ -70,10 +70,10 @@ class Recording:
         self._try_at_s = 0.0
         self._closed = False
 
-    def append(self, heard: Samples, said: Samples) -> None:
+    def append(self, rx_audio: Samples, tx_audio: Samples) -> None:
         """Hand over the next mono int16 samples of both sides, equally many; they now belong to the recording."""
         if self._queue is not None and not self._closed:
-            self._queue.put((self, heard, said))
+            self._queue.put((self, rx_audio, tx_audio))
 
     def close(self) -> None:
         """No more will come. Idempotent."""
@@ -85,16 +85,16 @@ class Recording:
         self._queue = queue
         queue.put((self, _NOTHING, _NOTHING))
 
-    def _write(self, heard: Samples, said: Samples) -> None:
+    def _write(self, rx_audio: Samples, tx_audio: Samples) -> None:
         """Writer thread: one append. The first error makes the recording short, unless it was a full disk that has room
         later; the call goes on."""
         if self._error is not None and time.monotonic() < self._try_at_s:
-            self._missing += len(heard)
+            self._missing += len(rx_audio)
             return
         try:
-            self._put(heard, said)
+            self._put(rx_audio, tx_audio)
         except OSError as error:
-            self._missing += len(heard)
+            self._missing += len(rx_audio)
             self._fail(error)
 
     def _fail(self, error: OSError) -> None:
@@ -104,28 +104,28 @@ class Recording:
             self._error = error.strerror or str(error)
             _log.error("recording.broken", call_id=self.call_id, path=str(self.path), error=self._error)
 
-    def _put(self, heard: Samples, said: Samples) -> None:
+    def _put(self, rx_audio: Samples, tx_audio: Samples) -> None:
         if self._file is None:
             _make_private(self.path.parent)
             self.path.touch(mode=0o600, exist_ok=self._error is not None)
             self._file = self.path.open("r+b", buffering=0)
             _write_all(self._file, wav_header(self.rate, 0))
-        if len(heard) == 0:
+        if len(rx_audio) == 0:
             return
         first = self._frames + self._missing  # what is left out before it reads as zeros
-        stereo = np.empty((len(heard), CHANNELS), "<i2")
-        stereo[:, 0] = heard
-        stereo[:, 1] = said
+        stereo = np.empty((len(rx_audio), CHANNELS), "<i2")
+        stereo[:, 0] = rx_audio
+        stereo[:, 1] = tx_audio
         if self._missing:  # half of an append may be there
             self._file.truncate(HEADER_BYTES + self._frames * _FRAME_BYTES)
         self._file.seek(HEADER_BYTES + first * _FRAME_BYTES)
         _write_all(self._file, stereo.tobytes())
         self._file.seek(0)
-        _write_all(self._file, wav_header(self.rate, first + len(heard)))
+        _write_all(self._file, wav_header(self.rate, first + len(rx_audio)))
         if self._missing:
             lost_s = round(self._missing / self.rate, 1)
             _log.warning("recording.goes_on", call_id=self.call_id, path=str(self.path), lost_s=lost_s)
-        self._frames, self._missing = first + len(heard), 0
+        self._frames, self._missing = first + len(rx_audio), 0
 
     def _finish(self) -> None:
         """Writer thread: close the file and tell the owner."""
@@ -188,8 +188,8 @@ class RecordingWriter:
 
     def _run(self) -> None:
         while (job := self._queue.get()) is not None:
-            recording, heard, said = job
-            if heard is None or said is None:
+            recording, rx_audio, tx_audio = job
+            if rx_audio is None or tx_audio is None:
                 recording._finish()
             else:
-                recording._write(heard, said)
+                recording._write(rx_audio, tx_audio)

@@ -36,9 +36,8 @@ from config.errors import ModelError, NotFound
 from models.errors import RemoteModelError
 from models.loading.catalogue import Catalogue
 from models.protocols import ChatMessage, ChatPrompt, LanguageModel, SupportsJsonSchema
-from models.rule_based.field_extraction import values_of
-from models.rule_based.summary import summary_of
-from models.rule_based.transcript import Line, Wanted
+from models.rule_based.field_extraction import ExtractionField, extract_values
+from models.rule_based.summary import summarize
 from models.token_usage import TokenUsage
 from storage.agents.agents import Agent
 from storage.calls.calls import Analysis, TranscriptItem
@@ -260,13 +259,13 @@ def _by_rules(
     agent: Agent, transcript: Sequence[TranscriptItem], summary: str | None, values: dict[str, Any] | None
 ) -> tuple[str | None, dict[str, Any]]:
     """What is missing of both."""
-    talk = [Line("user" if item["role"] == "user" else "assistant", item["content"]) for item in transcript]
+    talk = [("user" if item["role"] == "user" else "assistant", item["content"]) for item in transcript]
     if agent.post_call_summary_enabled and summary is None:
-        summary = summary_of(talk, agent.language_hint)
+        summary = summarize(talk, agent.language_hint)
     if values is None:
         wanted = [
-            Wanted(each["name"], each["description"], cast(Kind, each["type"]))
+            ExtractionField(each["name"], each["description"], cast(Kind, each["type"]))
             for each in agent.post_call_extraction_schema
         ]
-        values = values_of(wanted, talk)
+        values = extract_values(wanted, talk)
     return summary, values

@@ -69,6 +69,6 @@ class AdaptationQueue:
             self.spent_us += (frames - self._canceller.adapt(frames)) * FRAME_US[rate]
             if not self._canceller.adapted:
                 return
-            line, self._canceller = self._canceller, None
+            canceller, self._canceller = self._canceller, None
             del self._lags[row]
-            yield row, line
+            yield row, canceller

@@ -97,9 +97,9 @@ class EchoCanceller:
                 self._passes += 1
                 cursor[Cursor.ADAPTED] = self._first()
                 continue
-            heard, _left = self._cancel(at)
+            rx_audio, _left = self._cancel(at)
             if self._passes == PASSES - 1:
-                self._follow_noise(energy(heard))
+                self._follow_noise(energy(rx_audio))
             cursor[Cursor.ADAPTED] = at + self._frame
             frames -= 1
         return frames
@@ -126,8 +126,8 @@ class EchoCanceller:
         cursor = self._history.cursor[self._row]
         ready, end = int(cursor[Cursor.READY]), int(cursor[Cursor.END])
         for start in range(ready, end - self._frame + 1, self._frame):
-            heard, left = self._cancel(start)
-            self._history.rx_audio[self._row, start : start + self._frame] = self._suppress_residual(heard, left)
+            rx_audio, left = self._cancel(start)
+            self._history.rx_audio[self._row, start : start + self._frame] = self._suppress_residual(rx_audio, left)
             cursor[Cursor.READY] = start + self._frame
 
     def close(self) -> None:
@@ -152,12 +152,12 @@ class EchoCanceller:
         return ready - min((ready - self._behind) // self._frame, MOST_FRAMES) * self._frame
 
     def _cancel(self, start: int) -> tuple[Samples, Samples]:
-        heard = self._history.original(self._row, start, start + self._frame)
+        rx_audio = self._history.original(self._row, start, start + self._frame)
         before = start - self._behind
-        return heard, self._filter.cancel(heard, self._history.tx_audio[self._row, before : before + self._frame])
+        return rx_audio, self._filter.cancel(rx_audio, self._history.tx_audio[self._row, before : before + self._frame])
 
-    def _suppress_residual(self, heard: Samples, left: Samples) -> Samples:
-        before, whole = heard.astype(np.float32), left.astype(np.float32)
+    def _suppress_residual(self, rx_audio: Samples, left: Samples) -> Samples:
+        before, whole = rx_audio.astype(np.float32), left.astype(np.float32)
         came, remains = energy(before), energy(whole)
         echo = max(energy(before - whole) - NOTCH_SHARE * remains, 0.0)
         self._follow_noise(came)

@@ -43,19 +43,21 @@ class EchoCorrelation:
     lag_ms: float
 
 
-def correlate(said: Samples, heard: Samples, rate: int, noise: float = 0.0) -> EchoCorrelation:
+def correlate(tx_audio: Samples, rx_audio: Samples, rate: int, noise: float = 0.0) -> EchoCorrelation:
     """Compare `heard` (`int16[LOOK_MS]`) with `said` (`int16[MOST_MS + LOOK_MS]`, ending at the same moment).
     `noise` is the mean square of the line's noise, which has no likeness with anything and is left out of account."""
-    both = _correlations(said, heard, rate // _NARROW, noise)[: 1 - LEAST_MS * _NARROW // 1000]
-    return _best(both, len(said) - len(heard), rate)
+    both = _correlations(tx_audio, rx_audio, rate // _NARROW, noise)[: 1 - LEAST_MS * _NARROW // 1000]
+    return _best(both, len(tx_audio) - len(rx_audio), rate)
 
 
-def correlate_near(lag_ms: float, said: Samples, heard: Samples, rate: int, noise: float = 0.0) -> EchoCorrelation:
+def correlate_near(
+    lag_ms: float, tx_audio: Samples, rx_audio: Samples, rate: int, noise: float = 0.0
+) -> EchoCorrelation:
     """The same for delays within `NEAR_MS` of one that is known, at a quarter of the cost."""
     per_ms = rate // 1000
     latest = max(round(lag_ms) - NEAR_MS, LEAST_MS) * per_ms
-    part = said[max(len(said) - latest - len(heard) - 2 * NEAR_MS * per_ms, 0) : len(said) - latest]
-    return _best(_correlations(part, heard, rate // _NARROW, noise), len(part) - len(heard) + latest, rate)
+    part = tx_audio[max(len(tx_audio) - latest - len(rx_audio) - 2 * NEAR_MS * per_ms, 0) : len(tx_audio) - latest]
+    return _best(_correlations(part, rx_audio, rate // _NARROW, noise), len(part) - len(rx_audio) + latest, rate)
 
 
 def _best(both: Signal, oldest: int, rate: int) -> EchoCorrelation:
@@ -64,9 +66,9 @@ def _best(both: Signal, oldest: int, rate: int) -> EchoCorrelation:
     return EchoCorrelation(float(both[best]), oldest * 1000 / rate - best * 1000 / _NARROW)
 
 
-def _correlations(said: Samples, heard: Samples, step: int, noise: float) -> Signal:
+def _correlations(tx_audio: Samples, rx_audio: Samples, step: int, noise: float) -> Signal:
     """Of `heard` with every stretch of `said` of its length, 0..1, the last one last."""
-    x, y = _narrowed(said, step), _narrowed(heard, step)
+    x, y = _narrowed(tx_audio, step), _narrowed(rx_audio, step)
     if not x.any() or not y.any():
         return np.zeros(len(x) - len(y) + 1)
     predicted = _correlation(x, y, _prediction(x), noise / step)

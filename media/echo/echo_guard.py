@@ -1,13 +1,14 @@
-"""The agent must not take its own voice for the caller's, when it comes back from a loudspeaker or the network.
+"""Echo guard: keeps the agent's own voice, which comes back from a loudspeaker or the network, from taking turns.
 
-Nothing is done for a line while the agent is silent, or while nothing comes back that sounds like speech. When a
-window does, it is compared with what was said a moment ago (`media.echo.delay_estimator`) before turn taking hears of
-it. If it is an echo, a filter learns it (`media.echo.canceller`), and from then on voice activity, levels, ear and
-judge of this line get the sound without it. Until then, and where the filter is not good enough, a window that is an
-echo holds no speech.
+A call costs nothing while the agent is silent, or while nothing comes back that sounds like speech. A window that does
+is correlated with what was sent a moment ago (`media.echo.delay_estimator`) before turn detection gets it. If it is an
+echo, a filter adapts to it (`media.echo.canceller`); from then on voice activity detection, levels, speech recognition
+and the end-of-turn model of this call get the sound without it. Until then, and where the filter is not good enough, a
+window of echo holds no speech.
 
-All calls share one thread: neither comparing nor learning may take more than a set share of a tick, however many lines
-have an echo. What cannot be compared now is held; lines learn one after the other (`media.echo.adaptation_queue`).
+All calls share one thread: neither correlation nor adaptation may take more than a set share of a tick, however many
+calls have an echo. Windows that cannot be correlated now are held; filters adapt one after the other
+(`media.echo.adaptation_queue`).
 """
 
 from __future__ import annotations
@@ -65,19 +66,19 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _RowState:
-    """What is known of the sound of a row that came while an echo was possible."""
+    """Sound of a row that came while an echo was possible."""
 
     held: list[VadWindow] = field(default_factory=list)
-    shares: list[float] = field(default_factory=list)
+    correlations: list[float] = field(default_factory=list)
     lag_ms: float = -1e9  # of the last look
     caller: bool = False  # it is the caller who speaks
     pause: int = 0  # windows without speech
-    elsewhere: int = 0  # looks that found an echo where the filter does not reach
-    state: TurnState = TurnState.IDLE  # of turn taking, at the last window
+    beyond_filter: int = 0  # looks that found an echo where the filter does not reach
+    turn_state: TurnState = TurnState.IDLE  # of turn taking, at the last window
 
 
 class EchoGuard:
-    """The echoes of all rows."""
+    """The echo detection and cancellation of all rows."""
 
     def __init__(self, rows: int, sound: InputPipeline, load: Callable[[], SpeexLibrary] = SpeexLibrary) -> None:
         """Without the library (`load` raises `StartupError`) windows are compared, and nothing is taken out."""
@@ -113,26 +114,28 @@ class EchoGuard:
         self._until[audible] = now_ms + REACH_MS
         self._adapt()
         cursor = self._sound.history.cursor
-        waiting = [(row, line) for row, line in self._cancellers.items() if now_ms < self._end(row, line)]
+        waiting = [
+            (row, canceller) for row, canceller in self._cancellers.items() if now_ms < self._end(row, canceller)
+        ]
         self._running_us = sum(FRAME_US[round(self._sound.per_ms[row] * 1000)] for row, _ in waiting)
         before = [int(cursor[row, Cursor.READY]) for row, _ in waiting]
         self._sound.mark_all_ready()
-        for (row, line), ready in zip(waiting, before, strict=True):
+        for (row, canceller), ready in zip(waiting, before, strict=True):
             cursor[row, Cursor.READY] = ready
-            self._cancel(row, line)
+            self._cancel(row, canceller)
 
     def is_echo_possible(self, row: int, now_ms: float) -> bool:
-        """Whether an echo of the agent may be in what comes now."""
+        """True if an echo of the agent may be in what comes now."""
         return bool(now_ms < self._until[row])
 
-    def filter_window(self, row: int, window: VadWindow, speech: bool, state: TurnState) -> Sequence[VadWindow]:
+    def filter_window(self, row: int, window: VadWindow, speech: bool, turn_state: TurnState) -> Sequence[VadWindow]:
         """The windows that turn taking is to hear of now, in order: none while it cannot be told yet whose voice this
         is, all that were held when it can; those of an echo have no probability. `speech` says that the window has the
-        probability of speech. While the caller has the turn (`state`), nothing is held."""
-        doubt = self._rows.setdefault(row, _RowState())
-        doubt.state = state
-        windows = self._filtered(row, doubt, window, speech)
-        self.holding[row] = bool(doubt.held)
+        probability of speech. While the caller has the turn (`turn_state`), nothing is held."""
+        row_state = self._rows.setdefault(row, _RowState())
+        row_state.turn_state = turn_state
+        windows = self._filtered(row, row_state, window, speech)
+        self.holding[row] = bool(row_state.held)
         return windows
 
     def held_due(self) -> Iterator[int]:
@@ -145,124 +148,130 @@ class EchoGuard:
     def release(self, row: int) -> Sequence[VadWindow]:
         """The windows of a row that is `due`, as `judge` returns them."""
         del self._waiting[row]
-        doubt = self._rows[row]
-        window = doubt.held.pop()
-        windows = self._compared(row, doubt, window) if self._left_us > 0 else self._uncompared(row, doubt, window)
-        self.holding[row] = bool(doubt.held)
+        row_state = self._rows[row]
+        window = row_state.held.pop()
+        windows = (
+            self._compared(row, row_state, window) if self._left_us > 0 else self._uncompared(row, row_state, window)
+        )
+        self.holding[row] = bool(row_state.held)
         return windows
 
-    def _filtered(self, row: int, doubt: _RowState, window: VadWindow, speech: bool) -> Sequence[VadWindow]:
-        state = doubt.state
-        if state is TurnState.IDLE:
-            doubt.caller = False  # whoever spoke last has ended
-        if self._explained(row, surely=doubt.caller or state in _CALLERS_TURN):
-            return self._flush(row, doubt, window, echo=True)
+    def _filtered(self, row: int, row_state: _RowState, window: VadWindow, speech: bool) -> Sequence[VadWindow]:
+        turn_state = row_state.turn_state
+        if turn_state is TurnState.IDLE:
+            row_state.caller = False  # whoever spoke last has ended
+        if self._explained(row, surely=row_state.caller or turn_state in _CALLERS_TURN):
+            return self._flush(row, row_state, window, echo=True)
         if not speech:
-            return self._silent(row, doubt, window)
-        doubt.pause = 0
-        if doubt.caller:
+            return self._silent(row, row_state, window)
+        row_state.pause = 0
+        if row_state.caller:
             return (window,)
         if row not in self._waiting and self._left_us > CORRELATE_US * len(self._waiting):
-            return self._compared(row, doubt, window)
-        if state in _CALLERS_TURN:
-            return self._uncompared(row, doubt, window)
+            return self._compared(row, row_state, window)
+        if turn_state in _CALLERS_TURN:
+            return self._uncompared(row, row_state, window)
         self._waiting[row] = None
-        doubt.held.append(window)
+        row_state.held.append(window)
         return ()
 
-    def _compared(self, row: int, doubt: _RowState, window: VadWindow) -> Sequence[VadWindow]:
-        look = self._correlate(row)
-        doubt.shares.append(look.correlation)
-        echo = self._verdict(doubt, look, window)
-        if echo is False and row in self._cancellers and len(doubt.shares) < CONFIRM_WINDOWS:
+    def _compared(self, row: int, row_state: _RowState, window: VadWindow) -> Sequence[VadWindow]:
+        found = self._correlate(row)
+        row_state.correlations.append(found.correlation)
+        echo = self._verdict(row_state, found, window)
+        if echo is False and row in self._cancellers and len(row_state.correlations) < CONFIRM_WINDOWS:
             echo = None
-        doubt.lag_ms = look.lag_ms
-        if echo is None and doubt.state not in _CALLERS_TURN:
-            doubt.held.append(window)
+        row_state.lag_ms = found.lag_ms
+        if echo is None and row_state.turn_state not in _CALLERS_TURN:
+            row_state.held.append(window)
             return ()
         if echo:
-            self._on_echo(row, doubt, look)
+            self._on_echo(row, row_state, found)
         else:
-            doubt.caller = echo is False
-        return self._flush(row, doubt, window, echo=bool(echo))
+            row_state.caller = echo is False
+        return self._flush(row, row_state, window, echo=bool(echo))
 
-    def _uncompared(self, row: int, doubt: _RowState, window: VadWindow) -> Sequence[VadWindow]:
+    def _uncompared(self, row: int, row_state: _RowState, window: VadWindow) -> Sequence[VadWindow]:
         """There was no time to look any closer. A line whose echo was found and that still learns more likely has that
         again than a caller."""
-        echo = _mean(doubt.shares) >= EITHER if doubt.shares else self._adaptation.lag_ms(row) is not None
-        return self._flush(row, doubt, window, echo=echo)
+        echo = (
+            _mean(row_state.correlations) >= EITHER
+            if row_state.correlations
+            else self._adaptation.lag_ms(row) is not None
+        )
+        return self._flush(row, row_state, window, echo=echo)
 
-    def _end(self, row: int, line: EchoCanceller) -> float:
-        return float(self._until[row]) - REACH_MS + line.lag_ms + TAIL_MS
+    def _end(self, row: int, canceller: EchoCanceller) -> float:
+        return float(self._until[row]) - REACH_MS + canceller.lag_ms + TAIL_MS
 
     def _explained(self, row: int, *, surely: bool) -> bool:
         """The filter has taken out what came in of late, or left nothing in the last judged window that sounds. Of a
         caller who is known to speak nothing is taken away unless it is `surely` an echo."""
-        line = self._cancellers.get(row)
-        if line is None or self._now >= self._end(row, line):
+        canceller = self._cancellers.get(row)
+        if canceller is None or self._now >= self._end(row, canceller):
             return False
         end, per_ms = int(self._sound.history.cursor[row, Cursor.VAD]), int(self._sound.per_ms[row])
         if surely:
-            return line.removed_all(end, per_ms)
-        return self._sound.is_below_gate(row, WINDOW_MS) or line.explains(end, per_ms)
+            return canceller.removed_all(end, per_ms)
+        return self._sound.is_below_gate(row, WINDOW_MS) or canceller.explains(end, per_ms)
 
     def _correlate(self, row: int) -> EchoCorrelation:
         history, per_ms = self._sound.history, int(self._sound.per_ms[row])
         end = int(history.cursor[row, Cursor.VAD])
-        heard = history.rx_audio[row, end - LOOK_MS * per_ms : end]
-        said = history.tx_audio[row, max(end - (MOST_MS + LOOK_MS) * per_ms, 0) : end]
+        rx_audio = history.rx_audio[row, end - LOOK_MS * per_ms : end]
+        tx_audio = history.tx_audio[row, max(end - (MOST_MS + LOOK_MS) * per_ms, 0) : end]
         noise, lag_ms = self._sound.levels.noise_power(row), self._adaptation.lag_ms(row)
         if lag_ms is not None:
             self._left_us -= CORRELATE_NEAR_US
-            near = correlate_near(lag_ms, said, heard, per_ms * 1000, noise)
+            near = correlate_near(lag_ms, tx_audio, rx_audio, per_ms * 1000, noise)
             if near.correlation >= ECHO:
                 return near
         self._left_us -= CORRELATE_US
-        return correlate(said, heard, per_ms * 1000, noise)
+        return correlate(tx_audio, rx_audio, per_ms * 1000, noise)
 
-    def _verdict(self, doubt: _RowState, look: EchoCorrelation, window: VadWindow) -> bool | None:
-        """Whether it is an echo; None when that cannot be told yet."""
-        again = abs(look.lag_ms - doubt.lag_ms) <= SAME_LAG_MS
-        if look.correlation >= ECHO or (again and look.correlation >= EITHER):
+    def _verdict(self, row_state: _RowState, found: EchoCorrelation, window: VadWindow) -> bool | None:
+        """True if it is an echo; None while that cannot be told."""
+        again = abs(found.lag_ms - row_state.lag_ms) <= SAME_LAG_MS
+        if found.correlation >= ECHO or (again and found.correlation >= EITHER):
             return True
-        limit = next((share for ms, share in CALLER if window.onset_ms >= ms), 0.0)
-        if look.correlation <= limit:
+        limit = next((least for ms, least in CALLER if window.onset_ms >= ms), 0.0)
+        if found.correlation <= limit:
             return False
-        if len(doubt.held) + 1 < HOLD_WINDOWS:
+        if len(row_state.held) + 1 < HOLD_WINDOWS:
             return None
-        return _mean(doubt.shares) >= EITHER
+        return _mean(row_state.correlations) >= EITHER
 
-    def _silent(self, row: int, doubt: _RowState, window: VadWindow) -> Sequence[VadWindow]:
-        doubt.pause += 1
-        if doubt.pause >= PAUSE_WINDOWS and doubt.state not in _CALLERS_TURN:
-            doubt.caller = False
-        if not doubt.held:
+    def _silent(self, row: int, row_state: _RowState, window: VadWindow) -> Sequence[VadWindow]:
+        row_state.pause += 1
+        if row_state.pause >= PAUSE_WINDOWS and row_state.turn_state not in _CALLERS_TURN:
+            row_state.caller = False
+        if not row_state.held:
             return (window,)
-        if doubt.pause < PAUSE_WINDOWS or row in self._waiting:
-            doubt.held.append(window)
+        if row_state.pause < PAUSE_WINDOWS or row in self._waiting:
+            row_state.held.append(window)
             return ()
-        return self._flush(row, doubt, window, echo=True)
+        return self._flush(row, row_state, window, echo=True)
 
-    def _flush(self, row: int, doubt: _RowState, window: VadWindow, *, echo: bool) -> Sequence[VadWindow]:
+    def _flush(self, row: int, row_state: _RowState, window: VadWindow, *, echo: bool) -> Sequence[VadWindow]:
         self._waiting.pop(row, None)
-        windows = [*doubt.held, window]
-        doubt.held.clear()
-        doubt.shares.clear()
+        windows = [*row_state.held, window]
+        row_state.held.clear()
+        row_state.correlations.clear()
         return [replace(each, p=0.0) for each in windows] if echo else windows
 
-    def _on_echo(self, row: int, doubt: _RowState, look: EchoCorrelation) -> None:
-        line = self._cancellers.get(row)
-        lag_ms = line.lag_ms if line is not None else self._adaptation.lag_ms(row)
-        if lag_ms is not None and lag_ms - MOVED_MS <= look.lag_ms <= lag_ms + TAIL_MS:
-            doubt.elsewhere = 0
+    def _on_echo(self, row: int, row_state: _RowState, found: EchoCorrelation) -> None:
+        canceller = self._cancellers.get(row)
+        lag_ms = canceller.lag_ms if canceller is not None else self._adaptation.lag_ms(row)
+        if lag_ms is not None and lag_ms - MOVED_MS <= found.lag_ms <= lag_ms + TAIL_MS:
+            row_state.beyond_filter = 0
             return
-        doubt.elsewhere += 1
-        if lag_ms is not None and doubt.elsewhere < 2:
+        row_state.beyond_filter += 1
+        if lag_ms is not None and row_state.beyond_filter < 2:
             return
-        doubt.elsewhere = 0
+        row_state.beyond_filter = 0
         self._drop(row)
         if self._create_filter is not None:
-            self._adaptation.add(row, look.lag_ms)
+            self._adaptation.add(row, found.lag_ms)
 
     def _adapt(self) -> None:
         self._left_us = max(SHARE_US - self._running_us, LEAST_SHARE_US)
@@ -270,21 +279,21 @@ class EchoGuard:
             return
         most_us = ADAPT_BEHIND_US if self._waiting else min(ADAPT_US, self._left_us // 2)
         try:
-            for row, line in self._adaptation.adapt(self._create_filter, most_us):
-                self._cancellers[row] = line
-                _log.info("echo.found", row=row, lag_ms=round(line.lag_ms))
+            for row, canceller in self._adaptation.adapt(self._create_filter, most_us):
+                self._cancellers[row] = canceller
+                _log.info("echo.found", row=row, lag_ms=round(canceller.lag_ms))
         except Exception as error:  # noqa: BLE001 - without the filter the call goes on
             self._give_up(error)
         self._left_us -= self._adaptation.spent_us
 
-    def _cancel(self, row: int, line: EchoCanceller) -> None:
+    def _cancel(self, row: int, canceller: EchoCanceller) -> None:
         try:
-            line.process()
+            canceller.process()
         except Exception as error:  # noqa: BLE001 - without the filter the call goes on
             self._give_up(error)
         else:
-            if line.ineffective:
-                _log.info("echo.none", row=row, lag_ms=round(line.lag_ms))
+            if canceller.ineffective:
+                _log.info("echo.none", row=row, lag_ms=round(canceller.lag_ms))
                 self._drop(row)
 
     def _give_up(self, error: Exception) -> None:
@@ -296,12 +305,12 @@ class EchoGuard:
 
     def _drop(self, row: int) -> None:
         self._adaptation.remove(row)
-        line = self._cancellers.pop(row, None)
-        if line is not None:
-            line.close()
+        canceller = self._cancellers.pop(row, None)
+        if canceller is not None:
+            canceller.close()
             cursor = self._sound.history.cursor
             cursor[row, Cursor.READY] = cursor[row, Cursor.END]
 
 
-def _mean(shares: Sequence[float]) -> float:
-    return sum(shares) / len(shares) if shares else 0.0
+def _mean(correlations: Sequence[float]) -> float:
+    return sum(correlations) / len(correlations) if correlations else 0.0

@@ -36,7 +36,7 @@ _SIGNATURES: Final[dict[str, tuple[object, list[object]]]] = {
 class AdaptiveFilter(Protocol):
     """Learns one echo path and takes the echo out."""
 
-    def cancel(self, heard: Samples, said: Samples) -> Samples:
+    def cancel(self, rx_audio: Samples, tx_audio: Samples) -> Samples:
         """One frame of `FRAME_MS` of what came in and of what it may be an echo of; returns the frame without it."""
 
     def close(self) -> None:
@@ -72,11 +72,11 @@ class _SpeexFilter:
         self._destroy = weakref.finalize(self, library.speex_echo_state_destroy, self._state)
         library.speex_echo_ctl(self._state, _SET_SAMPLING_RATE, ctypes.byref(ctypes.c_int(rate)))
 
-    def cancel(self, heard: Samples, said: Samples) -> Samples:
-        if not (len(heard) == len(said) == self._frame and heard.dtype == said.dtype == np.int16):
+    def cancel(self, rx_audio: Samples, tx_audio: Samples) -> Samples:
+        if not (len(rx_audio) == len(tx_audio) == self._frame and rx_audio.dtype == tx_audio.dtype == np.int16):
             raise ValueError("a frame of another size")
         left = np.empty(self._frame, np.int16)
-        here, there = np.ascontiguousarray(heard), np.ascontiguousarray(said)
+        here, there = np.ascontiguousarray(rx_audio), np.ascontiguousarray(tx_audio)
         self._cancel(self._state, here.ctypes.data, there.ctypes.data, left.ctypes.data)
         return left
 

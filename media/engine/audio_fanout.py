@@ -38,16 +38,16 @@ class AudioFanout:
 
     def feed(self, call: CallAudio, row: int) -> None:
         """Give the ear and the judge what has come, while a turn is open."""
-        listeners = [each for each in (call.speech_sink, call.end_of_turn_sink) if each is not None]
-        if self._feeding[row] and listeners:
-            ready, ear = int(self._cursor[row, Cursor.READY]), int(self._cursor[row, Cursor.SPEECH_SINK])
-            if ready > ear:
+        sinks = [each for each in (call.speech_sink, call.end_of_turn_sink) if each is not None]
+        if self._feeding[row] and sinks:
+            ready, fed = int(self._cursor[row, Cursor.READY]), int(self._cursor[row, Cursor.SPEECH_SINK])
+            if ready > fed:
                 self._cursor[row, Cursor.SPEECH_SINK] = ready
-                sound = self._sound.history.rx_audio[row, ear:ready].copy()
+                sound = self._sound.history.rx_audio[row, fed:ready].copy()
                 if self._sound.dtmf.active[row]:
                     sound[:] = 0  # a recognizer may find words in a key
-                for listener in listeners:
-                    listener.feed(sound)
+                for sink in sinks:
+                    sink.feed(sound)
 
     def end_turn(self, call: CallAudio, row: int, *, forget: bool) -> None:
         """The turn is over, or (`forget`) it was none."""
@@ -69,5 +69,5 @@ class AudioFanout:
         self._cursor[row, Cursor.RECORDED] = end
         if call.recording is not None and end > recorded:
             history = self._sound.history
-            heard, said = history.original(row, recorded, end), history.tx_audio[row, recorded:end]
-            call.recording.append(heard.copy(), said.copy())
+            rx_audio, tx_audio = history.original(row, recorded, end), history.tx_audio[row, recorded:end]
+            call.recording.append(rx_audio.copy(), tx_audio.copy())

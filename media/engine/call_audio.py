@@ -84,7 +84,7 @@ class CallAudio:
         self,
         slot: int,
         rate: int,
-        turns: TurnDetector,
+        turn_detector: TurnDetector,
         playout: Playout,
         listener: CallEventListener,
         recording: Recording | None,
@@ -92,7 +92,7 @@ class CallAudio:
     ) -> None:
         self.slot = slot
         self.rate = rate
-        self.turn_detector = turns
+        self.turn_detector = turn_detector
         """Belongs to the tick thread."""
         self.playout = playout
         self.listener = listener

@@ -127,8 +127,8 @@ class AudioEngine:
         rate = self._port.rate(slot)
         if rate not in RATES:
             raise ValueError(f"voice activity works at 8000 and 16000 Hz, not at {rate}")
-        turns = TurnDetector(settings, TICK_MS, ask_ahead_ms)
-        call = CallAudio(slot, rate, turns, Playout(self._port, slot), listener, recording, self._submit)
+        turn_detector = TurnDetector(settings, TICK_MS, ask_ahead_ms)
+        call = CallAudio(slot, rate, turn_detector, Playout(self._port, slot), listener, recording, self._submit)
         self._by_slot[slot] = call
         self._commands.append(partial(self._attach, call))
         return call
@@ -277,8 +277,8 @@ class AudioEngine:
         audible = sending or call.playout.more_expected
         if self._turn_open[row] or audible != self._audible[row]:
             self._audible[row] = audible
-            heard, quiet = self._input.measured_ms(row), float(self._input.levels.quiet_ms[row])
-            self._apply(call, call.turn_detector.on_tick(self._now, audible, heard, quiet))
+            arrived_ms, quiet_ms = self._input.measured_ms(row), float(self._input.levels.quiet_ms[row])
+            self._apply(call, call.turn_detector.on_tick(self._now, audible, arrived_ms, quiet_ms))
 
     def _apply(self, call: CallAudio, events: Sequence[TurnEvent]) -> None:
         """Do what the events ask of the audio side at once, and keep them for the conversation."""

@@ -62,13 +62,13 @@ class ReplayPort:
         """The same as `step`."""
         return self.step()
 
-    def read(self, heard: Samples, said: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
+    def read(self, rx_audio: Samples, tx_audio: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
         """What both sides said in the ticks since the last read."""
         begin, end = self._read * self._sound.frame, self._tick * self._sound.frame
         self._read = self._tick
         counts[0] = end - begin
-        heard[0, : end - begin] = self._sound.rx_audio[begin:end]
-        said[0, : end - begin] = self._sound.tx_audio[begin:end]
+        rx_audio[0, : end - begin] = self._sound.rx_audio[begin:end]
+        tx_audio[0, : end - begin] = self._sound.tx_audio[begin:end]
         info[0, INFO_POSITION] = begin
         info[0, INFO_ARRIVAL_NS] = info[0, INFO_TICK_NS] = self.now_ns()
         if self._tick:

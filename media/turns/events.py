@@ -1,4 +1,4 @@
-"""What the audio engine tells a call. Every event carries `at_ms`, the moment it was decided, on the arrival clock
+"""Events of turn detection and barge-in. Every event carries `at_ms`, the moment it was decided, on the arrival clock
 (CLOCK_MONOTONIC, ms); the true times of speech, which lie before it, have names of their own."""
 
 from __future__ import annotations
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 TurnEndReason = Literal["model", "delay", "fallback"]
-"""Who ended the turn: the end-of-turn model, `turnEndpointDelay` alone, or `fallbackSilenceMs`."""
+"""What ended the turn: the end-of-turn model, `turnEndpointDelay` alone, or `fallbackSilenceMs`."""
 TurnDropReason = Literal["short", "cooldown", "protected", "no_words", "backchannel"]
-"""Why speech counts for nothing: under `minTurnDuration`; over before `postSpeechCooldown` was; spoken over a message
-that cannot be interrupted; spoken over the agent without reaching an interruption; spoken over the agent only to say
-that one listens ("mm-hmm")."""
+"""Why speech takes no turn: shorter than `minTurnDuration`; over before `postSpeechCooldown` was; over an
+uninterruptible message; over the agent without words; over the agent with backchannels alone ("mm-hmm")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class SpeechResumed:
 
 @dataclass(frozen=True, slots=True)
 class Speculate:
-    """`speculativeSilenceMs` of silence: an answer may be prepared, at the risk of throwing it away."""
+    """`speculativeSilenceMs` of silence: preemptive generation of a response may begin, which may be discarded."""
 
     at_ms: float
 
@@ -64,12 +63,12 @@ class TurnEnded:
     speech_end_ms: float
     reason: TurnEndReason
     probability: float | None = None
-    """What the end-of-turn model said, if it ended the turn."""
+    """The end-of-turn model's probability, if it ended the turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnDropped:
-    """The speech counts for nothing; the ear has been told to forget it."""
+    """The speech takes no turn; the speech sink has been reset."""
 
     at_ms: float
     reason: TurnDropReason
@@ -77,26 +76,26 @@ class TurnDropped:
 
 @dataclass(frozen=True, slots=True)
 class PlayoutPaused:
-    """The caller speaks over the agent: playout has stopped for now. `PlayoutResumed` or `BargeIn` follows."""
+    """The caller speaks over the agent: playout is paused. `PlayoutResumed` or `BargeIn` follows."""
 
     at_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class PlayoutResumed:
-    """It was no interruption: playout goes on where it stopped."""
+    """False interruption: playout goes on where it was paused."""
 
     at_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class BargeIn:
-    """The caller interrupted the agent: playout has been flushed, what was not heard was not said."""
+    """The caller interrupted the agent: playout has been flushed; what was not played was not said."""
 
     at_ms: float
     speech_start_ms: float
     reopens: bool = False
-    """The speech that interrupts goes on with the turn that the agent wanted to answer."""
+    """The speech that interrupts goes on with the turn that the agent was about to answer."""
 
 
 @dataclass(frozen=True, slots=True)

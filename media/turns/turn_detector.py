@@ -1,4 +1,4 @@
-"""Who speaks and whose turn it is: a pure state machine. It is given times and probabilities, it reads no clock.
+"""Turn detection and barge-in: a pure state machine that is given times and probabilities and reads no clock.
 
 Two clocks meet here, both in ms of CLOCK_MONOTONIC. `now_ms` of a tick is the present; the time of a piece of sound
 is when it arrived on the wire, which is earlier by what the jitter buffer holds. Silence is counted from the arrival
@@ -7,7 +7,6 @@ of the last speech to the present, so a deep jitter buffer does not delay the an
 
 from __future__ import annotations
 
-from media.turns.agent_speech import AgentSpeech
 from media.turns.constants import (
     DECAY_MS,
     DOUBT_MS,
@@ -25,7 +24,6 @@ from media.turns.constants import (
     STILL_SPEECH,
     WORDS_GRACE_MS,
 )
-from media.turns.end_of_turn_queries import EndOfTurnQueries
 from media.turns.events import (
     AskEndOfTurn,
     BargeIn,
@@ -42,17 +40,17 @@ from media.turns.events import (
     TurnEvent,
 )
 from media.turns.settings import TurnSettings
-from media.turns.state import CALLER_SPEAKING, CallerSpeech, TurnSilence, TurnState
+from media.turns.state import CALLER_SPEAKING, AgentSpeech, CallerSpeech, EndOfTurnQueries, TurnSilence, TurnState
 
 
 class TurnDetector:
-    """The turn taking of one call.
+    """Detects the turns of one call.
 
-    Feed it, in the order of time: `frame` with each judged window of the caller's sound, then `tick` every 20 ms, and
-    `eot`, `words` and `protect` when they happen. Each returns the events that follow from it.
-    `lead_ms` is how long after a decision the first sound that answers it leaves; endings are decided by so much
-    earlier, at the tick whose next send is the first at or after the deadline. `ask_ahead_ms` is how long the
-    end-of-turn model takes: it is asked by so much earlier still, and its verdict waits for the deadline.
+    Its inputs, in the order of time: `on_vad_window` with each judged window of the caller's sound, then `on_tick`
+    every 20 ms, and `on_end_of_turn`, `on_transcript` and `set_uninterruptible` when they happen. Each returns the
+    events that follow from it. `lead_ms` is how long after a decision the first sound that answers it leaves; endings
+    are decided by so much earlier, at the tick whose next send is the first at or after the deadline. `ask_ahead_ms` is
+    how long the end-of-turn model takes: it is asked by so much earlier still, and its verdict waits for the deadline.
     """
 
     def __init__(self, settings: TurnSettings, lead_ms: float = 0.0, ask_ahead_ms: float = 0.0) -> None:
@@ -77,21 +75,21 @@ class TurnDetector:
         self._paused_at = 0.0
         self._speech = CallerSpeech(float("-inf"), float("-inf"), float("-inf"))
         self._silence = TurnSilence()
-        self._end_of_turn_queries = EndOfTurnQueries()
+        self._queries = EndOfTurnQueries()
 
     @property
     def state(self) -> TurnState:
-        """Where the call stands."""
+        """The state of turn detection."""
         return self._state
 
     @property
     def idle(self) -> bool:
-        """No speech is open: nothing can happen but a start of speech or of the agent."""
+        """True if no speech is open: nothing can happen but a start of speech or of the agent."""
         return self._state is TurnState.IDLE
 
     @property
     def caller_speaking(self) -> bool:
-        """The caller speaks at this moment."""
+        """True if the caller speaks at this moment."""
         return self._state in CALLER_SPEAKING
 
     def on_vad_window(
@@ -104,7 +102,7 @@ class TurnDetector:
         onset_ms: float | None = None,
         loud: bool = False,
     ) -> tuple[TurnEvent, ...]:
-        """Judge a window of the caller's sound that ends at `now_ms` and lasts `span_ms`: `p` is the probability of
+        """A window of the caller's sound that ends at `now_ms` and lasts `span_ms`: `p` is the probability of
         speech in it, `quiet_ms` how long the sound before its end has been far below the level of speech (0 where
         noise hides that), `onset_ms` how long before its end the sound began to stand out, if that is known; `loud`
         says that its end is as loud as the speech and well above the noise."""
@@ -121,28 +119,28 @@ class TurnDetector:
         return self._take()
 
     def on_tick(
-        self, now_ms: float, audible: bool, heard_ms: float | None = None, quiet_ms: float = 0.0
+        self, now_ms: float, audible: bool, arrived_ms: float | None = None, quiet_ms: float = 0.0
     ) -> tuple[TurnEvent, ...]:
-        """Let the timers run at the present. `heard_ms` is when the newest sound arrived, `quiet_ms` the quiet at its
+        """Let the timers run at the present. `arrived_ms` is when the newest sound arrived, `quiet_ms` the quiet at its
         end: this follows the end of speech more closely than the windows do."""
         self._set_time(now_ms, audible)
-        if heard_ms is not None:
-            self._follow_levels(heard_ms, quiet_ms)
-        self._timers(heard_ms, quiet_ms)
+        if arrived_ms is not None:
+            self._follow_levels(arrived_ms, quiet_ms)
+        self._timers(arrived_ms, quiet_ms)
         return self._take()
 
     def on_end_of_turn(self, now_ms: float, p: float | None, asked_ms: float) -> tuple[TurnEvent, ...]:
         """The end-of-turn model's answer to the `AskEndOfTurn` of `asked_ms`; `None` when it has nothing to judge by.
         It counts in the silence in which it was asked: now, or at `turnEndpointDelay` if that is to come."""
         self._now = max(self._now, now_ms)
-        self._end_of_turn_queries.on_answer(self._now, p, asked_ms)
+        self._queries.on_answer(self._now, p, asked_ms)
         if self._state is TurnState.SILENCE and self._silence.announced and not self._silence.sound_unjudged:
-            self._end_by_model()
+            self._try_end_by_model()
         return self._take()
 
     def on_transcript(self, now_ms: float, backchannel: bool = False) -> tuple[TurnEvent, ...]:
-        """The recognizer has words for the speech that is open. `backchannel`: so far only such as say that one listens
-        ("mm-hmm"); spoken over the agent they take no turn, and take back what was heard before."""
+        """The recognizer has words for the speech that is open. `backchannel`: so far backchannels alone ("mm-hmm"),
+        which take no turn when they are spoken over the agent, and take back the words before them."""
         self._now = max(self._now, now_ms)
         speech = self._speech
         if self._state is TurnState.IDLE:
@@ -158,7 +156,7 @@ class TurnDetector:
         return self._take()
 
     def set_uninterruptible(self, on: bool) -> tuple[TurnEvent, ...]:
-        """Say whether what plays now cannot be interrupted (`firstMessageUninterruptible`)."""
+        """Set whether the agent's speech cannot be interrupted (`firstMessageUninterruptible`)."""
         self._agent.uninterruptible = on
         if on and self._state in (TurnState.PAUSED, TurnState.PAUSED_SILENCE):
             self._resume_playout()
@@ -223,7 +221,7 @@ class TurnDetector:
         self._speech.end = max(ended, self._speech.segment)
         self._speech.spoken_ms += self._speech.end - self._speech.segment
         self._silence = TurnSilence(by_energy)
-        self._end_of_turn_queries.new_silence()
+        self._queries.new_silence()
         match self._state:
             case TurnState.SPEECH:
                 self._state = TurnState.SILENCE
@@ -242,7 +240,7 @@ class TurnDetector:
                 if self._agent.interruptible and self._outlasts_agent():
                     self._on_overlap()
             case TurnState.SILENCE:
-                self._silence.sound_unjudged = self._in_doubt(heard, quiet)
+                self._silence.sound_unjudged = self._follow_doubt(heard, quiet)
                 if not self._silence.sound_unjudged:
                     self._in_silence()
             case TurnState.GUARDED | TurnState.GUARDED_SILENCE:
@@ -250,8 +248,9 @@ class TurnDetector:
             case TurnState.PAUSED | TurnState.PAUSED_SILENCE:
                 self._while_paused()
 
-    def _in_doubt(self, heard: float | None, quiet: float) -> bool:
-        """Sound came after an end of speech that energy alone told: let the model judge it before the turn ends."""
+    def _follow_doubt(self, heard: float | None, quiet: float) -> bool:
+        """Follow sound after an end of speech that the level alone told; returns True while voice activity detection is
+        to judge that sound before the turn ends."""
         if not self._silence.by_energy or heard is None or heard - quiet <= self._speech.end + 2 * EPSILON_MS:
             return False
         if self._silence.sound_since is None:
@@ -267,38 +266,40 @@ class TurnDetector:
         if not self._speech.barged_in and self._speech.spoken_ms < self._min_turn:
             if over:
                 self._drop("short")
-        elif not (over and self._ends()):
+        elif not (over and self._end_if_complete()):
             self._prepare()
 
-    def _ends(self) -> bool:
-        """The silence has lasted long enough: end the turn, unless the end-of-turn model wants to wait."""
+    def _end_if_complete(self) -> bool:
+        """The silence has lasted for `turnEndpointDelay`: end the turn, unless the end-of-turn model wants to wait;
+        returns whether it has ended."""
         if self._eot_threshold is None:
             self._end("delay")
-        elif not self._end_by_model() and self._lasted(self._fallback, self._lead):
+        elif not self._try_end_by_model() and self._lasted(self._fallback, self._lead):
             self._end("fallback")
         return self._state is TurnState.IDLE
 
-    def _end_by_model(self) -> bool:
-        verdict = self._end_of_turn_queries.probability
+    def _try_end_by_model(self) -> bool:
+        verdict = self._queries.probability
         if verdict is None or self._eot_threshold is None or verdict < self._eot_threshold:
             return False
         self._end("model", verdict)
         return True
 
     def _prepare(self) -> None:
-        """What is to be begun before the turn ends: speculation, once in a silence, and the next question."""
+        """Begin what comes before the end of the turn: speculation, once in a silence, and the next query."""
         if self._speculative is not None and not self._silence.speculated and self._lasted(self._speculative):
             self._silence.speculated = True
             self._emit(Speculate(self._now))
         if self._eot_threshold is None or not self._lasted(self._delay, self._lead + self._ask_ahead):
             return
-        if self._end_of_turn_queries.due(self._now):
-            self._end_of_turn_queries.on_asked(self._now)
+        self._queries.expire(self._now)
+        if self._queries.is_due(self._now):
+            self._queries.on_asked(self._now)
             self._emit(AskEndOfTurn(self._now))
 
     def _outlasts_agent(self) -> bool:
-        """Whether the caller, whose turn it is, speaks on although the agent has become audible. Who was speaking
-        before it did does so at once."""
+        """True if the caller, whose turn it is, speaks on although the agent has become audible: at once for speech
+        that began before the agent's."""
         speech = self._speech
         if speech.segment <= self._agent.started:
             return True
@@ -324,7 +325,7 @@ class TurnDetector:
                 self._drop(self._guard_reason())
 
     def _is_early_reply(self) -> bool:
-        """Words over the last moment of what the agent said, which then had its end: they answer it."""
+        """True for words over the last moment of the agent's speech, which then ended: they answer it."""
         speech = self._speech
         heard = speech.resumed and (speech.tentative_since is not None or speech.backchannel)
         return heard and self._agent.stopped - speech.end <= EARLY_ANSWER_MS
@@ -383,7 +384,7 @@ class TurnDetector:
         return self._speech.spoken_ms + (self._speech.end - self._speech.segment if self.caller_speaking else 0.0)
 
     def _lasted(self, ms: float, lead: float = 0.0) -> bool:
-        """Whether the silence, as it will be in `lead` ms, is at least this long."""
+        """True if the silence, as it will be in `lead` ms, is at least this long."""
         return self._now + lead - self._speech.end >= ms - EPSILON_MS
 
     def _emit(self, event: TurnEvent) -> None:

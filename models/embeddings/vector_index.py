@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from media.onnx import onnxruntime
+from models.runtime.protobuf import sized_field, varint_field
 
 Vectors = NDArray[np.float32]
 _MOST: Final = 64
@@ -36,7 +37,7 @@ class VectorIndex:
     """The vectors of many passages. Any thread may ask."""
 
     def __init__(self, rows: Sequence[bytes]) -> None:
-        """`rows` are as `packed` gives them, all of one length, at least one."""
+        """`rows` are as `quantize` gives them, all of one length, at least one."""
         table = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), -1)
         self._scales = np.ascontiguousarray(table[:, : _SCALE.itemsize]).view(_SCALE)[:, 0].astype(np.float32)
         # Stored with the passages side by side, the product runs over neighbours in memory.
@@ -73,27 +74,20 @@ def _product() -> Any:
 
 def _graph() -> bytes:
     """A model of one node, MatMulInteger, as protobuf (onnx.proto: numbers of fields and of types are its own)."""
-    node = b"".join(_field(1, name) for name in (b"q", b"m")) + _field(2, b"s") + _field(4, b"MatMulInteger")
+    node = (
+        b"".join(sized_field(1, name) for name in (b"q", b"m"))
+        + sized_field(2, b"s")
+        + sized_field(4, b"MatMulInteger")
+    )
     uint8, int8, int32 = 2, 3, 6
     inputs = _value(b"q", uint8, 2) + _value(b"m", int8, 2)
-    graph = _field(1, node) + _field(2, b"nearest") + inputs + _value(b"s", int32, 2, output=True)
-    return _number(1, 8) + _field(7, graph) + _field(8, _field(1, b"") + _number(2, 13))
+    graph = sized_field(1, node) + sized_field(2, b"nearest") + inputs + _value(b"s", int32, 2, output=True)
+    return varint_field(1, 8) + sized_field(7, graph) + sized_field(8, sized_field(1, b"") + varint_field(2, 13))
 
 
 def _value(name: bytes, kind: int, rank: int, *, output: bool = False) -> bytes:
     """An input or output: a tensor whose lengths are not told."""
-    shape = b"".join(_field(1, _field(2, name + bytes([ord("0") + axis]))) for axis in range(rank))
-    return _field(12 if output else 11, _field(1, name) + _field(2, _field(1, _number(1, kind) + _field(2, shape))))
-
-
-def _field(number: int, content: bytes) -> bytes:
-    length = len(content)
-    return (
-        bytes([number << 3 | 2])
-        + (bytes([length]) if length < 128 else bytes([length & 127 | 128, length >> 7]))
-        + content
-    )
-
-
-def _number(number: int, value: int) -> bytes:
-    return bytes([number << 3, value])
+    axes = (name + bytes([ord("0") + axis]) for axis in range(rank))
+    shape = b"".join(sized_field(1, sized_field(2, axis)) for axis in axes)
+    tensor = varint_field(1, kind) + sized_field(2, shape)
+    return sized_field(12 if output else 11, sized_field(1, name) + sized_field(2, sized_field(1, tensor)))

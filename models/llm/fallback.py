@@ -25,10 +25,7 @@ from models.protocols import (
     ReportsQueueWait,
     SupportsJsonSchema,
     SupportsPrefill,
-    SynthesizedSpeech,
     TextDelta,
-    TextToSpeech,
-    VoiceSettings,
 )
 
 GO_ON: Final = "(You were cut off. Go on from there. Do not repeat what you have said, and do not excuse yourself.)"
@@ -218,33 +215,3 @@ async def _closing(parts: AsyncIterator[LlmOutput]) -> AsyncIterator[AsyncIterat
     finally:
         if isinstance(parts, AsyncGenerator):
             await parts.aclose()
-
-
-class FallbackTextToSpeech:
-    """The voice of one call: the chosen one until it fails, from then on the other, so that it changes only once."""
-
-    def __init__(self, first: TextToSpeech, other: TextToSpeech, other_voice: str) -> None:
-        """`other_voice` is one of the voices of `other`."""
-        self.name = first.name
-        self._first = first
-        self._other = other
-        self._other_voice = other_voice
-        self._fell = False
-
-    def voices(self) -> Sequence[str]:
-        """Those of the first."""
-        return self._first.voices()
-
-    def language_of(self, voice: str) -> str | None:
-        """What the first says of it."""
-        return self._first.language_of(voice)
-
-    async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
-        """See `TextToSpeech.synthesize`. Raises what the other one raises."""
-        if not self._fell:
-            try:
-                return await self._first.synthesize(text, settings)
-            except ModelError as error:
-                self._fell = True
-                log.warning("voice.fell_back", voice=settings.voice, to=self._other_voice, error=error.message)
-        return await self._other.synthesize(text, replace(settings, voice=self._other_voice))

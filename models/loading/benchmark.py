@@ -22,7 +22,7 @@ from models.stt.two_pass import TwoPassSpeechToText
 from models.tts.cache import CachingTextToSpeech
 from models.tts.espeak.text_to_speech import PROCESSES, EspeakTextToSpeech
 from models.tts.flite.text_to_speech import FliteTextToSpeech
-from models.tts.speed import TtsSpeed
+from models.tts.prosody import TtsSpeed
 from models.turn_detection.smart_turn import SmartTurn
 
 _TEXT: Final = "Thank you for calling, I would like to know when you open on Sunday."

@@ -13,7 +13,6 @@ from typing import Final
 import structlog
 
 from config.errors import NotFound
-from models.llm.fallback import FallbackTextToSpeech
 from models.protocols import (
     Closable,
     Embeddings,
@@ -23,6 +22,7 @@ from models.protocols import (
     SpeechToText,
     TextToSpeech,
 )
+from models.tts.fallback import FallbackTextToSpeech
 from models.tts.text_normalization import warm_up
 
 _IDS: Final = uuid.UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a11")

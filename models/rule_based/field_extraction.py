@@ -17,7 +17,6 @@ from typing import Any, Final, Literal
 
 from models.rule_based.spoken_numbers import SaidNumber
 from models.rule_based.tool_arguments import readable
-from models.rule_based.transcript import Line, Wanted
 from models.rule_based.value_parsers import day_in, email_in, is_unsure, numbers_in, telephone_in, time_in, yes_or_no
 from models.text.bm25 import STOP_WORDS, stem, tokens
 from models.text.word_lists import words
@@ -125,10 +124,19 @@ _CONDITION: Final = re.compile(r"\b(?:if|when|whether|would|could|might|wenn|fal
 
 
 @dataclass(frozen=True)
+class ExtractionField:
+    """A value that is looked for."""
+
+    name: str
+    description: str
+    kind: Literal["string", "boolean", "number"]
+
+
+@dataclass(frozen=True)
 class _Field:
     """A value that is wanted, and the stems of the words that it goes by: `near` those that may stand by a number."""
 
-    wanted: Wanted
+    wanted: ExtractionField
     name: tuple[str, ...]
     about: frozenset[str]
     near: frozenset[str]
@@ -164,20 +172,21 @@ class _Sentence:
     numbers: list[tuple[SaidNumber, dict[int, int]]]
 
 
-def values_of(wanted: Sequence[Wanted], talk: Sequence[Line]) -> dict[str, Any]:
-    """Each of the values that are `wanted`, by name: text, a number, yes or no; None unless it is sure."""
+def extract_values(wanted: Sequence[ExtractionField], transcript: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Each of the values that are `wanted`, by name: text, a number, yes or no; None unless it is sure. `transcript`:
+    role ("user", "assistant") and text of each line."""
     sought = _sought(wanted)
     found: dict[str, Any] = {each.name: None for each in wanted}
     left = _MOST_WORK
-    for before, line in pairwise((Line("assistant", ""), *talk)):
-        if line.role != "user":
+    for (speaker_before, text_before), (speaker, text) in pairwise((("assistant", ""), *transcript)):
+        if speaker != "user":
             continue
-        said = line.content[:_LONGEST_LINE]
+        said = text[:_LONGEST_LINE]
         left -= len(wanted) * (len(said) + _PER_LINE)
         if left < 0:
             break
-        sentences = [_sentence(text, sought) for text in _SENTENCE.split(said) if text.strip()]
-        asked = _asked(sought, before.content[-_LONGEST_LINE:]) if before.role == "assistant" else None
+        sentences = [_sentence(each, sought) for each in _SENTENCE.split(said) if each.strip()]
+        asked = _asked(sought, text_before[-_LONGEST_LINE:]) if speaker_before == "assistant" else None
         for place, field in enumerate(sought.fields):
             value = _answer(field, said) if field is asked and sentences and not _is_question(sentences[0]) else None
             value = _told(field, place, sentences) if value is None else value
@@ -186,7 +195,7 @@ def values_of(wanted: Sequence[Wanted], talk: Sequence[Line]) -> dict[str, Any]:
     return found
 
 
-def _sought(wanted: Sequence[Wanted]) -> _Sought:
+def _sought(wanted: Sequence[ExtractionField]) -> _Sought:
     fields = [_field(each) for each in wanted]
     often = Counter(each.kind for each in fields)
     numbers: dict[str, list[int]] = {}
@@ -201,7 +210,7 @@ def _sought(wanted: Sequence[Wanted]) -> _Sought:
     )
 
 
-def _field(wanted: Wanted) -> _Field:
+def _field(wanted: ExtractionField) -> _Field:
     name = readable(wanted.name).split()[:_MOST_WORDS]
     spelled = [stem(part) for word in name for part in tokens(word)]
     told = [stem(word) for word in tokens(wanted.description)[:_MOST_WORDS] if word not in STOP_WORDS | _GENERIC]
@@ -212,7 +221,7 @@ def _field(wanted: Wanted) -> _Field:
     return _Field(wanted, tuple(spelled), about, near, _kind(wanted, spelled), cues, words=words_of_it)
 
 
-def _kind(wanted: Wanted, name: Sequence[str]) -> Any:
+def _kind(wanted: ExtractionField, name: Sequence[str]) -> Any:
     if wanted.kind != "string":
         return "yes or no" if wanted.kind == "boolean" else "number"
     return next((kind for kind, called in _KINDS.items() if not called.isdisjoint(name)), "text")

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from models.rule_based.transcript import Line
 from models.text.bm25 import STOP_WORDS, stem, tokens
 from models.text.word_lists import words
 
@@ -52,9 +51,10 @@ class _Sentence:
     stems: frozenset[str]
 
 
-def summary_of(talk: Sequence[Line], language: str | None = None) -> str:
-    """The most telling sentences of both sides; "" when nobody said anything. `language` names the speakers."""
-    sentences = _sentences(talk)
+def summarize(transcript: Sequence[tuple[str, str]], language: str | None = None) -> str:
+    """The most telling sentences of both sides; "" when nobody said anything. `transcript`: role ("user",
+    "assistant") and text of each line. `language` names the speakers."""
+    sentences = _sentences(transcript)
     if not sentences:
         return ""
     often = Counter(each for sentence in sentences for each in sentence.stems)
@@ -66,8 +66,8 @@ def summary_of(talk: Sequence[Line], language: str | None = None) -> str:
     return _told(sorted(chosen, key=lambda each: each.place), language)
 
 
-def _sentences(talk: Sequence[Line]) -> list[_Sentence]:
-    texts = [(line.role == "user", text) for line in talk for text in _END.split(" ".join(line.content.split()))]
+def _sentences(transcript: Sequence[tuple[str, str]]) -> list[_Sentence]:
+    texts = [(role == "user", text) for role, line in transcript for text in _END.split(" ".join(line.split()))]
     return [
         _Sentence(place, user, _cut(text), frozenset(stem(word) for word in _telling(text)))
         for place, (user, text) in enumerate(texts)

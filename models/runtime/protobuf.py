@@ -1,4 +1,8 @@
-"""The little of protocol buffers (protobuf.dev, Encoding) that it takes to look into models' files."""
+"""Protocol buffers (protobuf.dev, Encoding): reads and writes the few fields of model files that are needed, without a
+schema.
+
+A message is a row of fields of a number and a wire type. A message may be written in pieces that a reader merges.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +13,27 @@ from typing import Final
 
 _METADATA: Final = 14
 """Of `ModelProto` in onnx.proto: an entry of a key (1) and a value (2)."""
+_VARINT: Final = 0
+_SIZED: Final = 2
+"""Wire types."""
+_VARINT_BITS: Final = 70
+"""Ten groups of seven bits: the longest varint."""
 
-Message = bytes | mmap.mmap
+Message = bytes | mmap.mmap | memoryview
 
 
 def fields_of(message: Message, only: int | None = None) -> Iterator[tuple[int, bytes | int]]:
     """Number and value of each field, or of those of one number alone; the others are not read then. Raises
     `ValueError`."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        number, kind = key >> 3, key & 7
-        if kind == 0:
-            value, at = _varint(message, at)
-            if only in (None, number):
-                yield number, value
-            continue
-        length, at = _length(message, at, kind)
-        if at + length > len(message):
-            raise ValueError("it is cut off")
+    for number, kind, begin, end in _scan(message):
         if only in (None, number):
-            yield number, message[at : at + length]
-        at += length
+            yield number, _varint(message, begin)[0] if kind == _VARINT else bytes(message[begin:end])
+
+
+def submessages(message: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Number and content of each field that has a length, without copying it; the others are passed over. Raises
+    `ValueError`."""
+    return ((number, message[begin:end]) for number, kind, begin, end in _scan(message) if kind == _SIZED)
 
 
 def onnx_metadata(path: Path) -> dict[str, str]:
@@ -40,29 +43,59 @@ def onnx_metadata(path: Path) -> dict[str, str]:
     return {_text(entry.get(1)): _text(entry.get(2)) for entry in entries}
 
 
+def sized_field(number: int, content: bytes) -> bytes:
+    """A field that has a length: a text, bytes or a message."""
+    return _encode_varint(number << 3 | _SIZED) + _encode_varint(len(content)) + content
+
+
+def varint_field(number: int, value: int) -> bytes:
+    """A field that is a whole number, not negative."""
+    return _encode_varint(number << 3 | _VARINT) + _encode_varint(value)
+
+
 def _text(value: bytes | int | None) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else ""
 
 
-def _length(message: Message, at: int, kind: int) -> tuple[int, int]:
-    """How long a value of that wire type is, and where it begins."""
-    match kind:
-        case 1:
-            return 8, at
-        case 2:
-            return _varint(message, at)
-        case 5:
-            return 4, at
-    raise ValueError("it is no protocol buffer")
+def _scan(message: Message) -> Iterator[tuple[int, int, int, int]]:
+    """Number and wire type of each field, and where its value begins and ends."""
+    at, size = 0, len(message)
+    while at < size:
+        key, begin = _varint(message, at)
+        match key & 7:
+            case 0:
+                _, at = _varint(message, begin)
+            case 1:
+                at = begin + 8
+            case 2:
+                length, begin = _varint(message, begin)
+                at = begin + length
+            case 5:
+                at = begin + 4
+            case _:
+                raise ValueError("it is no protocol buffer")
+        if at > size:
+            raise ValueError("it is cut off")
+        yield key >> 3, key & 7, begin, at
 
 
 def _varint(message: Message, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(message) and shift < 64:
+    """A number in base 128, the lowest digit first, and the place behind it."""
+    value = 0
+    for shift in range(0, _VARINT_BITS, 7):
+        if at >= len(message):
+            raise ValueError("it is cut off")
         byte = message[at]
         at += 1
         value |= (byte & 0x7F) << shift
-        shift += 7
         if byte < 0x80:
             return value, at
-    raise ValueError("it is cut off")
+    raise ValueError("it is no protocol buffer")
+
+
+def _encode_varint(value: int) -> bytes:
+    digits = bytearray()
+    while value > 0x7F:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*digits, value])

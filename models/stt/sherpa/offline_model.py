@@ -27,7 +27,6 @@ from models.stt.sherpa.benchmark import offline_speed
 from models.stt.sherpa.tokens import Tokens
 from models.stt.sherpa.truecasing import Truecaser
 from models.stt.sherpa.upsampling import RATE, Sound, at_model_rate
-from models.stt.sherpa.whisper_languages import whisper_language
 from models.stt.text_future import TextFuture
 
 _MOST: Final = 8
@@ -44,6 +43,8 @@ _FIRST_WORDS_MS: Final = 600
 _GROWTH: Final = 1.5
 """By so much a turn has grown when it is heard again: three times the work of hearing it once."""
 
+_WHISPER_NAMES: Final = {"iw": "he", "nb": "no", "jv": "jw", "fil": "tl", "cmn": "zh"}
+"""Primary BCP 47 tags that Whisper calls otherwise."""
 _log = structlog.get_logger()
 
 
@@ -283,6 +284,13 @@ class _BufferedTurn:
         self.hear_at = hear_at
         self.asked = False
         self.words = ""
+
+
+def whisper_language(tag: str | None, known: Collection[str]) -> str:
+    """Whisper's own name of a BCP 47 tag, one of those `known` to it; "" lets it find out. It is told no other one:
+    sherpa-onnx ends the process over it."""
+    primary = (tag or "").lower().replace("_", "-").split("-")[0]
+    return next((name for name in (primary, _WHISPER_NAMES.get(primary, "")) if name in known), "")
 
 
 def pieces(sound: Sound) -> Iterable[Sound]:

@@ -16,7 +16,7 @@ from config.errors import ModelError
 from models.protocols import SynthesizedSpeech, VoiceSettings, WordTiming
 from models.tts.espeak.process_pool import EspeakPool, Utterance
 from models.tts.espeak.worker_process import SONAME
-from models.tts.intonation import pitch_range
+from models.tts.prosody import pitch_range
 from models.tts.trimming import trim_silence
 
 NAME: Final = "espeak-ng"

@@ -14,7 +14,7 @@ import soxr
 from config.errors import ModelError
 from models.protocols import SynthesizedSpeech, VoiceSettings, WordTiming
 from models.tts.flite.bindings import FliteLibrary, Token, Utterance
-from models.tts.intonation import pitch_range
+from models.tts.prosody import pitch_range
 from models.tts.trimming import trim_silence
 
 NAME: Final = "flite"

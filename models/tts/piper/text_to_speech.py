@@ -24,14 +24,13 @@ from models.model_files.store import ModelStore, sha256_of
 from models.model_files.trial import ModelTrials, log_left_out
 from models.protocols import SynthesizedSpeech, VoiceSettings
 from models.runtime.machine import cores
-from models.tts.intonation import pitch_range
 from models.tts.piper.phoneme_ids import PhonemeIds, Sentence
 from models.tts.piper.phonemizer import Phonemizer
 from models.tts.piper.trial import voice_candidate
 from models.tts.piper.voice import Network, Run, Scales, Sound, check_network
 from models.tts.piper.voice_config import VoiceConfig, read_config
 from models.tts.piper.word_timing import Piece, spoken_words
-from models.tts.speed import TtsSpeed
+from models.tts.prosody import TtsSpeed, pitch_range
 from models.tts.trimming import trim_silence
 
 NAME: Final = "piper"

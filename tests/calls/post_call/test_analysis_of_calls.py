@@ -202,7 +202,7 @@ async def test_a_model_that_calls_its_work_off_leaves_the_call_its_end(tmp_path:
     assert call.analysis["error"] == "the analysis broke: CancelledError"
 
 
-@pytest.mark.parametrize("broken", ["transcript_parts", "summary_of", "values_of"])
+@pytest.mark.parametrize("broken", ["transcript_parts", "summarize", "extract_values"])
 async def test_a_fault_in_the_analysis_leaves_the_call_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:

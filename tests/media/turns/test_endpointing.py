@@ -38,7 +38,7 @@ def test_the_model_ends_the_turn_at_its_threshold() -> None:
 
 def test_an_answer_of_the_model_counts_only_while_the_silence_lasts() -> None:
     talk = Talk(MODEL).speak(300).pass_ms(120).speak(50)
-    assert talk.turns.on_end_of_turn(talk.now, 0.9, talk.now) == ()
+    assert talk.turn_detector.on_end_of_turn(talk.now, 0.9, talk.now) == ()
     assert talk.of(SpeechResumed) == [SpeechResumed(430)]
 
 
@@ -97,15 +97,17 @@ def test_a_new_silence_does_not_wait_for_a_question_that_was_given_up() -> None:
 
 
 def test_an_answer_waits_while_new_sound_is_in_doubt() -> None:
-    turns = TurnDetector(replace(MODEL, fallback_silence_ms=10_000))
-    turns.on_vad_window(500, SPEECH, 100, False)
-    turns.on_tick(560, False, heard_ms=560, quiet_ms=60)
-    (_, asked) = turns.on_tick(600, False, heard_ms=600, quiet_ms=100)
+    turn_detector = TurnDetector(replace(MODEL, fallback_silence_ms=10_000))
+    turn_detector.on_vad_window(500, SPEECH, 100, False)
+    turn_detector.on_tick(560, False, arrived_ms=560, quiet_ms=60)
+    (_, asked) = turn_detector.on_tick(600, False, arrived_ms=600, quiet_ms=100)
     assert asked == AskEndOfTurn(600)
-    assert turns.on_tick(620, False, heard_ms=620, quiet_ms=5) == ()
-    assert turns.on_end_of_turn(620, 1.0, asked_ms=600) == ()
-    turns.on_vad_window(672, SILENCE, 32, False)
-    assert TurnEnded(680, 400, 500, "model", probability=1.0) in turns.on_tick(680, False, heard_ms=680, quiet_ms=60)
+    assert turn_detector.on_tick(620, False, arrived_ms=620, quiet_ms=5) == ()
+    assert turn_detector.on_end_of_turn(620, 1.0, asked_ms=600) == ()
+    turn_detector.on_vad_window(672, SILENCE, 32, False)
+    assert TurnEnded(680, 400, 500, "model", probability=1.0) in turn_detector.on_tick(
+        680, False, arrived_ms=680, quiet_ms=60
+    )
 
 
 @pytest.mark.parametrize(("speculative", "with_model", "alone"), [(150, 450, 450), (300, 600, None), (700, 1000, None)])

@@ -81,7 +81,7 @@ class Run:
     """Plays steps and has every event watched. What was interrupted may fall silent by itself."""
 
     def __init__(self, chosen: TurnSettings, ahead_ms: int, *, obedient: bool) -> None:
-        self.turns = TurnDetector(chosen, lead_ms=TICK, ask_ahead_ms=ahead_ms)
+        self.turn_detector = TurnDetector(chosen, lead_ms=TICK, ask_ahead_ms=ahead_ms)
         self.watch = Watch(chosen, lead_ms=TICK)
         self.now = 10_000.0
         self.events: list[TurnEvent] = []
@@ -96,14 +96,14 @@ class Run:
         self._flushed = self._flushed and step.audible
         if step.protect is not None:
             self.watch.protect(step.protect)
-            self._take(self.turns.set_uninterruptible(step.protect), step)
+            self._take(self.turn_detector.set_uninterruptible(step.protect), step)
         if step.words is not None:
             self.watch.words()
-            self._take(self.turns.on_transcript(self.now, backchannel=not step.words), step)
+            self._take(self.turn_detector.on_transcript(self.now, backchannel=not step.words), step)
         self._answer(step)
         window = (heard, step.p, TICK, audible, step.quiet_ms, step.onset_ms, step.loud)
-        self._take(self.turns.on_vad_window(*window), step)
-        self._take(self.turns.on_tick(self.now, audible, heard, step.quiet_ms), step)
+        self._take(self.turn_detector.on_vad_window(*window), step)
+        self._take(self.turn_detector.on_tick(self.now, audible, heard, step.quiet_ms), step)
         self.watch.tick(self.now)
 
     def play(self, steps: list[Step]) -> Run:
@@ -114,7 +114,7 @@ class Run:
     def check_end(self) -> None:
         """Nothing is stuck once the caller has been silent for long."""
         self.play([Step()] * (LONG_MS // TICK))
-        assert self.turns.idle and not self.watch.open and not self.watch.paused
+        assert self.turn_detector.idle and not self.watch.open and not self.watch.paused
 
     def _take(self, events: tuple[TurnEvent, ...], step: Step) -> None:
         for event in events:
@@ -125,7 +125,7 @@ class Run:
                 if step.late == 0:
                     self._answer(step)
             self._flushed = self._flushed or (self._obedient and isinstance(event, BargeIn))
-        if self.turns.caller_speaking:
+        if self.turn_detector.caller_speaking:
             self.watch.talking()
 
     def _answer(self, step: Step) -> None:
@@ -133,7 +133,7 @@ class Run:
         self._answers = [answer for answer in self._answers if answer[0] > self.now]
         for _, asked_ms, p in due:
             self.watch.answered(self.now, asked_ms, p)
-            self._take(self.turns.on_end_of_turn(self.now, p, asked_ms), step)
+            self._take(self.turn_detector.on_end_of_turn(self.now, p, asked_ms), step)
 
 
 def _steps() -> st.SearchStrategy[list[Step]]:

@@ -105,7 +105,7 @@ def test_nobody_goes_on_over_what_is_protected() -> None:
 
 
 def test_speech_that_began_before_the_agent_was_audible_is_not_over_it_though_it_is_noticed_later() -> None:
-    turns = TurnDetector(STERN)
-    turns.on_tick(1000, True)
-    assert SpeechStarted(1030, 980) in turns.on_vad_window(1030, SPEECH, 32, True, onset_ms=50)
-    assert turns.on_tick(1040, True) == (PlayoutPaused(1040),)
+    turn_detector = TurnDetector(STERN)
+    turn_detector.on_tick(1000, True)
+    assert SpeechStarted(1030, 980) in turn_detector.on_vad_window(1030, SPEECH, 32, True, onset_ms=50)
+    assert turn_detector.on_tick(1040, True) == (PlayoutPaused(1040),)

@@ -28,70 +28,70 @@ def test_an_extreme_threshold_still_lets_turns_begin_and_end(threshold: float) -
 
 
 def test_quiet_ends_speech_while_the_probability_is_still_falling() -> None:
-    turns = TurnDetector(NO_MODEL)
-    turns.on_vad_window(480, SPEECH, 32, False)
-    turns.on_tick(500, False, heard_ms=500, quiet_ms=0)
-    turns.on_tick(540, False, heard_ms=540, quiet_ms=40)
-    turns.on_vad_window(544, 0.8, 32, False, quiet_ms=44)
-    turns.on_vad_window(576, 0.5, 32, False, quiet_ms=76)
-    assert [type(event) for event in turns.on_tick(600, False, heard_ms=600, quiet_ms=100)] == [
+    turn_detector = TurnDetector(NO_MODEL)
+    turn_detector.on_vad_window(480, SPEECH, 32, False)
+    turn_detector.on_tick(500, False, arrived_ms=500, quiet_ms=0)
+    turn_detector.on_tick(540, False, arrived_ms=540, quiet_ms=40)
+    turn_detector.on_vad_window(544, 0.8, 32, False, quiet_ms=44)
+    turn_detector.on_vad_window(576, 0.5, 32, False, quiet_ms=76)
+    assert [type(event) for event in turn_detector.on_tick(600, False, arrived_ms=600, quiet_ms=100)] == [
         SpeechStopped,
         TurnEnded,
     ]
 
 
 def test_the_delay_counts_from_the_arrival_of_the_last_speech_however_late_it_is_heard() -> None:
-    turns = TurnDetector(NO_MODEL)
-    turns.on_vad_window(500, SPEECH, 100, False)
-    turns.on_tick(580, False, heard_ms=520, quiet_ms=20)
-    assert TurnEnded(600, 400, 500, "delay") in turns.on_tick(600, False, heard_ms=540, quiet_ms=40)
+    turn_detector = TurnDetector(NO_MODEL)
+    turn_detector.on_vad_window(500, SPEECH, 100, False)
+    turn_detector.on_tick(580, False, arrived_ms=520, quiet_ms=20)
+    assert TurnEnded(600, 400, 500, "delay") in turn_detector.on_tick(600, False, arrived_ms=540, quiet_ms=40)
 
 
 def test_sound_after_a_quiet_end_is_judged_before_the_turn_ends() -> None:
-    turns = TurnDetector(NO_MODEL)
-    turns.on_vad_window(500, SPEECH, 32, False)
-    turns.on_tick(580, False, heard_ms=580, quiet_ms=80)
-    assert turns.on_tick(600, False, heard_ms=600, quiet_ms=5) == ()
-    turns.on_vad_window(612, SPEECH, 32, False, quiet_ms=0)
-    assert turns.caller_speaking
+    turn_detector = TurnDetector(NO_MODEL)
+    turn_detector.on_vad_window(500, SPEECH, 32, False)
+    turn_detector.on_tick(580, False, arrived_ms=580, quiet_ms=80)
+    assert turn_detector.on_tick(600, False, arrived_ms=600, quiet_ms=5) == ()
+    turn_detector.on_vad_window(612, SPEECH, 32, False, quiet_ms=0)
+    assert turn_detector.caller_speaking
 
 
 def test_a_dip_of_the_probability_while_the_sound_stays_loud_is_no_end() -> None:
-    turns = TurnDetector(NO_MODEL)
-    turns.on_vad_window(500, SPEECH, 100, False)
-    turns.on_vad_window(700, SILENCE, 200, False, loud=True)
-    assert turns.caller_speaking
-    turns.on_vad_window(740, SILENCE, 40, False, loud=True)
-    assert TurnEnded(760, 400, 500, "delay") in turns.on_tick(760, False)
+    turn_detector = TurnDetector(NO_MODEL)
+    turn_detector.on_vad_window(500, SPEECH, 100, False)
+    turn_detector.on_vad_window(700, SILENCE, 200, False, loud=True)
+    assert turn_detector.caller_speaking
+    turn_detector.on_vad_window(740, SILENCE, 40, False, loud=True)
+    assert TurnEnded(760, 400, 500, "delay") in turn_detector.on_tick(760, False)
 
 
 def test_short_quiet_is_a_gap_while_the_model_is_sure_of_speech() -> None:
-    turns = TurnDetector(NO_MODEL)
-    turns.on_vad_window(500, 0.99, 100, False)
-    turns.on_tick(580, False, heard_ms=580, quiet_ms=80)
-    assert turns.caller_speaking
-    turns.on_tick(600, False, heard_ms=600, quiet_ms=100)
-    assert not turns.caller_speaking
+    turn_detector = TurnDetector(NO_MODEL)
+    turn_detector.on_vad_window(500, 0.99, 100, False)
+    turn_detector.on_tick(580, False, arrived_ms=580, quiet_ms=80)
+    assert turn_detector.caller_speaking
+    turn_detector.on_tick(600, False, arrived_ms=600, quiet_ms=100)
+    assert not turn_detector.caller_speaking
 
 
 def test_quiet_does_not_reach_back_before_the_speech_that_it_ends() -> None:
-    turns = TurnDetector(replace(NO_MODEL, min_turn_duration=0))
-    turns.on_vad_window(500, SPEECH, 100, False)
-    turns.on_vad_window(540, SILENCE, 40, False, quiet_ms=5000)
-    assert TurnEnded(540, 400, 400, "delay") in turns.on_tick(540, False)
+    turn_detector = TurnDetector(replace(NO_MODEL, min_turn_duration=0))
+    turn_detector.on_vad_window(500, SPEECH, 100, False)
+    turn_detector.on_vad_window(540, SILENCE, 40, False, quiet_ms=5000)
+    assert TurnEnded(540, 400, 400, "delay") in turn_detector.on_tick(540, False)
 
 
 def test_a_turn_does_not_begin_before_the_one_before_it_has_ended() -> None:
-    turns = TurnDetector(NO_MODEL)
-    turns.on_vad_window(500, SPEECH, 100, False)
-    turns.on_vad_window(540, SILENCE, 40, False)
-    assert TurnEnded(600, 400, 500, "delay") in turns.on_tick(600, False)
-    assert turns.on_vad_window(604, SPEECH, 20, False, onset_ms=250) == (SpeechStarted(604, 500, reopens=True),)
+    turn_detector = TurnDetector(NO_MODEL)
+    turn_detector.on_vad_window(500, SPEECH, 100, False)
+    turn_detector.on_vad_window(540, SILENCE, 40, False)
+    assert TurnEnded(600, 400, 500, "delay") in turn_detector.on_tick(600, False)
+    assert turn_detector.on_vad_window(604, SPEECH, 20, False, onset_ms=250) == (SpeechStarted(604, 500, reopens=True),)
 
 
 def test_the_lead_decides_so_much_before_the_delay() -> None:
-    turns = TurnDetector(NO_MODEL, lead_ms=20)
-    turns.on_vad_window(500, SPEECH, 500, False)
-    turns.on_vad_window(540, SILENCE, 40, False)
-    assert turns.on_tick(579, False) == ()
-    assert [type(event) for event in turns.on_tick(580, False)] == [SpeechStopped, TurnEnded]
+    turn_detector = TurnDetector(NO_MODEL, lead_ms=20)
+    turn_detector.on_vad_window(500, SPEECH, 500, False)
+    turn_detector.on_vad_window(540, SILENCE, 40, False)
+    assert turn_detector.on_tick(579, False) == ()
+    assert [type(event) for event in turn_detector.on_tick(580, False)] == [SpeechStopped, TurnEnded]

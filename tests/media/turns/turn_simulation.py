@@ -23,7 +23,7 @@ class Talk:
     def __init__(
         self, settings: TurnSettings = NO_MODEL, eot: float | None = None, answers_ms: int = 0, ask_ahead_ms: int = 0
     ) -> None:
-        self.turns = TurnDetector(settings, ask_ahead_ms=ask_ahead_ms)
+        self.turn_detector = TurnDetector(settings, ask_ahead_ms=ask_ahead_ms)
         self.now = 0.0
         self.audible = False
         self.eot = eot
@@ -42,8 +42,8 @@ class Talk:
         for _ in range(ms // SPAN):
             self.now += SPAN
             self._answer()
-            self.take(self.turns.on_vad_window(self.now, p, SPAN, self.audible))
-            self.take(self.turns.on_tick(self.now, self.audible))
+            self.take(self.turn_detector.on_vad_window(self.now, p, SPAN, self.audible))
+            self.take(self.turn_detector.on_tick(self.now, self.audible))
         return self
 
     def speak(self, ms: int) -> Talk:
@@ -51,15 +51,15 @@ class Talk:
 
     def agent(self, audible: bool) -> Talk:
         self.audible = audible
-        self.take(self.turns.on_tick(self.now, audible))
+        self.take(self.turn_detector.on_tick(self.now, audible))
         return self
 
     def words(self, *, backchannel: bool = False) -> Talk:
-        self.take(self.turns.on_transcript(self.now, backchannel))
+        self.take(self.turn_detector.on_transcript(self.now, backchannel))
         return self
 
     def protect(self, on: bool) -> Talk:
-        self.take(self.turns.set_uninterruptible(on))
+        self.take(self.turn_detector.set_uninterruptible(on))
         return self
 
     def of(self, kind: type[Kind]) -> list[Kind]:
@@ -73,4 +73,4 @@ class Talk:
 
     def _answer(self) -> None:
         while self._asked and self._asked[0] + self.answers_ms <= self.now:
-            self.take(self.turns.on_end_of_turn(self.now, self.eot, self._asked.pop(0)))
+            self.take(self.turn_detector.on_end_of_turn(self.now, self.eot, self._asked.pop(0)))

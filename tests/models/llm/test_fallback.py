@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import ModelError
-from models.llm.fallback import GO_ON, ContinuationFilter, FallbackLanguageModel, FallbackTextToSpeech, flattened
+from models.llm.fallback import GO_ON, ContinuationFilter, FallbackLanguageModel, flattened
 from models.protocols import (
     ChatMessage,
     ChatPrompt,
@@ -22,6 +22,7 @@ from models.protocols import (
     VoiceSettings,
 )
 from models.rule_based.responder import ExtractiveResponder
+from models.tts.fallback import FallbackTextToSpeech
 
 PROMPT = ChatPrompt("call", "We are open from nine to five.", [ChatMessage("user", "When are you open?")])
 CALL = ToolCall("1", "look_up", "{}")

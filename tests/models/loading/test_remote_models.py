@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from config.errors import EgressError, ModelError, StartupError
-from models.llm.fallback import GO_ON, FallbackLanguageModel, FallbackTextToSpeech
+from models.llm.fallback import GO_ON, FallbackLanguageModel
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id, voice_id
 from models.loading.remote_models import add_remote_models
 from models.protocols import (
@@ -28,6 +28,7 @@ from models.protocols import (
 from models.remote.config import RemoteModel, RemoteVoice, base_url_of
 from models.rule_based.responder import ExtractiveResponder
 from models.stt.two_pass import TwoPassSpeechToText
+from models.tts.fallback import FallbackTextToSpeech
 from models.turn_detection.lexical import LexicalEndOfTurn
 
 URL = "http://gpu:8000/v1"

@@ -7,30 +7,29 @@ from typing import Any
 
 import pytest
 
-from models.rule_based.field_extraction import LONGEST_VALUE, values_of
-from models.rule_based.transcript import Line, Wanted
+from models.rule_based.field_extraction import LONGEST_VALUE, ExtractionField, extract_values
 
 FIELDS = {
-    "guests": Wanted("guests", "Number of people who come", "number"),
-    "budget": Wanted("budget", "What the customer wants to spend", "number"),
-    "orderNumber": Wanted("orderNumber", "The order number", "number"),
-    "day": Wanted("day", "Day of the visit", "string"),
-    "time": Wanted("time", "Time of the visit", "string"),
-    "caller_name": Wanted("caller_name", "The caller's name", "string"),
-    "email": Wanted("email", "E-mail address", "string"),
-    "phone": Wanted("phone", "Telephone number to call back", "string"),
-    "city": Wanted("city", "The city where the customer lives", "string"),
-    "booking code": Wanted("booking code", "", "string"),
-    "newCustomer": Wanted("newCustomer", "Whether this is the first order", "boolean"),
-    "smoking": Wanted("smoking", "Smoking room", "boolean"),
-    "reason": Wanted("reason", "Why the customer calls", "string"),
+    "guests": ExtractionField("guests", "Number of people who come", "number"),
+    "budget": ExtractionField("budget", "What the customer wants to spend", "number"),
+    "orderNumber": ExtractionField("orderNumber", "The order number", "number"),
+    "day": ExtractionField("day", "Day of the visit", "string"),
+    "time": ExtractionField("time", "Time of the visit", "string"),
+    "caller_name": ExtractionField("caller_name", "The caller's name", "string"),
+    "email": ExtractionField("email", "E-mail address", "string"),
+    "phone": ExtractionField("phone", "Telephone number to call back", "string"),
+    "city": ExtractionField("city", "The city where the customer lives", "string"),
+    "booking code": ExtractionField("booking code", "", "string"),
+    "newCustomer": ExtractionField("newCustomer", "Whether this is the first order", "boolean"),
+    "smoking": ExtractionField("smoking", "Smoking room", "boolean"),
+    "reason": ExtractionField("reason", "Why the customer calls", "string"),
 }
 
 
 def found(*said: str, wanted: tuple[str, ...] = tuple(FIELDS)) -> dict[str, Any]:
     """What is known after a talk in which the agent speaks first; only what is not null."""
-    talk = [Line("user" if place % 2 else "assistant", text) for place, text in enumerate(said)]
-    values = values_of([FIELDS[name] for name in wanted], talk)
+    talk = [("user" if place % 2 else "assistant", text) for place, text in enumerate(said)]
+    values = extract_values([FIELDS[name] for name in wanted], talk)
     assert list(values) == list(wanted)
     return {name: value for name, value in values.items() if value is not None}
 
@@ -134,9 +133,13 @@ def test_a_later_value_counts_and_silence_about_it_does_not() -> None:
     "name", ["", " ", "a" * 5000, "\x00", '"};{', "(?P<x>", "\\", "🙂", "名前", "__proto__", "x\ny", "[", "*" * 60, "ß"]
 )
 def test_any_name_is_a_name(name: str) -> None:
-    wanted = [Wanted(name, name, "string"), Wanted("guests", "[(", "number"), Wanted(f"{name}2", "", "boolean")]
-    talk = [Line("assistant", f"What is {name}?"), Line("user", f"my {name} is four, for four guests")]
-    values = values_of(wanted, talk)
+    wanted = [
+        ExtractionField(name, name, "string"),
+        ExtractionField("guests", "[(", "number"),
+        ExtractionField(f"{name}2", "", "boolean"),
+    ]
+    talk = [("assistant", f"What is {name}?"), ("user", f"my {name} is four, for four guests")]
+    values = extract_values(wanted, talk)
     assert set(values) == {each.name for each in wanted}
     json.dumps(values, allow_nan=False)
 
@@ -146,24 +149,24 @@ def test_numbers_that_no_number_holds_are_none() -> None:
 
 
 def test_a_hundred_values_of_a_hundred_turns_are_each_their_own() -> None:
-    wanted = [Wanted(f"thing{place}", "the thing " * 200, "number") for place in range(100)]
+    wanted = [ExtractionField(f"thing{place}", "the thing " * 200, "number") for place in range(100)]
     talk = [
         line
         for place in range(100)
-        for line in (Line("assistant", f"What is the thing{place}?"), Line("user", f"It is {place + 1000}."))
+        for line in (("assistant", f"What is the thing{place}?"), ("user", f"It is {place + 1000}."))
     ]
-    assert values_of(wanted, talk) == {f"thing{place}": place + 1000 for place in range(100)}
+    assert extract_values(wanted, talk) == {f"thing{place}": place + 1000 for place in range(100)}
 
 
 def test_of_very_many_values_the_beginning_of_a_talk_is_looked_through() -> None:
     """They are looked for in a time that has an end."""
-    wanted = [Wanted(f"thing{place}", "", "number") for place in range(2000)]
-    talk = [Line("user", f"The thing{place} is {place + 1000}. {'And so on. ' * 10}") for place in range(200)]
-    values = values_of(wanted, talk)
+    wanted = [ExtractionField(f"thing{place}", "", "number") for place in range(2000)]
+    talk = [("user", f"The thing{place} is {place + 1000}. {'And so on. ' * 10}") for place in range(200)]
+    values = extract_values(wanted, talk)
     assert (values["thing0"], values["thing199"], len(values)) == (1000, None, 2000)
-    assert values_of(wanted[150:200], talk)["thing199"] == 1199
+    assert extract_values(wanted[150:200], talk)["thing199"] == 1199
 
 
 def test_no_text_is_without_end() -> None:
-    [name] = values_of([FIELDS["caller_name"]], [Line("user", f"My name is {'a' * 3000}.")]).values()
+    [name] = extract_values([FIELDS["caller_name"]], [("user", f"My name is {'a' * 3000}.")]).values()
     assert name == "a" * LONGEST_VALUE

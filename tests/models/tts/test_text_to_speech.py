@@ -15,7 +15,7 @@ from models.protocols import SynthesizedSpeech, TextToSpeech, VoiceSettings
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.bindings import FliteLibrary
 from models.tts.flite.text_to_speech import FliteTextToSpeech, to_ascii
-from models.tts.intonation import pitch_range
+from models.tts.prosody import pitch_range
 from models.tts.trimming import trim_silence
 
 SENTENCES = [

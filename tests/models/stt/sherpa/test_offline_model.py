@@ -13,10 +13,9 @@ import pytest
 from config.errors import ModelError
 from media.audio_port import Samples
 from models.stt.sherpa.loader import open_recognizer
-from models.stt.sherpa.offline_model import OfflineSpeechToText, pieces
+from models.stt.sherpa.offline_model import OfflineSpeechToText, pieces, whisper_language
 from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from models.stt.sherpa.upsampling import RATE
-from models.stt.sherpa.whisper_languages import whisper_language
 from models.stt.two_pass import TwoPassSpeechToText
 from tests.models.stt.sherpa.conftest import feed, installed, no_words
 from tests.models.stt.sherpa.tiny_models import tones
