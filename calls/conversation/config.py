@@ -1,4 +1,4 @@
-"""What an agent was told for one call."""
+"""The configuration of the agent for one conversation."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ConversationConfig:
-    """Its placeholders are filled. `greeting` None: the language model opens the talk, if the agent speaks first.
-    `user_idle_ms`: how long nobody has spoken when the agent asks whether the caller is still there; 0 never."""
+    """Its placeholders are filled. `greeting` None: the language model writes the first message, if the agent speaks
+    first. `user_idle_ms`: silence of both sides after which the agent asks whether the user is still there; 0 never."""
 
     system_prompt: str
     greeting: str | None = None

@@ -1,4 +1,4 @@
-"""Digits that a caller dials, each counted once whatever ways it comes by, and gathered to one entry."""
+"""Collects the DTMF digits of the caller into entries; a digit that comes by several methods counts once."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from calls.conversation.timers import CallLater, Timer
 from media.dtmf.keys import DtmfMethod
 
 GATHER_S: Final = 2.0
-"""An entry is complete this long after its last digit; `#` completes it at once."""
+"""Time after its last digit at which an entry is complete; `#` completes it at once."""
 
-LONGEST: Final = 64
-"""An entry is complete when it has that many digits: no number that people dial is longer."""
+MAX_DIGITS: Final = 64
+"""Digits at which an entry is complete: no number that people dial is longer."""
 
-REPEATED_WITHIN_MS: Final = 2000.0
-"""A key by another way within this time is the same press: events and tones come when the key goes down, SIP INFO when
-it is let go."""
-CHANGED_AFTER: Final = 3
-"""So many presses in a row by a less sure way alone: the telephone, or another one after a transfer, sends its keys so
-now."""
+DUPLICATE_WITHIN_MS: Final = 2000.0
+"""A digit by another method within this time is the same key press: RFC 4733 events and tones come when the key goes
+down, SIP INFO when it is released."""
+METHOD_CHANGED_AFTER: Final = 3
+"""Key presses in a row by a less reliable method alone after which that method counts: the telephone, or another one
+after a transfer, sends its keys by it now."""
 ECHO_MS: Final = 700.0
-"""A line may give back a key of ours so long after its end."""
-_SURER: Final[tuple[DtmfMethod, ...]] = ("inband", "info", "rfc4733")
-"""Each is surer than those before it: a voice can sound like a tone, and SIP INFO comes late."""
+"""Time after the end of our own DTMF in which a line may echo it."""
+_BY_RELIABILITY: Final[tuple[DtmfMethod, ...]] = ("inband", "info", "rfc4733")
+"""Each is more reliable than those before it: a voice can sound like a tone, and SIP INFO comes late."""
 
 
 @dataclass(frozen=True)
@@ -38,73 +38,75 @@ class DtmfEntry:
 
 @dataclass(frozen=True)
 class DtmfKeyPressed:
-    """The caller has pressed a key: they are there. What they dial is told when the entry is complete."""
+    """The caller has pressed a key, so is not idle. The digit comes with the complete entry."""
 
 
 @dataclass
-class _Press:
-    """One press of a key, and the ways in which it has come."""
+class _KeyPress:
+    """One key press, and the methods by which it has come."""
 
     digit: str
     at_ms: float
-    ways: set[DtmfMethod]
+    methods: set[DtmfMethod]
 
 
 class DtmfDeduplicator:
-    """Tells presses of a key from repetitions of a press by another way: many telephones send a key as RFC 4733 events
-    and leave its tone in the sound, some send SIP INFO too. Times are on one clock, in any order."""
+    """Tells key presses from duplicates by another method: many telephones send a key as RFC 4733 events and leave its
+    tone in the audio, some send SIP INFO too. Times are on one clock, in any order."""
 
     def __init__(self) -> None:
-        self._recent: deque[_Press] = deque()
-        self._way: DtmfMethod | None = None  # the surest way that has worked in this call
-        self._alone = 0  # presses in a row that only a less sure way has brought
+        self._recent: deque[_KeyPress] = deque()
+        self._method: DtmfMethod | None = None  # the most reliable one that has worked in this call
+        self._alone = 0  # presses in a row that only a less reliable method has brought
 
-    def is_new(self, digit: str, way: DtmfMethod, at_ms: float) -> bool:
-        """Whether a key that came is a press of its own. Each way tells of a press once, so what comes by the same way
-        again is another press, however soon. Once a surer way has worked, the others are not believed alone, unless
-        they bring `CHANGED_AFTER` presses in a row without it."""
-        while self._recent and self._recent[0].at_ms < at_ms - REPEATED_WITHIN_MS:
+    def register(self, digit: str, method: DtmfMethod, at_ms: float) -> bool:
+        """Take a digit that came. Returns True if it is a key press of its own. A method reports a press once, so the
+        same digit by the same method is another press, however soon. Once a more reliable method has worked, the
+        others alone do not count, unless they bring `METHOD_CHANGED_AFTER` presses in a row without it."""
+        while self._recent and self._recent[0].at_ms < at_ms - DUPLICATE_WITHIN_MS:
             self._recent.popleft()
-        known = self._repeated_by(digit, way, at_ms)
-        if known is None and self._is_doubtful(way):
+        known = self._same_press(digit, method, at_ms)
+        if known is None and self._is_less_reliable(method) and not self._replaces_method(method):
             return False
-        self._believe(way)
+        self._note_method(method)
         if known is not None:
-            known.ways.add(way)
+            known.methods.add(method)
             return False
-        self._recent.append(_Press(digit, at_ms, {way}))
+        self._recent.append(_KeyPress(digit, at_ms, {method}))
         return True
 
-    def _repeated_by(self, digit: str, way: DtmfMethod, at_ms: float) -> _Press | None:
+    def _same_press(self, digit: str, method: DtmfMethod, at_ms: float) -> _KeyPress | None:
         for press in self._recent:
-            if press.digit == digit and way not in press.ways and abs(at_ms - press.at_ms) <= REPEATED_WITHIN_MS:
+            if press.digit == digit and method not in press.methods and abs(at_ms - press.at_ms) <= DUPLICATE_WITHIN_MS:
                 return press
         return None
 
-    def _is_doubtful(self, way: DtmfMethod) -> bool:
-        if self._way is None or _SURER.index(way) >= _SURER.index(self._way):
-            return False
-        self._alone += 1
-        if self._alone < CHANGED_AFTER:
-            return True
-        self._way = way
-        return False
+    def _is_less_reliable(self, method: DtmfMethod) -> bool:
+        return self._method is not None and _BY_RELIABILITY.index(method) < _BY_RELIABILITY.index(self._method)
 
-    def _believe(self, way: DtmfMethod) -> None:
-        if self._way is None or _SURER.index(way) >= _SURER.index(self._way):
-            self._way = way
+    def _replaces_method(self, method: DtmfMethod) -> bool:
+        """Count a press by a less reliable method alone. Returns True if that method counts from now on."""
+        self._alone += 1
+        if self._alone < METHOD_CHANGED_AFTER:
+            return False
+        self._method = method
+        return True
+
+    def _note_method(self, method: DtmfMethod) -> None:
+        if not self._is_less_reliable(method):
+            self._method = method
             self._alone = 0
 
 
 class DtmfEchoFilter:
-    """Tells the echo of keys that we press from keys of the caller. Times are ms on the clock of the audio engine."""
+    """Tells the echo of DTMF that we send from digits of the caller. Times are ms on the clock of the audio engine."""
 
     def __init__(self) -> None:
         self._since_ms = math.inf
         self._until_ms = -math.inf
 
     def set_sending(self, on: bool, now_ms: float) -> None:
-        """Our keys begin to be sent, or are not sent any more."""
+        """Our DTMF begins to be sent, or ends."""
         if not on:
             self._until_ms = now_ms + ECHO_MS
             return
@@ -113,13 +115,13 @@ class DtmfEchoFilter:
         self._until_ms = math.inf
 
     def is_echo(self, at_ms: float) -> bool:
-        """Whether a tone that began then is one of ours, however late the news of it comes."""
+        """True if a tone that began at `at_ms` is one of ours, however late it is reported."""
         return self._since_ms <= at_ms <= self._until_ms
 
 
 class DtmfCollector:
-    """Gathers digits. `sink` is told of each press and gets each complete entry. `later` is `loop.call_later`,
-    `clock_ms` the present on the clock of the audio engine."""
+    """`sink` gets an event for each key press, and each complete entry. `later` is `loop.call_later`, `clock_ms` the
+    clock of the audio engine."""
 
     def __init__(
         self,
@@ -130,13 +132,13 @@ class DtmfCollector:
         self._sink = sink
         self._later = later
         self._clock_ms = clock_ms
-        self._presses = DtmfDeduplicator()
+        self._deduplicator = DtmfDeduplicator()
         self._digits = ""
         self._timer: Timer | None = None
 
-    def on_digit(self, digit: str, way: DtmfMethod, at_ms: float | None = None) -> None:
-        """A key came: 0-9, *, #, A-D. The same press by another way counts for nothing. Without `at_ms` it came now."""
-        if not self._presses.is_new(digit, way, self._clock_ms() if at_ms is None else at_ms):
+    def on_digit(self, digit: str, method: DtmfMethod, at_ms: float | None = None) -> None:
+        """A digit came: 0-9, *, #, A-D; without `at_ms` now. A duplicate by another method is dropped."""
+        if not self._deduplicator.register(digit, method, self._clock_ms() if at_ms is None else at_ms):
             return
         self._sink(DtmfKeyPressed())
         self._stop_timer()
@@ -144,13 +146,13 @@ class DtmfCollector:
             self._complete()
             return
         self._digits += digit
-        if len(self._digits) == LONGEST:
+        if len(self._digits) == MAX_DIGITS:
             self._complete()
             return
         self._timer = self._later(GATHER_S, self._complete)
 
     def close(self) -> None:
-        """No more keys come: what was pressed so far is the entry."""
+        """No more digits come: those so far are the entry."""
         self._stop_timer()
         self._complete()
 

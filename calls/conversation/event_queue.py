@@ -1,4 +1,4 @@
-"""What happens in a call, in order."""
+"""The events of a conversation, in order."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from media.engine.call_audio import CallEvent
 
 @dataclass(frozen=True)
 class ResponseFinished:
-    """All of an answer has been sent."""
+    """All of a response has been sent."""
 
     response: AgentResponse
 
 
 @dataclass(frozen=True)
 class UserIdle:
-    """Neither side has for as long as the agent waits."""
+    """Neither side has spoken for the agent's idle time."""
 
 
 ControlEvent = DtmfKeyPressed | DtmfEntry | ResponseFinished | UserIdle | HoldChanged
-"""What does not come from the audio engine."""
+"""An event that does not come from the audio engine."""
 ConversationEvent = CallEvent | ControlEvent
 
 
 class EventQueue:
-    """The `CallEventListener` of a call's audio, and of everything else that happens in it."""
+    """The `CallListener` of a call's audio, and the queue of all other events of its conversation."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[ConversationEvent] = asyncio.Queue()
 
     def media_events(self, events: Sequence[CallEvent]) -> None:
-        """From the audio engine."""
+        """Take events from the audio engine."""
         for event in events:
             self._queue.put_nowait(event)
 
-    def put(self, happening: ControlEvent) -> None:
-        """From elsewhere on the event loop."""
-        self._queue.put_nowait(happening)
+    def put(self, event: ControlEvent) -> None:
+        """Take an event from another part, on the event loop."""
+        self._queue.put_nowait(event)
 
     async def get(self) -> ConversationEvent:
-        """The next one."""
+        """The next event."""
         return await self._queue.get()
 
     def drain(self) -> list[ConversationEvent]:
-        """What nobody has dealt with; it is taken out."""
+        """Take out all events that were not handled."""
         return [self._queue.get_nowait() for _ in range(self._queue.qsize())]

@@ -1,5 +1,5 @@
-"""Lets the language model of a call read what it will be asked before it is asked: what the agent was told while the
-phone still rings, and what was heard of an answer while the caller speaks."""
+"""Prefills the language model's prompt before it is asked: the system prompt while the phone rings, and what was heard
+of a response while the caller speaks."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ log = structlog.get_logger()
 class PromptPrefill:
     """For one call. The newest prompt counts."""
 
-    def __init__(self, language: LanguageModel) -> None:
-        """A model that does not prepare is left alone."""
-        self._model = language if isinstance(language, SupportsPrefill) else None
+    def __init__(self, model: LanguageModel) -> None:
+        """Does nothing for a model that cannot prefill."""
+        self._model = model if isinstance(model, SupportsPrefill) else None
         self._task: asyncio.Task[None] | None = None
-        self._prompt: ChatPrompt | None = None  # what it reads
+        self._prompt: ChatPrompt | None = None  # what is prefilled
         self._closed = False
 
     def start(self, prompt: ChatPrompt) -> None:
-        """Begin to read a talk that the caller goes on with, or go on with it; returns at once."""
+        """Prefill a prompt that the user's words will follow, unless that is under way; returns at once."""
         if prompt == self._prompt:
             return
         self.stop()
         self._prompt = prompt
         if self._model is not None and not self._closed:
-            self._task = asyncio.create_task(self._prepare(self._model, prompt))
+            self._task = asyncio.create_task(self._prefill(self._model, prompt))
 
     def stop(self) -> None:
-        """The model is asked now, and reads by itself."""
+        """The model is asked now, and reads the prompt by itself."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
         self._prompt = None
 
     def close(self) -> None:
-        """The call is over. Idempotent."""
+        """The call has ended. Idempotent."""
         self._closed = True
         self.stop()
 
-    async def _prepare(self, model: SupportsPrefill, prompt: ChatPrompt) -> None:
-        """What goes wrong here goes wrong again when the model is asked, and is dealt with there."""
+    async def _prefill(self, model: SupportsPrefill, prompt: ChatPrompt) -> None:
+        """An error here comes again when the model is asked, and is handled there."""
         try:
             await model.prefill(prompt)
         except ModelError as error:

@@ -1,4 +1,4 @@
-"""What an agent says of its own accord, in the language of its call."""
+"""Fixed phrases of the agent, by language: fillers, idle prompts and excuses."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ class StockPhrases:
     """Each is a whole sentence or two."""
 
     one_moment: str
-    """While a tool takes its time."""
+    """While a slow tool runs."""
     still_there: str
-    """When the caller has been silent for long."""
+    """When the user has been idle."""
     silent_goodbye: str
-    """When the caller stayed silent after that; then the call ends."""
+    """When the user stayed idle after that; then the call ends."""
     say_again: str
-    """When the caller interrupted and nothing of it was understood."""
+    """When the user interrupted and was not understood."""
     not_done: str
-    """When the language model used tools and found no words."""
+    """When the language model used tools and returned no text."""
     failed: str
     """When the language model failed."""
     cannot_answer: str
@@ -113,5 +113,5 @@ _BY_LANGUAGE: Final = {
 
 
 def stock_phrases(language: str | None) -> StockPhrases:
-    """In a language (a BCP 47 tag); English where it is not known."""
+    """The phrases of a language (a BCP 47 tag); English for one that is not here."""
     return _BY_LANGUAGE.get((language or "en").lower().replace("_", "-").split("-")[0], _ENGLISH)

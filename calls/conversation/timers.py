@@ -1,4 +1,4 @@
-"""Timers as parts of a call use them; the event loop's in a call, anybody's in a test."""
+"""The type of `loop.call_later`, which tests replace by a virtual clock."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """What `loop.call_later` gives back."""
+    """What `loop.call_later` returns."""
 
     def cancel(self) -> None:
-        """Do not run it."""
+        """Do not call the function."""
 
 
 CallLater = Callable[[float, Callable[[], None]], Timer]
-"""`loop.call_later`: seconds, and what to run then."""
+"""`loop.call_later`: takes seconds and the function to call then."""

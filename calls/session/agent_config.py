@@ -1,4 +1,4 @@
-"""What an agent is in a call: its models, its script and its turn taking, read from the stored agent."""
+"""The configuration of an agent for one call, from the stored agent: models, conversation and turn taking."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ class AgentModels:
 
 
 def models_for(agent: Agent, catalogue: Catalogue) -> AgentModels:
-    """The models that the agent asks for. One that is not installed any more is replaced by the default and logged."""
-    language = _uuid(agent.slm_model_id)
-    voice = _uuid(agent.voice_id)
+    """The models that the agent names. One that is not installed any more is replaced by the default and logged."""
+    llm_id = _parse_uuid(agent.slm_model_id)
+    voice_id = _parse_uuid(agent.voice_id)
     try:
-        model = catalogue.llm(language)
+        llm = catalogue.llm(llm_id)
     except NotFound:
-        log.warning("agent.model_missing", agent_id=agent.id, field="slmModelId", id=str(language))
-        model = catalogue.llm(None)
+        log.warning("agent.model_missing", agent_id=agent.id, field="slmModelId", id=str(llm_id))
+        llm = catalogue.llm(None)
     try:
-        synthesizer, voice_name = catalogue.voice(voice, agent.language_hint)
+        tts, voice_name = catalogue.voice(voice_id, agent.language_hint)
     except NotFound:
-        log.warning("agent.model_missing", agent_id=agent.id, field="voiceId", id=str(voice))
-        synthesizer, voice_name = catalogue.voice(None, agent.language_hint)
-    return AgentModels(model, catalogue.stt(agent.language_hint), synthesizer, voice_name, catalogue.eot)
+        log.warning("agent.model_missing", agent_id=agent.id, field="voiceId", id=str(voice_id))
+        tts, voice_name = catalogue.voice(None, agent.language_hint)
+    return AgentModels(llm, catalogue.stt(agent.language_hint), tts, voice_name, catalogue.eot)
 
 
-def _uuid(text: str | None) -> UUID | None:
+def _parse_uuid(text: str | None) -> UUID | None:
     return None if text is None else UUID(text)
 
 
 def context_values(call: Call, number: str, facts: InviteFacts) -> dict[str, ContextValue]:
-    """What placeholders stand for in this call. `number` is ours."""
+    """The values of placeholders in this call. `number` is our phone number."""
     return call_values(
         call.context_variables,
         call_id=call.id,
@@ -71,7 +71,7 @@ def context_values(call: Call, number: str, facts: InviteFacts) -> dict[str, Con
 
 
 def conversation_config(agent: Agent, values: Mapping[str, ContextValue], call_id: str) -> ConversationConfig:
-    """What the agent is told for a call, its placeholders filled with `values`."""
+    """The conversation of the agent in a call, its placeholders filled with `values`."""
     greeting = (agent.agent_greeting or "").strip() if agent.agent_greeting_enabled else ""
     speaks_first = agent.first_speaker == "agent"
     return ConversationConfig(
@@ -86,7 +86,7 @@ def conversation_config(agent: Agent, values: Mapping[str, ContextValue], call_i
 
 
 def turn_settings(agent: Agent) -> TurnSettings:
-    """The turn-taking fields of an agent."""
+    """The turn-taking settings of an agent."""
     return TurnSettings(
         turn_endpoint_delay=agent.turn_endpoint_delay,
         min_turn_duration=agent.min_turn_duration,

@@ -1,4 +1,4 @@
-"""How a call stands at this moment, for whoever looks after the server."""
+"""A call at one moment, for the operator's commands."""
 
 from __future__ import annotations
 

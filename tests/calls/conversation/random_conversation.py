@@ -59,7 +59,7 @@ from tests.calls.conversation.random_models import (
 )
 from tests.fakes.fake_audio_port import ArrayPort
 
-SPELL_MS = 250
+USER_WORD_MS = 250
 """The caller says a word in this time."""
 TALK_MS = 20_000
 """In which the caller does something now and then."""
@@ -86,7 +86,7 @@ class Act:
 
 
 class RandomCall:
-    """One call, all of it drawn from `seed`. `run` lets it happen and checks it."""
+    """One call, all of it drawn from `seed`. `run` runs it and checks it."""
 
     def __init__(self, seed: int) -> None:
         self.chance = chance = Random(seed)
@@ -110,18 +110,18 @@ class RandomCall:
         self.port = ArrayPort(start_ms=0)
         self.slot = self.port.open(RATE)
         self.playout = Playout(self.port, self.slot)
-        self.turns = TurnDetector(settings, TICK_MS, chance.choice([0, 40]))
+        self.turn_detector = TurnDetector(settings, TICK_MS, chance.choice([0, 40]))
         self.events = EventQueue()
         self.llm, self.tts, self.stt = RandomLlm(self), RandomTts(self), RandomStt(self)
-        self.lookup = KnowledgePrefetch(RandomKnowledge(self), "agent") if chance.random() < 0.7 else None
-        belt = [RandomTool(self, "look", effects=False), RandomTool(self, "act", effects=True), EndCallTool()]
-        tools = ToolSet(belt, knowledge_prefetch=self.lookup)
+        self.knowledge_prefetch = KnowledgePrefetch(RandomKnowledge(self), "agent") if chance.random() < 0.7 else None
+        tools = [RandomTool(self, "look", effects=False), RandomTool(self, "act", effects=True), EndCallTool()]
+        toolset = ToolSet(tools, knowledge_prefetch=self.knowledge_prefetch)
         self.conversation = Conversation(
             call_id="c",
             config=self.config,
             events=self.events,
             stt=self.stt,
-            llm=LlmWithTools(self.llm, tools),
+            llm=LlmWithTools(self.llm, toolset),
             output=SpeechOutput(self.tts, VoiceSettings("world/one", 1.0, 0.5, RATE), self.playout),
             timeline=Timeline(0.0, lambda: self.now_ms),
             set_uninterruptible=lambda on: self._orders.append(partial(self._protect, on)),
@@ -166,7 +166,9 @@ class RandomCall:
 
     def _is_over(self) -> bool:
         """Nothing has happened for a while, and nothing is to come; at last, whatever still goes on."""
-        rests = self.turns.idle and not (self._audible or self.config.user_idle_ms or self.conversation._response)
+        rests = self.turn_detector.idle and not (
+            self._audible or self.config.user_idle_ms or self.conversation._response
+        )
         if not rests:
             self._rests_since_ms = self.now_ms
         calm = self.now_ms - self._rests_since_ms > REST_MS
@@ -179,7 +181,7 @@ class RandomCall:
             kind: Kind = self.chance.choices(KINDS, (5, 4, 2))[0]
             if kind == "speech":
                 spoken = self.chance.randint(1, 6)
-                words = tuple((at + (word + 1) * SPELL_MS, f"u{number + word}") for word in range(spoken))
+                words = tuple((at + (word + 1) * USER_WORD_MS, f"u{number + word}") for word in range(spoken))
             else:
                 words = ((at + 300, f"u{number}"),) if kind == "nod" else ()
             stop = words[-1][0] if words else at + self.chance.choice([40, 120, 400])
@@ -196,13 +198,13 @@ class RandomCall:
             loop.call_later((at + late_ms) / 1000, self._orders.append, news)
 
     def _hears_words(self, backchannel: bool) -> tuple[TurnEvent, ...]:
-        if self.lookup is not None:
-            self.lookup.hears(self.stt.partial())
-        return self.turns.on_transcript(self.now_ms, backchannel)
+        if self.knowledge_prefetch is not None:
+            self.knowledge_prefetch.hears(self.stt.partial())
+        return self.turn_detector.on_transcript(self.now_ms, backchannel)
 
     def _protect(self, on: bool) -> tuple[TurnEvent, ...]:
         self._protected = on
-        return self.turns.set_uninterruptible(on)
+        return self.turn_detector.set_uninterruptible(on)
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         """What the pump and the tick thread do in 20 ms."""
@@ -218,11 +220,11 @@ class RandomCall:
         audible = sending or self.playout.more_expected
         quiet_ms = min((now - act.stop_ms for act in self.acts if act.start_ms < now), default=now)
         speaks = quiet_ms < 0
-        if speaks or not self.turns.idle:
-            self._apply(self.turns.on_vad_window(now, float(speaks), TICK_MS, audible, max(quiet_ms, 0.0)))
-        if not self.turns.idle or audible != self._audible:
+        if speaks or not self.turn_detector.idle:
+            self._apply(self.turn_detector.on_vad_window(now, float(speaks), TICK_MS, audible, max(quiet_ms, 0.0)))
+        if not self.turn_detector.idle or audible != self._audible:
             self._audible = audible
-            self._apply(self.turns.on_tick(now, audible, now, max(quiet_ms, 0.0)))
+            self._apply(self.turn_detector.on_tick(now, audible, now, max(quiet_ms, 0.0)))
         self._deliver(loop)
 
     def _apply(self, events: Sequence[TurnEvent]) -> None:
@@ -268,7 +270,7 @@ class RandomCall:
         late_s = self.chance.choice([0.0, 0.03, 0.3, None])
         if late_s is not None:
             later = asyncio.get_running_loop().call_later
-            later(late_s, self._orders.append, lambda: self.turns.on_end_of_turn(self.now_ms, p, asked_ms))
+            later(late_s, self._orders.append, lambda: self.turn_detector.on_end_of_turn(self.now_ms, p, asked_ms))
 
     def _deliver(self, loop: asyncio.AbstractEventLoop) -> None:
         """The events of a tick reach the conversation in their order, some ms later."""
@@ -318,7 +320,7 @@ class RandomCall:
             assert spoken_ms <= LATE_NEWS_MS, "the agent hung up on the caller"
         else:
             assert not self.config.user_idle_ms, "the silent caller was never left"
-            assert self.turns.idle, f"the turn taking is stuck in {self.turns.state}"
+            assert self.turn_detector.idle, f"the turn taking is stuck in {self.turn_detector.state}"
             assert self.conversation._response is None and self.conversation._speculative is None, "an answer is stuck"
         assert not self.port.paused(self.slot), "the playout is stuck"
         items = self.conversation.transcript.items()

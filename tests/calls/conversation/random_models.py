@@ -1,4 +1,4 @@
-"""The models of a world in which everything is drawn by lot; see `talk_world`."""
+"""The models of a call in which everything is drawn by lot; see `random_conversation`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WORD_MS = 100
 class RandomStt:
     """Hears the words of the caller's speech that is not discarded, some time after they were said."""
 
-    world: RandomCall
+    call: RandomCall
     since_ms: float = -1.0
 
     def feed(self, samples: Samples) -> None:
@@ -47,23 +47,23 @@ class RandomStt:
 
     async def flush(self) -> str:
         text = self._text()
-        await self.world.takes(120)
+        await self.call.takes(120)
         return text
 
     async def end_turn(self) -> str:
-        text, self.since_ms = self._text(), self.world.now_ms
-        await self.world.takes(120)
-        return "" if self.world.chance.random() < 0.05 else text
+        text, self.since_ms = self._text(), self.call.now_ms
+        await self.call.takes(120)
+        return "" if self.call.chance.random() < 0.05 else text
 
     def reset(self) -> None:
-        self.since_ms = self.world.now_ms
+        self.since_ms = self.call.now_ms
 
     def close(self) -> None:
         pass
 
     def _text(self) -> str:
-        now = self.world.now_ms
-        return " ".join(word for act in self.world.acts for at, word in act.words if self.since_ms < at <= now)
+        now = self.call.now_ms
+        return " ".join(word for act in self.call.acts for at, word in act.words if self.since_ms < at <= now)
 
 
 class RandomLlm:
@@ -71,16 +71,16 @@ class RandomLlm:
 
     name = "world"
 
-    def __init__(self, world: RandomCall) -> None:
-        self.world = world
+    def __init__(self, call: RandomCall) -> None:
+        self.call = call
         self.prompts: list[ChatPrompt] = []
 
     async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
-        self.world.check_prompt(prompt)
+        self.call.check_prompt(prompt)
         number = len(self.prompts)
         self.prompts.append(prompt)
-        chance = self.world.chance
-        await self.world.takes(1500)
+        chance = self.call.chance
+        await self.call.takes(1500)
         if prompt.tools and chance.random() < 0.25:
             if chance.random() < 0.3:
                 yield TextDelta("Let me see. ")
@@ -94,7 +94,7 @@ class RandomLlm:
         for sentence in range(chance.randint(0, 3)):
             words = [f"ans{spelt(number)}{spelt(sentence)}{spelt(word)}" for word in range(chance.randint(1, 6))]
             yield TextDelta(" ".join(words).capitalize() + ". ")
-            await self.world.takes(60)
+            await self.call.takes(60)
 
 
 class RandomTts:
@@ -102,8 +102,8 @@ class RandomTts:
 
     name = "world"
 
-    def __init__(self, world: RandomCall) -> None:
-        self.world = world
+    def __init__(self, call: RandomCall) -> None:
+        self.call = call
         self.words: list[str] = [""]
 
     def voices(self) -> Sequence[str]:
@@ -113,7 +113,7 @@ class RandomTts:
         return None
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
-        await self.world.takes(200)
+        await self.call.takes(200)
         sounds, places, end = [], [], 0
         for word in text.split():
             end = text.index(word, end) + len(word)
@@ -127,7 +127,7 @@ class RandomTts:
 class RandomTool:
     """Takes its time."""
 
-    world: RandomCall
+    call: RandomCall
     name: str
     effects: bool
     definition: ToolDefinition = field(init=False)
@@ -138,21 +138,21 @@ class RandomTool:
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
         if self.effects and not arguments["asked"].startswith(("done", "There is no tool", "This was called")):
-            said = [item["content"] for item in self.world.conversation.transcript.items() if item["role"] == "user"]
+            said = [item["content"] for item in self.call.conversation.transcript.items() if item["role"] == "user"]
             assert arguments["asked"] in (said or [""]), "a tool with effects was used before it was the agent's turn"
-        await self.world.takes(2500)
-        return ToolResult(f"done {self.name}", ok=self.world.chance.random() < 0.8)
+        await self.call.takes(2500)
+        return ToolResult(f"done {self.name}", ok=self.call.chance.random() < 0.8)
 
 
 class RandomKnowledge(KnowledgeSearch):
     """Has something to say on some words, sooner or later, or is in trouble."""
 
-    def __init__(self, world: RandomCall) -> None:
-        self.world = world
+    def __init__(self, call: RandomCall) -> None:
+        self.call = call
 
     async def search(self, agent_id: str, text: str, most: int) -> list[Found]:
-        await self.world.takes(800)
-        if self.world.chance.random() < 0.1:
+        await self.call.takes(800)
+        if self.call.chance.random() < 0.1:
             raise StorageTrouble("full")
         numbers = {int(word[1:]) % 7 for word in text.split() if word.startswith("u")}
         return [Found(f"passage {number}", "d", 0.9, "d", number) for number in sorted(numbers) if number < 4][:most]

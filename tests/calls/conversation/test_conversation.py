@@ -265,11 +265,11 @@ async def test_nothing_is_asked_of_the_language_model_after_its_wish_to_hang_up(
 
 async def test_the_end_of_an_answer_that_was_dropped_meanwhile_ends_nothing(begin: Begin) -> None:
     call = begin(LISTENS, "Yes.")
-    mouth = SpeechOutput(call.tts, VoiceSettings("scripted/one", 1.0, 0.5, RATE), call.playout)
+    output = SpeechOutput(call.tts, VoiceSettings("scripted/one", 1.0, 0.5, RATE), call.playout)
     await call.says("hello")
     call.events.put(
         ResponseFinished(
-            AgentResponse(scripted_parts("Bye."), mouth, ResponseTiming(lambda: 0.0), next_action=EndCall())
+            AgentResponse(scripted_parts("Bye."), output, ResponseTiming(lambda: 0.0), next_action=EndCall())
         )
     )
     await settle()
@@ -381,11 +381,11 @@ async def test_a_voice_that_raises_ends_the_conversation(begin: Begin) -> None:
 
 async def test_a_call_that_the_audio_engine_gave_up_ends_with_its_error(begin: Begin) -> None:
     call = begin(LISTENS)
-    call.events.media_events([AudioFailure(0.0, ValueError("ear"))])
+    call.events.media_events([AudioFailure(0.0, ValueError("audio"))])
     await settle()
     with pytest.raises(ExceptionGroup) as raised:
         await call.run
-    assert raised.group_contains(ValueError, match="ear")
+    assert raised.group_contains(ValueError, match="audio")
 
 
 async def test_digits_dialled_while_the_caller_speaks_are_answered_after_that(begin: Begin) -> None:

@@ -1,4 +1,4 @@
-"""Gathering dialled digits."""
+"""DTMF digits: collected into entries, duplicates and echoes dropped."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 from bench.turn.scripted_models import HANG_UP
 from calls.conversation.dtmf_collector import (
-    CHANGED_AFTER,
     ECHO_MS,
     GATHER_S,
-    LONGEST,
+    MAX_DIGITS,
+    METHOD_CHANGED_AFTER,
     DtmfCollector,
     DtmfDeduplicator,
     DtmfEchoFilter,
@@ -34,16 +34,16 @@ class Later:
         self.waiting: list[tuple[float, Callable[[], None]]] = []
 
     def __call__(self, delay_s: float, work: Callable[[], None]) -> Later.Handle:
-        entry = (delay_s, work)
-        self.waiting.append(entry)
-        return Later.Handle(self, entry)
+        collector = (delay_s, work)
+        self.waiting.append(collector)
+        return Later.Handle(self, collector)
 
     class Handle:
-        def __init__(self, later: Later, entry: tuple[float, Callable[[], None]]) -> None:
-            self.later, self.entry = later, entry
+        def __init__(self, later: Later, collector: tuple[float, Callable[[], None]]) -> None:
+            self.later, self.collector = later, collector
 
         def cancel(self) -> None:
-            self.later.waiting.remove(self.entry)
+            self.later.waiting.remove(self.collector)
 
     def ring(self) -> None:
         """The time of every timer that is left has come."""
@@ -66,14 +66,14 @@ Key = tuple[str, DtmfMethod, float]
 
 def counted(*keys: Key) -> str:
     """The keys that count as presses, of keys with their way and time in ms."""
-    presses = DtmfDeduplicator()
-    return "".join(digit for digit, way, at_ms in keys if presses.is_new(digit, way, at_ms))
+    deduplicator = DtmfDeduplicator()
+    return "".join(digit for digit, method, at_ms in keys if deduplicator.register(digit, method, at_ms))
 
 
 def test_an_entry_is_complete_two_seconds_after_its_last_digit() -> None:
-    entry, later, got = gathered()
+    collector, later, got = gathered()
     for digit in "12*":
-        entry.on_digit(digit, "rfc4733", 0.0)
+        collector.on_digit(digit, "rfc4733", 0.0)
     assert [delay for delay, _ in later.waiting] == [GATHER_S]
     assert got == []
     later.ring()
@@ -81,55 +81,55 @@ def test_an_entry_is_complete_two_seconds_after_its_last_digit() -> None:
 
 
 def test_hash_completes_an_entry_at_once_and_is_no_part_of_it() -> None:
-    entry, later, got = gathered()
+    collector, later, got = gathered()
     for digit in "42#7#":
-        entry.on_digit(digit, "rfc4733", 0.0)
+        collector.on_digit(digit, "rfc4733", 0.0)
     assert got == [DtmfEntry("42"), DtmfEntry("7")]
     assert later.waiting == []
 
 
 def test_a_hash_alone_is_no_entry() -> None:
-    entry, _, got = gathered()
-    entry.on_digit("#", "info", 0.0)
+    collector, _, got = gathered()
+    collector.on_digit("#", "info", 0.0)
     assert got == []
 
 
 def test_the_end_of_the_call_completes_an_entry() -> None:
-    entry, later, got = gathered()
-    entry.on_digit("1", "inband", 0.0)
-    entry.close()
+    collector, later, got = gathered()
+    collector.on_digit("1", "inband", 0.0)
+    collector.close()
     later.ring()
     assert got == [DtmfEntry("1")]
 
 
 def test_each_press_is_told_at_once_and_only_once() -> None:
     told = list[DtmfKeyPressed | DtmfEntry]()
-    entry = DtmfCollector(told.append, Later(), lambda: 0.0)
-    for way in WAYS:
-        entry.on_digit("1", way, 0.0)
+    collector = DtmfCollector(told.append, Later(), lambda: 0.0)
+    for method in METHODS:
+        collector.on_digit("1", method, 0.0)
     assert told == [DtmfKeyPressed()]
-    entry.on_digit("#", "rfc4733", 300.0)
+    collector.on_digit("#", "rfc4733", 300.0)
     assert told == [DtmfKeyPressed(), DtmfKeyPressed(), DtmfEntry("1")]
 
 
 def test_an_entry_is_complete_when_it_is_as_long_as_an_entry_may_be() -> None:
-    entry, later, got = gathered()
-    for _ in range(LONGEST + 1):
-        entry.on_digit("1", "inband", 0.0)
+    collector, later, got = gathered()
+    for _ in range(MAX_DIGITS + 1):
+        collector.on_digit("1", "inband", 0.0)
     assert got == [DtmfEntry("1" * 64)]
     later.ring()
     assert got[1:] == [DtmfEntry("1")]
 
 
-WAYS: tuple[DtmfMethod, ...] = ("rfc4733", "info", "inband")
+METHODS: tuple[DtmfMethod, ...] = ("rfc4733", "info", "inband")
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(WAYS)), ids="-".join)
+@pytest.mark.parametrize("order", list(itertools.permutations(METHODS)), ids="-".join)
 def test_a_key_that_comes_by_three_ways_in_any_order_is_one_press(order: tuple[DtmfMethod, ...]) -> None:
     keys: list[Key] = [
-        (digit, way, 300.0 * number + 50 * late)
+        (digit, method, 300.0 * number + 50 * late)
         for number, digit in enumerate("55#1")
-        for late, way in enumerate(order)
+        for late, method in enumerate(order)
     ]
     assert counted(*keys) == "55#1"
 
@@ -140,14 +140,14 @@ def test_a_late_repetition_by_info_is_no_press() -> None:
     assert counted(*events, *late) == "1224"
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_key_pressed_twice_quickly_by_one_way_is_two_presses(way: DtmfMethod) -> None:
-    assert counted(("5", way, 0.0), ("5", way, 85.0)) == "55"
+@pytest.mark.parametrize("method", METHODS)
+def test_a_key_pressed_twice_quickly_by_one_method_is_two_presses(method: DtmfMethod) -> None:
+    assert counted(("5", method, 0.0), ("5", method, 85.0)) == "55"
 
 
 def test_a_tone_that_is_heard_before_its_event_comes_is_the_same_press_again_and_again() -> None:
     by: tuple[tuple[DtmfMethod, float], ...] = (("inband", 0.0), ("info", 200.0))
-    keys: list[Key] = [(digit, way, 400.0 * n + late) for n, digit in enumerate("7788") for way, late in by]
+    keys: list[Key] = [(digit, method, 400.0 * n + late) for n, digit in enumerate("7788") for method, late in by]
     assert counted(*keys) == "7788"
 
 
@@ -161,16 +161,16 @@ def test_a_voice_that_sounds_like_a_key_is_not_believed_once_events_have_come() 
 def test_a_telephone_that_goes_over_to_tones_is_heard_again() -> None:
     keys: list[Key] = [
         ("1", "rfc4733", 0.0),
-        *((str(n), "inband", 5000.0 + 1000 * n) for n in range(CHANGED_AFTER + 2)),
+        *((str(n), "inband", 5000.0 + 1000 * n) for n in range(METHOD_CHANGED_AFTER + 2)),
     ]
-    assert counted(*keys) == "1" + "".join(str(n) for n in range(CHANGED_AFTER - 1, CHANGED_AFTER + 2))
+    assert counted(*keys) == "1" + "".join(str(n) for n in range(METHOD_CHANGED_AFTER - 1, METHOD_CHANGED_AFTER + 2))
 
 
 def test_the_same_press_by_another_way_is_gathered_once() -> None:
-    entry, later, got = gathered()
+    collector, later, got = gathered()
     for digit in "42#":
-        entry.on_digit(digit, "rfc4733", 0.0)
-        entry.on_digit(digit, "inband", 40.0)
+        collector.on_digit(digit, "rfc4733", 0.0)
+        collector.on_digit(digit, "inband", 40.0)
     later.ring()
     assert got == [DtmfEntry("42")]
 

@@ -76,8 +76,8 @@ def espeak() -> Iterator[EspeakTextToSpeech]:
     tts.close()
 
 
-def mouth(voice: TextToSpeech, name: str = "scripted/one", language: str | None = None) -> SpeechOutput:
-    """A mouth at `RATE`."""
+def speech_output(voice: TextToSpeech, name: str = "scripted/one", language: str | None = None) -> SpeechOutput:
+    """A speech output at `RATE`."""
     port = ArrayPort()
     return SpeechOutput(voice, VoiceSettings(name, 1.0, 0.5, RATE), Playout(port, port.open(RATE)), language)
 
@@ -90,7 +90,7 @@ def prefixes(speech: SynthesizedSpeech) -> list[str]:
 
 async def test_the_voice_says_it_in_words_and_the_speech_is_the_text_as_given() -> None:
     voice = ScriptedTts()
-    speech = await mouth(voice).synthesize("It is **5 km**.")
+    speech = await speech_output(voice).synthesize("It is **5 km**.")
     assert voice.spoken == ["It is five kilometers."]
     assert speech.text == "It is **5 km**."
     assert prefixes(speech) == ["", "It", "It is", "It is **5 km**."]
@@ -98,7 +98,7 @@ async def test_the_voice_says_it_in_words_and_the_speech_is_the_text_as_given() 
 
 async def test_a_text_that_needs_no_change_is_spoken_as_it_is() -> None:
     voice = ScriptedTts()
-    said = mouth(voice)
+    said = speech_output(voice)
     await said.synthesize("Hello, how are you?")
     assert voice.spoken == ["Hello, how are you?"]
 
@@ -106,7 +106,7 @@ async def test_a_text_that_needs_no_change_is_spoken_as_it_is() -> None:
 @pytest.mark.parametrize("text", ["**", "---", "\U0001f600\U0001f600", "```", "# ", "|"])
 async def test_a_text_of_nothing_but_markup_is_no_sound(text: str) -> None:
     voice = ScriptedTts()
-    speech = await mouth(voice).synthesize(text)
+    speech = await speech_output(voice).synthesize(text)
     assert (speech.text, len(speech.samples), voice.spoken) == (text, 0, [])
 
 
@@ -125,7 +125,7 @@ async def test_the_language_hint_decides_how_figures_are_said_else_the_voice(
     name: str, language: str | None, said: str
 ) -> None:
     voice = ScriptedTts()
-    await mouth(voice, name, language).synthesize("Das sind 3,50 €.")
+    await speech_output(voice, name, language).synthesize("Das sind 3,50 €.")
     assert voice.spoken == [said]
 
 
@@ -134,7 +134,7 @@ async def test_the_words_heard_are_those_of_the_text_in_their_order(
     flite: FliteTextToSpeech, espeak: EspeakTextToSpeech, name: str, language: str
 ) -> None:
     voice: TextToSpeech = flite if name.startswith("flite") else espeak
-    speech = await mouth(voice, name, language).synthesize(MIXED)
+    speech = await speech_output(voice, name, language).synthesize(MIXED)
     heard = prefixes(speech)
     assert speech.text == MIXED and heard[-1] == MIXED
     for shorter, longer in pairwise(heard):
@@ -158,21 +158,21 @@ async def test_a_long_text_is_made_speakable_off_the_event_loop(
     monkeypatch.setattr("calls.conversation.speech_output.normalize_for_speech", watched)
     voice = ScriptedTts()
     text = "It is 5 km" + "." * (length - 10)
-    assert (await mouth(voice).synthesize(text)).text == text
+    assert (await speech_output(voice).synthesize(text)).text == text
     assert voice.spoken[0].startswith("It is five kilometers")
     assert [thread == get_ident() for thread in at_work] == [on_the_loop]
 
 
 @given(st.lists(st.sampled_from(MESSY)).map("".join), st.sampled_from(["en", "de", "fr", "pl"]))
 async def test_each_word_ends_behind_the_one_before(text: str, language: str) -> None:
-    speech = await mouth(ScriptedTts(), language=language).synthesize(text)
+    speech = await speech_output(ScriptedTts(), language=language).synthesize(text)
     ends = [word.char_end for word in speech.words]
     assert all(one < other for one, other in pairwise(ends))
 
 
 async def test_a_long_number_is_heard_when_it_was_said_and_not_before(flite: FliteTextToSpeech) -> None:
     """Spoken, "4711-A2" is most of the sentence."""
-    speech = await mouth(flite, "flite/slt", "en").synthesize("Take order 4711-A2 now")
+    speech = await speech_output(flite, "flite/slt", "en").synthesize("Take order 4711-A2 now")
     ends = [word.sample_end / len(speech.samples) for word in speech.words]
     assert [speech.text[: word.char_end] for word in speech.words][-2:] == [
         "Take order 4711-A2",
@@ -187,4 +187,4 @@ async def test_sound_at_another_rate_is_refused() -> None:
             return SynthesizedSpeech(text, np.zeros(10, np.int16), RATE * 2)
 
     with pytest.raises(Exception, match="16000 Hz instead of 8000 Hz"):
-        await mouth(WrongRate()).synthesize("Hello 5.")
+        await speech_output(WrongRate()).synthesize("Hello 5.")

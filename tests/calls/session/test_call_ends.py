@@ -189,7 +189,7 @@ async def test_an_ear_that_cannot_be_opened_ends_its_call_and_gives_its_slot_bac
         await harness.create_number()
 
         def fails(**_: Any) -> None:
-            raise ModelError("no memory for an ear")
+            raise ModelError("no memory for a stream")
 
         monkeypatch.setattr(harness.stt, "open", fails)
         phone = harness.rings()

@@ -1,4 +1,4 @@
-"""Which words a recognizer is told to expect in a call."""
+"""The phrases that a speech recognizer expects in a call."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ async def test_a_call_tells_its_recognizer_what_to_expect() -> None:
     ears = ScriptedStt()
     agent = SimpleNamespace(name="Ada", system_prompt="You know Mr. Okonkwo.", language_hint="en")
     call = SimpleNamespace(context_variables={"pet": "Biscuit", "age": 3})
-    parties = SimpleNamespace(agent=agent, call=call, meter=UsageMeter())
+    participants = SimpleNamespace(agent=agent, call=call, meter=UsageMeter())
     models = SimpleNamespace(stt=ears, end_of_turn=AlwaysOver())
     open_speech_input(
-        cast(AgentModels, models), cast(CallParticipants, parties), ToolSet(), 8000, lambda only: None
+        cast(AgentModels, models), cast(CallParticipants, participants), ToolSet(), 8000, lambda only: None
     ).close()
     assert ears.hot_words == ["Biscuit", "Ada", "Mr Okonkwo"]

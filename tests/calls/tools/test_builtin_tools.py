@@ -41,7 +41,7 @@ CONTEXT = CallContext("call-1", {"company": "Harbour Dental"})
 
 
 @pytest.fixture
-async def outside(secrets: Secrets) -> AsyncIterator[ToolHttpAccess]:
+async def http_access(secrets: Secrets) -> AsyncIterator[ToolHttpAccess]:
     async with client_with(LOOPBACK) as client:
         yield ToolHttpAccess(client, EgressConcurrency(), secrets)
 
@@ -64,48 +64,54 @@ async def tools_called(archive: Archive, *names: str) -> list[str]:
     return await archive.database.write(create)
 
 
-def names_of(belt: ToolSet) -> list[str]:
-    return [each.name for each in belt.definitions]
+def names_of(toolset: ToolSet) -> list[str]:
+    return [each.name for each in toolset.definitions]
 
 
 async def nothing(digits: str) -> None:
     """No keys."""
 
 
-async def test_an_agent_has_what_its_settings_and_its_call_give_it(archive: Archive, outside: ToolHttpAccess) -> None:
+async def test_an_agent_has_what_its_settings_and_its_call_give_it(
+    archive: Archive, http_access: ToolHttpAccess
+) -> None:
     everything = await changed(archive, allow_end_call=True, knowledge_search_instructions="For prices")
-    belt = await load_toolset(everything, CONTEXT, database=archive.database, http_access=outside, send_digits=nothing)
-    assert names_of(belt) == ["end_call", "send_dtmf", "search_knowledge"]
+    toolset = await load_toolset(
+        everything, CONTEXT, database=archive.database, http_access=http_access, send_digits=nothing
+    )
+    assert names_of(toolset) == ["end_call", "send_dtmf", "search_knowledge"]
     bare = await changed(archive, allow_end_call=False, knowledge_search_instructions=None)
-    assert names_of(await load_toolset(bare, CONTEXT, database=archive.database, http_access=outside)) == []
+    assert names_of(await load_toolset(bare, CONTEXT, database=archive.database, http_access=http_access)) == []
 
 
-async def test_only_a_search_is_without_effects(archive: Archive, outside: ToolHttpAccess) -> None:
+async def test_only_a_search_is_without_effects(archive: Archive, http_access: ToolHttpAccess) -> None:
     agent = await changed(archive, knowledge_search_instructions="For prices")
     await tools_called(archive, "book")
-    belt = await load_toolset(agent, CONTEXT, database=archive.database, http_access=outside, send_digits=nothing)
-    assert [name for name in names_of(belt) if not belt.has_effects(name)] == ["search_knowledge"]
-    assert "book" in names_of(belt)
+    toolset = await load_toolset(
+        agent, CONTEXT, database=archive.database, http_access=http_access, send_digits=nothing
+    )
+    assert [name for name in names_of(toolset) if not toolset.has_effects(name)] == ["search_knowledge"]
+    assert "book" in names_of(toolset)
 
 
 async def test_no_tool_of_an_organization_takes_the_name_of_a_built_in_one(
-    archive: Archive, outside: ToolHttpAccess
+    archive: Archive, http_access: ToolHttpAccess
 ) -> None:
     agent = await changed(archive, allow_end_call=False, knowledge_search_instructions=None)
     await tools_called(
         archive, "end_call", "Send DTMF", "search-knowledge", "search_knowledge", "Look up order", "Look up: order"
     )
-    belt = await load_toolset(agent, CONTEXT, database=archive.database, http_access=outside)
+    toolset = await load_toolset(agent, CONTEXT, database=archive.database, http_access=http_access)
     made = {"end_call_2", "Send_DTMF_2", "search-knowledge", "search_knowledge_2", "Look_up_order", "Look_up_order_2"}
-    assert set(names_of(belt)) == made
+    assert set(names_of(toolset)) == made
 
 
-async def test_an_agent_has_the_tools_that_it_names(archive: Archive, outside: ToolHttpAccess) -> None:
+async def test_an_agent_has_the_tools_that_it_names(archive: Archive, http_access: ToolHttpAccess) -> None:
     first, _, third = await tools_called(archive, "first", "second", "third")
     for tool_ids, named in (([third, first], ["first", "third"]), ([], []), (None, ["first", "second", "third"])):
         agent = await changed(archive, tool_ids=tool_ids, allow_end_call=False, knowledge_search_instructions=None)
-        belt = await load_toolset(agent, CONTEXT, database=archive.database, http_access=outside)
-        assert sorted(names_of(belt)) == named
+        toolset = await load_toolset(agent, CONTEXT, database=archive.database, http_access=http_access)
+        assert sorted(names_of(toolset)) == named
 
 
 async def test_a_call_has_the_tools_that_need_no_database_when_that_is_in_trouble(
@@ -125,21 +131,21 @@ async def test_a_call_has_the_tools_that_need_no_database_when_that_is_in_troubl
 
 
 async def test_of_too_many_tools_the_oldest_stay_and_one_line_says_so(
-    archive: Archive, outside: ToolHttpAccess
+    archive: Archive, http_access: ToolHttpAccess
 ) -> None:
     agent = await changed(archive)
     await tools_called(archive, *(f"t{number}" for number in range(MAX_TOOLS)))
     with capture_logs() as logs:
-        kept = await load_toolset(agent, CONTEXT, database=archive.database, http_access=outside)
+        kept = await load_toolset(agent, CONTEXT, database=archive.database, http_access=http_access)
         assert logs == []
         await tools_called(archive, "one_more")
-        belt = await load_toolset(agent, CONTEXT, database=archive.database, http_access=outside)
-    assert names_of(belt) == names_of(kept)
+        toolset = await load_toolset(agent, CONTEXT, database=archive.database, http_access=http_access)
+    assert names_of(toolset) == names_of(kept)
     assert [each["event"] for each in logs] == ["tools.left_out"]
 
 
 async def test_all_tools_come_from_one_read(
-    archive: Archive, outside: ToolHttpAccess, monkeypatch: pytest.MonkeyPatch
+    archive: Archive, http_access: ToolHttpAccess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = await changed(archive, knowledge_search_instructions="For prices")
     await tools_called(archive, "first", "second")
@@ -151,7 +157,7 @@ async def test_all_tools_come_from_one_read(
         return await read(work)
 
     monkeypatch.setattr(archive.database, "read", counted)
-    await load_toolset(agent, CONTEXT, database=archive.database, http_access=outside)
+    await load_toolset(agent, CONTEXT, database=archive.database, http_access=http_access)
     assert len(reads) == 1
 
 
@@ -208,10 +214,10 @@ async def test_keys_that_nobody_takes_are_given_up() -> None:
 
 
 async def test_the_instructions_say_when_to_search_with_their_variables_filled(
-    archive: Archive, outside: ToolHttpAccess
+    archive: Archive, http_access: ToolHttpAccess
 ) -> None:
     agent = await changed(archive, knowledge_search_instructions="For prices of {{company}}", allow_end_call=False)
-    (definition,) = (await load_toolset(agent, CONTEXT, database=archive.database, http_access=outside)).definitions
+    (definition,) = (await load_toolset(agent, CONTEXT, database=archive.database, http_access=http_access)).definitions
     assert (definition.name, definition.description) == ("search_knowledge", "For prices of Harbour Dental")
 
 
@@ -264,10 +270,10 @@ async def test_a_search_for_what_is_in_none_of_the_agent_s_documents_says_so(arc
 
 async def test_a_database_in_trouble_is_told_as_a_tool_that_does_not_work(archive: Archive) -> None:
     closed = Database(str(archive.database.url))
-    belt = ToolSet(
+    toolset = ToolSet(
         [SearchKnowledgeTool(KnowledgePrefetch(KnowledgeSearch(closed), archive.agent_id), "For opening hours")]
     )
     with capture_logs() as logs:
-        result = await belt.run(ToolCall("1", SEARCH_KNOWLEDGE, '{"query": "open"}'))
+        result = await toolset.run(ToolCall("1", SEARCH_KNOWLEDGE, '{"query": "open"}'))
     assert result == ToolResult("`search_knowledge` does not work at the moment.", ok=False)
     assert [each["event"] for each in logs] == ["tool.broken"]

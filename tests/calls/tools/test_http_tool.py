@@ -20,7 +20,7 @@ from config.secrets import Secrets
 from models.protocols import ToolCall
 from storage.agents.tools import Method, Parameter
 from tests.calls.http_server import serving
-from tests.calls.tools.tool_server import desk, office
+from tests.calls.tools.tool_server import http_tools, tool_server
 
 KEY = "Bearer hush-hush-token"
 DAY: Parameter = {"name": "day", "type": "string", "description": "As 2026-11-21", "required": True}
@@ -29,13 +29,13 @@ GUESTS: Parameter = {"name": "guests", "type": "array", "description": "", "requ
 
 async def answered(answer: web.Response) -> ToolResult:
     """What a model is told of an answer."""
-    async with office(answer) as server, desk() as calling:
+    async with tool_server(answer) as server, http_tools() as calling:
         return await calling.tool(server.origin).run({})
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_parameters_go_into_the_query_where_there_is_no_body(method: Method) -> None:
-    async with office() as server, desk() as calling:
+    async with tool_server() as server, http_tools() as calling:
         result = await calling.tool(f"{server.origin}/berths?k=1", method, body=[DAY]).run(
             {"day": "1 & 2", "n": [1, 2]}
         )
@@ -47,7 +47,7 @@ async def test_parameters_go_into_the_query_where_there_is_no_body(method: Metho
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
 async def test_parameters_go_into_a_json_body_elsewhere(method: Method) -> None:
-    async with office() as server, desk() as calling:
+    async with tool_server() as server, http_tools() as calling:
         result = await calling.tool(f"{server.origin}/berths", method).run({"day": "Öd", "guests": [{"a": True}]})
     assert result.ok
     ((asked_with, path, headers, body),) = server.asked
@@ -57,13 +57,13 @@ async def test_parameters_go_into_a_json_body_elsewhere(method: Method) -> None:
 
 async def test_only_get_is_without_effects() -> None:
     methods: list[Method] = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-    async with desk() as calling:
+    async with http_tools() as calling:
         effects = [calling.tool("http://h.example/", method).effects for method in methods]
     assert effects == [False, True, True, True, True]
 
 
 async def test_variables_of_the_call_fill_the_address_and_the_headers() -> None:
-    async with office() as server, desk(who="Ann/Bob", key="s3cret-token", host="127.0.0.1") as calling:
+    async with tool_server() as server, http_tools(who="Ann/Bob", key="s3cret-token", host="127.0.0.1") as calling:
         port = server.origin.rpartition(":")[2]
         url = f"http://{{{{host}}}}:{port}/{{{{who}}}}?for={{{{who}}}}"
         await calling.tool(url, headers=[("Authorization", "Bearer {{key}}")]).run({})
@@ -73,7 +73,7 @@ async def test_variables_of_the_call_fill_the_address_and_the_headers() -> None:
 
 
 async def test_a_request_whose_variable_would_lead_elsewhere_is_not_sent() -> None:
-    async with office() as server, desk(id="..") as calling:
+    async with tool_server() as server, http_tools(id="..") as calling:
         with capture_logs() as logs:
             result = await calling.tool(f"{server.origin}/orders/{{{{id}}}}", "DELETE").run({})
     assert server.asked == []
@@ -83,7 +83,7 @@ async def test_a_request_whose_variable_would_lead_elsewhere_is_not_sent() -> No
 
 
 async def test_the_model_sees_the_tool_by_its_description_and_parameters() -> None:
-    async with desk() as calling:
+    async with http_tools() as calling:
         definition = calling.tool("http://h.example/", body=[DAY, GUESTS]).definition
     assert (definition.name, definition.description) == ("free_berths", "Free berths")
     assert definition.parameters == {
@@ -160,7 +160,7 @@ async def test_an_error_without_text_is_told_by_its_status() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_a_redirect_is_not_followed(status: int) -> None:
-    async with office() as server, desk() as calling:
+    async with tool_server() as server, http_tools() as calling:
         server.answer = web.Response(status=status, headers={"Location": f"{server.origin}/elsewhere"})
         result = await calling.tool(f"{server.origin}/here").run({})
     assert result == ToolResult(f"The tool answered with status {status}. Redirects are not followed.", ok=False)
@@ -168,7 +168,7 @@ async def test_a_redirect_is_not_followed(status: int) -> None:
 
 
 async def test_a_server_that_takes_too_long_is_given_up() -> None:
-    async with office() as server, desk() as calling:
+    async with tool_server() as server, http_tools() as calling:
         server.hold = asyncio.Event()
         with capture_logs() as logs:
             result = await calling.tool(server.origin, timeout=100).run({})
@@ -179,14 +179,14 @@ async def test_a_server_that_takes_too_long_is_given_up() -> None:
 
 async def test_waiting_for_room_counts_as_waiting_for_the_answer() -> None:
     lanes = EgressConcurrency(owner_limit=1)
-    async with office() as server, desk(lanes=lanes) as calling, lanes.slot("org"):
+    async with tool_server() as server, http_tools(lanes=lanes) as calling, lanes.slot("org"):
         result = await calling.tool(server.origin, timeout=100).run({})
     assert result == ToolResult("The tool did not answer within 0.1 seconds.", ok=False)
     assert server.asked == []
 
 
 async def test_an_address_that_the_rules_forbid_is_not_connected_to() -> None:
-    async with office() as server, desk(EgressRules()) as calling:
+    async with tool_server() as server, http_tools(EgressRules()) as calling:
         with capture_logs() as logs:
             result = await calling.tool(server.origin).run({})
     assert result == ToolResult("The tool's address is not allowed on this server.", ok=False)
@@ -197,15 +197,15 @@ async def test_an_address_that_the_rules_forbid_is_not_connected_to() -> None:
 
 
 async def test_a_server_that_is_not_there_is_told_without_its_address() -> None:
-    async with office() as server:
+    async with tool_server() as server:
         pass
-    async with desk() as calling:
+    async with http_tools() as calling:
         result = await calling.tool(server.origin).run({})
     assert result == ToolResult("The tool's server could not be reached.", ok=False)
 
 
 async def test_a_name_that_does_not_exist_is_a_server_that_is_not_there() -> None:
-    async with desk() as calling:
+    async with http_tools() as calling:
         result = await calling.tool("http://nowhere.invalid/").run({})
     assert result == ToolResult("The tool's server could not be reached.", ok=False)
 
@@ -224,7 +224,7 @@ async def test_a_server_that_echoes_our_headers_gives_no_secret_away(
         media_type = "text/html" if kind == "html" else "text/plain"
         return web.Response(text=text, content_type=media_type, status=500 if kind == "error" else 200)
 
-    async with serving(echoes) as origin, desk(key="variable-secret") as calling:
+    async with serving(echoes) as origin, http_tools(key="variable-secret") as calling:
         url = origin.replace("http://", "http://user:url-secret@") if kind == "text" else origin
         headers = [("X-Key", "{{key}}"), ("X-Quoted", quoted)]
         tool = calling.tool(url, headers=headers if kind == "text" else [("Authorization", KEY), *headers])
@@ -243,7 +243,7 @@ async def test_a_broken_answer_gives_no_secret_away(capsys: pytest.CaptureFixtur
         writer.write(head)
         writer.close()
 
-    async with await asyncio.start_server(talks_nonsense, "127.0.0.1", 0) as nonsense, desk() as calling:
+    async with await asyncio.start_server(talks_nonsense, "127.0.0.1", 0) as nonsense, http_tools() as calling:
         port = nonsense.sockets[0].getsockname()[1]
         url = f"http://name:hush-hush@127.0.0.1:{port}/?key=hush-hush"
         result = await calling.tool(url, headers=[("X-Key", "hush-hush")]).run({})
@@ -254,9 +254,11 @@ async def test_a_broken_answer_gives_no_secret_away(capsys: pytest.CaptureFixtur
 
 
 async def test_headers_of_another_key_file_break_the_tool_and_not_the_call() -> None:
-    async with office() as server, desk() as calling:
+    async with tool_server() as server, http_tools() as calling:
         tool = calling.tool(server.origin, headers=[("Authorization", KEY)])
-        other = ToolHttpAccess(calling.outside.client, calling.outside.concurrency, Secrets([Fernet.generate_key()]))
+        other = ToolHttpAccess(
+            calling.http_access.client, calling.http_access.concurrency, Secrets([Fernet.generate_key()])
+        )
         broken = HttpTool(tool._stored, "free_berths", CallContext("call-1", {}), other)
         result = await ToolSet([broken]).run(ToolCall("1", "free_berths", "{}"))
     assert result == ToolResult("`free_berths` does not work at the moment.", ok=False)
@@ -265,7 +267,7 @@ async def test_headers_of_another_key_file_break_the_tool_and_not_the_call() -> 
 
 async def test_a_cancelled_request_is_given_up_at_once_and_leaves_its_lane() -> None:
     lanes = EgressConcurrency(limit=1, owner_limit=1)
-    async with office() as server, desk(lanes=lanes) as calling:
+    async with tool_server() as server, http_tools(lanes=lanes) as calling:
         server.hold = asyncio.Event()
         running = asyncio.ensure_future(calling.tool(server.origin, "POST", timeout=30_000).run({}))
         await server.arrived.wait()
@@ -290,7 +292,7 @@ async def test_each_use_is_logged_and_measured() -> None:
         return REGISTRY.get_sample_value("trunkline_tool_seconds_count", {"outcome": "status"}) or 0.0
 
     before = count()
-    async with office(web.Response(status=404, text="who asked: Ann")) as server, desk() as calling:
+    async with tool_server(web.Response(status=404, text="who asked: Ann")) as server, http_tools() as calling:
         with capture_logs() as logs:
             await calling.tool(f"{server.origin}/?k=hush", body=[DAY]).run({"day": "my birthday"})
     (line,) = logs
@@ -308,7 +310,7 @@ async def test_each_use_is_logged_and_measured() -> None:
 
 
 async def test_a_whole_call_of_a_model_goes_to_the_server_and_back() -> None:
-    async with office() as server, desk() as calling:
+    async with tool_server() as server, http_tools() as calling:
         belt = ToolSet([calling.tool(f"{server.origin}/berths", body=[DAY])])
         refused = await belt.run(ToolCall("1", "free_berths", "{}"))
         told = await belt.run(ToolCall("2", "free_berths", '{"day": 21}'))
@@ -319,7 +321,7 @@ async def test_a_whole_call_of_a_model_goes_to_the_server_and_back() -> None:
 
 async def test_parameters_have_names_that_models_take_and_are_sent_under_their_own() -> None:
     place: Parameter = {"name": "Straße & Ort", "type": "string", "description": "", "required": True}
-    async with office() as server, desk() as calling:
+    async with tool_server() as server, http_tools() as calling:
         tool = calling.tool(server.origin, body=[DAY, place])
         belt = ToolSet([tool])
         refused = await belt.run(ToolCall("1", "free_berths", '{"day": "1"}'))

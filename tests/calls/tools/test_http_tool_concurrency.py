@@ -10,7 +10,7 @@ from aiohttp import web
 
 from calls.tools.http_tool import MAX_CONCURRENT_REQUESTS
 from tests.calls.http_server import serving
-from tests.calls.tools.tool_server import Desk, desk
+from tests.calls.tools.tool_server import HttpTools, http_tools
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Gate:
                 await self.came.acquire()
 
 
-def begin(calling: Desk, origin: str, times: int) -> list[asyncio.Task[bool]]:
+def begin(calling: HttpTools, origin: str, times: int) -> list[asyncio.Task[bool]]:
     async def one() -> bool:
         return (await calling.tool(origin).run({})).ok
 
@@ -40,7 +40,7 @@ def begin(calling: Desk, origin: str, times: int) -> list[asyncio.Task[bool]]:
 
 async def test_two_requests_of_a_call_are_sent_at_once_and_a_third_waits() -> None:
     gate = Gate()
-    async with serving(gate.handle) as origin, desk() as calling:
+    async with serving(gate.handle) as origin, http_tools() as calling:
         asked = begin(calling, origin, MAX_CONCURRENT_REQUESTS + 1)
         await gate.until_came(MAX_CONCURRENT_REQUESTS)
         assert calling.context.concurrent_requests.locked()
@@ -51,7 +51,7 @@ async def test_two_requests_of_a_call_are_sent_at_once_and_a_third_waits() -> No
 
 async def test_a_cancelled_request_gives_its_place_to_the_next() -> None:
     gate = Gate()
-    async with serving(gate.handle) as origin, desk() as calling:
+    async with serving(gate.handle) as origin, http_tools() as calling:
         first, *others = begin(calling, origin, MAX_CONCURRENT_REQUESTS + 1)
         await gate.until_came(MAX_CONCURRENT_REQUESTS)
         first.cancel()

@@ -89,26 +89,26 @@ async def put_events(database: Database, ports: list[int]) -> None:
 async def test_a_tool_is_asked_at_once_beside_four_organizations_whose_servers_never_answer(secrets: Secrets) -> None:
     receiver = Receiver()
     async with Tarpit().open() as tarpit, listening(receiver), client_with(LOOPBACK) as client:
-        outside = ToolHttpAccess(client, EgressConcurrency(), secrets)
+        http_access = ToolHttpAccess(client, EgressConcurrency(), secrets)
         hogs = [
-            asyncio.create_task(tool(outside, f"hog {hog}", f"http://127.0.0.1:{tarpit.ports[0]}/").run({}))
+            asyncio.create_task(tool(http_access, f"hog {hog}", f"http://127.0.0.1:{tarpit.ports[0]}/").run({}))
             for hog in range(HOGS)
             for _ in range(40)
         ]
         await tarpit.settled(112)  # they take what they get
         async with asyncio.timeout(5):
-            answer = await tool(outside, "fifth", f"{receiver.origin}/hook").run({})
+            answer = await tool(http_access, "fifth", f"{receiver.origin}/hook").run({})
         assert answer.ok
         for hog in hogs:
             hog.cancel()
         await asyncio.wait(hogs)
 
 
-def tool(outside: ToolHttpAccess, organization: str, url: str) -> HttpTool:
+def tool(http_access: ToolHttpAccess, organization: str, url: str) -> HttpTool:
     """A tool of a call of its own."""
     now = utc_now()
     stored = Tool(
         id="tool", organization_id=organization, name="berths", created_at=now, updated_at=now,
         config={"url": url, "method": "POST", "timeout": 30_000, "headers": [], "body": []},
     )  # fmt: skip
-    return HttpTool(stored, "berths", CallContext("call", {}), outside)
+    return HttpTool(stored, "berths", CallContext("call", {}), http_access)

@@ -54,8 +54,8 @@ async def test_a_call_that_fits_is_run_and_its_result_given_back() -> None:
 
 
 async def test_the_definitions_are_those_of_the_tools_in_their_order() -> None:
-    belt = ToolSet([Noting("b"), Noting("a")])
-    assert [each.name for each in belt.definitions] == ["b", "a"]
+    toolset = ToolSet([Noting("b"), Noting("a")])
+    assert [each.name for each in toolset.definitions] == ["b", "a"]
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ async def test_a_belt_without_tools_says_so() -> None:
 
 
 async def test_a_tool_that_breaks_is_logged_and_the_model_is_told_without_the_reason() -> None:
-    belt = ToolSet([Noting(fault=Unavailable("the disk is full"))], call_id="c1")
+    toolset = ToolSet([Noting(fault=Unavailable("the disk is full"))], call_id="c1")
     with capture_logs() as logs:
-        result = await belt.run(call())
+        result = await toolset.run(call())
     assert result == ToolResult("`free_berths` does not work at the moment.", ok=False)
     assert logs == [
         {
@@ -112,8 +112,8 @@ async def test_what_the_model_writes_is_not_in_the_log() -> None:
 
 
 def test_effects_are_those_of_the_tool_and_a_tool_that_does_not_exist_has_none() -> None:
-    belt = ToolSet([Noting("asks", effects=False), Noting("books")])
-    assert [belt.has_effects(name) for name in ("asks", "books", "nothing")] == [False, True, False]
+    toolset = ToolSet([Noting("asks", effects=False), Noting("books")])
+    assert [toolset.has_effects(name) for name in ("asks", "books", "nothing")] == [False, True, False]
 
 
 def test_two_tools_of_one_name_are_a_mistake() -> None:
@@ -124,12 +124,12 @@ def test_two_tools_of_one_name_are_a_mistake() -> None:
 async def test_a_tool_that_takes_its_time_holds_up_no_other() -> None:
     slow, quick = Noting("slow", gate=asyncio.Event()), Noting("quick")
     assert slow.gate is not None
-    belt = ToolSet([slow, quick])
+    toolset = ToolSet([slow, quick])
     async with asyncio.TaskGroup() as group:
         for _ in range(5):
-            group.create_task(belt.run(call("slow")))
+            group.create_task(toolset.run(call("slow")))
             await slow.begun.acquire()
-        assert (await belt.run(call("quick"))).ok
+        assert (await toolset.run(call("quick"))).ok
         slow.gate.set()
 
 

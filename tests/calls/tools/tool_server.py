@@ -21,8 +21,8 @@ from tests.calls.http_server import LOOPBACK, client_with, serving
 
 
 @dataclass
-class Office:
-    """A server that keeps what it is asked and answers what it is told to."""
+class ToolServer:
+    """A server that records its requests, and sends `answer`."""
 
     answer: web.Response = field(default_factory=lambda: web.json_response({"free": 3}))
     asked: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
@@ -44,10 +44,10 @@ class Office:
 
 
 @dataclass
-class Desk:
-    """Tools of one call."""
+class HttpTools:
+    """Makes the HTTP tools of one call."""
 
-    outside: ToolHttpAccess
+    http_access: ToolHttpAccess
     context: CallContext
 
     def tool(
@@ -59,7 +59,7 @@ class Desk:
         body: Sequence[Parameter] = (),
         timeout: int = 5000,
     ) -> HttpTool:
-        encrypt = self.outside.secrets.encrypt
+        encrypt = self.http_access.secrets.encrypt
         config: ToolConfig = {
             "url": url,
             "method": method,
@@ -71,23 +71,23 @@ class Desk:
         stored = Tool(
             id="tool-1", organization_id="org", name="Free berths", config=config, created_at=now, updated_at=now
         )
-        return HttpTool(stored, "free_berths", self.context, self.outside)
+        return HttpTool(stored, "free_berths", self.context, self.http_access)
 
 
 @asynccontextmanager
-async def office(answer: web.Response | None = None) -> AsyncIterator[Office]:
-    here = Office() if answer is None else Office(answer)
+async def tool_server(answer: web.Response | None = None) -> AsyncIterator[ToolServer]:
+    here = ToolServer() if answer is None else ToolServer(answer)
     async with serving(here.handle) as origin:
         here.origin = origin
         yield here
 
 
 @asynccontextmanager
-async def desk(
+async def http_tools(
     rules: EgressRules = LOOPBACK, lanes: EgressConcurrency | None = None, **values: ContextValue
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[HttpTools]:
     async with client_with(rules) as client:
-        yield Desk(
+        yield HttpTools(
             ToolHttpAccess(client, lanes or EgressConcurrency(), Secrets([Fernet.generate_key()])),
             CallContext("call-1", values),
         )
