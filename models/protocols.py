@@ -18,12 +18,36 @@ SEARCH_KNOWLEDGE: Final = "search_knowledge"
 """The tool that finds passages in an agent's documents."""
 
 
+Measured = Literal["at start", "by trial", "as what it wraps", "takes no time", "on another machine"]
+"""How an engine's load on this machine's cores is known (`models.loading.benchmark`). At start: it measures itself when it
+is loaded (`speed`, `takes_ms`). By trial: it is timed with a sentence (`TimedSpeechToText`, `TimedTextToSpeech`)."""
+
+
 @runtime_checkable
 class Closable(Protocol):
     """A model that holds threads or memory."""
 
     def close(self) -> None:
         """Let go of them. Idempotent."""
+
+
+@runtime_checkable
+class TimedSpeechToText(Protocol):
+    """A recognizer that is measured by trial."""
+
+    threads: int
+    """Threads that recognize, of all calls together."""
+
+    def worked_s(self) -> float:
+        """Seconds of a core that its threads have taken."""
+
+
+@runtime_checkable
+class TimedTextToSpeech(Protocol):
+    """A synthesizer that is measured by trial."""
+
+    at_once: int
+    """Sentences that are spoken side by side."""
 
 
 @dataclass(frozen=True)

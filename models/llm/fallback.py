@@ -22,6 +22,7 @@ from models.protocols import (
     Closable,
     LanguageModel,
     LlmOutput,
+    Measured,
     ReportsQueueWait,
     SupportsJsonSchema,
     SupportsPrefill,
@@ -49,6 +50,8 @@ class CannotContinue(Protocol):
 class FallbackLanguageModel:
     """Asks its models in order, the best first. See `LanguageModel`, and `SupportsJsonSchema` for those that can. A
     model that breaks fails like one that says so, but is told of as a fault."""
+
+    measured: Measured = "as what it wraps"
 
     def __init__(self, name: str, models: Sequence[LanguageModel]) -> None:
         self.name = name

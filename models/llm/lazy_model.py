@@ -17,6 +17,7 @@ from models.protocols import (
     Closable,
     LanguageModel,
     LlmOutput,
+    Measured,
     ReportsQueueWait,
     SupportsJsonSchema,
     SupportsPrefill,
@@ -33,6 +34,8 @@ _log = structlog.get_logger()
 class OnDemandLanguageModel:
     """See `LanguageModel`. The first call waits some seconds for its first answer, or another model gives it; this one
     is loaded all the same, and stays. One that cannot be loaded is tried again a minute later. For one event loop."""
+
+    measured: Measured = "as what it wraps"
 
     def __init__(self, name: str, load: Callable[[], LanguageModel], stop: Callable[[], None] = lambda: None) -> None:
         """`load` is called in a thread, once at a time; it raises `StartupError`. `stop` has it come to its end

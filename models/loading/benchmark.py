@@ -1,11 +1,11 @@
-"""How quick the loaded models are: what they measured themselves at their start, else what they take for a sentence.
-Models elsewhere take no cores of this machine and are not measured."""
+"""Benchmark: what the loaded models take of this machine's cores, as they measured it when they were loaded, else by trial
+with a sentence. Each engine says by `measured` which of the two it is, or that it takes no cores of this machine."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -16,14 +16,19 @@ from models.llm.fallback import FallbackLanguageModel
 from models.llm.llama.batching.latency_forecast import StepTimes
 from models.loading.capacity import EotCost, LlmCost, ModelCosts, SttCost, TtsCost
 from models.loading.catalogue import Catalogue
-from models.protocols import EndOfTurn, LanguageModel, SpeechToText, TextToSpeech, VoiceSettings
-from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
+from models.protocols import (
+    EndOfTurn,
+    LanguageModel,
+    Measured,
+    SpeechToText,
+    TextToSpeech,
+    TimedSpeechToText,
+    TimedTextToSpeech,
+    VoiceSettings,
+)
 from models.stt.two_pass import TwoPassSpeechToText
 from models.tts.cache import CachingTextToSpeech
-from models.tts.espeak.text_to_speech import PROCESSES, EspeakTextToSpeech
-from models.tts.flite.text_to_speech import FliteTextToSpeech
 from models.tts.prosody import TtsSpeed
-from models.turn_detection.smart_turn import SmartTurn
 
 _TEXT: Final = "Thank you for calling, I would like to know when you open on Sunday."
 _HEARD_S: Final = 2.5
@@ -35,10 +40,10 @@ def measure_costs(models: Catalogue, language: str | None = None) -> ModelCosts:
     """Of the models that calls get which name none, in a language; with None, of the slowest recognizer, whatever
     languages it is for. Takes a second or two: not for the event loop."""
     synthesizer, voice = models.voice(None, language)
-    speaking, sound = _tts_cost(synthesizer, voice)
-    ears = models.recognizers if language is None else [models.stt(language)]
-    hearing, again = max((_recognizers(ear, sound) for ear in ears), key=_work)
-    return ModelCosts(hearing, _eot_cost(models.eot), _llm_cost(primary_model(models.llm(None))), speaking, again)
+    tts, sound = _tts_cost(synthesizer, voice)
+    recognizers = models.recognizers if language is None else [models.stt(language)]
+    stt, second = max((_recognizers(each, sound) for each in recognizers), key=_work)
+    return ModelCosts(stt, _eot_cost(models.eot), _llm_cost(primary_model(models.llm(None))), tts, second)
 
 
 def primary_model(model: LanguageModel) -> LanguageModel:
@@ -72,11 +77,17 @@ def _stt_cost(model: SpeechToText, sound: Samples) -> SttCost | None:
     factors = _factors(model)
     if factors:
         return SttCost(model.name, factors, getattr(model, "threads", 1))
-    if not isinstance(model, PocketsphinxSpeechToText):
+    if _measured(model) != "by trial" or not isinstance(model, TimedSpeechToText):
         return None
     heard = (sound if len(sound) else _noise())[: int(_HEARD_S * _RATE)]
-    took_s = min(_stt_core_seconds(model, heard) for _ in range(_TRIALS))
+    took_s = min(_stt_core_seconds(model, model.worked_s, heard) for _ in range(_TRIALS))
     return SttCost(model.name, {1: took_s * _RATE / len(heard)}, model.threads)
+
+
+def _measured(model: object) -> Measured | None:
+    """None for an engine that does not say; every engine of this package does."""
+    measured: Measured | None = getattr(model, "measured", None)
+    return measured
 
 
 def _noise() -> Samples:
@@ -84,16 +95,16 @@ def _noise() -> Samples:
     return np.random.default_rng(1).normal(0, 3000, int(_HEARD_S * _RATE)).astype(np.int16)
 
 
-def _stt_core_seconds(model: PocketsphinxSpeechToText, sound: Samples) -> float:
+def _stt_core_seconds(model: SpeechToText, worked_s: Callable[[], float], sound: Samples) -> float:
     """Seconds of a core, by the clocks of its threads: what other models and calls do meanwhile does not count."""
 
     async def hear() -> float:
         stream = model.open(rate=_RATE, language=None, on_words=lambda _: None)
         try:
-            began = model.worked_s()
+            began = worked_s()
             stream.feed(sound)
             await stream.end_turn()
-            return model.worked_s() - began
+            return worked_s() - began
         finally:
             stream.close()
 
@@ -101,7 +112,8 @@ def _stt_core_seconds(model: PocketsphinxSpeechToText, sound: Samples) -> float:
 
 
 def _eot_cost(model: EndOfTurn) -> EotCost | None:
-    return EotCost(model.name, model.takes_ms / 1000) if isinstance(model, SmartTurn) else None
+    takes_ms = getattr(model, "takes_ms", None)
+    return EotCost(model.name, takes_ms / 1000) if _measured(model) == "at start" and takes_ms is not None else None
 
 
 def _llm_cost(model: LanguageModel) -> LlmCost | None:
@@ -119,7 +131,7 @@ def _tts_cost(model: TextToSpeech, voice: str) -> tuple[TtsCost | None, Samples]
     measured = getattr(inner, "speed", None)
     if isinstance(measured, TtsSpeed):
         return TtsCost(model.name, measured.real_time_factor, measured.at_once), np.zeros(0, np.int16)
-    if not isinstance(inner, FliteTextToSpeech | EspeakTextToSpeech):
+    if _measured(inner) != "by trial" or not isinstance(inner, TimedTextToSpeech):
         return None, np.zeros(0, np.int16)
     took, sounds = [], []
     for _ in range(_TRIALS):
@@ -129,5 +141,4 @@ def _tts_cost(model: TextToSpeech, voice: str) -> tuple[TtsCost | None, Samples]
         except ModelError:
             return None, np.zeros(0, np.int16)
         took.append(time.perf_counter() - began)
-    threads = 1 if isinstance(inner, FliteTextToSpeech) else PROCESSES
-    return TtsCost(model.name, min(took) * _RATE / max(1, len(sounds[0])), threads), sounds[0]
+    return TtsCost(model.name, min(took) * _RATE / max(1, len(sounds[0])), inner.at_once), sounds[0]

@@ -1,7 +1,4 @@
-"""What models are loaded, chosen by name or id (`models.loading.loader` loads them).
-
-An id is the UUID of a name (version 5), so that it is the same on every start and every machine.
-"""
+"""Catalogue: the models that are loaded, looked up by id, name or language while the server runs."""
 
 from __future__ import annotations
 

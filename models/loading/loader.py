@@ -1,5 +1,4 @@
-"""What the settings `[models]` ask for, loaded at start-up: models that come with their packages, and those that are
-files."""
+"""Loader: opens at start-up what the settings `[models]` name, built-in models and files, and returns the `Catalogue`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One model of several, as a setting names it, opened."""
+"""Selection: opens the one model of a kind that a setting names, or the best that loads, and says why another one does not."""
 
 from __future__ import annotations
 

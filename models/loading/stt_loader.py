@@ -1,4 +1,4 @@
-"""Which recognizer hears which language: the best streaming model, and behind it one that hears whole turns."""
+"""Recognizers by language: the best streaming model of each language, with a second pass over whole turns behind it."""
 
 from __future__ import annotations
 

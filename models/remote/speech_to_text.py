@@ -11,6 +11,7 @@ import numpy as np
 
 from media.audio_port import Samples
 from models.errors import RemoteModelError
+from models.protocols import Measured
 from models.remote.client import RemoteModelClient, RequestBody
 from models.remote.json_safety import parse_json, strip_unstorable
 from models.remote.wav import encode_wav
@@ -23,6 +24,8 @@ _PATH: Final = "/audio/transcriptions"
 class RemoteTranscriber:
     """Hears whole turns. Hot words are not sent: the protocol has only a prompt, which models repeat when they hear
     nothing."""
+
+    measured: Measured = "on another machine"
 
     def __init__(self, endpoint: RemoteModelClient) -> None:
         self.name = endpoint.model.name

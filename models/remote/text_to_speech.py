@@ -12,7 +12,7 @@ import numpy as np
 from config.errors import ModelError
 from media.audio_port import Samples
 from models.errors import RemoteModelError
-from models.protocols import SynthesizedSpeech, VoiceSettings
+from models.protocols import Measured, SynthesizedSpeech, VoiceSettings
 from models.remote.client import RemoteModelClient, RequestBody
 from models.remote.wav import decode_wav
 from models.tts.trimming import trim_silence
@@ -25,6 +25,8 @@ _PATH: Final = "/audio/speech"
 
 class RemoteTextToSpeech:
     """The voices that its operator named: `NAME/voice`."""
+
+    measured: Measured = "on another machine"
 
     def __init__(self, endpoint: RemoteModelClient) -> None:
         self.name = endpoint.model.name

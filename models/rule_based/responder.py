@@ -14,7 +14,16 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from models.protocols import END_CALL, SEARCH_KNOWLEDGE, ChatPrompt, LlmOutput, TextDelta, ToolCall, ToolDefinition
+from models.protocols import (
+    END_CALL,
+    SEARCH_KNOWLEDGE,
+    ChatPrompt,
+    LlmOutput,
+    Measured,
+    TextDelta,
+    ToolCall,
+    ToolDefinition,
+)
 from models.rule_based.ivr_keys import is_menu
 from models.rule_based.prompt_facts import Brief, read_prompt
 from models.rule_based.tool_results import said_result, sentences_of
@@ -77,6 +86,8 @@ Reply = tuple[str, ToolCall | None]
 
 class ExtractiveResponder:
     """See `LanguageModel`. English only; facts of another language are found and read as they are."""
+
+    measured: Measured = "takes no time"
 
     name = NAME
     cannot_continue = True

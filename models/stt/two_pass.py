@@ -16,7 +16,7 @@ import structlog
 
 from config.errors import ModelError
 from media.audio_port import Samples
-from models.protocols import Closable, ReportsQueueWait, SpeechToText, SpeechToTextStream
+from models.protocols import Closable, Measured, ReportsQueueWait, SpeechToText, SpeechToTextStream
 from models.stt.sherpa.benchmark import SttSpeed
 
 LIMIT_S: Final = 0.8
@@ -41,6 +41,8 @@ class Transcriber(Protocol):
 
 class TwoPassSpeechToText:
     """See `SpeechToText`. It has the `languages` of its streaming model."""
+
+    measured: Measured = "as what it wraps"
 
     def __init__(self, streaming: SpeechToText, offline: Transcriber, limit_s: float = LIMIT_S) -> None:
         """Both are closed with it."""

@@ -9,6 +9,7 @@ import structlog
 
 from config.errors import ModelError
 from models.protocols import (
+    Measured,
     SynthesizedSpeech,
     TextToSpeech,
     VoiceSettings,
@@ -19,6 +20,8 @@ _log = structlog.get_logger()
 
 class FallbackTextToSpeech:
     """The voice of one call: the chosen one until it fails, from then on the other, so that it changes only once."""
+
+    measured: Measured = "as what it wraps"
 
     def __init__(self, first: TextToSpeech, other: TextToSpeech, other_voice: str) -> None:
         """`other_voice` is one of the voices of `other`."""

@@ -26,6 +26,7 @@ import structlog
 from config.errors import StartupError
 from media.audio_port import Samples
 from media.onnx import onnxruntime
+from models.protocols import Measured
 from models.runtime.worker_threads import WorkerThreads
 from models.turn_detection.lexical import COMPLETE, DANGLING, LexicalEndOfTurn
 from models.turn_detection.log_mel import LENGTH, RATE, log_mel
@@ -80,6 +81,8 @@ class Network:
 
 class SmartTurn:
     """Smart Turn v3 for many calls; see `EndOfTurn`."""
+
+    measured: Measured = "at start"
 
     name = NAME
 

@@ -27,7 +27,7 @@ from models.llm.llama.output.sampling import Grammar, Sampler, Sampling
 from models.llm.llama.output.tool_call_parser import ToolCallParser
 from models.llm.llama.prompt.chat_template import ChatTemplate
 from models.llm.llama.prompt.prompt_tokenizer import PromptTokenizer
-from models.protocols import ChatPrompt, LlmOutput
+from models.protocols import ChatPrompt, LlmOutput, Measured
 from models.runtime.machine import cores, free_bytes
 from models.token_usage import TokenUsage
 
@@ -66,6 +66,8 @@ _one_by_one = threading.Lock()
 
 class LlamaLanguageModel:
     """See `LanguageModel`. Answers are drawn by seeds of their calls: the same call gets the same answers."""
+
+    measured: Measured = "at start"
 
     def __init__(
         self,

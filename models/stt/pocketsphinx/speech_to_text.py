@@ -16,6 +16,7 @@ import structlog
 
 from config.errors import ModelError, TrunklineError
 from media.audio_port import Samples
+from models.protocols import Measured
 from models.runtime.worker_threads import WorkerThreads
 from models.stt.pocketsphinx.bindings import RATE, Decoder, load_library, model_path
 from models.stt.pocketsphinx.decoder_pool import DecoderPool
@@ -261,6 +262,8 @@ class PocketsphinxSpeechToText:
     """The recognizer for all calls: a pool of decoders and a worker thread per core.
 
     A telephone call (8 kHz) and a wide-band call (16 kHz) need decoders of different make."""
+
+    measured: Measured = "by trial"
 
     name = NAME
 

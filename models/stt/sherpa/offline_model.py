@@ -23,6 +23,7 @@ import structlog
 
 from config.errors import ModelError
 from media.audio_port import Samples
+from models.protocols import Measured
 from models.stt.sherpa.benchmark import offline_speed
 from models.stt.sherpa.tokens import Tokens
 from models.stt.sherpa.truecasing import Truecaser
@@ -62,6 +63,8 @@ class _Job:
 
 class OfflineSpeechToText:
     """A loaded model and the thread that runs it, for several turns at a time."""
+
+    measured: Measured = "at start"
 
     def __init__(
         self,

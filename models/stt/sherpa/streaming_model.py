@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 from weakref import WeakSet
 
+from models.protocols import Measured
 from models.runtime.machine import cores
 from models.stt.sherpa.batcher import Batcher
 from models.stt.sherpa.benchmark import streaming_speed
@@ -24,6 +25,8 @@ _MOST: Final = 32
 class SherpaSpeechToText:
     """A loaded model and the threads that decode for it: one for every four cores. Each runs the network on its own
     core, so that a machine with more cores hears more calls, not each of them sooner."""
+
+    measured: Measured = "at start"
 
     def __init__(
         self,

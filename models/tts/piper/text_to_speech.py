@@ -22,7 +22,7 @@ from media.audio_port import Samples
 from models.model_files.known_models import KnownModel
 from models.model_files.store import ModelStore, sha256_of
 from models.model_files.trial import ModelTrials, log_left_out
-from models.protocols import SynthesizedSpeech, VoiceSettings
+from models.protocols import Measured, SynthesizedSpeech, VoiceSettings
 from models.runtime.machine import cores
 from models.tts.piper.phoneme_ids import PhonemeIds, Sentence
 from models.tts.piper.phonemizer import Phonemizer
@@ -61,6 +61,8 @@ class _Voice:
 class PiperTextToSpeech:
     """All Piper voices for all calls. Voice names are `piper/MODEL`, of a model with several speakers
     `piper/MODEL/SPEAKER`; MODEL is the model's name without a leading `piper-`."""
+
+    measured: Measured = "at start"
 
     name = NAME
 
