@@ -19,8 +19,8 @@ SEARCH_KNOWLEDGE: Final = "search_knowledge"
 
 
 Measured = Literal["at start", "by trial", "as what it wraps", "takes no time", "on another machine"]
-"""How an engine's load on this machine's cores is known (`models.loading.benchmark`). At start: it measures itself when it
-is loaded (`speed`, `takes_ms`). By trial: it is timed with a sentence (`TimedSpeechToText`, `TimedTextToSpeech`)."""
+"""How an engine's load on this machine's cores is known (`models.loading.benchmark`). At start: it measures itself when
+it is loaded (`speed`, `takes_ms`). By trial: it is timed with a sentence (`TimedSpeechToText`, `TimedTextToSpeech`)."""
 
 
 @runtime_checkable

@@ -1,5 +1,6 @@
-"""Benchmark: what the loaded models take of this machine's cores, as they measured it when they were loaded, else by trial
-with a sentence. Each engine says by `measured` which of the two it is, or that it takes no cores of this machine."""
+"""Benchmark: what the loaded models take of this machine's cores, as they measured it when they were loaded, else by
+trial with a sentence. Each engine says by `measured` which of the two it is, or that it takes no cores of this
+machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Engines: which code opens a model's files, by the engine that the list of known models names (`sherpa-onnx/whisper`: the
-part before the slash).
+"""Engines: which code opens a model's files, by the engine that the list of known models names (`sherpa-onnx/whisper`:
+the part before the slash).
 
 An engine is imported when a model of it is opened, and not before: some take seconds, and a machine without such models
 needs none of them."""

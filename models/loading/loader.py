@@ -1,4 +1,5 @@
-"""Loader: opens at start-up what the settings `[models]` name, built-in models and files, and returns the `Catalogue`."""
+"""Loader: opens at start-up what the settings `[models]` name, built-in models and files, and returns the
+`Catalogue`."""
 
 from __future__ import annotations
 

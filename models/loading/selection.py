@@ -1,4 +1,5 @@
-"""Selection: opens the one model of a kind that a setting names, or the best that loads, and says why another one does not."""
+"""Selection: opens the one model of a kind that a setting names, or the best that loads, and says why another one does
+not."""
 
 from __future__ import annotations
 
