@@ -1,5 +1,5 @@
-"""What a language model wrote for a tool: JSON, which becomes values that fit the tool's definition, or words that say
-what is wrong with it."""
+"""Parses the JSON arguments that a language model wrote for a tool, by the tool's definition; errors tell the model
+what is wrong."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any, Final
 from config.errors import TrunklineError
 
 MAX_ARGUMENT_BYTES: Final = 32 * 1024
-"""Of the JSON, in UTF-8."""
+"""Bytes of the JSON in UTF-8."""
 MAX_DEPTH: Final = 16
-"""Objects and arrays inside one another."""
+"""Levels of nested objects and arrays."""
 MAX_REPORTED_PROBLEMS: Final = 5
-"""Problems that are told at once."""
+"""Problems in one error message."""
 MAX_REPORTED_NAME: Final = 64
-"""Characters that are told of a name that the model has made up."""
+"""Characters of a name made up by the model that are shown in a message."""
 MAX_EXACT_FLOAT: Final = 2**53
-"""Up to here every whole number has a float of its own."""
+"""The largest whole number up to which each has a float of its own."""
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?")
 _WITH_ARTICLE: Final = {
@@ -34,44 +34,44 @@ _WITH_ARTICLE: Final = {
 
 
 class InvalidArguments(TrunklineError):
-    """They do not fit; the message tells the model what to do about it."""
+    """The arguments do not fit the definition; the message tells the model what to change."""
 
 
 class _TypeMismatch(Exception):
-    """The value is of another type."""
+    """The value has another type."""
 
 
 def parse_arguments(text: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The values in `text` by the JSON Schema `parameters`, of which `properties`, their `type` and `required` count.
-    Nothing (an empty text) is an empty object; null stands for a parameter that is not given. Habits of models that
-    lose nothing are let through: "5" and 5.0 for an integer, "2.5" for a number, "true" for a boolean, 5 for a string.
+    """The arguments in `text` by the JSON Schema `parameters`: its `properties`, their `type` and `required` count. An
+    empty text is an empty object; null stands for an argument that is not given. Types that models mix up without
+    losing anything are accepted: "5" and 5.0 for an integer, "2.5" for a number, "true" for a boolean, 5 for a string.
     Raises `InvalidArguments`."""
-    given = {name: value for name, value in _object_in(text).items() if value is not None}
+    given = {name: value for name, value in _parse_object(text).items() if value is not None}
     declared: Mapping[str, Any] = parameters.get("properties", {})
-    fitting: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     problems: list[str] = []
     for name in parameters.get("required", ()):
         if name not in given:
             problems.append(f"parameter `{name}` is required")
     for name, value in given.items():
         if name not in declared:
-            problems.append(f"there is no parameter `{name[:MAX_REPORTED_NAME]}`, {_there_are(declared)}")
+            problems.append(f"there is no parameter `{name[:MAX_REPORTED_NAME]}`, {_existing_parameters(declared)}")
             continue
-        wanted = declared[name]["type"]
+        json_type = declared[name]["type"]
         try:
-            fitting[name] = _coerced(value, wanted)
+            arguments[name] = _coerced(value, json_type)
         except _TypeMismatch:
-            problems.append(f"parameter `{name}` must be {_WITH_ARTICLE[wanted]}, not {_type_in_words(value)}")
+            problems.append(f"parameter `{name}` must be {_WITH_ARTICLE[json_type]}, not {_type_in_words(value)}")
     if problems:
         raise InvalidArguments("; ".join(problems[:MAX_REPORTED_PROBLEMS]))
-    return fitting
+    return arguments
 
 
-def _there_are(declared: Mapping[str, Any]) -> str:
+def _existing_parameters(declared: Mapping[str, Any]) -> str:
     return f"only {', '.join(f'`{name}`' for name in declared)}" if declared else "the tool takes none"
 
 
-def _object_in(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     if len(text) > MAX_ARGUMENT_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_ARGUMENT_BYTES:
@@ -84,12 +84,12 @@ def _object_in(text: str) -> dict[str, Any]:
         raise InvalidArguments("the arguments are no valid JSON; write one JSON object") from None
     if not isinstance(value, dict):
         raise InvalidArguments(f"the arguments must be one JSON object, not {_type_in_words(value)}")
-    _check_all(value)
+    _check_writable(value)
     return value
 
 
-def _check_all(value: dict[str, Any]) -> None:
-    """Everything in it can be written as JSON again, in bounds."""
+def _check_writable(value: dict[str, Any]) -> None:
+    """Check that all of it can be written as JSON again, and its depth. Raises `InvalidArguments`."""
     for each, depth in walk(value):
         if depth > MAX_DEPTH:
             raise InvalidArguments("the arguments are nested too deeply")
@@ -100,7 +100,7 @@ def _check_all(value: dict[str, Any]) -> None:
 
 
 def walk(value: Any) -> Iterator[tuple[Any, int]]:
-    """Every value and name in it, and how deep it lies."""
+    """Every value and name in a JSON value, and its depth."""
     waiting: list[tuple[Any, int]] = [(value, 1)]
     while waiting:
         each, depth = waiting.pop()
@@ -112,9 +112,9 @@ def walk(value: Any) -> Iterator[tuple[Any, int]]:
             waiting.extend((inner, depth + isinstance(inner, dict | list)) for inner in each)
 
 
-def _coerced(value: Any, wanted: str) -> Any:
-    """The value as one of the wanted type. `bool` is an `int` to Python, not here. Raises `_TypeMismatch`."""
-    match wanted, value:
+def _coerced(value: Any, json_type: str) -> Any:
+    """The value as one of a JSON Schema type. A `bool` is no `int` here. Raises `_TypeMismatch`."""
+    match json_type, value:
         case ("boolean", bool()) | ("object", dict()) | ("array", list()) | ("string", str()):
             return value
         case "boolean", str() if value.lower() in ("true", "false"):
@@ -136,7 +136,7 @@ def _coerced(value: Any, wanted: str) -> Any:
 
 
 def _type_in_words(value: Any) -> str:
-    """A value's type, in words."""
+    """The JSON type of a value, in words."""
     match value:
         case bool():
             return "a boolean"

@@ -1,4 +1,4 @@
-"""The tools that every agent can have, and the belt of all its tools in one call."""
+"""The built-in tools, and the set of all tools of an agent in one call."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from storage.knowledge import documents
 
 SEND_DTMF: Final = "send_dtmf"
 BUILTIN_NAMES: Final = frozenset((END_CALL, SEND_DTMF, SEARCH_KNOWLEDGE))
-"""Names that no tool of an organization gets, whether or not the built-in one is there."""
+"""Names that no tool of an organization gets, whether or not the built-in one is available."""
 MAX_TOOLS: Final = 64
-"""Of an organization's own, in one call."""
+"""Tools of the organization in one call."""
 SEND_DTMF_TIMEOUT_S: Final = 60.0
-"""For keys: what the agent says first and the pauses between them included. On hold nothing is sent."""
+"""Time to send DTMF, with what the agent says before and the pauses in between. On hold nothing is sent."""
 MAX_DTMF_KEYS: Final = 32
-"""That are pressed at a time, pauses included."""
+"""Keys of one tool call, with pauses."""
 
 log = structlog.get_logger()
 SendDigits = Callable[[str], Awaitable[None]]
 
 
 class EndCallTool:
-    """Hangs up: the conversation does so, once the caller has heard what was said. To run it only answers the model."""
+    """Hangs up: the conversation does so once the caller has heard the response. `run` only returns a result."""
 
     definition: Final = END_CALL_TOOL
     effects: Final = True
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Nothing is left to be done."""
+        """Returns a result for the model."""
         return ToolResult("The call ends.", ok=True)
 
 
 class SendDtmfTool:
-    """Presses keys for a machine at the other end. `send` gets keys, and `w` or `,` where it is to pause; it raises
-    `ConnectionError` when the call has no sound any more."""
+    """Sends DTMF for a machine at the other end. `send` takes digits, and `w` or `,` for pauses; it raises
+    `ConnectionError` when the call has no audio any more."""
 
     definition: Final = ToolDefinition(
         SEND_DTMF,
@@ -69,12 +69,12 @@ class SendDtmfTool:
     )
     effects: Final = True
 
-    def __init__(self, send: SendDigits, most_s: float = SEND_DTMF_TIMEOUT_S) -> None:
+    def __init__(self, send: SendDigits, timeout_s: float = SEND_DTMF_TIMEOUT_S) -> None:
         self._send = send
-        self._most_s = most_s
+        self._timeout_s = timeout_s
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Press them; spaces and dashes between them do not count."""
+        """Send the digits; spaces and dashes between them are dropped."""
         try:
             keys = normalize_dtmf(arguments["digits"])
         except ValueError:
@@ -84,7 +84,7 @@ class SendDtmfTool:
                 f"Parameter `digits` takes 1 to {MAX_DTMF_KEYS} of 0-9, *, #, A-D, w and comma.", ok=False
             )
         try:
-            async with asyncio.timeout(self._most_s):
+            async with asyncio.timeout(self._timeout_s):
                 await self._send(keys)
         except ConnectionError:
             return ToolResult("The tool could not press the keys: the call is at its end.", ok=False)
@@ -94,11 +94,11 @@ class SendDtmfTool:
 
 
 class SearchKnowledgeTool:
-    """Finds passages in the agent's own documents. `instructions` tell the model when to search."""
+    """Searches the agent's documents. `instructions` tell the model when to search."""
 
     effects: Final = False
 
-    def __init__(self, lookup: KnowledgePrefetch, instructions: str) -> None:
+    def __init__(self, prefetch: KnowledgePrefetch, instructions: str) -> None:
         self.definition: Final = ToolDefinition(
             SEARCH_KNOWLEDGE,
             instructions,
@@ -111,11 +111,11 @@ class SearchKnowledgeTool:
                 "additionalProperties": False,
             },
         )
-        self._lookup = lookup
+        self._prefetch = prefetch
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """The passages that answer best, each with its document's name. Raises `StorageTrouble`."""
-        found = await self._lookup.find(arguments["query"])
+        """The best passages, each with its document's name. Raises `StorageTrouble`."""
+        found = await self._prefetch.find(arguments["query"])
         if not found:
             return ToolResult("The documents say nothing about that.", ok=True)
         return ToolResult(told(found), ok=True, sources=tuple(map(source_of, found)))
@@ -130,44 +130,44 @@ async def load_toolset(
     send_digits: SendDigits | None = None,
     knowledge_search: KnowledgeSearch | None = None,
 ) -> ToolSet:
-    """Every tool of an agent in a call, from one read. Without `send_digits` no keys can be pressed; without
-    `searching` documents are searched by their words alone. Raises `StorageTrouble`."""
-    belt = _without_database(agent, send_digits)
-    own, has_documents = await _stored(agent, context, database)
-    lookup: KnowledgePrefetch | None = None
+    """All tools of an agent in a call, from one read. Without `send_digits` there is no DTMF tool; without
+    `knowledge_search` documents are searched by their words alone. Raises `StorageTrouble`."""
+    tools_of_call = _tools_without_database(agent, send_digits)
+    own, has_documents = await _read_tools(agent, context, database)
+    prefetch: KnowledgePrefetch | None = None
     if agent.knowledge_search_instructions:
-        lookup = KnowledgePrefetch(
+        prefetch = KnowledgePrefetch(
             knowledge_search or KnowledgeSearch(database),
             agent.id,
             language=language_of(agent.language_hint),
             ahead=has_documents,
         )
         instructions = substitute(agent.knowledge_search_instructions, context.values, call_id=context.call_id)
-        belt.append(SearchKnowledgeTool(lookup, instructions))
+        tools_of_call.append(SearchKnowledgeTool(prefetch, instructions))
     taken = set(BUILTIN_NAMES)
     for stored in own:
         name = function_name(stored.name, taken)
         taken.add(name.lower())
-        belt.append(HttpTool(stored, name, context, http_access))
-    return ToolSet(belt, call_id=context.call_id, knowledge_prefetch=lookup)
+        tools_of_call.append(HttpTool(stored, name, context, http_access))
+    return ToolSet(tools_of_call, call_id=context.call_id, knowledge_prefetch=prefetch)
 
 
 def builtin_toolset(agent: Agent, call_id: str, send_digits: SendDigits | None = None) -> ToolSet:
-    """Those of an agent's tools that need no database."""
-    return ToolSet(_without_database(agent, send_digits), call_id=call_id)
+    """The tools of an agent that need no database."""
+    return ToolSet(_tools_without_database(agent, send_digits), call_id=call_id)
 
 
-def _without_database(agent: Agent, send_digits: SendDigits | None) -> list[Tool]:
-    belt: list[Tool] = []
+def _tools_without_database(agent: Agent, send_digits: SendDigits | None) -> list[Tool]:
+    tools_of_call: list[Tool] = []
     if agent.allow_end_call:
-        belt.append(EndCallTool())
+        tools_of_call.append(EndCallTool())
     if send_digits is not None:
-        belt.append(SendDtmfTool(send_digits))
-    return belt
+        tools_of_call.append(SendDtmfTool(send_digits))
+    return tools_of_call
 
 
-async def _stored(agent: Agent, context: CallContext, database: Database) -> tuple[list[tools.Tool], bool]:
-    """The agent's tools that its organization has defined, the oldest first; and whether it has documents to search."""
+async def _read_tools(agent: Agent, context: CallContext, database: Database) -> tuple[list[tools.Tool], bool]:
+    """The organization's tools of the agent, the oldest first; and whether the agent has documents to search."""
 
     def read(conn: sa.Connection) -> tuple[list[tools.Tool], bool]:
         own = tools.of_agent(conn, agent.organization_id, agent.tool_ids, most=MAX_TOOLS + 1)

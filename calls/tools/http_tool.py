@@ -1,4 +1,4 @@
-"""The tools that organizations define: an HTTP request each."""
+"""The tools that organizations define: each is one HTTP request."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from storage.agents import tools
 from storage.agents.tools import Parameter
 
 MAX_RESPONSE_BYTES: Final = 64 * 1024
-"""Read of an answer."""
+"""Bytes that are read of a response body."""
 MAX_CONCURRENT_REQUESTS: Final = 2
-"""Requests of one call under way at the same time; the others wait, and their time does not run yet."""
+"""Requests of one call at the same time; further ones wait, and their timeout does not run yet."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class ToolHttpAccess:
-    """What tools need of the house to reach other servers."""
+    """What HTTP tools use to reach other servers: client, concurrency limits, and the key of stored secrets."""
 
     client: EgressClient
     concurrency: EgressConcurrency
@@ -43,7 +43,8 @@ class ToolHttpAccess:
 
 @dataclass(frozen=True)
 class CallContext:
-    """The call that tools are used in; `values` are what `{{variables}}` stand for, `room` is for its requests."""
+    """The call in which tools run. `values` are the values of `{{variables}}`, `concurrent_requests` limits its
+    requests."""
 
     call_id: str
     values: Mapping[str, ContextValue]
@@ -54,7 +55,7 @@ class CallContext:
 
 @dataclass
 class _ToolCallLog:
-    """One use of a tool, as the log tells it."""
+    """One tool call, as it is logged."""
 
     outcome: Literal["answered", "status", "unfillable", "refused", "timeout", "connection", "cancelled", "broken"]
     status: int | None = None
@@ -62,9 +63,9 @@ class _ToolCallLog:
 
 
 class HttpTool:
-    """A stored tool under the name that the model calls it by."""
+    """A stored tool under the name by which the model calls it."""
 
-    def __init__(self, stored: tools.Tool, name: str, context: CallContext, outside: ToolHttpAccess) -> None:
+    def __init__(self, stored: tools.Tool, name: str, context: CallContext, http: ToolHttpAccess) -> None:
         body = stored.config["body"]
         self._names: Final = parameter_names([each["name"] for each in body])
         self.definition: Final = ToolDefinition(
@@ -74,40 +75,42 @@ class HttpTool:
         self._stored = stored
         self._timeout_s = stored.config["timeout"] / 1000
         self._context = context
-        self._outside = outside
+        self._http = http
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Send the request, once, when there is room in the call. `arguments` go by the names that the definition has.
-        Raises `SecretUnreadable`."""
+        """Send the request, once, when the call has a slot for it. `arguments` have the names of the definition. Raises
+        `SecretUnreadable`."""
         async with self._context.concurrent_requests:
             return await self._run({self._names.get(name, name): value for name, value in arguments.items()})
 
     async def _run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        with self._told() as account:
+        with self._logged_call() as call_log:
             try:
-                request = self._template().render(arguments, self._context.values, call_id=self._context.call_id)
+                request = self._request_template().render(
+                    arguments, self._context.values, call_id=self._context.call_id
+                )
             except InvalidToolRequest as error:
-                account.outcome, account.error = "unfillable", error.message
+                call_log.outcome, call_log.error = "unfillable", error.message
                 return ToolResult(f"The request was not sent: {error.message}.", ok=False)
             try:
-                answer = await self._exchange(request)
+                answer = await self._send(request)
             except EgressError as error:
-                account.outcome, account.error = error.kind, mask_secrets(error.message, request.secrets)
-                return ToolResult(self._excuse(error), ok=False)
-            account.status = answer.status
-            account.outcome = "answered" if 200 <= answer.status < 300 else "status"
+                call_log.outcome, call_log.error = error.kind, mask_secrets(error.message, request.secrets)
+                return ToolResult(self._error_for_model(error), ok=False)
+            call_log.status = answer.status
+            call_log.outcome = "answered" if 200 <= answer.status < 300 else "status"
             return _result(answer.status, await asyncio.to_thread(response_text, answer, request.secrets))
 
-    def _template(self) -> RequestTemplate:
-        config, secrets = self._stored.config, self._outside.secrets
+    def _request_template(self) -> RequestTemplate:
+        config, secrets = self._stored.config, self._http.secrets
         headers = [(header["key"], secrets.decrypt(header["value_encrypted"])) for header in config["headers"]]
         return RequestTemplate(config["method"], config["url"], headers, config.get("allow_variable_host", False))
 
-    async def _exchange(self, request: ToolRequest) -> HttpResponse:
-        """Waiting for a lane counts as waiting for the answer."""
+    async def _send(self, request: ToolRequest) -> HttpResponse:
+        """Waiting for a slot of the organization counts against the timeout."""
         try:
-            async with asyncio.timeout(self._timeout_s), self._outside.concurrency.slot(self._stored.organization_id):
-                return await self._outside.client.request(
+            async with asyncio.timeout(self._timeout_s), self._http.concurrency.slot(self._stored.organization_id):
+                return await self._http.client.request(
                     request.method,
                     request.url,
                     headers=request.headers,
@@ -119,8 +122,8 @@ class HttpTool:
         except TimeoutError as error:
             raise EgressError("timeout", f"no complete answer within {self._timeout_s:g} s") from error
 
-    def _excuse(self, error: EgressError) -> str:
-        """For the model, which might tell the caller: no addresses."""
+    def _error_for_model(self, error: EgressError) -> str:
+        """For the model. It may tell the caller, so it holds no addresses."""
         match error.kind:
             case "timeout":
                 return f"The tool did not answer within {self._timeout_s:g} seconds."
@@ -130,27 +133,27 @@ class HttpTool:
                 return "The tool's server could not be reached."
 
     @contextmanager
-    def _told(self) -> Iterator[_ToolCallLog]:
-        """Log and count one use of the tool, however it ends: a warning is what somebody can mend."""
-        account = _ToolCallLog("broken")
+    def _logged_call(self) -> Iterator[_ToolCallLog]:
+        """Log and count one call of the tool, however it ends: as a warning where an operator can act."""
+        call_log = _ToolCallLog("broken")
         started = time.monotonic()
         try:
-            yield account
+            yield call_log
         except asyncio.CancelledError:
-            account.outcome = "cancelled"
+            call_log.outcome = "cancelled"
             raise
         finally:
             seconds = time.monotonic() - started
-            harmless = account.outcome in ("answered", "cancelled") or 400 <= (account.status or 0) < 500
-            metrics.TOOL_SECONDS.labels(outcome=account.outcome).observe(seconds)
+            harmless = call_log.outcome in ("answered", "cancelled") or 400 <= (call_log.status or 0) < 500
+            metrics.TOOL_SECONDS.labels(outcome=call_log.outcome).observe(seconds)
             (log.info if harmless else log.warning)(
                 "tool.called",
                 call_id=self._context.call_id,
                 tool_id=self._stored.id,
-                outcome=account.outcome,
-                status=account.status,
+                outcome=call_log.outcome,
+                status=call_log.status,
                 ms=round(seconds * 1000),
-                error=account.error,
+                error=call_log.error,
             )
 
 
@@ -163,8 +166,8 @@ def _result(status: int, text: str) -> ToolResult:
 
 
 def parameters_schema(body: Sequence[Parameter], names: Sequence[str]) -> dict[str, Any]:
-    """The JSON Schema of a tool's parameters under these `names`; one that has another name of its own tells it when
-    nothing else does."""
+    """The JSON Schema of a tool's parameters under these `names`. A parameter whose own name is another one has that as
+    its description, if it has none."""
     properties: dict[str, dict[str, Any]] = {}
     for parameter, name in zip(body, names, strict=True):
         schema: dict[str, Any] = {"type": parameter["type"]}

@@ -1,4 +1,4 @@
-"""The tools that an agent has in a call, and the use of one of them as a language model asks for it."""
+"""The tools of one call: their definitions for the language model, and how its tool calls run."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from config.errors import TrunklineError
 from models.protocols import ToolCall, ToolDefinition
 
 MAX_NAME_LENGTH: Final = 64
-"""Characters of a function's name, as language models take it."""
-_TAKEN_BY_MODELS: Final = re.compile(f"[a-zA-Z0-9_-]{{1,{MAX_NAME_LENGTH}}}")
-_NOT_IN_NAMES: Final = re.compile("[^a-zA-Z0-9_-]+")
+"""Characters of a function's name that language models accept."""
+_FUNCTION_NAME: Final = re.compile(f"[a-zA-Z0-9_-]{{1,{MAX_NAME_LENGTH}}}")
+_OTHER_CHARACTERS: Final = re.compile("[^a-zA-Z0-9_-]+")
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What the model is told. `ok` False: the tool has not done what was asked, `content` says why."""
+    """The result for the model. `ok` False: the tool has failed, and `content` says why."""
 
     content: str
     ok: bool
     sources: tuple[CitedPassage, ...] = ()
-    """The passages of documents that are in it."""
+    """The passages of documents in `content`."""
 
 
 class Tool(Protocol):
-    """Something that an agent can use while it talks."""
+    """A tool that the agent can call during the conversation."""
 
     @property
     def definition(self) -> ToolDefinition:
-        """As the model sees it."""
+        """The definition for the model."""
 
     @property
     def effects(self) -> bool:
-        """False only for what can be asked without consequences."""
+        """False if a call of it changes nothing."""
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Use it with arguments that fit the definition. Raises `TrunklineError` when it breaks."""
+        """Run it with arguments that fit the definition. Raises `TrunklineError` when it fails unexpectedly."""
 
 
 class ToolSet:
-    """The tools of one call; their names differ. `lookup` finds in the agent's documents what the caller asks for
-    before any tool does."""
+    """The tools of one call; their names differ. `knowledge_prefetch` searches the agent's documents while the caller
+    is speaking, before any tool does."""
 
     def __init__(
         self,
@@ -69,19 +69,19 @@ class ToolSet:
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        """For the prompt."""
+        """The definitions for the prompt."""
         return tuple(tool.definition for tool in self._tools.values())
 
     def has_effects(self, name: str) -> bool:
-        """Whether a call of `name` may change anything; there is nothing that a tool that does not exist could do."""
+        """True if a call of `name` may change anything; False for a tool that does not exist."""
         return name in self._tools and self._tools[name].effects
 
     async def run(self, call: ToolCall) -> ToolResult:
-        """Use a tool. What the model has done wrong, and what the tool could not do, becomes a result that says so."""
+        """Run a tool. Errors of the model and failures of the tool become results that say so."""
         tool = self._tools.get(call.name)
         if tool is None:
             self._log.info("tool.unknown", name=call.name[:MAX_REPORTED_NAME])
-            return ToolResult(f"There is no tool `{call.name[:MAX_REPORTED_NAME]}`. {self._there_are()}", ok=False)
+            return ToolResult(f"There is no tool `{call.name[:MAX_REPORTED_NAME]}`. {self._existing_tools()}", ok=False)
         try:
             arguments = parse_arguments(call.arguments, tool.definition.parameters)
         except InvalidArguments as bad:
@@ -93,15 +93,15 @@ class ToolSet:
             self._log.error("tool.broken", name=call.name, error=str(error))
             return ToolResult(f"`{call.name}` does not work at the moment.", ok=False)
 
-    def _there_are(self) -> str:
+    def _existing_tools(self) -> str:
         return f"There are: {', '.join(self._tools)}." if self._tools else "There are no tools."
 
 
 def function_name(name: str, taken: Container[str], otherwise: str = "tool") -> str:
-    """A name that language models take, made of a tool's own (`Look up order` becomes `Look_up_order`), or `otherwise`
-    when nothing of that is left; in small letters it is none of those `taken`."""
+    """A function's name that language models accept, from a tool's own (`Look up order` becomes `Look_up_order`), or
+    `otherwise` when no character of that is left. In lower case it is none of `taken`."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    base = _NOT_IN_NAMES.sub("_", plain).strip("_-")[:MAX_NAME_LENGTH] or otherwise
+    base = _OTHER_CHARACTERS.sub("_", plain).strip("_-")[:MAX_NAME_LENGTH] or otherwise
     made, number = base, 1
     while made.lower() in taken:
         number += 1
@@ -111,13 +111,13 @@ def function_name(name: str, taken: Container[str], otherwise: str = "tool") -> 
 
 
 def parameter_names(own: Sequence[str]) -> dict[str, str]:
-    """A tool's own names of its parameters (they differ) by those that language models take, in their order. Those that
-    can stay do."""
-    stay = {name for name in own if _TAKEN_BY_MODELS.fullmatch(name)}
+    """A tool's own names of its parameters (they differ) by the names that language models accept, in their order. A
+    name that is accepted stays."""
+    stay = {name for name in own if _FUNCTION_NAME.fullmatch(name)}
     taken = {name.lower() for name in stay}
-    made: dict[str, str] = {}
+    own_names: dict[str, str] = {}
     for name in own:
-        seen = name if name in stay else function_name(name, taken, "value")
-        taken.add(seen.lower())
-        made[seen] = name
-    return made
+        accepted = name if name in stay else function_name(name, taken, "value")
+        taken.add(accepted.lower())
+        own_names[accepted] = name
+    return own_names

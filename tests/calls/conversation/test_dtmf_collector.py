@@ -125,7 +125,7 @@ METHODS: tuple[DtmfMethod, ...] = ("rfc4733", "info", "inband")
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(METHODS)), ids="-".join)
-def test_a_key_that_comes_by_three_ways_in_any_order_is_one_press(order: tuple[DtmfMethod, ...]) -> None:
+def test_a_key_that_comes_by_three_methods_in_any_order_is_one_press(order: tuple[DtmfMethod, ...]) -> None:
     keys: list[Key] = [
         (digit, method, 300.0 * number + 50 * late)
         for number, digit in enumerate("55#1")
@@ -166,7 +166,7 @@ def test_a_telephone_that_goes_over_to_tones_is_heard_again() -> None:
     assert counted(*keys) == "1" + "".join(str(n) for n in range(METHOD_CHANGED_AFTER - 1, METHOD_CHANGED_AFTER + 2))
 
 
-def test_the_same_press_by_another_way_is_gathered_once() -> None:
+def test_the_same_press_by_another_method_is_collected_once() -> None:
     collector, later, got = gathered()
     for digit in "42#":
         collector.on_digit(digit, "rfc4733", 0.0)

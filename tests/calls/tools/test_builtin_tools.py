@@ -209,7 +209,7 @@ async def test_keys_that_nobody_takes_are_given_up() -> None:
     async def held(digits: str) -> None:
         await asyncio.Event().wait()
 
-    result = await ToolSet([SendDtmfTool(held, most_s=0.01)]).run(ToolCall("1", "send_dtmf", '{"digits": "1"}'))
+    result = await ToolSet([SendDtmfTool(held, timeout_s=0.01)]).run(ToolCall("1", "send_dtmf", '{"digits": "1"}'))
     assert result == ToolResult("The tool could not press the keys: the other side does not listen.", ok=False)
 
 
