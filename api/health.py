@@ -12,10 +12,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic_core import to_json
 from sqlalchemy import text
 
-from api.auth.authentication import METRICS
+from api.auth.authentication import METRICS_PATH
 from api.services import Services
 from config.errors import Forbidden
-from storage.database.database import Database, StorageTrouble
+from storage.database.database import Database, StorageUnavailable
 
 PROXIED: Final = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 
@@ -27,18 +27,18 @@ def add_health(app: web.Application, services: Services) -> None:
         return _json({"status": "ok"}, 200)
 
     async def readyz(_request: web.Request) -> web.Response:
-        parts = {**services.readiness(), **await _storage_trouble(services)}
+        parts = {**services.readiness(), **await _storage_problems(services)}
         ready = all(trouble is None for trouble in parts.values())
         checks = {name: trouble or "ok" for name, trouble in parts.items()}
         state = {
             "status": "ready" if ready else "unavailable", "checks": checks, "liveCalls": services.live_calls(),
-            "callsRefused": services.why_refused(),
-            "uploadsRefused": None if services.disk is None else services.disk.why_uploads_are_refused,
+            "callsRefused": services.why_calls_rejected(),
+            "uploadsRefused": None if services.disk is None else services.disk.why_writes_are_rejected,
         }  # fmt: skip
         return _json(state, 200 if ready else 503)
 
     async def metrics(request: web.Request) -> web.Response:
-        if services.settings.api.metrics == "loopback" and not _from_this_machine(request):
+        if services.settings.api.metrics == "loopback" and not _is_loopback_client(request):
             raise Forbidden("Metrics are for this machine alone: see the setting [api] metrics")
         return web.Response(
             body=await asyncio.to_thread(generate_latest), headers={"Content-Type": CONTENT_TYPE_LATEST}
@@ -46,26 +46,26 @@ def add_health(app: web.Application, services: Services) -> None:
 
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
-    app.router.add_get(METRICS, metrics)
+    app.router.add_get(METRICS_PATH, metrics)
 
 
-async def _storage_trouble(services: Services) -> Mapping[str, str | None]:
+async def _storage_problems(services: Services) -> Mapping[str, str | None]:
     """Whether the database can be read, and it and the disk written."""
-    unreadable = await _database_trouble(services.database)
+    unreadable = await _database_problem(services.database)
     if unreadable is not None or services.disk is None:
         return {"database": unreadable}
-    return await services.disk.look()
+    return await services.disk.probe()
 
 
-async def _database_trouble(database: Database) -> str | None:
+async def _database_problem(database: Database) -> str | None:
     try:
         await database.read(lambda conn: conn.execute(text("SELECT 1")))
-    except StorageTrouble as trouble:
+    except StorageUnavailable as trouble:
         return trouble.cause
     return None
 
 
-def _from_this_machine(request: web.Request) -> bool:
+def _is_loopback_client(request: web.Request) -> bool:
     """By the connection alone: headers could say anything. Those that a proxy adds say that the client is elsewhere."""
     if any(name in request.headers for name in PROXIED):
         return False

@@ -18,10 +18,10 @@ from api.resources import (
     webhook_deliveries,
 )
 from api.routing.openapi import describe
-from api.routing.route import Document, Exchange, NoQuery, Route
+from api.routing.route import JsonResponse, NoQuery, RequestContext, Route
 
 
-def openapi(_exchange: Exchange[None, NoQuery]) -> bytes:
+def openapi(_context: RequestContext[None, NoQuery]) -> bytes:
     """GET /openapi.json"""
     return description()
 
@@ -52,6 +52,6 @@ ROUTES: tuple[Route, ...] = (
         summary="This description",
         handler=openapi,
         access="open",
-        answer=Document(),
+        response=JsonResponse(),
     ),
 )

@@ -9,13 +9,13 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from api.http.json_cache import Rendered
+from api.http.json_cache import JsonCache
 from calls.knowledge.search import KnowledgeSearch
 from config.secrets import Secrets
 from config.settings import Settings
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, TrunkStatus
 from storage.accounts.organizations import Organization
-from storage.calls.sip_traces import CallSip
+from storage.calls.sip_traces import SipTrace
 from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
 from storage.phone_numbers.phone_numbers import PhoneNumber
@@ -96,7 +96,7 @@ async def _never_live(_call_id: str) -> bool:
     return False
 
 
-async def _no_messages(_call_id: str) -> CallSip | None:
+async def _no_messages(_call_id: str) -> SipTrace | None:
     return None
 
 
@@ -105,18 +105,16 @@ class Services:
     """Handed to `create_app`. All callables run on the event loop and return at once.
 
     `readiness` names the parts of the server, each with None when it is ready, else with the reason why not.
-    `why_refused` says why further calls are turned away or wait at the moment; None when none are.
+    `why_calls_rejected` says why further calls are turned away or wait at the moment; None when none are.
     `phone_numbers_changed` is called after a phone number was created, changed or deleted: trunks are to be read anew.
-    `check_room` runs in the transaction that stores an outbound call, on the database's thread, and raises `TooMany` or
-    `Unavailable` when there is no place for it; `call_queued` is called after that transaction. `hangup` ends a live
-    call and waits until its end is stored; False when it is not live.
-    `sip_messages` gives the SIP messages of a call that lives or has just ended, None of others.
-    Without `knowledge` documents are searched by their words alone.
-    Without `disk` nobody asks whether there is room.
-    `documents_waiting` is called after knowledge documents were uploaded or deleted, also those of a deleted agent.
-    `calls_removed` is called after calls were removed: their recordings' files are to go.
-    `languages_changed` is called after an agent's languageHint was set.
-    `webhooks_waiting` is called after a webhook was put into the outbox to be sent at once.
+    `check_call_capacity` runs in the transaction that stores an outbound call, on the database's thread, and raises
+    `TooMany` or `Unavailable` when there is no place for it; `call_queued` is called after that transaction. `hangup`
+    ends a live call and waits until its end is stored; False when it is not live. `sip_messages` gives the SIP messages
+    of a call that lives or has just ended, None of others. Without `knowledge` documents are searched by their words
+    alone. Without `disk` nobody asks whether there is room. `documents_waiting` is called after knowledge documents
+    were uploaded or deleted, also those of a deleted agent. `calls_removed` is called after calls were removed: their
+    recordings' files are to go. `languages_changed` is called after an agent's languageHint was set. `webhooks_waiting`
+    is called after a webhook was put into the outbox to be sent at once.
     """
 
     settings: Settings
@@ -125,17 +123,17 @@ class Services:
     catalogue: Catalogue
     readiness: Callable[[], Mapping[str, str | None]]
     live_calls: Callable[[], int] = field(default=_no_calls)
-    why_refused: Callable[[], str | None] = field(default=_nothing_refused)
+    why_calls_rejected: Callable[[], str | None] = field(default=_nothing_refused)
     trunk_status: Callable[[PhoneNumber], TrunkStatus] = field(default=status_without_sip)
     phone_numbers_changed: Callable[[], None] = field(default=_nothing_changed)
     webhooks_waiting: Callable[[], None] = field(default=_nothing_changed)
     documents_waiting: Callable[[], None] = field(default=_nothing_changed)
     calls_removed: Callable[[], None] = field(default=_nothing_changed)
     languages_changed: Callable[[], None] = field(default=_nothing_changed)
-    check_room: Callable[[sa.Connection, Organization], None] = field(default=_always_room)
+    check_call_capacity: Callable[[sa.Connection, Organization], None] = field(default=_always_room)
     call_queued: Callable[[], None] = field(default=_nothing_changed)
     hangup: Callable[[str], Awaitable[bool]] = field(default=_never_live)
-    sip_messages: Callable[[str], Awaitable[CallSip | None]] = field(default=_no_messages)
-    rendered: Rendered = field(default_factory=Rendered)
+    sip_messages: Callable[[str], Awaitable[SipTrace | None]] = field(default=_no_messages)
+    json_cache: JsonCache = field(default_factory=JsonCache)
     knowledge: KnowledgeSearch | None = None
     disk: DiskSpace | None = None

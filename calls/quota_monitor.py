@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from calls.worker import PeriodicWorker
 from config.clock import utc_now
 from storage.accounts import quotas
-from storage.accounts.quotas import Usage
+from storage.accounts.quotas import QuotaUsage
 from storage.calls import recordings
 from storage.database.database import Database
 from storage.knowledge import files
@@ -40,7 +40,7 @@ class QuotaMonitor(Collector):
         self._database = database
         self._data_dir = data_dir
         self._defaults = defaults
-        self._usage: Mapping[str, Mapping[str, Usage]] = {}
+        self._usage: Mapping[str, Mapping[str, QuotaUsage]] = {}
         self._over_quota: frozenset[str] = frozenset()
         self._worker = PeriodicWorker("quotas.not_looked_at", CHECK_EVERY_S, RETRY_AFTER_S)
 
@@ -75,7 +75,7 @@ class QuotaMonitor(Collector):
     async def _check(self) -> bool:
         await self.measure_recordings()
         await self.remove_failed()
-        self._usage = await self._database.read(partial(quotas.everywhere, defaults=self._defaults))
+        self._usage = await self._database.read(partial(quotas.usage_of_all, defaults=self._defaults))
         self._warn_about_recordings()
         return True
 
@@ -84,16 +84,16 @@ class QuotaMonitor(Collector):
         look = partial(quotas.recordings_without_size, most=FILES_AT_ONCE)
         while some := await self._database.read(look):
             sizes = await asyncio.to_thread(self._sizes, some)
-            await self._database.write(partial(quotas.set_recording_sizes, sizes=sizes), patient=True)
+            await self._database.write(partial(quotas.set_recording_sizes, sizes=sizes), deferrable=True)
 
     async def remove_failed(self) -> None:
         """Remove the files of documents that failed a day ago. One that the disk does not give up is tried again."""
-        look = partial(quotas.files_of_failed, before=utc_now() - FAILED_KEPT, most=FILES_AT_ONCE)
+        look = partial(quotas.failed_document_files, before=utc_now() - FAILED_KEPT, most=FILES_AT_ONCE)
         while some := await self._database.read(look):
             gone = await asyncio.to_thread(self._removed, some)
             if not gone:
                 return
-            await self._database.write(partial(quotas.files_of_failed_removed, content_ids=gone), patient=True)
+            await self._database.write(partial(quotas.failed_document_files_removed, content_ids=gone), deferrable=True)
             log.info("knowledge.failed_files_removed", files=len(gone))
 
     def _sizes(self, calls: Sequence[tuple[str, datetime]]) -> dict[str, int]:

@@ -29,8 +29,8 @@ from config.errors import TooMany, TrunklineError, Unavailable
 from sipcore.dialogs.leg import InviteFacts, Leg
 from storage.accounts.organizations import Organization
 from storage.calls import calls
-from storage.calls.calls import Call, EndedReason, OpenCalls
-from storage.database.database import StorageTrouble
+from storage.calls.calls import Call, EndedReason, OpenCallCounts
+from storage.database.database import StorageUnavailable
 from storage.phone_numbers.trunk_rules import Policy
 
 MAX_PENDING_INVITES: Final = 64
@@ -63,7 +63,7 @@ class ActiveCall(Protocol):
         """End the call; the first reason counts."""
 
     async def run(self) -> None:
-        """The whole life of the call. Raises `StorageTrouble` when its end could not be stored."""
+        """The whole life of the call. Raises `StorageUnavailable` when its end could not be stored."""
 
 
 @dataclass
@@ -227,7 +227,7 @@ class CallService:
         self._queue_check_scheduled = False
         try:
             await self._take_queued()
-        except StorageTrouble as trouble:
+        except StorageUnavailable as trouble:
             log.error("calls.queue_not_read", cause=trouble.cause)
 
     async def _take_queued(self) -> None:
@@ -335,7 +335,7 @@ class CallService:
         facts = invite.leg.facts
         try:
             call = await self._database.write(lambda conn: self._store_call(conn, invite, route))
-        except StorageTrouble as trouble:
+        except StorageUnavailable as trouble:
             if not trouble.disk_full:
                 raise
             call = await self._keep_call_in_memory(invite, route)
@@ -374,7 +374,7 @@ class CallService:
 
     async def _keep_call_in_memory(self, invite: _PendingInvite, route: InboundRoute) -> Call:
         """A call that begins without a row, because the disk is full: admitted by the same rules, it is stored when
-        there is space. Raises `CallRejected`, `StorageTrouble`, and `Unavailable` when too many calls wait."""
+        there is space. Raises `CallRejected`, `StorageUnavailable`, and `Unavailable` when too many calls wait."""
         organization_id = route.number.organization_id
         await self._database.read(lambda conn: self._check_admission(conn, organization_id), lane="calls")
         if invite.timed_out:
@@ -384,7 +384,7 @@ class CallService:
             **unstored.open_rows(),
             **{active.call.id: active.call.organization_id for active in self.active_calls()},
         }
-        open_calls = OpenCalls(sum(owner == organization_id for owner in owners.values()), len(owners))
+        open_calls = OpenCallCounts(sum(owner == organization_id for owner in owners.values()), len(owners))
         _reject_if_exceeded(
             self._limits.exceeded_with(open_calls, organization_id, route.max_calls, self._transfer_legs)
         )

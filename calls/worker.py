@@ -9,7 +9,7 @@ from contextlib import suppress
 import structlog
 
 from config.errors import ModelError
-from storage.database.database import StorageTrouble
+from storage.database.database import StorageUnavailable
 
 log = structlog.get_logger()
 
@@ -48,8 +48,8 @@ class PeriodicWorker:
                 at_rest = await work()
                 if at_rest and not self._news.is_set():
                     self._idle.set()
-            except (StorageTrouble, ModelError) as trouble:
-                full = isinstance(trouble, StorageTrouble) and trouble.disk_full  # which is told once
+            except (StorageUnavailable, ModelError) as trouble:
+                full = isinstance(trouble, StorageUnavailable) and trouble.disk_full  # which is told once
                 (log.debug if full else log.error)(self._trouble, cause=str(trouble), again_in_s=self._pause_s)
                 wait_s = self._pause_s
             with suppress(TimeoutError):

@@ -29,7 +29,7 @@ _numbers = tables.phone_numbers
 
 
 @dataclass(frozen=True)
-class Promise:
+class ReferencedFile:
     """A file that a row speaks of, by its name in the data directory. Not `certain`: of a live call, which may have
     said nothing yet."""
 
@@ -38,7 +38,7 @@ class Promise:
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class UnfinishedWork:
     """What a server goes on with when it starts on this database: webhook attempts that wait, numbers that register
     with a provider, calls that are live or queued."""
 
@@ -74,7 +74,7 @@ def opened(path: Path) -> Iterator[sa.Connection]:
         raise StartupError(f"the database {path.name} cannot be read: {error.orig}") from error
 
 
-def damage(conn: sa.Connection) -> str | None:
+def integrity_problem(conn: sa.Connection) -> str | None:
     """What is wrong with the file; None when it is whole."""
     found = str(conn.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
     return None if found == "ok" else found
@@ -88,16 +88,16 @@ def revision(conn: sa.Connection) -> str | None:
     return str(found[0]) if len(found) == 1 else None
 
 
-def promised(conn: sa.Connection) -> Iterator[Promise]:
+def referenced_files(conn: sa.Connection) -> Iterator[ReferencedFile]:
     """Every file that the rows speak of."""
     ended = _calls.c.ended_at.is_not(None)
     spoken_of = sa.select(_calls.c.id, _calls.c.created_at, ended).where(sa.or_(_calls.c.recorded, sa.not_(ended)))
     for call_id, created_at, certain in conn.execute(spoken_of):
-        yield Promise(recordings.path_of(_HERE, call_id, created_at).as_posix(), bool(certain))
+        yield ReferencedFile(recordings.path_of(_HERE, call_id, created_at).as_posix(), bool(certain))
     for content_id in conn.execute(_files_of_documents(conn)).scalars():
-        yield Promise(knowledge_files.path_of(_HERE, content_id).as_posix(), certain=True)
+        yield ReferencedFile(knowledge_files.path_of(_HERE, content_id).as_posix(), certain=True)
     for sound_id in conn.execute(sa.select(tables.background_sounds.c.id)).scalars():
-        yield Promise(sounds.path_of(_HERE, sound_id).as_posix(), certain=True)
+        yield ReferencedFile(sounds.path_of(_HERE, sound_id).as_posix(), certain=True)
 
 
 def _files_of_documents(conn: sa.Connection) -> sa.Select[str]:
@@ -109,9 +109,9 @@ def _files_of_documents(conn: sa.Connection) -> sa.Select[str]:
     return files.where(documents.file_removed_at.is_(None)) if "file_removed_at" in columns else files
 
 
-def unfinished(conn: sa.Connection) -> Unfinished:
+def unfinished(conn: sa.Connection) -> UnfinishedWork:
     """What the next start goes on with."""
-    return Unfinished(
+    return UnfinishedWork(
         _count(conn, _attempts.c.status == "pending"),
         _count(conn, sa.and_(_numbers.c.sip_mode == "registration", _numbers.c.source.is_not(None))),
         _count(conn, _calls.c.ended_at.is_(None)),

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from storage.database.database import Database
-from storage.database.migrate import bring_up_to_date
+from storage.database.migrate import migrate
 
 
 async def put(folder: Path) -> str:
@@ -34,5 +34,5 @@ def _put(path: Path) -> None:
 def _made() -> bytes:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "trunkline.db"
-        bring_up_to_date(path)
+        migrate(path)
         return path.read_bytes()

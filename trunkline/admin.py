@@ -97,7 +97,7 @@ async def create_key(
     def create(conn: sa.Connection) -> str:
         organization = organization_named(conn, organization_name)
         usage = quotas.usage(conn, organization.id, settings.quotas.model_dump())
-        quotas.check_room(usage, ["api_keys"])
+        quotas.check_not_used_up(usage, ["api_keys"])
         return api_keys.create(conn, organization.id, name=name, requests_per_minute=requests_per_minute)[1]
 
     async with database_of(settings) as database:

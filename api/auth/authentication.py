@@ -8,9 +8,9 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from api.auth.key_cache import KnownKeys
-from api.auth.key_last_used import KeyUse
-from api.auth.rate_limit import Charge, RateWindows
+from api.auth.key_cache import ApiKeyCache
+from api.auth.key_last_used import LastUsedRecorder
+from api.auth.rate_limit import RateLimiter, RateLimitState
 from api.routing.route import Route
 from api.services import Services
 from config.clock import utc_now
@@ -18,22 +18,24 @@ from config.errors import FieldProblem, TooMany, Unauthorized
 from config.links import LinkFault, why_not
 from storage.accounts.api_keys import ApiKey
 
-CALLER: Final = web.RequestKey("caller", ApiKey)
-CHARGE: Final = web.RequestKey("charge", Charge)
-OPENED: Final = web.RequestKey("opened", bool)
+API_KEY: Final = web.RequestKey("caller", ApiKey)
+RATE_LIMIT: Final = web.RequestKey("charge", RateLimitState)
+WITHOUT_KEY: Final = web.RequestKey("opened", bool)
 """Whether the request needs no key: a signed link is good for whoever has it, also with another organization's key."""
-LONGEST_KEY: Final = 200
-METRICS: Final = "/metrics"
-UNCHARGED: Final = frozenset({"/healthz", "/readyz", METRICS})
+MAX_KEY_LENGTH: Final = 200
+METRICS_PATH: Final = "/metrics"
+NOT_RATE_LIMITED: Final = frozenset({"/healthz", "/readyz", METRICS_PATH})
 SIGNATURE: Final = "signature"
 
 
-def gate(services: Services, routes: dict[str, Route], key_use: KeyUse, now_s: Callable[[], float]) -> Middleware:
+def authenticate(
+    services: Services, routes: dict[str, Route], last_used: LastUsedRecorder, now_s: Callable[[], float]
+) -> Middleware:
     """The middleware. `routes` are known by method and path, as `GET /v1/agents/{id}`. Everything below `/v1` needs a
     key unless its route says otherwise, unknown paths included."""
-    windows, keys = RateWindows(), KnownKeys(services.database)
+    limiter, keys = RateLimiter(), ApiKeyCache(services.database)
     default_limit = services.settings.limits.requests_per_minute
-    uncharged = UNCHARGED - {METRICS} if services.settings.api.metrics == "key" else UNCHARGED
+    uncharged = NOT_RATE_LIMITED - {METRICS_PATH} if services.settings.api.metrics == "key" else NOT_RATE_LIMITED
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -41,39 +43,41 @@ def gate(services: Services, routes: dict[str, Route], key_use: KeyUse, now_s: C
             return await handler(request)
         key = None
         try:
-            key = await _key_of(request, keys)
+            key = await _find_key(request, keys)
         except Exception:  # whatever went wrong, its answer tells of the rate like every other
-            request[CHARGE] = windows.charge(f"address {request.remote}", default_limit, now_s())
+            request[RATE_LIMIT] = limiter.charge(f"address {request.remote}", default_limit, now_s())
             raise
         who = f"address {request.remote}" if key is None else f"key {key.id}"
         limit = default_limit if key is None else key.requests_per_minute or default_limit
-        request[CHARGE] = charge = windows.charge(who, limit, now_s())
-        if not charge.allowed:
-            raise TooMany("Rate limit exceeded", charge.retry_after_s(now_s()))
-        request[OPENED] = opened = _opens_without_key(request, services, routes)
+        request[RATE_LIMIT] = state = limiter.charge(who, limit, now_s())
+        if not state.allowed:
+            raise TooMany("Rate limit exceeded", state.retry_after_s(now_s()))
+        request[WITHOUT_KEY] = opened = _opens_without_key(request, services, routes)
         if key is not None:
-            request[CALLER] = key
-            key_use.note(key.id)
+            request[API_KEY] = key
+            last_used.record(key.id)
         elif not opened:
-            raise _refusal(request, services, routes)
+            raise _unauthorized(request, services, routes)
         return await handler(request)
 
     return middleware
 
 
-async def _key_of(request: web.Request, keys: KnownKeys) -> ApiKey | None:
+async def _find_key(request: web.Request, keys: ApiKeyCache) -> ApiKey | None:
     scheme, _, key = request.headers.get("Authorization", "").partition(" ")
     key = key.strip()
-    if scheme.lower() != "bearer" or not key or len(key) > LONGEST_KEY:
+    if scheme.lower() != "bearer" or not key or len(key) > MAX_KEY_LENGTH:
         return None
     return await keys.find(key)
 
 
 def _opens_without_key(request: web.Request, services: Services, routes: dict[str, Route]) -> bool:
     if not request.path.startswith("/v1/"):
-        return request.path != METRICS  # which is here because its settings want a key
+        return request.path != METRICS_PATH  # which is here because its settings want a key
     access = _access(request, routes)
-    return access == "open" or (access == "link" and SIGNATURE in request.query and _fault(request, services) is None)
+    return access == "open" or (
+        access == "link" and SIGNATURE in request.query and _link_fault(request, services) is None
+    )
 
 
 def _access(request: web.Request, routes: dict[str, Route]) -> str:
@@ -83,16 +87,16 @@ def _access(request: web.Request, routes: dict[str, Route]) -> str:
     return "key" if route is None else route.access
 
 
-def _fault(request: web.Request, services: Services) -> LinkFault | None:
+def _link_fault(request: web.Request, services: Services) -> LinkFault | None:
     given = request.query
     return why_not(services.secrets, request.path, given.get("expires", ""), given[SIGNATURE], utc_now())
 
 
-def _refusal(request: web.Request, services: Services, routes: dict[str, Route]) -> Unauthorized:
+def _unauthorized(request: web.Request, services: Services, routes: dict[str, Route]) -> Unauthorized:
     """What is wrong, as far as whoever asks could see it themselves."""
     given = request.headers.get("Authorization")
     if given is None and SIGNATURE in request.query and _access(request, routes) == "link":
-        if _fault(request, services) == "expired":
+        if _link_fault(request, services) == "expired":
             problem = FieldProblem("expires", "The link's time is over: ask for a new one")
             return Unauthorized(problem, "This link has expired")
         problem = FieldProblem(SIGNATURE, "The link is not as it was given out: use the whole of it, unchanged")

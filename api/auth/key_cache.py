@@ -9,7 +9,7 @@ from storage.accounts.api_keys import ApiKey
 from storage.database.database import Database
 
 
-class KnownKeys:
+class ApiKeyCache:
     """Keys that were found since the database last changed. Any change of anything, by whatever process, forgets them
     all: a revoked key stops at once."""
 
@@ -19,7 +19,7 @@ class KnownKeys:
         self._found: dict[bytes, ApiKey] = {}
 
     async def find(self, key: str) -> ApiKey | None:
-        """The key that was given in a request, unless it is unknown or revoked. Raises `StorageTrouble`."""
+        """The key that was given in a request, unless it is unknown or revoked. Raises `StorageUnavailable`."""
         as_of = self._database.change_number()
         if as_of is None or as_of != self._as_of:
             self._found.clear()

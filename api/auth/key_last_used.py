@@ -12,20 +12,20 @@ import structlog
 
 from config.clock import utc_now
 from storage.accounts import api_keys
-from storage.database.database import Database, StorageTrouble
+from storage.database.database import Database, StorageUnavailable
 
 WRITE_EVERY_S: Final = 30.0
 log = structlog.get_logger()
 
 
-class KeyUse:
+class LastUsedRecorder:
     """The last uses that are not written yet, by key id."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._last: dict[str, datetime] = {}
 
-    def note(self, key_id: str) -> None:
+    def record(self, key_id: str) -> None:
         """The key was used now."""
         self._last[key_id] = utc_now()
 
@@ -35,8 +35,8 @@ class KeyUse:
         if not noted:
             return
         try:
-            await self._database.write(lambda conn: api_keys.touch(conn, noted))
-        except StorageTrouble as trouble:
+            await self._database.write(lambda conn: api_keys.set_last_used(conn, noted))
+        except StorageUnavailable as trouble:
             self._last = {**noted, **self._last}
             log.warning("api_keys.last_use_not_written", cause=trouble.cause)
         except Exception:
@@ -44,7 +44,7 @@ class KeyUse:
             log.exception("api_keys.last_use_not_written")
 
     @asynccontextmanager
-    async def written_regularly(self) -> AsyncIterator[None]:
+    async def written_periodically(self) -> AsyncIterator[None]:
         """Write every 30 s while the block runs, and once at its end."""
         task = asyncio.create_task(self._write_forever(), name="api key use")
         try:

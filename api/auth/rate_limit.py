@@ -10,7 +10,7 @@ WINDOW_S: Final = 60.0
 
 
 @dataclass(frozen=True)
-class Charge:
+class RateLimitState:
     """How a window stands after a request. `reset_s` is the wall-clock time of its end; `allowed` False: too many."""
 
     limit: int
@@ -23,7 +23,7 @@ class Charge:
         return min(60, max(1, math.ceil(self.reset_s - now_s)))
 
 
-class RateWindows:
+class RateLimiter:
     """All windows of this process. Time is an argument: seconds since 1970 that do not run backwards by much."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class RateWindows:
         """Windows that are kept now."""
         return len(self._windows)
 
-    def charge(self, who: str, limit: int, now_s: float) -> Charge:
+    def charge(self, who: str, limit: int, now_s: float) -> RateLimitState:
         """Count a request of `who` against `limit` requests a window."""
         self._forget_ended(now_s)
         started, count = self._windows.get(who, (now_s, 0))
@@ -41,7 +41,7 @@ class RateWindows:
             self._windows.pop(who, None)
             started, count = now_s, 0
         self._windows[who] = (started, min(count, limit) + 1)
-        return Charge(limit, max(0, limit - count - 1), started + WINDOW_S, count < limit)
+        return RateLimitState(limit, max(0, limit - count - 1), started + WINDOW_S, count < limit)
 
     def _forget_ended(self, now_s: float) -> None:
         """Windows lie in the order of their starts, so the ended ones are at the front."""

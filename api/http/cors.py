@@ -9,12 +9,12 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-SENT: Final = "Authorization, Content-Type, Idempotency-Key, X-Request-Id"
-READ: Final = (
+ALLOW_HEADERS: Final = "Authorization, Content-Type, Idempotency-Key, X-Request-Id"
+EXPOSE_HEADERS: Final = (
     "Content-Range, Idempotent-Replay, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, "
     "X-Request-Id"
 )
-KEPT_S: Final = "600"
+MAX_AGE_S: Final = "600"
 """How long a browser may keep the answer to a preflight, seconds."""
 
 
@@ -31,7 +31,7 @@ def cors(origins: Sequence[str]) -> Middleware:
             if request.method == "OPTIONS" and response.status in (401, 405, 429):
                 response = _preflight(request, response)
             response.headers["Access-Control-Allow-Origin"] = origin
-            response.headers["Access-Control-Expose-Headers"] = READ
+            response.headers["Access-Control-Expose-Headers"] = EXPOSE_HEADERS
         response.headers["Vary"] = ", ".join((*response.headers.getall("Vary", ()), "Origin"))
         return response
 
@@ -45,7 +45,7 @@ def _preflight(request: web.Request, refused: web.StreamResponse) -> web.StreamR
         return refused
     headers = {
         "Access-Control-Allow-Methods": ", ".join(sorted(found.allowed_methods)),
-        "Access-Control-Allow-Headers": SENT,
-        "Access-Control-Max-Age": KEPT_S,
+        "Access-Control-Allow-Headers": ALLOW_HEADERS,
+        "Access-Control-Max-Age": MAX_AGE_S,
     }
     return web.Response(status=204, headers=headers)

@@ -16,7 +16,7 @@ _BACKSLASH_BYTE: Final = ord(_BACKSLASH)
 
 
 @dataclass
-class _Open:
+class _OpenContainer:
     """An object (`names` are those seen so far) or a list that has begun and not ended. `at` is the name or the index
     of the value that is being read."""
 
@@ -24,10 +24,10 @@ class _Open:
     at: str | int = field(default=0)
 
 
-def repeated_key(text: bytes) -> list[str] | None:
+def duplicate_key(text: bytes) -> list[str] | None:
     """The JSON path of the first name that stands twice in an object; None when there is none. `text` is valid JSON.
     Strings are passed over without looking into them; stops at what it finds."""
-    opened: list[_Open] = []
+    opened: list[_OpenContainer] = []
     found = _MARK.search(text)
     while found is not None:
         position = found.end()
@@ -42,9 +42,9 @@ def repeated_key(text: bytes) -> list[str] | None:
                     current.at = name
                 position = end
             case b"{":
-                opened.append(_Open(set()))
+                opened.append(_OpenContainer(set()))
             case b"[":
-                opened.append(_Open(None))
+                opened.append(_OpenContainer(None))
             case b",":
                 if opened and isinstance(index := opened[-1].at, int):
                     opened[-1].at = index + 1

@@ -9,14 +9,14 @@ from typing import Final, TypeVar
 from storage.tables.row_mapping import BATCH
 
 V = TypeVar("V", bound=Hashable)
-MOST_BYTES: Final = 32 * 1024 * 1024
+MAX_BYTES: Final = 32 * 1024 * 1024
 """What is kept in memory; the longest unused goes first."""
 
 
-class Rendered:
+class JsonCache:
     """JSON by version. A version names a resource and its state, so nothing in here can be out of date. Any thread."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = MAX_BYTES) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._kept: dict[Hashable, bytes] = {}
@@ -27,13 +27,15 @@ class Rendered:
         """Bytes that are kept."""
         return self._bytes
 
-    def of(self, versions: Sequence[V], render: Callable[[list[V]], Iterable[tuple[V, bytes]]]) -> Iterator[bytes]:
+    def get_or_render(
+        self, versions: Sequence[V], render: Callable[[list[V]], Iterable[tuple[V, bytes]]]
+    ) -> Iterator[bytes]:
         """The JSON of each version, in order. `render` makes what is not kept, some at a time, as they are taken; what
         it does not give is left out."""
         for at in range(0, len(versions), BATCH):
-            yield from self._some(versions[at : at + BATCH], render)
+            yield from self._batch(versions[at : at + BATCH], render)
 
-    def _some(self, versions: Sequence[V], render: Callable[[list[V]], Iterable[tuple[V, bytes]]]) -> list[bytes]:
+    def _batch(self, versions: Sequence[V], render: Callable[[list[V]], Iterable[tuple[V, bytes]]]) -> list[bytes]:
         with self._lock:
             found = {version: self._kept.pop(version) for version in versions if version in self._kept}
             for version, text in found.items():

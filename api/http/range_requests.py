@@ -12,11 +12,11 @@ from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
 _BYTES: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)", re.IGNORECASE)
-_LONGEST: Final = 18
+_MAX_DIGITS: Final = 18
 """Digits of a place in a file; one with more lies behind the end of every file."""
 
 
-class RangedFile(web.FileResponse):
+class RangeFileResponse(web.FileResponse):
     """A file of `size` bytes, or the part of it that the request wants. Raises `HTTPRequestRangeNotSatisfiable` when it
     wants nothing that there is."""
 
@@ -38,7 +38,7 @@ def _range(request: web.Request, size: int) -> str | None:
     wanted = _BYTES.fullmatch(",".join(request.headers.getall(hdrs.RANGE, [])))
     if request.method != hdrs.METH_GET or wanted is None or not any(wanted.groups()):
         return None
-    first, last = (_place(each) for each in wanted.groups())
+    first, last = (_position(each) for each in wanted.groups())
     if first is None:
         first, last = max(size - (last or 0), 0), None
     elif last is not None and last < first:
@@ -48,8 +48,8 @@ def _range(request: web.Request, size: int) -> str | None:
     return f"bytes={first}-{size - 1 if last is None else min(last, size - 1)}"
 
 
-def _place(digits: str) -> int | None:
+def _position(digits: str) -> int | None:
     if not digits:
         return None
     digits = digits.lstrip("0")
-    return int(digits or "0") if len(digits) <= _LONGEST else 10**_LONGEST
+    return int(digits or "0") if len(digits) <= _MAX_DIGITS else 10**_MAX_DIGITS

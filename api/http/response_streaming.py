@@ -15,44 +15,44 @@ from aiohttp import hdrs, web
 
 from config.errors import Unavailable
 
-PIECE: Final = 128 * 1024
+CHUNK: Final = 128 * 1024
 """Bytes that are handed to the connection at once; smaller answers are sent whole and not counted."""
-MOST_BYTES: Final = 16 * 1024 * 1024
+MAX_BYTES: Final = 16 * 1024 * 1024
 """Of an organization; one answer may always be made, however large."""
 SMALL: Final = 1024 * 1024
 """Bytes of an answer that may use the reserve."""
 RESERVE: Final = 4 * 1024 * 1024
-"""Bytes beyond `MOST_BYTES` that small answers may take."""
-MOST_WAITING: Final = 64
+"""Bytes beyond `MAX_BYTES` that small answers may take."""
+MAX_WAITING: Final = 64
 """Requests of an organization that wait for that, small ones and others each; what comes beyond them is told to come
 again."""
 RETRY_AFTER_S: Final = 5
 
 
-class Room:
+class MemoryReservation:
     """What is counted of one answer, until it is given back: by `free`, which may be called more than once."""
 
     def __init__(self, size: int, changed: Callable[[int], None]) -> None:
         self._size = size
         self._changed = changed
 
-    def becomes(self, size: int) -> None:
+    def resize(self, size: int) -> None:
         """The answer is made, and is of this size."""
         before, self._size = self._size, size
         if before != size:
             self._changed(size - before)
 
-    def free(self) -> None:
+    def release(self) -> None:
         """The answer is gone."""
-        self.becomes(0)
+        self.resize(0)
 
 
-class AnswerRoom:
+class ResponseMemory:
     """Counts by organization; None is what belongs to none, which never waits. Small answers, of up to `small` bytes,
     may take `reserve` bytes more than others."""
 
     def __init__(
-        self, most_bytes: int = MOST_BYTES, most_waiting: int = MOST_WAITING, small: int = SMALL, reserve: int = RESERVE
+        self, most_bytes: int = MAX_BYTES, most_waiting: int = MAX_WAITING, small: int = SMALL, reserve: int = RESERVE
     ) -> None:
         self._most_bytes = most_bytes
         self._most_waiting = most_waiting
@@ -61,16 +61,16 @@ class AnswerRoom:
         self._taken = Counter[str | None]()
         self._waiting: dict[tuple[str | None, bool], deque[tuple[int, asyncio.Future[None]]]] = {}
 
-    def taken(self, owner: str | None) -> int:
+    def reserved(self, owner: str | None) -> int:
         """Bytes that are counted now."""
         return self._taken[owner]
 
-    def take(self, owner: str | None, size: int) -> Room:
+    def reserve_now(self, owner: str | None, size: int) -> MemoryReservation:
         """Count an answer that is there already."""
         self._taken[owner] += size
-        return Room(size, lambda more: self._change(owner, more))
+        return MemoryReservation(size, lambda more: self._change(owner, more))
 
-    async def wait_for(self, owner: str | None, size: int) -> Room:
+    async def reserve(self, owner: str | None, size: int) -> MemoryReservation:
         """Count an answer that is to be made, of at most about this size, once there is room for it; in the order of
         the calls, among the small ones and among the others. `Unavailable` when too many wait."""
         queue = (owner, size <= self._small)
@@ -83,18 +83,18 @@ class AnswerRoom:
             try:
                 await turn
             except asyncio.CancelledError:
-                self._gone(owner, size, turn)
+                self._give_up(owner, size, turn)
                 raise
         else:
             self._taken[owner] += size
-        return Room(size, lambda more: self._change(owner, more))
+        return MemoryReservation(size, lambda more: self._change(owner, more))
 
-    def _gone(self, owner: str, size: int, turn: asyncio.Future[None]) -> None:
+    def _give_up(self, owner: str, size: int, turn: asyncio.Future[None]) -> None:
         """One that waited does so no more; it may have had its turn at the same moment."""
         if turn.cancelled():
             with suppress(ValueError):  # passed over already
                 self._waiting.get((owner, size <= self._small), deque()).remove((size, turn))
-            self._let_in(owner)
+            self._admit_waiting(owner)
         else:
             self._change(owner, -size)
 
@@ -103,9 +103,9 @@ class AnswerRoom:
         if not self._taken[owner]:
             del self._taken[owner]
         if more < 0:
-            self._let_in(owner)
+            self._admit_waiting(owner)
 
-    def _let_in(self, owner: str | None) -> None:
+    def _admit_waiting(self, owner: str | None) -> None:
         for queue in ((owner, False), (owner, True)):
             waiting = self._waiting.get(queue)
             while waiting and (waiting[0][1].done() or self._fits(owner, waiting[0][0])):
@@ -121,16 +121,16 @@ class AnswerRoom:
         return not taken or taken + size <= self._most_bytes + (self._reserve if size <= self._small else 0)
 
 
-class PiecesResponse(web.StreamResponse):
+class StreamedJsonResponse(web.StreamResponse):
     """JSON whose parts are there already. They go out one after the other, each when the connection has taken those
     before it; `room` is given back when the last, or the client, is gone."""
 
-    def __init__(self, status: int, parts: Sequence[bytes], room: Room) -> None:
+    def __init__(self, status: int, parts: Sequence[bytes], room: MemoryReservation) -> None:
         super().__init__(status=status, headers={hdrs.CONTENT_TYPE: "application/json; charset=utf-8"})
         self.content_length = sum(map(len, parts))
         self._parts = deque(parts)
         self._room = room
-        never_sent = finalize(self, _free_later, asyncio.get_running_loop(), room)
+        never_sent = finalize(self, _release_on_loop, asyncio.get_running_loop(), room)
         never_sent.atexit = False
 
     async def write_eof(self, data: bytes = b"") -> None:
@@ -141,7 +141,7 @@ class PiecesResponse(web.StreamResponse):
             await super().write_eof(data)
         finally:
             self._parts.clear()
-            self._room.free()
+            self._room.release()
 
     async def _write_parts(self) -> None:
         """Small parts together, large ones in pieces, without a copy. A client that takes them as fast as they come has
@@ -150,21 +150,21 @@ class PiecesResponse(web.StreamResponse):
         size = 0
         while self._parts:
             part = self._parts.popleft()
-            if len(part) < PIECE:
+            if len(part) < CHUNK:
                 small.append(part)
                 size += len(part)
-            if small and (size >= PIECE or len(part) >= PIECE or not self._parts):
+            if small and (size >= CHUNK or len(part) >= CHUNK or not self._parts):
                 await self.write(b"".join(small))
                 await asyncio.sleep(0)
                 small, size = [], 0
-            if len(part) >= PIECE:
+            if len(part) >= CHUNK:
                 view = memoryview(part)
-                for at in range(0, len(part), PIECE):
-                    await self.write(view[at : at + PIECE])
+                for at in range(0, len(part), CHUNK):
+                    await self.write(view[at : at + CHUNK])
                     await asyncio.sleep(0)
 
 
-def _free_later(loop: asyncio.AbstractEventLoop, room: Room) -> None:
+def _release_on_loop(loop: asyncio.AbstractEventLoop, room: MemoryReservation) -> None:
     """Garbage is collected on any thread, and in the middle of anything."""
     with suppress(RuntimeError):  # the loop is closed: nobody waits
-        loop.call_soon_threadsafe(room.free)
+        loop.call_soon_threadsafe(room.release)

@@ -16,13 +16,13 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 
-class Works:
+class ShieldedTasks:
     """The works that go on now."""
 
     def __init__(self) -> None:
         self._going: set[asyncio.Task[Any]] = set()
 
-    async def whole(self, work: Coroutine[Any, Any, T], ended: Callable[[], None] | None = None) -> T:
+    async def run_to_completion(self, work: Coroutine[Any, Any, T], ended: Callable[[], None] | None = None) -> T:
         """What `work` gives. When the caller is cancelled it goes on, and what it raises is logged. `ended` is called
         at its end."""
         task = asyncio.create_task(work)
@@ -33,11 +33,11 @@ class Works:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            task.add_done_callback(_tell_of_fault)
+            task.add_done_callback(_log_error)
             raise
 
     @asynccontextmanager
-    async def finished(self) -> AsyncIterator[None]:
+    async def completed(self) -> AsyncIterator[None]:
         """Around the time in which works begin: waits for them at its end."""
         try:
             yield
@@ -46,7 +46,7 @@ class Works:
                 await asyncio.wait(self._going)
 
 
-def _tell_of_fault(task: asyncio.Task[Any]) -> None:
+def _log_error(task: asyncio.Task[Any]) -> None:
     error = None if task.cancelled() else task.exception()
     if isinstance(error, TrunklineError):  # it says all by itself, as it would have to the client
         log.warning("api.cut_off_work_failed", error=repr(error))

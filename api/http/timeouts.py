@@ -16,7 +16,7 @@ RETRY_AFTER_S: Final = 5
 Task = asyncio.Task[Any]
 
 
-class Deadlines:
+class RequestDeadlines:
     """The same for all requests of an application: seconds for the work, and for a body. So the oldest work is due
     first, and one timer does for all; a timer for each request would cost ten times as much."""
 
@@ -74,10 +74,10 @@ class Deadlines:
             task.cancel()
 
 
-DEADLINES: Final = web.AppKey("deadlines", Deadlines)
+DEADLINES: Final = web.AppKey("deadlines", RequestDeadlines)
 
 
-def bounded(deadlines: Deadlines) -> Middleware:
+def request_timeout(deadlines: RequestDeadlines) -> Middleware:
     """The middleware: `Unavailable` in place of work that hangs. A transaction that runs already goes on to its end."""
 
     @web.middleware

@@ -12,7 +12,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from aiohttp import hdrs, web
 
-PIECE: Final = 64 * 1024
+CHUNK: Final = 64 * 1024
 """Bytes of a file that are read and compressed at a time."""
 LEVEL: Final = 1
 """Of compression: sound hardly shrinks more with a higher one."""
@@ -20,7 +20,7 @@ READ_ONLY: Final = 0o400 << 16
 
 
 @dataclass(frozen=True)
-class Member:
+class ZipMember:
     """A file of an archive, with its size in bytes. It is read once, and closed."""
 
     name: str
@@ -28,19 +28,19 @@ class Member:
     size: int
 
     @classmethod
-    def of(cls, name: str, content: bytes) -> Member:
+    def from_bytes(cls, name: str, content: bytes) -> ZipMember:
         """One that is in memory."""
         return cls(name, io.BytesIO(content), len(content))
 
 
-class ZipStream(web.StreamResponse):
+class ZipStreamResponse(web.StreamResponse):
     """An archive of these members, made at `at`. They are closed when the last of it, or the client, is gone."""
 
-    def __init__(self, filename: str, members: Sequence[Member], at: datetime) -> None:
+    def __init__(self, filename: str, members: Sequence[ZipMember], at: datetime) -> None:
         disposition = f'attachment; filename="{filename}"'
         super().__init__(headers={"Content-Type": "application/zip", "Content-Disposition": disposition})
         self._members = members
-        self._pieces = _pieces(members, at)
+        self._pieces = _chunks(members, at)
 
     async def write_eof(self, data: bytes = b"") -> None:
         """The body goes out now; aiohttp calls this after the headers."""
@@ -67,21 +67,21 @@ class ZipStream(web.StreamResponse):
             made.exception()  # nobody waits for it any more
 
 
-def _pieces(members: Sequence[Member], at: datetime) -> Generator[bytes]:
+def _chunks(members: Sequence[ZipMember], at: datetime) -> Generator[bytes]:
     """The archive, some tens of KiB at a time; none is empty."""
-    made = _Made()
+    made = _WrittenBytes()
     with ZipFile(made, "w", ZIP_DEFLATED, compresslevel=LEVEL) as archive:
         for member in members:
             info = ZipInfo(member.name, at.timetuple()[:6])
             info.compress_type, info.external_attr, info.file_size = ZIP_DEFLATED, READ_ONLY, member.size
             with archive.open(info, "w") as target:
-                while content := member.content.read(PIECE):
+                while content := member.content.read(CHUNK):
                     target.write(content)
-                    yield from made.taken()
-    yield from made.taken()
+                    yield from made.drain()
+    yield from made.drain()
 
 
-class _Made(io.RawIOBase):
+class _WrittenBytes(io.RawIOBase):
     """What `ZipFile` writes; it is told that it cannot go back, so that it writes sizes behind what they are of."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class _Made(io.RawIOBase):
         self._pieces.append(bytes(data))
         return len(data)
 
-    def taken(self) -> Iterator[bytes]:
+    def drain(self) -> Iterator[bytes]:
         """What was written since; nothing when there is nothing."""
         pieces, self._pieces = self._pieces, []
         if any(pieces):

@@ -6,55 +6,64 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from api.routing.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route, as_json
-from api.routing.validation import refusal
+from api.routing.route import (
+    DataResponse,
+    DeletedResponse,
+    NoQuery,
+    PageResponse,
+    RequestContext,
+    Route,
+    ViewPage,
+    as_json,
+)
+from api.routing.validation import invalid
 from api.schemas.agents import Agent, AgentCreate, AgentQuery, AgentSettings, AgentUpdate
 from config.errors import FieldProblem, NotFound
 from storage.agents import agents, tools
 from storage.background_sounds import sounds
 
 
-def create(exchange: Exchange[AgentCreate, NoQuery]) -> Agent:
+def create(context: RequestContext[AgentCreate, NoQuery]) -> Agent:
     """POST /agents"""
-    _refuse_unknown_ids(exchange)
-    fields = agents.AgentFields(**exchange.body.to_store(exchange.services.secrets, only_given=False))
-    return Agent.of(agents.create(exchange.conn, exchange.owner, fields))
+    _require_known_ids(context)
+    fields = agents.AgentFields(**context.body.to_store(context.services.secrets, only_given=False))
+    return Agent.of(agents.create(context.conn, context.owner, fields))
 
 
-def page(exchange: Exchange[None, AgentQuery]) -> Listed:
+def page(context: RequestContext[None, AgentQuery]) -> ViewPage:
     """GET /agents"""
-    conn, owner, query = exchange.conn, exchange.owner, exchange.query
+    conn, owner, query = context.conn, context.owner, context.query
 
-    def render(versions: list[agents.Version]) -> Iterator[tuple[agents.Version, bytes]]:
+    def render(versions: list[agents.AgentVersion]) -> Iterator[tuple[agents.AgentVersion, bytes]]:
         by_id = {version.id: version for version in versions}
-        for stored in agents.get_some(conn, owner, list(by_id)):
+        for stored in agents.get_many(conn, owner, list(by_id)):
             yield by_id[stored.id], as_json(Agent.of(stored))
 
     found = agents.page(conn, owner, limit=query.limit, offset=query.offset, search=query.search)
-    return Listed(exchange.services.rendered.of(found.items, render), found.total)
+    return ViewPage(context.services.json_cache.get_or_render(found.items, render), found.total)
 
 
-def get(exchange: Exchange[None, NoQuery]) -> Agent:
+def get(context: RequestContext[None, NoQuery]) -> Agent:
     """GET /agents/{id}"""
-    return _found(agents.get(exchange.conn, exchange.owner, exchange.item))
+    return _found(agents.get(context.conn, context.owner, context.item))
 
 
-def update(exchange: Exchange[AgentUpdate, NoQuery]) -> Agent:
+def update(context: RequestContext[AgentUpdate, NoQuery]) -> Agent:
     """PATCH /agents/{id}: only what the body has is changed."""
-    changes = exchange.body.to_store(exchange.services.secrets, only_given=True)
-    stored = agents.update(exchange.conn, exchange.owner, exchange.item, changes)
+    changes = context.body.to_store(context.services.secrets, only_given=True)
+    stored = agents.update(context.conn, context.owner, context.item, changes)
     agent = _found(stored)
-    _refuse_unknown_ids(exchange)
+    _require_known_ids(context)
     if "language_hint" in changes:
-        exchange.after_commit.append(exchange.services.languages_changed)
+        context.after_commit.append(context.services.languages_changed)
     return agent
 
 
-def delete(exchange: Exchange[None, NoQuery]) -> None:
+def delete(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /agents/{id}"""
-    if not agents.delete(exchange.conn, exchange.owner, exchange.item):
+    if not agents.delete(context.conn, context.owner, context.item):
         raise NotFound("Agent not found")
-    exchange.after_commit.append(exchange.services.documents_waiting)
+    context.after_commit.append(context.services.documents_waiting)
 
 
 def _found(stored: agents.Agent | None) -> Agent:
@@ -63,16 +72,16 @@ def _found(stored: agents.Agent | None) -> Agent:
     return Agent.of(stored)
 
 
-def _refuse_unknown_ids(exchange: Exchange[Any, NoQuery]) -> None:
+def _require_known_ids(context: RequestContext[Any, NoQuery]) -> None:
     """Ids must name something that the organization can use."""
-    body: AgentSettings = exchange.body
-    voices = {voice.id for voice in exchange.services.catalogue.voices()}
-    models = {model.id for model in exchange.services.catalogue.language_models()}
-    own_tools = _own_tools(exchange, body.tool_ids)
+    body: AgentSettings = context.body
+    voices = {voice.id for voice in context.services.catalogue.voices()}
+    models = {model.id for model in context.services.catalogue.language_models()}
+    own_tools = _own_tools(context, body.tool_ids)
     wanted: list[tuple[str, UUID | None, set[UUID]]] = [
         ("slmModelId", body.slm_model_id, models),
         ("voiceId", body.voice_id, voices),
-        ("backgroundSoundId", body.background_sound_id, _usable(exchange, body.background_sound_id)),
+        ("backgroundSoundId", body.background_sound_id, _usable_sound(context, body.background_sound_id)),
         *((f"toolIds.{index}", tool, own_tools) for index, tool in enumerate(body.tool_ids or [])),
     ]
     problems = [
@@ -81,19 +90,19 @@ def _refuse_unknown_ids(exchange: Exchange[Any, NoQuery]) -> None:
         if value is not None and value not in known
     ]
     if problems:
-        raise refusal(problems)
+        raise invalid(problems)
 
 
-def _own_tools(exchange: Exchange[Any, NoQuery], ids: list[UUID] | None) -> set[UUID]:
+def _own_tools(context: RequestContext[Any, NoQuery], ids: list[UUID] | None) -> set[UUID]:
     """Those of these tools that the organization has."""
     if not ids:
         return set()
-    return {UUID(tool.id) for tool in tools.of_agent(exchange.conn, exchange.owner, [str(each) for each in ids])}
+    return {UUID(tool.id) for tool in tools.of_agent(context.conn, context.owner, [str(each) for each in ids])}
 
 
-def _usable(exchange: Exchange[Any, NoQuery], sound: UUID | None) -> set[UUID]:
+def _usable_sound(context: RequestContext[Any, NoQuery], sound: UUID | None) -> set[UUID]:
     """The background sound, if the organization can use it."""
-    if sound is None or sounds.get(exchange.conn, exchange.owner, str(sound)) is None:
+    if sound is None or sounds.get(context.conn, context.owner, str(sound)) is None:
         return set()
     return {sound}
 
@@ -121,7 +130,7 @@ ROUTES = (
             ],
             "postCallWebhookUrl": "https://office.example/calls",
         },
-        answer=One(Agent),
+        response=DataResponse(Agent),
         status=201,
     ),
     Route(
@@ -132,7 +141,7 @@ ROUTES = (
         summary="List agents, newest first",
         handler=page,
         query=AgentQuery,
-        answer=Many(Agent),
+        response=PageResponse(Agent),
     ),
     Route(
         method="GET",
@@ -142,7 +151,7 @@ ROUTES = (
         summary="Get an agent",
         handler=get,
         item="Agent",
-        answer=One(Agent),
+        response=DataResponse(Agent),
     ),
     Route(
         method="PATCH",
@@ -155,7 +164,7 @@ ROUTES = (
         body=AgentUpdate,
         example={"turnEndpointDelay": 300, "languageHint": None},
         item="Agent",
-        answer=One(Agent),
+        response=DataResponse(Agent),
     ),
     Route(
         method="DELETE",
@@ -166,6 +175,6 @@ ROUTES = (
         description="Its phone numbers lose their agent; its calls stay.",
         handler=delete,
         item="Agent",
-        answer=Deleted(),
+        response=DeletedResponse(),
     ),
 )

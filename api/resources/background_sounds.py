@@ -11,9 +11,17 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from api.routing.route import All, Asked, Deleted, Exchange, NoQuery, One, Route
+from api.routing.route import (
+    CheckedRequest,
+    DataResponse,
+    DeletedResponse,
+    ListResponse,
+    NoQuery,
+    RequestContext,
+    Route,
+)
 from api.schemas.background_sounds import BackgroundSound, BackgroundSoundCreate
-from api.schemas.file_upload import UPLOAD_BODY
+from api.schemas.file_upload import MAX_UPLOAD_BODY
 from calls.fair_semaphore import FairSemaphore
 from config.errors import FieldProblem, Invalid, NotFound
 from media.audio_port import Samples
@@ -22,15 +30,15 @@ from media.background.files import InvalidSound, duration_seconds, loop
 from storage.background_sounds import sounds
 from storage.background_sounds.sounds import BackgroundSoundFields
 
-AT_ONCE: Final = 3
-_DECODING: Final = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sound-decoding")
+MAX_DECODING: Final = 3
+_DECODING: Final = ThreadPoolExecutor(MAX_DECODING, thread_name_prefix="sound-decoding")
 """Each of its threads waits for one decoding process, also when the client has gone: there are never more of them."""
-_PLACES: Final = FairSemaphore(AT_ONCE)
+_DECODE_SLOTS: Final = FairSemaphore(MAX_DECODING)
 """One organization has two of them at most: another's first sound is decoded at once."""
 
 
 @dataclass(frozen=True)
-class Received:
+class StoredSoundFile:
     """An upload whose file is stored, and that has no row yet."""
 
     id: str
@@ -38,17 +46,17 @@ class Received:
     stored_bytes: int
 
 
-async def receive(asked: Asked[BackgroundSoundCreate, NoQuery]) -> Received:
+async def store_file(checked: CheckedRequest[BackgroundSoundCreate, NoQuery]) -> StoredSoundFile:
     """Make the upload a loop in a file of ours. `Invalid` names `fileBase64` when it is no sound."""
-    async with _PLACES.slot(asked.owner):
-        heard = partial(copy_context().run, _heard, asked.body.file_base64)
+    async with _DECODE_SLOTS.slot(checked.owner):
+        heard = partial(copy_context().run, _decoded, checked.body.file_base64)
         samples = await asyncio.get_running_loop().run_in_executor(_DECODING, heard)
     sound_id = str(uuid4())
-    stored_bytes = await asyncio.to_thread(_store, asked.services.settings.data_dir, sound_id, samples)
-    return Received(sound_id, round(duration_seconds(samples) * 1000), stored_bytes)
+    stored_bytes = await asyncio.to_thread(_store, checked.services.settings.data_dir, sound_id, samples)
+    return StoredSoundFile(sound_id, round(duration_seconds(samples) * 1000), stored_bytes)
 
 
-def _heard(content: bytes) -> Samples:
+def _decoded(content: bytes) -> Samples:
     try:
         return decode(content)
     except InvalidSound as refusal:
@@ -59,15 +67,15 @@ def _store(data_dir: Path, sound_id: str, samples: Samples) -> int:
     return sounds.write_file(data_dir, sound_id, loop(samples))
 
 
-async def discard(asked: Asked[BackgroundSoundCreate, NoQuery], received: Received) -> None:
+async def remove_file(checked: CheckedRequest[BackgroundSoundCreate, NoQuery], received: StoredSoundFile) -> None:
     """The row of an upload could not be stored."""
-    await asyncio.to_thread(sounds.remove_file, asked.services.settings.data_dir, received.id)
+    await asyncio.to_thread(sounds.remove_file, checked.services.settings.data_dir, received.id)
 
 
-def create(exchange: Exchange[BackgroundSoundCreate, NoQuery]) -> BackgroundSound:
+def create(context: RequestContext[BackgroundSoundCreate, NoQuery]) -> BackgroundSound:
     """POST /background-sounds"""
-    body = exchange.body
-    received: Received = exchange.prepared
+    body = context.body
+    received: StoredSoundFile = context.prepared
     fields = BackgroundSoundFields(
         name=body.name,
         description=body.description,
@@ -75,29 +83,29 @@ def create(exchange: Exchange[BackgroundSoundCreate, NoQuery]) -> BackgroundSoun
         duration_ms=received.duration_ms,
         stored_bytes=received.stored_bytes,
     )
-    return BackgroundSound.of(sounds.create(exchange.conn, exchange.owner, received.id, fields))
+    return BackgroundSound.of(sounds.create(context.conn, context.owner, received.id, fields))
 
 
-def everything(exchange: Exchange[None, NoQuery]) -> list[BackgroundSound]:
+def list_all(context: RequestContext[None, NoQuery]) -> list[BackgroundSound]:
     """GET /background-sounds"""
-    return [BackgroundSound.of(each) for each in sounds.all_for(exchange.conn, exchange.owner)]
+    return [BackgroundSound.of(each) for each in sounds.all_for(context.conn, context.owner)]
 
 
-def delete(exchange: Exchange[None, NoQuery]) -> None:
+def delete(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /background-sounds/{id}"""
-    conn, owner, sound_id = exchange.conn, exchange.owner, exchange.item
+    conn, owner, sound_id = context.conn, context.owner, context.item
     stored = sounds.get(conn, owner, sound_id)
     if stored is None:
         raise NotFound("Background sound not found")
     if stored.organization_id is None:
         raise Invalid([FieldProblem("id", "System presets cannot be deleted")])
     sounds.delete(conn, owner, sound_id)
-    data_dir = exchange.services.settings.data_dir
+    data_dir = context.services.settings.data_dir
 
     def remove_aside() -> None:
         asyncio.get_running_loop().run_in_executor(None, sounds.remove_file, data_dir, sound_id)
 
-    exchange.after_commit.append(remove_aside)
+    context.after_commit.append(remove_aside)
 
 
 ROUTES = (
@@ -111,8 +119,8 @@ ROUTES = (
         description="WAV, MP3, Ogg (Vorbis or Opus) or FLAC, at most 20 MiB and 300 seconds. It is played as a loop: "
         "its end fades into its beginning.",
         handler=create,
-        prepare=receive,
-        undo=discard,
+        prepare=store_file,
+        undo=remove_file,
         body=BackgroundSoundCreate,
         example={
             "name": "Hum",
@@ -123,8 +131,8 @@ ROUTES = (
             "fileBase64": "UklGRmQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YUAAAACAnKicgGRYZICc"
             "qJyAZFhkgJyonIBkWGSAnKicgGRYZICcqJyAZFhkgJyonIBkWGSAnKicgGRYZICcqJyAZFhk",
         },
-        max_body=UPLOAD_BODY,
-        answer=One(BackgroundSound),
+        max_body=MAX_UPLOAD_BODY,
+        response=DataResponse(BackgroundSound),
         status=201,
     ),
     Route(
@@ -133,8 +141,8 @@ ROUTES = (
         name="listBackgroundSounds",
         tag="Background sounds",
         summary="List background sounds, system presets and the organization's own, newest first",
-        handler=everything,
-        answer=All(BackgroundSound),
+        handler=list_all,
+        response=ListResponse(BackgroundSound),
     ),
     Route(
         method="DELETE",
@@ -145,7 +153,7 @@ ROUTES = (
         description="Agents that play it play none from then on. System presets cannot be deleted.",
         handler=delete,
         item="Background sound",
-        answer=Deleted(),
+        response=DeletedResponse(),
         errors=(400,),
     ),
 )

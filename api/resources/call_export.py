@@ -8,22 +8,22 @@ from typing import Any, Final
 import sqlalchemy as sa
 from pydantic import BaseModel, TypeAdapter
 
-from api.http.zip_stream import Member, ZipStream
-from api.resources.call_sip_trace import look, sip_view
+from api.http.zip_stream import ZipMember, ZipStreamResponse
+from api.resources.call_sip_trace import live_trace, sip_view
 from api.resources.call_timeline import timeline_view
 from api.resources.calls import recording_url_of
 from api.resources.webhook_deliveries import WebhookAttempt
-from api.routing.route import Deleted, Exchange, File, NoQuery, Route
+from api.routing.route import DeletedResponse, FileResponse, NoQuery, RequestContext, Route
 from api.schemas.calls import Call, Transcript
 from config.clock import iso, utc_now
 from config.errors import NotFound
 from storage.accounts import idempotency
-from storage.accounts.idempotency import Answer
+from storage.accounts.idempotency import StoredResponse
 from storage.calls import calls, recordings, retention
 from storage.webhooks import deliveries
 
-MOST_ATTEMPTS: Final = 1000
-GONE: Final = Answer(404, b'{"error":"Call not found"}')
+MAX_ATTEMPTS: Final = 1000
+CALL_DELETED: Final = StoredResponse(404, b'{"error":"Call not found"}')
 """To a repetition of the POST that has placed a call which is deleted by now."""
 README: Final = """\
 What this server keeps of the call {id}
@@ -43,67 +43,70 @@ Times are UTC. The archive was made from one moment of the database.
 """
 
 
-def delete(exchange: Exchange[None, NoQuery]) -> None:
+def delete(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /calls/{id}. The request that has placed it is not answered with it again, nor does it place another."""
-    conn, owner = exchange.conn, exchange.owner
-    call = calls.get(conn, owner, exchange.item)
-    retention.remove_call(conn, owner, exchange.item)
-    if call is not None and call.created_at > utc_now() - idempotency.KEPT:
+    conn, owner = context.conn, context.owner
+    call = calls.get(conn, owner, context.item)
+    retention.remove_call(conn, owner, context.item)
+    if call is not None and call.created_at > utc_now() - idempotency.LIFETIME:
         route, made = (owner, "/v1/calls"), (call.id, call.created_at)
-        idempotency.replace_those_about(conn, exchange.services.secrets, route, made, GONE)
-    exchange.after_commit.append(exchange.services.calls_removed)
+        idempotency.replace_responses_about(conn, context.services.secrets, route, made, CALL_DELETED)
+    context.after_commit.append(context.services.calls_removed)
 
 
-def export(exchange: Exchange[None, NoQuery]) -> ZipStream:
+def export(context: RequestContext[None, NoQuery]) -> ZipStreamResponse:
     """GET /calls/{id}/export. Recordings are opened here, within the moment that the database is seen at: should they
     be removed before they are sent, they are sent all the same."""
-    call = calls.get(exchange.conn, exchange.owner, exchange.item)
+    call = calls.get(context.conn, context.owner, context.item)
     if call is None:
         raise NotFound("Call not found")
     at = utc_now()
-    members = [Member.of("README.txt", README.format(id=call.id, at=iso(at)).encode()), *_members(exchange, call)]
-    for child in calls.transfers_of(exchange.conn, call.id):
-        members += _members(exchange, child, f"transfers/{child.id}/")
-    return ZipStream(f"call-{call.id}.zip", members, at)
+    members = [
+        ZipMember.from_bytes("README.txt", README.format(id=call.id, at=iso(at)).encode()),
+        *_members(context, call),
+    ]
+    for child in calls.transfers_of(context.conn, call.id):
+        members += _members(context, child, f"transfers/{child.id}/")
+    return ZipStreamResponse(f"call-{call.id}.zip", members, at)
 
 
-def _members(exchange: Exchange[Any, Any], call: calls.Call, folder: str = "") -> Iterable[Member]:
+def _members(context: RequestContext[Any, Any], call: calls.Call, folder: str = "") -> Iterable[ZipMember]:
     """All that is kept of one call. Of the SIP messages of a live one, those that are known by now."""
-    conn = exchange.conn
+    conn = context.conn
     transcript = Transcript.model_validate({"call_id": call.id, "status": call.status, "transcript": call.transcript})
-    sip = sip_view(conn, call.id, None if folder else exchange.prepared)
+    sip = sip_view(conn, call.id, None if folder else context.prepared)
     said = "".join(f"{item['role']}: {item['content']}\n" for item in call.transcript)
     shown: dict[str, BaseModel] = {
-        "call.json": Call.of(call, recording_url_of(exchange, call)),
+        "call.json": Call.of(call, recording_url_of(context, call)),
         "transcript.json": transcript,
         "timeline.json": timeline_view(call),
         "sip.json": sip,
     }
-    yield from (Member.of(f"{folder}{name}", _json(view)) for name, view in shown.items())
-    yield Member.of(f"{folder}transcript.txt", said.encode())
+    yield from (ZipMember.from_bytes(f"{folder}{name}", _json(view)) for name, view in shown.items())
+    yield ZipMember.from_bytes(f"{folder}transcript.txt", said.encode())
     yield from _webhook(conn, call, folder)
-    yield from _recording(exchange, call, folder)
+    yield from _recording(context, call, folder)
 
 
-def _webhook(conn: sa.Connection, call: calls.Call, folder: str) -> Iterable[Member]:
-    event = deliveries.of_call(conn, call.id)
+def _webhook(conn: sa.Connection, call: calls.Call, folder: str) -> Iterable[ZipMember]:
+    event = deliveries.delivery_of_call(conn, call.id)
     if event is None:
         return
-    attempts = deliveries.page(conn, call.id, limit=MOST_ATTEMPTS, offset=0).items
+    attempts = deliveries.page(conn, call.id, limit=MAX_ATTEMPTS, offset=0).items
     views = [WebhookAttempt.model_validate(each) for each in attempts]
-    yield Member.of(f"{folder}webhook/body.json", event.body)
-    yield Member.of(f"{folder}webhook/attempts.json", _ATTEMPTS.dump_json(views, by_alias=True, indent=2))
+    yield ZipMember.from_bytes(f"{folder}webhook/body.json", event.body)
+    yield ZipMember.from_bytes(f"{folder}webhook/attempts.json", _ATTEMPTS.dump_json(views, by_alias=True, indent=2))
 
 
-def _recording(exchange: Exchange[Any, Any], call: calls.Call, folder: str) -> Iterable[Member]:
-    path = recordings.path_of(exchange.services.settings.data_dir, call.id, call.created_at)
+def _recording(context: RequestContext[Any, Any], call: calls.Call, folder: str) -> Iterable[ZipMember]:
+    path = recordings.path_of(context.services.settings.data_dir, call.id, call.created_at)
     if not call.recorded:
         return
     try:
         file = path.open("rb")
     except FileNotFoundError:
         return
-    yield Member(f"{folder}recording.wav", file, path.stat().st_size)
+    yield ZipMember(f"{folder}recording.wav", file, path.stat().st_size)
 
 
 def _json(view: BaseModel) -> bytes:
@@ -124,7 +127,7 @@ ROUTES: Final = (
         "(`Idempotency-Key`) is answered with 404. 409 while the call has not ended.",
         handler=delete,
         item="Call",
-        answer=Deleted(),
+        response=DeletedResponse(),
         errors=(409,),
     ),
     Route(
@@ -136,9 +139,9 @@ ROUTES: Final = (
         description="The call, its transcript, timeline, SIP messages, recording and webhook, and the same of the "
         "calls that it was handed on to; README.txt in it says what is what. All of one moment. A live call shows what "
         "is stored so far.",
-        prepare=look,
+        prepare=live_trace,
         handler=export,
         item="Call",
-        answer=File("application/zip", ranges=False),
+        response=FileResponse("application/zip", ranges=False),
     ),
 )

@@ -8,12 +8,12 @@ import sqlalchemy as sa
 from aiohttp import web
 from pydantic import Field
 
-from api.routing.route import Asked, Exchange, One, Route
+from api.routing.route import CheckedRequest, DataResponse, RequestContext, Route
 from api.schemas.base import IdView, Instant, NoBody, Query, View
 from calls.call_record.sip_ladder import draw
 from config.errors import NotFound
 from storage.calls import calls, sip_traces
-from storage.calls.sip_traces import CallSip, SipEntry
+from storage.calls.sip_traces import SipTrace, StoredSipMessage
 
 
 class SipQuery(Query):
@@ -41,7 +41,7 @@ class SipMessage(View):
     )
 
     @classmethod
-    def of(cls, stored: SipEntry) -> SipMessage:
+    def of(cls, stored: StoredSipMessage) -> SipMessage:
         """As clients see it."""
         renamed = {"from": stored["source"], "to": stored["target"], "retransmission": stored["again"]}
         return cls.model_validate({**stored, **renamed})
@@ -58,23 +58,23 @@ class CallSipView(View):
     ladder: str = Field(description="The same as a drawing, 100 columns wide")
 
 
-async def look(asked: Asked[NoBody, SipQuery]) -> CallSip | None:
+async def live_trace(checked: CheckedRequest[NoBody, SipQuery]) -> SipTrace | None:
     """Before the transaction: what is known of a live call, or of one that has just ended."""
-    return await asked.services.sip_messages(asked.item)
+    return await checked.services.sip_messages(checked.item)
 
 
-def get(exchange: Exchange[None, SipQuery]) -> CallSipView | web.Response:
+def get(context: RequestContext[None, SipQuery]) -> CallSipView | web.Response:
     """GET /calls/{id}/sip"""
-    call = calls.get(exchange.conn, exchange.owner, exchange.item)
+    call = calls.get(context.conn, context.owner, context.item)
     if call is None:
         raise NotFound("Call not found")
-    view = sip_view(exchange.conn, call.id, exchange.prepared)
-    return web.Response(text=view.ladder) if exchange.query.format == "text" else view
+    view = sip_view(context.conn, call.id, context.prepared)
+    return web.Response(text=view.ladder) if context.query.format == "text" else view
 
 
-def sip_view(conn: sa.Connection, call_id: str, known: CallSip | None) -> CallSipView:
+def sip_view(conn: sa.Connection, call_id: str, known: SipTrace | None) -> CallSipView:
     """What was stored of a call, else what is known of it."""
-    found = sip_traces.get(conn, call_id) or known or CallSip(())
+    found = sip_traces.get(conn, call_id) or known or SipTrace(())
     messages = [SipMessage.of(each) for each in found.messages]
     return CallSipView(call_id=call_id, messages=messages, left_out=found.left_out, ladder=draw(found))
 
@@ -88,10 +88,10 @@ ROUTES = (
         summary="Get the SIP messages of a call",
         description="Why a call went as it did: every message to and from the peer with its time, without secrets, and "
         "the same as a drawing. A live call shows what there is so far; they are stored a second after its end.",
-        prepare=look,
+        prepare=live_trace,
         handler=get,
         query=SipQuery,
         item="Call",
-        answer=One(CallSipView, or_text=True),
+        response=DataResponse(CallSipView, or_text=True),
     ),
 )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
 
-from api.routing.route import Exchange, NoQuery, One, Route
+from api.routing.route import DataResponse, NoQuery, RequestContext, Route
 from api.schemas.base import IdView, Instant, View
 from config.errors import NotFound
 from storage.calls import calls
@@ -96,9 +96,9 @@ class Timeline(View):
     turns: list[TurnTimes]
 
 
-def get(exchange: Exchange[None, NoQuery]) -> Timeline:
+def get(context: RequestContext[None, NoQuery]) -> Timeline:
     """GET /calls/{id}/timeline"""
-    call = calls.get(exchange.conn, exchange.owner, exchange.item)
+    call = calls.get(context.conn, context.owner, context.item)
     if call is None:
         raise NotFound("Call not found")
     return timeline_view(call)
@@ -122,6 +122,6 @@ ROUTES = (
         "that had to wait for the caller was prepared in turn 0 and is heard as the answer to turn 1.",
         handler=get,
         item="Call",
-        answer=One(Timeline),
+        response=DataResponse(Timeline),
     ),
 )

@@ -10,9 +10,18 @@ from typing import Any, Final
 import sqlalchemy as sa
 from aiohttp import web
 
-from api.http.range_requests import RangedFile
-from api.resources.outbound_audit import note_malformed, note_refused, noting, wish_of
-from api.routing.route import Asked, Exchange, File, Listed, Many, NoQuery, One, Route
+from api.http.range_requests import RangeFileResponse
+from api.resources.outbound_audit import audit_malformed, audit_rejection, audited, dial_request
+from api.routing.route import (
+    CheckedRequest,
+    DataResponse,
+    FileResponse,
+    NoQuery,
+    PageResponse,
+    RequestContext,
+    Route,
+    ViewPage,
+)
 from api.schemas.addresses import HOST_NAME, IPV4, IPV6, PORT
 from api.schemas.base import NoBody
 from api.schemas.calls import Call, CallCreate, CallListItem, CallQuery, LinkQuery, Transcript
@@ -26,22 +35,22 @@ from storage.calls import calls, outbound_audit, pending_ends, recordings
 from storage.phone_numbers import phone_numbers
 
 
-def create(exchange: Exchange[CallCreate, NoQuery]) -> Call:
+def create(context: RequestContext[CallCreate, NoQuery]) -> Call:
     """POST /calls: the checks come in the order in which the contract says."""
-    body, conn, owner, services = exchange.body, exchange.conn, exchange.owner, exchange.services
+    body, conn, owner, services = context.body, context.conn, context.owner, context.services
     known = phone_numbers.get(conn, owner, str(body.phone_number_id))
-    wish = wish_of(exchange.request, body.to, str(body.phone_number_id), known)
-    with noting(exchange, wish):
+    wish = dial_request(context.request, body.to, str(body.phone_number_id), known)
+    with audited(context, wish):
         agent = _active_agent(conn, owner, str(body.agent_id))
-        number = _existing(known)
+        number = _found_number(known)
     organization = organizations.get(conn, owner)
     if organization is None:
         raise RuntimeError(f"the organization {owner} of an API key does not exist")
     refusal = permissions.dial_rejection(
-        conn, number, organization, body.to, services.check_room, services.settings.trunks.policy
+        conn, number, organization, body.to, services.check_call_capacity, services.settings.trunks.policy
     )
     if refusal is not None:
-        exchange.after_refusal.append(partial(note_refused, wish=wish, refusal=refusal))
+        context.after_rejection.append(partial(audit_rejection, wish=wish, refusal=refusal))
         raise refusal.error
     stored = calls.create_outbound(
         conn,
@@ -53,8 +62,8 @@ def create(exchange: Exchange[CallCreate, NoQuery]) -> Call:
         context_variables=body.context_variables,
         metadata=body.metadata,
     )
-    attempt = outbound_audit.note(conn, wish, "queued", call_id=stored.id)
-    exchange.after_commit.extend((partial(audit_log.log_attempt, attempt), services.call_queued))
+    attempt = outbound_audit.record(conn, wish, "queued", call_id=stored.id)
+    context.after_commit.extend((partial(audit_log.log_attempt, attempt), services.call_queued))
     return Call.of(stored, None)
 
 
@@ -67,17 +76,17 @@ def _active_agent(conn: sa.Connection, owner: str, agent_id: str) -> agents.Agen
     return agent
 
 
-def _existing(number: phone_numbers.PhoneNumber | None) -> phone_numbers.PhoneNumber:
+def _found_number(number: phone_numbers.PhoneNumber | None) -> phone_numbers.PhoneNumber:
     if number is None:
         raise NotFound("Phone number not found")
     return number
 
 
-async def end_live(asked: Asked[NoBody, NoQuery]) -> None:
+async def hang_up_live(checked: CheckedRequest[NoBody, NoQuery]) -> None:
     """Before POST /calls/{id}/hangup is answered: the call comes to its stored end."""
-    owner, services = asked.owner, asked.services
+    owner, services = checked.owner, checked.services
     stored, ending = await services.database.read(
-        lambda conn: (calls.get(conn, owner, asked.item), pending_ends.of_call(conn, asked.item)), owner=owner
+        lambda conn: (calls.get(conn, owner, checked.item), pending_ends.of_call(conn, checked.item)), owner=owner
     )
     if stored is None:
         raise NotFound("Call not found")
@@ -86,45 +95,45 @@ async def end_live(asked: Asked[NoBody, NoQuery]) -> None:
     await services.hangup(stored.id)
 
 
-def hangup(exchange: Exchange[NoBody, NoQuery]) -> Call:
+def hangup(context: RequestContext[NoBody, NoQuery]) -> Call:
     """POST /calls/{id}/hangup"""
-    stored = _stored(exchange)
-    ending = pending_ends.of_call(exchange.conn, stored.id)
+    stored = _stored(context)
+    ending = pending_ends.of_call(context.conn, stored.id)
     if ending is not None:
         stored = pending_ends.as_ended(stored, ending)
     if stored.ended_at is None:
-        raise Unavailable("The end of the call cannot be stored now", HANGUP_AGAIN_S)
-    return Call.of(stored, recording_url_of(exchange, stored))
+        raise Unavailable("The end of the call cannot be stored now", HANGUP_RETRY_AFTER_S)
+    return Call.of(stored, recording_url_of(context, stored))
 
 
-def page(exchange: Exchange[None, CallQuery]) -> Listed:
+def page(context: RequestContext[None, CallQuery]) -> ViewPage:
     """GET /calls"""
-    query = exchange.query
-    found = calls.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset, only=query.filter())
-    views = (CallListItem.of_row(each, recording_url_of(exchange, each)) for each in found.items)
-    return Listed(views, found.total)
+    query = context.query
+    found = calls.page(context.conn, context.owner, limit=query.limit, offset=query.offset, only=query.filter())
+    views = (CallListItem.of_row(each, recording_url_of(context, each)) for each in found.items)
+    return ViewPage(views, found.total)
 
 
-def get(exchange: Exchange[None, NoQuery]) -> Call:
+def get(context: RequestContext[None, NoQuery]) -> Call:
     """GET /calls/{id}"""
-    stored = _stored(exchange)
-    return Call.of(stored, recording_url_of(exchange, stored))
+    stored = _stored(context)
+    return Call.of(stored, recording_url_of(context, stored))
 
 
-def transcript(exchange: Exchange[None, LinkQuery]) -> Transcript:
+def transcript(context: RequestContext[None, LinkQuery]) -> Transcript:
     """GET /calls/{id}/transcript"""
-    stored = _stored(exchange)
+    stored = _stored(context)
     return Transcript.model_validate({"call_id": stored.id, "status": stored.status, "transcript": stored.transcript})
 
 
-def recording(exchange: Exchange[None, LinkQuery]) -> web.StreamResponse:
+def recording(context: RequestContext[None, LinkQuery]) -> web.StreamResponse:
     """GET /calls/{id}/recording"""
-    stored = _stored(exchange)
-    path = recordings.path_of(exchange.services.settings.data_dir, stored.id, stored.created_at)
+    stored = _stored(context)
+    path = recordings.path_of(context.services.settings.data_dir, stored.id, stored.created_at)
     size = _size(path) if stored.recorded else None
     if size is None:
         raise NotFound("Recording not found")
-    return RangedFile(path, size, exchange.request, "audio/wav")
+    return RangeFileResponse(path, size, context.request, "audio/wav")
 
 
 def _size(path: Path) -> int | None:
@@ -134,23 +143,23 @@ def _size(path: Path) -> int | None:
         return None
 
 
-def _stored(exchange: Exchange[Any, Any]) -> calls.Call:
+def _stored(context: RequestContext[Any, Any]) -> calls.Call:
     """The call of the path; with a signed link, of whatever organization."""
-    if exchange.organization_id is None:
-        stored = calls.get_anywhere(exchange.conn, exchange.item)
+    if context.organization_id is None:
+        stored = calls.get_by_id(context.conn, context.item)
     else:
-        stored = calls.get(exchange.conn, exchange.owner, exchange.item)
+        stored = calls.get(context.conn, context.owner, context.item)
     if stored is None:
         raise NotFound("Call not found")
     return stored
 
 
-def recording_url_of(exchange: Exchange[Any, Any], stored: calls.CallRow) -> str | None:
+def recording_url_of(context: RequestContext[Any, Any], stored: calls.CallRow) -> str | None:
     """Absolute and signed; at the address that the client used unless the settings name one."""
     if not stored.recorded:
         return None
-    services = exchange.services
-    origin = services.settings.api.public_url or _origin_of(exchange.request)
+    services = context.services
+    origin = services.settings.api.public_url or _origin_of(context.request)
     return signed_url(services.secrets, origin, recording_path(stored.id), utc_now())
 
 
@@ -162,7 +171,7 @@ def _origin_of(request: web.Request) -> str:
 
 
 HOST: Final = re.compile(rf"({HOST_NAME}|{IPV4}|\[({IPV6})\])(:({PORT})?)?")
-HANGUP_AGAIN_S: Final = 5
+HANGUP_RETRY_AFTER_S: Final = 5
 """When to ask again whether a call has ended whose end could not be stored."""
 LINK_DESCRIPTION = "Opens with the API key, or with the expiry and signature of the link that the server gave out."
 ROUTES = (
@@ -187,7 +196,7 @@ ROUTES = (
             "more, it fails as unreachable."
         ),
         handler=create,
-        note_malformed=note_malformed,
+        audit_malformed=audit_malformed,
         uses_reserve=True,
         body=CallCreate,
         example={
@@ -197,7 +206,7 @@ ROUTES = (
             "contextVariables": {"caller": "the pilot station"},
             "metadata": {"ticket": 17},
         },
-        answer=One(Call),
+        response=DataResponse(Call),
         status=201,
         errors=(402, 403, 404),
     ),
@@ -212,12 +221,12 @@ ROUTES = (
             "extraction takes longer is answered as it has ended, and remains in_progress in GET /calls until they are "
             "there."
         ),
-        prepare=end_live,
+        prepare=hang_up_live,
         handler=hangup,
         uses_reserve=True,
         body=NoBody,
         item="Call",
-        answer=One(Call),
+        response=DataResponse(Call),
         errors=(409,),
     ),
     Route(
@@ -228,7 +237,7 @@ ROUTES = (
         summary="List calls, newest first",
         handler=page,
         query=CallQuery,
-        answer=Many(CallListItem),
+        response=PageResponse(CallListItem),
     ),
     Route(
         method="GET",
@@ -238,7 +247,7 @@ ROUTES = (
         summary="Get a call with its transcript and analysis",
         handler=get,
         item="Call",
-        answer=One(Call),
+        response=DataResponse(Call),
     ),
     Route(
         method="GET",
@@ -251,7 +260,7 @@ ROUTES = (
         query=LinkQuery,
         item="Call",
         access="link",
-        answer=File("audio/wav"),
+        response=FileResponse("audio/wav"),
     ),
     Route(
         method="GET",
@@ -264,6 +273,6 @@ ROUTES = (
         query=LinkQuery,
         item="Call",
         access="link",
-        answer=One(Transcript),
+        response=DataResponse(Transcript),
     ),
 )

@@ -10,8 +10,18 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
-from api.routing.route import Asked, Deleted, Exchange, Listed, Many, NoQuery, One, Results, Route
-from api.schemas.file_upload import UPLOAD_BODY
+from api.routing.route import (
+    CheckedRequest,
+    DataResponse,
+    DeletedResponse,
+    NoQuery,
+    PageResponse,
+    RequestContext,
+    ResultsResponse,
+    Route,
+    ViewPage,
+)
+from api.schemas.file_upload import MAX_UPLOAD_BODY
 from api.schemas.knowledge import (
     KnowledgeDocument,
     KnowledgeDocumentCreate,
@@ -25,24 +35,26 @@ from storage.agents import agents
 from storage.agents.agents import Agent
 from storage.knowledge import documents, files
 from storage.knowledge.documents import DocumentFields
-from storage.knowledge.passages import Found
+from storage.knowledge.passages import FoundPassage
 
 
 @dataclass(frozen=True)
-class Received:
+class StoredDocumentFile:
     """An upload whose file is stored, and that has no row yet. `sha256` in hex."""
 
     id: str
     sha256: str
 
 
-async def receive(asked: Asked[KnowledgeDocumentCreate, NoQuery]) -> Received:
+async def store_file(checked: CheckedRequest[KnowledgeDocumentCreate, NoQuery]) -> StoredDocumentFile:
     """Store the file of an upload that its agent can take."""
-    services, body = asked.services, asked.body
-    await services.database.read(lambda conn: _searching(conn, asked.owner, body.agent_id), owner=asked.owner)
+    services, body = checked.services, checked.body
+    await services.database.read(
+        lambda conn: _agent_with_knowledge(conn, checked.owner, body.agent_id), owner=checked.owner
+    )
     document_id = str(uuid4())
     sha256 = await asyncio.to_thread(_store, services.settings.data_dir, document_id, body.file_base64)
-    return Received(document_id, sha256)
+    return StoredDocumentFile(document_id, sha256)
 
 
 def _store(data_dir: Path, document_id: str, content: bytes) -> str:
@@ -50,17 +62,17 @@ def _store(data_dir: Path, document_id: str, content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-async def discard(asked: Asked[KnowledgeDocumentCreate, NoQuery], received: Received) -> None:
+async def remove_file(checked: CheckedRequest[KnowledgeDocumentCreate, NoQuery], received: StoredDocumentFile) -> None:
     """The row of an upload could not be stored."""
-    await asyncio.to_thread(files.remove, asked.services.settings.data_dir, received.id)
+    await asyncio.to_thread(files.remove, checked.services.settings.data_dir, received.id)
 
 
-def create(exchange: Exchange[KnowledgeDocumentCreate, NoQuery]) -> KnowledgeDocument:
+def create(context: RequestContext[KnowledgeDocumentCreate, NoQuery]) -> KnowledgeDocument:
     """POST /knowledge: the agent may be another one than before the file was stored."""
-    body, conn, owner = exchange.body, exchange.conn, exchange.owner
-    received: Received = exchange.prepared
+    body, conn, owner = context.body, context.conn, context.owner
+    received: StoredDocumentFile = context.prepared
     fields = DocumentFields(
-        agent_id=_searching(conn, owner, body.agent_id).id,
+        agent_id=_agent_with_knowledge(conn, owner, body.agent_id).id,
         name=body.name,
         filename=body.filename,
         mime_type=body.mime_type,
@@ -68,44 +80,44 @@ def create(exchange: Exchange[KnowledgeDocumentCreate, NoQuery]) -> KnowledgeDoc
         sha256=received.sha256,
     )
     stored = documents.create(conn, owner, received.id, fields)
-    exchange.after_commit.append(exchange.services.documents_waiting)
+    context.after_commit.append(context.services.documents_waiting)
     return KnowledgeDocument.of(stored)
 
 
-def page(exchange: Exchange[None, KnowledgeQuery]) -> Listed:
+def page(context: RequestContext[None, KnowledgeQuery]) -> ViewPage:
     """GET /knowledge"""
-    query, conn, owner = exchange.query, exchange.conn, exchange.owner
+    query, conn, owner = context.query, context.conn, context.owner
     agent_id = None if query.agent_id is None else _agent(conn, owner, query.agent_id).id
     found = documents.page(conn, owner, limit=query.limit, offset=query.offset, agent_id=agent_id)
-    return Listed(map(KnowledgeDocument.of, found.items), found.total)
+    return ViewPage(map(KnowledgeDocument.of, found.items), found.total)
 
 
-def get(exchange: Exchange[None, NoQuery]) -> KnowledgeDocument:
+def get(context: RequestContext[None, NoQuery]) -> KnowledgeDocument:
     """GET /knowledge/{id}"""
-    stored = documents.get(exchange.conn, exchange.owner, exchange.item)
+    stored = documents.get(context.conn, context.owner, context.item)
     if stored is None:
         raise NotFound("Knowledge document not found")
     return KnowledgeDocument.of(stored)
 
 
-def delete(exchange: Exchange[None, NoQuery]) -> None:
+def delete(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /knowledge/{id}"""
-    if not documents.delete(exchange.conn, exchange.owner, exchange.item):
+    if not documents.delete(context.conn, context.owner, context.item):
         raise NotFound("Knowledge document not found")
-    exchange.after_commit.append(exchange.services.documents_waiting)
+    context.after_commit.append(context.services.documents_waiting)
 
 
-async def look_up(asked: Asked[KnowledgeSearch, NoQuery]) -> list[Found]:
+async def run_search(checked: CheckedRequest[KnowledgeSearch, NoQuery]) -> list[FoundPassage]:
     """Search, before the transaction: a model may be asked what the question means."""
-    services, body = asked.services, asked.body
-    agent = await services.database.read(lambda conn: _agent(conn, asked.owner, body.agent_id), owner=asked.owner)
+    services, body = checked.services, checked.body
+    agent = await services.database.read(lambda conn: _agent(conn, checked.owner, body.agent_id), owner=checked.owner)
     searches = services.knowledge or searching.KnowledgeSearch(services.database)
-    return await searches.search(agent.id, body.query, body.top_k, owner=asked.owner)
+    return await searches.search(agent.id, body.query, body.top_k, owner=checked.owner)
 
 
-def search(exchange: Exchange[KnowledgeSearch, NoQuery]) -> list[KnowledgeResult]:
+def search(context: RequestContext[KnowledgeSearch, NoQuery]) -> list[KnowledgeResult]:
     """POST /knowledge/search"""
-    found: list[Found] = exchange.prepared
+    found: list[FoundPassage] = context.prepared
     return [KnowledgeResult.of(each) for each in found]
 
 
@@ -116,7 +128,7 @@ def _agent(conn: sa.Connection, owner: str, agent_id: UUID) -> Agent:
     return agent
 
 
-def _searching(conn: sa.Connection, owner: str, agent_id: UUID) -> Agent:
+def _agent_with_knowledge(conn: sa.Connection, owner: str, agent_id: UUID) -> Agent:
     """The agent, if it searches documents at all."""
     agent = _agent(conn, owner, agent_id)
     if not agent.knowledge_search_instructions:
@@ -138,8 +150,8 @@ ROUTES = (
         "first: it is `ready` as soon as that is, and searches find each passage once. The agent must have "
         "knowledgeSearchInstructions.",
         handler=create,
-        prepare=receive,
-        undo=discard,
+        prepare=store_file,
+        undo=remove_file,
         body=KnowledgeDocumentCreate,
         example={
             "agentId": "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",
@@ -149,8 +161,8 @@ ROUTES = (
             "fileSize": 27,
             "fileBase64": "QSBiZXJ0aCBjb3N0cyB0d2VudHkgZXVyb3Mu",
         },
-        max_body=UPLOAD_BODY,
-        answer=One(KnowledgeDocument),
+        max_body=MAX_UPLOAD_BODY,
+        response=DataResponse(KnowledgeDocument),
         status=201,
         errors=(404,),
     ),
@@ -162,7 +174,7 @@ ROUTES = (
         summary="List documents, newest first",
         handler=page,
         query=KnowledgeQuery,
-        answer=Many(KnowledgeDocument),
+        response=PageResponse(KnowledgeDocument),
         errors=(404,),
     ),
     Route(
@@ -175,15 +187,15 @@ ROUTES = (
         "the words of the question that it holds, the rare ones counting more; letter case, accents and the endings of "
         "the agent's language do not matter. With a model of sentences it also counts by its meaning.",
         handler=search,
-        prepare=look_up,
+        prepare=run_search,
         body=KnowledgeSearch,
         example={
             "agentId": "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",
             "query": "What does a berth cost?",
             "topK": 3,
         },
-        answer=Results(KnowledgeResult),
-        only_reads=True,
+        response=ResultsResponse(KnowledgeResult),
+        read_only=True,
         errors=(404,),
     ),
     Route(
@@ -194,7 +206,7 @@ ROUTES = (
         summary="Get a document",
         handler=get,
         item="Knowledge document",
-        answer=One(KnowledgeDocument),
+        response=DataResponse(KnowledgeDocument),
     ),
     Route(
         method="DELETE",
@@ -205,6 +217,6 @@ ROUTES = (
         description="Searches find it no more; its file and its passages are removed.",
         handler=delete,
         item="Knowledge document",
-        answer=Deleted(),
+        response=DeletedResponse(),
     ),
 )

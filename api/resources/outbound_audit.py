@@ -11,30 +11,30 @@ import sqlalchemy as sa
 from aiohttp import web
 from pydantic_core import from_json, to_json
 
-from api.auth.authentication import CALLER
-from api.routing.route import Exchange
+from api.auth.authentication import API_KEY
+from api.routing.route import RequestContext
 from api.schemas.base import UUID_PATTERN
 from calls.outbound import audit_log
 from calls.outbound.permissions import DialRejection
 from config.errors import Invalid, TrunklineError
 from sipcore.messages.headers import printable
 from storage.calls import outbound_audit
-from storage.calls.outbound_audit import Wish
+from storage.calls.outbound_audit import DialRequest
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 
-LONGEST_DESTINATION: Final = 64
-LONGEST_DETAIL: Final = 200
+MAX_DESTINATION: Final = 64
+MAX_DETAIL: Final = 200
 """Characters that are kept of what was sent, and of what was said of it."""
 
 
-def wish_of(request: web.Request, to: str, number_id: str | None, number: PhoneNumber | None) -> Wish:
+def dial_request(request: web.Request, to: str, number_id: str | None, number: PhoneNumber | None) -> DialRequest:
     """What the holder of the key wants. `number`: what the id names in the key's organization."""
-    key = request[CALLER]
-    return Wish(
+    key = request[API_KEY]
+    return DialRequest(
         organization_id=key.organization_id,
         phone_number_id=number_id,
-        destination=printable(to, LONGEST_DESTINATION),
+        destination=printable(to, MAX_DESTINATION),
         client=request.remote,
         number=None if number is None else number.number,
         api_key_id=key.id,
@@ -43,28 +43,30 @@ def wish_of(request: web.Request, to: str, number_id: str | None, number: PhoneN
 
 
 @contextmanager
-def noting(exchange: Exchange[Any, Any], wish: Wish) -> Iterator[None]:
+def audited(context: RequestContext[Any, Any], wish: DialRequest) -> Iterator[None]:
     """A request that is refused in here will stand in the log."""
     try:
         yield
     except TrunklineError as error:
-        exchange.after_refusal.append(partial(note_refused, wish=wish, refusal=DialRejection("refused_request", error)))
+        context.after_rejection.append(
+            partial(audit_rejection, wish=wish, refusal=DialRejection("refused_request", error))
+        )
         raise
 
 
-def note_refused(conn: sa.Connection, wish: Wish, refusal: DialRejection) -> None:
+def audit_rejection(conn: sa.Connection, wish: DialRequest, refusal: DialRejection) -> None:
     """Store that it was refused, and why."""
-    detail = printable(_told(refusal.error), LONGEST_DETAIL)
-    audit_log.log_attempt(outbound_audit.note(conn, wish, refusal.verdict, detail=detail))
+    detail = printable(_error_text(refusal.error), MAX_DETAIL)
+    audit_log.log_attempt(outbound_audit.record(conn, wish, refusal.verdict, detail=detail))
 
 
-def _told(error: TrunklineError) -> str:
+def _error_text(error: TrunklineError) -> str:
     if isinstance(error, Invalid):
         return "; ".join(f"{each.field}: {each.message}" for each in error.problems)
     return error.message
 
 
-def note_malformed(request: web.Request, body: bytes, error: Invalid) -> Callable[[sa.Connection], None] | None:
+def audit_malformed(request: web.Request, body: bytes, error: Invalid) -> Callable[[sa.Connection], None] | None:
     """What is to be stored of a body that was refused as such; None when it names nobody to call. A large body takes
     milliseconds."""
     try:
@@ -77,12 +79,12 @@ def note_malformed(request: web.Request, body: bytes, error: Invalid) -> Callabl
     to = to if isinstance(to, str) else to_json(to).decode()
 
     def note(conn: sa.Connection) -> None:
-        number_id = _id(given.get("phoneNumberId"))
-        number = None if number_id is None else phone_numbers.get(conn, request[CALLER].organization_id, number_id)
-        note_refused(conn, wish_of(request, to, number_id, number), DialRejection("refused_request", error))
+        number_id = _uuid_or_none(given.get("phoneNumberId"))
+        number = None if number_id is None else phone_numbers.get(conn, request[API_KEY].organization_id, number_id)
+        audit_rejection(conn, dial_request(request, to, number_id, number), DialRejection("refused_request", error))
 
     return note
 
 
-def _id(given: object) -> str | None:
+def _uuid_or_none(given: object) -> str | None:
     return given.lower() if isinstance(given, str) and UUID_PATTERN.fullmatch(given) else None

@@ -6,9 +6,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from api.routing.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route
+from api.routing.route import DataResponse, DeletedResponse, NoQuery, PageResponse, RequestContext, Route, ViewPage
 from api.schemas.base import Paging
-from api.schemas.phone_numbers import NEEDS, PhoneNumber, PhoneNumberCreate, PhoneNumberSettings, PhoneNumberUpdate
+from api.schemas.phone_numbers import (
+    REQUIREMENTS,
+    PhoneNumber,
+    PhoneNumberCreate,
+    PhoneNumberSettings,
+    PhoneNumberUpdate,
+)
 from api.services import Services
 from config.errors import FieldProblem, Invalid, NotFound, NotGranted
 from storage.agents import agents
@@ -16,7 +22,7 @@ from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import named_trunks
 from storage.phone_numbers.trunk_rules import Claimant, TrunkRules, same_number
 
-_NOT_GIVEN: Final = "The operator has not given this trunk to your organization"
+_NOT_GRANTED: Final = "The operator has not given this trunk to your organization"
 _OTHER_NUMBERS: Final = "The operator has given this trunk to your organization for other numbers only"
 _FIELDS: Final = {
     "sipIp": "sip_ip",
@@ -33,38 +39,38 @@ TRUNK_RULE: Final = (
 )
 
 
-def create(exchange: Exchange[PhoneNumberCreate, NoQuery]) -> PhoneNumber:
+def create(context: RequestContext[PhoneNumberCreate, NoQuery]) -> PhoneNumber:
     """POST /phone-numbers"""
-    fields = phone_numbers.PhoneNumberFields(**exchange.body.to_store(exchange.services.secrets))
-    _refuse_unusable(exchange, fields)
-    rules = _rules(exchange)
-    _refuse_not_given(rules, _Claim(exchange.owner, fields.number), named_trunks(fields))
-    stored = phone_numbers.create(exchange.conn, exchange.owner, fields, rules)
-    exchange.after_commit.append(exchange.services.phone_numbers_changed)
-    return _view(exchange.services, stored)
+    fields = phone_numbers.PhoneNumberFields(**context.body.to_store(context.services.secrets))
+    _require_complete(context, fields)
+    rules = _trunk_rules(context)
+    _require_granted(rules, _NewNumber(context.owner, fields.number), named_trunks(fields))
+    stored = phone_numbers.create(context.conn, context.owner, fields, rules)
+    context.after_commit.append(context.services.phone_numbers_changed)
+    return _view(context.services, stored)
 
 
-def page(exchange: Exchange[None, Paging]) -> Listed:
+def page(context: RequestContext[None, Paging]) -> ViewPage:
     """GET /phone-numbers"""
-    query = exchange.query
-    found = phone_numbers.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset)
-    return Listed((_view(exchange.services, each) for each in found.items), found.total)
+    query = context.query
+    found = phone_numbers.page(context.conn, context.owner, limit=query.limit, offset=query.offset)
+    return ViewPage((_view(context.services, each) for each in found.items), found.total)
 
 
-def get(exchange: Exchange[None, NoQuery]) -> PhoneNumber:
+def get(context: RequestContext[None, NoQuery]) -> PhoneNumber:
     """GET /phone-numbers/{id}"""
-    return _view(exchange.services, _stored(exchange))
+    return _view(context.services, _stored(context))
 
 
-def update(exchange: Exchange[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
+def update(context: RequestContext[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
     """PATCH /phone-numbers/{id}: only what the body has is changed; the result must be whole."""
-    stored = _stored(exchange)
-    changes: dict[str, Any] = exchange.body.to_store(exchange.services.secrets)
+    stored = _stored(context)
+    changes: dict[str, Any] = context.body.to_store(context.services.secrets)
     if "carrier_credentials_encrypted" in changes:
         kept = stored.carrier_credentials_encrypted
         changes["carrier_credentials_encrypted"] = kept | changes["carrier_credentials_encrypted"]
-    _refuse_unusable(exchange, phone_numbers.merged(stored, changes))
-    rules = _rules(exchange)
+    _require_complete(context, phone_numbers.merged(stored, changes))
+    rules = _trunk_rules(context)
     wanted = phone_numbers.changed(stored, changes, rules)
     renamed = not same_number(stored.number, wanted.number)
     asked = {
@@ -72,45 +78,45 @@ def update(exchange: Exchange[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
         for name, trunk in named_trunks(wanted).items()
         if renamed or _FIELDS[name.partition(".")[0]] in changes
     }
-    _refuse_not_given(rules, wanted, asked)
-    changed = phone_numbers.replace(exchange.conn, stored, changes, rules)
-    exchange.after_commit.append(exchange.services.phone_numbers_changed)
-    return _view(exchange.services, changed)
+    _require_granted(rules, wanted, asked)
+    changed = phone_numbers.replace(context.conn, stored, changes, rules)
+    context.after_commit.append(context.services.phone_numbers_changed)
+    return _view(context.services, changed)
 
 
-def delete(exchange: Exchange[None, NoQuery]) -> None:
+def delete(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /phone-numbers/{id}"""
-    if not phone_numbers.delete(exchange.conn, exchange.owner, exchange.item):
+    if not phone_numbers.delete(context.conn, context.owner, context.item):
         raise NotFound("Phone number not found")
-    exchange.after_commit.append(exchange.services.phone_numbers_changed)
+    context.after_commit.append(context.services.phone_numbers_changed)
 
 
-def _stored(exchange: Exchange[Any, NoQuery]) -> phone_numbers.PhoneNumber:
-    stored = phone_numbers.get(exchange.conn, exchange.owner, exchange.item)
+def _stored(context: RequestContext[Any, NoQuery]) -> phone_numbers.PhoneNumber:
+    stored = phone_numbers.get(context.conn, context.owner, context.item)
     if stored is None:
         raise NotFound("Phone number not found")
     return stored
 
 
-def _refuse_unusable(exchange: Exchange[Any, NoQuery], fields: phone_numbers.PhoneNumberFields) -> None:
+def _require_complete(context: RequestContext[Any, NoQuery], fields: phone_numbers.PhoneNumberFields) -> None:
     """The trunk has what its settings need, and the agent that the body names exists."""
-    body: PhoneNumberSettings = exchange.body
+    body: PhoneNumberSettings = context.body
     missing = {
         shown: f"Is required when {need.shown} is {str(need.value).lower()}"
-        for need in NEEDS
+        for need in REQUIREMENTS
         if getattr(fields, need.field) == need.value
-        for name, shown in need.needed.items()
+        for name, shown in need.required.items()
         if getattr(fields, name) is None
     }
     problems = [FieldProblem(shown, message) for shown, message in missing.items()]
-    if body.agent_id is not None and agents.get(exchange.conn, exchange.owner, str(body.agent_id)) is None:
+    if body.agent_id is not None and agents.get(context.conn, context.owner, str(body.agent_id)) is None:
         problems.append(FieldProblem("agentId", "Does not exist"))
     if problems:
         raise Invalid(problems)
 
 
 @dataclass(frozen=True)
-class _Claim:
+class _NewNumber:
     """A number that is not stored yet."""
 
     organization_id: str
@@ -118,20 +124,22 @@ class _Claim:
     trunks_taken_over: Collection[str] = ()
 
 
-def _rules(exchange: Exchange[Any, NoQuery]) -> TrunkRules:
-    return trunk_grants.rules(exchange.conn, exchange.services.settings.trunks.policy)
+def _trunk_rules(context: RequestContext[Any, NoQuery]) -> TrunkRules:
+    return trunk_grants.rules(context.conn, context.services.settings.trunks.policy)
 
 
-def _refuse_not_given(rules: TrunkRules, claimant: Claimant, named: Mapping[str, str]) -> None:
+def _require_granted(rules: TrunkRules, claimant: Claimant, named: Mapping[str, str]) -> None:
     """The operator has given every trunk that is asked for. Raises `NotGranted`: its trunk's field, or `number` where
     the trunk was given for other numbers."""
     problems = {
-        name if not rules.has_some(claimant.organization_id, trunk) else "number": trunk
+        name if not rules.has_grant(claimant.organization_id, trunk) else "number": trunk
         for name, trunk in named.items()
         if rules.standing(claimant, trunk) is None
     }
     if problems:
-        raise NotGranted([FieldProblem(name, _OTHER_NUMBERS if name == "number" else _NOT_GIVEN) for name in problems])
+        raise NotGranted(
+            [FieldProblem(name, _OTHER_NUMBERS if name == "number" else _NOT_GRANTED) for name in problems]
+        )
 
 
 def _view(services: Services, stored: phone_numbers.PhoneNumber) -> PhoneNumber:
@@ -158,7 +166,7 @@ ROUTES = (
             "sipIp": "192.0.2.10",
             "sipPort": 5060,
         },
-        answer=One(PhoneNumber),
+        response=DataResponse(PhoneNumber),
         status=201,
         errors=(403,),
     ),
@@ -170,7 +178,7 @@ ROUTES = (
         summary="List phone numbers, newest first",
         handler=page,
         query=Paging,
-        answer=Many(PhoneNumber),
+        response=PageResponse(PhoneNumber),
     ),
     Route(
         method="GET",
@@ -180,7 +188,7 @@ ROUTES = (
         summary="Get a phone number",
         handler=get,
         item="Phone number",
-        answer=One(PhoneNumber),
+        response=DataResponse(PhoneNumber),
     ),
     Route(
         method="PATCH",
@@ -196,7 +204,7 @@ ROUTES = (
         body=PhoneNumberUpdate,
         example={"name": "Harbour office, night", "agentId": None},
         item="Phone number",
-        answer=One(PhoneNumber),
+        response=DataResponse(PhoneNumber),
         errors=(403,),
     ),
     Route(
@@ -208,6 +216,6 @@ ROUTES = (
         description="Its calls stay.",
         handler=delete,
         item="Phone number",
-        answer=Deleted(),
+        response=DeletedResponse(),
     ),
 )

@@ -5,48 +5,48 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from api.routing.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route
+from api.routing.route import DataResponse, DeletedResponse, NoQuery, PageResponse, RequestContext, Route, ViewPage
 from api.schemas.base import Paging
 from api.schemas.tools import Tool, ToolCreate, ToolUpdate
 from calls.tools.http_request import caller_variable_in_host
 from config.errors import FieldProblem, Invalid, NotFound
 from storage.agents import tools
 
-_ADDRESSING: Final = frozenset(("url", "allow_variable_host"))
+_URL_FIELDS: Final = frozenset(("url", "allow_variable_host"))
 
 
-def create(exchange: Exchange[ToolCreate, NoQuery]) -> Tool:
+def create(context: RequestContext[ToolCreate, NoQuery]) -> Tool:
     """POST /tools"""
-    secrets = exchange.services.secrets
-    fields = tools.ToolFields(**exchange.body.to_store(secrets))
+    secrets = context.services.secrets
+    fields = tools.ToolFields(**context.body.to_store(secrets))
     _check_host(fields.config)
-    return Tool.of(tools.create(exchange.conn, exchange.owner, fields), secrets)
+    return Tool.of(tools.create(context.conn, context.owner, fields), secrets)
 
 
-def page(exchange: Exchange[None, Paging]) -> Listed:
+def page(context: RequestContext[None, Paging]) -> ViewPage:
     """GET /tools"""
-    query, secrets = exchange.query, exchange.services.secrets
-    found = tools.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset)
-    return Listed((Tool.of(each, secrets) for each in found.items), found.total)
+    query, secrets = context.query, context.services.secrets
+    found = tools.page(context.conn, context.owner, limit=query.limit, offset=query.offset)
+    return ViewPage((Tool.of(each, secrets) for each in found.items), found.total)
 
 
-def get(exchange: Exchange[None, NoQuery]) -> Tool:
+def get(context: RequestContext[None, NoQuery]) -> Tool:
     """GET /tools/{id}"""
-    return Tool.of(_stored(exchange), exchange.services.secrets)
+    return Tool.of(_stored(context), context.services.secrets)
 
 
-def update(exchange: Exchange[ToolUpdate, NoQuery]) -> Tool:
+def update(context: RequestContext[ToolUpdate, NoQuery]) -> Tool:
     """PATCH /tools/{id}: only what the body has is changed."""
-    secrets, stored = exchange.services.secrets, _stored(exchange)
-    changes = exchange.body.to_store(secrets)
-    if _ADDRESSING & changes["config"].keys():
+    secrets, stored = context.services.secrets, _stored(context)
+    changes = context.body.to_store(secrets)
+    if _URL_FIELDS & changes["config"].keys():
         _check_host({**stored.config, **changes["config"]})
-    return Tool.of(tools.update(exchange.conn, stored, changes), secrets)
+    return Tool.of(tools.update(context.conn, stored, changes), secrets)
 
 
-def delete(exchange: Exchange[None, NoQuery]) -> None:
+def delete(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /tools/{id}"""
-    if not tools.delete(exchange.conn, exchange.owner, exchange.item):
+    if not tools.delete(context.conn, context.owner, context.item):
         raise NotFound("Tool not found")
 
 
@@ -58,8 +58,8 @@ def _check_host(config: Mapping[str, Any]) -> None:
         raise Invalid([FieldProblem("config.url", problem)])
 
 
-def _stored(exchange: Exchange[Any, NoQuery]) -> tools.Tool:
-    stored = tools.get(exchange.conn, exchange.owner, exchange.item)
+def _stored(context: RequestContext[Any, NoQuery]) -> tools.Tool:
+    stored = tools.get(context.conn, context.owner, context.item)
     if stored is None:
         raise NotFound("Tool not found")
     return stored
@@ -91,7 +91,7 @@ ROUTES = (
                 "body": [{"name": "day", "type": "string", "description": "As 2026-11-21", "required": True}],
             },
         },
-        answer=One(Tool),
+        response=DataResponse(Tool),
         status=201,
     ),
     Route(
@@ -102,7 +102,7 @@ ROUTES = (
         summary="List tools, newest first",
         handler=page,
         query=Paging,
-        answer=Many(Tool),
+        response=PageResponse(Tool),
     ),
     Route(
         method="GET",
@@ -112,7 +112,7 @@ ROUTES = (
         summary="Get a tool",
         handler=get,
         item="Tool",
-        answer=One(Tool),
+        response=DataResponse(Tool),
     ),
     Route(
         method="PATCH",
@@ -126,7 +126,7 @@ ROUTES = (
         body=ToolUpdate,
         example={"config": {"timeout": 8000}},
         item="Tool",
-        answer=One(Tool),
+        response=DataResponse(Tool),
     ),
     Route(
         method="DELETE",
@@ -137,6 +137,6 @@ ROUTES = (
         description="It goes out of the `toolIds` of every agent.",
         handler=delete,
         item="Tool",
-        answer=Deleted(),
+        response=DeletedResponse(),
     ),
 )

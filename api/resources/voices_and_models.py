@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from api.routing.route import Exchange, Listed, Many, Route
+from api.routing.route import PageResponse, RequestContext, Route, ViewPage
 from api.schemas.base import IdView, Paging, View
 from api.services import LanguageModelEntry
 
@@ -34,21 +34,21 @@ class LanguageModel(View):
         return cls.model_validate({"id": str(entry.id), **{name: getattr(entry, name) for name in _COPIED}})
 
 
-def voices(exchange: Exchange[None, Paging]) -> Listed:
+def voices(context: RequestContext[None, Paging]) -> ViewPage:
     """GET /voices"""
-    return _part(
-        [Voice(id=str(each.id), name=each.name) for each in exchange.services.catalogue.voices()], exchange.query
+    return _page(
+        [Voice(id=str(each.id), name=each.name) for each in context.services.catalogue.voices()], context.query
     )
 
 
-def language_models(exchange: Exchange[None, Paging]) -> Listed:
+def language_models(context: RequestContext[None, Paging]) -> ViewPage:
     """GET /slm-models"""
-    models = [LanguageModel.of(each) for each in exchange.services.catalogue.language_models()]
-    return _part(models, exchange.query)
+    models = [LanguageModel.of(each) for each in context.services.catalogue.language_models()]
+    return _page(models, context.query)
 
 
-def _part(views: Sequence[View], paging: Paging) -> Listed:
-    return Listed(list(views[paging.offset : paging.offset + paging.limit]), len(views))
+def _page(views: Sequence[View], paging: Paging) -> ViewPage:
+    return ViewPage(list(views[paging.offset : paging.offset + paging.limit]), len(views))
 
 
 ROUTES = (
@@ -60,7 +60,7 @@ ROUTES = (
         summary="List voices",
         handler=voices,
         query=Paging,
-        answer=Many(Voice),
+        response=PageResponse(Voice),
     ),
     Route(
         method="GET",
@@ -70,6 +70,6 @@ ROUTES = (
         summary="List language models",
         handler=language_models,
         query=Paging,
-        answer=Many(LanguageModel),
+        response=PageResponse(LanguageModel),
     ),
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from api.routing.route import Exchange, Listed, Many, NoQuery, One, Route
+from api.routing.route import DataResponse, NoQuery, PageResponse, RequestContext, Route, ViewPage
 from api.schemas.base import IdView, Instant, NoBody, Paging, View
 from config.errors import Conflict, NotFound
 from storage.calls import calls
@@ -31,30 +31,30 @@ class WebhookAttempt(View):
     )
 
 
-def page(exchange: Exchange[None, Paging]) -> Listed:
+def page(context: RequestContext[None, Paging]) -> ViewPage:
     """GET /calls/{id}/webhook-deliveries"""
-    query, call = exchange.query, _call(exchange)
-    found = deliveries.page(exchange.conn, call.id, limit=query.limit, offset=query.offset)
-    return Listed((WebhookAttempt.model_validate(each) for each in found.items), found.total)
+    query, call = context.query, _call(context)
+    found = deliveries.page(context.conn, call.id, limit=query.limit, offset=query.offset)
+    return ViewPage((WebhookAttempt.model_validate(each) for each in found.items), found.total)
 
 
-def send_again(exchange: Exchange[NoBody, NoQuery]) -> WebhookAttempt:
+def send_again(context: RequestContext[NoBody, NoQuery]) -> WebhookAttempt:
     """POST /calls/{id}/webhook-deliveries: the attempt waits in the database from now on; the deliverer makes it."""
-    call, services = _call(exchange), exchange.services
+    call, services = _call(context), context.services
     if call.ended_at is None:
         raise Conflict("The call has not ended")
-    delivery = deliveries.of_call(exchange.conn, call.id)
+    delivery = deliveries.delivery_of_call(context.conn, call.id)
     if delivery is None:
         why = "its agent had no postCallWebhookUrl when it ended, or it is not kept any more"
         raise Conflict(f"The call has no event to send: {why}")
     scheduled = 1 + len(services.settings.webhooks.retry_delays_s)
-    attempt = deliveries.add_manual(exchange.conn, delivery, scheduled=scheduled)
-    exchange.after_commit.append(services.webhooks_waiting)
+    attempt = deliveries.add_manual(context.conn, delivery, scheduled=scheduled)
+    context.after_commit.append(services.webhooks_waiting)
     return WebhookAttempt.model_validate(attempt)
 
 
-def _call(exchange: Exchange[Any, Any]) -> calls.Call:
-    stored = calls.get(exchange.conn, exchange.owner, exchange.item)
+def _call(context: RequestContext[Any, Any]) -> calls.Call:
+    stored = calls.get(context.conn, context.owner, context.item)
     if stored is None:
         raise NotFound("Call not found")
     return stored
@@ -72,7 +72,7 @@ ROUTES = (
         handler=page,
         query=Paging,
         item="Call",
-        answer=Many(WebhookAttempt),
+        response=PageResponse(WebhookAttempt),
     ),
     Route(
         method="POST",
@@ -87,7 +87,7 @@ ROUTES = (
         body=NoBody,
         status=201,
         item="Call",
-        answer=One(WebhookAttempt),
+        response=DataResponse(WebhookAttempt),
         errors=(409,),
     ),
 )

@@ -10,7 +10,16 @@ from pydantic.json_schema import GenerateJsonSchema, JsonRef, JsonSchemaMode, Js
 from pydantic_core import core_schema, to_json
 
 from api.routing.openapi_texts import ERROR_EXAMPLES, IDEMPOTENCY_KEY, INTRODUCTION, RATE_HEADERS, REASONS, TAGS
-from api.routing.route import All, Deleted, Document, File, Many, One, Results, Route
+from api.routing.route import (
+    DataResponse,
+    DeletedResponse,
+    FileResponse,
+    JsonResponse,
+    ListResponse,
+    PageResponse,
+    ResultsResponse,
+    Route,
+)
 from api.schemas.base import NoBody
 from storage.accounts.quotas import BYTES, COUNTS, QUOTAS
 
@@ -139,8 +148,8 @@ def _models(routes: list[Route]) -> list[tuple[type[BaseModel], JsonSchemaMode]]
     for route in routes:
         if route.body not in (None, NoBody):
             models[route.body, "validation"] = None
-        if isinstance(route.answer, One | Many | All | Results):
-            models[route.answer.view, "serialization"] = None
+        if isinstance(route.response, DataResponse | PageResponse | ListResponse | ResultsResponse):
+            models[route.response.view, "serialization"] = None
     return list(models)
 
 
@@ -195,7 +204,7 @@ def _statuses(route: Route) -> list[int]:
         found.add(413)
     if route.leaves_reserve:
         found.add(507)
-    if isinstance(route.answer, File) and route.answer.ranges:
+    if isinstance(route.response, FileResponse) and route.response.ranges:
         found.add(416)
     return sorted(found)
 
@@ -228,29 +237,29 @@ def _parameter(schema: dict[str, Any]) -> dict[str, Any]:
 def _successes(route: Route) -> dict[str, Any]:
     """What went well, by status: of a file, also a part of it."""
     whole = _success(route)
-    if isinstance(route.answer, File) and route.answer.ranges:
+    if isinstance(route.response, FileResponse) and route.response.ranges:
         return {"200": whole, "206": {**whole, "description": "The part that Range asks for"}}
     return {str(route.status): whole}
 
 
 def _success(route: Route) -> dict[str, Any]:
-    match route.answer:
-        case One(view, or_text):
+    match route.response:
+        case DataResponse(view, or_text):
             content = _json(_object(data=_ref("schemas", view.__name__)))
             if or_text:
                 content["text/plain"] = {"schema": {"type": "string"}}
-        case Many(view):
+        case PageResponse(view):
             items = {"type": "array", "items": _ref("schemas", view.__name__)}
             content = _json(_object(data=items, pagination=_ref("schemas", "Pagination")))
-        case All(view):
+        case ListResponse(view):
             content = _json(_object(data={"type": "array", "items": _ref("schemas", view.__name__)}))
-        case Results(view):
+        case ResultsResponse(view):
             content = _json(_object(results={"type": "array", "items": _ref("schemas", view.__name__)}))
-        case Deleted():
+        case DeletedResponse():
             content = _json(_object(data=_ref("schemas", "Deleted")))
-        case File(media_type):
+        case FileResponse(media_type):
             content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
-        case Document():
+        case JsonResponse():
             content = _json({"type": "object"})
     headers: dict[str, Any] = _common_headers()
     if route.method == "POST":

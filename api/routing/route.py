@@ -20,7 +20,7 @@ Q = TypeVar("Q")
 
 
 @dataclass(frozen=True)
-class One:
+class DataResponse:
     """`{data: <view>}`; the handler returns the view. `or_text`: or it returns a response of text/plain itself."""
 
     view: type[BaseModel]
@@ -28,33 +28,33 @@ class One:
 
 
 @dataclass(frozen=True)
-class Many:
-    """`{data: [<view>], pagination}`; the handler returns `Listed`."""
+class PageResponse:
+    """`{data: [<view>], pagination}`; the handler returns `ViewPage`."""
 
     view: type[BaseModel]
 
 
 @dataclass(frozen=True)
-class All:
+class ListResponse:
     """`{data: [<view>]}`, a list without pages; the handler returns the views."""
 
     view: type[BaseModel]
 
 
 @dataclass(frozen=True)
-class Results:
+class ResultsResponse:
     """`{results: [<view>]}`, without the envelope of resources; the handler returns the views."""
 
     view: type[BaseModel]
 
 
 @dataclass(frozen=True)
-class Deleted:
+class DeletedResponse:
     """`{data: {id, deleted: true}}`; the handler returns None."""
 
 
 @dataclass(frozen=True)
-class File:
+class FileResponse:
     """Bytes of a media type, with HTTP ranges or without; the handler returns the response itself."""
 
     media_type: str
@@ -62,15 +62,17 @@ class File:
 
 
 @dataclass(frozen=True)
-class Document:
+class JsonResponse:
     """JSON as it is, without an envelope; the handler returns its bytes."""
 
 
-Answer = One | Many | All | Results | Deleted | File | Document
+ResponseKind = (
+    DataResponse | PageResponse | ListResponse | ResultsResponse | DeletedResponse | FileResponse | JsonResponse
+)
 
 
 @dataclass(frozen=True)
-class Listed:
+class ViewPage:
     """A page of views, each perhaps already as JSON, and how many items the whole list has. No more of them are taken
     than go into an answer: an iterator reads no others."""
 
@@ -88,7 +90,7 @@ class NoQuery(Query):
 
 
 @dataclass(frozen=True)
-class Asked(Generic[B, Q]):
+class CheckedRequest(Generic[B, Q]):
     """One request, checked. `item` is the id in the path, "" where there is none; `organization_id` is None only on a
     route with links, opened by its signature, and on open routes."""
 
@@ -108,15 +110,15 @@ class Asked(Generic[B, Q]):
 
 
 @dataclass(frozen=True)
-class Exchange(Asked[B, Q]):
+class RequestContext(CheckedRequest[B, Q]):
     """A request inside its transaction `conn`, on the database's thread. `prepared` is what the route's `prepare` gave.
     What is put into `after_commit` is called on the event loop once the transaction is on the disk; what is put into
-    `after_refusal` runs in a transaction of its own when the handler has raised."""
+    `after_rejection` runs in a transaction of its own when the handler has raised."""
 
     conn: sa.Connection
     prepared: Any = None
     after_commit: list[Callable[[], None]] = field(default_factory=list)
-    after_refusal: list[Callable[[sa.Connection], None]] = field(default_factory=list)
+    after_rejection: list[Callable[[sa.Connection], None]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +127,7 @@ class Route:
     `access` says what opens it: a key, a key or a signed link, or nothing. The handler runs whole in one transaction on
     the database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event
     loop, for what takes long or is done elsewhere; `undo` takes back what that made when the transaction left
-    nothing behind. `note_malformed` says what is to be stored of a body that the model refuses. `only_reads` says of a
+    nothing behind. `audit_malformed` says what is to be stored of a body that the model refuses. `read_only` says of a
     POST that it changes nothing. `uses_reserve` says that calls need it: it goes on while the disk is down to its
     reserve. `max_body` in bytes. `quotas` (of `storage.accounts.quotas`) are what it takes of. `example` is a body that
     the route takes. `errors` are statuses beyond those of every such route."""
@@ -135,17 +137,17 @@ class Route:
     name: str
     tag: str
     summary: str
-    handler: Callable[[Exchange[Any, Any]], Any]
-    answer: Answer
+    handler: Callable[[RequestContext[Any, Any]], Any]
+    response: ResponseKind
     body: type[BaseModel] | None = None
     query: type[Query] = NoQuery
     status: int = 200
     item: str | None = None
-    prepare: Callable[[Asked[Any, Any]], Awaitable[Any]] | None = None
-    undo: Callable[[Asked[Any, Any], Any], Awaitable[None]] | None = None
-    note_malformed: Callable[[web.Request, bytes, Invalid], Callable[[sa.Connection], None] | None] | None = None
+    prepare: Callable[[CheckedRequest[Any, Any]], Awaitable[Any]] | None = None
+    undo: Callable[[CheckedRequest[Any, Any], Any], Awaitable[None]] | None = None
+    audit_malformed: Callable[[web.Request, bytes, Invalid], Callable[[sa.Connection], None] | None] | None = None
     access: Literal["key", "link", "open"] = "key"
-    only_reads: bool = False
+    read_only: bool = False
     uses_reserve: bool = False
     max_body: int = MIB
     quotas: tuple[str, ...] = ()
@@ -156,7 +158,7 @@ class Route:
     @property
     def writes(self) -> bool:
         """Whether the handler runs in a write transaction."""
-        return self.method != "GET" and not self.only_reads
+        return self.method != "GET" and not self.read_only
 
     @property
     def leaves_reserve(self) -> bool:

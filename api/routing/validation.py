@@ -10,25 +10,25 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from api.http.duplicate_json_keys import repeated_key
+from api.http.duplicate_json_keys import duplicate_key
 from api.http.timeouts import DEADLINES
 from api.schemas import addresses, patterns
 from api.schemas.base import UUID_PATTERN, BodyContext, NoBody, Query
-from api.schemas.bounds import MOST_DEPTH
+from api.schemas.bounds import MAX_DEPTH
 from config.errors import FieldProblem, Invalid, NotFound, TooLarge, TooSlow, TrunklineError
 
-EXPECTED: Final = web.RequestKey("expected", bool)
+EXPECTS_CONTINUE: Final = web.RequestKey("expected", bool)
 """The client waits for `100 Continue` before it sends the body."""
 FORMS: Final = ("multipart/", "application/x-www-form-urlencoded")
 """Media types whose body cannot be meant as JSON; with any other, what counts is the body itself."""
 SMALL_BODY: Final = 1024 * 1024
 """Bytes; more is an upload, and gets `UPLOAD_FACTOR` times as long to come."""
 UPLOAD_FACTOR: Final = 4
-MOST_PROBLEMS: Final = 100
-LONGEST_PATH: Final = 200
+MAX_PROBLEMS: Final = 100
+MAX_FIELD_PATH: Final = 200
 """Characters of a field's path that an error repeats."""
 JSON_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-REFUSALS: Final = addresses.REFUSALS | patterns.REFUSALS
+PATTERN_MESSAGES: Final = addresses.PATTERN_MESSAGES | patterns.PATTERN_MESSAGES
 JSON_SPACES: Final = b" \t\r\n"
 NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -46,7 +46,7 @@ def item_id(request: web.Request, noun: str | None) -> str:
     return text.lower()
 
 
-class Unreceived(ConnectionError):
+class BodyNotReceived(ConnectionError):
     """The body did not come whole; `cause` tells the client. As a `ConnectionError` it passes what keeps answers for
     repetitions: the same request, sent again, may well come whole."""
 
@@ -56,28 +56,28 @@ class Unreceived(ConnectionError):
 
 
 async def read_body(request: web.Request, max_bytes: int) -> bytes:
-    """The whole body. Raises `TooLarge` as soon as it is over the limit, `Unreceived` when it is malformed or too slow,
-    another `ConnectionError` when the client is gone, `Invalid` when it is a form or compressed."""
+    """The whole body. Raises `TooLarge` as soon as it is over the limit, `BodyNotReceived` when it is malformed or too
+    slow, another `ConnectionError` when the client is gone, `Invalid` when it is a form or compressed."""
     if (request.content_length or 0) > max_bytes:
         raise TooLarge("Request body is too large")
     if request.can_read_body:
-        _refuse_other_forms(request)
+        _require_plain_json(request)
     try:
         if request.content.is_eof():
             body = request.content.read_nowait()
         else:
             async with request.app[DEADLINES].body(UPLOAD_FACTOR if max_bytes > SMALL_BODY else 1):
-                body = await _arrived(request, max_bytes)
+                body = await _receive(request, max_bytes)
     except web.RequestPayloadError as error:
-        raise Unreceived(Invalid([FieldProblem("body", "The body cannot be read")])) from error
+        raise BodyNotReceived(Invalid([FieldProblem("body", "The body cannot be read")])) from error
     except TooSlow as error:
-        raise Unreceived(error) from error
+        raise BodyNotReceived(error) from error
     if len(body) > max_bytes:
         raise TooLarge("Request body is too large")
     return body
 
 
-def _refuse_other_forms(request: web.Request) -> None:
+def _require_plain_json(request: web.Request) -> None:
     if request.headers.get("Content-Type", "").lower().startswith(FORMS):
         raise Invalid([FieldProblem("body", "Must be JSON, sent as application/json")])
     codings = ",".join(request.headers.getall("Content-Encoding", [])).lower().split(",")
@@ -85,9 +85,9 @@ def _refuse_other_forms(request: web.Request) -> None:
         raise Invalid([FieldProblem("Content-Encoding", "Must be identity: bodies are not unpacked")])
 
 
-async def _arrived(request: web.Request, max_bytes: int) -> bytes:
+async def _receive(request: web.Request, max_bytes: int) -> bytes:
     """The body, or as much of it as shows that it is too large."""
-    if request.get(EXPECTED, False):
+    if request.get(EXPECTS_CONTINUE, False):
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
     parts: list[bytes] = []
@@ -108,15 +108,15 @@ def check_body(model: type[M], body: bytes, context: BodyContext) -> M:
     try:
         checked = model.model_validate_json(body, context=context)
     except ValidationError as error:
-        raise refusal(_problems_of(error)) from error
-    if deeper_than(MOST_DEPTH, body):
-        raise Invalid([FieldProblem("body", f"Must not be nested deeper than {MOST_DEPTH} levels")])
-    if (twice := repeated_key(body)) is not None:
-        raise refusal([FieldProblem(".".join(twice), "Is given twice")])
+        raise invalid(_problems_of(error)) from error
+    if is_nested_deeper_than(MAX_DEPTH, body):
+        raise Invalid([FieldProblem("body", f"Must not be nested deeper than {MAX_DEPTH} levels")])
+    if (twice := duplicate_key(body)) is not None:
+        raise invalid([FieldProblem(".".join(twice), "Is given twice")])
     return checked
 
 
-def deeper_than(levels: int, json: bytes) -> bool:
+def is_nested_deeper_than(levels: int, json: bytes) -> bool:
     """Whether valid JSON nests objects and lists deeper than that."""
     if json.count(b"[") + json.count(b"{") <= levels:
         return False
@@ -135,20 +135,20 @@ def check_query(model: type[P], request: web.Request) -> P:
     try:
         return model.model_validate({name: request.query[name] for name in names if name in request.query})
     except ValidationError as error:
-        raise refusal(_problems_of(error)) from error
+        raise invalid(_problems_of(error)) from error
 
 
-def refusal(problems: Sequence[FieldProblem]) -> Invalid:
+def invalid(problems: Sequence[FieldProblem]) -> Invalid:
     """Tells of the first problems, and how many more there are: an answer has a size that can be kept."""
-    more = len(problems) - MOST_PROBLEMS
-    told = [FieldProblem(_cut(each.field), each.message) for each in problems[:MOST_PROBLEMS]]
+    more = len(problems) - MAX_PROBLEMS
+    told = [FieldProblem(_cut(each.field), each.message) for each in problems[:MAX_PROBLEMS]]
     if more > 0:
         told.append(FieldProblem("body", f"Has {more} more {'problem' if more == 1 else 'problems'}"))
     return Invalid(told)
 
 
 def _cut(path: str) -> str:
-    return path if len(path) <= LONGEST_PATH else f"{path[:LONGEST_PATH]}…"
+    return path if len(path) <= MAX_FIELD_PATH else f"{path[:MAX_FIELD_PATH]}…"
 
 
 def _problems_of(error: ValidationError) -> list[FieldProblem]:
@@ -168,7 +168,7 @@ def _message(problem: ErrorDetails) -> str:
             return "Must be valid JSON"
         case "uuid_parsing" | "uuid_type":
             return "Must be a UUID"
-        case "string_pattern_mismatch" if problem["ctx"]["pattern"] in REFUSALS:
-            return REFUSALS[problem["ctx"]["pattern"]]
+        case "string_pattern_mismatch" if problem["ctx"]["pattern"] in PATTERN_MESSAGES:
+            return PATTERN_MESSAGES[problem["ctx"]["pattern"]]
         case _:
             return problem["msg"].replace("Input should", "Must").replace("String should", "Must", 1)

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from api.schemas.base import BodyContext
-from api.schemas.bounds import LONGEST_ADDRESS, MOST_SOURCES
+from api.schemas.bounds import MAX_SOURCES, MAX_URL
 from config.special_addresses import why_no_unicast
 from storage.phone_numbers.sip_sources import normal_host, normal_source
 
@@ -32,7 +32,7 @@ _SIP: Final = "[Ss][Ii][Pp][Ss]?"
 _UNICAST: Final = rf"([1-9][0-9]?|1[0-9]{{2}}|2[01][0-9]|22[0-3])(\.{_BYTE}){{3}}"
 _NOT_ONE: Final = r"(?!\[?([0:]+|[Ff]{2}[0-9A-Fa-f]{2}:.*)(/|\]|$))"
 _NO_UNICAST_6: Final = r"(?!([0:]+|[Ff]{2}[0-9A-Fa-f]{2}:[0-9A-Fa-f:]*)\])"
-SIP_PLACE: Final = (
+SIP_ADDRESS: Final = (
     rf"^(?!{_SIP}:[0-9]+(;|$))({_SIP}:([A-Za-z0-9._!~*'()&=+$,?/%:-]+@)?)?"
     rf"({HOST_NAME}|{_UNICAST}|\[{_NO_UNICAST_6}({IPV6})\])(:{PORT})?(;[A-Za-z0-9=;._-]*)?$"
 )
@@ -75,7 +75,7 @@ HTTP_TEMPLATE: Final = (
     rf"([/?#]{_runs(_ANY_REST, f'{_ONE_BRACE}|{_VARIABLE}')}\{{?)?$"
 )
 """With variables in any place but the scheme; what is behind the host is not looked at closely."""
-REFUSALS: Final = dict.fromkeys((HTTP, HTTP_TEMPLATE), "Must be an absolute http or https URL")
+PATTERN_MESSAGES: Final = dict.fromkeys((HTTP, HTTP_TEMPLATE), "Must be an absolute http or https URL")
 """What is said of a text that does not match, by the pattern."""
 
 
@@ -87,21 +87,21 @@ def _webhook(text: str, info: ValidationInfo) -> str:
     return text
 
 
-def _refuse_no_unicast(source: str) -> None:
+def _require_unicast(source: str) -> None:
     """A trunk's address, in normal form, is that of one host, and of none that hands out a machine's secrets."""
     if (what := why_no_unicast(source)) is not None:
         raise PydanticCustomError("unicast", "Must be the unicast address of a trunk: this is {what}", {"what": what})
 
 
-def _sip_place(text: str) -> str:
-    _refuse_no_unicast(normal_host(text))
-    if re.fullmatch(SIP_PLACE, text) is None:
+def _sip_address(text: str) -> str:
+    _require_unicast(normal_host(text))
+    if re.fullmatch(SIP_ADDRESS, text) is None:
         raise PydanticCustomError("host", "Must be host, host:port or a sip: URI, with an IP address or a host name")
     return text
 
 
 def _sip_host(text: str) -> str:
-    _refuse_no_unicast(normal_host(text))
+    _require_unicast(normal_host(text))
     if re.fullmatch(SIP_HOST, text) is None:
         raise PydanticCustomError("host", "Must be an IP address or a host name")
     return text
@@ -112,7 +112,7 @@ def _sip_source(text: str) -> str:
         source = normal_source(text)
     except ValueError:  # no network; the form says so
         source = text
-    _refuse_no_unicast(source)
+    _require_unicast(source)
     if re.fullmatch(SIP_SOURCE, text) is None:
         raise PydanticCustomError(
             "source",
@@ -141,17 +141,17 @@ def _few_addresses(sources: list[str]) -> list[str]:
     return sources
 
 
-HttpAddress = Annotated[str, Field(pattern=HTTP, max_length=LONGEST_ADDRESS, json_schema_extra={"format": "uri"})]
+HttpAddress = Annotated[str, Field(pattern=HTTP, max_length=MAX_URL, json_schema_extra={"format": "uri"})]
 WebhookAddress = Annotated[
     str,
-    Field(pattern=HTTP, max_length=LONGEST_ADDRESS, json_schema_extra={"format": "uri", "pattern": HTTPS}),
+    Field(pattern=HTTP, max_length=MAX_URL, json_schema_extra={"format": "uri", "pattern": HTTPS}),
     AfterValidator(_webhook),
 ]
-HttpTemplate = Annotated[str, Field(pattern=HTTP_TEMPLATE, max_length=LONGEST_ADDRESS)]
-SipPlace = Annotated[
+HttpTemplate = Annotated[str, Field(pattern=HTTP_TEMPLATE, max_length=MAX_URL)]
+SipAddress = Annotated[
     str,
-    Field(min_length=1, max_length=100, json_schema_extra={"pattern": SIP_PLACE}),
-    AfterValidator(_sip_place),
+    Field(min_length=1, max_length=100, json_schema_extra={"pattern": SIP_ADDRESS}),
+    AfterValidator(_sip_address),
 ]
 SipHost = Annotated[
     str,
@@ -163,4 +163,4 @@ SipSource = Annotated[
     Field(min_length=1, max_length=255, json_schema_extra={"pattern": SIP_SOURCE}),
     AfterValidator(_sip_source),
 ]
-SipSources = Annotated[list[SipSource], Field(max_length=MOST_SOURCES), AfterValidator(_few_addresses)]
+SipSources = Annotated[list[SipSource], Field(max_length=MAX_SOURCES), AfterValidator(_few_addresses)]

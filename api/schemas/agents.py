@@ -21,7 +21,7 @@ from api.schemas.base import (
     without_default,
     without_defaults,
 )
-from api.schemas.bounds import LONGEST_SECRET, MOST_EXTRACTIONS, MOST_TOOL_IDS, MOST_TRANSFER_TARGETS
+from api.schemas.bounds import MAX_EXTRACTIONS, MAX_SECRET, MAX_TOOL_IDS, MAX_TRANSFER_TARGETS
 from api.schemas.patterns import DialNumber, LanguageTag
 from config.secrets import Secrets
 from storage.agents.agents import Agent as StoredAgent
@@ -70,9 +70,9 @@ def _distinct_without_case(targets: list[TransferTarget]) -> list[TransferTarget
     return targets
 
 
-Extractions = Annotated[list[ExtractionField], Field(max_length=MOST_EXTRACTIONS), AfterValidator(_distinct_names)]
+Extractions = Annotated[list[ExtractionField], Field(max_length=MAX_EXTRACTIONS), AfterValidator(_distinct_names)]
 Targets = Annotated[
-    list[TransferTarget], Field(max_length=MOST_TRANSFER_TARGETS), AfterValidator(_distinct_without_case)
+    list[TransferTarget], Field(max_length=MAX_TRANSFER_TARGETS), AfterValidator(_distinct_without_case)
 ]
 
 
@@ -113,7 +113,7 @@ class AgentSettings(Body):
         ),
     )
     post_call_webhook_url: WebhookAddress | None = Field(None, description="Receiver of call.completed; https only")
-    post_call_webhook_secret: Annotated[str, Field(min_length=1, max_length=LONGEST_SECRET)] | None = Field(
+    post_call_webhook_secret: Annotated[str, Field(min_length=1, max_length=MAX_SECRET)] | None = Field(
         None, description="Signing secret for webhooks; never returned", json_schema_extra={"writeOnly": True}
     )
     first_speaker: Literal["user", "agent"] = "user"
@@ -142,7 +142,7 @@ class AgentSettings(Body):
     hold_music_url: Annotated[HttpAddress, Field(max_length=500)] | None = Field(
         None, description="Audio played during hold in a warm transfer; an http or https URL"
     )
-    tool_ids: Annotated[list[Id], Field(max_length=MOST_TOOL_IDS)] | None = Field(
+    tool_ids: Annotated[list[Id], Field(max_length=MAX_TOOL_IDS)] | None = Field(
         None, description="Tools of this agent; null: every tool of the organization"
     )
     transfer_targets: Targets = Field(

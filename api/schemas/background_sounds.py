@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from api.schemas.base import IdView, Instant, Name, View
-from api.schemas.bounds import LONGEST_DESCRIPTION, LONGEST_NAME
+from api.schemas.bounds import MAX_DESCRIPTION, MAX_NAME
 from api.schemas.file_upload import FileUpload
 from media.background.files import MIME_TYPES
 from storage.background_sounds.sounds import BackgroundSound as StoredBackgroundSound
@@ -34,9 +34,9 @@ class BackgroundSoundCreate(FileUpload):
     model_config = ConfigDict(json_schema_extra=_not_empty)
 
     name: Name
-    description: Annotated[str, Field(max_length=LONGEST_DESCRIPTION)] = ""
+    description: Annotated[str, Field(max_length=MAX_DESCRIPTION)] = ""
     mime_type: Annotated[
-        str, Field(max_length=LONGEST_NAME, json_schema_extra={"enum": sorted(MIME_TYPES)}), AfterValidator(_sound_type)
+        str, Field(max_length=MAX_NAME, json_schema_extra={"enum": sorted(MIME_TYPES)}), AfterValidator(_sound_type)
     ]
 
 

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, to_json
 
-from api.schemas.bounds import LONGEST_DESCRIPTION, LONGEST_NAME, MOST_JSON, MOST_VALUES, bounds_whole
+from api.schemas.bounds import MAX_DESCRIPTION, MAX_JSON, MAX_NAME, MAX_VALUES, bounds_whole
 from api.schemas.patterns import ONE_LINE, without_tags
 from calls.call_record.context_variables import PLACEHOLDER
 from config.clock import iso, whole_ms
@@ -97,21 +97,21 @@ def _finite(value: dict[str, Any]) -> dict[str, Any]:
 
 
 @bounds_whole
-def bounded(value: dict[str, Any]) -> dict[str, Any]:
+def check_bounds(value: dict[str, Any]) -> dict[str, Any]:
     """A page of a hundred such objects must not keep anybody waiting."""
     waiting: list[Any] = [value]
     values = -1
     while waiting:
         values += 1
-        if values > MOST_VALUES:
-            raise PydanticCustomError("values", f"Must have at most {MOST_VALUES} values, nested ones included")
+        if values > MAX_VALUES:
+            raise PydanticCustomError("values", f"Must have at most {MAX_VALUES} values, nested ones included")
         each = waiting.pop()
         if isinstance(each, dict):
             waiting.extend(each.values())
         elif isinstance(each, list):
             waiting.extend(each)
-    if len(to_json(value)) > MOST_JSON:
-        raise PydanticCustomError("size", f"Must be at most {MOST_JSON // 1024} KiB of JSON")
+    if len(to_json(value)) > MAX_JSON:
+        raise PydanticCustomError("size", f"Must be at most {MAX_JSON // 1024} KiB of JSON")
     return value
 
 
@@ -144,15 +144,17 @@ def _hyphenated(value: object) -> object:
 
 UUID_PATTERN = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
-Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=ONE_LINE), AfterValidator(without_tags)]
-Description = Annotated[str, Field(max_length=LONGEST_DESCRIPTION)]
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=ONE_LINE), AfterValidator(without_tags)]
+Description = Annotated[str, Field(max_length=MAX_DESCRIPTION)]
 KnownPlaceholders: Final = AfterValidator(partial(_placeholders, closed_by="}}"))
 """Of talk: two braces that nothing closes are no placeholder."""
 Template: Final = AfterValidator(partial(_placeholders, closed_by=""))
 """Of what a program reads: every `{{` begins a placeholder that can have a value."""
 Id = Annotated[UUID, BeforeValidator(_hyphenated), PlainSerializer(str)]
 JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_finite)]
-GivenObject = Annotated[JsonObject, AfterValidator(bounded), Field(json_schema_extra={"maxProperties": MOST_VALUES})]
+BoundedJsonObject = Annotated[
+    JsonObject, AfterValidator(check_bounds), Field(json_schema_extra={"maxProperties": MAX_VALUES})
+]
 IdView = Annotated[str, WithJsonSchema({"type": "string", "format": "uuid"})]
 Instant = Annotated[
     datetime,

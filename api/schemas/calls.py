@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from api.schemas.base import (
     Body,
-    GivenObject,
+    BoundedJsonObject,
     Id,
     IdView,
     Instant,
@@ -21,10 +21,10 @@ from api.schemas.base import (
     QueryId,
     QueryInstant,
     View,
-    bounded,
+    check_bounds,
 )
-from api.schemas.bounds import BOUNDS, MOST_VALUES, bounds_whole
-from api.schemas.patterns import Called
+from api.schemas.bounds import BOUNDS, MAX_VALUES, bounds_whole
+from api.schemas.patterns import CalledNumber
 from calls.call_record import sip_metadata
 from calls.call_record.context_variables import NAME as CONTEXT_NAME
 from storage.calls.calls import Call as StoredCall
@@ -32,10 +32,10 @@ from storage.calls.calls import CallFilter, CallRow, Direction, EndedReason, Sta
 
 
 @bounds_whole
-def _usable_variables(given: object) -> object:
+def _check_variables(given: object) -> object:
     """Each problem under the variable's own name; what is no object at all is left to the type."""
     problems: list[InitErrorDetails] = []
-    for name, value in bounded(given).items() if isinstance(given, dict) else ():
+    for name, value in check_bounds(given).items() if isinstance(given, dict) else ():
         if CONTEXT_NAME.fullmatch(name) is None:
             problems.append(_problem(name, "A name takes letters, digits and underscores"))
         elif not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
@@ -55,18 +55,18 @@ def _problem(name: str, message: str) -> InitErrorDetails:
 
 ContextVariables = Annotated[
     dict[str, str | int | float | bool],
-    BeforeValidator(_usable_variables),
-    Field(json_schema_extra={"maxProperties": MOST_VALUES}),
+    BeforeValidator(_check_variables),
+    Field(json_schema_extra={"maxProperties": MAX_VALUES}),
 ]
 
 
 @bounds_whole
-def _sendable_headers(given: object) -> object:
+def _check_headers(given: object) -> object:
     """Each problem under the header's key; what is no object at all is left to the type."""
     if not isinstance(given, dict):
         return given
     problems: list[InitErrorDetails] = []
-    for name, value in bounded(given).items():
+    for name, value in check_bounds(given).items():
         if name.startswith(sip_metadata.METADATA_PREFIX) and (why := sip_metadata.why_not_a_header(name, value)):
             problems.append(_problem(name, why))
     if problems:
@@ -76,7 +76,7 @@ def _sendable_headers(given: object) -> object:
     return given
 
 
-CallMetadata = Annotated[GivenObject, BeforeValidator(_sendable_headers)]
+CallMetadata = Annotated[BoundedJsonObject, BeforeValidator(_check_headers)]
 
 
 class CallCreate(Body):
@@ -84,7 +84,7 @@ class CallCreate(Body):
 
     agent_id: Id = Field(description="Agent that holds the conversation; must be active")
     phone_number_id: Id = Field(description="Number to call from; its trunk must be set up")
-    to: Called = Field(description="Destination in E.164")
+    to: CalledNumber = Field(description="Destination in E.164")
     context_variables: ContextVariables = Field(
         default_factory=dict,
         description=f"Values of the placeholders; names of letters, digits and underscores; {BOUNDS}",

@@ -9,13 +9,13 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, With
 from pydantic_core import PydanticCustomError
 
 from api.schemas.base import Body, Name
-from api.schemas.bounds import LONGEST_NAME, MIB, bounds_whole
+from api.schemas.bounds import MAX_NAME, MIB, bounds_whole
 
-MOST_BYTES: Final = 20 * MIB
+MAX_BYTES: Final = 20 * MIB
 """Of a file."""
-MOST_CHARACTERS: Final = (MOST_BYTES + 2) // 3 * 4
+MAX_CHARACTERS: Final = (MAX_BYTES + 2) // 3 * 4
 """Of its base64."""
-UPLOAD_BODY: Final = 28 * MIB
+MAX_UPLOAD_BODY: Final = 28 * MIB
 """Bytes of a body with a file in it."""
 _PIECE: Final = 1 << 20
 """Characters that are decoded at once; a multiple of four."""
@@ -28,7 +28,7 @@ def _decoded(value: object) -> bytes:
     """RFC 4648, 4. In pieces: other threads, those of calls among them, get the interpreter in between."""
     if not isinstance(value, str):
         raise PydanticCustomError("string_type", "Must be a valid string")
-    if len(value) > MOST_CHARACTERS:
+    if len(value) > MAX_CHARACTERS:
         raise _TOO_LARGE
     # The decoder lets padding pass that is too much, or that ends a piece and not the file.
     if len(value) % 4 or value.find("=", 0, max(len(value) - 2, 0)) >= 0:
@@ -38,7 +38,7 @@ def _decoded(value: object) -> bytes:
         content = b"".join(binascii.a2b_base64(piece, strict_mode=True) for piece in pieces)
     except ValueError as error:
         raise _NO_BASE64 from error
-    if len(content) > MOST_BYTES:
+    if len(content) > MAX_BYTES:
         raise _TOO_LARGE
     return content
 
@@ -56,7 +56,7 @@ def _as_sent(size: int, info: ValidationInfo) -> int:
 FileContent = Annotated[
     bytes,
     PlainValidator(_decoded),
-    WithJsonSchema({"type": "string", "format": "byte", "maxLength": MOST_CHARACTERS}),
+    WithJsonSchema({"type": "string", "format": "byte", "maxLength": MAX_CHARACTERS}),
 ]
 
 
@@ -64,8 +64,8 @@ class FileUpload(Body):
     """A body with a file in it. `file_size` stands behind `file_base64`: it is checked against it."""
 
     filename: Name
-    mime_type: Annotated[str, Field(max_length=LONGEST_NAME)]
+    mime_type: Annotated[str, Field(max_length=MAX_NAME)]
     file_base64: FileContent = Field(repr=False, description="The file in base64; at most 20 MiB of file")
-    file_size: Annotated[int, Field(ge=0, le=MOST_BYTES), AfterValidator(_as_sent)] = Field(
+    file_size: Annotated[int, Field(ge=0, le=MAX_BYTES), AfterValidator(_as_sent)] = Field(
         description="Bytes of the decoded file"
     )

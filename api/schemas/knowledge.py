@@ -9,9 +9,9 @@ from pydantic_core import PydanticCustomError
 
 from api.schemas.base import Body, Id, IdView, Instant, Name, Paging, QueryId, View
 from api.schemas.file_upload import FileUpload
-from storage.document_reader.base.media_types import kind_of
+from storage.document_reader.base.media_types import format_of
 from storage.knowledge.documents import Document, DocumentStatus
-from storage.knowledge.passages import Found
+from storage.knowledge.passages import FoundPassage
 
 MIME_TYPES: Final = (
     "text/plain",
@@ -23,11 +23,11 @@ MIME_TYPES: Final = (
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 )
 """The usual names; others of the same kinds are taken too."""
-LONGEST_QUERY: Final = 1000
+MAX_QUERY: Final = 1000
 
 
 def _readable(text: str) -> str:
-    if kind_of(text) is None:
+    if format_of(text) is None:
         raise PydanticCustomError(
             "mime_type", "Must be the type of a text, Markdown, HTML, CSV, JSON, PDF or DOCX file"
         )
@@ -79,7 +79,7 @@ class KnowledgeSearch(Body):
     """A question to an agent's documents."""
 
     agent_id: Id
-    query: Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY)] = Field(description="In anybody's words")
+    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY)] = Field(description="In anybody's words")
     top_k: Annotated[int, Field(ge=1, le=10)] = Field(5, description="Most results to return")
 
 
@@ -91,6 +91,6 @@ class KnowledgeResult(View):
     score: Annotated[float, Field(ge=0, le=1)] = Field(description="How well it answers")
 
     @classmethod
-    def of(cls, found: Found) -> KnowledgeResult:
+    def of(cls, found: FoundPassage) -> KnowledgeResult:
         """As clients see it."""
         return cls(content=found.content, document=found.document, score=round(found.score, 4))

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from api.schemas.bounds import LONGEST_HEADER_NAME, LONGEST_HEADER_VALUE, LONGEST_NAME
+from api.schemas.bounds import MAX_HEADER_NAME, MAX_HEADER_VALUE, MAX_NAME
 
 E164: Final = r"^\+[1-9][0-9]{1,14}$"
 E164_OR_EXTENSION: Final = r"^(\+[1-9][0-9]{1,14}|[0-9]{2,15})$"
@@ -29,7 +29,7 @@ TAGS: Final = re.compile("[\U000e0000-\U000e007f]")
 Python alike."""
 SIP_USER: Final = r"^[^\x00-\x20\x7f-\xa0<>\x22]+$"
 
-REFUSALS: Final = {
+PATTERN_MESSAGES: Final = {
     E164: "Must be an E.164 number, as +41441234567",
     E164_OR_EXTENSION: "Must be an E.164 number, as +41441234567, or an extension of 2 to 15 digits",
     PREFIX: "Must be the beginning of an E.164 number, as +49, or of an extension",
@@ -45,16 +45,16 @@ REFUSALS: Final = {
 def without_tags(text: str) -> str:
     """The text. Raises `PydanticCustomError`, a `ValueError`, when tags are in it."""
     if TAGS.search(text) is not None:
-        raise PydanticCustomError("tags", REFUSALS[ONE_LINE])
+        raise PydanticCustomError("tags", PATTERN_MESSAGES[ONE_LINE])
     return text
 
 
 # The patterns of numbers bound their length; a bound beside them would only change what is said of a long one.
-Called = Annotated[str, Field(pattern=E164, json_schema_extra={"example": "+41441234567", "maxLength": 16})]
+CalledNumber = Annotated[str, Field(pattern=E164, json_schema_extra={"example": "+41441234567", "maxLength": 16})]
 DialNumber = Annotated[str, Field(pattern=E164_OR_EXTENSION, json_schema_extra={"maxLength": 16})]
 DialPrefix = Annotated[str, Field(pattern=PREFIX, json_schema_extra={"example": "+49", "maxLength": 16})]
 LanguageTag = Annotated[str, Field(max_length=10, pattern=LANGUAGE_TAG)]
-HeaderName = Annotated[str, Field(pattern=TOKEN, max_length=LONGEST_HEADER_NAME)]
-HeaderValue = Annotated[str, Field(pattern=NO_CONTROLS, max_length=LONGEST_HEADER_VALUE)]
-DisplayName = Annotated[str, Field(pattern=ONE_LINE, max_length=LONGEST_NAME), AfterValidator(without_tags)]
+HeaderName = Annotated[str, Field(pattern=TOKEN, max_length=MAX_HEADER_NAME)]
+HeaderValue = Annotated[str, Field(pattern=NO_CONTROLS, max_length=MAX_HEADER_VALUE)]
+DisplayName = Annotated[str, Field(pattern=ONE_LINE, max_length=MAX_NAME), AfterValidator(without_tags)]
 SipUser = Annotated[str, Field(min_length=1, max_length=60, pattern=SIP_USER)]

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from api.schemas.addresses import SipHost, SipPlace, SipSources
-from api.schemas.base import Body, GivenObject, Id, IdView, Instant, JsonObject, View, without_defaults
-from api.schemas.bounds import BOUNDS, LONGEST_SECRET, MOST_PREFIXES
+from api.schemas.addresses import SipAddress, SipHost, SipSources
+from api.schemas.base import Body, BoundedJsonObject, Id, IdView, Instant, JsonObject, View, without_defaults
+from api.schemas.bounds import BOUNDS, MAX_PREFIXES, MAX_SECRET
 from api.schemas.patterns import DialNumber, DialPrefix, DisplayName, SipUser
 from config.secrets import Secrets
 from sipcore.trunks.trunk import TrunkState
@@ -20,7 +20,7 @@ from storage.phone_numbers.phone_numbers import PhoneNumber as StoredNumber
 Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
 Transport = Literal["udp", "tcp", "tls"]
 
-Credential = Annotated[str, Field(min_length=1, max_length=LONGEST_SECRET)]
+Credential = Annotated[str, Field(min_length=1, max_length=MAX_SECRET)]
 
 
 def _secret(alias: str) -> Any:
@@ -28,25 +28,25 @@ def _secret(alias: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Need:
+class Requirement:
     """What must be there beside a certain value. `field` and the keys of `needed` are names of stored fields, `shown`
     and its values those of bodies."""
 
     field: str
     shown: str
     value: str | bool
-    needed: Mapping[str, str]
+    required: Mapping[str, str]
 
 
 _USER: Final = {"sip_username": "sipUsername", "sip_password_encrypted": "sipPassword"}
-NEEDS: Final = (
-    Need("sip_mode", "sipMode", "registration", _USER | {"sip_proxy": "sipProxy"}),
-    Need("sip_mode", "sipMode", "ip_allowlist", {"sip_ip": "sipIp"}),
-    Need("sip_inbound_auth", "sipInboundAuth", True, _USER),
+REQUIREMENTS: Final = (
+    Requirement("sip_mode", "sipMode", "registration", _USER | {"sip_proxy": "sipProxy"}),
+    Requirement("sip_mode", "sipMode", "ip_allowlist", {"sip_ip": "sipIp"}),
+    Requirement("sip_inbound_auth", "sipInboundAuth", True, _USER),
 )
 
 
-def _whole(schema: dict[str, Any]) -> None:
+def _with_requirements(schema: dict[str, Any]) -> None:
     """Says that what a value needs must be there. Where a program makes code of the document, `not` is passed over."""
     without_defaults(schema)
     schema["not"] = {
@@ -54,28 +54,28 @@ def _whole(schema: dict[str, Any]) -> None:
             {
                 "required": [each.shown],
                 "properties": {each.shown: {"enum": [each.value]}},
-                "not": {"required": list(each.needed.values())},
+                "not": {"required": list(each.required.values())},
             }
-            for each in NEEDS
+            for each in REQUIREMENTS
         ]
     }
 
 
-LEAST_QUALIFY_S: Final = 10
+MIN_QUALIFY_S: Final = 10
 
 
-def _no_hurry(seconds: int) -> int:
-    if 0 < seconds < LEAST_QUALIFY_S:
-        raise PydanticCustomError("qualify", f"Must be 0, or at least {LEAST_QUALIFY_S}")
+def _check_qualify_seconds(seconds: int) -> int:
+    if 0 < seconds < MIN_QUALIFY_S:
+        raise PydanticCustomError("qualify", f"Must be 0, or at least {MIN_QUALIFY_S}")
     return seconds
 
 
 QualifySeconds = Annotated[
     int,
-    Field(ge=0, le=3600, json_schema_extra={"anyOf": [{"enum": [0]}, {"minimum": LEAST_QUALIFY_S}]}),
-    AfterValidator(_no_hurry),
+    Field(ge=0, le=3600, json_schema_extra={"anyOf": [{"enum": [0]}, {"minimum": MIN_QUALIFY_S}]}),
+    AfterValidator(_check_qualify_seconds),
 ]
-Prefixes = Annotated[list[DialPrefix], Field(max_length=MOST_PREFIXES)]
+Prefixes = Annotated[list[DialPrefix], Field(max_length=MAX_PREFIXES)]
 PerMinute = Annotated[int, Field(ge=1, le=6000)]
 SOURCES: Final = (
     "Where calls come from beside sipIp or the registrar: IP addresses, networks (CIDR; in all no more addresses than "
@@ -114,8 +114,8 @@ class PhoneNumberSettings(Body):
     provider_c_auth_token: Credential = _secret("provider_cAuthToken")
     sip_username: SipUser = ""
     sip_password: Credential = _secret("sipPassword")
-    sip_proxy: SipPlace = Field("", description="Registrar: host, host:port or a sip: URI")
-    sip_outbound_proxy: SipPlace | None = Field(None, description="host, host:port or a sip: URI")
+    sip_proxy: SipAddress = Field("", description="Registrar: host, host:port or a sip: URI")
+    sip_outbound_proxy: SipAddress | None = Field(None, description="host, host:port or a sip: URI")
     sip_auth_user: SipUser | None = Field(None, description="When different from sipUsername")
     sip_ip: SipHost = Field("", description="Address of the PBX or SBC: an IP address or a host name")
     sip_port: Annotated[int, Field(ge=1, le=65535)] = 5060
@@ -128,7 +128,7 @@ class PhoneNumberSettings(Body):
     sip_qualify_seconds: QualifySeconds = Field(60, description=f"{QUALIFY}. Default 60")
     outbound_prefixes: Prefixes | None = Field(None, description=PREFIXES)
     outbound_per_minute: PerMinute | None = Field(None, description=PER_MINUTE)
-    metadata: GivenObject = Field(default_factory=dict, description=f"Stored with the number; {BOUNDS}")
+    metadata: BoundedJsonObject = Field(default_factory=dict, description=f"Stored with the number; {BOUNDS}")
 
     def to_store(self, secrets: Secrets) -> dict[str, Any]:
         """The values that the body had, under the names of `storage.phone_numbers.phone_numbers.PhoneNumberFields`.
@@ -148,7 +148,7 @@ CARRIER_CREDENTIALS = frozenset(name for name in PhoneNumberSettings.model_field
 class PhoneNumberCreate(PhoneNumberSettings):
     """A new phone number."""
 
-    model_config = ConfigDict(json_schema_extra=_whole)
+    model_config = ConfigDict(json_schema_extra=_with_requirements)
 
     number: DialNumber = Field(description="E.164, or an internal extension of 2 to 15 digits")
     provider: Provider

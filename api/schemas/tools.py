@@ -9,13 +9,13 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from api.schemas.addresses import HttpTemplate
 from api.schemas.base import Body, Description, IdView, Instant, Name, Template, View, without_default, without_defaults
-from api.schemas.bounds import LONGEST_TOOL_DESCRIPTION, MOST_HEADERS, MOST_PARAMETERS
+from api.schemas.bounds import MAX_HEADERS, MAX_PARAMETERS, MAX_TOOL_DESCRIPTION
 from api.schemas.patterns import HeaderName, HeaderValue
 from config.secrets import Secrets
 from storage.agents.tools import Method, ParameterType, ToolType
 from storage.agents.tools import Tool as StoredTool
 
-OURS: Final = frozenset(
+CONNECTION_HEADERS: Final = frozenset(
     {
         "connection",
         "content-length",
@@ -32,8 +32,8 @@ OURS: Final = frozenset(
 writes them; others would contradict it."""
 
 
-def _not_ours(name: str) -> str:
-    if name.lower() in OURS:
+def _not_connection_header(name: str) -> str:
+    if name.lower() in CONNECTION_HEADERS:
         raise PydanticCustomError("header", "Is written by the server itself")
     return name
 
@@ -52,7 +52,7 @@ def _distinct_names(parameters: list[ToolParameter]) -> list[ToolParameter]:
     return parameters
 
 
-ToolDescription = Annotated[str, Field(max_length=LONGEST_TOOL_DESCRIPTION)]
+ToolDescription = Annotated[str, Field(max_length=MAX_TOOL_DESCRIPTION)]
 Described: Any = Field(
     "",
     description="Tells the language model when to use the tool; null in responses until it is given",
@@ -68,8 +68,8 @@ METHOD: Final = "With GET and DELETE the parameters go into the query string, ot
 class ToolHeader(Body):
     """A header of the tool's request."""
 
-    key: Annotated[HeaderName, AfterValidator(_not_ours)] = Field(
-        description=f"Header name; not one of {', '.join(sorted(OURS))}"
+    key: Annotated[HeaderName, AfterValidator(_not_connection_header)] = Field(
+        description=f"Header name; not one of {', '.join(sorted(CONNECTION_HEADERS))}"
     )
     value: Annotated[HeaderValue, Template] = Field(
         description="May contain {{variables}}; no control characters; encrypted where it is stored"
@@ -89,12 +89,12 @@ class ToolConfigSettings(Body):
     """What the requests of new and of changed tools have in common."""
 
     timeout: Annotated[int, Field(ge=100, le=30000)] = Field(5000, description="ms that the request may take")
-    headers: Annotated[list[ToolHeader], Field(max_length=MOST_HEADERS)] = Field(
-        [], description=f"Sent with every request; at most {MOST_HEADERS}"
+    headers: Annotated[list[ToolHeader], Field(max_length=MAX_HEADERS)] = Field(
+        [], description=f"Sent with every request; at most {MAX_HEADERS}"
     )
-    body: Annotated[list[ToolParameter], Field(max_length=MOST_PARAMETERS), AfterValidator(_distinct_names)] = Field(
+    body: Annotated[list[ToolParameter], Field(max_length=MAX_PARAMETERS), AfterValidator(_distinct_names)] = Field(
         [],
-        description=f"Parameters of the request, at most {MOST_PARAMETERS}. A name that language models do not take "
+        description=f"Parameters of the request, at most {MAX_PARAMETERS}. A name that language models do not take "
         "(other than up to 64 letters, digits, _ and -) is shown to them in another form and sent as it is",
     )
 

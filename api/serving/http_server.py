@@ -20,18 +20,18 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import ERROR, _ErrInfo
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from api.routing.validation import EXPECTED
-from api.serving.middleware import REFUSAL, error_response
+from api.routing.validation import EXPECTS_CONTINUE
+from api.serving.middleware import ERROR_RESPONSE, error_response
 from config.sections import ApiSettings
 
 VERSIONS: Final = (HttpVersion11, HttpVersion10)
-LONGEST_TARGET: Final = 8192
-LONGEST_FIELD: Final = 8190
+MAX_TARGET: Final = 8192
+MAX_FIELD: Final = 8190
 """Bytes of a request's path and query, and of a header's name and value. They differ so that an error tells which."""
-MOST_FIELDS: Final = 100
-LONGEST_HEAD: Final = 65536
+MAX_FIELDS: Final = 100
+MAX_HEAD: Final = 65536
 """Bytes that may come before a head is complete."""
-PROMPT_S: Final = 3.0
+IDLE_HEAD_S: Final = 3.0
 """A connection whose head takes longer to come is idle."""
 LINGER_S: Final = 5.0
 """How long the rest of a refused request is read and thrown away, so that its sender can come to read why."""
@@ -42,7 +42,7 @@ Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 MakeRequest = Callable[..., web.BaseRequest]
 
 
-class Runner(web.AppRunner):
+class BoundedAppRunner(web.AppRunner):
     """Runs an application on our server."""
 
     def __init__(self, app: web.Application, settings: ApiSettings, shutdown_timeout: float) -> None:
@@ -62,9 +62,9 @@ class HttpServer(web.Server):
         self._make = make_request
         self._settings = settings
 
-    def __call__(self) -> Connection:
+    def __call__(self) -> HttpConnection:
         """A connection to a client."""
-        return Connection(self, self._loop, self._settings)
+        return HttpConnection(self, self._loop, self._settings)
 
     def _request(
         self,
@@ -76,7 +76,7 @@ class HttpServer(web.Server):
     ) -> web.BaseRequest:
         if message.version not in VERSIONS or not message.path.isascii():
             request = self._make(ERROR, payload, protocol, writer, task)
-            request[REFUSAL] = error_response(400, "Bad request")
+            request[ERROR_RESPONSE] = error_response(400, "Bad request")
             return request
         if hdrs.EXPECT not in message.headers:
             return self._make(message, payload, protocol, writer, task)
@@ -86,11 +86,11 @@ class HttpServer(web.Server):
         del headers[hdrs.EXPECT]
         message = message._replace(headers=CIMultiDictProxy(headers))
         request = self._make(message, payload, protocol, writer, task)
-        request[EXPECTED] = expected
+        request[EXPECTS_CONTINUE] = expected
         return request
 
 
-class Connection(web.RequestHandler):
+class HttpConnection(web.RequestHandler):
     """One client's connection. `closed` is called once, when an `opened` connection has ended."""
 
     __slots__ = ("_gone", "_head_bytes", "_head_of", "_head_timeout_s", "_line", "_refused", "closed", "opened")
@@ -102,9 +102,9 @@ class Connection(web.RequestHandler):
             access_log=cast(Any, None),
             keepalive_timeout=settings.idle_timeout_s,
             lingering_time=LINGER_S,
-            max_line_size=LONGEST_TARGET,
-            max_field_size=LONGEST_FIELD,
-            max_headers=MOST_FIELDS,
+            max_line_size=MAX_TARGET,
+            max_field_size=MAX_FIELD,
+            max_headers=MAX_FIELDS,
             auto_decompress=False,
         )
         self._head_timeout_s = settings.head_timeout_s
@@ -127,7 +127,7 @@ class Connection(web.RequestHandler):
         """The other side is gone, or we are."""
         super().connection_lost(exc)
         self._line = None
-        self._let_go()
+        self._end_linger()
         self.closed()
 
     def idle_since_s(self, now_s: float) -> float | None:
@@ -140,11 +140,11 @@ class Connection(web.RequestHandler):
         if self._head_of != self._request_count:
             return self._next_keepalive_close_time - self._keepalive_timeout
         since_s = self._next_keepalive_close_time - self._head_timeout_s
-        return since_s if now_s - since_s >= PROMPT_S else None
+        return since_s if now_s - since_s >= IDLE_HEAD_S else None
 
-    def all_taken(self) -> bool:
+    def all_sent(self) -> bool:
         """Whether the other side's system has everything that we sent."""
-        return self._line is None or _all_taken(self._line)
+        return self._line is None or _all_sent(self._line)
 
     def abort(self) -> None:
         """It ends now."""
@@ -155,9 +155,9 @@ class Connection(web.RequestHandler):
     def close(self) -> None:
         """No further request is taken."""
         super().close()
-        self._let_go()
+        self._end_linger()
 
-    def _let_go(self) -> None:
+    def _end_linger(self) -> None:
         if not self._gone.done():
             self._gone.set_result(None)
 
@@ -168,11 +168,11 @@ class Connection(web.RequestHandler):
         try:
             super().data_received(data)
         except Exception as error:  # noqa: BLE001 - whatever the parser trips over is a bad request
-            self._take_refusal(error)
+            self._queue_error(error)
         if self._messages:
-            self._head_came()
+            self._head_received()
             if isinstance(self._messages[-1][0], _ErrInfo):
-                self._refuse()
+                self._reject()
         elif data and self._expects_head():
             self._await_head(len(data))
 
@@ -189,36 +189,36 @@ class Connection(web.RequestHandler):
                 self._keepalive_handle.cancel()
             self._keepalive_handle = self._loop.call_at(due, self._process_keepalive)
         self._head_bytes += received
-        if self._head_bytes > LONGEST_HEAD:
-            self._take_refusal(BadHttpMessage(TOO_MANY_FIELDS))
-            self._refuse()
+        if self._head_bytes > MAX_HEAD:
+            self._queue_error(BadHttpMessage(TOO_MANY_FIELDS))
+            self._reject()
 
-    def _head_came(self) -> None:
+    def _head_received(self) -> None:
         """The next time to be bounded is that between two requests."""
         if self._head_of >= 0 and self._keepalive_handle is not None:
             self._head_of = -1
             self._keepalive_handle.cancel()
             self._keepalive_handle = None
 
-    def _take_refusal(self, error: Exception) -> None:
+    def _queue_error(self, error: Exception) -> None:
         """Queue an error as aiohttp does with those that it knows."""
         self._messages.append((_ErrInfo(400, error, ""), EMPTY_PAYLOAD))
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _refuse(self) -> None:
+    def _reject(self) -> None:
         """What came last is no HTTP. When it stands in the body of a request, that request is told; else it is answered
         like a request, after those before it."""
         self._refused = True
         error, _ = self._messages.pop()
-        body = self._messages[-1][1] if self._messages else self._body_in_hand()
+        body = self._messages[-1][1] if self._messages else self._current_body()
         if body.is_eof():
             self._messages.append((error, EMPTY_PAYLOAD))
         else:
             body.set_exception(web.RequestPayloadError("malformed"))
             body.feed_eof()
 
-    def _body_in_hand(self) -> StreamReader:
+    def _current_body(self) -> StreamReader:
         return EMPTY_PAYLOAD if self._current_request is None else self._current_request.content
 
     def _make_error_handler(self, err_info: _ErrInfo) -> Handle:
@@ -227,7 +227,7 @@ class Connection(web.RequestHandler):
         assert handle is not None
 
         async def refused(request: web.BaseRequest) -> web.StreamResponse:
-            request[REFUSAL] = error_response(*_verdict(err_info.exc))
+            request[ERROR_RESPONSE] = error_response(*_status_and_message(err_info.exc))
             return await handle(request)
 
         return refused
@@ -238,7 +238,7 @@ class Connection(web.RequestHandler):
         """Send it. The one after which the connection ends says so."""
         unread = not request.content.is_eof()
         after_it_nothing = self._refused and not self._messages
-        if after_it_nothing or (unread and request.get(EXPECTED, False)):
+        if after_it_nothing or (unread and request.get(EXPECTS_CONTINUE, False)):
             resp.force_close()
         if unread and resp.keep_alive is False:
             self._lingering_time = 0.0
@@ -276,7 +276,7 @@ class Connection(web.RequestHandler):
         log.error("api.connection_failed", exc_info=kw.get("exc_info", True))
 
 
-def _all_taken(line: asyncio.Transport) -> bool:
+def _all_sent(line: asyncio.Transport) -> bool:
     """What TLS has handed on and the socket has not taken yet is in no transport's count: the socket is full then."""
     if line.get_write_buffer_size():
         return False
@@ -288,9 +288,9 @@ def _all_taken(line: asyncio.Transport) -> bool:
     return not not_taken[0]
 
 
-def _verdict(error: BaseException) -> tuple[int, str]:
+def _status_and_message(error: BaseException) -> tuple[int, str]:
     """Status and message for what the parser refused; never a word of it."""
-    if isinstance(error, LineTooLong) and error.args[1] == LONGEST_TARGET:
+    if isinstance(error, LineTooLong) and error.args[1] == MAX_TARGET:
         return 414, "Request target is too long"
     if isinstance(error, LineTooLong) or error.args == (TOO_MANY_FIELDS,):
         return 431, "Request header fields are too large"

@@ -13,13 +13,13 @@ import sqlalchemy as sa
 import structlog
 from aiohttp import web
 
-from api.serving.middleware import errors
+from api.serving.middleware import handle_errors
 from config.clock import utc_now
 from config.errors import FieldProblem, Invalid, QuotaExceeded
 from config.secrets import Secrets
 from storage.accounts import idempotency, quotas
-from storage.accounts.idempotency import Answer, Scope
-from storage.database.database import Database, StorageTrouble
+from storage.accounts.idempotency import IdempotencyScope, StoredResponse
+from storage.database.database import Database, StorageUnavailable
 
 HEADER: Final = "Idempotency-Key"
 REPLAY_HEADER: Final = "Idempotent-Replay"
@@ -40,7 +40,7 @@ def key_of(request: web.Request) -> str | None:
     return given[0]
 
 
-class Repeats:
+class IdempotencyStore:
     """Answers that are kept for repetitions, and the requests that run now."""
 
     def __init__(self, database: Database, secrets: Secrets, limits: Mapping[str, int]) -> None:
@@ -48,47 +48,47 @@ class Repeats:
         self._database = database
         self._limits = limits
         self._secrets = secrets
-        self._turns: dict[Scope, tuple[asyncio.Lock, int]] = {}
+        self._turns: dict[IdempotencyScope, tuple[asyncio.Lock, int]] = {}
 
-    async def once(self, scope: Scope, request: web.Request, run: Handler) -> web.StreamResponse:
+    async def run_once(self, scope: IdempotencyScope, request: web.Request, run: Handler) -> web.StreamResponse:
         """The kept answer, or that of `run`, which stores it when it succeeds; refusals are stored here. A request
         waits for one of the same scope that runs."""
-        async with self._turn(scope):
+        async with self._lock(scope):
             owner = scope.organization_id
             kept = await self._database.read(
                 lambda conn: idempotency.find(conn, self._secrets, scope, utc_now()), owner=owner
             )
             if kept is not None:
-                return replay(kept)
+                return stored_response(kept)
             no_room: list[QuotaExceeded] = []
 
             async def noted(again: web.Request) -> web.StreamResponse:
                 try:
                     return await run(again)
                 except QuotaExceeded as refusal:
-                    if refusal.quota == quotas.ANSWERS:
+                    if refusal.quota == quotas.IDEMPOTENT_RESPONSES:
                         no_room.append(refusal)
                     raise
 
-            response = await errors(request, noted)
+            response = await handle_errors(request, noted)
             if no_room:
                 return response  # that there is no room to keep an answer is not kept either
             body = response.body if isinstance(response, web.Response) else None
-            if isinstance(body, bytes) and _is_kept_refusal(response.status):
-                answer = Answer(response.status, body)
-                first = await self._database.write(partial(self._first, scope, answer), owner=owner)
-                return response if first is answer else replay(first)
+            if isinstance(body, bytes) and _is_stored_error(response.status):
+                answer = StoredResponse(response.status, body)
+                first = await self._database.write(partial(self._store_first, scope, answer), owner=owner)
+                return response if first is answer else stored_response(first)
             return response
 
-    def _first(self, scope: Scope, answer: Answer, conn: sa.Connection) -> Answer:
+    def _store_first(self, scope: IdempotencyScope, answer: StoredResponse, conn: sa.Connection) -> StoredResponse:
         """The answer that holds; this one is kept if there is none yet. Raises `QuotaExceeded`."""
         before = quotas.usage(conn, scope.organization_id, self._limits)
-        first = idempotency.find_or_keep(conn, self._secrets, scope, answer)
-        quotas.check(before, quotas.usage(conn, scope.organization_id, self._limits), [quotas.ANSWERS])
+        first = idempotency.find_or_store(conn, self._secrets, scope, answer)
+        quotas.check(before, quotas.usage(conn, scope.organization_id, self._limits), [quotas.IDEMPOTENT_RESPONSES])
         return first
 
     @asynccontextmanager
-    async def _turn(self, scope: Scope) -> AsyncIterator[None]:
+    async def _lock(self, scope: IdempotencyScope) -> AsyncIterator[None]:
         lock, users = self._turns.get(scope, (asyncio.Lock(), 0))
         self._turns[scope] = lock, users + 1
         try:
@@ -100,7 +100,7 @@ class Repeats:
                 self._turns[scope] = lock, users - 1
 
     @asynccontextmanager
-    async def purged_regularly(self) -> AsyncIterator[None]:
+    async def purged_periodically(self) -> AsyncIterator[None]:
         """Forget what is older than 24 hours, now and from time to time, until the block ends."""
         task = asyncio.create_task(self._purge_forever(), name="idempotency purge")
         try:
@@ -113,19 +113,19 @@ class Repeats:
         while True:
             try:
                 await self._database.write(lambda conn: idempotency.purge(conn, utc_now()))
-            except StorageTrouble as trouble:
+            except StorageUnavailable as trouble:
                 log.warning("idempotency.not_purged", cause=trouble.cause)
             except Exception:  # the next one may do: the table must not grow for good
                 log.exception("idempotency.not_purged")
             await asyncio.sleep(PURGE_EVERY_S)
 
 
-def _is_kept_refusal(status: int) -> bool:
+def _is_stored_error(status: int) -> bool:
     """What a repetition may change: who asks, how often, and a fault of ours."""
     return 400 <= status < 500 and status not in (401, 429)
 
 
-def replay(kept: Answer) -> web.Response:
+def stored_response(kept: StoredResponse) -> web.Response:
     """The kept answer, marked as one."""
     return web.Response(
         body=kept.body,

@@ -20,18 +20,18 @@ import structlog
 from aiohttp import web
 from prometheus_client import Counter as Figure
 
-from api.serving.http_server import PROMPT_S, Connection, HttpServer, Runner
+from api.serving.http_server import IDLE_HEAD_S, BoundedAppRunner, HttpConnection, HttpServer
 from config.errors import StartupError
 from config.sections import ApiSettings
 
 SHUTDOWN_S: Final = 5.0
 """How long running requests may take to end when the port closes, seconds."""
 BACKLOG: Final = 128
-WAIT_S: Final = 1.0
+ACCEPT_RETRY_S: Final = 1.0
 """After the system would not give us another connection."""
-MOST_UNSENT: Final = 128 * 1024
+MAX_UNSENT: Final = 128 * 1024
 """Bytes that the system holds of an answer beyond those that are on their way."""
-TELL_EVERY_S: Final = 10.0
+LOG_EVERY_S: Final = 10.0
 REFUSED: Final = Figure("trunkline_http_connections_refused_total", "HTTP connections over a bound, closed at once")
 
 log = structlog.get_logger()
@@ -42,26 +42,26 @@ async def listen(app: web.Application, settings: ApiSettings) -> AsyncIterator[i
     """Serve until the block ends; gives the port (that of the system's choice for 0). `StartupError` when the port is
     taken or the certificate does not load."""
     certificate = _certificate(settings)
-    runner = Runner(app, settings, shutdown_timeout=SHUTDOWN_S)
+    runner = BoundedAppRunner(app, settings, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
     try:
         server = runner.server
         assert isinstance(server, HttpServer)
-        listening = await _opened(settings)
-        async with _Door(server, settings, certificate).open(listening):
+        listening = await _open_sockets(settings)
+        async with _ConnectionAcceptor(server, settings, certificate).open(listening):
             yield int(listening[0].getsockname()[1])
     finally:
         await runner.cleanup()
 
 
-def client_of(address: str) -> str:
+def client_key(address: str) -> str:
     """Whose address this is: an IPv4 address is one client, and so is an IPv6 /64."""
     parsed = ip_address(address.partition("%")[0])
     parsed = getattr(parsed, "ipv4_mapped", None) or parsed
     return str(parsed if isinstance(parsed, IPv4Address) else ip_network((parsed, 64), strict=False))
 
 
-class Admission:
+class ConnectionLimits:
     """Who is connected: so many in all, so many of one client."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
@@ -69,24 +69,24 @@ class Admission:
         self._most_of_one = most_of_one
         self._open: Counter[str] = Counter()
 
-    def enter(self, client: str) -> bool:
+    def try_add(self, client: str) -> bool:
         """Whether one more of this client may connect; if so, it is counted until it leaves."""
         if self._open.total() >= self._most or self._open[client] >= self._most_of_one:
             return False
         self._open[client] += 1
         return True
 
-    def leave(self, client: str) -> None:
+    def remove(self, client: str) -> None:
         """One connection of the client has ended."""
         self._open[client] -= 1
         if not self._open[client]:
             del self._open[client]
 
-    def share(self, client: str) -> int:
+    def count(self, client: str) -> int:
         """How many connections it has."""
         return self._open[client]
 
-    def may_take_from(self, client: str, other: str) -> bool:
+    def may_replace(self, client: str, other: str) -> bool:
         """Whether one of `other` may end so that one of `client` has its place: of itself, or of one that has more,
         unless it has as many as one may have."""
         mine = self._open[client]
@@ -94,11 +94,11 @@ class Admission:
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
+class _OpenConnection:
     """What is known of a connection while it is counted; times are those of the loop."""
 
     client: str
-    connection: Connection
+    connection: HttpConnection
     handshake: asyncio.Task[None]
     taken_at_s: float
 
@@ -106,7 +106,7 @@ class _Place:
         """None while it is at work."""
         if self.connection.opened:
             return self.connection.idle_since_s(now_s)
-        return self.taken_at_s if now_s - self.taken_at_s >= PROMPT_S else None
+        return self.taken_at_s if now_s - self.taken_at_s >= IDLE_HEAD_S else None
 
     def end(self) -> None:
         if self.connection.opened:
@@ -115,7 +115,7 @@ class _Place:
             self.handshake.cancel()
 
 
-class _Door:
+class _ConnectionAcceptor:
     """Accepts connections itself, so that those over a bound, and those that never finish the TLS handshake, do not
     get far."""
 
@@ -123,11 +123,11 @@ class _Door:
         self._server = server
         self._settings = settings
         self._certificate = certificate
-        self._admission = Admission(settings.max_connections, settings.max_connections_per_address)
+        self._admission = ConnectionLimits(settings.max_connections, settings.max_connections_per_address)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._places: dict[Connection, _Place] = {}
+        self._places: dict[HttpConnection, _OpenConnection] = {}
         self._turned_away = 0
-        self._told_at_s = -TELL_EVERY_S
+        self._told_at_s = -LOG_EVERY_S
 
     @asynccontextmanager
     async def open(self, listening: list[socket.socket]) -> AsyncIterator[None]:
@@ -158,49 +158,48 @@ class _Door:
                 continue  # gone before we came
             except OSError as error:
                 log.error("api.accept_failed", error=_reason(error))
-                await asyncio.sleep(WAIT_S)
+                await asyncio.sleep(ACCEPT_RETRY_S)
                 continue
-            client = client_of(address)
-            if self._admission.enter(client) or (self._make_room(client) and self._admission.enter(client)):
-                self._let_in(connected, address, client)
+            client = client_key(address)
+            if self._admission.try_add(client) or (self._end_idle(client) and self._admission.try_add(client)):
+                self._accept(connected, address, client)
             else:
                 connected.close()
-                self._tell_turned_away(address)
+                self._log_refused(address)
             await asyncio.sleep(0)  # a flood of connections leaves time for everything else
 
-    def _make_room(self, client: str) -> bool:
+    def _end_idle(self, client: str) -> bool:
         """End an idle connection: of the client that has most, and of its own the one that is idle for longest."""
         now_s = asyncio.get_running_loop().time()
         idle = [
-            (self._admission.share(place.client), now_s - since_s, -number, place)
+            (self._admission.count(place.client), now_s - since_s, -number, place)
             for number, place in enumerate(self._places.values())
-            if (since_s := place.idle_since_s(now_s)) is not None
-            and self._admission.may_take_from(client, place.client)
+            if (since_s := place.idle_since_s(now_s)) is not None and self._admission.may_replace(client, place.client)
         ]
-        place = next((place for *_, place in sorted(idle, reverse=True) if place.connection.all_taken()), None)
+        place = next((place for *_, place in sorted(idle, reverse=True) if place.connection.all_sent()), None)
         if place is None:
             return False
         log.debug("api.idle_connection_ended", client=place.client, for_client=client)
-        self._leave(place.connection)
+        self._remove(place.connection)
         place.end()
         return True
 
-    def _let_in(self, connected: socket.socket, address: str, client: str) -> None:
+    def _accept(self, connected: socket.socket, address: str, client: str) -> None:
         connection = self._server()
-        connection.closed = partial(self._leave, connection)
+        connection.closed = partial(self._remove, connection)
         handshake = self._start(self._connect(connected, address, connection), "api connection")
-        self._places[connection] = _Place(client, connection, handshake, asyncio.get_running_loop().time())
+        self._places[connection] = _OpenConnection(client, connection, handshake, asyncio.get_running_loop().time())
 
-    def _leave(self, connection: Connection) -> None:
+    def _remove(self, connection: HttpConnection) -> None:
         """Its place is free: at once when it had to make room, and then not once more when it has ended."""
         place = self._places.pop(connection, None)
         if place is not None:
-            self._admission.leave(place.client)
+            self._admission.remove(place.client)
 
-    async def _connect(self, connected: socket.socket, address: str, connection: Connection) -> None:
+    async def _connect(self, connected: socket.socket, address: str, connection: HttpConnection) -> None:
         """Hand the connection to the server, through the TLS handshake."""
         try:
-            _bound_writing(connected, self._settings.write_timeout_s)
+            _limit_writing(connected, self._settings.write_timeout_s)
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
                 connected,
@@ -211,27 +210,27 @@ class _Door:
             log.debug("api.handshake_failed", client=address, error=str(error))
         finally:
             if not connection.opened:
-                self._leave(connection)
+                self._remove(connection)
             elif connection not in self._places:
                 connection.abort()  # it had to make room while its handshake ended
 
-    def _tell_turned_away(self, address: str) -> None:
+    def _log_refused(self, address: str) -> None:
         REFUSED.inc()
         self._turned_away += 1
-        if time.monotonic() - self._told_at_s >= TELL_EVERY_S:
+        if time.monotonic() - self._told_at_s >= LOG_EVERY_S:
             self._told_at_s = time.monotonic()
             log.warning("api.connections_refused", count=self._turned_away, last=address)
             self._turned_away = 0
 
 
-def _bound_writing(connected: socket.socket, timeout_s: float) -> None:
+def _limit_writing(connected: socket.socket, timeout_s: float) -> None:
     """A client that takes nothing of its answer ends the connection, whatever is on top of it; one that takes a little
     now and then does not. What it has not been sent yet waits here, where it is counted, and not in the system."""
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, math.ceil(timeout_s * 1000))
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, MOST_UNSENT)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, MAX_UNSENT)
 
 
-async def _opened(settings: ApiSettings) -> list[socket.socket]:
+async def _open_sockets(settings: ApiSettings) -> list[socket.socket]:
     """A listening socket for each address of the host, on the same port."""
     opened: list[socket.socket] = []
     port = settings.port

@@ -18,8 +18,8 @@ from multidict import istr
 from prometheus_client import Counter, Histogram
 from pydantic_core import to_json
 
-from api.auth.authentication import CALLER, CHARGE, UNCHARGED
-from api.routing.validation import Unreceived
+from api.auth.authentication import API_KEY, NOT_RATE_LIMITED, RATE_LIMIT
+from api.routing.validation import BodyNotReceived
 from config.errors import Invalid, NotGranted, QuotaExceeded, TooMany, TrunklineError, Unauthorized, Unavailable
 
 log = structlog.get_logger()
@@ -31,8 +31,8 @@ SECONDS: Final = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
 )
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PATCH", "DELETE", "PUT", "OPTIONS"})
-GIVEN_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
-LONGEST_PATH: Final = 200
+CLIENT_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+MAX_LOGGED_PATH: Final = 200
 """Characters of a path that are logged."""
 HEADERS: Final = {
     "Server": "trunkline",
@@ -48,33 +48,33 @@ HTTPS_HEADERS: Final = {"Strict-Transport-Security": "max-age=2592000"}
 REQUEST_ID, LIMIT, REMAINING, RESET = map(
     istr, ("X-Request-Id", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 )
-REFUSAL: Final = web.RequestKey("refusal", web.Response)
+ERROR_RESPONSE: Final = web.RequestKey("refusal", web.Response)
 """The answer to what is no request that we take; no path leads to it."""
 
 
 def observe(https: bool) -> Middleware:
     """The outermost middleware: names the request, then measures and logs its response and completes its headers."""
     constant = {istr(name): value for name, value in (HEADERS | (HTTPS_HEADERS if https else {})).items()}
-    figures, lines, new_ids = _Figures(), _Lines(), _new_ids()
+    figures, lines, new_ids = _RequestMetrics(), _AccessLog(), _new_ids()
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         given = request.headers.get(REQUEST_ID)
-        request_id = next(new_ids) if given is None or GIVEN_ID.fullmatch(given) is None else given
+        request_id = next(new_ids) if given is None or CLIENT_REQUEST_ID.fullmatch(given) is None else given
         # Never unbound: a request runs in a task, and so in a context, of its own.
         structlog.contextvars.bind_contextvars(request_id=request_id)
         started = time.perf_counter()
         try:
             response = await handler(request)
-        except Unreceived as fault:
-            response = _told(fault.cause)
+        except BodyNotReceived as fault:
+            response = _domain_error(fault.cause)
             response.force_close()
         seconds = time.perf_counter() - started
         figures.count(request, response.status, seconds)
         lines.write(request, response, seconds)
         headers = response.headers
         headers[REQUEST_ID] = request_id
-        charge = request.get(CHARGE)
+        charge = request.get(RATE_LIMIT)
         if charge is not None:
             headers[LIMIT] = str(charge.limit)
             headers[REMAINING] = str(charge.remaining)
@@ -91,7 +91,7 @@ def _new_ids() -> Iterator[str]:
     return (f"{process}-{number}" for number in itertools.count(1))
 
 
-class _Figures:
+class _RequestMetrics:
     """Counts requests, by route and not by path. Keeps what the library looks up by label for every single one."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class _Figures:
         known[1].observe(seconds)
 
 
-class _Lines:
+class _AccessLog:
     """The line of each request. The logger is bound once, at the first one: that halves the cost of a line."""
 
     def __init__(self) -> None:
@@ -119,12 +119,12 @@ class _Lines:
         """Never the query: it may hold a link's signature."""
         if self._log is None:
             self._log = log.bind()
-        caller = request.get(CALLER)
-        tell = self._log.debug if request.path in UNCHARGED else self._log.info
+        caller = request.get(API_KEY)
+        tell = self._log.debug if request.path in NOT_RATE_LIMITED else self._log.info
         tell(
             "api.request",
             method=request.method,
-            path=_written(request),
+            path=_logged_path(request),
             status=response.status,
             ms=round(seconds * 1000, 1),
             bytes=response.content_length,
@@ -133,29 +133,29 @@ class _Lines:
         )
 
 
-def _written(request: web.Request) -> str:
+def _logged_path(request: web.Request) -> str:
     """The path as it was sent, in percent escapes: what it means could hold line breaks."""
-    return request.rel_url.raw_path[:LONGEST_PATH]
+    return request.rel_url.raw_path[:MAX_LOGGED_PATH]
 
 
 @web.middleware
-async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def handle_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turns whatever is raised into the error body; what was not foreseen is logged with its trace and is a 500."""
     try:
         return await handler(request)
     except TrunklineError as error:
-        return _told(error)
+        return _domain_error(error)
     except web.HTTPException as error:
-        refusal = request.get(REFUSAL)
+        refusal = request.get(ERROR_RESPONSE)
         return _routing_error(error) if refusal is None else refusal
     except ConnectionError:
         raise
     except Exception:
-        log.exception("api.request_failed", method=request.method, path=_written(request))
+        log.exception("api.request_failed", method=request.method, path=_logged_path(request))
         return error_response(500, "Internal server error")
 
 
-def _told(error: TrunklineError) -> web.Response:
+def _domain_error(error: TrunklineError) -> web.Response:
     """A domain error says itself what the client gets."""
     match error:
         case Invalid() | NotGranted():

@@ -10,47 +10,47 @@ from typing import Final
 
 from aiohttp import web
 
-from api.auth.authentication import CALLER
+from api.auth.authentication import API_KEY
 from api.http.timeouts import DEADLINES
 from api.routing.validation import SMALL_BODY
 from calls.fair_semaphore import FairSemaphore
 from config.errors import Unavailable
 
-AT_ONCE: Final = 8
+MAX_CONCURRENT: Final = 8
 """Four of them of one organization, where no other has any."""
-MOST_WAITING: Final = 32
+MAX_WAITING: Final = 32
 """Of an organization."""
-LONGEST_WAIT_S: Final = 60.0
+MAX_WAIT_S: Final = 60.0
 RETRY_AFTER_S: Final = 10
 
 
-class Uploads:
+class UploadSlots:
     """The places for large bodies."""
 
     def __init__(self) -> None:
-        self._places = FairSemaphore(AT_ONCE)
+        self._places = FairSemaphore(MAX_CONCURRENT)
 
-    async def place(self, request: web.Request, max_body: int) -> Callable[[], None]:
+    async def take(self, request: web.Request, max_body: int) -> Callable[[], None]:
         """A place for the body of this request, of at most `max_body` bytes, and what gives it back. A small body needs
         none, nor does one that is refused for its length. The wait is no work: no deadline runs. `Unavailable` when too
         many of the organization's wait, or this one for too long."""
         length = request.content_length
         if length is not None and not SMALL_BODY < length <= max_body:
             return _nothing
-        caller = request.get(CALLER)
+        caller = request.get(API_KEY)
         owner = "" if caller is None else caller.organization_id
         if self._places.can_acquire(owner):
             await self._places.acquire(owner)
         else:
-            await self._turn(request, owner)
+            await self._wait(request, owner)
         return partial(self._places.release, owner)
 
-    async def _turn(self, request: web.Request, owner: str) -> None:
-        if self._places.waiting(owner) >= MOST_WAITING:
+    async def _wait(self, request: web.Request, owner: str) -> None:
+        if self._places.waiting(owner) >= MAX_WAITING:
             raise Unavailable("Too many uploads at once", RETRY_AFTER_S)
         try:
             with request.app[DEADLINES].paused():
-                async with asyncio.timeout(LONGEST_WAIT_S):
+                async with asyncio.timeout(MAX_WAIT_S):
                     await self._places.acquire(owner)
         except TimeoutError as error:
             raise Unavailable("Too many uploads at once", RETRY_AFTER_S) from error

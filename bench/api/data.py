@@ -80,7 +80,7 @@ def fill(conn: sa.Connection) -> dict[str, str]:
         context_variables={"phone_number": "+15550100", "returning": True},
         metadata={"campaign": "spring", "attempt": 1},
     )
-    calls.answered(conn, call.id, utc_now())
+    calls.mark_answered(conn, call.id, utc_now())
     talk: list[TranscriptItem] = []
     for said, answer in TALK:
         talk += [{"role": "user", "content": said}, {"role": "assistant", "content": answer}]

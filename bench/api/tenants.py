@@ -22,7 +22,7 @@ import aiohttp
 import numpy as np
 from numpy.typing import NDArray
 
-from api.schemas.bounds import LONGEST_DESCRIPTION, LONGEST_NAME, MOST_EXTRACTIONS, MOST_TRANSFER_TARGETS
+from api.schemas.bounds import MAX_DESCRIPTION, MAX_EXTRACTIONS, MAX_NAME, MAX_TRANSFER_TARGETS
 from bench.api.api import ask
 from bench.api.load import Target
 from bench.api.server import PORTS
@@ -58,16 +58,16 @@ class Tenants:
 
 def largest_agent(number: int) -> dict[str, Any]:
     """Every list full, every text as long as it may be; two bytes for each character."""
-    text, name = "é" * LONGEST_DESCRIPTION, "é" * (LONGEST_NAME - 3)
+    text, name = "é" * MAX_DESCRIPTION, "é" * (MAX_NAME - 3)
     return {
         "name": f"Largest {number}",
         "systemPrompt": "é" * 32_000,
         "transferTargets": [
             {"name": f"{each:03}{name}", "description": text, "number": "+15550173", "mode": "cold"}
-            for each in range(MOST_TRANSFER_TARGETS)
+            for each in range(MAX_TRANSFER_TARGETS)
         ],
         "postCallExtractionSchema": [
-            {"name": f"{each:03}{name}", "description": text, "type": "string"} for each in range(MOST_EXTRACTIONS)
+            {"name": f"{each:03}{name}", "description": text, "type": "string"} for each in range(MAX_EXTRACTIONS)
         ],
     }
 

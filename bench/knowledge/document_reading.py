@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from config import logging as logs
-from storage.document_reader.base.errors import BROKEN, Unreadable
-from storage.document_reader.base.limits import Limits
-from storage.document_reader.base.media_types import Kind
+from storage.document_reader.base.errors import BROKEN, UnreadableDocument
+from storage.document_reader.base.limits import ReadLimits
+from storage.document_reader.base.media_types import DocumentFormat
 from storage.document_reader.process.extract import extract
 from tests.storage.document_reader.office_files import W, docx, p, page_of, pdf, pdf_of, stream, zipped
 
@@ -82,42 +82,45 @@ def _many_attributes() -> bytes:
     return docx("<w:p " + " ".join(f'a{number}="1"' for number in range(2_000_000)) + "/>" + p("hello"))
 
 
-FILES: Final[dict[str, tuple[Kind, Make]]] = {
-    "DOCX: 800 MiB in a part": (Kind.DOCX, _bomb),
-    "DOCX: 150,000 parts": (Kind.DOCX, lambda: zipped({f"a{number}": b"" for number in range(150_000)})),
-    "DOCX: an entity": (Kind.DOCX, lambda: docx(p("&a;"), declaration='<!DOCTYPE x [<!ENTITY a "ha">]>')),
+FILES: Final[dict[str, tuple[DocumentFormat, Make]]] = {
+    "DOCX: 800 MiB in a part": (DocumentFormat.DOCX, _bomb),
+    "DOCX: 150,000 parts": (DocumentFormat.DOCX, lambda: zipped({f"a{number}": b"" for number in range(150_000)})),
+    "DOCX: an entity": (DocumentFormat.DOCX, lambda: docx(p("&a;"), declaration='<!DOCTYPE x [<!ENTITY a "ha">]>')),
     "DOCX: 2,000,000 attributes": (
-        Kind.DOCX,
+        DocumentFormat.DOCX,
         _many_attributes,
     ),
-    "DOCX: 3,000,000 nested paragraphs": (Kind.DOCX, lambda: docx("<w:p>" * 3_000_000)),
+    "DOCX: 3,000,000 nested paragraphs": (DocumentFormat.DOCX, lambda: docx("<w:p>" * 3_000_000)),
     "DOCX: 300,000 nested tables": (
-        Kind.DOCX,
+        DocumentFormat.DOCX,
         lambda: docx("<w:tbl><w:tr><w:tc>" * 300_000 + p("x") + "</w:tc></w:tr></w:tbl>" * 300_000),
     ),
-    "DOCX: a spreadsheet": (Kind.DOCX, lambda: zipped({"xl/workbook.xml": b"<x/>"})),
-    "DOCX: another namespace": (Kind.DOCX, lambda: docx(p("hello"), namespace=f"{W}/other")),
-    "PDF: 10,000 pages": (Kind.PDF, lambda: pdf([page_of(f"Page {number}.") for number in range(10_000)])),
-    "PDF: the same page 2,000 times": (Kind.PDF, _one_page_often),
-    "PDF: a stream without end": (Kind.PDF, lambda: _one_page(stream(b"BT /F1 11 Tf " + b"(hello) Tj " * 8_000_000))),
-    "PDF: 900 MiB, packed twice": (Kind.PDF, _twice_packed),
-    "PDF: 200,000 nested lists": (Kind.PDF, lambda: _one_page(b"[" * 200_000)),
-    "PDF: 100,000 nested dictionaries": (Kind.PDF, lambda: _one_page(b"<< /A " * 100_000)),
-    "PDF: 3,000,000 saved states": (Kind.PDF, lambda: _one_page(stream(b"q " * 3_000_000))),
-    "PDF: forms in forms": (Kind.PDF, _forms_in_forms),
+    "DOCX: a spreadsheet": (DocumentFormat.DOCX, lambda: zipped({"xl/workbook.xml": b"<x/>"})),
+    "DOCX: another namespace": (DocumentFormat.DOCX, lambda: docx(p("hello"), namespace=f"{W}/other")),
+    "PDF: 10,000 pages": (DocumentFormat.PDF, lambda: pdf([page_of(f"Page {number}.") for number in range(10_000)])),
+    "PDF: the same page 2,000 times": (DocumentFormat.PDF, _one_page_often),
+    "PDF: a stream without end": (
+        DocumentFormat.PDF,
+        lambda: _one_page(stream(b"BT /F1 11 Tf " + b"(hello) Tj " * 8_000_000)),
+    ),
+    "PDF: 900 MiB, packed twice": (DocumentFormat.PDF, _twice_packed),
+    "PDF: 200,000 nested lists": (DocumentFormat.PDF, lambda: _one_page(b"[" * 200_000)),
+    "PDF: 100,000 nested dictionaries": (DocumentFormat.PDF, lambda: _one_page(b"<< /A " * 100_000)),
+    "PDF: 3,000,000 saved states": (DocumentFormat.PDF, lambda: _one_page(stream(b"q " * 3_000_000))),
+    "PDF: forms in forms": (DocumentFormat.PDF, _forms_in_forms),
     "PDF: pages that hold themselves": (
-        Kind.PDF,
+        DocumentFormat.PDF,
         lambda: pdf_of([_ROOT, b"<< /Type /Pages /Count 1 /Kids [2 0 R] >>"]),
     ),
-    "PDF: 900,000 empty objects": (Kind.PDF, lambda: b"%PDF-1.4\n" + b"1 0 obj\n<<>>\nendobj\n" * 900_000),
-    "PDF: noise": (Kind.PDF, lambda: b"%PDF-1.4\n" + random.Random(1).randbytes(_MOST - 100)),
-    "HTML: nested divs": (Kind.HTML, _full(b"<div>")),
-    "HTML: nested divs with text": (Kind.HTML, _full(b"<div>a ")),
-    "HTML: nested tables": (Kind.HTML, _full(b"<table><tr><td>")),
-    "HTML: 900,000 wide cells": (Kind.HTML, lambda: b"<table>" + b"<tr><td colspan=100>a" * 900_000),
-    "HTML: 5,000,000 attributes": (Kind.HTML, lambda: b"<div " + b"a=1 " * 5_000_000 + b">hello</div>"),
+    "PDF: 900,000 empty objects": (DocumentFormat.PDF, lambda: b"%PDF-1.4\n" + b"1 0 obj\n<<>>\nendobj\n" * 900_000),
+    "PDF: noise": (DocumentFormat.PDF, lambda: b"%PDF-1.4\n" + random.Random(1).randbytes(_MOST - 100)),
+    "HTML: nested divs": (DocumentFormat.HTML, _full(b"<div>")),
+    "HTML: nested divs with text": (DocumentFormat.HTML, _full(b"<div>a ")),
+    "HTML: nested tables": (DocumentFormat.HTML, _full(b"<table><tr><td>")),
+    "HTML: 900,000 wide cells": (DocumentFormat.HTML, lambda: b"<table>" + b"<tr><td colspan=100>a" * 900_000),
+    "HTML: 5,000,000 attributes": (DocumentFormat.HTML, lambda: b"<div " + b"a=1 " * 5_000_000 + b">hello</div>"),
     **{
-        f"HTML: nothing but {piece.decode()}": (Kind.HTML, _full(piece, b"hello>"))
+        f"HTML: nothing but {piece.decode()}": (DocumentFormat.HTML, _full(piece, b"hello>"))
         for piece in (
             b"<",
             b"&amp",
@@ -131,24 +134,27 @@ FILES: Final[dict[str, tuple[Kind, Make]]] = {
             b"<svg><![CDATA[",
         )
     },
-    "text: line ends": (Kind.TEXT, _full(b"\n", b"a")),
-    "text: one word": (Kind.TEXT, lambda: b"a" * 4 * _MIB),
-    "text: no sentence": (Kind.TEXT, lambda: b"word " * 900_000),
-    "text: nothing but ends of sentences": (Kind.TEXT, lambda: b". " * 2_400_000 + b"a"),
-    "text: 2,000,000 accents": (Kind.TEXT, lambda: b"a" + b"\xcc\x81" * 2_000_000),
-    "text: a character that folds to 18": (Kind.TEXT, lambda: "\ufdfa".encode() * 1_000_000),
-    "text: noise": (Kind.TEXT, lambda: random.Random(2).randbytes(_MIB)),
-    "CSV: a cell of 900,000 words": (Kind.CSV, lambda: b"name,text\nA," + b"word " * 900_000),
-    "CSV: 100,000 columns": (Kind.CSV, lambda: b",".join(b"c%d" % n for n in range(100_000)) + b"\n" + b"x," * 100_000),
-    "CSV: a quote that does not end": (Kind.CSV, lambda: b'a,b\n1,"2\n' + b"x,y\n" * 1_000_000),
-    "CSV: commas": (Kind.CSV, _full(b",", b"\n")),
-    "CSV: quotes": (Kind.CSV, _full(b'"', b"\n")),
-    "JSON: 10,000 levels": (Kind.JSON, lambda: b"[" * 10_000 + b"]" * 10_000),
-    "JSON: 5,000,000 empty lists": (Kind.JSON, lambda: b"[" + b"[]," * 5_000_000 + b"[]]"),
-    "JSON: a number of 5,000,000 digits": (Kind.JSON, lambda: b"[" + b"1" * 5_000_000 + b"]"),
-    "JSON: names of a megabyte": (Kind.JSON, lambda: (b'{"' + b"k" * _MIB + b'":') * 3 + b'"hello"}}}'),
+    "text: line ends": (DocumentFormat.TEXT, _full(b"\n", b"a")),
+    "text: one word": (DocumentFormat.TEXT, lambda: b"a" * 4 * _MIB),
+    "text: no sentence": (DocumentFormat.TEXT, lambda: b"word " * 900_000),
+    "text: nothing but ends of sentences": (DocumentFormat.TEXT, lambda: b". " * 2_400_000 + b"a"),
+    "text: 2,000,000 accents": (DocumentFormat.TEXT, lambda: b"a" + b"\xcc\x81" * 2_000_000),
+    "text: a character that folds to 18": (DocumentFormat.TEXT, lambda: "\ufdfa".encode() * 1_000_000),
+    "text: noise": (DocumentFormat.TEXT, lambda: random.Random(2).randbytes(_MIB)),
+    "CSV: a cell of 900,000 words": (DocumentFormat.CSV, lambda: b"name,text\nA," + b"word " * 900_000),
+    "CSV: 100,000 columns": (
+        DocumentFormat.CSV,
+        lambda: b",".join(b"c%d" % n for n in range(100_000)) + b"\n" + b"x," * 100_000,
+    ),
+    "CSV: a quote that does not end": (DocumentFormat.CSV, lambda: b'a,b\n1,"2\n' + b"x,y\n" * 1_000_000),
+    "CSV: commas": (DocumentFormat.CSV, _full(b",", b"\n")),
+    "CSV: quotes": (DocumentFormat.CSV, _full(b'"', b"\n")),
+    "JSON: 10,000 levels": (DocumentFormat.JSON, lambda: b"[" * 10_000 + b"]" * 10_000),
+    "JSON: 5,000,000 empty lists": (DocumentFormat.JSON, lambda: b"[" + b"[]," * 5_000_000 + b"[]]"),
+    "JSON: a number of 5,000,000 digits": (DocumentFormat.JSON, lambda: b"[" + b"1" * 5_000_000 + b"]"),
+    "JSON: names of a megabyte": (DocumentFormat.JSON, lambda: (b'{"' + b"k" * _MIB + b'":') * 3 + b'"hello"}}}'),
     **{
-        f"Markdown: nothing but {piece.decode()}": (Kind.MARKDOWN, _times(piece, 1_000_000))
+        f"Markdown: nothing but {piece.decode()}": (DocumentFormat.MARKDOWN, _times(piece, 1_000_000))
         for piece in (b">", b"[", b"*a ", b"_a__", b"[a](<b", b"<div>", b"|a|b|\n")
     },
 }
@@ -164,8 +170,8 @@ async def _faults(folder: Path, wanted: str) -> int:
         await asyncio.to_thread(path.write_bytes, make()[:_MOST])
         begun, used = time.monotonic(), _used()
         try:
-            outcome = f"{len(await extract(path, kind, Limits())):,} passages"
-        except Unreadable as unreadable:
+            outcome = f"{len(await extract(path, kind, ReadLimits())):,} passages"
+        except UnreadableDocument as unreadable:
             outcome = unreadable.message
             faults += outcome == BROKEN
         print(f"| {name} | {_used() - used:.1f} | {time.monotonic() - begun:.1f} | {outcome} |", flush=True)

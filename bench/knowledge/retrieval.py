@@ -54,7 +54,7 @@ from storage.document_reader.terms import tokenizer as words
 from storage.document_reader.terms.tokenizer import ENGLISH, terms_of
 from storage.knowledge import contents, documents
 from storage.knowledge.documents import DocumentFields
-from storage.knowledge.passages import Words
+from storage.knowledge.passages import KeywordSearch
 from trunkline.server.startup import SWITCH_S
 
 LANGUAGES: Final = ("en", "de", "es", "fr")
@@ -133,7 +133,7 @@ def _document(conn: sa.Connection, owner: str, agent: str, chunks: Sequence[Chun
     fields = DocumentFields(agent_id=agent, name="Handbook", filename="a.md", mime_type="text/markdown", file_size=1,
                             sha256=number)  # fmt: skip
     documents.create(conn, owner, number, fields)
-    (document,) = documents.begin(conn, most=1)
+    (document,) = documents.claim_pending(conn, most=1)
     for begin in range(0, len(chunks), 1000):
         documents.add_chunks(conn, document, chunks[begin : begin + 1000])
     documents.finish(conn, number, language)
@@ -207,14 +207,14 @@ async def compared(house: House, questions: Sequence[Question], meanings: Vector
 
 
 async def _both(database: Database, agent: str, text: str, meanings: VectorSearch) -> tuple[Scores, Scores]:
-    def look(conn: sa.Connection) -> tuple[Words, Any]:
-        words = Words(conn, agent, text)
+    def look(conn: sa.Connection) -> tuple[KeywordSearch, Any]:
+        words = KeywordSearch(conn, agent, text)
         return words, words.best(conn)
 
     words, found = await database.read(look)
     near = await meanings.of(agent, text)
     assert near is not None, "vectors are there"
-    all_of = {**found, **await database.read(partial(words.those, passages=list(near.near)))}
+    all_of = {**found, **await database.read(partial(words.score, passages=list(near.near)))}
     first = {number: each.content.splitlines()[0] for number, each in all_of.items()}
     told = near.of(sorted(first))
     by_words = {name: all_of[number].score for number, name in first.items() if all_of[number].score > 0}

@@ -26,7 +26,7 @@ from calls.post_call.retention import Retention
 from storage import tables
 from storage.accounts import organizations
 from storage.calls import calls, sip_traces
-from storage.calls.sip_traces import CallSip
+from storage.calls.sip_traces import SipTrace
 from storage.database.database import Database
 from storage.webhooks import deliveries
 
@@ -43,7 +43,7 @@ TOGETHER: Final = 2000
 def _first(conn: sa.Connection, owner: str) -> None:
     """A call with everything, delivered."""
     call = _arrives(conn, owner)
-    sip_traces.put(conn, {call.id: CallSip([SIP] * 10)})  # type: ignore[list-item]
+    sip_traces.put(conn, {call.id: SipTrace([SIP] * 10)})  # type: ignore[list-item]
     calls.finish(
         conn, call.id, status="completed", ended_reason="agent_ended", ended_at=NOW, transcript=TALK, timeline=TIMELINE,
         recording=True,

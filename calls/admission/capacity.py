@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from storage.accounts.organizations import Organization
 from storage.calls import calls
-from storage.calls.calls import OpenCalls
+from storage.calls.calls import OpenCallCounts
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ConcurrencyLimits:
         return self.exceeded_with(calls.count_open(conn, organization_id, gone), organization_id, own, second_legs)
 
     def exceeded_with(
-        self, there: OpenCalls, organization_id: str, own: int | None, second_legs: TransferLegs
+        self, there: OpenCallCounts, organization_id: str, own: int | None, second_legs: TransferLegs
     ) -> Literal["organization", "process"] | None:
         """The same with so many calls."""
         if there.organization + second_legs.count_of(organization_id) >= (self.organization if own is None else own):
@@ -46,12 +46,12 @@ class ConcurrencyLimits:
 
 class TransferLegs:
     """Legs that are no calls of their own: whom a REFER has us call takes a place, until it is the call's only leg or
-    has ended. `check_room` raises when there is none for one more."""
+    has ended. `check_call_capacity` raises when there is none for one more."""
 
     def __init__(
-        self, check_room: Callable[[sa.Connection, Organization], None], has_changed: Callable[[], None]
+        self, check_call_capacity: Callable[[sa.Connection, Organization], None], has_changed: Callable[[], None]
     ) -> None:
-        self._check_room = check_room
+        self._check_call_capacity = check_call_capacity
         self.on_change: Final = has_changed
         """Tell that there are more or fewer than before."""
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class TransferLegs:
 
     def reserve(self, conn: sa.Connection, organization: Organization) -> None:
         """A place, in the transaction that grants it, on the database's thread. Raises `TooMany` or `Unavailable`."""
-        self._check_room(conn, organization)
+        self._check_call_capacity(conn, organization)
         with self._lock:
             self._of[organization.id] += 1
 

@@ -14,7 +14,7 @@ from config.own_addresses import own_addresses
 from sipcore.dialogs.leg import InviteFacts
 from storage.agents.agents import Agent
 from storage.phone_numbers import phone_numbers, trunk_grants
-from storage.phone_numbers.phone_numbers import Contested, InboundTarget, PhoneNumber
+from storage.phone_numbers.phone_numbers import AmbiguousNumber, InboundTarget, PhoneNumber
 from storage.phone_numbers.trunk_rules import Policy, TrunkRules
 
 log = structlog.get_logger()
@@ -45,9 +45,9 @@ def match_number(
     organizations have there. Not 503: a PBX that got it would turn away from
     this server with every other call as well."""
     try:
-        rules = replace(trunk_grants.rules(conn, policy), own=own_addresses())
+        rules = replace(trunk_grants.rules(conn, policy), own_addresses=own_addresses())
         target = _match_dialled(conn, facts, aliases, rules)
-    except Contested as contested:
+    except AmbiguousNumber as contested:
         _log_ambiguous(facts, contested.numbers, None)
         raise CallRejected(404, "several organizations have this number from this source") from contested
     if target is None:

@@ -69,10 +69,10 @@ def charge(conn: sa.Connection, call: Call, usage: CallUsage, card: RateCard) ->
     usage = replace(usage, telephony_s=_connected_s(call))
     organization = organizations.get(conn, call.organization_id)
     if organization is None or organization.plan != "paid":
-        balances.keep_bill(conn, call.id, usage.to_json(), None)
+        balances.store_bill(conn, call.id, usage.to_json(), None)
         return None
     cost = card.cost_of(usage)
-    balances.keep_bill(conn, call.id, usage.to_json(), cost)
+    balances.store_bill(conn, call.id, usage.to_json(), cost)
     if cost:
         balances.change(conn, organization.id, -cost, made_by=SERVER, call_id=call.id, note=_note(call, usage))
     return float(cost)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sipcore.trace.sip_log import KEPT_FIRST
-from storage.calls.sip_traces import CallSip, SipEntry
+from storage.calls.sip_traces import SipTrace, StoredSipMessage
 
 WIDTH: Final = 100
 MARGIN: Final = 15
@@ -17,7 +17,7 @@ MOST_PEERS: Final = 3
 """More of them share the last line."""
 
 
-def draw(sip: CallSip) -> str:
+def draw(sip: SipTrace) -> str:
     """At most 100 columns: our address at the left, each peer with a line of its own."""
     peers = list(dict.fromkeys(_peer(message) for message in sip.messages))
     if not peers:
@@ -31,7 +31,7 @@ def draw(sip: CallSip) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _peer(message: SipEntry) -> str:
+def _peer(message: StoredSipMessage) -> str:
     return message["target"] if message["direction"] == "sent" else message["source"]
 
 
@@ -43,7 +43,7 @@ def _columns(peers: Sequence[str]) -> dict[str, int]:
     return {peer: OURS + step * (min(number, lines - 1) + 1) for number, peer in enumerate(peers)}
 
 
-def _head(first: SipEntry, peers: Sequence[str], columns: dict[str, int]) -> Iterator[str]:
+def _head(first: StoredSipMessage, peers: Sequence[str], columns: dict[str, int]) -> Iterator[str]:
     ours = first["source"] if first["direction"] == "sent" else first["target"]
     names = {OURS: ours}
     for peer in peers:
@@ -72,7 +72,7 @@ def _rungs(start: str, columns: dict[str, int]) -> str:
     return "".join(line)
 
 
-def _row(message: SipEntry, columns: dict[str, int]) -> str:
+def _row(message: StoredSipMessage, columns: dict[str, int]) -> str:
     """`1.234 s    |------- 200 OK (INVITE), SDP ------>|`"""
     sent, column = message["direction"] == "sent", columns[_peer(message)]
     line = _rungs(f"{message['offset_ms'] / 1000:>{MARGIN - 4}.3f} s", columns)
@@ -81,7 +81,7 @@ def _row(message: SipEntry, columns: dict[str, int]) -> str:
     return line[: OURS + 1] + (f"{text}>" if sent else f"<{text}") + line[column:]
 
 
-def _label(message: SipEntry, room: int) -> str:
+def _label(message: StoredSipMessage, room: int) -> str:
     """What fits: a request without its URI when that is too long, a response without its method."""
     notes = [*(["SDP"] if message["sdp"] else []), *(["again"] if message["again"] else [])]
     note = f" [{', '.join(notes)}]" if notes else ""

@@ -14,8 +14,8 @@ from config.clock import iso
 from sipcore.dialogs.leg import InviteFacts
 from sipcore.trace.sip_log import DialogKey, LoggedMessage, SipLog
 from storage.calls import sip_traces
-from storage.calls.sip_traces import CallSip, SipEntry
-from storage.database.database import Database, StorageTrouble
+from storage.calls.sip_traces import SipTrace, StoredSipMessage
+from storage.database.database import Database, StorageUnavailable
 
 STORE_DELAY_S: Final = 1.0
 """What still comes then belongs to the call: the answer to a BYE, and a BYE that is sent again."""
@@ -76,7 +76,7 @@ class CallSipTraces:
         tag = "" if key.role == "caller" else key.caller_tag
         return self._traced.get(key._replace(caller_tag=tag))
 
-    async def messages(self, call_id: str) -> CallSip | None:
+    async def messages(self, call_id: str) -> SipTrace | None:
         """What has been said so far in a call that lives, or has just ended; None when it is not known."""
         self._update_log()
         found = self._messages_of(call_id)
@@ -125,8 +125,8 @@ class CallSipTraces:
         try:
             shown = await asyncio.to_thread(lambda: {call_id: _call_sip(*trail) for call_id, trail in found.items()})
             if shown:
-                await self._database.write(lambda conn: sip_traces.put(conn, shown), patient=True)
-        except StorageTrouble as trouble:
+                await self._database.write(lambda conn: sip_traces.put(conn, shown), deferrable=True)
+        except StorageUnavailable as trouble:
             if trouble.disk_full and not self._closing and len(self._ended) < MAX_WAITING:
                 self._store_later(ended)
                 return
@@ -159,12 +159,12 @@ def _trace_key(facts: InviteFacts) -> DialogKey:
     return DialogKey(facts.sip_call_id, "callee", facts.from_tag)
 
 
-def _call_sip(kept: Sequence[LoggedMessage], left_out: int) -> CallSip:
+def _call_sip(kept: Sequence[LoggedMessage], left_out: int) -> SipTrace:
     first_ns = kept[0].message.at_ns if kept else 0
-    return CallSip([sip_entry(each, first_ns) for each in kept], left_out)
+    return SipTrace([sip_entry(each, first_ns) for each in kept], left_out)
 
 
-def sip_entry(kept: LoggedMessage, first_ns: int) -> SipEntry:
+def sip_entry(kept: LoggedMessage, first_ns: int) -> StoredSipMessage:
     """A message as it may be shown."""
     message, again = kept
     ends = (message.ours, message.peer) if message.sent else (message.peer, message.ours)

@@ -11,7 +11,7 @@ from calls.call_record.timeline import CitedPassage
 from calls.call_record.transcript import ToolUse
 from calls.knowledge.prefetch import KnowledgePrefetch
 from models.protocols import SEARCH_KNOWLEDGE, ToolCall
-from storage.knowledge.passages import Found
+from storage.knowledge.passages import FoundPassage
 
 SURE: Final = 0.45
 """A passage whose words answer so well is told unasked."""
@@ -31,7 +31,7 @@ class KnowledgeInjector:
 
     def __init__(self, lookup: KnowledgePrefetch | None) -> None:
         self._lookup = lookup
-        self._decided: tuple[str, list[Found]] = ("", [])
+        self._decided: tuple[str, list[FoundPassage]] = ("", [])
         self._known: set[tuple[str, int]] = set()
         self._given: list[CitedPassage] = []
         self._uses = 0
@@ -67,7 +67,7 @@ class KnowledgeInjector:
         given, self._given = self._given, []
         return given
 
-    def _choice(self, text: str) -> list[Found]:
+    def _choice(self, text: str) -> list[FoundPassage]:
         if self._lookup is None:
             return []
         if self._decided[0] != text:
@@ -75,7 +75,7 @@ class KnowledgeInjector:
             self._decided = (text, [each for each in found[:GIVEN] if each.score >= CLOSE * found[0].score])
         return self._decided[1]
 
-    def _as_use(self, chosen: Sequence[Found]) -> list[ToolUse]:
+    def _as_use(self, chosen: Sequence[FoundPassage]) -> list[ToolUse]:
         if not chosen:
             return []
         # The same for the same passages: what the model has read ahead does not change with the caller's next word.
@@ -86,19 +86,19 @@ class KnowledgeInjector:
         return [ToolUse(call, told(chosen))]
 
 
-def told(found: Sequence[Found]) -> str:
+def told(found: Sequence[FoundPassage]) -> str:
     """Passages as a language model gets them, each with its document's name."""
     return "\n\n".join(f"From the document {each.document}:\n{each.content}" for each in found)[:LONGEST]
 
 
-def source_of(found: Found) -> CitedPassage:
+def source_of(found: FoundPassage) -> CitedPassage:
     """A passage as the timeline keeps it."""
     return CitedPassage(found.document_id, found.document, found.position, round(found.score, 4))
 
 
-def _is_sure(found: Found) -> bool:
-    return found.score >= (SURE_BY_MEANING if found.by_meaning else SURE)
+def _is_sure(found: FoundPassage) -> bool:
+    return found.score >= (SURE_BY_MEANING if found.by_vector else SURE)
 
 
-def _place(found: Found) -> tuple[str, int]:
+def _place(found: FoundPassage) -> tuple[str, int]:
     return found.document_id, found.position

@@ -65,10 +65,10 @@ class KnowledgeIndexer:
             while some := await self._texts(content_id, after):
                 terms = await asyncio.to_thread(_terms, some, language)
                 index = partial(contents.set_terms, content_id=content_id, terms=terms)
-                await self._database.write(index, patient=True)
+                await self._database.write(index, deferrable=True)
                 after = some[-1][0]
-            note = partial(contents.note_language, content_id=content_id, language=language)
-            await self._database.write(note, patient=True)
+            note = partial(contents.set_language, content_id=content_id, language=language)
+            await self._database.write(note, deferrable=True)
             log.info("knowledge.words_indexed", content_id=content_id, language=language)
 
     async def _texts(self, content_id: str, after: int) -> list[Text]:
@@ -94,7 +94,7 @@ class KnowledgeIndexer:
     async def _embed(self, content_id: str, model: Embeddings) -> None:
         """Until no passage is without a vector, or there is news."""
         begin = partial(contents.begin_vectors, content_id=content_id, model=model.version)
-        while not await self._database.write(partial(begin, most=REMOVED_AT_ONCE), patient=True):
+        while not await self._database.write(partial(begin, most=REMOVED_AT_ONCE), deferrable=True):
             pass
         count = 0
         missing = partial(contents.without_vector, content_id=content_id, most=VECTORS_AT_ONCE)
@@ -104,10 +104,10 @@ class KnowledgeIndexer:
             vectors = await model.embed([text for _, text in some], query=False)
             rows = [(number, row) for (number, _), row in zip(some, quantize(vectors), strict=True)]
             add = partial(contents.add_vectors, content_id=content_id, vectors=rows)
-            await self._database.write(add, patient=True)
+            await self._database.write(add, deferrable=True)
             count += len(some)
         finish = partial(contents.finish_vectors, content_id=content_id, model=model.version)
-        await self._database.write(finish, patient=True)
+        await self._database.write(finish, deferrable=True)
         log.info("knowledge.vectors_made", content_id=content_id, model=model.name, passages=count)
 
 

@@ -12,9 +12,9 @@ import structlog
 
 from calls.worker import PeriodicWorker
 from config.clock import utc_now
-from storage.database.database import Database, StorageTrouble
-from storage.document_reader.base.errors import BROKEN, Unreadable
-from storage.document_reader.base.media_types import charset_of, kind_of
+from storage.database.database import Database, StorageUnavailable
+from storage.document_reader.base.errors import BROKEN, UnreadableDocument
+from storage.document_reader.base.media_types import charset_of, format_of
 from storage.document_reader.chunker import Chunk
 from storage.document_reader.process.extract import extract
 from storage.document_reader.terms.tokenizer import ENGLISH
@@ -60,7 +60,7 @@ class DocumentIngester:
 
     async def recover(self) -> None:
         """After a start, before anybody uploads: take up what the last process did not finish."""
-        await self._database.write(documents.begin_again)
+        await self._database.write(documents.reset_interrupted)
 
     def wake(self) -> None:
         """Documents were uploaded or deleted."""
@@ -81,12 +81,16 @@ class DocumentIngester:
     async def _read_pending(self, group: asyncio.TaskGroup) -> bool:
         """Start what there is room for, end what is deleted. Whether nothing is under way."""
         if self._reading:
-            for content_id in await self._database.read(partial(documents.gone_of, content_ids=list(self._reading))):
+            for content_id in await self._database.read(
+                partial(documents.unreferenced, content_ids=list(self._reading))
+            ):
                 if content_id in self._reading:
                     self._reading[content_id].cancel()
         room = READ_AT_ONCE - len(self._reading)
         if room > 0:
-            for document in await self._database.write(partial(documents.begin, most=room, most_of_one=READ_OF_ONE)):
+            for document in await self._database.write(
+                partial(documents.claim_pending, most=room, most_of_one=READ_OF_ONE)
+            ):
                 self._reading[document.content_id] = group.create_task(self._read(document))
         return not self._reading
 
@@ -113,13 +117,13 @@ class DocumentIngester:
 
     async def _passages(self, document: Document, language: str) -> list[Chunk] | str:
         """What is in the file, or why it cannot be read."""
-        kind = kind_of(document.mime_type)
+        kind = format_of(document.mime_type)
         path = files.path_of(self._data_dir, document.content_id)
         if kind is None:
             return "Files of this type cannot be read"
         try:
             return await extract(path, kind, charset=charset_of(document.mime_type), language=language)
-        except Unreadable as unreadable:
+        except UnreadableDocument as unreadable:
             return unreadable.message
 
     async def _keep(self, document: Document, outcome: list[Chunk] | str, language: str) -> None:
@@ -169,7 +173,7 @@ async def _at_last(work: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             return await work()
-        except StorageTrouble as trouble:
+        except StorageUnavailable as trouble:
             tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
             tell(_TROUBLE, cause=trouble.cause, again_in_s=TROUBLE_PAUSE_S)
         await asyncio.sleep(TROUBLE_PAUSE_S)

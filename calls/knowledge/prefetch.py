@@ -11,11 +11,11 @@ from typing import ClassVar, Final
 import structlog
 
 from calls.knowledge.search import KnowledgeSearch
-from storage.database.database import StorageTrouble
-from storage.document_reader.terms.ranking import question
+from storage.database.database import StorageUnavailable
+from storage.document_reader.terms.ranking import parse_query
 from storage.document_reader.terms.stop_words import stop_terms
 from storage.document_reader.terms.tokenizer import ENGLISH
-from storage.knowledge.passages import Found
+from storage.knowledge.passages import FoundPassage
 
 PASSAGES: Final = 4
 """That a search gives at most; about 200 words each."""
@@ -41,10 +41,10 @@ class _Search:
     """What is looked up: distinct terms, and the search for them."""
 
     terms: frozenset[str]
-    search: asyncio.Task[list[Found]]
+    search: asyncio.Task[list[FoundPassage]]
     begun_s: float
 
-    def found(self) -> list[Found] | None:
+    def found(self) -> list[FoundPassage] | None:
         """What it has found; None while it goes on, and when it came to nothing."""
         search = self.search
         return search.result() if search.done() and not (search.cancelled() or search.exception()) else None
@@ -77,14 +77,14 @@ class KnowledgePrefetch:
         self._words = text
         self._look()
 
-    def found(self, text: str) -> list[Found]:
+    def found(self, text: str) -> list[FoundPassage]:
         """What was found already for nearly this question, the best first; at once."""
         look = self._look_for(text, [each for each in self._fresh() if each.found() is not None])
         return (look.found() if look else None) or []
 
-    async def find(self, text: str) -> list[Found]:
+    async def find(self, text: str) -> list[FoundPassage]:
         """The passages that answer best, the best first: those found ahead, if that was for nearly the same. Raises
-        `StorageTrouble`."""
+        `StorageUnavailable`."""
         look = self._look_for(text, self._fresh())
         if look is not None:
             await asyncio.wait((look.search,))
@@ -118,11 +118,11 @@ class KnowledgePrefetch:
         self._looks.append(_Search(terms, search, asyncio.get_running_loop().time()))
         search.add_done_callback(self._looked)
 
-    def _looked(self, search: asyncio.Task[list[Found]]) -> None:
+    def _looked(self, search: asyncio.Task[list[FoundPassage]]) -> None:
         """What goes wrong here goes wrong again when it is asked for, and is dealt with there."""
         KnowledgePrefetch._ahead -= 1
         error = None if search.cancelled() else search.exception()
-        if isinstance(error, StorageTrouble):
+        if isinstance(error, StorageUnavailable):
             log.info("lookup.failed", agent_id=self._agent_id, cause=error.cause)
         elif error is not None:
             log.error("lookup.broken", agent_id=self._agent_id, error=repr(error), exc_info=error)
@@ -143,7 +143,7 @@ class KnowledgePrefetch:
         return [look for look in self._looks if look.begun_s >= not_before_s]
 
     def _terms(self, text: str) -> frozenset[str]:
-        asked = question(text, self._language)
+        asked = parse_query(text, self._language)
         return frozenset(asked.terms) if asked else frozenset()
 
     def _look_for(self, text: str, looks: Iterable[_Search]) -> _Search | None:

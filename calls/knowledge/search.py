@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from calls.knowledge.vector_search import Similarities, VectorSearch
 from storage.database.database import Database
-from storage.knowledge.passages import Found, Words
+from storage.knowledge.passages import FoundPassage, KeywordSearch
 
 WORDS_WEIGHT: Final = 0.8
 MEANING_WEIGHT: Final = 0.8
@@ -36,29 +36,34 @@ class KnowledgeSearch:
         self._database = database
         self._meanings = meanings
 
-    async def search(self, agent_id: str, text: str, most: int, *, owner: str | None = None) -> list[Found]:
+    async def search(self, agent_id: str, text: str, most: int, *, owner: str | None = None) -> list[FoundPassage]:
         """The passages of the agent's ready documents that answer best, the best first; `text` is anybody's words.
-        `owner` asks the database (`Database.read`), without one the agent itself. Raises `StorageTrouble`."""
+        `owner` asks the database (`Database.read`), without one the agent itself. Raises `StorageUnavailable`."""
         read = partial(self._database.read, owner=owner or agent_id)
-        asked = asyncio.ensure_future(read(partial(Words, agent_id=agent_id, text=text)))
+        asked = asyncio.ensure_future(read(partial(KeywordSearch, agent_id=agent_id, text=text)))
         if self._meanings is None:
             return _best(await self._by_words(asked, read), most)
         by_meaning = self._by_meaning(self._meanings, asked, read, agent_id, text)
         found, (meanings, near) = await asyncio.gather(self._by_words(asked, read), by_meaning)
         return _best(found if meanings is None else _together({**near, **found}, meanings), most)
 
-    async def _by_words(self, asked: asyncio.Future[Words], read: ReadTransaction) -> dict[int, Found]:
+    async def _by_words(self, asked: asyncio.Future[KeywordSearch], read: ReadTransaction) -> dict[int, FoundPassage]:
         return await read((await asked).best)
 
     async def _by_meaning(
-        self, all_meanings: VectorSearch, asked: asyncio.Future[Words], read: ReadTransaction, agent_id: str, text: str
-    ) -> tuple[Similarities | None, dict[int, Found]]:
+        self,
+        all_meanings: VectorSearch,
+        asked: asyncio.Future[KeywordSearch],
+        read: ReadTransaction,
+        agent_id: str,
+        text: str,
+    ) -> tuple[Similarities | None, dict[int, FoundPassage]]:
         """How near passages are, None when that is not known; and the nearest ones."""
         meanings = await all_meanings.of(agent_id, text)
         words = await asked
         if meanings is None or not meanings.near:
             return meanings, {}
-        return meanings, await read(partial(words.those, passages=meanings.near))
+        return meanings, await read(partial(words.score, passages=meanings.near))
 
 
 def combined_score(words: float, meaning: float) -> float:
@@ -68,13 +73,13 @@ def combined_score(words: float, meaning: float) -> float:
     return 1 - (1 - WORDS_WEIGHT * words) * (1 - MEANING_WEIGHT * meaning)
 
 
-def _together(found: Mapping[int, Found], meanings: Similarities) -> dict[int, Found]:
+def _together(found: Mapping[int, FoundPassage], meanings: Similarities) -> dict[int, FoundPassage]:
     near = meanings.of(list(found))
     return {
-        number: replace(each, score=combined_score(each.score, near.get(number, 0.0)), by_meaning=number in near)
+        number: replace(each, score=combined_score(each.score, near.get(number, 0.0)), by_vector=number in near)
         for number, each in found.items()
     }
 
 
-def _best(found: Mapping[int, Found], most: int) -> list[Found]:
+def _best(found: Mapping[int, FoundPassage], most: int) -> list[FoundPassage]:
     return sorted(found.values(), key=lambda each: -each.score)[:most]

@@ -17,7 +17,7 @@ from config.errors import ModelError
 from models.embeddings.score_calibration import ScoreCalibration, calibrate
 from models.embeddings.vector_index import VectorIndex
 from models.protocols import Embeddings
-from storage.database.database import Database, StorageTrouble
+from storage.database.database import Database, StorageUnavailable
 from storage.knowledge import contents
 
 MOST_BYTES: Final = 256 * 1024 * 1024
@@ -89,7 +89,7 @@ class VectorSearch:
         self._too_large: dict[str, tuple[str, ...]] = {}
 
     async def of(self, agent_id: str, text: str) -> Similarities | None:
-        """How near an agent's passages are; None while that is not known. Raises `StorageTrouble`."""
+        """How near an agent's passages are; None while that is not known. Raises `StorageUnavailable`."""
         scale = self._scale
         if scale is None or not scale.is_usable or asyncio.get_running_loop().time() < self._not_before:
             return None
@@ -150,7 +150,7 @@ class VectorSearch:
             async with self._room:
                 rows = await self._rows(content_ids)
                 shelf = await asyncio.to_thread(_agent_vectors, content_ids, rows) if rows else None
-        except StorageTrouble as trouble:
+        except StorageUnavailable as trouble:
             log.error("knowledge.vectors_not_read", cause=trouble.cause)
             return None
         if rows is None or (shelf is not None and shelf.nearest.size > self._most_bytes):

@@ -14,8 +14,8 @@ from config.clock import utc_now
 from storage.accounts import audit_log, organizations
 from storage.calls import outbound_audit
 from storage.calls.calls import Call
-from storage.calls.outbound_audit import Attempt, Wish
-from storage.database.database import Database, StorageTrouble
+from storage.calls.outbound_audit import DialAttempt, DialRequest
+from storage.database.database import Database, StorageUnavailable
 
 KEPT: Final = timedelta(days=400)
 """How long an attempt stays in the audit log."""
@@ -26,10 +26,10 @@ PIECE: Final = 500
 log = structlog.get_logger()
 
 
-def record_not_dialled(conn: sa.Connection, call: Call, why: str) -> Attempt:
+def record_not_dialled(conn: sa.Connection, call: Call, why: str) -> DialAttempt:
     """Tell the audit log that a call was queued, and not dialled."""
-    queued = outbound_audit.that_queued(conn, call.id)
-    wish = Wish(
+    queued = outbound_audit.attempt_of_call(conn, call.id)
+    wish = DialRequest(
         organization_id=call.organization_id,
         phone_number_id=call.phone_number_id,
         destination=call.customer_number,
@@ -38,10 +38,10 @@ def record_not_dialled(conn: sa.Connection, call: Call, why: str) -> Attempt:
         api_key_id=None if queued is None else queued.api_key_id,
         api_key_prefix=None if queued is None else queued.api_key_prefix,
     )
-    return outbound_audit.note(conn, wish, "not_dialled", call_id=call.id, detail=why)
+    return outbound_audit.record(conn, wish, "not_dialled", call_id=call.id, detail=why)
 
 
-def log_attempt(attempt: Attempt) -> None:
+def log_attempt(attempt: DialAttempt) -> None:
     """A line of the log for what stands in the audit log."""
     log.info(
         "outbound.attempt",
@@ -57,7 +57,7 @@ def log_attempt(attempt: Attempt) -> None:
 
 
 async def prune(database: Database) -> int:
-    """Remove what is older than `KEPT`, in small pieces; returns how many rows. Raises `StorageTrouble`."""
+    """Remove what is older than `KEPT`, in small pieces; returns how many rows. Raises `StorageUnavailable`."""
     before = utc_now() - KEPT
     gone = await database.write(partial(audit_log.forget, before=before))
     for organization in await database.read(organizations.all_of):
@@ -73,6 +73,6 @@ async def forget_regularly(database: Database) -> None:
         try:
             if gone := await prune(database):
                 log.info("audit.forgotten", attempts=gone)
-        except StorageTrouble as trouble:
+        except StorageUnavailable as trouble:
             log.warning("audit.not_forgotten", cause=trouble.cause)
         await asyncio.sleep(FORGET_EVERY_S)

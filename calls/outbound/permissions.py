@@ -60,12 +60,12 @@ def dial_rejection(
     number: PhoneNumber,
     organization: Organization,
     to: str,
-    check_room: Callable[[sa.Connection, Organization], None],
+    check_call_capacity: Callable[[sa.Connection, Organization], None],
     policy: Policy = "open",
 ) -> DialRejection | None:
     """The first reason against a call that the API wants; None without any. In the transaction that stores the call
-    and its attempt this is exact: such transactions run one after the other. `check_room` raises when there is no
-    place for one more call."""
+    and its attempt this is exact: such transactions run one after the other. `check_call_capacity` raises when there is
+    no place for one more call."""
     if not may_use_trunk(conn, number, policy):
         problem = FieldProblem("phoneNumberId", "The operator has not given its trunk to this organization")
         return DialRejection("refused_trunk", NotGranted([problem]))
@@ -74,7 +74,7 @@ def dial_rejection(
     if has_no_funds(organization):
         return DialRejection("refused_funds", InsufficientFunds())
     try:
-        check_room(conn, organization)
+        check_call_capacity(conn, organization)
     except TrunklineError as full:
         return DialRejection("refused_ceiling", full)
     wait_s = rate_limit_wait_s(conn, number, organization, utc_now())
@@ -123,7 +123,7 @@ def recheck_dial(conn: sa.Connection, call: Call, policy: Policy = "open") -> Di
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
     organization = organizations.get(conn, call.organization_id)
     agent = agents.get(conn, call.organization_id, call.agent_id or "")
-    attempt = outbound_audit.that_queued(conn, call.id)
+    attempt = outbound_audit.attempt_of_call(conn, call.id)
     if number is None or organization is None:
         return "the number was deleted"
     if agent is None:

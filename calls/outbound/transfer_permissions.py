@@ -18,7 +18,7 @@ from storage.accounts import organizations
 from storage.accounts.organizations import Organization
 from storage.calls import outbound_audit
 from storage.calls.calls import Call
-from storage.calls.outbound_audit import Verdict, Wish
+from storage.calls.outbound_audit import DialRequest, Verdict
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 
@@ -59,7 +59,7 @@ def authorize_peer_reroute(
     else:
         why = wanted.refusal or _reason_against(conn, number, organization, wanted, take_place)
     verdict: Verdict = _GRANTED[wanted.by] if why is None else _REFUSED[wanted.by]
-    wish = Wish(
+    wish = DialRequest(
         organization_id=call.organization_id,
         phone_number_id=call.phone_number_id,
         destination=printable(wanted.destination),
@@ -67,7 +67,7 @@ def authorize_peer_reroute(
         number=wanted.from_number if number is None else number.number,
     )
     if why is None or not _is_flood(conn, wish):
-        log_attempt(outbound_audit.note(conn, wish, verdict, call_id=call.id, detail=why))
+        log_attempt(outbound_audit.record(conn, wish, verdict, call_id=call.id, detail=why))
     return why is None
 
 
@@ -81,7 +81,7 @@ def recheck_transfer(conn: sa.Connection, call: Call, destination: str) -> Phone
     return None if allowed_destination(number, organization, destination) is None else number
 
 
-def _is_flood(conn: sa.Connection, wish: Wish) -> bool:
+def _is_flood(conn: sa.Connection, wish: DialRequest) -> bool:
     full_since = outbound_audit.nth_newest(
         conn,
         MOST_REFUSED,

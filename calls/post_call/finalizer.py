@@ -33,8 +33,8 @@ from storage.agents import agents
 from storage.agents.agents import Agent
 from storage.calls import calls, pending_ends, recordings
 from storage.calls.calls import Analysis, Call
-from storage.calls.pending_ends import Ending
-from storage.database.database import Database, StorageTrouble
+from storage.calls.pending_ends import PendingEnd
+from storage.database.database import Database, StorageUnavailable
 from storage.webhooks import deliveries
 
 STORE_AGAIN_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
@@ -82,11 +82,11 @@ class CallFinalizer:
     async def finish(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         """Store the end of a call and its webhook, or its ending alone when there is something to analyse: then it is
         closed later. `agent` counts if it has been deleted meanwhile. When the database is in trouble this is tried
-        again for half a minute; then `StorageTrouble`. When the disk is full it returns at once, and the end is stored
-        when there is room. What the organization wants hidden is hidden first."""
+        again for half a minute; then `StorageUnavailable`. When the disk is full it returns at once, and the end is
+        stored when there is room. What the organization wants hidden is hidden first."""
         try:
             kept = await self._finish(call_id, outcome, agent)
-        except StorageTrouble as trouble:
+        except StorageUnavailable as trouble:
             if not trouble.disk_full or not self.unstored.ending_waits(call_id):
                 raise
             self._later(call_id, self._finish_with_room(call_id, outcome, agent))
@@ -122,10 +122,10 @@ class CallFinalizer:
 
     async def store_live(self, call: Call, answered_at: datetime | None) -> None:
         """Store of a call that lives what there was no room for: its row, and that it was answered. Raises
-        `StorageTrouble`."""
+        `StorageUnavailable`."""
 
         def store(conn: sa.Connection) -> bool:
-            return answered_at is not None and calls.answered(conn, call.id, answered_at)
+            return answered_at is not None and calls.mark_answered(conn, call.id, answered_at)
 
         await self._database.write(partial(self.unstored.with_row, call.id, store))
         self.unstored.stored(call.id)
@@ -190,13 +190,13 @@ class CallFinalizer:
     ) -> T:
         """What a transaction gives, of those that write unless another is named; tried again for half a minute, and of
         a call whose ending is kept, here or in the database, until the server stops. Then, and at once when the disk is
-        full while somebody waits, `StorageTrouble`."""
+        full while somebody waits, `StorageUnavailable`."""
         run, is_kept = transaction or self._with_row(call_id), call_id in self._closing
         for wait_s in chain(STORE_AGAIN_S, repeat(KEPT_AGAIN_S) if is_kept else ()):
             stop = self._stopping if wait_s == KEPT_AGAIN_S else self._hurried
             try:
                 return await run(work)
-            except StorageTrouble as trouble:
+            except StorageUnavailable as trouble:
                 if stop.is_set() if is_kept else trouble.disk_full:
                     raise  # the next start closes it, or we do when there is room
                 tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
@@ -257,14 +257,14 @@ class CallFinalizer:
 
     def _close_interrupted(
         self, data_dir: Path, conn: sa.Connection
-    ) -> tuple[list[Call], list[tuple[Call, Ending, Agent | None]]]:
+    ) -> tuple[list[Call], list[tuple[Call, PendingEnd, Agent | None]]]:
         closed = pending_ends.close_interrupted(conn, partial(recordings.last_written, data_dir))
         closed = [
             replace(call, cost=charge(conn, call, CallUsage.from_json(call.usage), self._card)) for call in closed
         ]
         for call in closed:
             self._announce(conn, call, None)
-        kept = pending_ends.kept(conn)
+        kept = pending_ends.pending(conn)
         return closed, [(call, ending, _agent_of(conn, call)) for call, ending in kept]
 
     def _announce(self, conn: sa.Connection, call: Call, kept: Agent | None) -> bool:
@@ -299,17 +299,21 @@ def _agent_of(conn: sa.Connection, call: Call, *, closed: bool = False) -> Agent
     if call.agent_id is None:
         return None
     agent = agents.get(conn, call.organization_id, call.agent_id)
-    if agent is None and (agent := agents.kept_by(conn, call.organization_id, call.agent_id, call.id)) and closed:
-        agents.drop_kept_by(conn, call.id)
+    if (
+        agent is None
+        and (agent := agents.snapshot_of_call(conn, call.organization_id, call.agent_id, call.id))
+        and closed
+    ):
+        agents.drop_snapshot(conn, call.id)
     return agent
 
 
 def _keep(call_id: str, outcome: CallOutcome, conn: sa.Connection) -> bool:
     """Keep how the call ended; False when it is closed already."""
-    return pending_ends.keep(
+    return pending_ends.store_pending(
         conn,
         call_id,
-        Ending(outcome.status, outcome.reason, outcome.ended_at, outcome.usage.to_json()),
+        PendingEnd(outcome.status, outcome.reason, outcome.ended_at, outcome.usage.to_json()),
         answered_at=outcome.answered_at,
         transcript=outcome.transcript,
         timeline=outcome.timeline,
@@ -320,7 +324,7 @@ def _keep(call_id: str, outcome: CallOutcome, conn: sa.Connection) -> bool:
     )
 
 
-def _outcome_of(call: Call, ending: Ending) -> CallOutcome:
+def _outcome_of(call: Call, ending: PendingEnd) -> CallOutcome:
     """What `_keep` kept."""
     return CallOutcome(
         status=ending.status,

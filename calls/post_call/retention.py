@@ -18,9 +18,9 @@ import structlog
 
 from config.clock import utc_now
 from storage.calls import recordings, retention
-from storage.calls.retention import Due
+from storage.calls.retention import RetentionCutoffs
 from storage.database import wal
-from storage.database.database import Database, StorageTrouble
+from storage.database.database import Database, StorageUnavailable
 
 LOOK_EVERY_S: Final = 60.0
 """Between two rounds."""
@@ -34,7 +34,7 @@ EMPTY_LOG_TRIES: Final = 5
 EMPTY_LOG_PAUSE_S: Final = 0.2
 
 Drop = Callable[..., int]
-"""Of a connection and `most`: how many calls it removed something of."""
+"""Takes a connection and `limit`; returns of how many calls it removed something."""
 log = structlog.get_logger()
 
 
@@ -92,16 +92,16 @@ class Retention:
                     await self._finish(RemovedCounts())
                 if not self._news.is_set():
                     self._idle.set()
-            except StorageTrouble as trouble:
+            except StorageUnavailable as trouble:
                 log.warning("retention.storage_trouble", cause=trouble.cause)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(next_round - time.monotonic(), 0.0)):
                     await self._news.wait()
 
     async def round(self, now: datetime) -> RemovedCounts:
-        """Remove everything whose time has come at `now`. Raises `StorageTrouble`."""
+        """Remove everything whose time has come at `now`. Raises `StorageUnavailable`."""
         removed = RemovedCounts()
-        for due in await self._database.read(partial(retention.due_at, now=now)):
+        for due in await self._database.read(partial(retention.cutoffs_at, now=now)):
             await self._drop(due, removed)
         await self._finish(removed)
         return removed
@@ -116,7 +116,7 @@ class Retention:
         if removed.rows or removed.files:
             log.info("retention.removed", **{**asdict(removed), "longest_s": round(removed.longest_s, 3)})
 
-    async def _drop(self, due: Due, removed: RemovedCounts) -> None:
+    async def _drop(self, due: RetentionCutoffs, removed: RemovedCounts) -> None:
         if due.calls is not None:
             drop = partial(retention.drop_calls, organization_id=due.organization_id, before=due.calls)
             removed.calls += await self._in_pieces(drop, removed)
@@ -124,7 +124,7 @@ class Retention:
             drop = partial(retention.drop_recordings, organization_id=due.organization_id, before=due.recordings)
             removed.recordings += await self._in_pieces(drop, removed)
         if due.transcripts is not None:
-            drop = partial(retention.drop_talk, organization_id=due.organization_id, before=due.transcripts)
+            drop = partial(retention.drop_transcripts, organization_id=due.organization_id, before=due.transcripts)
             removed.transcripts += await self._in_pieces(drop, removed)
 
     async def _in_pieces(self, drop: Drop, removed: RemovedCounts) -> int:
@@ -132,28 +132,28 @@ class Retention:
         and not by the writer: else every few pieces it would have thousands of pages to write while others wait."""
         total, most = 0, FIRST_PIECE
         while True:
-            done, took_s = await self._database.write(partial(_timed, drop, most), patient=True)
+            done, took_s = await self._database.write(partial(_timed, drop, most), deferrable=True)
             total, removed.longest_s = total + done, max(removed.longest_s, took_s)
             if done < most:
                 return total
             most = next_size(most, took_s)
-            await asyncio.to_thread(wal.write_back, self._database.path)
+            await asyncio.to_thread(wal.checkpoint, self._database.path)
 
     async def _remove_files(self, removed: RemovedCounts) -> None:
         """The recordings of which nobody tells any more. One that the disk does not give up stays noted: the next round
         tries again."""
         last = ""
-        while gone := await self._database.read(partial(retention.files_to_remove, most=FILES_AT_ONCE, after=last)):
+        while gone := await self._database.read(partial(retention.files_to_remove, limit=FILES_AT_ONCE, after=last)):
             ids = await asyncio.to_thread(recordings.remove, self._data_dir, gone)
             if ids:
-                await self._database.write(partial(retention.files_removed, call_ids=ids), patient=True)
+                await self._database.write(partial(retention.files_removed, call_ids=ids), deferrable=True)
             removed.files += len(ids)
             last = gone[-1][0]
 
     async def _empty_log(self) -> bool:
         """What was removed stands in the write-ahead log until it is empty; somebody who reads may be in the way."""
         for _ in range(EMPTY_LOG_TRIES):
-            if await asyncio.to_thread(wal.empty_log, self._database.path):
+            if await asyncio.to_thread(wal.truncate, self._database.path):
                 return True
             await asyncio.sleep(EMPTY_LOG_PAUSE_S)
         log.info("retention.log_not_emptied", remedy="it is tried again in a minute")
@@ -169,5 +169,5 @@ def next_size(most: int, took_s: float) -> int:
 def _timed(drop: Drop, most: int, conn: sa.Connection) -> tuple[int, float]:
     """What it gives, and how long it took."""
     began = time.perf_counter()
-    done = drop(conn, most=most)
+    done = drop(conn, limit=most)
     return done, time.perf_counter() - began

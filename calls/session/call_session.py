@@ -93,7 +93,7 @@ class CallSession:
 
     async def run(self) -> None:
         """Ring, answer or be answered, hold the conversation, hang up, store the end. An error ends this call as
-        `error` and is logged once. Raises `StorageTrouble` when the end could not be stored."""
+        `error` and is logged once. Raises `StorageUnavailable` when the end could not be stored."""
         self._leg.ended.add_done_callback(self._leg_ended)
         if self._deps.sip_traces is not None:
             self._deps.sip_traces.start(TracedCall(self.call.id, self._number.id), self._leg.facts)
@@ -197,7 +197,7 @@ class CallSession:
     async def _store_ringing(self) -> None:
         await asyncio.wait((self._leg.ringing,))
         self._log.info("call.ringing")
-        await store_progress(self._deps.database, partial(calls.rings, call_id=self.call.id), self._log)
+        await store_progress(self._deps.database, partial(calls.mark_ringing, call_id=self.call.id), self._log)
 
     async def _media_of(self, connecting: Coroutine[Any, Any, Media]) -> Media | None:
         """The negotiated audio; None when the call ends first. A peer may confirm the dialog and never negotiate audio:

@@ -43,7 +43,7 @@ from sipcore.dialogs.leg import Leg
 from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call
-from storage.database.database import StorageTrouble
+from storage.database.database import StorageUnavailable
 
 NO_RTP_S: Final = 3.0
 """Time without any RTP packet from the answer on after which a warning is logged: the caller is not heard."""
@@ -121,7 +121,7 @@ async def load_tools(participants: CallParticipants, deps: CallDependencies) -> 
             send_digits=leg.send_digits,
             knowledge_search=deps.knowledge_search,
         )
-    except StorageTrouble as trouble:
+    except StorageUnavailable as trouble:
         log.warning("call.without_own_tools", call_id=call.id, cause=trouble.cause)
         return builtin_toolset(agent, call.id, leg.send_digits)
 
@@ -218,7 +218,7 @@ class ConversationRunner:
         def answered(conn: sa.Connection) -> bool:
             nonlocal rules
             rules = redactor.rules_of_organization(conn, owner)  # the call's row may wait for space on a full disk
-            return calls.answered(conn, call_id, self._answered_at)
+            return calls.mark_answered(conn, call_id, self._answered_at)
 
         await store_progress(self._deps.database, answered, self._log, patient=True)
         while True:
@@ -228,7 +228,7 @@ class ConversationRunner:
             transcript, timeline = self.conversation.transcript, self.conversation.timeline
             items, turns = await redactor.redact_progress(transcript.items(), timeline.items(), rules)
             write = partial(
-                calls.note_progress,
+                calls.store_progress,
                 call_id=call_id,
                 transcript=items,
                 timeline=turns,

@@ -29,7 +29,7 @@ from sipcore.dialogs.leg import Leg
 from sipcore.messages.headers import NameAddr
 from sipcore.trunks.trunk import Trunk
 from storage.calls import calls
-from storage.calls.calls import Call, EndedReason, Queued
+from storage.calls.calls import Call, EndedReason, QueuedCall
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.trunk_rules import Policy
@@ -50,7 +50,7 @@ def _store_placement(conn: sa.Connection, call: Call, policy: Policy) -> DialCle
     if isinstance(clearance, str):
         audit_log.log_attempt(audit_log.record_not_dialled(conn, call, clearance))
     else:
-        calls.placed(conn, call.id, str(call.call_sid))
+        calls.mark_dialling(conn, call.id, str(call.call_sid))
     return clearance
 
 
@@ -58,7 +58,7 @@ class OutboundCall:
     """`run` is the whole life of a queued call; `end` ends it from outside."""
 
     def __init__(
-        self, queued: Queued, deps: CallDependencies, dialer: OutboundDialer, transfers: TransferSupport
+        self, queued: QueuedCall, deps: CallDependencies, dialer: OutboundDialer, transfers: TransferSupport
     ) -> None:
         self.call: Call = queued.call
         self._agent = queued.agent
@@ -88,7 +88,7 @@ class OutboundCall:
 
     async def run(self) -> None:
         """Wait for a slot, place the call, run its session, store its end. An error ends this call as `error` and is
-        logged once. Raises `StorageTrouble` when the end could not be stored."""
+        logged once. Raises `StorageUnavailable` when the end could not be stored."""
         try:
             self._session = await self._place()
         except Exception as error:  # noqa: BLE001 - it ends this call alone
@@ -181,7 +181,7 @@ class OutboundCall:
             return None, str(error)
 
     async def _clear(self) -> DialClearance | str:
-        """What the call may be placed with, or why it may not, which is stored. Raises `StorageTrouble` when that can
+        """What the call may be placed with, or why it may not, which is stored. Raises `StorageUnavailable` when that can
         neither be stored nor read."""
         database, policy = self._deps.database, self._dialer.trunk_policy
         write = partial(_store_placement, call=self.call, policy=policy)

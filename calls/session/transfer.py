@@ -24,7 +24,7 @@ from sipcore.messages.headers import HeaderLines
 from sipcore.messages.refer import ReferRequest
 from storage.accounts.organizations import Organization
 from storage.calls.calls import Call, EndedReason
-from storage.database.database import Database, StorageTrouble
+from storage.database.database import Database, StorageUnavailable
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber, sources_of
 
@@ -94,7 +94,7 @@ class ReroutePolicy:
             number = await self._database.read(
                 lambda conn: transfer_permissions.recheck_transfer(conn, self._call, destination), lane="calls"
             )
-        except StorageTrouble as trouble:
+        except StorageUnavailable as trouble:
             raise ConnectionError(f"the number is not read: {trouble.cause}") from trouble
         if number is None:
             raise ConnectionError("calls from this number may not go there any more")
@@ -114,7 +114,7 @@ class ReroutePolicy:
 
         try:
             return await self._database.write(decide)
-        except StorageTrouble as trouble:
+        except StorageUnavailable as trouble:
             log.error("call.not_followed", call_id=self._call.id, by=by, cause=trouble.cause)
             return False
 

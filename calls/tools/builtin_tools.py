@@ -114,7 +114,7 @@ class SearchKnowledgeTool:
         self._prefetch = prefetch
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """The best passages, each with its document's name. Raises `StorageTrouble`."""
+        """The best passages, each with its document's name. Raises `StorageUnavailable`."""
         found = await self._prefetch.find(arguments["query"])
         if not found:
             return ToolResult("The documents say nothing about that.", ok=True)
@@ -131,7 +131,7 @@ async def load_toolset(
     knowledge_search: KnowledgeSearch | None = None,
 ) -> ToolSet:
     """All tools of an agent in a call, from one read. Without `send_digits` there is no DTMF tool; without
-    `knowledge_search` documents are searched by their words alone. Raises `StorageTrouble`."""
+    `knowledge_search` documents are searched by their words alone. Raises `StorageUnavailable`."""
     tools_of_call = _tools_without_database(agent, send_digits)
     own, has_documents = await _read_tools(agent, context, database)
     prefetch: KnowledgePrefetch | None = None

@@ -11,8 +11,8 @@ from urllib.parse import quote, quote_plus
 
 from calls.egress.client import HttpResponse
 from calls.tools.arguments import walk
-from storage.document_reader.base.blocks import tidy
-from storage.document_reader.base.media_types import Kind, charset_of, kind_of
+from storage.document_reader.base.blocks import normalize
+from storage.document_reader.base.media_types import DocumentFormat, charset_of, format_of
 from storage.document_reader.formats.html import blocks_from_html, declared_charset
 
 MAX_CHARACTERS: Final = 8_000
@@ -41,10 +41,10 @@ def response_text(answer: HttpResponse, secrets: Iterable[str]) -> str:
     media_type = answer.headers.get("Content-Type", "")
     encoding = answer.headers.get("Content-Encoding", "identity").lower()
     if encoding != "identity":
-        return f"(an answer in an encoding that is not read: {tidy(encoding)[:40]})"
+        return f"(an answer in an encoding that is not read: {normalize(encoding)[:40]})"
     text = _to_text(answer.body, media_type, _forms(secrets))
     if text is None:
-        return f"(no text: {len(answer.body)} bytes of type {tidy(media_type)[:80] or 'unknown'})"
+        return f"(no text: {len(answer.body)} bytes of type {normalize(media_type)[:80] or 'unknown'})"
     text = _LONE_SURROGATES.sub("\ufffd", text)
     if len(text) > MAX_CHARACTERS or answer.truncated:
         return text[:MAX_CHARACTERS] + TRUNCATED
@@ -92,18 +92,18 @@ def _mask_json(value: Any, forms: Sequence[str]) -> Any:
 
 def _to_text(body: bytes, media_type: str, forms: Sequence[str]) -> str | None:
     """The text, `forms` masked; None when it is no text."""
-    html = kind_of(media_type) is Kind.HTML
+    html = format_of(media_type) is DocumentFormat.HTML
     text = _decode(body, charset_of(media_type) or (declared_charset(body) if html else None))
     if _NOT_TEXT.match(media_type) or len(_CONTROLS.findall(text)) > _MAX_DAMAGED * len(text) + 1:
         return None
     if html:
-        return _mask(tidy("\n".join(block.text for block in blocks_from_html(text))), forms)
+        return _mask(normalize("\n".join(block.text for block in blocks_from_html(text))), forms)
     try:
         value = json.loads(text)
     except RecursionError:
         return TOO_DEEP
     except ValueError:
-        return _mask(tidy(text), forms)
+        return _mask(normalize(text), forms)
     if any(depth > MAX_DEPTH for _, depth in walk(value)):
         return TOO_DEEP
     return json.dumps(_mask_json(value, forms), ensure_ascii=False, separators=(",", ":"))

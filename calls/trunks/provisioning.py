@@ -19,7 +19,7 @@ from sipcore.resolver.sip_locator import Destination, ip_literal_targets
 from sipcore.resolver.target import SipHostPort, Transport
 from sipcore.security.digest import Credentials
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, Trunk, TrunkStatus
-from storage.database.database import Database, StorageTrouble
+from storage.database.database import Database, StorageUnavailable
 from storage.phone_numbers import trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.sip_sources import normal_host
@@ -163,7 +163,7 @@ class TrunkProvisioner:
         cannot be read. Raises `ConnectionError` when the number's trunk may not be used."""
         try:
             rules = await self._database.read(lambda conn: trunk_grants.rules(conn, self._gate.policy), lane="calls")
-        except StorageTrouble as trouble:
+        except StorageUnavailable as trouble:
             log.warning("trunks.not_read", cause=trouble.cause)
             rules = None
         if (problem := self._problem(number, rules)) is not None:
@@ -217,7 +217,7 @@ class TrunkProvisioner:
         return self._applied.get(trunk.key) == trunk
 
     async def refresh(self) -> None:
-        """Read the trunks now. Raises `StorageTrouble`."""
+        """Read the trunks now. Raises `StorageUnavailable`."""
         async with self._applying:
             await self._read()
 
@@ -276,7 +276,7 @@ class TrunkProvisioner:
             try:
                 await self.refresh()
                 again_s = READ_AGAIN_S
-            except StorageTrouble as trouble:
+            except StorageUnavailable as trouble:
                 log.error("trunks.not_refreshed", why=str(trouble))
                 again_s = FAILED_AGAIN_S
 

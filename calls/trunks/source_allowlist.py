@@ -14,7 +14,7 @@ import structlog
 from calls.cooperative import DutyCycle
 from calls.trunks.host_tracker import HostTracker
 from sipcore.resolver.sip_locator import Destination, ip_literal_targets
-from storage.database.database import Database, StorageTrouble
+from storage.database.database import Database, StorageUnavailable
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.trunk_rules import Policy
 
@@ -85,7 +85,7 @@ class SourceAllowlist:
         self._changed.set()
 
     async def refresh(self) -> None:
-        """Read the sources now; host names become known as they are found. Raises `StorageTrouble`."""
+        """Read the sources now; host names become known as they are found. Raises `StorageUnavailable`."""
         with self._pace.busy():
             await self._read()
 
@@ -113,7 +113,7 @@ class SourceAllowlist:
         rules = trunk_grants.rules(conn, self._policy)
         stored, owners = trunk_grants.usable_sources(conn, rules), phone_numbers.source_owners(conn)
         names = {each: set(owners.get(each, ())) for each in stored if "/" not in each}
-        given = rules.given_names if rules.enforced else ()
+        given = rules.granted_host_names if rules.enforced else ()
         for grant in rules.grants:
             if grant.trunk in given:
                 names.setdefault(grant.trunk, set()).add(grant.organization_id)
@@ -138,7 +138,7 @@ class SourceAllowlist:
             try:
                 await self.refresh()
                 again_s = READ_AGAIN_S
-            except StorageTrouble as trouble:
+            except StorageUnavailable as trouble:
                 log.error("trunks.not_refreshed", why=str(trouble))
                 again_s = FAILED_AGAIN_S
 

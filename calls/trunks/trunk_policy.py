@@ -73,15 +73,15 @@ class TrunkPolicy:
         before = self._told, self._by_host
         self._permitted.clear()
         self._rules, self._by_host = rules, by_host
-        self._told = replace(rules, own=own_addresses())
+        self._told = replace(rules, own_addresses=own_addresses())
         return (self._told, by_host) != before
 
     def _now(self) -> TrunkRules:
         """What holds at this moment: names move, and this machine may get addresses, without an update."""
         if self._rules.enforced:
             leads, own = self.leads(), own_addresses()
-            if leads is not self._rules.leads or own is not self._rules.own:
-                self._rules = replace(self._rules, leads=leads, own=own)
+            if leads is not self._rules.resolved or own is not self._rules.own_addresses:
+                self._rules = replace(self._rules, resolved=leads, own_addresses=own)
         return self._rules
 
     def permits(self, host: str, address: str) -> bool:
@@ -95,7 +95,7 @@ class TrunkPolicy:
             self._permitted_by = now
         if (known := self._permitted.get((host, address))) is None:
             known = self._permitted[host, address] = any(
-                now.standing(each, host) is not None and now.may_lead_to(each, host, address) for each in users
+                now.standing(each, host) is not None and now.may_resolve_to(each, host, address) for each in users
             )
         return known
 
@@ -104,12 +104,12 @@ class TrunkPolicy:
         it may be used. `rules`: newer ones than the last update's."""
         now = self._now()
         if rules is not None:
-            now = replace(rules, held=now.held, leads=now.leads, own=now.own)
+            now = replace(rules, held=now.held, resolved=now.resolved, own_addresses=now.own_addresses)
         for host in used_hosts(number):
             if (what := why_no_unicast(host)) is not None:
                 return f"its address is {what}: a trunk's is that of one host"
             if now.standing(number, host) is None:
                 return NOT_GIVEN
-            if not all(now.may_lead_to(number, host, each) for each in addresses_of(host)):
+            if not all(now.may_resolve_to(number, host, each) for each in addresses_of(host)):
                 return LEADS_ELSEWHERE
         return None

@@ -25,10 +25,10 @@ from calls.webhooks.signing import signature_headers
 from config.clock import utc_now
 from config.errors import EgressError, TrunklineError
 from config.secrets import Secrets
-from storage.database.database import Database, StorageTrouble
+from storage.database.database import Database, StorageUnavailable
 from storage.webhooks import claims, deliveries
-from storage.webhooks.claims import Waiting
-from storage.webhooks.deliveries import Attempt, Due
+from storage.webhooks.claims import DueDestination
+from storage.webhooks.deliveries import DeliveryAttempt, DueAttempt
 
 BODY_BYTES: Final = 4096
 """How much of a receiver's answer is read and kept."""
@@ -127,7 +127,7 @@ class WebhookSender:
                 self._news.clear()
                 try:
                     wait_s = await self._send_due(group)
-                except StorageTrouble as trouble:
+                except StorageUnavailable as trouble:
                     tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
                     tell("webhook.outbox_unreadable", cause=trouble.cause, again_in_s=TROUBLE_PAUSE_S)
                     wait_s = TROUBLE_PAUSE_S
@@ -154,7 +154,7 @@ class WebhookSender:
         waits = ((each.due_at - now).total_seconds() for each in waiting if each.due_at > now)
         return min((LOOK_AGAIN_S, *waits))
 
-    def _claim(self, shares: Mapping[str, int], conn: sa.Connection) -> list[Due]:
+    def _claim(self, shares: Mapping[str, int], conn: sa.Connection) -> list[DueAttempt]:
         """What is ours from now on. `CLAIM_S` beyond the time-out are for starting and for recording."""
         now = utc_now()
         released = claims.release_expired(conn, now, under_way=self._under_way)
@@ -163,7 +163,7 @@ class WebhookSender:
         until = now + timedelta(seconds=self._policy.timeout_s + CLAIM_S)
         return claims.claim(conn, self._claimant, shares, now=now, until=until)
 
-    async def _deliver(self, due: Due, claimed_at: float) -> None:
+    async def _deliver(self, due: DueAttempt, claimed_at: float) -> None:
         """One attempt; a fault of ours in it stays with this attempt, which is made again when its claim expires."""
         pace = None
         try:
@@ -178,7 +178,7 @@ class WebhookSender:
             self._under_way.discard(due.attempt.id)
             self.wake()
 
-    async def _make(self, due: Due) -> ReceiverSpeed:
+    async def _make(self, due: DueAttempt) -> ReceiverSpeed:
         """Send, and record what came of it."""
         started_at = utc_now()
         sent = await self._send(due)
@@ -197,25 +197,25 @@ class WebhookSender:
         _note(due, sent, recorded=await self._stored(record, due) is not None)
         return sent.receiver_speed
 
-    async def _stored(self, record: Callable[[sa.Connection], T], due: Due) -> T:
+    async def _stored(self, record: Callable[[sa.Connection], T], due: DueAttempt) -> T:
         """What `record` returns, once the database takes it: what was sent is not sent again because of its trouble."""
         while True:
             try:
                 return await self._database.write(record)
-            except StorageTrouble as trouble:
+            except StorageUnavailable as trouble:
                 told = {"call_id": due.delivery.call_id, "cause": trouble.cause}
                 tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
                 tell("webhook.attempt_not_stored", again_in_s=TROUBLE_PAUSE_S, **told)
                 await asyncio.sleep(TROUBLE_PAUSE_S)
 
-    def _again_at(self, attempt: Attempt, started_at: datetime, took_ms: int) -> datetime | None:
+    def _again_at(self, attempt: DeliveryAttempt, started_at: datetime, took_ms: int) -> datetime | None:
         """When the schedule tries again after this one failed now; None: not any more."""
         delays = self._policy.retry_delays_s
         if attempt.attempt > len(delays):
             return None
         return next_attempt_at(started_at, took_ms, utc_now(), delays[attempt.attempt - 1], random.random())
 
-    async def _send(self, due: Due) -> AttemptResult:
+    async def _send(self, due: DueAttempt) -> AttemptResult:
         """Send the bytes once. Whatever goes wrong is told in the result."""
         started = time.monotonic()
 
@@ -238,7 +238,7 @@ class WebhookSender:
             return AttemptResult(None, None, error.message, took())
         return AttemptResult(answer.status, text_of(answer.body), None, took())
 
-    def _headers(self, due: Due) -> dict[str, str]:
+    def _headers(self, due: DueAttempt) -> dict[str, str]:
         delivery = due.delivery
         token = delivery.secret_encrypted
         secret = None if token is None else self._secrets.decrypt(token)
@@ -261,12 +261,12 @@ def text_of(body: bytes) -> str:
     return body.decode("utf-8", "replace").encode()[:BODY_BYTES].decode("utf-8", "ignore")
 
 
-def _look(now: datetime, conn: sa.Connection) -> tuple[list[Waiting], list[str]]:
+def _look(now: datetime, conn: sa.Connection) -> tuple[list[DueDestination], list[str]]:
     """Who waits for something, and the attempts whose claims have expired."""
-    return claims.waiting(conn), claims.expired(conn, now)
+    return claims.due_destinations(conn), claims.expired(conn, now)
 
 
-def _note(due: Due, sent: AttemptResult, *, recorded: bool) -> None:
+def _note(due: DueAttempt, sent: AttemptResult, *, recorded: bool) -> None:
     """It is not recorded when another one has taken the attempt over or when its call has been deleted."""
     metrics.WEBHOOK_ATTEMPTS.labels(outcome="succeeded" if sent.succeeded else "failed").inc()
     event = "webhook.delivered" if sent.succeeded else "webhook.failed"

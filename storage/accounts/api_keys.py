@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from storage import tables
-from storage.tables.row_mapping import Shape
+from storage.tables.row_mapping import RowMapping
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ApiKey:
     revoked_at: datetime | None
 
 
-_KEY = Shape(ApiKey, tables.api_keys)
+_KEY = RowMapping(ApiKey, tables.api_keys)
 _FIND: Final = sa.select(*_KEY.columns).where(
     tables.api_keys.c.sha256 == sa.bindparam("given"), tables.api_keys.c.revoked_at.is_(None)
 )
@@ -88,7 +88,7 @@ def revoke(conn: sa.Connection, prefix_or_id: str) -> ApiKey | None:
     return None if row is None else _KEY.build(row)
 
 
-def touch(conn: sa.Connection, last_used: Mapping[str, datetime]) -> None:
+def set_last_used(conn: sa.Connection, last_used: Mapping[str, datetime]) -> None:
     """Note when keys (by id) were last used."""
     for key_id, at in last_used.items():
         conn.execute(sa.update(tables.api_keys).where(tables.api_keys.c.id == key_id).values(last_used_at=at))

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from storage import tables
-from storage.tables.row_mapping import Shape
+from storage.tables.row_mapping import RowMapping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +28,11 @@ class AuditEntry:
     detail: str | None = None
 
 
-_ENTRY: Final = Shape(AuditEntry, tables.audit_entries)
+_ENTRY: Final = RowMapping(AuditEntry, tables.audit_entries)
 _t = tables.audit_entries
 
 
-def note(
+def record(
     conn: sa.Connection,
     organization_id: str,
     *,

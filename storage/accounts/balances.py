@@ -15,9 +15,9 @@ from config.clock import utc_now
 from config.errors import Conflict
 from storage import tables
 from storage.tables.columns import money
-from storage.tables.row_mapping import Shape
+from storage.tables.row_mapping import RowMapping
 
-MOST: Final = Decimal(10**12)
+MAX_BALANCE: Final = Decimal(10**12)
 """Nobody brings a balance further from zero. The database holds nine times as much exactly."""
 
 
@@ -36,7 +36,7 @@ class BalanceChange:
     note: str | None
 
 
-_CHANGE: Final = Shape(BalanceChange, tables.balance_changes)
+_CHANGE: Final = RowMapping(BalanceChange, tables.balance_changes)
 _t = tables.balance_changes
 _o = tables.organizations
 
@@ -54,8 +54,8 @@ def change(
     would be out of all bounds, but not for a call: that has to end."""
     added = sa.update(_o).where(_o.c.id == organization_id).values(balance=_o.c.balance + money(amount))
     left = conn.execute(added.returning(_o.c.balance)).scalar_one()
-    if call_id is None and abs(left) > MOST:
-        raise Conflict(f"A balance is at most {MOST:,f}")
+    if call_id is None and abs(left) > MAX_BALANCE:
+        raise Conflict(f"A balance is at most {MAX_BALANCE:,f}")
     facts = {
         "organization_id": organization_id,
         "created_at": utc_now(),
@@ -75,7 +75,7 @@ def last_changes(conn: sa.Connection, organization_id: str, limit: int) -> list[
     return [_CHANGE.build(row) for row in reversed(rows)]
 
 
-def keep_bill(conn: sa.Connection, call_id: str, usage: Mapping[str, Any], cost: Decimal | None) -> None:
+def store_bill(conn: sa.Connection, call_id: str, usage: Mapping[str, Any], cost: Decimal | None) -> None:
     """Store what a call used and what that costs; None: it is not billed."""
     bill = {"usage": dict(usage), "cost": None if cost is None else float(cost)}
     conn.execute(sa.update(tables.calls).where(tables.calls.c.id == call_id).values(bill))

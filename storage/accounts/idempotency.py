@@ -13,14 +13,14 @@ from config.clock import utc_now
 from config.secrets import Secrets
 from storage import tables
 
-KEPT: Final = timedelta(hours=24)
+LIFETIME: Final = timedelta(hours=24)
 _STORED_WITHIN: Final = timedelta(seconds=10)
 """Of the making of what it shows: they share a transaction."""
 _t = tables.idempotent_answers
 
 
 @dataclass(frozen=True)
-class Scope:
+class IdempotencyScope:
     """What makes two requests the same one."""
 
     organization_id: str
@@ -30,44 +30,48 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Answer:
+class StoredResponse:
     """A response: HTTP status and the exact bytes of its JSON body."""
 
     status: int
     body: bytes
 
 
-_SAME: Final = [_t.c[name] == sa.bindparam(f"the_{name}") for name in Scope.__dataclass_fields__]
+_SAME: Final = [_t.c[name] == sa.bindparam(f"the_{name}") for name in IdempotencyScope.__dataclass_fields__]
 _FIND: Final = sa.select(_t.c.status, _t.c.body).where(*_SAME, _t.c.created_at > sa.bindparam("since"))
 _REPLACE: Final = sa.update(_t).where(*_SAME).values(status=sa.bindparam("new_status"), body=sa.bindparam("new_body"))
 _FORGET: Final = sa.delete(_t).where(*_SAME, _t.c.created_at <= sa.bindparam("until"))
 
 
-def find(conn: sa.Connection, secrets: Secrets, scope: Scope, now: datetime) -> Answer | None:
+def find(conn: sa.Connection, secrets: Secrets, scope: IdempotencyScope, now: datetime) -> StoredResponse | None:
     """The answer to the first such request of the last 24 hours."""
-    row = conn.execute(_FIND, {**_parameters(scope), "since": now - KEPT}).one_or_none()
-    return None if row is None else Answer(row.status, secrets.decrypt(row.body.decode()).encode())
+    row = conn.execute(_FIND, {**_parameters(scope), "since": now - LIFETIME}).one_or_none()
+    return None if row is None else StoredResponse(row.status, secrets.decrypt(row.body.decode()).encode())
 
 
-def keep(conn: sa.Connection, secrets: Secrets, scope: Scope, answer: Answer, at: datetime | None = None) -> None:
+def store(
+    conn: sa.Connection, secrets: Secrets, scope: IdempotencyScope, answer: StoredResponse, at: datetime | None = None
+) -> None:
     """Store the answer, in the place of one that has run out. An integrity error when another one still holds."""
     at = at or utc_now()
-    conn.execute(_FORGET, {**_parameters(scope), "until": at - KEPT})
+    conn.execute(_FORGET, {**_parameters(scope), "until": at - LIFETIME})
     body = secrets.encrypt(answer.body.decode()).encode()
     conn.execute(sa.insert(_t), {**asdict(scope), "status": answer.status, "body": body, "created_at": at})
 
 
-def find_or_keep(conn: sa.Connection, secrets: Secrets, scope: Scope, answer: Answer) -> Answer:
+def find_or_store(
+    conn: sa.Connection, secrets: Secrets, scope: IdempotencyScope, answer: StoredResponse
+) -> StoredResponse:
     """The answer that holds; when there is none yet, this very one, which is kept from now on."""
     now = utc_now()
     first = find(conn, secrets, scope, now)
     if first is None:
-        keep(conn, secrets, scope, answer, now)
+        store(conn, secrets, scope, answer, now)
     return first or answer
 
 
-def replace_those_about(
-    conn: sa.Connection, secrets: Secrets, route: tuple[str, str], made: tuple[str, datetime], answer: Answer
+def replace_responses_about(
+    conn: sa.Connection, secrets: Secrets, route: tuple[str, str], made: tuple[str, datetime], answer: StoredResponse
 ) -> None:
     """Whoever repeats the request that has made something gets this answer instead of the one that shows it: it is
     gone, and is not made once more. `route`: the organization and the path of the POST; `made`: id and time of what it
@@ -82,15 +86,15 @@ def replace_those_about(
     )
     for key, body in conn.execute(near).all():
         if made_id in secrets.decrypt(body.decode()):
-            scope = _parameters(Scope(organization_id, "POST", path, key))
+            scope = _parameters(IdempotencyScope(organization_id, "POST", path, key))
             hidden = secrets.encrypt(answer.body.decode()).encode()
             conn.execute(_REPLACE, {**scope, "new_status": answer.status, "new_body": hidden})
 
 
 def purge(conn: sa.Connection, now: datetime) -> int:
     """Forget what has run out; how many they were."""
-    return conn.execute(sa.delete(_t).where(_t.c.created_at <= now - KEPT)).rowcount
+    return conn.execute(sa.delete(_t).where(_t.c.created_at <= now - LIFETIME)).rowcount
 
 
-def _parameters(scope: Scope) -> dict[str, str]:
+def _parameters(scope: IdempotencyScope) -> dict[str, str]:
     return {f"the_{name}": value for name, value in asdict(scope).items()}

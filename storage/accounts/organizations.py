@@ -15,7 +15,7 @@ from config.clock import utc_now
 from config.errors import Conflict
 from storage import tables
 from storage.tables.columns import money
-from storage.tables.row_mapping import Shape
+from storage.tables.row_mapping import RowMapping
 
 Plan = Literal["free", "paid"]
 DEFAULT_NAME: Final = "default"
@@ -45,7 +45,7 @@ class Organization:
     """Its own ones, by `storage.accounts.quotas.QUOTAS`; the others are the settings'."""
 
 
-_ORGANIZATION = Shape(Organization, tables.organizations)
+_ORGANIZATION = RowMapping(Organization, tables.organizations)
 
 
 def create(

@@ -17,7 +17,7 @@ from storage import tables
 COUNTS: Final = ("agents", "tools", "documents", "sounds", "phone_numbers", "api_keys")
 BYTES: Final = ("document_bytes", "sound_bytes", "idempotent_answer_bytes", "recording_bytes")
 QUOTAS: Final = (*COUNTS, *BYTES)
-ANSWERS: Final = "idempotent_answer_bytes"
+IDEMPOTENT_RESPONSES: Final = "idempotent_answer_bytes"
 RECORDINGS: Final = "recording_bytes"
 """Warned of, not cut."""
 
@@ -28,7 +28,7 @@ _OWN: Final = sa.select(tables.organizations.c.quotas).where(tables.organization
 
 
 @dataclass(frozen=True)
-class Usage:
+class QuotaUsage:
     """How much of a quota is used, and how much may be."""
 
     quota: str
@@ -36,33 +36,33 @@ class Usage:
     allowed: int
 
 
-def usage(conn: sa.Connection, organization_id: str, defaults: Mapping[str, int]) -> dict[str, Usage]:
+def usage(conn: sa.Connection, organization_id: str, defaults: Mapping[str, int]) -> dict[str, QuotaUsage]:
     """Every quota of an organization, by name."""
     used = {row.quota: row.used for row in conn.execute(_USED, {"owner": organization_id})}
     own: Mapping[str, int] = conn.execute(_OWN, {"owner": organization_id}).scalar_one_or_none() or {}
-    return {each: Usage(each, used.get(each, 0), own.get(each, defaults[each])) for each in QUOTAS}
+    return {each: QuotaUsage(each, used.get(each, 0), own.get(each, defaults[each])) for each in QUOTAS}
 
 
-def everywhere(conn: sa.Connection, defaults: Mapping[str, int]) -> dict[str, dict[str, Usage]]:
+def usage_of_all(conn: sa.Connection, defaults: Mapping[str, int]) -> dict[str, dict[str, QuotaUsage]]:
     """Of every organization, by id: the quotas of which anything is used."""
     organizations = tables.organizations.c
     own = {owner: given or {} for owner, given in conn.execute(sa.select(organizations.id, organizations.quotas))}
-    found: dict[str, dict[str, Usage]] = {}
+    found: dict[str, dict[str, QuotaUsage]] = {}
     for owner, quota, used in conn.execute(sa.select(_t.c.organization_id, _t.c.quota, _t.c.used)):
         if used and owner in own and quota in defaults:
             allowed = own[owner].get(quota, defaults[quota])
-            found.setdefault(owner, {})[quota] = Usage(quota, used, allowed)
+            found.setdefault(owner, {})[quota] = QuotaUsage(quota, used, allowed)
     return found
 
 
-def check_room(now: Mapping[str, Usage], quotas: Iterable[str]) -> None:
+def check_not_used_up(now: Mapping[str, QuotaUsage], quotas: Iterable[str]) -> None:
     """Whether there is any room left in each of these quotas. Raises `QuotaExceeded`."""
     for quota in quotas:
         if now[quota].used >= now[quota].allowed:
             raise exceeded(now[quota])
 
 
-def check(before: Mapping[str, Usage], after: Mapping[str, Usage], quotas: Iterable[str]) -> None:
+def check(before: Mapping[str, QuotaUsage], after: Mapping[str, QuotaUsage], quotas: Iterable[str]) -> None:
     """Whether a change, which has been made in this transaction, kept to these quotas; one that takes no more than
     there was does, whatever that is. Raises `QuotaExceeded`, so that nothing of it stays."""
     for quota in quotas:
@@ -70,7 +70,7 @@ def check(before: Mapping[str, Usage], after: Mapping[str, Usage], quotas: Itera
             raise exceeded(before[quota])
 
 
-def exceeded(usage: Usage) -> QuotaExceeded:
+def exceeded(usage: QuotaUsage) -> QuotaExceeded:
     """The refusal that tells of it."""
     kind = BytesQuotaExceeded if usage.quota in BYTES else QuotaExceeded
     return kind(usage.quota, usage.used, usage.allowed)
@@ -89,7 +89,7 @@ def set_recording_sizes(conn: sa.Connection, sizes: Mapping[str, int]) -> None:
         conn.execute(sa.update(_sizes).where(_sizes.c.call_id == call_id).values(bytes=size))
 
 
-def files_of_failed(conn: sa.Connection, before: datetime, *, most: int) -> list[str]:
+def failed_document_files(conn: sa.Connection, before: datetime, *, most: int) -> list[str]:
     """Contents whose documents have all failed `before` then, and whose files are still there."""
     documents = tables.knowledge_documents
     query = (
@@ -100,7 +100,7 @@ def files_of_failed(conn: sa.Connection, before: datetime, *, most: int) -> list
     return list(conn.execute(query.limit(most)).scalars())
 
 
-def files_of_failed_removed(conn: sa.Connection, content_ids: Iterable[str]) -> None:
+def failed_document_files_removed(conn: sa.Connection, content_ids: Iterable[str]) -> None:
     """These files are gone; their documents stay, and tell why they failed."""
     documents = tables.knowledge_documents
     values: dict[str, Any] = {"file_removed_at": utc_now()}

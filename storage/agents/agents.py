@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from storage import tables
-from storage.tables.row_mapping import Page, Shape
+from storage.tables.row_mapping import ResultPage, RowMapping
 
 
 class ExtractionField(TypedDict):
@@ -84,20 +84,20 @@ class Agent(AgentFields):
     updated_at: datetime
 
 
-class Version(NamedTuple):
+class AgentVersion(NamedTuple):
     """Which agent, and as of when (ms since 1970): an agent with the same version is the same in every field."""
 
     id: str
     updated_at_ms: int
 
 
-AGENT = Shape(Agent, tables.agents)
+AGENT = RowMapping(Agent, tables.agents)
 _t = tables.agents
 _UPDATED_AT_MS: Final = sa.type_coerce(_t.c.updated_at, sa.BigInteger)
 _OWN: Final = _t.c.organization_id == sa.bindparam("owner")
 _NEWEST_FIRST: Final = (_t.c.created_at.desc(), _t.c.id)
 _CALLS: Final = tables.calls
-_KEPT: Final = (
+_SNAPSHOT_FIELDS: Final = (
     "name",
     "slm_model_id",
     "language_hint",
@@ -107,14 +107,14 @@ _KEPT: Final = (
     "post_call_webhook_secret_encrypted",
 )
 """Fields that still count when a call is over."""
-_KEEP: Final = (
+_STORE_SNAPSHOT: Final = (
     sa.update(_CALLS)
     .where(_CALLS.c.ended_at.is_(None), sa.func.coalesce(_CALLS.c.agent_id, "") == sa.bindparam("agent"))
     .values(kept_agent=sa.bindparam("kept"))
 )
 """By the index of calls that have not ended: an agent may have had many that have."""
-_KEPT_BY: Final = sa.select(_CALLS.c.kept_agent).where(_CALLS.c.id == sa.bindparam("call"))
-_DROP_KEPT_BY: Final = sa.update(_CALLS).where(_CALLS.c.id == sa.bindparam("call")).values(kept_agent=None)
+_SNAPSHOT_OF_CALL: Final = sa.select(_CALLS.c.kept_agent).where(_CALLS.c.id == sa.bindparam("call"))
+_DROP_SNAPSHOT: Final = sa.update(_CALLS).where(_CALLS.c.id == sa.bindparam("call")).values(kept_agent=None)
 _CREATE: Final = sa.insert(_t)
 _GET: Final = sa.select(*AGENT.columns).where(_t.c.id == sa.bindparam("agent"), _OWN)
 _GET_SOME: Final = sa.select(*AGENT.columns).where(_t.c.id.in_(sa.bindparam("agents", expanding=True)), _OWN)
@@ -154,7 +154,7 @@ def get(conn: sa.Connection, organization_id: str, agent_id: str) -> Agent | Non
     return None if row is None else AGENT.build(row)
 
 
-def get_some(conn: sa.Connection, organization_id: str, agent_ids: Sequence[str]) -> list[Agent]:
+def get_many(conn: sa.Connection, organization_id: str, agent_ids: Sequence[str]) -> list[Agent]:
     """Those of these ids that there are in the organization, in no order."""
     rows = conn.execute(_GET_SOME, {"agents": agent_ids, "owner": organization_id})
     return [AGENT.build(row) for row in rows]
@@ -162,7 +162,7 @@ def get_some(conn: sa.Connection, organization_id: str, agent_ids: Sequence[str]
 
 def page(
     conn: sa.Connection, organization_id: str, *, limit: int, offset: int, search: str | None = None
-) -> Page[Version]:
+) -> ResultPage[AgentVersion]:
     """Newest first; `search` is a part of the name in any letter case."""
     query = _PAGE
     if search:
@@ -171,7 +171,7 @@ def page(
     row = conn.execute(query, {"owner": organization_id, "most": limit, "skip": offset}).one()
     # Sorted once more: a database may put the lines together in whatever order it likes.
     found = sorted((-int(created), agent_id, int(updated)) for created, agent_id, updated in _fields(row[1]))
-    return Page([Version(agent_id, updated) for _, agent_id, updated in found], row[0])
+    return ResultPage([AgentVersion(agent_id, updated) for _, agent_id, updated in found], row[0])
 
 
 def _fields(lines: str | None) -> Iterator[list[str]]:
@@ -207,19 +207,21 @@ def delete(conn: sa.Connection, organization_id: str, agent_id: str) -> bool:
     if row is None:
         return False
     agent = AGENT.build(row)
-    conn.execute(_KEEP, {"agent": agent.id, "kept": {name: getattr(agent, name) for name in _KEPT}})
+    conn.execute(
+        _STORE_SNAPSHOT, {"agent": agent.id, "kept": {name: getattr(agent, name) for name in _SNAPSHOT_FIELDS}}
+    )
     return True
 
 
-def kept_by(conn: sa.Connection, organization_id: str, agent_id: str, call_id: str) -> Agent | None:
+def snapshot_of_call(conn: sa.Connection, organization_id: str, agent_id: str, call_id: str) -> Agent | None:
     """What a call has kept of its agent, the rest of it as in a new one; None when that was not deleted during it."""
-    kept: Mapping[str, Any] | None = conn.execute(_KEPT_BY, {"call": call_id}).scalar_one_or_none()
+    kept: Mapping[str, Any] | None = conn.execute(_SNAPSHOT_OF_CALL, {"call": call_id}).scalar_one_or_none()
     if kept is None:
         return None
     at = utc_now()
     return Agent(**kept, id=agent_id, organization_id=organization_id, created_at=at, updated_at=at)
 
 
-def drop_kept_by(conn: sa.Connection, call_id: str) -> None:
+def drop_snapshot(conn: sa.Connection, call_id: str) -> None:
     """The call has ended, and has told of it."""
-    conn.execute(_DROP_KEPT_BY, {"call": call_id})
+    conn.execute(_DROP_SNAPSHOT, {"call": call_id})

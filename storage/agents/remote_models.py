@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from config.clock import utc_now
 from config.errors import Conflict, NotFound
 from storage import tables
-from storage.tables.row_mapping import Shape
+from storage.tables.row_mapping import RowMapping
 
 RemoteKind = Literal["llm", "stt", "tts", "embedding"]
 
@@ -33,7 +33,7 @@ class StoredRemoteModel:
     created_at: datetime = field(default_factory=utc_now)
 
 
-_MODEL: Final = Shape(StoredRemoteModel, tables.remote_models)
+_MODEL: Final = RowMapping(StoredRemoteModel, tables.remote_models)
 _t = tables.remote_models
 
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from config.clock import utc_now
 from storage import tables
 from storage.agents import agents
-from storage.tables.row_mapping import LazyPage, Shape
+from storage.tables.row_mapping import LazyResultPage, RowMapping
 
 ToolType = Literal["http"]
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -68,7 +68,7 @@ class Tool(ToolFields):
     updated_at: datetime
 
 
-TOOL: Final = Shape(Tool, tables.tools)
+TOOL: Final = RowMapping(Tool, tables.tools)
 _t = tables.tools
 _agents = tables.agents
 
@@ -88,13 +88,13 @@ def get(conn: sa.Connection, organization_id: str, tool_id: str) -> Tool | None:
     return None if row is None else TOOL.build(row)
 
 
-def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) -> LazyPage[Tool]:
+def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) -> LazyResultPage[Tool]:
     """Newest first."""
     where = _t.c.organization_id == organization_id
     total = conn.execute(sa.select(sa.func.count()).select_from(_t).where(where)).scalar_one()
     query = sa.select(_t.c.id).where(where).order_by(_t.c.created_at.desc(), _t.c.id)
     ids = conn.execute(query.limit(limit).offset(offset)).scalars().all()
-    return LazyPage(TOOL.each_of(conn, ids), total)
+    return LazyResultPage(TOOL.each_of(conn, ids), total)
 
 
 _ALL: Final = (

@@ -18,8 +18,8 @@ from media.audio_port import Samples
 from media.background.files import TEMPORARY_PREFIX, write_wav
 from storage import tables
 from storage.agents import agents
-from storage.database.database import StorageTrouble
-from storage.tables.row_mapping import Shape
+from storage.database.database import StorageUnavailable
+from storage.tables.row_mapping import RowMapping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class BackgroundSound(BackgroundSoundFields):
     created_at: datetime
 
 
-BACKGROUND_SOUND: Final = Shape(BackgroundSound, tables.background_sounds)
+BACKGROUND_SOUND: Final = RowMapping(BackgroundSound, tables.background_sounds)
 _t = tables.background_sounds
 _agents = tables.agents
 _removals = tables.background_sound_removals
@@ -60,7 +60,7 @@ def create(
     return made
 
 
-def keep_preset(conn: sa.Connection, sound_id: str, fields: BackgroundSoundFields) -> None:
+def store_preset(conn: sa.Connection, sound_id: str, fields: BackgroundSoundFields) -> None:
     """Store a preset, or what has changed of it."""
     changed = conn.execute(sa.update(_t).where(_t.c.id == sound_id, _IS_PRESET).values(**asdict(fields)))
     if changed.rowcount == 0:
@@ -104,12 +104,12 @@ def delete(conn: sa.Connection, organization_id: str, sound_id: str) -> bool:
     return True
 
 
-def to_remove(conn: sa.Connection) -> list[str]:
+def files_to_remove(conn: sa.Connection) -> list[str]:
     """Ids of deleted sounds whose files may still be there."""
     return list(conn.execute(sa.select(_removals.c.sound_id)).scalars())
 
 
-def removed(conn: sa.Connection, sound_ids: Collection[str]) -> None:
+def files_removed(conn: sa.Connection, sound_ids: Collection[str]) -> None:
     """Nothing is left of these deleted sounds, which are at least one."""
     gone = sa.delete(_removals).where(_removals.c.sound_id == sa.bindparam("gone"))
     conn.execute(gone, [{"gone": each} for each in sound_ids])
@@ -121,14 +121,14 @@ def path_of(data_dir: Path, sound_id: str) -> Path:
 
 
 def write_file(data_dir: Path, sound_id: str, samples: Samples) -> int:
-    """Store the loop of a sound, whole or not at all; its size in bytes. Blocks. Raises `StorageTrouble`."""
+    """Store the loop of a sound, whole or not at all; its size in bytes. Blocks. Raises `StorageUnavailable`."""
     path = path_of(data_dir, sound_id)
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         write_wav(path, samples)
         return path.stat().st_size
     except OSError as error:
-        raise StorageTrouble(f"a background sound cannot be written: {error}") from error
+        raise StorageUnavailable(f"a background sound cannot be written: {error}") from error
 
 
 def remove_file(data_dir: Path, sound_id: str) -> bool:

@@ -15,7 +15,7 @@ from config.clock import utc_now
 from storage import tables
 from storage.agents.agents import AGENT, Agent
 from storage.phone_numbers.phone_numbers import NUMBER, PhoneNumber
-from storage.tables.row_mapping import Page, Shape
+from storage.tables.row_mapping import ResultPage, RowMapping
 
 Direction = Literal["inbound", "outbound"]
 Status = Literal["queued", "ringing", "in_progress", "completed", "failed", "no_answer"]
@@ -112,7 +112,7 @@ class CallFilter:
 
 
 @dataclass(frozen=True)
-class Queued:
+class QueuedCall:
     """A call that waits to be placed, with its agent and the number that it is placed from; None: deleted since."""
 
     call: Call
@@ -121,15 +121,15 @@ class Queued:
 
 
 @dataclass(frozen=True)
-class OpenCalls:
+class OpenCallCounts:
     """Calls that have not ended: of one organization, and of all."""
 
     organization: int
     everywhere: int
 
 
-_CALL = Shape(Call, tables.calls)
-_ROW = Shape(CallRow, tables.calls)
+_CALL = RowMapping(Call, tables.calls)
+_ROW = RowMapping(CallRow, tables.calls)
 _t = tables.calls
 _GET: Final = sa.select(*_CALL.columns).where(
     _t.c.id == sa.bindparam("call"), _t.c.organization_id == sa.bindparam("owner")
@@ -276,13 +276,13 @@ def insert_missing(conn: sa.Connection, call: Call) -> None:
         insert(conn, call)
 
 
-def queued(conn: sa.Connection, but_not: Collection[str]) -> list[Queued]:
+def queued(conn: sa.Connection, but_not: Collection[str]) -> list[QueuedCall]:
     """The calls that wait to be placed, oldest first, without those that are known already."""
     found = []
     for row in conn.execute(_QUEUED, {"known": sorted(but_not)}):
         call, agent, number = row[:_AGENT_AT], row[_AGENT_AT:_NUMBER_AT], row[_NUMBER_AT:]
         found.append(
-            Queued(
+            QueuedCall(
                 _CALL.build(call),
                 None if agent[0] is None else AGENT.build(agent),
                 None if number[0] is None else NUMBER.build(number),
@@ -291,31 +291,31 @@ def queued(conn: sa.Connection, but_not: Collection[str]) -> list[Queued]:
     return found
 
 
-def count_open(conn: sa.Connection, organization_id: str, but_not: Collection[str] = ()) -> OpenCalls:
+def count_open(conn: sa.Connection, organization_id: str, but_not: Collection[str] = ()) -> OpenCallCounts:
     """How many calls have not ended, without those of the given ids and those that only wait to be closed."""
     asked = {"owner": organization_id, **({"gone": sorted(but_not)} if but_not else {})}
-    return OpenCalls(*conn.execute(_COUNT_OPEN_BUT if but_not else _COUNT_OPEN, asked).one())
+    return OpenCallCounts(*conn.execute(_COUNT_OPEN_BUT if but_not else _COUNT_OPEN, asked).one())
 
 
-def placed(conn: sa.Connection, call_id: str, call_sid: str) -> bool:
+def mark_dialling(conn: sa.Connection, call_id: str, call_sid: str) -> bool:
     """The INVITE of a queued call is about to be sent, with this Call-ID. False when the call has ended."""
     changes = {"call": call_id, "call_sid": call_sid, "updated_at": utc_now()}
     return conn.execute(_UPDATE_LIVE, changes).rowcount == 1
 
 
-def rings(conn: sa.Connection, call_id: str) -> bool:
+def mark_ringing(conn: sa.Connection, call_id: str) -> bool:
     """A queued call rings. False (and nothing changes) when it is in another state."""
     changes = {"call": call_id, "status": "ringing", "updated_at": utc_now()}
     return conn.execute(_UPDATE_QUEUED, changes).rowcount == 1
 
 
-def answered(conn: sa.Connection, call_id: str, at: datetime) -> bool:
+def mark_answered(conn: sa.Connection, call_id: str, at: datetime) -> bool:
     """The call was answered `at`. False (and nothing changes) unless it was queued or ringing."""
     changes = {"call": call_id, "status": "in_progress", "started_at": at, "updated_at": at}
     return conn.execute(_ANSWER, changes).rowcount == 1
 
 
-def note_progress(
+def store_progress(
     conn: sa.Connection,
     call_id: str,
     *,
@@ -387,7 +387,7 @@ def get(conn: sa.Connection, organization_id: str, call_id: str) -> Call | None:
     return None if row is None else _CALL.build(row)
 
 
-def get_anywhere(conn: sa.Connection, call_id: str) -> Call | None:
+def get_by_id(conn: sa.Connection, call_id: str) -> Call | None:
     """By id alone: for the server's own use and for links that carry a signature."""
     row = conn.execute(sa.select(*_CALL.columns).where(_t.c.id == call_id)).one_or_none()
     return None if row is None else _CALL.build(row)
@@ -399,16 +399,18 @@ def transfers_of(conn: sa.Connection, call_id: str) -> list[Call]:
     return [_CALL.build(row) for row in conn.execute(query)]
 
 
-def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int, only: CallFilter) -> Page[CallRow]:
+def page(
+    conn: sa.Connection, organization_id: str, *, limit: int, offset: int, only: CallFilter
+) -> ResultPage[CallRow]:
     """Newest first, without the talk."""
-    where = [_t.c.organization_id == organization_id, *_narrowed(only)]
+    where = [_t.c.organization_id == organization_id, *_conditions(only)]
     total = conn.execute(sa.select(sa.func.count()).select_from(_t).where(*where)).scalar_one()
     query = sa.select(*_ROW.columns).where(*where).order_by(_t.c.created_at.desc(), _t.c.id)
     rows = conn.execute(query.limit(limit).offset(offset))
-    return Page([_ROW.build(row) for row in rows], total)
+    return ResultPage([_ROW.build(row) for row in rows], total)
 
 
-def _narrowed(only: CallFilter) -> list[sa.ColumnElement[bool]]:
+def _conditions(only: CallFilter) -> list[sa.ColumnElement[bool]]:
     wanted = {"agent_id": only.agent_id, "status": only.status, "direction": only.direction}
     where = [_t.c[name] == value for name, value in wanted.items() if value is not None]
     if only.since is not None:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from storage import tables
-from storage.tables.row_mapping import Shape
+from storage.tables.row_mapping import RowMapping
 
 Verdict = Literal[
     "queued",
@@ -34,7 +34,7 @@ DIALLED: Final[tuple[Verdict, ...]] = ("queued", "redirected", "referred")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class DialRequest:
     """What was wanted: by the holder of an API key at a client's address, or by the peer of a call, whose address
     `client` then is. `number` and `api_key_prefix` are what the ids stand for; None: nothing of this organization."""
 
@@ -48,7 +48,7 @@ class Wish:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt(Wish):
+class DialAttempt(DialRequest):
     """A stored wish. `detail` says why it was refused."""
 
     id: str
@@ -59,29 +59,29 @@ class Attempt(Wish):
 
 
 @dataclass(frozen=True)
-class Told:
+class AttemptWithCall:
     """An attempt, and how its call stands: the status and, once it has ended, why."""
 
-    attempt: Attempt
-    ended: str | None
+    attempt: DialAttempt
+    call_status: str | None
 
 
-_ATTEMPT = Shape(Attempt, tables.outbound_attempts)
+_ATTEMPT = RowMapping(DialAttempt, tables.outbound_attempts)
 _t = tables.outbound_attempts
 
 
-def note(
-    conn: sa.Connection, wish: Wish, verdict: Verdict, *, call_id: str | None = None, detail: str | None = None
-) -> Attempt:
+def record(
+    conn: sa.Connection, wish: DialRequest, verdict: Verdict, *, call_id: str | None = None, detail: str | None = None
+) -> DialAttempt:
     """Store what came of a wish."""
-    made = Attempt(
+    made = DialAttempt(
         **asdict(wish), id=str(uuid4()), created_at=utc_now(), verdict=verdict, call_id=call_id, detail=detail
     )
     conn.execute(sa.insert(_t), asdict(made))
     return made
 
 
-def that_queued(conn: sa.Connection, call_id: str) -> Attempt | None:
+def attempt_of_call(conn: sa.Connection, call_id: str) -> DialAttempt | None:
     """The attempt that a queued call came of."""
     query = sa.select(*_ATTEMPT.columns).where(_t.c.call_id == call_id, _t.c.verdict == "queued")
     row = conn.execute(query).one_or_none()
@@ -106,9 +106,9 @@ def nth_newest(
     return conn.execute(query.order_by(_t.c.created_at.desc()).limit(1).offset(nth - 1)).scalar_one_or_none()
 
 
-def told_after(
+def page_after(
     conn: sa.Connection, organization_id: str, since: datetime, last_id: str, *, limit: int
-) -> Sequence[Told]:
+) -> Sequence[AttemptWithCall]:
     """A piece of an organization's log, oldest first: from `since` on, and at that moment those with ids above
     `last_id`."""
     calls = tables.calls
@@ -123,7 +123,7 @@ def told_after(
         .limit(limit)
     )
     return [
-        Told(_ATTEMPT.build(row[2:]), row[0] if row[1] is None else f"{row[0]}, {row[1]}")
+        AttemptWithCall(_ATTEMPT.build(row[2:]), row[0] if row[1] is None else f"{row[0]}, {row[1]}")
         for row in conn.execute(query)
     ]
 

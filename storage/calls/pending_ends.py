@@ -12,20 +12,20 @@ import sqlalchemy as sa
 
 from config.clock import iso, utc_now
 from storage import tables
-from storage.calls.calls import Call, EndedReason, EndStatus, TranscriptItem, finish, get_anywhere, seconds_between
+from storage.calls.calls import Call, EndedReason, EndStatus, TranscriptItem, finish, get_by_id, seconds_between
 
 _t = tables.calls
 _OPEN: Final = sa.and_(_t.c.id == sa.bindparam("call"), _t.c.ended_at.is_(None))
-_KEEP: Final = sa.update(_t).where(_OPEN)
+_STORE: Final = sa.update(_t).where(_OPEN)
 _STORED: Final = sa.select(_t.c.started_at, _t.c.status).where(_OPEN)
 _ENDING: Final = sa.select(_t.c.ending).where(_OPEN)
 _UNCLOSED: Final = sa.select(_t.c.id).where(_t.c.ended_at.is_(None)).order_by(_t.c.created_at, _t.c.id)
-_LEFT: Final = _UNCLOSED.where(_t.c.ending.is_(None))
-_KEPT: Final = _UNCLOSED.add_columns(_t.c.ending).where(_t.c.ending.is_not(None))
+_INTERRUPTED: Final = _UNCLOSED.where(_t.c.ending.is_(None))
+_PENDING: Final = _UNCLOSED.add_columns(_t.c.ending).where(_t.c.ending.is_not(None))
 
 
 @dataclass(frozen=True)
-class Ending:
+class PendingEnd:
     """How a call ended, beyond what its other columns hold. `usage` is what it is billed by, as JSON."""
 
     status: EndStatus
@@ -34,10 +34,10 @@ class Ending:
     usage: Mapping[str, Any] = field(default_factory=dict)
 
 
-def keep(
+def store_pending(
     conn: sa.Connection,
     call_id: str,
-    ending: Ending,
+    ending: PendingEnd,
     *,
     answered_at: datetime | None = None,
     transcript: Sequence[TranscriptItem] = (),
@@ -66,7 +66,7 @@ def keep(
         "media_quality": media_quality,
         "sip_end": sip_end,
     }
-    return conn.execute(_KEEP, changes).rowcount == 1
+    return conn.execute(_STORE, changes).rowcount == 1
 
 
 def close_interrupted(conn: sa.Connection, last_heard: Callable[[Call], datetime | None]) -> list[Call]:
@@ -74,7 +74,7 @@ def close_interrupted(conn: sa.Connection, last_heard: Callable[[Call], datetime
     as completed, the others as failed. `last_heard` says when the call's recording was last written (None: there is
     none); the call ended then, or at its last stored change. What was stored of its talk stays. Returns the calls as
     they are now stored, so that the caller writes their webhook rows in the same transaction."""
-    left = [get_anywhere(conn, call_id) for call_id in conn.execute(_LEFT).scalars().all()]
+    left = [get_by_id(conn, call_id) for call_id in conn.execute(_INTERRUPTED).scalars().all()]
     closed = []
     for call in left:
         if call is None:
@@ -96,19 +96,19 @@ def close_interrupted(conn: sa.Connection, last_heard: Callable[[Call], datetime
     return closed
 
 
-def of_call(conn: sa.Connection, call_id: str) -> Ending | None:
+def of_call(conn: sa.Connection, call_id: str) -> PendingEnd | None:
     """How a call ended that waits to be closed; None for one that goes on, is closed or does not exist."""
     found = conn.execute(_ENDING, {"call": call_id}).scalar_one_or_none()
     return None if found is None else _of_json(found)
 
 
-def kept(conn: sa.Connection) -> list[tuple[Call, Ending]]:
+def pending(conn: sa.Connection) -> list[tuple[Call, PendingEnd]]:
     """The calls that wait to be closed, oldest first."""
-    found = [(get_anywhere(conn, call_id), _of_json(ending)) for call_id, ending in conn.execute(_KEPT).all()]
+    found = [(get_by_id(conn, call_id), _of_json(ending)) for call_id, ending in conn.execute(_PENDING).all()]
     return [(call, ending) for call, ending in found if call is not None]
 
 
-def as_ended(call: Call, ending: Ending) -> Call:
+def as_ended(call: Call, ending: PendingEnd) -> Call:
     """The call as it will be once it is closed, but for its analysis and its cost."""
     return replace(
         call,
@@ -119,7 +119,7 @@ def as_ended(call: Call, ending: Ending) -> Call:
     )
 
 
-def _as_json(ending: Ending) -> dict[str, Any]:
+def _as_json(ending: PendingEnd) -> dict[str, Any]:
     return {
         "status": ending.status,
         "reason": ending.reason,
@@ -128,8 +128,8 @@ def _as_json(ending: Ending) -> dict[str, Any]:
     }
 
 
-def _of_json(stored: Mapping[str, Any]) -> Ending:
-    return Ending(
+def _of_json(stored: Mapping[str, Any]) -> PendingEnd:
+    return PendingEnd(
         cast(EndStatus, stored["status"]),
         cast(EndedReason, stored["reason"]),
         datetime.fromisoformat(stored["endedAt"]),

@@ -50,10 +50,10 @@ def remove(data_dir: Path, gone: Sequence[tuple[str, datetime]]) -> list[str]:
             removed.setdefault(path.parent, []).append(call_id)
         except OSError as error:
             _log.warning("recording.not_removed", call_id=call_id, error=str(error))
-    return [call_id for folder, ids in removed.items() if _names_are_kept(folder) for call_id in ids]
+    return [call_id for folder, ids in removed.items() if _fsync_folder(folder) for call_id in ids]
 
 
-def _names_are_kept(folder: Path) -> bool:
+def _fsync_folder(folder: Path) -> bool:
     """What is not in the folder any more is not there after a power failure either (fsync(2))."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -15,13 +15,13 @@ from config.clock import utc_now
 from config.errors import Conflict, NotFound
 from storage import tables
 
-PATIENCE: Final = timedelta(days=7)
+WEBHOOK_GRACE: Final = timedelta(days=7)
 """How much longer something is kept whose webhook is still to be sent."""
-SETTLED: Final = timedelta(seconds=30)
+MIN_AGE: Final = timedelta(seconds=30)
 """How long a call has ended before anything of it is removed: its SIP messages are stored a moment after its end."""
-CALLER_HEADERS: Final = "sip."
+SIP_METADATA_PREFIX: Final = "sip."
 """How names of metadata begin that the caller's telephone has sent."""
-DIALLED_KEPT: Final = 5
+KEPT_DIGITS: Final = 5
 """Characters of a destination that stay in the audit log: the country and a little more."""
 
 _t = tables.calls
@@ -34,7 +34,7 @@ _removals = tables.recording_removals
 
 
 @dataclass(frozen=True)
-class Due:
+class RetentionCutoffs:
     """Ends of an organization's calls before which something is not kept any more; None: it is."""
 
     organization_id: str
@@ -43,30 +43,30 @@ class Due:
     calls: datetime | None
 
 
-def due_at(conn: sa.Connection, now: datetime) -> list[Due]:
+def cutoffs_at(conn: sa.Connection, now: datetime) -> list[RetentionCutoffs]:
     """The organizations that do not keep everything for ever."""
     days = (_o.c.keep_recordings_days, _o.c.keep_transcripts_days, _o.c.keep_calls_days)
     query = sa.select(_o.c.id, *days).where(sa.or_(*(each.is_not(None) for each in days)))
-    return [Due(row[0], *(_before(now, each) for each in row[1:])) for row in conn.execute(query)]
+    return [RetentionCutoffs(row[0], *(_cutoff(now, each) for each in row[1:])) for row in conn.execute(query)]
 
 
-def _before(now: datetime, days: int | None) -> datetime | None:
-    return None if days is None else now - max(timedelta(days=days), SETTLED)
+def _cutoff(now: datetime, days: int | None) -> datetime | None:
+    return None if days is None else now - max(timedelta(days=days), MIN_AGE)
 
 
-def drop_recordings(conn: sa.Connection, organization_id: str, before: datetime, most: int) -> int:
+def drop_recordings(conn: sa.Connection, organization_id: str, before: datetime, limit: int) -> int:
     """Of the calls that ended longest ago: their recordings are served no more, and their files are to be removed.
     Returns how many there were."""
     old = (
         sa.select(_t.c.id)
         .where(_t.c.organization_id == organization_id, sa.text("recorded = 1"), _t.c.ended_at < before)
         .order_by(_t.c.ended_at)
-        .limit(most)
+        .limit(limit)
     )
     return conn.execute(sa.update(_t).where(_t.c.id.in_(_ids(conn, old))).values(recorded=False)).rowcount
 
 
-def drop_talk(conn: sa.Connection, organization_id: str, before: datetime, most: int) -> int:
+def drop_transcripts(conn: sa.Connection, organization_id: str, before: datetime, limit: int) -> int:
     """Of the calls that ended longest ago: what was said, what was drawn from it or brought to it, the SIP messages and
     the webhook, except while that is still to be sent. Returns how many there were."""
     query = (
@@ -75,13 +75,13 @@ def drop_talk(conn: sa.Connection, organization_id: str, before: datetime, most:
             _t.c.organization_id == organization_id,
             sa.text("talk_removed_at IS NULL AND calls.ended_at IS NOT NULL"),
             _t.c.ended_at < before,
-            _is_told(before),
+            _webhook_is_settled(before),
         )
         .order_by(_t.c.ended_at)
-        .limit(most)
+        .limit(limit)
     )
     now, found = utc_now(), conn.execute(query).all()
-    emptied = [{"call": row.id, "kept": _without_caller(row.metadata)} for row in found]
+    emptied = [{"call": row.id, "kept": _without_sip_headers(row.metadata)} for row in found]
     if emptied:
         change = sa.update(_t).where(_t.c.id == sa.bindparam("call"))
         nothing: dict[str, Any] = {"transcript": [], "timeline": [], "analysis": None, "context_variables": {}}
@@ -92,11 +92,11 @@ def drop_talk(conn: sa.Connection, organization_id: str, before: datetime, most:
     return len(found)
 
 
-def _without_caller(metadata: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in metadata.items() if not name.startswith(CALLER_HEADERS)}
+def _without_sip_headers(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in metadata.items() if not name.startswith(SIP_METADATA_PREFIX)}
 
 
-def drop_calls(conn: sa.Connection, organization_id: str, before: datetime, most: int) -> int:
+def drop_calls(conn: sa.Connection, organization_id: str, before: datetime, limit: int) -> int:
     """The calls that were made longest ago, whole, and the calls that they were handed on to. Returns how many there
     were."""
     later = _t.alias()
@@ -111,18 +111,18 @@ def drop_calls(conn: sa.Connection, organization_id: str, before: datetime, most
             _t.c.ended_at < before,
             _t.c.parent_call_id.is_(None),
             ~goes_on,
-            _is_told(before),
+            _webhook_is_settled(before),
         )
         .order_by(_t.c.created_at)
-        .limit(most)
+        .limit(limit)
     )
     return _remove(conn, organization_id, _ids(conn, old))
 
 
-def _is_told(before: datetime) -> sa.ColumnElement[bool]:
+def _webhook_is_settled(before: datetime) -> sa.ColumnElement[bool]:
     """Nothing of the call's webhook is still to be sent, or has been for too long."""
     waiting = sa.exists().where(_d.c.call_id == _t.c.id, _a.c.delivery_id == _d.c.id, _a.c.status == "pending")
-    return sa.or_(~waiting, _t.c.ended_at < before - PATIENCE)
+    return sa.or_(~waiting, _t.c.ended_at < before - WEBHOOK_GRACE)
 
 
 def remove_call(conn: sa.Connection, organization_id: str, call_id: str) -> None:
@@ -145,7 +145,7 @@ def _remove(conn: sa.Connection, organization_id: str, call_ids: Sequence[str]) 
         return 0
     children = conn.execute(sa.select(_t.c.id).where(_t.c.parent_call_id.in_(call_ids))).scalars().all()
     family = [*call_ids, *children]
-    shortened = sa.func.substr(_audit.c.destination, 1, DIALLED_KEPT) + "…"
+    shortened = sa.func.substr(_audit.c.destination, 1, KEPT_DIGITS) + "…"
     conn.execute(sa.update(_audit).where(_audit.c.call_id.in_(family)).values(destination=shortened, detail=None))
     below = sa.and_(_answers.c.path > sa.bindparam("from"), _answers.c.path < sa.bindparam("to"))
     answers = sa.delete(_answers).where(_answers.c.organization_id == organization_id, _answers.c.method == "POST")
@@ -158,10 +158,10 @@ def _ids(conn: sa.Connection, query: sa.Select[Any]) -> list[str]:
     return list(conn.execute(query).scalars())
 
 
-def files_to_remove(conn: sa.Connection, *, most: int, after: str = "") -> list[tuple[str, datetime]]:
+def files_to_remove(conn: sa.Connection, *, limit: int, after: str = "") -> list[tuple[str, datetime]]:
     """Calls, and when they were made, whose recordings' files may still be there; sorted by id, those `after` this."""
     query = sa.select(_removals.c.call_id, _removals.c.created_at).where(_removals.c.call_id > after)
-    return [(row[0], row[1]) for row in conn.execute(query.order_by(_removals.c.call_id).limit(most))]
+    return [(row[0], row[1]) for row in conn.execute(query.order_by(_removals.c.call_id).limit(limit))]
 
 
 def files_removed(conn: sa.Connection, call_ids: Sequence[str]) -> None:

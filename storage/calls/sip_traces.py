@@ -14,7 +14,7 @@ _t = tables.call_sip
 _PUT: Final = sa.insert(_t).prefix_with("OR REPLACE")
 
 
-class SipEntry(TypedDict):
+class StoredSipMessage(TypedDict):
     """One message, without its secrets. `at` is an ISO time, `offset_ms` counts from the call's first message; `again`:
     the same bytes had been on the wire before."""
 
@@ -32,14 +32,14 @@ class SipEntry(TypedDict):
 
 
 @dataclass(frozen=True)
-class CallSip:
+class SipTrace:
     """A call's messages, oldest first; `left_out` of them, after the first ones, there was no room for."""
 
-    messages: Sequence[SipEntry]
+    messages: Sequence[StoredSipMessage]
     left_out: int = 0
 
 
-def put(conn: sa.Connection, sips: Mapping[str, CallSip]) -> None:
+def put(conn: sa.Connection, sips: Mapping[str, SipTrace]) -> None:
     """Store what was said over SIP in calls, by their ids; what was stored before is replaced. Calls that have been
     removed since are left out."""
     there = set(conn.execute(sa.select(tables.calls.c.id).where(tables.calls.c.id.in_(sips))).scalars())
@@ -52,7 +52,7 @@ def put(conn: sa.Connection, sips: Mapping[str, CallSip]) -> None:
         conn.execute(_PUT, rows)
 
 
-def get(conn: sa.Connection, call_id: str) -> CallSip | None:
+def get(conn: sa.Connection, call_id: str) -> SipTrace | None:
     """What was stored of a call; None when nothing was."""
     row = conn.execute(sa.select(_t.c.messages, _t.c.left_out).where(_t.c.call_id == call_id)).one_or_none()
-    return None if row is None else CallSip(row[0], row[1])
+    return None if row is None else SipTrace(row[0], row[1])

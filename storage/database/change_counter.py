@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 
-class Changes:
+class ChangeCounter:
     """Looks at what SQLite's processes share in memory (`PRAGMA data_version`): some microseconds, no lock that it
     would wait for, no disk. Therefore it may be asked on the event loop; on one thread at a time."""
 

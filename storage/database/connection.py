@@ -10,18 +10,18 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
-_given: ContextVar[sqlite3.Connection] = ContextVar("given")
-_ENGINE: Final = sa.create_engine("sqlite://", creator=_given.get, poolclass=NullPool)
+_raw_connection: ContextVar[sqlite3.Connection] = ContextVar("given")
+_ENGINE: Final = sa.create_engine("sqlite://", creator=_raw_connection.get, poolclass=NullPool)
 
 
 def connect(raw: sqlite3.Connection, begin: str) -> sa.Connection:
     """SQLAlchemy's connection on top of `raw`, which it closes with itself; `begin` is the statement that begins its
     transactions. Both belong to the thread that calls this."""
-    token = _given.set(raw)
+    token = _raw_connection.set(raw)
     try:
         core = _ENGINE.connect()
     finally:
-        _given.reset(token)
+        _raw_connection.reset(token)
     core.info["begin"] = begin
     return core
 

@@ -19,18 +19,18 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
 from config.errors import StartupError, Unavailable
-from storage.database.change_counter import Changes
+from storage.database.change_counter import ChangeCounter
 from storage.database.connection import connect
-from storage.database.group_commit import Failed, GroupCommit, Write
-from storage.database.migrate import bring_up_to_date
-from storage.database.read_pool import Lane, Readers
+from storage.database.group_commit import GroupCommit, PendingWrite, WriteFailed
+from storage.database.migrate import migrate
+from storage.database.read_pool import Lane, ReadPool
 
 BUSY_TIMEOUT_S: Final = 10.0
 """How long a statement waits for another process that writes."""
 READERS: Final = 3
 """Connections for reading that all share; each is a thread. More of them would rather wait for the interpreter than
 read. One more is for what calls wait for."""
-LONGEST_TOGETHER_S: Final = 0.1
+MAX_GROUP_S: Final = 0.1
 """After so much time a commit takes no further writes: a caller who rings waits no longer for those of others."""
 
 READ: Final = "BEGIN"
@@ -39,7 +39,7 @@ WRITE: Final = "BEGIN IMMEDIATE"
 DISK_FULL: Final = "the disk is full"
 
 T = TypeVar("T")
-_TROUBLE: Final = {
+_UNAVAILABLE: Final = {
     sqlite3.SQLITE_FULL: DISK_FULL,
     sqlite3.SQLITE_BUSY: "the database is locked by another process",
     sqlite3.SQLITE_LOCKED: "the database is locked by another process",
@@ -51,7 +51,7 @@ _TROUBLE: Final = {
 }
 
 
-class StorageTrouble(Unavailable):
+class StorageUnavailable(Unavailable):
     """The database cannot do its work now (disk full, locked, ...); the transaction left nothing behind.
     `cause` says why, for the log; the message is for clients."""
 
@@ -73,29 +73,29 @@ class Database:
 
     def __init__(self, url: str) -> None:
         """`url` as SQLAlchemy takes it, `sqlite+aiosqlite:///path/to/file`. `StartupError` when it is none."""
-        self.url, self.path = _parsed(url)
+        self.url, self.path = _parse_url(url)
         self._commits: GroupCommit | None = None
-        self._readers: Readers | None = None
-        self._threads: list[_Thread] = []
-        self._changes: Changes | None = None
+        self._readers: ReadPool | None = None
+        self._threads: list[_ConnectionThread] = []
+        self._changes: ChangeCounter | None = None
         self.on_full: Callable[[], None] = lambda: None
         """Called on the event loop when a write met a full disk."""
 
     async def open(self) -> None:
         """Make the file when there is none and bring its tables up to date, also beside other processes that do the
         same. `StartupError` when that cannot be."""
-        await asyncio.to_thread(bring_up_to_date, self.path)
+        await asyncio.to_thread(migrate, self.path)
         try:
-            self._commits = GroupCommit((await self._opened(WRITE)).run_together)
+            self._commits = GroupCommit((await self._opened(WRITE)).run_group)
             calls, *shared = [await self._opened(READ) for _ in range(1 + READERS)]
-            self._readers = Readers(shared, calls, _not_open)
-            self._changes = await asyncio.to_thread(Changes, self.path)
+            self._readers = ReadPool(shared, calls, _not_open)
+            self._changes = await asyncio.to_thread(ChangeCounter, self.path)
         except BaseException:
             await self.close()
             raise
 
-    async def _opened(self, begin: str) -> _Thread:
-        thread = _Thread(self.path, begin)
+    async def _opened(self, begin: str) -> _ConnectionThread:
+        thread = _ConnectionThread(self.path, begin)
         try:
             await thread.open()
         except sqlite3.Error as error:
@@ -127,32 +127,34 @@ class Database:
     async def read(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, lane: Lane = "shared") -> T:
         """What `work` gives, run on a thread in a transaction that only reads and sees one moment. `owner` is the
         organization that asks, None the server itself: owners take turns. What a caller waits for is in the lane
-        `calls`, where nothing else keeps it waiting. Raises `StorageTrouble`, and what `work` raises."""
+        `calls`, where nothing else keeps it waiting. Raises `StorageUnavailable`, and what `work` raises."""
         if self._readers is None:
             raise _not_open()
         return await self._readers.read(work, owner, lane)
 
-    async def write(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, patient: bool = False) -> T:
+    async def write(
+        self, work: Callable[[sa.Connection], T], *, owner: str | None = None, deferrable: bool = False
+    ) -> T:
         """What `work` gives, run on a thread in a transaction that writes: committed and on the disk when this returns,
         gone when `work` raises. One at a time, also among processes; owners (as in `read`) take turns, each in the
-        order of its calls, and those that wait share a commit. `patient`: nobody waits for it, others go first. Once
-        handed in it runs to its end, whether or not its caller still waits. Raises `StorageTrouble`, and what `work`
-        raises."""
+        order of its calls, and those that wait share a commit. `deferrable`: other writes go first. Once
+        handed in it runs to its end, whether or not its caller still waits. Raises `StorageUnavailable`, and what
+        `work` raises."""
         if self._commits is None:
             raise _not_open()
         try:
-            return await self._commits.write(work, owner=owner, patient=patient)
-        except StorageTrouble as trouble:
+            return await self._commits.write(work, owner=owner, deferrable=deferrable)
+        except StorageUnavailable as trouble:
             if trouble.disk_full:
                 self.on_full()
             raise
 
 
-def _not_open() -> StorageTrouble:
-    return StorageTrouble("the database is not open")
+def _not_open() -> StorageUnavailable:
+    return StorageUnavailable("the database is not open")
 
 
-class _Thread:
+class _ConnectionThread:
     """A connection with its thread (aiosqlite's), and SQLAlchemy's connection on top of it, which only that thread
     uses. `begin` is the statement that begins its transactions."""
 
@@ -187,16 +189,16 @@ class _Thread:
         self._connection._tx.put_nowait((done, partial(context.run, self._transaction, work)))
         return done
 
-    async def run_together(self, writes: Sequence[Write]) -> Sequence[Any]:
+    async def run_group(self, writes: Sequence[PendingWrite]) -> Sequence[Any]:
         """Hand in several pieces of work as one transaction; see `GroupCommit`."""
         result: Sequence[Any] = await self._on_thread(self._transaction, partial(self._one_by_one, writes))
         return result
 
-    def _one_by_one(self, writes: Sequence[Write], core: sa.Connection) -> list[Any]:
+    def _one_by_one(self, writes: Sequence[PendingWrite], core: sa.Connection) -> list[Any]:
         """The outcomes, of the first writes only when they take too long."""
         if len(writes) == 1:
             return [writes[0].run(core)]
-        until_s = time.monotonic() + LONGEST_TOGETHER_S
+        until_s = time.monotonic() + MAX_GROUP_S
         outcomes: list[Any] = []
         for write in writes:
             if outcomes and time.monotonic() >= until_s:
@@ -204,18 +206,18 @@ class _Thread:
             outcomes.append(self._in_savepoint(write, core))
         return outcomes
 
-    def _in_savepoint(self, write: Write, core: sa.Connection) -> Any:
+    def _in_savepoint(self, write: PendingWrite, core: sa.Connection) -> Any:
         """The result, or `Failed` with nothing of it left. Raises when SQLite has given up the whole transaction."""
         raw = self._connection._conn
         raw.execute("SAVEPOINT piece")
         try:
-            with _NamedTrouble():
+            with _TranslatedErrors():
                 result = write.run(core)
         except Exception as error:
             if not raw.in_transaction:
                 raise
             raw.execute("ROLLBACK TO piece")
-            result = Failed(error)
+            result = WriteFailed(error)
         raw.execute("RELEASE piece")
         return result
 
@@ -232,7 +234,7 @@ class _Thread:
     def _transaction(self, work: Callable[[sa.Connection], T]) -> T:
         raw = self._connection._conn
         try:
-            with _NamedTrouble(), self._core.begin():
+            with _TranslatedErrors(), self._core.begin():
                 return work(self._core)
         except StopIteration as error:  # no future takes it: the caller would wait forever
             raise RuntimeError("a transaction raised StopIteration") from error
@@ -241,7 +243,7 @@ class _Thread:
                 raw.rollback()
 
 
-def _parsed(url: str) -> tuple[sa.URL, Path]:
+def _parse_url(url: str) -> tuple[sa.URL, Path]:
     try:
         parsed = make_url(url)
     except sa.exc.ArgumentError:
@@ -252,8 +254,8 @@ def _parsed(url: str) -> tuple[sa.URL, Path]:
     return parsed, Path(database)
 
 
-class _NamedTrouble:
-    """Turns the driver's errors about disk and locks into `StorageTrouble`; others pass."""
+class _TranslatedErrors:
+    """Turns the driver's errors about disk and locks into `StorageUnavailable`; others pass."""
 
     def __enter__(self) -> None:
         return None
@@ -261,6 +263,6 @@ class _NamedTrouble:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         reported = error.orig if isinstance(error, DBAPIError) else error
         if isinstance(reported, sqlite3.Error):
-            cause = _TROUBLE.get(getattr(reported, "sqlite_errorcode", 0) & 0xFF)
+            cause = _UNAVAILABLE.get(getattr(reported, "sqlite_errorcode", 0) & 0xFF)
             if cause is not None:
-                raise StorageTrouble(cause) from error
+                raise StorageUnavailable(cause) from error

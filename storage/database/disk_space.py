@@ -17,17 +17,17 @@ import structlog
 
 from config.errors import InsufficientStorage
 from storage import tables
-from storage.database.database import DISK_FULL, Database, StorageTrouble
+from storage.database.database import DISK_FULL, Database, StorageUnavailable
 
-FRESH_S: Final = 2.0
+MIN_PROBE_INTERVAL_S: Final = 2.0
 """A look is not repeated within this time, whoever asks."""
-LOOK_EVERY_S: Final = 15.0
+PROBE_EVERY_S: Final = 15.0
 """Between two looks while all is well."""
-WRITE_WITHIN_S: Final = 5.0
+WRITE_TIMEOUT_S: Final = 5.0
 """How long the database may take for the write of a look."""
 PROBE_BYTES: Final = 256 * 1024
 """Written to each folder, and gone at once."""
-MOST_OF_DISK: Final = 10
+MAX_RESERVE_SHARE: Final = 10
 """The reserve is at most one part in so many of the disk."""
 FOLDERS: Final = ("", "recordings", "knowledge", "sounds")
 """Of the data directory: each may be a disk of its own."""
@@ -55,64 +55,64 @@ class DiskSpace:
         self._low: str | None = None
         self._looking = asyncio.Lock()
         self._news = asyncio.Event()
-        database.on_full = self._met_full
+        database.on_full = self._on_disk_full
 
-    async def look(self) -> Mapping[str, str | None]:
-        """`database` and `disk`: None where a write went well, else why it did not. The write is at most `FRESH_S`
-        old."""
+    async def probe(self) -> Mapping[str, str | None]:
+        """`database` and `disk`: None where a write went well, else why it did not. The write is at most
+        `MIN_PROBE_INTERVAL_S` old."""
         async with self._looking:
-            if time.monotonic() - self._looked_at_s >= FRESH_S:
-                await self._look()
+            if time.monotonic() - self._looked_at_s >= MIN_PROBE_INTERVAL_S:
+                await self._probe()
             return self._found
 
     async def run(self) -> None:
         """Look, more often while the disk is full."""
         while True:
             self._news.clear()
-            await self.look()
-            wait_s = LOOK_EVERY_S if self._full_since_s is None else FRESH_S
+            await self.probe()
+            wait_s = PROBE_EVERY_S if self._full_since_s is None else MIN_PROBE_INTERVAL_S
             try:
                 async with asyncio.timeout(wait_s):
                     await self._news.wait()
             except TimeoutError:
                 continue
-            await asyncio.sleep(FRESH_S)
+            await asyncio.sleep(MIN_PROBE_INTERVAL_S)
 
     @property
-    def why_uploads_are_refused(self) -> str | None:
+    def why_writes_are_rejected(self) -> str | None:
         """None while there is room beside the reserve; as it was at the last look."""
         return self._low
 
     async def check_reserve(self, size: int) -> None:
         """Whether so many bytes more leave the reserve untouched. Raises `InsufficientStorage`."""
-        if await asyncio.to_thread(self._reserve_trouble, size) is not None:
+        if await asyncio.to_thread(self._reserve_problem, size) is not None:
             raise InsufficientStorage("The server's disk is almost full: nothing more can be stored")
 
-    async def _look(self) -> None:
-        database = await self._database_trouble()
-        disk = await asyncio.to_thread(self._folder_trouble)
+    async def _probe(self) -> None:
+        database = await self._database_problem()
+        disk = await asyncio.to_thread(self._folder_problem)
         self._found = {"database": database, "disk": disk}
         self._looked_at_s = time.monotonic()
         full = [each for each in (disk, database) if each is not None and DISK_FULL in each]
         if full:
-            self._is_full(full[0])
+            self._note_full(full[0])
         elif self._full_since_s is not None:
             _log.info("disk.has_room", full_s=round(time.monotonic() - self._full_since_s))
             self._full_since_s = None
             self.on_room()
-        self._note_low(await asyncio.to_thread(self._reserve_trouble))
+        self._note_low(await asyncio.to_thread(self._reserve_problem))
 
-    def _is_full(self, cause: str) -> None:
+    def _note_full(self, cause: str) -> None:
         if self._full_since_s is None:
             self._full_since_s = time.monotonic()
             remedy = "make room: calls go on, and what cannot be stored now waits in memory"
             _log.error("disk.full", cause=cause, data_dir=str(self._data_dir), remedy=remedy)
 
-    def _met_full(self) -> None:
+    def _on_disk_full(self) -> None:
         """A transaction met a full disk."""
         if self._full_since_s is None:
             self._looked_at_s = float("-inf")  # what was seen before counts no more
-        self._is_full(DISK_FULL)
+        self._note_full(DISK_FULL)
         self._news.set()
 
     def _note_low(self, why: str | None) -> None:
@@ -122,7 +122,7 @@ class DiskSpace:
             _log.info("disk.low_over")
         self._low = why
 
-    def _reserve_trouble(self, size: int = 0) -> str | None:
+    def _reserve_problem(self, size: int = 0) -> str | None:
         """Why so many bytes more are too many; None when they are not. Blocks."""
         for folder in self._disks():
             free, reserve = self._free(folder)
@@ -130,17 +130,17 @@ class DiskSpace:
                 return f"less than {reserve // MIB or 1} MiB are free: {folder}"
         return None
 
-    async def _database_trouble(self) -> str | None:
+    async def _database_problem(self) -> str | None:
         try:
-            async with asyncio.timeout(WRITE_WITHIN_S):
+            async with asyncio.timeout(WRITE_TIMEOUT_S):
                 await self._database.write(_write_row)
-        except StorageTrouble as trouble:
+        except StorageUnavailable as trouble:
             return trouble.cause
         except TimeoutError:
-            return f"it has not taken a write within {WRITE_WITHIN_S:g} s"
+            return f"it has not taken a write within {WRITE_TIMEOUT_S:g} s"
         return None
 
-    def _folder_trouble(self) -> str | None:
+    def _folder_problem(self) -> str | None:
         """Why a file cannot be written; None when it can be. Blocks."""
         for folder in self._disks():
             try:
@@ -164,7 +164,7 @@ class DiskSpace:
     def _free(self, folder: Path) -> tuple[int, int]:
         """Bytes that are free for us, and the reserve of that disk."""
         facts = os.statvfs(folder)
-        return facts.f_bavail * facts.f_frsize, min(self._reserve, facts.f_blocks * facts.f_frsize // MOST_OF_DISK)
+        return facts.f_bavail * facts.f_frsize, min(self._reserve, facts.f_blocks * facts.f_frsize // MAX_RESERVE_SHARE)
 
 
 def _write_file(folder: Path) -> None:

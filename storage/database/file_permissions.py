@@ -31,7 +31,7 @@ _log = structlog.get_logger()
 
 
 @dataclass
-class Rights:
+class PermissionChanges:
     """What `make_private` has done: how many files and folders others could read until now, and which still can be."""
 
     changed: int = 0
@@ -43,19 +43,19 @@ def make_folder(path: Path) -> None:
     path.mkdir(mode=FOLDER, parents=True, exist_ok=True)
 
 
-def make_private(data_dir: Path, database: Path, secret_key: Path) -> Rights:
+def make_private(data_dir: Path, database: Path, secret_key: Path) -> PermissionChanges:
     """Take from others what rights they have to the data directory and to the files of ours in it, and to the database
     and the key wherever they lie. Folders are gone through only when others could have got into them until now. Logs a
     line when something was changed, and one when something could not be. Blocks."""
-    rights = Rights()
-    was_open = _take(data_dir, rights, top=True)
+    rights = PermissionChanges()
+    was_open = _restrict(data_dir, rights, top=True)
     for name in FOLDERS:
-        _take_all(data_dir / name, rights, anyway=was_open)
+        _restrict_all(data_dir / name, rights, anyway=was_open)
     for pattern in KEPT_ASIDE:
         for folder in data_dir.glob(pattern):
-            _take_all(folder, rights, anyway=was_open)
+            _restrict_all(folder, rights, anyway=was_open)
     for path in _files(data_dir, database, secret_key):
-        _take(path, rights)
+        _restrict(path, rights)
     if rights.changed:
         _log.info("data.made_private", data_dir=str(data_dir), changed=rights.changed)
     if rights.refused:
@@ -75,19 +75,19 @@ def _files(data_dir: Path, database: Path, secret_key: Path) -> Iterator[Path]:
         yield secret_key
 
 
-def _take_all(folder: Path, rights: Rights, *, anyway: bool) -> None:
+def _restrict_all(folder: Path, rights: PermissionChanges, *, anyway: bool) -> None:
     """A folder and, when others could get into it, what is in it. A link to a folder elsewhere is followed, as the
     operator has made it; links in it are not."""
     if not folder.is_dir():
         return
-    if not (_take(Path(os.path.realpath(folder)), rights) or anyway):
+    if not (_restrict(Path(os.path.realpath(folder)), rights) or anyway):
         return
     for where, folders, files in os.walk(os.path.realpath(folder)):
         for name in (*folders, *files):
-            _take(Path(where, name), rights)
+            _restrict(Path(where, name), rights)
 
 
-def _take(path: Path, rights: Rights, *, top: bool = False) -> bool:
+def _restrict(path: Path, rights: PermissionChanges, *, top: bool = False) -> bool:
     """Whether others had rights to it. Links, what has further names, and what belongs to others stay as they are."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if top else os.O_NOFOLLOW))
@@ -99,7 +99,7 @@ def _take(path: Path, rights: Rights, *, top: bool = False) -> bool:
         is_folder = stat.S_ISDIR(facts.st_mode)
         if not mode & OTHERS or not (is_folder or (stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1)):
             return False
-        if is_folder and _is_everybodys(path, mode):
+        if is_folder and _is_shared_folder(path, mode):
             rights.refused.append(path)
         else:
             _change(handle, path, mode & ~OTHERS, rights)
@@ -108,7 +108,7 @@ def _take(path: Path, rights: Rights, *, top: bool = False) -> bool:
         os.close(handle)
 
 
-def _change(handle: int, path: Path, mode: int, rights: Rights) -> None:
+def _change(handle: int, path: Path, mode: int, rights: PermissionChanges) -> None:
     try:
         os.fchmod(handle, mode)
         rights.changed += 1
@@ -116,7 +116,7 @@ def _change(handle: int, path: Path, mode: int, rights: Rights) -> None:
         rights.refused.append(path)
 
 
-def _is_everybodys(path: Path, mode: int) -> bool:
+def _is_shared_folder(path: Path, mode: int) -> bool:
     """A folder as /tmp, or the root of the file system: to close it would stop the machine."""
     return bool(mode & stat.S_ISVTX) or path.resolve() == Path("/")
 

@@ -19,14 +19,14 @@ from storage.database.fair_queue import FairQueue, Owner
 
 T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
-MOST_TOGETHER: Final = 64
+MAX_GROUP: Final = 64
 """Writes in one commit; the others wait for the next one."""
-MOST_PATIENT: Final = 8
+MAX_DEFERRABLE: Final = 8
 """Patient writes in one commit, beside others."""
 
 
 @dataclass(frozen=True)
-class Write:
+class PendingWrite:
     """A piece of work, the context of its caller, whose it is (None: the server's), and where its result goes."""
 
     work: Work[Any]
@@ -43,7 +43,7 @@ class Write:
 
 
 @dataclass(frozen=True)
-class Failed:
+class WriteFailed:
     """What a piece of work raised; nothing of it is left."""
 
     error: BaseException
@@ -53,20 +53,20 @@ class GroupCommit:
     """`commit` runs pieces of work in their order in one transaction, each whole or not at all, and gives what each one
     returned or `Failed`, of the first ones only when they took long; it raises when nothing of them is on the disk."""
 
-    def __init__(self, commit: Callable[[Sequence[Write]], Awaitable[Sequence[Any]]]) -> None:
+    def __init__(self, commit: Callable[[Sequence[PendingWrite]], Awaitable[Sequence[Any]]]) -> None:
         self._commit = commit
-        self._gathered = FairQueue[Write]()
-        self._patient: deque[Write] = deque()
+        self._waiting = FairQueue[PendingWrite]()
+        self._deferrable: deque[PendingWrite] = deque()
         self._committing: asyncio.Task[None] | None = None
 
-    async def write(self, work: Work[T], *, owner: Owner = None, patient: bool = False) -> T:
+    async def write(self, work: Work[T], *, owner: Owner = None, deferrable: bool = False) -> T:
         """What `work` returned, once it is on the disk. Raises what it or the commit raised. It is done even when the
         caller does not wait any more. Patient ones keep their order among themselves; others overtake them."""
-        mine = Write(work, owner, asyncio.get_running_loop().create_future())
-        if patient:
-            self._patient.append(mine)
+        mine = PendingWrite(work, owner, asyncio.get_running_loop().create_future())
+        if deferrable:
+            self._deferrable.append(mine)
         else:
-            self._gathered.put(owner, mine)
+            self._waiting.put(owner, mine)
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit_all(), name="database commits")
         result: T = await mine.done
@@ -79,43 +79,43 @@ class GroupCommit:
 
     async def _commit_all(self) -> None:
         try:
-            while self._gathered or self._patient:
+            while self._waiting or self._deferrable:
                 hurried, patient = self._next()
                 together = [*hurried, *patient]
                 outcomes = await self._outcomes(together)
                 self._put_back(hurried[len(outcomes) :], patient[max(0, len(outcomes) - len(hurried)) :])
                 for write, outcome in zip(together, outcomes, strict=False):
-                    _tell(write.done, outcome)
+                    _resolve(write.done, outcome)
         finally:
             self._committing = None
 
-    def _next(self) -> tuple[list[Write], list[Write]]:
+    def _next(self) -> tuple[list[PendingWrite], list[PendingWrite]]:
         """Those that share the next commit, and the patient ones that go along."""
-        room = MOST_PATIENT if self._gathered else MOST_TOGETHER
-        hurried: list[Write] = []
-        while len(hurried) < MOST_TOGETHER and (taken := self._gathered.take()) is not None:
+        room = MAX_DEFERRABLE if self._waiting else MAX_GROUP
+        hurried: list[PendingWrite] = []
+        while len(hurried) < MAX_GROUP and (taken := self._waiting.take()) is not None:
             hurried.append(taken[1])
         for each in hurried:
-            self._gathered.done(each.owner)
-        return hurried, [self._patient.popleft() for _ in range(min(room, len(self._patient)))]
+            self._waiting.done(each.owner)
+        return hurried, [self._deferrable.popleft() for _ in range(min(room, len(self._deferrable)))]
 
-    def _put_back(self, hurried: Sequence[Write], patient: Sequence[Write]) -> None:
+    def _put_back(self, hurried: Sequence[PendingWrite], patient: Sequence[PendingWrite]) -> None:
         """They come first in the next commit: whoever had a turn in this one has had it."""
         for each in reversed(hurried):
-            self._gathered.put_back(each.owner, each)
-        self._patient.extendleft(reversed(patient))
+            self._waiting.put_back(each.owner, each)
+        self._deferrable.extendleft(reversed(patient))
 
-    async def _outcomes(self, together: Sequence[Write]) -> Sequence[Any]:
+    async def _outcomes(self, together: Sequence[PendingWrite]) -> Sequence[Any]:
         try:
             return await self._commit(together)
         except Exception as error:  # noqa: BLE001 - it is told to everyone who waits for this commit
-            return [Failed(error)] * len(together)
+            return [WriteFailed(error)] * len(together)
 
 
-def _tell(done: asyncio.Future[Any], outcome: Any) -> None:
+def _resolve(done: asyncio.Future[Any], outcome: Any) -> None:
     if done.done():  # its caller was cancelled
         return
-    if isinstance(outcome, Failed):
+    if isinstance(outcome, WriteFailed):
         done.set_exception(outcome.error)
     else:
         done.set_result(outcome)

@@ -26,7 +26,7 @@ _FLOCK = "hhqqi0q"
 def hold(data_dir: Path) -> Iterator[None]:
     """Hold the data directory (made when absent) until the block ends or the process dies. `StartupError` when
     another server holds it or it cannot be written."""
-    with _holding(data_dir / LOCK_NAME, f"data_dir {data_dir}", "data_dir"):
+    with _locked(data_dir / LOCK_NAME, f"data_dir {data_dir}", "data_dir"):
         yield
 
 
@@ -35,12 +35,12 @@ def hold_database(path: Path) -> Iterator[None]:
     """The same for a database file, by a file beside it: its server may have another data directory. A link to the
     database and the database are one."""
     beside = Path(f"{os.path.realpath(path)}{DATABASE_SUFFIX}")
-    with _holding(beside, f"the database {path}", "[database] url"):
+    with _locked(beside, f"the database {path}", "[database] url"):
         yield
 
 
 @contextmanager
-def _holding(path: Path, what: str, setting: str) -> Iterator[None]:
+def _locked(path: Path, what: str, setting: str) -> Iterator[None]:
     try:
         file_permissions.make_folder(path.parent)
         handle = _opened(path)
@@ -63,7 +63,7 @@ def _opened(path: Path) -> int:
     return handle
 
 
-def held(data_dir: Path) -> bool:
+def is_held(data_dir: Path) -> bool:
     """Whether a server holds the data directory; nothing is taken or made. Raises `OSError`."""
     try:
         handle = os.open(data_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
@@ -84,16 +84,16 @@ def _take(handle: int, what: str, setting: str) -> None:
     try:
         fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _whole_file())
     except (BlockingIOError, PermissionError) as error:  # EAGAIN or EACCES, as POSIX leaves open
-        raise StartupError(_refusal(handle, what, setting)) from error
+        raise StartupError(_startup_error(handle, what, setting)) from error
     os.ftruncate(handle, 0)
     os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
 
 
-def _refusal(handle: int, what: str, setting: str) -> str:
+def _startup_error(handle: int, what: str, setting: str) -> str:
     """Who holds the lock: a server, whose lock is one for writing, or somebody who could read the file."""
     kind, *_, process = struct.unpack(_FLOCK, fcntl.fcntl(handle, fcntl.F_OFD_GETLK, _whole_file()))
     if kind == fcntl.F_RDLCK:
-        holder = str(process) if process > 0 else _reader_of(os.fstat(handle).st_ino)
+        holder = str(process) if process > 0 else _lock_holder(os.fstat(handle).st_ino)
         return (
             f"process {holder or 'unknown'}, which is no server, holds the lock of {what}: end that process, its user "
             "cannot take the lock again"
@@ -102,7 +102,7 @@ def _refusal(handle: int, what: str, setting: str) -> str:
     return f"another server (process {holder or 'unknown'}) uses {what}: stop it, or set another {setting}"
 
 
-def _reader_of(inode: int) -> str:
+def _lock_holder(inode: int) -> str:
     """The process that holds a lock for reading on the file, as far as we may look; "" when none is seen (proc(5))."""
     for facts in Path("/proc").glob("[0-9]*/fdinfo/*"):
         with suppress(OSError):

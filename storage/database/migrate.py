@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 HEAD: Final = "0014"
 """The newest migration's revision; a test keeps it true."""
-TURN_TIMEOUT_S: Final = 60.0
+LOCK_TIMEOUT_S: Final = 60.0
 """How long a start waits for the migrations of another process."""
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
 
 
-def bring_up_to_date(path: Path) -> None:
+def migrate(path: Path) -> None:
     """Make the database file when there is none, turn on WAL, run the migrations that it lacks. Processes that do this
     at once take turns. Blocks: run it in a thread. `StartupError` when it cannot be."""
     try:
         file_permissions.make_folder(path.parent)
-        with _turn(path):
+        with _migration_lock(path):
             _migrate_from(_prepared_revision(path), path)
     except OSError as error:
         raise StartupError(f"the database {path} cannot be used: {error.strerror}") from error
@@ -40,7 +40,7 @@ def bring_up_to_date(path: Path) -> None:
 
 
 @contextmanager
-def _turn(path: Path) -> Iterator[None]:
+def _migration_lock(path: Path) -> Iterator[None]:
     """One process at a time. SQLite's own lock is not enough: while another connection is at work, the change to WAL
     fails at once, whatever the time-out."""
     turns = Path(f"{path}-start")
@@ -57,7 +57,7 @@ def _prepared_revision(path: Path) -> str | None:
     """Turn on WAL and tell at which revision the file is; None when it is new. SQLite gives the files beside it the
     rights of the database."""
     file_permissions.make_file(path)
-    with closing(sqlite3.connect(path, timeout=TURN_TIMEOUT_S)) as conn:
+    with closing(sqlite3.connect(path, timeout=LOCK_TIMEOUT_S)) as conn:
         os.chmod(path, 0o600)
         conn.execute("PRAGMA journal_mode=WAL")
         if conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
@@ -72,9 +72,9 @@ def _migrate_from(revision: str | None, path: Path) -> None:
     from alembic import command  # imported late: most starts need no migration, and the import takes 0.3 s
 
     settings = alembic_settings()
-    if revision is not None and not knows(revision):
+    if revision is not None and not is_known_revision(revision):
         raise StartupError(f"the database {path} was written by a newer version of Trunkline (revision {revision})")
-    engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool, connect_args={"timeout": TURN_TIMEOUT_S})
+    engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool, connect_args={"timeout": LOCK_TIMEOUT_S})
     sa.event.listen(engine, "connect", _begin_ourselves)
     sa.event.listen(engine, "begin", lambda conn: conn.exec_driver_sql("BEGIN IMMEDIATE"))
     with engine.begin() as conn:
@@ -82,7 +82,7 @@ def _migrate_from(revision: str | None, path: Path) -> None:
         command.upgrade(settings, "head")
 
 
-def knows(revision: str) -> bool:
+def is_known_revision(revision: str) -> bool:
     """Whether a database of this revision is ours or older; a newer version of Trunkline wrote others."""
     from alembic.script import ScriptDirectory
     from alembic.util import CommandError

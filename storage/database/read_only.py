@@ -19,7 +19,7 @@ T = TypeVar("T")
 _TIMEOUT_S = 10.0
 
 
-def look(path: Path, work: Callable[[sa.Connection], T]) -> T:
+def read_only(path: Path, work: Callable[[sa.Connection], T]) -> T:
     """What `work` gives in a transaction that sees one moment and cannot write. No migration runs: `StartupError` for
     a file of another revision, and for one that cannot be read. Raises what `work` raises. Blocks."""
     try:

@@ -20,7 +20,7 @@ Lane = Literal["shared", "calls"]
 """calls: what a caller waits for. It goes before everything else, on a connection that nothing else has."""
 
 
-class Reader(Protocol):
+class ReadConnection(Protocol):
     """A connection with its thread."""
 
     def begin(self, work: Callable[[sa.Connection], Any], context: Context) -> asyncio.Future[Any]:
@@ -28,7 +28,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True)
-class _Read:
+class _PendingRead:
     """A transaction that waits. `owner` None: the server's own."""
 
     work: Callable[[sa.Connection], Any]
@@ -37,24 +37,26 @@ class _Read:
     context: Context = field(default_factory=copy_context)
 
 
-class Readers:
+class ReadPool:
     """Hands transactions to connections, one at a time to each. One whose caller is gone before it has begun is left
     out."""
 
-    def __init__(self, shared: Sequence[Reader], calls: Reader, closed: Callable[[], Exception]) -> None:
+    def __init__(
+        self, shared: Sequence[ReadConnection], calls: ReadConnection, closed: Callable[[], Exception]
+    ) -> None:
         """`closed` makes what is raised to those that still wait when this is closed."""
         self._calls: Final = calls
         self._calls_idle = True
-        self._idle: list[Reader] = list(shared)
+        self._idle: list[ReadConnection] = list(shared)
         self._running = 0
-        self._waiting = FairQueue[_Read](most_at_once=max(1, len(shared) - 1))
-        self._callers: deque[_Read] = deque()
+        self._waiting = FairQueue[_PendingRead](most_at_once=max(1, len(shared) - 1))
+        self._callers: deque[_PendingRead] = deque()
         self._closed = closed
         self._all_ended: asyncio.Future[None] | None = None
 
     async def read(self, work: Callable[[sa.Connection], T], owner: Owner, lane: Lane) -> T:
         """What `work` gives; raises what it raises."""
-        mine = _Read(work, owner, asyncio.get_running_loop().create_future())
+        mine = _PendingRead(work, owner, asyncio.get_running_loop().create_future())
         if lane == "calls":
             self._callers.append(mine)
         else:
@@ -93,19 +95,21 @@ class Readers:
             else:
                 self._begin(self._idle.pop(), read, partial(self._waiting.done, owner))
 
-    def _begin(self, reader: Reader, read: _Read, ended: Callable[[], None]) -> None:
+    def _begin(self, reader: ReadConnection, read: _PendingRead, ended: Callable[[], None]) -> None:
         self._running += 1
         running = reader.begin(read.work, read.context)
         running.add_done_callback(partial(self._ended, reader, read, ended))
 
-    def _ended(self, reader: Reader, read: _Read, ended: Callable[[], None], outcome: asyncio.Future[Any]) -> None:
+    def _ended(
+        self, reader: ReadConnection, read: _PendingRead, ended: Callable[[], None], outcome: asyncio.Future[Any]
+    ) -> None:
         self._running -= 1
         if reader is self._calls:
             self._calls_idle = True
         else:
             self._idle.append(reader)
         ended()
-        _tell(read.done, outcome)
+        _resolve(read.done, outcome)
         self._begin_more()
         if not self._running and self._all_ended is not None and not self._all_ended.done():
             self._all_ended.set_result(None)
@@ -115,7 +119,7 @@ def _nothing() -> None:
     return None
 
 
-def _tell(done: asyncio.Future[Any], outcome: asyncio.Future[Any]) -> None:
+def _resolve(done: asyncio.Future[Any], outcome: asyncio.Future[Any]) -> None:
     error = outcome.exception()
     if done.done():  # its caller was cancelled
         return

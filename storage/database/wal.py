@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 
-def write_back(path: Path) -> bool:
+def checkpoint(path: Path) -> bool:
     """Bring what can be of the log into the database's file. Blocks; nobody who reads or writes waits for it. False
     when the disk takes nothing now: whoever writes next is told why."""
     with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
@@ -19,7 +19,7 @@ def write_back(path: Path) -> bool:
         return True
 
 
-def empty_log(path: Path) -> bool:
+def truncate(path: Path) -> bool:
     """Bring all of the log into the database's file and cut it to nothing. Blocks; who writes meanwhile waits for what
     little the first round has left. False when somebody reads or writes just now, or
     the disk takes nothing: then it is to be tried later."""

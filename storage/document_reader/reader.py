@@ -5,65 +5,65 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from storage.document_reader.base.blocks import Block, tidy
+from storage.document_reader.base.blocks import Block, normalize
 from storage.document_reader.base.encoding import decode
-from storage.document_reader.base.errors import NO_TEXT, TOO_DEEP, Unreadable
-from storage.document_reader.base.limits import Limits
+from storage.document_reader.base.errors import NO_TEXT, TOO_DEEP, UnreadableDocument
+from storage.document_reader.base.limits import ReadLimits
 from storage.document_reader.base.magic_bytes import refuse_another
-from storage.document_reader.base.media_types import Kind
+from storage.document_reader.base.media_types import DocumentFormat
 
 
-def text_of(data: bytes, kind: Kind, limits: Limits, charset: str | None = None) -> Iterator[Block]:
-    """The file's blocks, tidy and not empty; `charset` is what its sender says. Raises `Unreadable`, also in the middle
-    and when there is no text at all."""
+def text_of(data: bytes, kind: DocumentFormat, limits: ReadLimits, charset: str | None = None) -> Iterator[Block]:
+    """The file's blocks, tidy and not empty; `charset` is what its sender says. Raises `UnreadableDocument`, also in
+    the middle and when there is no text at all."""
     if not data.strip():
-        raise Unreadable(NO_TEXT)
+        raise UnreadableDocument(NO_TEXT)
     refuse_another(data, kind)
     characters = 0
     readable = False
     try:
         for block in _blocks_of(data, kind, limits, charset):
-            text = tidy(block.text)
+            text = normalize(block.text)
             characters += len(text)
             if characters > limits.characters:
-                raise Unreadable(f"The file holds more than {limits.characters:,} characters of text")
+                raise UnreadableDocument(f"The file holds more than {limits.characters:,} characters of text")
             if text:
                 readable = readable or any(map(str.isalnum, text))
                 yield replace(block, text=text)
     except RecursionError as error:
-        raise Unreadable(TOO_DEEP) from error
+        raise UnreadableDocument(TOO_DEEP) from error
     if not readable:
-        raise Unreadable(NO_TEXT)
+        raise UnreadableDocument(NO_TEXT)
 
 
-def _blocks_of(data: bytes, kind: Kind, limits: Limits, charset: str | None) -> Iterator[Block]:
+def _blocks_of(data: bytes, kind: DocumentFormat, limits: ReadLimits, charset: str | None) -> Iterator[Block]:
     """Each reader is imported when it is needed: together they take longer to load than most files to read."""
     match kind:
-        case Kind.PDF:
+        case DocumentFormat.PDF:
             from storage.document_reader.formats.pdf import blocks_from_pdf
 
             return blocks_from_pdf(data, limits.pages)
-        case Kind.DOCX:
+        case DocumentFormat.DOCX:
             from storage.document_reader.formats.docx import blocks_from_docx
 
             return blocks_from_docx(data, limits.unpacked_bytes)
-        case Kind.HTML:
+        case DocumentFormat.HTML:
             from storage.document_reader.formats.html import blocks_from_html, declared_charset
 
             return blocks_from_html(decode(data, charset or declared_charset(data)))
-        case Kind.MARKDOWN:
+        case DocumentFormat.MARKDOWN:
             from storage.document_reader.formats.markdown import blocks_from_markdown
 
             return blocks_from_markdown(decode(data, charset))
-        case Kind.CSV:
+        case DocumentFormat.CSV:
             from storage.document_reader.formats.csv import blocks_from_csv
 
             return blocks_from_csv(decode(data, charset))
-        case Kind.JSON:
+        case DocumentFormat.JSON:
             from storage.document_reader.formats.json import blocks_from_json
 
             return blocks_from_json(decode(data, charset))
-        case Kind.TEXT:
+        case DocumentFormat.TEXT:
             from storage.document_reader.formats.text import blocks_from_text
 
             return blocks_from_text(decode(data, charset))

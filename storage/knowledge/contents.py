@@ -47,7 +47,7 @@ def language_for(conn: sa.Connection, agent_id: str) -> str:
     return language_of(hint)
 
 
-def note_language(conn: sa.Connection, content_id: str, language: str) -> None:
+def set_language(conn: sa.Connection, content_id: str, language: str) -> None:
     """All passages of the content, if a document still has it, are indexed in this language."""
     conn.execute(_NOTE_LANGUAGE, {"content": content_id, "language": language})
 

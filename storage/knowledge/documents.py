@@ -15,11 +15,11 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from storage import tables
-from storage.document_reader.base.media_types import charset_of, kind_of
+from storage.document_reader.base.media_types import charset_of, format_of
 from storage.document_reader.chunker import Chunk
 from storage.document_reader.terms.tokenizer import ENGLISH
 from storage.knowledge import contents, passages
-from storage.tables.row_mapping import Page, Shape
+from storage.tables.row_mapping import ResultPage, RowMapping
 
 DocumentStatus = Literal["pending", "processing", "ready", "failed"]
 
@@ -51,7 +51,7 @@ class Document(DocumentFields):
     updated_at: datetime
 
 
-DOCUMENT: Final = Shape(Document, tables.knowledge_documents)
+DOCUMENT: Final = RowMapping(Document, tables.knowledge_documents)
 _t = tables.knowledge_documents
 _removals = tables.knowledge_removals
 
@@ -90,7 +90,7 @@ def _same(conn: sa.Connection, fields: DocumentFields) -> Document | None:
 
 def _reading(fields: DocumentFields) -> tuple[object, ...]:
     """What the text of a file depends on, beside its bytes."""
-    return kind_of(fields.mime_type), (charset_of(fields.mime_type) or "").lower()
+    return format_of(fields.mime_type), (charset_of(fields.mime_type) or "").lower()
 
 
 def get(conn: sa.Connection, organization_id: str, document_id: str) -> Document | None:
@@ -102,7 +102,7 @@ def get(conn: sa.Connection, organization_id: str, document_id: str) -> Document
 
 def page(
     conn: sa.Connection, organization_id: str, *, limit: int, offset: int, agent_id: str | None = None
-) -> Page[Document]:
+) -> ResultPage[Document]:
     """Newest first; of one agent, or of all."""
     where = _t.c.organization_id == organization_id
     if agent_id is not None:
@@ -110,7 +110,7 @@ def page(
     total = conn.execute(sa.select(sa.func.count()).select_from(_t).where(where)).scalar_one()
     query = sa.select(*DOCUMENT.columns).where(where).order_by(_t.c.created_at.desc(), _t.c.id)
     rows = conn.execute(query.limit(limit).offset(offset))
-    return Page([DOCUMENT.build(row) for row in rows], total)
+    return ResultPage([DOCUMENT.build(row) for row in rows], total)
 
 
 def has_ready(conn: sa.Connection, agent_id: str) -> bool:
@@ -125,12 +125,12 @@ def delete(conn: sa.Connection, organization_id: str, document_id: str) -> bool:
     return gone.rowcount == 1
 
 
-def begin_again(conn: sa.Connection) -> None:
+def reset_interrupted(conn: sa.Connection) -> None:
     """What was being read when the last process ended is pending again."""
     conn.execute(sa.update(_t).where(_t.c.status == "processing").values(status="pending", updated_at=utc_now()))
 
 
-def begin(conn: sa.Connection, *, most: int, most_of_one: int = 1 << 31) -> list[Document]:
+def claim_pending(conn: sa.Connection, *, most: int, most_of_one: int = 1 << 31) -> list[Document]:
     """The contents that have waited longest are processing from now on; of each, the oldest document. An organization
     of which fewer are processing comes first, and none has more than `most_of_one`: one that uploads much keeps no
     other waiting."""
@@ -176,7 +176,7 @@ def finish(conn: sa.Connection, content_id: str, language: str = ENGLISH) -> boo
     have been deleted."""
     if not _change(conn, content_id, status="ready"):
         return False
-    contents.note_language(conn, content_id, language)
+    contents.set_language(conn, content_id, language)
     return True
 
 
@@ -191,7 +191,7 @@ def _change(conn: sa.Connection, content_id: str, **values: object) -> bool:
     return conn.execute(change.values(**values, updated_at=utc_now())).rowcount > 0
 
 
-def gone_of(conn: sa.Connection, content_ids: Collection[str]) -> set[str]:
+def unreferenced(conn: sa.Connection, content_ids: Collection[str]) -> set[str]:
     """Those of these contents that no document has any more."""
     there = conn.execute(sa.select(_t.c.content_id).where(_t.c.content_id.in_(content_ids))).scalars()
     return set(content_ids) - set(there)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 
-from storage.database.database import StorageTrouble
+from storage.database.database import StorageUnavailable
 
 _log = structlog.get_logger()
 
@@ -19,7 +19,8 @@ def path_of(data_dir: Path, document_id: str) -> Path:
 
 def write(data_dir: Path, document_id: str, content: bytes) -> None:
     """Store the file of a new document: on the disk when this returns, gone when it raises. A file that a crash has
-    cut off has no row, and stays: it cannot be told from those of another database. Blocks. Raises `StorageTrouble`."""
+    cut off has no row, and stays: it cannot be told from those of another database. Blocks. Raises
+    `StorageUnavailable`."""
     path = path_of(data_dir, document_id)
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -34,7 +35,7 @@ def write(data_dir: Path, document_id: str, content: bytes) -> None:
             path.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise StorageTrouble(f"a document cannot be written: {error}") from error
+        raise StorageUnavailable(f"a document cannot be written: {error}") from error
 
 
 def _keep_names(folder: Path) -> None:

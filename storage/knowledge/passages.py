@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from storage import tables
 from storage.document_reader.chunker import Chunk
-from storage.document_reader.terms.ranking import Question, question
+from storage.document_reader.terms.ranking import TermQuery, parse_query
 from storage.document_reader.terms.tokenizer import ENGLISH
 
 MOST_COUNTED: Final = 2_000
@@ -67,16 +67,16 @@ _THOSE: Final = sa.text(
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundPassage:
     """A passage, the name of its document, how well it answers (0..1), and where it stands: the document's id, and the
-    passage's number in it from 0 on. `by_meaning`: the score tells of meaning, too."""
+    passage's number in it from 0 on. `by_vector`: the score tells of meaning, too."""
 
     content: str
     document: str
     score: float
     document_id: str
     position: int
-    by_meaning: bool = False
+    by_vector: bool = False
 
 
 def add(conn: sa.Connection, content_id: str, agent_id: str, chunks: Sequence[Chunk]) -> None:
@@ -100,34 +100,36 @@ def remove(conn: sa.Connection, content_id: str, *, most: int) -> int:
     return conn.execute(sa.delete(_t).where(_t.c.id.in_(some.scalar_subquery()))).rowcount
 
 
-class Words:
+class KeywordSearch:
     """A question to an agent's ready documents by its words, which are counted in one transaction: once for each
     language in which they are indexed, which is one but for the moment after its languageHint has changed."""
 
     def __init__(self, conn: sa.Connection, agent_id: str, text: str) -> None:
         """`text` is anybody's words."""
         self._agent_id = agent_id
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _LanguageQuery] = {}
         self._passages: int = conn.execute(_READY_PASSAGES, {"agent": agent_id}).scalar_one()
         for language in conn.execute(_LANGUAGES, {"agent": agent_id}).scalars() if self._passages else ():
-            if asked := question(text, language):
-                self._asked[language] = _Asked(asked, _holders(conn, agent_id, asked))
+            if asked := parse_query(text, language):
+                self._asked[language] = _LanguageQuery(asked, _holders(conn, agent_id, asked))
 
-    def best(self, conn: sa.Connection) -> dict[int, Found]:
+    def best(self, conn: sa.Connection) -> dict[int, FoundPassage]:
         """The passages that answer best, by their ids."""
-        found: dict[int, Found] = {}
+        found: dict[int, FoundPassage] = {}
         for language, asked in self._asked.items():
             if match := asked.question.match(self._agent_id, asked.holders):
                 rows = conn.execute(BEST, {"match": match, "most": MOST_SCORED})
                 found |= self._found(row for row in rows if row.language == language)
         return found
 
-    def those(self, conn: sa.Connection, passages: Collection[int]) -> dict[int, Found]:
+    def score(self, conn: sa.Connection, passages: Collection[int]) -> dict[int, FoundPassage]:
         """Passages by their ids, if they are of the agent's ready documents, whatever words they hold."""
         return self._found(conn.execute(_THOSE, {"agent": self._agent_id, "ids": list(passages)}))
 
-    def _found(self, rows: Iterable[sa.Row[Any]]) -> dict[int, Found]:
-        return {row.id: Found(row.content, row.name, self._score(row), row.document, row.position) for row in rows}
+    def _found(self, rows: Iterable[sa.Row[Any]]) -> dict[int, FoundPassage]:
+        return {
+            row.id: FoundPassage(row.content, row.name, self._score(row), row.document, row.position) for row in rows
+        }
 
     def _score(self, row: sa.Row[Any]) -> float:
         asked = self._asked.get(row.language)
@@ -135,21 +137,21 @@ class Words:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _LanguageQuery:
     """A question in one language, and how many passages hold each of its terms."""
 
-    question: Question
+    question: TermQuery
     holders: Mapping[str, int]
 
 
-def search(conn: sa.Connection, agent_id: str, text: str, *, most: int) -> list[Found]:
+def search(conn: sa.Connection, agent_id: str, text: str, *, most: int) -> list[FoundPassage]:
     """The passages of the agent's ready documents that answer best by their words, the best first. `text` is anybody's
     words."""
-    found = Words(conn, agent_id, text).best(conn).values()
+    found = KeywordSearch(conn, agent_id, text).best(conn).values()
     return sorted(found, key=lambda each: -each.score)[:most]
 
 
-def _holders(conn: sa.Connection, agent_id: str, asked: Question) -> dict[str, int]:
+def _holders(conn: sa.Connection, agent_id: str, asked: TermQuery) -> dict[str, int]:
     """How many of the agent's passages hold each term, counted up to a bound."""
     matches = json.dumps({term: asked.match_one(agent_id, term) for term in asked.terms})
     return {row.key: row.holders for row in conn.execute(_HOLDERS, {"matches": matches})}

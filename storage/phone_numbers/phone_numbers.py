@@ -17,7 +17,7 @@ from storage import tables
 from storage.agents.agents import AGENT, Agent
 from storage.phone_numbers.sip_sources import is_address, is_host_name, normal_host, normal_source
 from storage.phone_numbers.trunk_rules import OPEN, TrunkRules, literals, same_number
-from storage.tables.row_mapping import LazyPage, Shape
+from storage.tables.row_mapping import LazyResultPage, RowMapping
 
 Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
 SipMode = Literal["registration", "ip_allowlist"]
@@ -81,7 +81,7 @@ class InboundTarget:
     rivals: Sequence[PhoneNumber] = ()
 
 
-class Contested(TrunklineError):
+class AmbiguousNumber(TrunklineError):
     """Numbers of several organizations are meant, and none has the right to the call."""
 
     def __init__(self, numbers: Sequence[PhoneNumber]) -> None:
@@ -89,7 +89,7 @@ class Contested(TrunklineError):
         self.numbers: Final = numbers
 
 
-NUMBER = Shape(PhoneNumber, tables.phone_numbers)
+NUMBER = RowMapping(PhoneNumber, tables.phone_numbers)
 _t = tables.phone_numbers
 _s = tables.phone_number_sources
 
@@ -142,9 +142,9 @@ def create(
         updated_at=at,
         trunks_taken_over=[] if rules.enforced else _sorted(named_trunks(fields_).values()),
     )
-    _refuse_taken(conn, made, None, rules)
+    _require_free(conn, made, None, rules)
     conn.execute(sa.insert(_t), asdict(made))
-    _note_sources(conn, made)
+    _store_sources(conn, made)
     return made
 
 
@@ -152,7 +152,7 @@ def _values(fields_: PhoneNumberFields) -> dict[str, Any]:
     return {each.name: getattr(fields_, each.name) for each in fields(PhoneNumberFields)}
 
 
-def _note_sources(conn: sa.Connection, number: PhoneNumber, *, renamed: bool = True) -> None:
+def _store_sources(conn: sa.Connection, number: PhoneNumber, *, renamed: bool = True) -> None:
     """Store where its calls come from. Who has had a source for this very number keeps the time since when."""
     wanted, mine = sources_of(number), _s.c.phone_number_id == number.id
     conn.execute(sa.delete(_s).where(mine, sa.true() if renamed else _s.c.source.not_in(wanted)))
@@ -167,7 +167,7 @@ def _sorted(trunks: Iterable[str]) -> list[str]:
     return sorted(set(trunks))
 
 
-def _refuse_taken(conn: sa.Connection, wanted: PhoneNumber, stored: PhoneNumber | None, rules: TrunkRules) -> None:
+def _require_free(conn: sa.Connection, wanted: PhoneNumber, stored: PhoneNumber | None, rules: TrunkRules) -> None:
     """A number is unique as it is written in its organization. For the very same source no other organization has it,
     with or without `+`: what is dialled there means both. Of sources that merely overlap the narrower one has the call.
     Within an organization both may be there; the exact one answers. `stored`: as the number was before, which it may
@@ -180,20 +180,20 @@ def _refuse_taken(conn: sa.Connection, wanted: PhoneNumber, stored: PhoneNumber 
     rivals = (
         sa.select(_s.c.source, *NUMBER.columns)
         .join_from(_t, _s, _s.c.phone_number_id == _t.c.id)
-        .where(_t.c.organization_id != wanted.organization_id, _t.c.number.in_(_forms(wanted.number)))
+        .where(_t.c.organization_id != wanted.organization_id, _t.c.number.in_(_spellings(wanted.number)))
     )
     for source, *row in conn.execute(rivals.where(_s.c.source.in_(new))) if new else ():
-        if _keeps_out(rules, NUMBER.build(row), wanted, source):
+        if _has_precedence(rules, NUMBER.build(row), wanted, source):
             raise Invalid([FieldProblem("number", "This number is not available from this trunk")])
 
 
-def _keeps_out(rules: TrunkRules, holder: PhoneNumber, wanted: PhoneNumber, source: str) -> bool:
+def _has_precedence(rules: TrunkRules, holder: PhoneNumber, wanted: PhoneNumber, source: str) -> bool:
     """Whether the holder of a source has no less right to it: the operator's word counts more than who was first."""
     standing = rules.standing(holder, source)
     return standing == "granted" or (standing is not None and rules.standing(wanted, source) != "granted")
 
 
-def _forms(number: str) -> tuple[str, str]:
+def _spellings(number: str) -> tuple[str, str]:
     """As it is written, and the same with or without `+`."""
     return number, number[1:] if number.startswith("+") else f"+{number}"
 
@@ -205,13 +205,13 @@ def get(conn: sa.Connection, organization_id: str, number_id: str) -> PhoneNumbe
     return None if row is None else NUMBER.build(row)
 
 
-def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) -> LazyPage[PhoneNumber]:
+def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) -> LazyResultPage[PhoneNumber]:
     """Newest first."""
     where = _t.c.organization_id == organization_id
     total = conn.execute(sa.select(sa.func.count()).select_from(_t).where(where)).scalar_one()
     query = sa.select(_t.c.id).where(where).order_by(_t.c.created_at.desc(), _t.c.id)
     ids = conn.execute(query.limit(limit).offset(offset)).scalars().all()
-    return LazyPage(NUMBER.each_of(conn, ids), total)
+    return LazyResultPage(NUMBER.each_of(conn, ids), total)
 
 
 def merged(stored: PhoneNumberFields, changes: Mapping[str, Any]) -> PhoneNumberFields:
@@ -242,9 +242,9 @@ def replace(
     """Set the fields in `changes` (names as in `PhoneNumberFields`) of a number that was read in this transaction, to
     trunks that `rules` allow; `Invalid` names `number` when the result is taken."""
     result = changed(stored, changes, rules)
-    _refuse_taken(conn, result, stored, rules)
+    _require_free(conn, result, stored, rules)
     conn.execute(sa.update(_t).where(_t.c.id == stored.id).values(**asdict(result)))
-    _note_sources(conn, result, renamed=result.number != stored.number)
+    _store_sources(conn, result, renamed=result.number != stored.number)
     return result
 
 
@@ -297,7 +297,7 @@ _FIND_INBOUND: Final = (
 
 
 @dataclass(frozen=True)
-class _Claim:
+class _Candidate:
     """A number that is meant, and how good its right is (see `TrunkRules.rank`)."""
 
     target: InboundTarget
@@ -314,12 +314,12 @@ def find_inbound(
     """The number that was dialled from an address, which all of `sources` mean (itself, networks that contain it, host
     names that resolve to it), among those whose trunks `rules` allow. Within an organization the exact one, else the
     same with or without `+`; how it is written decides nothing between organizations. There the operator's word comes
-    first, then the narrower source: the address itself, a name that leads to it, the smaller network. `Contested` when
-    nobody has more right than all others."""
-    asked = {"sources": list(sources), "dialled": dialled, "forms": _forms(dialled)}
+    first, then the narrower source: the address itself, a name that leads to it, the smaller network. `AmbiguousNumber`
+    when nobody has more right than all others."""
+    asked = {"sources": list(sources), "dialled": dialled, "forms": _spellings(dialled)}
     address = next((each for each in map(normal_source, sources) if is_address(each)), "")
     rows = [(str(row[0]).split(" "), _target(row[1:])) for row in conn.execute(_FIND_INBOUND, asked)]
-    claims = _claims(rows, address, sources, rules)
+    claims = _candidates(rows, address, sources, rules)
     if not claims:
         return None
     best: dict[str, tuple[bool, int]] = {}
@@ -327,7 +327,7 @@ def find_inbound(
         best[claim.organization_id] = max(claim.rank, best.get(claim.organization_id, claim.rank))
     entitled = [owner for owner, rank in best.items() if rank == max(best.values())]
     if len(entitled) != 1:
-        raise Contested([claim.target.number for claim in claims])
+        raise AmbiguousNumber([claim.target.number for claim in claims])
     rivals = [claim.target.number for claim in claims if claim.organization_id not in entitled]
     return replaced(next(claim.target for claim in claims if claim.organization_id in entitled), rivals=rivals)
 
@@ -338,9 +338,9 @@ def _target(row: Sequence[Any]) -> InboundTarget:
     return InboundTarget(number, agent, row[0])
 
 
-def _claims(
+def _candidates(
     rows: Sequence[tuple[list[str], InboundTarget]], address: str, sources: Collection[str], rules: TrunkRules
-) -> list[_Claim]:
+) -> list[_Candidate]:
     """Who has a right to a call from the address, each by the best of its sources. What others are called from by the
     address itself, a network around it or an older name, no name takes from them while trunks are given."""
     held: dict[str, set[str]] = {}
@@ -348,10 +348,10 @@ def _claims(
         usable = {each for each in literals(matched) if rules.standing(target.number, each) is not None}
         before = set(matched).intersection(target.number.trunks_taken_over)
         held.setdefault(target.number.organization_id, set()).update(usable | before)
-    rules = replaced(rules, held=held, leads={each: (address,) for each in sources if is_host_name(each)})
+    rules = replaced(rules, held=held, resolved={each: (address,) for each in sources if is_host_name(each)})
     found = []
     for matched, target in rows:
         ranks = [rank for each in matched if (rank := rules.rank(target.number, each, address)) is not None]
         if ranks:
-            found.append(_Claim(target, max(ranks)))
+            found.append(_Candidate(target, max(ranks)))
     return found

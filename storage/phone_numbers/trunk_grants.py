@@ -15,18 +15,18 @@ from storage.accounts import audit_log
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import NUMBER, PhoneNumber, named_trunks
 from storage.phone_numbers.trunk_rules import Policy, Standing, TrunkGrant, TrunkRules
-from storage.tables.row_mapping import Shape
+from storage.tables.row_mapping import RowMapping
 
 DEMO: Final = "demo_organization"
 """The fact that names the organization of `trunkline demo`, which is the operator's own and does not count."""
 
-_GRANT: Final = Shape(TrunkGrant, tables.trunk_grants)
+_GRANT: Final = RowMapping(TrunkGrant, tables.trunk_grants)
 _t = tables.trunk_grants
 _n = tables.phone_numbers
 
 
 @dataclass(frozen=True)
-class Denied:
+class RevokedGrants:
     """What an organization has lost: what it was given, and numbers that had a trunk from before."""
 
     grants: Sequence[TrunkGrant]
@@ -56,7 +56,7 @@ def organizations_counted(conn: sa.Connection) -> int:
     return int(conn.execute(query).scalar_one())
 
 
-def note_demo(conn: sa.Connection, organization_id: str) -> None:
+def set_demo_organization(conn: sa.Connection, organization_id: str) -> None:
     """Remember which organization is the demo's."""
     facts = tables.facts
     conn.execute(sa.delete(facts).where(facts.c.name == DEMO))
@@ -93,11 +93,13 @@ def allow(conn: sa.Connection, organization_id: str, trunk: str, number_pattern:
     made = TrunkGrant(organization_id=organization_id, trunk=trunk, number_pattern=number_pattern, created_at=utc_now())
     conn.execute(sa.insert(_t), asdict(made))
     detail = f"{trunk} for numbers {number_pattern}"
-    audit_log.note(conn, organization_id, actor=actor, action="trunk.allow", detail=detail)
+    audit_log.record(conn, organization_id, actor=actor, action="trunk.allow", detail=detail)
     return made
 
 
-def deny(conn: sa.Connection, organization_id: str, trunk: str, number_pattern: str | None, *, actor: str) -> Denied:
+def deny(
+    conn: sa.Connection, organization_id: str, trunk: str, number_pattern: str | None, *, actor: str
+) -> RevokedGrants:
     """Take back what was given of a trunk, and what lies within it, by the very pattern or (None) by all; numbers that
     had it from before lose it too. `NotFound` when there is nothing."""
     place = TrunkGrant(
@@ -111,18 +113,18 @@ def deny(conn: sa.Connection, organization_id: str, trunk: str, number_pattern: 
     for each in gone:
         mine = _t.c.organization_id == organization_id, _t.c.trunk == each.trunk
         conn.execute(sa.delete(_t).where(*mine, _t.c.number_pattern == each.number_pattern))
-    losers = _end_taken_over(conn, place)
+    losers = _revoke_taken_over(conn, place)
     if not gone and not losers:
         raise NotFound(f"{trunk} was not given to this organization: see `trunkline trunk list`")
     for detail in (
         *(f"{each.trunk} for numbers {each.number_pattern}" for each in gone),
         *(f"{trunk} for {each.number}, which had it before" for each in losers),
     ):
-        audit_log.note(conn, organization_id, actor=actor, action="trunk.deny", detail=detail)
-    return Denied(gone, losers)
+        audit_log.record(conn, organization_id, actor=actor, action="trunk.deny", detail=detail)
+    return RevokedGrants(gone, losers)
 
 
-def _end_taken_over(conn: sa.Connection, place: TrunkGrant) -> list[PhoneNumber]:
+def _revoke_taken_over(conn: sa.Connection, place: TrunkGrant) -> list[PhoneNumber]:
     """The numbers that had what lies in `place` from before, and have it no more."""
     losers = []
     query = sa.select(*NUMBER.columns).where(_n.c.organization_id == place.organization_id).order_by(_n.c.created_at)

@@ -74,8 +74,8 @@ class TrunkRules:
     """The policy is `approved`, or has become so."""
     grants: Sequence[TrunkGrant] = ()
     held: Mapping[str, Collection[str]] = field(default_factory=dict)
-    leads: Mapping[str, Collection[str]] = field(default_factory=dict)
-    own: Collection[str] = frozenset()
+    resolved: Mapping[str, Collection[str]] = field(default_factory=dict)
+    own_addresses: Collection[str] = frozenset()
 
     def standing(self, claimant: Claimant, trunk: str) -> Standing | None:
         """Why a number may use a host, a network or a registrar, in normal form; None when it may not."""
@@ -85,11 +85,11 @@ class TrunkRules:
             return "taken_over"
         return None if self.enforced else "open"
 
-    def has_some(self, organization_id: str, trunk: str) -> bool:
+    def has_grant(self, organization_id: str, trunk: str) -> bool:
         """Whether the trunk was given to the organization, for whatever numbers."""
         return any(each.covers(trunk) for each in self._grants_of.get(organization_id, ()))
 
-    def may_lead_to(self, claimant: Claimant, host: str, address: str) -> bool:
+    def may_resolve_to(self, claimant: Claimant, host: str, address: str) -> bool:
         """Whether a host that the number may use may be at this address. Where a name leads, its owner decides: what
         was given by its name leads neither to this machine or a private network nor to what is another organization's,
         be it by a name that leads there, unless the operator has given the address as well. Names that were there
@@ -97,14 +97,16 @@ class TrunkRules:
         if not self.enforced or host in claimant.trunks_taken_over or not is_host_name(host):
             return True
         return self._granted(claimant, address) or not (
-            self._is_inside(address) or self._is_of_others(claimant, address) or self._is_led_to(claimant, address)
+            self._is_inside(address)
+            or self._is_of_others(claimant, address)
+            or self._is_resolved_by_others(claimant, address)
         )
 
     def rank(self, claimant: Claimant, source: str, address: str) -> tuple[bool, int] | None:
         """How good the number's right is to calls from an address, which `source` is, contains or leads to; the higher
         one wins. None: it has none."""
         standing = self.standing(claimant, source)
-        if standing is None or not self.may_lead_to(claimant, source, address):
+        if standing is None or not self.may_resolve_to(claimant, source, address):
             return None
         if is_host_name(source):
             return self._granted(claimant, address), NAME_BITS
@@ -112,7 +114,7 @@ class TrunkRules:
         return standing == "granted", ADDRESS_BITS if network.num_addresses == 1 else network.prefixlen
 
     @property
-    def given_names(self) -> frozenset[str]:
+    def granted_host_names(self) -> frozenset[str]:
         """The host names that were given to anybody."""
         return frozenset(each.trunk for each in self.grants if _network(each.trunk) is None)
 
@@ -129,7 +131,7 @@ class TrunkRules:
 
     def _is_inside(self, address: str) -> bool:
         face = embedded(ip_address(address.partition("%")[0]))
-        return is_inside(address) or str(face) in self.own or address in self.own
+        return is_inside(address) or str(face) in self.own_addresses or address in self.own_addresses
 
     def _is_of_others(self, claimant: Claimant, address: str) -> bool:
         network = _network(address)
@@ -157,20 +159,20 @@ class TrunkRules:
                 found.setdefault(key, set()).add(holder)
         return found
 
-    def _is_led_to(self, claimant: Claimant, address: str) -> bool:
+    def _is_resolved_by_others(self, claimant: Claimant, address: str) -> bool:
         """Whether a name of another organization leads to the address, which has had its name for longer. Who was given
         that very name as well shares it."""
-        if (first := self._first_at.get(address)) is None:
+        if (first := self._first_holder.get(address)) is None:
             return False
         _, holder, name = first
         return holder != claimant.organization_id and self.standing(claimant, name) is None
 
     @cached_property
-    def _first_at(self) -> Mapping[str, tuple[datetime, str, str]]:
+    def _first_holder(self) -> Mapping[str, tuple[datetime, str, str]]:
         """Who has had a name that leads there for longest, by address: since when, the organization, the name."""
         found: dict[str, tuple[datetime, str, str]] = {}
         for holding in self._holdings():
-            for address in self.leads.get(holding[2], ()):
+            for address in self.resolved.get(holding[2], ()):
                 found[address] = min(holding, found.get(address, holding))
         return found
 

@@ -18,7 +18,7 @@ BATCH: Final = 16
 
 
 @dataclass(frozen=True)
-class Page(Generic[Item]):
+class ResultPage(Generic[Item]):
     """A piece of a list, and how many items the whole list has."""
 
     items: list[Item]
@@ -26,14 +26,14 @@ class Page(Generic[Item]):
 
 
 @dataclass(frozen=True)
-class LazyPage(Generic[Item]):
+class LazyResultPage(Generic[Item]):
     """The same of items that may be large: they are read as they are taken, while the transaction lasts."""
 
     items: Iterator[Item]
     total: int
 
 
-class Shape(Generic[T]):
+class RowMapping(Generic[T]):
     """How to read one dataclass from a table: select `columns`, then `build` each row (or the part of it).
     `names` are the columns' and the fields'."""
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from storage import tables
 from storage.webhooks import deliveries
-from storage.webhooks.deliveries import Due
+from storage.webhooks.deliveries import DueAttempt
 
 _a = tables.webhook_attempts
 _PENDING: Final[sa.ColumnElement[str]] = sa.literal_column("'pending'")
@@ -48,22 +48,22 @@ _WAITING: Final = _waiting()
 
 
 @dataclass(frozen=True)
-class Waiting:
+class DueDestination:
     """A destination for which something waits that nobody has claimed, and when the first of it is due."""
 
     destination: str
     due_at: datetime
 
 
-def waiting(conn: sa.Connection) -> list[Waiting]:
+def due_destinations(conn: sa.Connection) -> list[DueDestination]:
     """Every such destination, longest due first. A few steps in an index for each, however much waits there."""
-    found = [Waiting(name, min(filter(None, times))) for name, *times in conn.execute(_WAITING)]
+    found = [DueDestination(name, min(filter(None, times))) for name, *times in conn.execute(_WAITING)]
     return sorted(found, key=lambda each: (each.due_at, each.destination))
 
 
 def claim(
     conn: sa.Connection, claimant: str, shares: Mapping[str, int], *, now: datetime, until: datetime
-) -> list[Due]:
+) -> list[DueAttempt]:
     """Make attempts that are due at `now` the claimant's: of each destination at most its share, first those that
     somebody asked for, then those that are due for longest. Nobody else gets them before `until`."""
     found = [each for destination, share in shares.items() for each in _due(conn, now, destination, share)]
@@ -72,7 +72,7 @@ def claim(
     return [each for each in found if each.attempt.id in taken]
 
 
-def _due(conn: sa.Connection, now: datetime, destination: str, most: int) -> list[Due]:
+def _due(conn: sa.Connection, now: datetime, destination: str, most: int) -> list[DueAttempt]:
     asked_for = deliveries.due(conn, now, limit=most, destination=destination, manual=True)
     left = most - len(asked_for)
     return asked_for + deliveries.due(conn, now, limit=left, destination=destination, manual=False)

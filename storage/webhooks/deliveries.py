@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from storage import tables
-from storage.tables.row_mapping import Page, Shape
+from storage.tables.row_mapping import ResultPage, RowMapping
 from storage.webhooks.destinations import lane_of
 
 DeliveryStatus = Literal["pending", "succeeded", "failed"]
@@ -37,7 +37,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempt:
+class DeliveryAttempt:
     """One sending. `attempt` is its number, 1, 2, ... by schedule; `manual`: somebody asked for it. Pending, it waits
     for `next_attempt_at` since `created_at`. Made, it was sent at `created_at`, took `duration_ms`, `error` says why
     there was no response, and `next_attempt_at` is when the one after it follows, if one does. `destination` is the
@@ -58,15 +58,15 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Due:
+class DueAttempt:
     """An attempt whose time has come, and what it sends."""
 
-    attempt: Attempt
+    attempt: DeliveryAttempt
     delivery: Delivery
 
 
-_DELIVERY = Shape(Delivery, tables.webhook_deliveries)
-_ATTEMPT = Shape(Attempt, tables.webhook_attempts)
+_DELIVERY = RowMapping(Delivery, tables.webhook_deliveries)
+_ATTEMPT = RowMapping(DeliveryAttempt, tables.webhook_attempts)
 _t = tables.webhook_deliveries
 _a = tables.webhook_attempts
 
@@ -99,7 +99,7 @@ def add(
     return made
 
 
-def add_manual(conn: sa.Connection, delivery: Delivery, *, scheduled: int) -> Attempt:
+def add_manual(conn: sa.Connection, delivery: Delivery, *, scheduled: int) -> DeliveryAttempt:
     """Send an event once more, at once. The attempt's number follows on the highest one; while the schedule, of
     `scheduled` attempts, goes on, also on those that it may still use."""
     rows = conn.execute(sa.select(_a.c.attempt, _a.c.status, _a.c.manual).where(_a.c.delivery_id == delivery.id)).all()
@@ -118,8 +118,8 @@ def _add_attempt(
     manual: bool,
     created_at: datetime,
     due_at: datetime,
-) -> Attempt:
-    made = Attempt(
+) -> DeliveryAttempt:
+    made = DeliveryAttempt(
         id=str(uuid4()),
         delivery_id=delivery_id,
         attempt=number,
@@ -140,7 +140,7 @@ def due(
     limit: int = 100,
     destination: str | None = None,
     manual: bool | None = None,
-) -> list[Due]:
+) -> list[DueAttempt]:
     """The attempts whose time has come and that nobody has claimed, longest due first; of all, or only those to one
     destination, or those that are manual or not."""
     query = sa.select(*_ATTEMPT.columns, *_DELIVERY.columns).join(_t, _t.c.id == _a.c.delivery_id)
@@ -153,10 +153,10 @@ def due(
         query = query.where(_a.c.manual == manual)
     rows = conn.execute(query.order_by(_a.c.next_attempt_at, _a.c.id).limit(limit))
     width = len(_ATTEMPT.columns)
-    return [Due(_ATTEMPT.build(row[:width]), _DELIVERY.build(row[width:])) for row in rows]
+    return [DueAttempt(_ATTEMPT.build(row[:width]), _DELIVERY.build(row[width:])) for row in rows]
 
 
-def of_call(conn: sa.Connection, call_id: str) -> Delivery | None:
+def delivery_of_call(conn: sa.Connection, call_id: str) -> Delivery | None:
     """The event of a call's end; None when it has none."""
     query = sa.select(*_DELIVERY.columns).where(_t.c.call_id == call_id, _t.c.event == CALL_COMPLETED)
     row = conn.execute(query).one_or_none()
@@ -165,7 +165,7 @@ def of_call(conn: sa.Connection, call_id: str) -> Delivery | None:
 
 def record_attempt(
     conn: sa.Connection,
-    pending: Attempt,
+    pending: DeliveryAttempt,
     *,
     succeeded: bool,
     response_status: int | None,
@@ -175,7 +175,7 @@ def record_attempt(
     started_at: datetime,
     next_attempt_at: datetime | None = None,
     claimant: str | None = None,
-) -> Attempt | None:
+) -> DeliveryAttempt | None:
     """Note what became of a pending attempt. Any success ends the schedule. After a scheduled failure the next attempt
     waits for `next_attempt_at`, unless another one succeeded meanwhile; None: it was the last one. `claimant` made it:
     when its claim had expired and another one has taken the attempt over, a failure is the other one's to tell, and
@@ -240,10 +240,10 @@ def _end_schedule(conn: sa.Connection, delivery_id: str) -> None:
     conn.execute(sa.update(_a).where(announced, _a.c.manual.is_(False)).values(next_attempt_at=None))
 
 
-def page(conn: sa.Connection, call_id: str, *, limit: int, offset: int) -> Page[Attempt]:
+def page(conn: sa.Connection, call_id: str, *, limit: int, offset: int) -> ResultPage[DeliveryAttempt]:
     """The attempts for a call's event, newest first."""
     joined = _a.join(_t, _t.c.id == _a.c.delivery_id)
     total = conn.execute(sa.select(sa.func.count()).select_from(joined).where(_t.c.call_id == call_id)).scalar_one()
     query = sa.select(*_ATTEMPT.columns).select_from(joined).where(_t.c.call_id == call_id)
     rows = conn.execute(query.order_by(_a.c.created_at.desc(), _a.c.id).limit(limit).offset(offset))
-    return Page([_ATTEMPT.build(row) for row in rows], total)
+    return ResultPage([_ATTEMPT.build(row) for row in rows], total)

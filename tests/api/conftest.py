@@ -23,7 +23,7 @@ from config.settings import Settings
 from storage.accounts import api_keys, organizations
 from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
-from storage.database.migrate import bring_up_to_date
+from storage.database.migrate import migrate
 
 NAMESPACE = UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a12")
 
@@ -112,7 +112,7 @@ async def _organization(database: Database, name: str, requests_per_minute: int 
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh database file, to be copied."""
     path = tmp_path_factory.mktemp("migrated") / "trunkline.db"
-    bring_up_to_date(path)
+    migrate(path)
     return path
 
 

@@ -75,7 +75,7 @@ async def _open(harness: CallServiceHarness, folder: Path) -> Desk:
         catalogue=Choices(),
         readiness=lambda: trouble.parts,
         live_calls=lambda: service.active_call_count,
-        check_room=service.check_capacity,
+        check_call_capacity=service.check_capacity,
         call_queued=service.start_queued_calls,
         hangup=service.hangup,
     )

@@ -62,8 +62,10 @@ class WatchedDatabase(Database):
         self._written = asyncio.Condition()
         self._writes = 0
 
-    async def write(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, patient: bool = False) -> T:
-        result = await super().write(work, owner=owner, patient=patient)
+    async def write(
+        self, work: Callable[[sa.Connection], T], *, owner: str | None = None, deferrable: bool = False
+    ) -> T:
+        result = await super().write(work, owner=owner, deferrable=deferrable)
         async with self._written:
             self._writes += 1
             self._written.notify_all()
@@ -163,7 +165,7 @@ def every_call(conn: sa.Connection) -> list[Call]:
     found = []
     for organization in organizations.all_of(conn):
         page = calls.page(conn, organization.id, limit=100, offset=0, only=calls.CallFilter())
-        found += [calls.get_anywhere(conn, row.id) for row in page.items]
+        found += [calls.get_by_id(conn, row.id) for row in page.items]
     return [call for call in found if call is not None]
 
 

@@ -52,7 +52,7 @@ async def stored(harness: CallServiceHarness, call: Call) -> Call:
 
 
 def _get(call_id: str, conn: sa.Connection) -> Call:
-    found = calls.get_anywhere(conn, call_id)
+    found = calls.get_by_id(conn, call_id)
     assert found is not None
     return found
 

@@ -45,7 +45,7 @@ async def test_the_file_of_a_document_that_failed_goes_after_a_day_and_its_row_s
     assert not files.path_of(archive.data_dir, failed.id).exists()
     assert files.path_of(archive.data_dir, good.id).exists()
     assert (await archive.get(failed)).error
-    spoken_of = await archive.database.read(lambda conn: [each.name for each in snapshot.promised(conn)])
+    spoken_of = await archive.database.read(lambda conn: [each.name for each in snapshot.referenced_files(conn)])
     assert f"knowledge/{good.id}" in spoken_of and f"knowledge/{failed.id}" not in spoken_of, "a backup lacks nothing"
     size = sa.select(sa.func.sum(documents.c.file_size)).where(documents.c.file_removed_at.is_(None))
     assert await archive.database.read(lambda conn: conn.execute(size).scalar_one()) == 7

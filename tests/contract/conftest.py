@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from blockbuster import BlockBuster
 
-from storage.database.migrate import bring_up_to_date
+from storage.database.migrate import migrate
 from tests.conftest import blocking_fails
 from tests.contract.server import Server, serve
 from tests.contract.world import World, world_of
@@ -18,7 +18,7 @@ from tests.contract.world import World, world_of
 def fresh_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh database file, to be copied."""
     path = tmp_path_factory.mktemp("fresh") / "trunkline.db"
-    bring_up_to_date(path)
+    migrate(path)
     return path
 
 

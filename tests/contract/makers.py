@@ -58,7 +58,7 @@ def ended_call(server: Server, organization_id: str, *, cost: float | None = Non
     call = live_call(server, organization_id, **changes)
 
     def end(conn: sa.Connection) -> calls.Call | None:
-        calls.answered(conn, call.id, call.created_at)
+        calls.mark_answered(conn, call.id, call.created_at)
         deliveries.add(
             conn,
             organization_id=organization_id,
@@ -128,7 +128,7 @@ def ready_document(server: Server, client: Client, agent_id: str, name: str, sec
     document_id = client("POST", "/knowledge", body).data["id"]
 
     def read(conn: sa.Connection) -> bool:
-        (document,) = (each for each in documents.begin(conn, most=1000) if each.id == document_id)
+        (document,) = (each for each in documents.claim_pending(conn, most=1000) if each.id == document_id)
         blocks = [block for title, text in sections.items() for block in (heading(title, 1), paragraph(text))]
         return documents.add_chunks(conn, document, list(chunks_of(blocks))) and documents.finish(conn, document_id)
 

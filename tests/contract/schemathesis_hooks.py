@@ -19,10 +19,10 @@ import schemathesis
 
 from api.schemas.addresses import SIP_SOURCE, are_narrow
 from api.schemas.base import UUID_PATTERN
-from api.schemas.file_upload import MOST_BYTES
+from api.schemas.file_upload import MAX_BYTES
 from api.schemas.patterns import TAGS
-from api.schemas.phone_numbers import NEEDS
-from api.schemas.tools import OURS
+from api.schemas.phone_numbers import REQUIREMENTS
+from api.schemas.tools import CONNECTION_HEADERS
 from api.serving.idempotency import HEADER, KEY
 from calls.call_record.context_variables import NAME
 
@@ -165,7 +165,7 @@ def _other_headers(body: Body) -> None:
     """Some headers are the server's own, in whatever letter case."""
     headers = _config(body).get("headers")
     for header in headers if isinstance(headers, list) else ():
-        if isinstance(header, dict) and str(header.get("key")).lower() in OURS:
+        if isinstance(header, dict) and str(header.get("key")).lower() in CONNECTION_HEADERS:
             header["key"] = f"X-{header['key']}"
 
 
@@ -179,9 +179,9 @@ def _new_number(body: Body) -> None:
 
 def _whole_trunk(body: Body) -> None:
     """What a trunk's settings need may be in the change, or stored where the schema cannot see it."""
-    for need in NEEDS:
+    for need in REQUIREMENTS:
         if body.get(need.shown) == need.value:
-            for name in need.needed.values():
+            for name in need.required.values():
                 body.setdefault(name, TRUNK[name])
 
 
@@ -206,7 +206,7 @@ def _named_variables(body: Body) -> None:
 def _true_size(body: Body) -> None:
     """The size is that of the file."""
     content, size = _decoded(body.get("fileBase64")), body.get("fileSize")
-    if content is not None and type(size) is int and 0 <= size <= MOST_BYTES:
+    if content is not None and type(size) is int and 0 <= size <= MAX_BYTES:
         body["fileSize"] = len(content)
 
 

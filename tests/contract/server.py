@@ -139,7 +139,7 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         catalogue=Catalogue(),
         readiness=lambda: {"sip": None},
         hangup=hangup,
-        check_room=check_room,
+        check_call_capacity=check_room,
     )
 
 

@@ -29,7 +29,7 @@ UNKNOWN_WHILE_IT_RINGS: Final = {
 
 
 def _answered(server: Server, call: calls.Call) -> calls.Call:
-    server.write(lambda conn: calls.answered(conn, call.id, call.created_at))
+    server.write(lambda conn: calls.mark_answered(conn, call.id, call.created_at))
     return call
 
 

@@ -60,7 +60,7 @@ def test_the_webhook_of_a_call_that_goes_on_cannot_be_sent_again(server: Server,
 def test_a_preset_is_there_for_everyone_and_for_good(server: Server, world: World) -> None:
     fields = sounds.BackgroundSoundFields(name="Rain", description="On tin", file_size=44, duration_ms=30000)
     preset = str(uuid4())
-    server.write(lambda conn: sounds.keep_preset(conn, preset, fields))
+    server.write(lambda conn: sounds.store_preset(conn, preset, fields))
     for client in (world.client, world.other):
         answer = client("DELETE", f"/background-sounds/{preset}")
         assert answer.fields == {"id"}

@@ -76,10 +76,10 @@ STARTER = """
 import sys
 from pathlib import Path
 import alembic.command, alembic.config, sqlalchemy.dialects.sqlite
-from storage.database.migrate import bring_up_to_date
+from storage.database.migrate import migrate
 print("loaded", flush=True)
 sys.stdin.read()
-bring_up_to_date(Path(sys.argv[1]))
+migrate(Path(sys.argv[1]))
 """
 
 
@@ -170,7 +170,7 @@ def test_webhooks_that_wait_in_a_database_of_the_first_version_are_sent_at_their
         return told, [each.delivery.body.decode() for each in deliveries.due(conn, EPOCH + 5000 * ONE_MS)]
 
     told, sent = asyncio.run(_read(path, look))
-    assert [each.destination for each in asyncio.run(_read(path, claims.waiting))] == ["x:443"]
+    assert [each.destination for each in asyncio.run(_read(path, claims.due_destinations))] == ["x:443"]
     assert told == {
         "new": [(1, "pending", 1000)],
         "tried": [(3, "pending", 5000), (2, "failed", 5000), (1, "failed", None)],

@@ -26,7 +26,7 @@ def _put(conn: sa.Connection, name: str) -> None:
 
 def test_a_snapshot_neither_holds_up_a_write_nor_knows_of_it(tmp_path: Path) -> None:
     path, copy = tmp_path / "trunkline.db", tmp_path / "copy.db"
-    migrate.bring_up_to_date(path)
+    migrate.migrate(path)
     at_once = sa.create_engine(f"sqlite:///{path}", poolclass=sa.NullPool, connect_args={"timeout": 0})
     with at_once.begin() as conn:
         _put(conn, "before")
@@ -45,12 +45,12 @@ def test_a_snapshot_neither_holds_up_a_write_nor_knows_of_it(tmp_path: Path) -> 
     assert _names(copy) == ["before"]
     assert _names(path) == ["before", "meanwhile 1", "meanwhile 2", "meanwhile 3"]
     with snapshot.opened(copy) as conn:
-        assert (snapshot.revision(conn), snapshot.damage(conn)) == (migrate.HEAD, None)
+        assert (snapshot.revision(conn), snapshot.integrity_problem(conn)) == (migrate.HEAD, None)
 
 
 def test_nothing_is_left_in_it_of_what_was_deleted(tmp_path: Path) -> None:
     path, copy = tmp_path / "trunkline.db", tmp_path / "copy.db"
-    migrate.bring_up_to_date(path)
+    migrate.migrate(path)
     with closing(sqlite3.connect(path)) as conn:
         conn.execute("PRAGMA secure_delete=OFF")
         conn.execute("INSERT INTO facts VALUES ('told', ?)", ("a word in confidence " * 1000,))

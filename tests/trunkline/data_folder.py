@@ -32,6 +32,6 @@ async def _make(data_dir: Path) -> None:
     database = Database(Settings(data_dir=data_dir).database_url)
     await database.open()
     try:
-        await presets.put_in_place(database, data_dir)
+        await presets.install_presets(database, data_dir)
     finally:
         await database.close()

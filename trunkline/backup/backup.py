@@ -83,7 +83,7 @@ def _revision(conn: sa.Connection) -> str:
     found = snapshot.revision(conn)
     if found is None:
         raise StartupError("the database is not one of Trunkline's")
-    if not migrate.knows(found):
+    if not migrate.is_known_revision(found):
         raise StartupError(f"the database was written by a newer version of Trunkline (revision {found})")
     return found
 
@@ -110,7 +110,7 @@ def _fill(
     if settings is not None:
         _add_file(writer, SETTINGS, settings)
     _add_file(writer, DATABASE, copy)
-    for promise in snapshot.promised(conn):
+    for promise in snapshot.referenced_files(conn):
         path = data_dir / promise.name
         if not _add_file(writer, promise.name, path, grows=not promise.certain) and promise.certain:
             writer.manifest.missing.append(promise.name)

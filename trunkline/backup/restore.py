@@ -26,7 +26,7 @@ from config.settings import Settings
 from storage import snapshot
 from storage.database import key_check, lock, migrate
 from storage.database.database import Database
-from storage.snapshot import Unfinished
+from storage.snapshot import UnfinishedWork
 from trunkline.backup.archive import DATABASE, KEY, SETTINGS, ArchiveReader, BadArchive, Entry, Manifest
 from trunkline.backup.atomic_moves import JOURNAL, Move, finish, give, move_all
 from trunkline.backup.backup import STDOUT
@@ -46,7 +46,7 @@ class Restored:
     before a start; `unfinished`: what a start goes on with; `settings`: where the backup's settings file lies."""
 
     manifest: Manifest
-    unfinished: Unfinished
+    unfinished: UnfinishedWork
     kept: list[Path]
     key_missing: Path | None
     settings: Path | None
@@ -187,14 +187,14 @@ def _compare(manifest: Manifest, unpacked: dict[str, Entry]) -> None:
         raise BadArchive("it holds no database")
 
 
-def _look_into(manifest: Manifest, places: _Places, *, with_key: bool) -> tuple[Unfinished, Path | None]:
+def _look_into(manifest: Manifest, places: _Places, *, with_key: bool) -> tuple[UnfinishedWork, Path | None]:
     """The database is whole, not newer than we are, and the key is its own. What waits in it, and where its key must
     be put, when there is none."""
     with snapshot.opened(places.ready(DATABASE)) as conn:
-        if (problem := snapshot.damage(conn)) is not None:
+        if (problem := snapshot.integrity_problem(conn)) is not None:
             raise BadArchive(f"its database is damaged: {problem}")
         revision = snapshot.revision(conn)
-        if revision is None or not migrate.knows(revision):
+        if revision is None or not migrate.is_known_revision(revision):
             raise StartupError(
                 f"the backup was made by a newer version of Trunkline ({manifest.version}, tables {revision}): "
                 "restore it with that one"

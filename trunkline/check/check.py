@@ -75,7 +75,7 @@ async def _data(settings: Settings) -> str:
     await asyncio.to_thread(file_permissions.make_folder, settings.data_dir)
     free = os.statvfs(settings.data_dir)
     note = f"{free.f_bavail * free.f_frsize / 2**30:.1f} GiB free"
-    return f"{note}, in use by a running server" if lock.held(settings.data_dir) else note
+    return f"{note}, in use by a running server" if lock.is_held(settings.data_dir) else note
 
 
 async def _database(settings: Settings) -> str:
@@ -125,7 +125,7 @@ def _port_state(
             try:
                 probe.bind((host, port))
             except OSError as error:
-                if lock.held(settings.data_dir):
+                if lock.is_held(settings.data_dir):
                     return f"{host}:{port}, held by the running server"
                 variable = f"TRUNKLINE_{section.upper()}__{key.upper()}"
                 raise OSError(f"{host}:{port}: {error.strerror}; set [{section}] {key} ({variable})") from error

@@ -47,7 +47,7 @@ async def rtp_ports(settings: Settings) -> str:
     needed = PORTS_PER_CALL * settings.limits.max_calls
     room = (last - first + 1) // PORTS_PER_CALL
     facts = f"{settings.sip.rtp_ports} hold {room} calls, max_calls is {settings.limits.max_calls}"
-    if await asyncio.to_thread(lock.held, settings.data_dir):
+    if await asyncio.to_thread(lock.is_held, settings.data_dir):
         return f"{facts}, in use by the running server"
     taken = await asyncio.to_thread(_taken, settings.sip.host, range(first, last + 1))
     if last - first + 1 - taken < needed:
@@ -77,7 +77,7 @@ async def trunks(settings: Settings) -> str:
     numbers = await _numbers(settings)
     if not numbers:
         return "no phone number has one yet"
-    if await asyncio.to_thread(lock.held, settings.data_dir):
+    if await asyncio.to_thread(lock.is_held, settings.data_dir):
         return await _standing(settings)
     lost = await _lost(settings, numbers)
     if lost:

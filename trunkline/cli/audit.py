@@ -16,7 +16,7 @@ from storage.accounts import audit_log, organizations
 from storage.accounts.audit_log import AuditEntry
 from storage.accounts.organizations import Organization
 from storage.calls import outbound_audit
-from storage.calls.outbound_audit import Told
+from storage.calls.outbound_audit import AttemptWithCall
 from storage.database.database import Database
 from trunkline.admin import database_of, organization_named
 
@@ -43,12 +43,15 @@ async def audit(settings: Settings, organization_name: str | None, since: dateti
 
 
 async def _print_all(
-    database: Database, organization: Organization, since: datetime, words_of: Callable[[Told | AuditEntry, str], str]
+    database: Database,
+    organization: Organization,
+    since: datetime,
+    words_of: Callable[[AttemptWithCall | AuditEntry, str], str],
 ) -> None:
     entries = await database.read(partial(audit_log.since, organization_id=organization.id, at=since))
     last_id = ""
     while piece := await database.read(
-        partial(outbound_audit.told_after, organization_id=organization.id, since=since, last_id=last_id, limit=PIECE)
+        partial(outbound_audit.page_after, organization_id=organization.id, since=since, last_id=last_id, limit=PIECE)
     ):
         for told in piece:
             while entries and entries[0].created_at <= told.attempt.created_at:
@@ -59,7 +62,7 @@ async def _print_all(
         print(words_of(entry, organization.name))
 
 
-def _line(told: Told | AuditEntry, organization: str) -> str:
+def _line(told: AttemptWithCall | AuditEntry, organization: str) -> str:
     if isinstance(told, AuditEntry):
         done = [iso(told.created_at), f"{told.action:16}", organization, told.actor, told.call_id, told.detail]
         return "  ".join(word for word in done if word is not None)
@@ -71,13 +74,13 @@ def _line(told: Told | AuditEntry, organization: str) -> str:
         attempt.api_key_prefix or "-",
         attempt.client or "-",
         f"{attempt.number or attempt.phone_number_id or '-'} -> {attempt.destination}",
-        None if told.ended is None else f"{attempt.call_id} {told.ended}",
+        None if told.call_status is None else f"{attempt.call_id} {told.call_status}",
         attempt.detail,
     ]
     return "  ".join(word for word in words if word is not None)
 
 
-def _json(told: Told | AuditEntry, organization: str) -> str:
+def _json(told: AttemptWithCall | AuditEntry, organization: str) -> str:
     if isinstance(told, AuditEntry):
         entry = {
             "at": iso(told.created_at),
@@ -100,7 +103,7 @@ def _json(told: Told | AuditEntry, organization: str) -> str:
         "number": attempt.number,
         "destination": attempt.destination,
         "callId": attempt.call_id,
-        "ended": told.ended,
+        "ended": told.call_status,
         "detail": attempt.detail,
     }
     return json.dumps(shown)

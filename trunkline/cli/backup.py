@@ -12,7 +12,7 @@ from typing import Final
 
 from config.settings import Settings
 from config.settings_source import DEFAULT_FILE
-from storage.snapshot import Unfinished
+from storage.snapshot import UnfinishedWork
 from trunkline.backup.archive import KEY, Manifest
 from trunkline.backup.backup import back_up
 from trunkline.backup.restore import Restored, restore
@@ -68,7 +68,7 @@ def _to_know(restored: Restored) -> list[str]:
         lines.append(f"the settings file of the backup lies in {restored.settings} and is not in use")
     if restored.key_missing is not None:
         lines.append(f"the backup has no secret key: put the key file to {restored.key_missing} before the start")
-    if waits != Unfinished(0, 0, 0):
+    if waits != UnfinishedWork(0, 0, 0):
         lines.append(
             f"a start sends {waits.webhook_attempts} pending webhook attempts, registers {waits.registrations} numbers "
             f"and closes {waits.calls} calls as server_restart: if the other server still runs, start this one with "

@@ -210,11 +210,11 @@ def _name(text: str) -> str:
 
 def _new_name(text: str) -> str:
     """One that others will read in lists and logs."""
-    from api.schemas.patterns import ONE_LINE, REFUSALS, TAGS
+    from api.schemas.patterns import ONE_LINE, PATTERN_MESSAGES, TAGS
 
     name = _name(text)
     if re.fullmatch(ONE_LINE, name) is None or TAGS.search(name) is not None:
-        raise argparse.ArgumentTypeError(REFUSALS[ONE_LINE].replace("Must", "must"))
+        raise argparse.ArgumentTypeError(PATTERN_MESSAGES[ONE_LINE].replace("Must", "must"))
     return name
 
 

@@ -13,7 +13,7 @@ from config.settings import Settings
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from storage.accounts.quotas import Usage
+    from storage.accounts.quotas import QuotaUsage
 
 DEFAULT: Final = "default"
 _FORM: Final = re.compile(r"([0-9]{1,15})(|KiB|MiB|GiB|TiB)")
@@ -41,7 +41,7 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
     from storage.accounts import quotas
     from trunkline.admin import database_of, organization_named
 
-    def look(conn: sa.Connection) -> list[Usage]:
+    def look(conn: sa.Connection) -> list[QuotaUsage]:
         owner = organization_named(conn, options.name).id
         return list(quotas.usage(conn, owner, settings.quotas.model_dump()).values())
 

@@ -19,7 +19,7 @@ from trunkline.cli.table import table
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from storage.phone_numbers.trunk_grants import Denied, TrunkUse
+    from storage.phone_numbers.trunk_grants import RevokedGrants, TrunkUse
     from storage.phone_numbers.trunk_rules import TrunkGrant, TrunkRules
 
 STATES: Final = {"granted": "allowed", "taken_over": "taken over", "open": "open", None: "refused"}
@@ -95,7 +95,7 @@ async def deny(options: argparse.Namespace, settings: Settings) -> int:
     from storage.phone_numbers import trunk_grants
     from trunkline.admin import database_of, organization_named
 
-    def take(conn: sa.Connection) -> tuple[Denied, list[TrunkUse]]:
+    def take(conn: sa.Connection) -> tuple[RevokedGrants, list[TrunkUse]]:
         owner = organization_named(conn, options.org)
         denied = trunk_grants.deny(conn, owner.id, options.trunk, options.number, actor=user())
         rules = trunk_grants.rules(conn, settings.trunks.policy)

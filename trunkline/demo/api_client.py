@@ -179,7 +179,7 @@ async def _fresh_key(server: Server) -> str:
         for old in api_keys.all_of(conn, organization.id):
             if old.name == ORGANIZATION and old.revoked_at is None:
                 api_keys.revoke(conn, old.id)
-        trunk_grants.note_demo(conn, organization.id)
+        trunk_grants.set_demo_organization(conn, organization.id)
         trunk_grants.allow(conn, organization.id, HOST, "*", actor=ORGANIZATION)
         return api_keys.create(conn, organization.id, name=ORGANIZATION, requests_per_minute=6000)[1]
 

@@ -34,7 +34,7 @@ from storage.agents.agents import Agent
 from storage.calls import calls, recordings
 from storage.calls.calls import Call
 from storage.database.database import Database
-from storage.database.read_only import look as look_into
+from storage.database.read_only import read_only as look_into
 from trunkline.replay.report import Column, Report, as_json, as_text
 from trunkline.replay.runner import Hearing, Replay
 from trunkline.replay.settings import changed
@@ -191,7 +191,7 @@ async def _stored(settings: Settings, call_id: str) -> tuple[Call, Agent | None]
     """The call, and its agent as it is now, unless it was deleted."""
 
     def look(conn: sa.Connection) -> tuple[Call, Agent | None]:
-        call = calls.get_anywhere(conn, call_id.lower())
+        call = calls.get_by_id(conn, call_id.lower())
         if call is None:
             raise NotFound(f"there is no call {call_id}")
         return call, None if call.agent_id is None else agents.get(conn, call.organization_id, call.agent_id)

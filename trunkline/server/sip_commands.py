@@ -22,7 +22,7 @@ from sipcore.trace.sip_message import SipMessage
 from sipcore.trunks.trunk import TrunkStatus
 from storage.accounts import organizations
 from storage.calls import calls, sip_traces
-from storage.calls.sip_traces import SipEntry
+from storage.calls.sip_traces import StoredSipMessage
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
@@ -118,7 +118,7 @@ class SipAnswers:
 
     async def _tell_stored(self, call_id: str, line: Line) -> None:
         call, sip = await self._told.database.read(
-            lambda conn: (calls.get_anywhere(conn, call_id), sip_traces.get(conn, call_id))
+            lambda conn: (calls.get_by_id(conn, call_id), sip_traces.get(conn, call_id))
         )
         if call is None:
             raise NotFound(f"there is no call {call_id}: see `trunkline sip calls`")
@@ -172,7 +172,7 @@ def _shown(kept: LoggedMessage, key: DialogKey | None, followed: TracedCall | No
     return _public(sip_entry(kept, kept.message.at_ns), kept.message.call_id, call_id)
 
 
-def _public(message: SipEntry, sip_call_id: str | None, call_id: str | None) -> dict[str, Any]:
+def _public(message: StoredSipMessage, sip_call_id: str | None, call_id: str | None) -> dict[str, Any]:
     """With the names of the API."""
     return {
         "at": message["at"],

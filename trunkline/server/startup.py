@@ -115,7 +115,7 @@ async def running(
         stack.callback(log.info, "stopped")
         atomic_moves.finish(settings.data_dir)
         database, key = await open_database(settings, stack)
-        presets = asyncio.create_task(preset_sounds.put_in_place(database, settings.data_dir), name="preset sounds")
+        presets = asyncio.create_task(preset_sounds.install_presets(database, settings.data_dir), name="preset sounds")
         stack.push_async_callback(asyncio.wait, (presets,))
         models = await open_models(settings, load_models, await configured(database, key), stack)
         load = load_of(settings, models)
@@ -190,8 +190,8 @@ async def running(
             trunk_status=lines.status, phone_numbers_changed=partial(_all, sources.changed, lines.changed),
             documents_waiting=knowledge.wake, languages_changed=keeper.wake,
             calls_removed=retention.wake, webhooks_waiting=deliverer.wake,
-            check_room=service.check_capacity, call_queued=service.start_queued_calls, hangup=service.hangup,
-            sip_messages=trails.messages, why_refused=server.why_refused, knowledge=searches,
+            check_call_capacity=service.check_capacity, call_queued=service.start_queued_calls, hangup=service.hangup,
+            sip_messages=trails.messages, why_calls_rejected=server.why_refused, knowledge=searches,
             disk=disk,
         )  # fmt: skip
         await presets

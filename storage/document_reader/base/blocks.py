@@ -59,7 +59,7 @@ def table(rows: Sequence[Sequence[str]], *, has_header: bool) -> Iterator[Block]
 _NUMBER: Final = re.compile(r"[-+(]?[\s$\u20ac\u00a3\u00a5]*\d[\d\s.,'%:/)-]*")
 
 
-def looks_like_names(cells: Sequence[str]) -> bool:
+def looks_like_header(cells: Sequence[str]) -> bool:
     """Whether a table's first row can be its header: all cells are filled, but for a corner above the names of rows,
     all differ, and none is a number."""
     names = [cell.strip() for place, cell in enumerate(cells) if place or cell.strip()]
@@ -78,7 +78,7 @@ _LIGATURES: Final = str.maketrans(
 )
 
 
-def tidy(text: str) -> str:
+def normalize(text: str) -> str:
     """The same text composed (NFC), with single spaces and line ends, and without what nobody can see."""
     text = _DROPPED.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     text = _SURROGATES.sub("\ufffd", text).translate(_LIGATURES)

@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from typing import Final
 
-from storage.document_reader.base.errors import Unreadable
+from storage.document_reader.base.errors import UnreadableDocument
 
 NOT_TEXT: Final = "The file is not text"
 
@@ -47,14 +47,14 @@ _MOST_CONTROLS: Final = 0.02
 
 def decode(data: bytes, declared: str | None = None) -> str:
     """The text of `data`: by its mark, else as UTF-16 or UTF-8 when it can only be that, else as `declared`, else by a
-    guess from its letters' frequencies. Raises `Unreadable` when it is no text in any encoding."""
+    guess from its letters' frequencies. Raises `UnreadableDocument` when it is no text in any encoding."""
     text = _unmistakable(data)
     if text is None:
         text = _as_declared(data, declared)
     if text is None or _is_garbled(text):
         text = _as_wide_letters(data) or text or _guessed(data)
     if _is_garbled(text):
-        raise Unreadable(NOT_TEXT)
+        raise UnreadableDocument(NOT_TEXT)
     return text
 
 

@@ -16,7 +16,7 @@ BROKEN: Final = "The file could not be read"
 FORBIDDEN: Final = "Reading the file was stopped: it made its reader do what it may not"
 
 
-class Unreadable(TrunklineError):
+class UnreadableDocument(TrunklineError):
     """The file gives no passages; `message` says why in one sentence for the client, `cause` in a few words for the
     log (it never quotes the file)."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReadLimits:
     """Bounds of reading one file: of the process that reads it, and of what it may find."""
 
     file_bytes: int = 20 * 2**20

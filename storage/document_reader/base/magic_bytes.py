@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from storage.document_reader.base.errors import Unreadable
-from storage.document_reader.base.media_types import Kind
+from storage.document_reader.base.errors import UnreadableDocument
+from storage.document_reader.base.media_types import DocumentFormat
 
 _PICTURE: Final = "a picture"
 _SIGNATURES: Final = (
-    (b"%PDF-", "a PDF", Kind.PDF),
-    (b"PK\x03\x04", "a zip file, as DOCX is", Kind.DOCX),
-    (bytes.fromhex("d0cf11e0a1b11ae1"), "an Office document of the old format, or encrypted", Kind.DOCX),
+    (b"%PDF-", "a PDF", DocumentFormat.PDF),
+    (b"PK\x03\x04", "a zip file, as DOCX is", DocumentFormat.DOCX),
+    (bytes.fromhex("d0cf11e0a1b11ae1"), "an Office document of the old format, or encrypted", DocumentFormat.DOCX),
     (b"{\\rtf", "an RTF document", None),
     (b"\x89PNG\r\n", _PICTURE, None),
     (b"\xff\xd8\xff", _PICTURE, None),
@@ -21,19 +21,20 @@ _SIGNATURES: Final = (
 )
 """First bytes, what they say, and what reads it."""
 _NAMES: Final = {
-    Kind.TEXT: "text",
-    Kind.MARKDOWN: "Markdown",
-    Kind.HTML: "HTML",
-    Kind.CSV: "CSV",
-    Kind.JSON: "JSON",
-    Kind.PDF: "PDF",
-    Kind.DOCX: "DOCX",
+    DocumentFormat.TEXT: "text",
+    DocumentFormat.MARKDOWN: "Markdown",
+    DocumentFormat.HTML: "HTML",
+    DocumentFormat.CSV: "CSV",
+    DocumentFormat.JSON: "JSON",
+    DocumentFormat.PDF: "PDF",
+    DocumentFormat.DOCX: "DOCX",
 }
 
 
-def refuse_another(data: bytes, kind: Kind) -> None:
-    """Raises `Unreadable` for a file that is unmistakably of another kind: read as this one, it would give nonsense."""
+def refuse_another(data: bytes, kind: DocumentFormat) -> None:
+    """Raises `UnreadableDocument` for a file that is unmistakably of another kind: read as this one, it would give
+    nonsense."""
     start = data[:64].lstrip()
     for signature, what, reader in _SIGNATURES:
         if reader is not kind and start.startswith(signature):
-            raise Unreadable(f"The file is {what}; its mimeType says {_NAMES[kind]}")
+            raise UnreadableDocument(f"The file is {what}; its mimeType says {_NAMES[kind]}")

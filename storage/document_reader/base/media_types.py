@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Kind(StrEnum):
+class DocumentFormat(StrEnum):
     """What reads the file."""
 
     TEXT = "text"
@@ -19,26 +19,26 @@ class Kind(StrEnum):
 
 
 _KINDS: Final = {
-    "text/plain": Kind.TEXT,
-    "text/markdown": Kind.MARKDOWN,
-    "text/x-markdown": Kind.MARKDOWN,
-    "text/html": Kind.HTML,
-    "application/xhtml+xml": Kind.HTML,
-    "text/csv": Kind.CSV,
-    "text/x-csv": Kind.CSV,
-    "application/csv": Kind.CSV,
-    "text/tab-separated-values": Kind.CSV,
-    "application/json": Kind.JSON,
-    "text/json": Kind.JSON,
-    "application/x-ndjson": Kind.JSON,
-    "application/jsonl": Kind.JSON,
-    "application/pdf": Kind.PDF,
-    "application/x-pdf": Kind.PDF,
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": Kind.DOCX,
+    "text/plain": DocumentFormat.TEXT,
+    "text/markdown": DocumentFormat.MARKDOWN,
+    "text/x-markdown": DocumentFormat.MARKDOWN,
+    "text/html": DocumentFormat.HTML,
+    "application/xhtml+xml": DocumentFormat.HTML,
+    "text/csv": DocumentFormat.CSV,
+    "text/x-csv": DocumentFormat.CSV,
+    "application/csv": DocumentFormat.CSV,
+    "text/tab-separated-values": DocumentFormat.CSV,
+    "application/json": DocumentFormat.JSON,
+    "text/json": DocumentFormat.JSON,
+    "application/x-ndjson": DocumentFormat.JSON,
+    "application/jsonl": DocumentFormat.JSON,
+    "application/pdf": DocumentFormat.PDF,
+    "application/x-pdf": DocumentFormat.PDF,
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": DocumentFormat.DOCX,
 }
 
 
-def kind_of(mime_type: str) -> Kind | None:
+def format_of(mime_type: str) -> DocumentFormat | None:
     """The kind of a media type, in upper or lower case, with or without parameters; None when it cannot be read."""
     return _KINDS.get(mime_type.partition(";")[0].strip().lower())
 

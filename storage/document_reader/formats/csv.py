@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from itertools import chain, islice, takewhile
 from typing import Final
 
-from storage.document_reader.base.blocks import Block, heading, looks_like_names, row
-from storage.document_reader.base.errors import Unreadable
+from storage.document_reader.base.blocks import Block, heading, looks_like_header, row
+from storage.document_reader.base.errors import UnreadableDocument
 
 _SEPARATORS: Final = ",;\t|"
 _SAMPLE_ROWS: Final = 50
@@ -22,7 +22,7 @@ _SAID: Final = re.compile(r"\s*sep=(.)[ \t]*\r?\n", re.IGNORECASE)
 
 
 def blocks_from_csv(text: str) -> Iterator[Block]:
-    """A block for each row. The first row gives the names when it can (`looks_like_names`). Above it may stand
+    """A block for each row. The first row gives the names when it can (`looks_like_header`). Above it may stand
     titles."""
     csv.field_size_limit(2**31 - 1)
     text = text.replace("\0", "")
@@ -34,7 +34,7 @@ def blocks_from_csv(text: str) -> Iterator[Block]:
     yield from (heading(" ".join(cells), level) for level, cells in enumerate(head[:titles]))
     rows = chain(head[titles:], rows)
     first = next(rows, [])
-    if len(first) > 1 and looks_like_names(first):
+    if len(first) > 1 and looks_like_header(first):
         yield from (row(first, values) for values in rows)
     else:
         yield row((), first)
@@ -48,7 +48,7 @@ def _rows(text: str, separator: str) -> Iterator[list[str]]:
             if any(value.strip() for value in values):
                 yield values
     except csv.Error as error:
-        raise Unreadable("The CSV file is damaged", f"csv: {error}") from error
+        raise UnreadableDocument("The CSV file is damaged", f"csv: {error}") from error
 
 
 def _titles_of(head: list[list[str]]) -> int:

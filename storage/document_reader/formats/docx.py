@@ -10,10 +10,10 @@ from typing import Final
 from xml.parsers import expat
 
 from storage.document_reader.base.blocks import Block
-from storage.document_reader.base.errors import Unreadable
-from storage.document_reader.formats.docx_body import Body
+from storage.document_reader.base.errors import UnreadableDocument
+from storage.document_reader.formats.docx_body import BodyHandler
 from storage.document_reader.formats.docx_package import Package
-from storage.document_reader.formats.docx_styles import Styles
+from storage.document_reader.formats.docx_styles import StylesHandler
 
 DAMAGED: Final = "The DOCX file is damaged"
 NO_DOCX: Final = "The file is not a DOCX document"
@@ -33,19 +33,19 @@ def blocks_from_docx(data: bytes, unpacked_bytes: int) -> Iterator[Block]:
     """Headings (by style or outline level), paragraphs and table rows, then the notes; deleted text is left out. The
     parts that are read may unpack to `unpacked_bytes`."""
     if data.startswith(_COMPOUND_FILE):
-        raise Unreadable(OLD_OR_ENCRYPTED)
+        raise UnreadableDocument(OLD_OR_ENCRYPTED)
     try:
         package = Package(data, unpacked_bytes)
-        styles = Styles()
+        styles = StylesHandler()
         for name in package.related("styles"):
             for _ in package.read(name, styles):
                 pass
         for name in (package.main, *package.related("footnotes"), *package.related("endnotes")):
-            body = Body(styles)
+            body = BodyHandler(styles)
             for _ in package.read(name, body):
                 yield from body.take()
     except _FAULTS as error:
         is_one = data.startswith(_ZIP) and not isinstance(
             error, KeyError
         )  # of the main part: that of a spreadsheet, say
-        raise Unreadable(DAMAGED if is_one else NO_DOCX, type(error).__name__) from error
+        raise UnreadableDocument(DAMAGED if is_one else NO_DOCX, type(error).__name__) from error

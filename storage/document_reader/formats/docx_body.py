@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from storage.document_reader.base.blocks import Block, heading, looks_like_names, paragraph, table
-from storage.document_reader.formats.docx_styles import Styles, outline_level
+from storage.document_reader.base.blocks import Block, heading, looks_like_header, paragraph, table
+from storage.document_reader.formats.docx_styles import StylesHandler, outline_level
 
 _UNSEEN: Final = frozenset(("del", "moveFrom", "pPrChange", "rPrChange", "sectPr", "compatibility:Fallback"))
 """Deleted or moved text, former formats, page set-up, and what older programs are to show instead of the same thing."""
@@ -43,7 +43,7 @@ class _Table:
     def has_header(self) -> bool:
         if self.repeats_header or not self.rows:
             return self.repeats_header
-        return self.first_row_differs and len(self.rows[0]) >= _MEANT_AS_HEADER and looks_like_names(self.rows[0])
+        return self.first_row_differs and len(self.rows[0]) >= _MEANT_AS_HEADER and looks_like_header(self.rows[0])
 
     def end_cell(self) -> None:
         text = " ".join(" ".join(self.cell or ()).split())
@@ -56,10 +56,10 @@ class _Table:
         self.cell = None
 
 
-class Body:
+class BodyHandler:
     """The handler of the main part and of the notes."""
 
-    def __init__(self, styles: Styles) -> None:
+    def __init__(self, styles: StylesHandler) -> None:
         self._styles = styles
         self._blocks: list[Block] = []
         self._unseen = 0

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final, Protocol
 from xml.parsers import expat
 
-from storage.document_reader.base.errors import TOO_MUCH_DATA, Unreadable
+from storage.document_reader.base.errors import TOO_MUCH_DATA, UnreadableDocument
 
 _PIECE: Final = 2**16
 _PREFIXES: Final = {
@@ -25,7 +25,7 @@ _PREFIXES: Final = {
 _MAIN: Final = "word/document.xml"
 
 
-class Handler(Protocol):
+class PartHandler(Protocol):
     """What a part is read into. Names are local, with a prefix of ours for all but the main namespaces."""
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
@@ -51,10 +51,10 @@ class Package:
         """Names of the main part's related parts of one kind, as far as they are there."""
         return [name for name in self._targets(self.main, kind) if name in self._zip.NameToInfo]
 
-    def read(self, name: str, handler: Handler) -> Iterator[None]:
-        """Feed a part to `handler` piece by piece. Raises `Unreadable` for too much data and for a document type
-        declaration (no writer makes one; entities need one), `KeyError` for a missing part, else what zipfile, zlib and
-        expat raise."""
+    def read(self, name: str, handler: PartHandler) -> Iterator[None]:
+        """Feed a part to `handler` piece by piece. Raises `UnreadableDocument` for too much data and for a document
+        type declaration (no writer makes one; entities need one), `KeyError` for a missing part, else what zipfile,
+        zlib and expat raise."""
         parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
         parser.StartDoctypeDeclHandler = _refuse_doctype
@@ -77,7 +77,7 @@ class Package:
             while piece := part.read(_PIECE):
                 self._left -= len(piece)
                 if self._left < 0:
-                    raise Unreadable(TOO_MUCH_DATA)
+                    raise UnreadableDocument(TOO_MUCH_DATA)
                 yield piece
 
     def _targets(self, source: str, kind: str) -> list[str]:
@@ -122,4 +122,4 @@ def _local(name: str) -> str:
 
 
 def _refuse_doctype(*_: object) -> None:
-    raise Unreadable("The DOCX file holds a document type declaration")
+    raise UnreadableDocument("The DOCX file holds a document type declaration")

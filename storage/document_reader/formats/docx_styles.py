@@ -19,7 +19,7 @@ class _Style:
     level: int | None = None
 
 
-class Styles:
+class StylesHandler:
     """The handler of the part `styles`. Built-in styles have English names in every language of the program."""
 
     def __init__(self) -> None:

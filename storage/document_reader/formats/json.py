@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from storage.document_reader.base.blocks import Block, heading, paragraph, row
-from storage.document_reader.base.errors import Unreadable
+from storage.document_reader.base.errors import UnreadableDocument
 
 _ROW_VALUES: Final = 40
 _ROW_CHARACTERS: Final = 1_200
@@ -36,8 +36,8 @@ def _value(text: str) -> Any:
     return json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
 
 
-def _invalid(error: json.JSONDecodeError) -> Unreadable:
-    return Unreadable(f"The JSON is not valid at line {error.lineno}, column {error.colno}")
+def _invalid(error: json.JSONDecodeError) -> UnreadableDocument:
+    return UnreadableDocument(f"The JSON is not valid at line {error.lineno}, column {error.colno}")
 
 
 def _walk(value: Any, level: int) -> Iterator[Block]:

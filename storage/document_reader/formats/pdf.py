@@ -11,9 +11,9 @@ from typing import Any, Final
 import pypdf
 from pypdf.errors import FileNotDecryptedError, LimitReachedError, WrongPasswordError
 
-from storage.document_reader.base.blocks import Block, tidy
-from storage.document_reader.base.errors import TOO_DEEP, Unreadable
-from storage.document_reader.formats.pdf_layout import Line, blocks_from_lines
+from storage.document_reader.base.blocks import Block, normalize
+from storage.document_reader.base.errors import TOO_DEEP, UnreadableDocument
+from storage.document_reader.formats.pdf_layout import TextLine, blocks_from_lines
 
 DAMAGED: Final = "The PDF is damaged"
 NO_PDF: Final = "The file is not a PDF"
@@ -33,26 +33,26 @@ def blocks_from_pdf(data: bytes, pages: int) -> Iterator[Block]:
     return blocks_from_lines(list(_pages(data, pages)))
 
 
-def _pages(data: bytes, most: int) -> Iterator[Sequence[Line]]:
+def _pages(data: bytes, most: int) -> Iterator[Sequence[TextLine]]:
     try:
         reader = pypdf.PdfReader(io.BytesIO(data))
         for number, page in enumerate(reader.pages, 1):
             if number > most:
-                raise Unreadable(f"The PDF has more than {most:,} pages")
+                raise UnreadableDocument(f"The PDF has more than {most:,} pages")
             yield _lines(page)
-    except (Unreadable, MemoryError):
+    except (UnreadableDocument, MemoryError):
         raise
     except (FileNotDecryptedError, WrongPasswordError) as error:
-        raise Unreadable(ENCRYPTED) from error
+        raise UnreadableDocument(ENCRYPTED) from error
     except LimitReachedError as error:
-        raise Unreadable(BEYOND_LIMITS, type(error).__name__) from error
+        raise UnreadableDocument(BEYOND_LIMITS, type(error).__name__) from error
     except RecursionError as error:
-        raise Unreadable(TOO_DEEP) from error
+        raise UnreadableDocument(TOO_DEEP) from error
     except Exception as error:
-        raise Unreadable(DAMAGED if _MARK in data[:_MARK_WITHIN] else NO_PDF, type(error).__name__) from error
+        raise UnreadableDocument(DAMAGED if _MARK in data[:_MARK_WITHIN] else NO_PDF, type(error).__name__) from error
 
 
-def _lines(page: pypdf.PageObject) -> list[Line]:
+def _lines(page: pypdf.PageObject) -> list[TextLine]:
     collected = _Lines()
     page.extract_text(visitor_text=collected.add)
     return collected.finish()
@@ -62,7 +62,7 @@ class _Lines:
     """Puts the pieces that pypdf paints together to lines."""
 
     def __init__(self) -> None:
-        self._lines: list[Line] = []
+        self._lines: list[TextLine] = []
         self._text = ""
         self._sizes: dict[float, int] = {}
         self._height = 0.0
@@ -80,15 +80,15 @@ class _Lines:
             self._end()
             self._text = other
 
-    def finish(self) -> list[Line]:
+    def finish(self) -> list[TextLine]:
         """All lines of the page."""
         self._end()
         return self._lines
 
     def _end(self) -> None:
-        text = _LEADERS.sub(" ", tidy(self._text))
+        text = _LEADERS.sub(" ", normalize(self._text))
         if text:
             size = max(self._sizes, key=self._sizes.__getitem__, default=0.0)
-            self._lines.append(Line(text, size, self._height))
+            self._lines.append(TextLine(text, size, self._height))
         self._text = ""
         self._sizes = {}

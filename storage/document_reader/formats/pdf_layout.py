@@ -37,7 +37,7 @@ _BROKEN_WORD: Final = re.compile(r"[^\W\d_]-$")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TextLine:
     """A line of text, the size of its letters in points, and how far up the page it is in points."""
 
     text: str
@@ -45,7 +45,7 @@ class Line:
     height: float
 
 
-def blocks_from_lines(pages: Sequence[Sequence[Line]]) -> Iterator[Block]:
+def blocks_from_lines(pages: Sequence[Sequence[TextLine]]) -> Iterator[Block]:
     """Headings and paragraphs of all pages; a paragraph goes on over the end of a page."""
     kept = [line for page in _without_running_heads(pages) for line in page]
     if not kept:
@@ -53,7 +53,7 @@ def blocks_from_lines(pages: Sequence[Sequence[Line]]) -> Iterator[Block]:
     levels = _heading_levels(kept)
     usual_gap = _usual_gap(kept)
     width = _usual_width(kept)
-    open_lines: list[Line] = []
+    open_lines: list[TextLine] = []
     for line in kept:
         if open_lines and _parts(open_lines[-1], line, levels, usual_gap, width):
             yield _block(open_lines, levels)
@@ -62,7 +62,7 @@ def blocks_from_lines(pages: Sequence[Sequence[Line]]) -> Iterator[Block]:
     yield _block(open_lines, levels)
 
 
-def _without_running_heads(pages: Sequence[Sequence[Line]]) -> Iterator[Sequence[Line]]:
+def _without_running_heads(pages: Sequence[Sequence[TextLine]]) -> Iterator[Sequence[TextLine]]:
     """The pages without lone numbers at their edges, and without what stands there on several pages nearby, numbers
     apart: a chapter's head may be on every other page."""
     edges = [{_mark(page[place]) for place in _edge_places(page)} for page in pages]
@@ -77,17 +77,17 @@ def _without_running_heads(pages: Sequence[Sequence[Line]]) -> Iterator[Sequence
         yield [line for place, line in enumerate(page) if place not in running]
 
 
-def _edge_places(page: Sequence[Line]) -> set[int]:
+def _edge_places(page: Sequence[TextLine]) -> set[int]:
     """Never more than two thirds of a page."""
     count = min(_EDGE_LINES, len(page) // 3)
     return {*range(count), *range(len(page) - count, len(page))}
 
 
-def _mark(line: Line) -> str:
+def _mark(line: TextLine) -> str:
     return _DIGITS.sub("#", line.text)
 
 
-def _heading_levels(lines: Sequence[Line]) -> dict[float, int]:
+def _heading_levels(lines: Sequence[TextLine]) -> dict[float, int]:
     """Sizes of headings, the largest as level 1. The text's own size is that of most characters."""
     weights: Counter[float] = Counter()
     for line in lines:
@@ -97,19 +97,19 @@ def _heading_levels(lines: Sequence[Line]) -> dict[float, int]:
     return {size: min(level, _MOST_LEVELS) for level, size in enumerate(sizes, 1)}
 
 
-def _usual_gap(lines: Sequence[Line]) -> float:
+def _usual_gap(lines: Sequence[TextLine]) -> float:
     gaps = [above.height - below.height for above, below in pairwise(lines)]
     downwards = [gap for gap in gaps if gap > 0]
     return median(downwards) if downwards else 0.0
 
 
-def _usual_width(lines: Sequence[Line]) -> float:
+def _usual_width(lines: Sequence[TextLine]) -> float:
     """Characters of a full line."""
     lengths = sorted(len(line.text) for line in lines)
     return lengths[int(0.9 * (len(lengths) - 1))]
 
 
-def _parts(above: Line, below: Line, levels: dict[float, int], usual_gap: float, width: float) -> bool:
+def _parts(above: TextLine, below: TextLine, levels: dict[float, int], usual_gap: float, width: float) -> bool:
     """Whether a new block begins with `below`."""
     if above.size in levels or below.size in levels:
         return above.size != below.size
@@ -119,7 +119,7 @@ def _parts(above: Line, below: Line, levels: dict[float, int], usual_gap: float,
     return len(above.text) < _SHORT * width and _SENTENCE_END.search(above.text) is not None
 
 
-def _block(lines: Sequence[Line], levels: dict[float, int]) -> Block:
+def _block(lines: Sequence[TextLine], levels: dict[float, int]) -> Block:
     text = _joined(lines)
     level = levels.get(lines[0].size)
     if level is None or len(text) > _HEADING_CHARACTERS or not any(map(str.isalpha, text)):
@@ -127,7 +127,7 @@ def _block(lines: Sequence[Line], levels: dict[float, int]) -> Block:
     return heading(text, level)
 
 
-def _joined(lines: Sequence[Line]) -> str:
+def _joined(lines: Sequence[TextLine]) -> str:
     """One text; a word that is broken at the end of a line is mended when it goes on in small letters."""
     text = lines[0].text
     for line in lines[1:]:

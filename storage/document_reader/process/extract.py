@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import structlog
 
-from storage.document_reader.base.errors import BROKEN, FORBIDDEN, TOO_LONG, TOO_MUCH_TEXT, Unreadable
-from storage.document_reader.base.limits import Limits
-from storage.document_reader.base.media_types import Kind
+from storage.document_reader.base.errors import BROKEN, FORBIDDEN, TOO_LONG, TOO_MUCH_TEXT, UnreadableDocument
+from storage.document_reader.base.limits import ReadLimits
+from storage.document_reader.base.media_types import DocumentFormat
 from storage.document_reader.chunker import Chunk
-from storage.document_reader.process.protocol import Answer, Order
+from storage.document_reader.process.protocol import ReadJob, ResultParser
 from storage.document_reader.terms.tokenizer import ENGLISH
 
 _PIECE: Final = 2**16
@@ -26,47 +26,51 @@ _log = structlog.get_logger()
 
 
 async def extract(
-    path: Path, kind: Kind, limits: Limits | None = None, charset: str | None = None, language: str = ENGLISH
+    path: Path,
+    kind: DocumentFormat,
+    limits: ReadLimits | None = None,
+    charset: str | None = None,
+    language: str = ENGLISH,
 ) -> list[Chunk]:
     """The passages of a file, at least one; `charset` is what its sender says, `language` that of the words' endings
-    (`words.language_of`). Raises `Unreadable` with a reason for
+    (`words.language_of`). Raises `UnreadableDocument` with a reason for
     the client, and `OSError` when the file cannot be opened. When it returns or raises, also when it is cancelled, the
     process is gone."""
-    order = Order(kind, _limits_of(kind, limits or Limits()), charset, language)
+    order = ReadJob(kind, _limits_of(kind, limits or ReadLimits()), charset, language)
     try:
         return await _run(path, order)
-    except Unreadable as unreadable:
+    except UnreadableDocument as unreadable:
         # A reader that breaks down or is taken over is our concern; the other reasons are the file's.
         tell = _log.warning if unreadable.message in (BROKEN, FORBIDDEN) else _log.info
         tell("document.unreadable", kind=kind.value, reason=unreadable.message, cause=unreadable.cause)
         raise
 
 
-def _limits_of(kind: Kind, limits: Limits) -> Limits:
+def _limits_of(kind: DocumentFormat, limits: ReadLimits) -> ReadLimits:
     """What is packed or drawn takes longer to read than text of the same size."""
-    if kind in (Kind.PDF, Kind.DOCX):
+    if kind in (DocumentFormat.PDF, DocumentFormat.DOCX):
         return limits
     return replace(limits, cpu_s=min(limits.cpu_s, limits.text_cpu_s))
 
 
-async def _run(path: Path, order: Order) -> list[Chunk]:
+async def _run(path: Path, order: ReadJob) -> list[Chunk]:
     process = await _started(path, order)
-    answer = Answer()
+    answer = ResultParser()
     try:
         async with asyncio.timeout(order.limits.wall_s):
             await _read(process, answer, order.limits.output_bytes)
             return answer.passages(await process.wait())
     except TimeoutError as error:
-        raise Unreadable(TOO_LONG, f"after {order.limits.wall_s} s") from error
+        raise UnreadableDocument(TOO_LONG, f"after {order.limits.wall_s} s") from error
     finally:
         await _end(process)
 
 
-async def _started(path: Path, order: Order) -> asyncio.subprocess.Process:
+async def _started(path: Path, order: ReadJob) -> asyncio.subprocess.Process:
     """The running process. Cancelled in the middle, it sees the end of what it started."""
     starting = asyncio.ensure_future(_start(path, order))
     try:
-        await _outlast(starting)
+        await _wait_uncancelled(starting)
     except asyncio.CancelledError:
         if starting.exception() is None:
             await _end(starting.result())
@@ -74,7 +78,7 @@ async def _started(path: Path, order: Order) -> asyncio.subprocess.Process:
     return starting.result()
 
 
-async def _start(path: Path, order: Order) -> asyncio.subprocess.Process:
+async def _start(path: Path, order: ReadJob) -> asyncio.subprocess.Process:
     """The process, apart from our environment, folder, terminal and signals; the file is its standard input."""
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     source = await asyncio.to_thread(path.open, "rb")
@@ -88,23 +92,23 @@ async def _start(path: Path, order: Order) -> asyncio.subprocess.Process:
         source.close()
 
 
-async def _read(process: asyncio.subprocess.Process, answer: Answer, most: int) -> None:
+async def _read(process: asyncio.subprocess.Process, answer: ResultParser, most: int) -> None:
     assert process.stdout is not None
     size = 0
     while piece := await process.stdout.read(_PIECE):
         size += len(piece)
         if size > most:
-            raise Unreadable(TOO_MUCH_TEXT, f"more than {most} bytes of output")
+            raise UnreadableDocument(TOO_MUCH_TEXT, f"more than {most} bytes of output")
         answer.feed(piece)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         process.kill()
-        await _outlast(asyncio.ensure_future(process.wait()))
+        await _wait_uncancelled(asyncio.ensure_future(process.wait()))
 
 
-async def _outlast(awaited: asyncio.Future[Any]) -> None:
+async def _wait_uncancelled(awaited: asyncio.Future[Any]) -> None:
     """Wait until it is done, however often we are cancelled meanwhile; the cancellation comes after it."""
     cancelled = False
     while not awaited.done():

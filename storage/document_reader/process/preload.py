@@ -6,10 +6,10 @@ import importlib
 import pkgutil
 from typing import Final
 
-from storage.document_reader.base.media_types import Kind
+from storage.document_reader.base.media_types import DocumentFormat
 from storage.document_reader.terms.tokenizer import terms_of
 
-_LATE: Final = {Kind.PDF: ("pypdf",), Kind.MARKDOWN: ("markdown_it",)}
+_LATE: Final = {DocumentFormat.PDF: ("pypdf",), DocumentFormat.MARKDOWN: ("markdown_it",)}
 """Packages of which parts are loaded only when a file asks for them."""
 _LATE_FOR_ALL: Final = ("encodings", "chardet")
 _LATE_IN_PYTHON: Final = ("heapq", "_strptime", "locale", "traceback")
@@ -17,12 +17,12 @@ _LATE_IN_PYTHON: Final = ("heapq", "_strptime", "locale", "traceback")
 _OTHER_SYSTEMS: Final = {"encodings.mbcs", "encodings.oem"}
 
 
-def load_reader(kind: Kind) -> None:
+def load_reader(kind: DocumentFormat) -> None:
     """What reads every file of that kind."""
     importlib.import_module(f"storage.document_reader.formats.{kind.value}")
 
 
-def load_everything(kind: Kind, language: str) -> None:
+def load_everything(kind: DocumentFormat, language: str) -> None:
     """All that any file of that kind can ask for, for a process that cannot open a file afterwards. Takes some 0.2 s of
     processor time."""
     for name in _LATE_IN_PYTHON:

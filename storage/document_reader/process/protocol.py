@@ -12,9 +12,9 @@ import signal
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from storage.document_reader.base.errors import BROKEN, FORBIDDEN, TOO_LONG, Unreadable
-from storage.document_reader.base.limits import Limits
-from storage.document_reader.base.media_types import Kind
+from storage.document_reader.base.errors import BROKEN, FORBIDDEN, TOO_LONG, UnreadableDocument
+from storage.document_reader.base.limits import ReadLimits
+from storage.document_reader.base.media_types import DocumentFormat
 from storage.document_reader.chunker import Chunk
 from storage.document_reader.terms.tokenizer import ENGLISH
 
@@ -23,12 +23,12 @@ _LONGEST_LINE: Final = 2**22
 
 
 @dataclass(frozen=True)
-class Order:
+class ReadJob:
     """What the process is to read, how much it may take, and the language of the words' endings
     (`words.language_of`)."""
 
-    kind: Kind
-    limits: Limits
+    kind: DocumentFormat
+    limits: ReadLimits
     charset: str | None = None
     language: str = ENGLISH
 
@@ -37,10 +37,12 @@ class Order:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def of(argument: str) -> Order:
+    def of(argument: str) -> ReadJob:
         """The order that `argument` holds."""
         order = json.loads(argument)
-        return Order(Kind(order["kind"]), Limits(**order["limits"]), order["charset"], order["language"])
+        return ReadJob(
+            DocumentFormat(order["kind"]), ReadLimits(**order["limits"]), order["charset"], order["language"]
+        )
 
 
 def passage_line(chunk: Chunk) -> bytes:
@@ -58,7 +60,7 @@ def unreadable_line(reason: str, cause: str) -> bytes:
     return _line({"unreadable": reason, "cause": cause})
 
 
-class Answer:
+class ResultParser:
     """An answer that is coming in, in pieces as the pipe gives them."""
 
     def __init__(self) -> None:
@@ -76,20 +78,20 @@ class Answer:
             self._rest, self._is_garbled = b"", True
 
     def passages(self, status: int) -> list[Chunk]:
-        """All passages, once the process has ended with `status` (negative: by that signal). Raises `Unreadable` for
-        all but a whole answer."""
+        """All passages, once the process has ended with `status` (negative: by that signal). Raises
+        `UnreadableDocument` for all but a whole answer."""
         if status in (-signal.SIGXCPU, -signal.SIGALRM):
-            raise Unreadable(TOO_LONG, f"signal {-status}")
+            raise UnreadableDocument(TOO_LONG, f"signal {-status}")
         if status == -signal.SIGSYS:
-            raise Unreadable(FORBIDDEN, f"signal {-status}")
+            raise UnreadableDocument(FORBIDDEN, f"signal {-status}")
         is_whole = not self._is_garbled and not self._rest
         match self._verdict:
             case {"passages": int(count)} if is_whole and status == 0 and count == len(self._passages):
                 return self._passages
             case {"unreadable": str(reason), "cause": str(cause)} if is_whole:
-                raise Unreadable(reason, cause)
+                raise UnreadableDocument(reason, cause)
             case _:
-                raise Unreadable(BROKEN, f"status {status} after {len(self._passages)} passages")
+                raise UnreadableDocument(BROKEN, f"status {status} after {len(self._passages)} passages")
 
     def _take(self, line: bytes) -> None:
         match _parsed(line):

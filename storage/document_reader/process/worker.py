@@ -11,11 +11,11 @@ from typing import BinaryIO, Final
 
 from config import sandbox
 from config.sandbox import code, landlock, limits
-from storage.document_reader.base.errors import BROKEN, TOO_MUCH_MEMORY, Unreadable
-from storage.document_reader.base.limits import Limits
+from storage.document_reader.base.errors import BROKEN, TOO_MUCH_MEMORY, UnreadableDocument
+from storage.document_reader.base.limits import ReadLimits
 from storage.document_reader.chunker import Chunk, chunks_of
 from storage.document_reader.process.preload import load_everything, load_reader
-from storage.document_reader.process.protocol import Order, end_line, passage_line, unreadable_line
+from storage.document_reader.process.protocol import ReadJob, end_line, passage_line, unreadable_line
 from storage.document_reader.reader import text_of
 
 SPARE: Final = 2**24
@@ -24,8 +24,8 @@ SPARE: Final = 2**24
 
 def main(argument: str, source: BinaryIO, answer: BinaryIO) -> None:
     """Read the file under the order's limits, which bind this process from here on, and answer."""
-    order = Order.of(argument)
-    restrain(order.limits)
+    order = ReadJob.of(argument)
+    apply_limits(order.limits)
     load_reader(order.kind)
     if not landlock.is_there():
         load_everything(order.kind, order.language)
@@ -35,14 +35,14 @@ def main(argument: str, source: BinaryIO, answer: BinaryIO) -> None:
     answer.flush()
 
 
-def restrain(allowed: Limits) -> None:
+def apply_limits(allowed: ReadLimits) -> None:
     """Bound this process for good: memory, time, open files; no core dump, no file written, no further process."""
     logging.disable()  # parsers warn of every oddity
     signal.alarm(int(allowed.wall_s) + 1)  # should nobody be left to end it
     limits.bound(allowed.memory_bytes, allowed.cpu_s, allowed.open_files)
 
 
-def answer_lines(order: Order, source: BinaryIO) -> Iterator[bytes]:
+def answer_lines(order: ReadJob, source: BinaryIO) -> Iterator[bytes]:
     """The answer; whatever the file does to its reader, the last line says so."""
     count = 0
     spare = bytearray(SPARE)
@@ -51,7 +51,7 @@ def answer_lines(order: Order, source: BinaryIO) -> Iterator[bytes]:
             yield passage_line(chunk)
             count += 1
         yield end_line(count)
-    except Unreadable as unreadable:
+    except UnreadableDocument as unreadable:
         yield unreadable_line(unreadable.message, unreadable.cause)
     except MemoryError:
         spare.clear()  # what the reader holds goes only after this
@@ -60,14 +60,14 @@ def answer_lines(order: Order, source: BinaryIO) -> Iterator[bytes]:
         yield unreadable_line(BROKEN, type(error).__name__)
 
 
-def _passages(order: Order, source: BinaryIO) -> Iterator[Chunk]:
+def _passages(order: ReadJob, source: BinaryIO) -> Iterator[Chunk]:
     allowed = order.limits
     data = source.read(allowed.file_bytes + 1)
     if len(data) > allowed.file_bytes:
-        raise Unreadable(f"The file is larger than {allowed.file_bytes:,} bytes")
+        raise UnreadableDocument(f"The file is larger than {allowed.file_bytes:,} bytes")
     for chunk in chunks_of(text_of(data, order.kind, allowed, order.charset), language=order.language):
         if chunk.position >= allowed.passages:
-            raise Unreadable(f"The file has more than {allowed.passages:,} passages")
+            raise UnreadableDocument(f"The file has more than {allowed.passages:,} passages")
         yield chunk
 
 

@@ -31,7 +31,7 @@ _USUAL_TERMS: Final = 200
 
 
 @dataclass(frozen=True)
-class Question:
+class TermQuery:
     """What to look for: distinct terms in the order of the question, at least one."""
 
     terms: tuple[str, ...]
@@ -70,13 +70,13 @@ class Question:
         return reached / possible
 
 
-def question(text: str, language: str = ENGLISH) -> Question | None:
+def parse_query(text: str, language: str = ENGLISH) -> TermQuery | None:
     """What anybody's words ask for in texts of a language (`words.language_of`); words without a subject are left out
     unless there are no others. None when there is nothing to look for."""
     said = list(dict.fromkeys(terms_of(text[:LONGEST], language, asked=True)))
     telling = [term for term in said if term not in stop_terms(language)]
     terms = tuple((telling or said)[:MOST_TERMS])
-    return Question(terms) if terms else None
+    return TermQuery(terms) if terms else None
 
 
 def _match(agent_id: str, terms: Sequence[str]) -> str:

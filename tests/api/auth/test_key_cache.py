@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from api.auth.key_cache import KnownKeys
+from api.auth.key_cache import ApiKeyCache
 from storage.accounts import api_keys, organizations
 from storage.database.database import Database
 from tests.api.conftest import Api
@@ -35,7 +35,7 @@ def _revoke(conn: sa.Connection) -> None:
 
 
 async def test_a_known_key_is_not_looked_up_again(api: Api, reads: Callable[[], int]) -> None:
-    keys = KnownKeys(api.services.database)
+    keys = ApiKeyCache(api.services.database)
     first = await keys.find(api.key)
     assert first is not None
     assert [await keys.find(api.key) for _ in range(5)] == [first] * 5
@@ -43,14 +43,14 @@ async def test_a_known_key_is_not_looked_up_again(api: Api, reads: Callable[[], 
 
 
 async def test_a_revoked_key_stops_at_once(api: Api) -> None:
-    keys = KnownKeys(api.services.database)
+    keys = ApiKeyCache(api.services.database)
     assert await keys.find(api.key) is not None
     await api.services.database.write(_revoke)
     assert await keys.find(api.key) is None
 
 
 async def test_a_key_that_another_process_revokes_stops_at_once(api: Api) -> None:
-    keys = KnownKeys(api.services.database)
+    keys = ApiKeyCache(api.services.database)
     assert await keys.find(api.key) is not None
     elsewhere = Database(str(api.services.database.url))
     await elsewhere.open()
@@ -60,7 +60,7 @@ async def test_a_key_that_another_process_revokes_stops_at_once(api: Api) -> Non
 
 
 async def test_a_key_revoked_while_it_is_looked_up_is_not_kept(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = KnownKeys(api.services.database)
+    keys = ApiKeyCache(api.services.database)
     usual = Database.read
 
     async def read(self: Database, work: Any, **_more: Any) -> Any:
@@ -75,13 +75,13 @@ async def test_a_key_revoked_while_it_is_looked_up_is_not_kept(api: Api, monkeyp
 
 
 async def test_an_unknown_key_is_looked_up_each_time(api: Api, reads: Callable[[], int]) -> None:
-    keys = KnownKeys(api.services.database)
+    keys = ApiKeyCache(api.services.database)
     assert [await keys.find(f"tk_{number}") for number in range(3)] == [None] * 3
     assert reads() == 3
 
 
 async def test_a_key_made_later_works_at_once(api: Api) -> None:
-    keys = KnownKeys(api.services.database)
+    keys = ApiKeyCache(api.services.database)
     assert await keys.find(api.key) is not None
 
     def another(conn: sa.Connection) -> str:
@@ -93,7 +93,7 @@ async def test_a_key_made_later_works_at_once(api: Api) -> None:
 
 
 async def test_many_requests_at_once_agree(api: Api) -> None:
-    keys = KnownKeys(api.services.database)
+    keys = ApiKeyCache(api.services.database)
     found = await asyncio.gather(*(keys.find(api.key) for _ in range(20)))
     assert len({key.id for key in found if key is not None}) == 1
     assert None not in found

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from api.auth import key_last_used
-from api.auth.key_last_used import KeyUse
+from api.auth.key_last_used import LastUsedRecorder
 from storage.accounts import api_keys
 from tests.api.conftest import Api
 from tests.trunkline.server_process import until
@@ -28,10 +28,10 @@ async def test_a_fault_that_was_not_foreseen_is_logged_and_the_uses_are_written_
     database = api.services.database
     (key,) = await database.read(api_keys.all_of)
     await database.write(lambda conn: conn.execute(sa.text("ALTER TABLE api_keys RENAME TO keys_elsewhere")))
-    uses = KeyUse(database)
-    uses.note(key.id)
+    uses = LastUsedRecorder(database)
+    uses.record(key.id)
     with capture_logs() as logs:
-        async with uses.written_regularly():
+        async with uses.written_periodically():
             await until(lambda: logs)
             await database.write(lambda conn: conn.execute(sa.text("ALTER TABLE keys_elsewhere RENAME TO api_keys")))
             async with asyncio.timeout(20):
@@ -46,8 +46,8 @@ async def test_a_fault_at_the_end_does_not_stop_the_stop(api: Api) -> None:
     database = api.services.database
     (key,) = await database.read(api_keys.all_of)
     await database.write(lambda conn: conn.execute(sa.text("ALTER TABLE api_keys RENAME TO keys_elsewhere")))
-    uses = KeyUse(database)
+    uses = LastUsedRecorder(database)
     with capture_logs() as logs:
-        async with uses.written_regularly():
-            uses.note(key.id)
+        async with uses.written_periodically():
+            uses.record(key.id)
     assert [each["event"] for each in logs] == ["api_keys.last_use_not_written"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.auth.rate_limit import RateWindows
+from api.auth.rate_limit import RateLimiter
 from tests.api.conftest import Api, StartApi
 
 
@@ -17,7 +17,7 @@ class Clock:
 
 
 def test_a_window_is_fixed_from_its_first_request() -> None:
-    windows = RateWindows()
+    windows = RateLimiter()
     charges = [windows.charge("a", 2, at) for at in (100.0, 159.0, 159.9, 160.0)]
     assert [(each.allowed, each.remaining, each.reset_s) for each in charges] == [
         (True, 1, 160.0),
@@ -30,7 +30,7 @@ def test_a_window_is_fixed_from_its_first_request() -> None:
 
 
 def test_everyone_has_a_window_of_their_own_and_ended_ones_are_forgotten() -> None:
-    windows = RateWindows()
+    windows = RateLimiter()
     assert all(windows.charge(f"address {number}", 1, 100.0).allowed for number in range(1000))
     assert len(windows) == 1000
     assert not windows.charge("address 0", 1, 159.0).allowed
@@ -39,7 +39,7 @@ def test_everyone_has_a_window_of_their_own_and_ended_ones_are_forgotten() -> No
 
 
 def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
-    windows = RateWindows()
+    windows = RateLimiter()
     windows.charge("a", 1, 1000.0)
     assert not windows.charge("a", 1, 1000.0).allowed
     assert windows.charge("a", 1, 500.0).allowed

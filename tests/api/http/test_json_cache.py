@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 
-from api.http.json_cache import Rendered
+from api.http.json_cache import JsonCache
 from tests.api.conftest import Api
 
 
@@ -22,25 +22,25 @@ class Renderer:
 
 
 def test_each_version_is_made_once_and_comes_in_the_order_asked_for() -> None:
-    kept, render = Rendered(), Renderer()
-    assert list(kept.of(["b", "a"], render)) == [b"b".rjust(10), b"a".rjust(10)]
-    assert list(kept.of(["a", "c", "b"], render)) == [b"a".rjust(10), b"c".rjust(10), b"b".rjust(10)]
+    kept, render = JsonCache(), Renderer()
+    assert list(kept.get_or_render(["b", "a"], render)) == [b"b".rjust(10), b"a".rjust(10)]
+    assert list(kept.get_or_render(["a", "c", "b"], render)) == [b"a".rjust(10), b"c".rjust(10), b"b".rjust(10)]
     assert render.asked == ["b", "a", "c"]
 
 
 def test_what_is_gone_meanwhile_is_left_out() -> None:
-    assert list(Rendered().of(["a", "b"], lambda versions: [("b", b"B")])) == [b"B"]
+    assert list(JsonCache().get_or_render(["a", "b"], lambda versions: [("b", b"B")])) == [b"B"]
 
 
 def test_the_longest_unused_goes_when_there_is_too_much() -> None:
-    kept, render = Rendered(most_bytes=30), Renderer()
-    list(kept.of(["a", "b", "c"], render))
-    list(kept.of(["a"], render))
-    list(kept.of(["d"], render))
+    kept, render = JsonCache(most_bytes=30), Renderer()
+    list(kept.get_or_render(["a", "b", "c"], render))
+    list(kept.get_or_render(["a"], render))
+    list(kept.get_or_render(["d"], render))
     assert kept.size == 30
-    list(kept.of(["a", "c", "d"], render))
+    list(kept.get_or_render(["a", "c", "d"], render))
     assert render.asked == ["a", "b", "c", "d"]
-    list(kept.of(["b"], render))
+    list(kept.get_or_render(["b"], render))
     assert render.asked[-1] == "b"
     assert kept.size == 30
 

@@ -75,7 +75,7 @@ async def stored(api: Api, sound_id: str) -> Samples:
 async def with_preset(api: Api) -> str:
     """The server has a preset, as after a real start; its id."""
     fields = BackgroundSoundFields(name="Office", description="People", file_size=960044, duration_ms=30000)
-    await api.services.database.write(lambda conn: sounds.keep_preset(conn, PRESET, fields))
+    await api.services.database.write(lambda conn: sounds.store_preset(conn, PRESET, fields))
     return PRESET
 
 

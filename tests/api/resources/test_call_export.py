@@ -17,13 +17,13 @@ import pytest
 import sqlalchemy as sa
 from aiohttp.test_utils import make_mocked_request
 
-from api.http.zip_stream import Member, ZipStream
+from api.http.zip_stream import ZipMember, ZipStreamResponse
 from calls.post_call.retention import Retention
 from config.clock import utc_now
 from storage.calls import calls, outbound_audit, sip_traces
 from storage.calls.calls import Call
-from storage.calls.outbound_audit import Wish
-from storage.calls.sip_traces import CallSip
+from storage.calls.outbound_audit import DialRequest
+from storage.calls.sip_traces import SipTrace
 from storage.webhooks import deliveries
 from tests.api.conftest import Api
 from tests.calls.call_service_harness import until
@@ -97,8 +97,10 @@ async def test_only_a_key_of_the_calls_organization_opens_it(api: Api) -> None:
 async def test_a_deleted_call_leaves_nothing(api: Api) -> None:
     parent, child = await family(api)
     data_dir, database = api.services.settings.data_dir, api.services.database
-    wish = Wish(organization_id=api.organization_id, phone_number_id=None, destination="+4940654321", client="::1")
-    await database.write(partial(outbound_audit.note, wish=wish, verdict="queued", call_id=parent.id, detail="+49"))
+    wish = DialRequest(
+        organization_id=api.organization_id, phone_number_id=None, destination="+4940654321", client="::1"
+    )
+    await database.write(partial(outbound_audit.record, wish=wish, verdict="queued", call_id=parent.id, detail="+49"))
     path = f"/calls/{parent.id}"
     key = {"Idempotency-Key": "once"}
     assert (await api("POST", f"{path}/webhook-deliveries", headers=key))[0] == 201
@@ -111,7 +113,7 @@ async def test_a_deleted_call_leaves_nothing(api: Api) -> None:
     assert not await asyncio.to_thread(lambda: list((data_dir / "recordings").rglob("*.wav")))
     for each in (parent, child):
         assert await database.read(partial(left_of, call_id=each.id)) == set()
-    attempt = await database.read(partial(outbound_audit.that_queued, call_id=parent.id))
+    attempt = await database.read(partial(outbound_audit.attempt_of_call, call_id=parent.id))
     assert attempt is not None
     assert (attempt.destination, attempt.detail, attempt.client) == ("+4940…", None, "::1")
 
@@ -120,7 +122,7 @@ async def test_a_call_that_has_not_ended_is_not_deleted(api: Api) -> None:
     parent, child = await family(api, child_ended=False)
     for each in (child, parent):
         assert await api("DELETE", f"/calls/{each.id}") == (409, {"error": "The call has not ended"})
-    assert await api.services.database.read(partial(calls.get_anywhere, call_id=parent.id)) == parent
+    assert await api.services.database.read(partial(calls.get_by_id, call_id=parent.id)) == parent
 
 
 async def test_what_comes_late_of_a_deleted_call_is_let_go(api: Api) -> None:
@@ -136,7 +138,7 @@ async def test_what_comes_late_of_a_deleted_call_is_let_go(api: Api) -> None:
     assert (await api("DELETE", f"/calls/{goes.id}"))[0] == 200
 
     def late(conn: sa.Connection) -> Any:
-        sip_traces.put(conn, {goes.id: CallSip([]), stays.id: CallSip([], 7)})
+        sip_traces.put(conn, {goes.id: SipTrace([]), stays.id: SipTrace([], 7)})
         return deliveries.record_attempt(
             conn,
             due.attempt,
@@ -149,7 +151,7 @@ async def test_what_comes_late_of_a_deleted_call_is_let_go(api: Api) -> None:
         )
 
     assert await database.write(late) is None
-    assert await database.read(partial(sip_traces.get, call_id=stays.id)) == CallSip([], 7)
+    assert await database.read(partial(sip_traces.get, call_id=stays.id)) == SipTrace([], 7)
     assert await database.read(partial(left_of, call_id=goes.id)) <= {"recording_removals"}
 
 
@@ -167,7 +169,9 @@ class Endless(io.RawIOBase):
 
 def test_an_archive_is_made_as_it_is_sent_and_its_files_are_closed() -> None:
     endless = Endless()
-    stream = ZipStream("x.zip", [Member.of("a.txt", b"a"), Member("b", endless, 10**13)], utc_now())  # type: ignore[arg-type]
+    stream = ZipStreamResponse(
+        "x.zip", [ZipMember.from_bytes("a.txt", b"a"), ZipMember("b", endless, 10**13)], utc_now()
+    )  # type: ignore[arg-type]
     first = [next(stream._pieces) for _ in range(3)]
     assert b"a.txt" in first[0]
     assert endless.read_by_now < 10_000_000
@@ -190,7 +194,7 @@ class Stuck(io.RawIOBase):
 
 async def test_an_archive_that_is_cut_off_while_a_file_is_read_is_closed() -> None:
     stuck = Stuck()
-    stream = ZipStream("x.zip", [Member("a", stuck, 1)], utc_now())  # type: ignore[arg-type]
+    stream = ZipStreamResponse("x.zip", [ZipMember("a", stuck, 1)], utc_now())  # type: ignore[arg-type]
     await stream.prepare(make_mocked_request("GET", "/"))
     sending = asyncio.create_task(stream.write_eof())
     assert await asyncio.to_thread(stuck.asked.wait, 10)
@@ -204,7 +208,7 @@ async def test_an_archive_that_is_cut_off_while_a_file_is_read_is_closed() -> No
 
 async def test_files_of_an_archive_that_is_not_sent_are_closed() -> None:
     stuck = Stuck()
-    stream = ZipStream("x.zip", [Member("a", stuck, 1)], utc_now())  # type: ignore[arg-type]
+    stream = ZipStreamResponse("x.zip", [ZipMember("a", stuck, 1)], utc_now())  # type: ignore[arg-type]
     await stream.prepare(make_mocked_request("HEAD", "/"))
     await stream.write_eof()
     assert stuck.closed

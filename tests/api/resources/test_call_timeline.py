@@ -61,8 +61,8 @@ async def _call(api: Api, *, answered: bool, timeline: list[dict[str, Any]], end
             customer_number="100",
         )
         if answered:
-            calls.answered(conn, call.id, call.created_at)
-        calls.note_progress(conn, call.id, transcript=[], turn_count=1, timeline=timeline)
+            calls.mark_answered(conn, call.id, call.created_at)
+        calls.store_progress(conn, call.id, transcript=[], turn_count=1, timeline=timeline)
         if ended:
             calls.finish(
                 conn,
@@ -114,7 +114,7 @@ async def test_a_live_call_shows_what_is_known_so_far(api: Api) -> None:
     timeline.response_queued()
     timeline.agent_audible(2100.0)
     progress = {"transcript": [], "turn_count": 1, "timeline": timeline.items()}
-    await api.services.database.write(lambda conn: calls.note_progress(conn, call.id, **progress))  # type: ignore[arg-type]
+    await api.services.database.write(lambda conn: calls.store_progress(conn, call.id, **progress))  # type: ignore[arg-type]
     _, answer = await api("GET", f"/calls/{call.id}/timeline")
     assert answer["data"]["status"] == "in_progress"
     last = answer["data"]["turns"][-1]

@@ -39,7 +39,7 @@ async def _ended(api: Api, *, recording: bool = True) -> Call:
     call = await _live(api)
 
     def end(conn: sa.Connection) -> Call | None:
-        calls.answered(conn, call.id, call.created_at)
+        calls.mark_answered(conn, call.id, call.created_at)
         return calls.finish(
             conn,
             call.id,

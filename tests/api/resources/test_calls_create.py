@@ -157,7 +157,7 @@ async def test_a_call_from_a_number_that_none_can_go_out_from_fails(desk: Desk) 
     status, answer = await desk.calls()
     assert (status, answer["data"]["status"]) == (201, "queued")
     ended = await desk.harness.database.until(
-        lambda conn: calls.get_anywhere(conn, answer["data"]["id"]), lambda call: call is not None and call.ended_at
+        lambda conn: calls.get_by_id(conn, answer["data"]["id"]), lambda call: call is not None and call.ended_at
     )
     assert (ended.status, ended.ended_reason) == ("failed", "unreachable")
     assert desk.harness.callees.called == []

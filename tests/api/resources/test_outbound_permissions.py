@@ -14,7 +14,7 @@ from calls.outbound.permissions import MINUTE, rate_limit_wait_s
 from storage import tables
 from storage.accounts import api_keys, organizations
 from storage.calls import outbound_audit
-from storage.calls.outbound_audit import Told
+from storage.calls.outbound_audit import AttemptWithCall
 from tests.api.outbound_client import TO, Desk, desk
 
 __all__ = ["desk"]
@@ -25,11 +25,11 @@ FORBIDDEN = {
 }
 
 
-async def log_of(desk: Desk) -> list[Told]:
+async def log_of(desk: Desk) -> list[AttemptWithCall]:
     """The audit log of the organization, oldest first."""
     owner = desk.api.organization_id
     return list(
-        await desk.harness.database.read(lambda conn: outbound_audit.told_after(conn, owner, BEGINNING, "", limit=1000))
+        await desk.harness.database.read(lambda conn: outbound_audit.page_after(conn, owner, BEGINNING, "", limit=1000))
     )
 
 
@@ -127,7 +127,7 @@ async def test_the_log_tells_who_called_whom_from_where_and_how_it_ended(desk: D
     assert (line["verdict"], line["call_id"], line["api_key_id"]) == ("queued", call["id"], key.id)
     await desk.api("POST", f"/calls/{call['id']}/hangup")
     [told] = await log_of(desk)
-    assert told.ended == "no_answer, api_hangup"
+    assert told.call_status == "no_answer, api_hangup"
 
 
 UNKNOWN = "0b9f6f7e-3c1d-4d5e-8f60-718293a4b5c6"
@@ -226,7 +226,7 @@ async def test_a_refusal_stands_when_its_note_cannot_be_stored(desk: Desk, monke
     def broken(*_: Any, **__: Any) -> None:
         raise OSError("no disk")
 
-    monkeypatch.setattr(outbound_audit, "note", broken)
+    monkeypatch.setattr(outbound_audit, "record", broken)
     with capture_logs() as lines:
         assert (await desk.calls()) == (400, FORBIDDEN)
     assert [each["event"] for each in lines if each["log_level"] == "error"] == ["api.refusal_not_noted"]

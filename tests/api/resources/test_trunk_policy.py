@@ -137,7 +137,7 @@ async def test_one_organization_needs_nobody_and_the_demo_s_does_not_count(start
     await api.made("/phone-numbers", {**PBX, "sipIp": "127.0.0.1"})
     other = await api.of_another_organization()
     assert await refused(api, "POST", "/phone-numbers", {**PBX, "number": "100"}) == ["sipIp"]
-    await api.services.database.write(lambda conn: trunk_grants.note_demo(conn, other.organization_id))
+    await api.services.database.write(lambda conn: trunk_grants.set_demo_organization(conn, other.organization_id))
     await api.made("/phone-numbers", {**PBX, "number": "100"})
 
 

@@ -12,7 +12,7 @@ from config.clock import iso, utc_now
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.webhooks import deliveries
-from storage.webhooks.deliveries import Attempt
+from storage.webhooks.deliveries import DeliveryAttempt
 from tests.api.conftest import Api, StartApi
 
 FIELDS = {
@@ -52,10 +52,12 @@ async def _call(api: Api, *, ended: bool = True, url: str | None = URL) -> Call:
     return await api.services.database.write(make)
 
 
-async def _made(api: Api, *, status: int | None, error: str | None = None, again: timedelta | None = None) -> Attempt:
+async def _made(
+    api: Api, *, status: int | None, error: str | None = None, again: timedelta | None = None
+) -> DeliveryAttempt:
     """The next attempt that is due was made."""
 
-    def record(conn: sa.Connection) -> Attempt:
+    def record(conn: sa.Connection) -> DeliveryAttempt:
         now = utc_now()
         [due, *_] = deliveries.due(conn, now + timedelta(hours=2))
         return deliveries.record_attempt(

@@ -12,7 +12,7 @@ import pytest
 from openapi_schema_validator import OAS30Validator
 
 from api.routes import description
-from api.schemas.addresses import HTTP, HTTP_TEMPLATE, HTTPS, IPV4, IPV6, SIP_HOST, SIP_PLACE, SIP_SOURCE
+from api.schemas.addresses import HTTP, HTTP_TEMPLATE, HTTPS, IPV4, IPV6, SIP_ADDRESS, SIP_HOST, SIP_SOURCE
 from tests.api.conftest import Api
 
 SCHEMAS: Final = json.loads(description())["components"]["schemas"]
@@ -77,7 +77,7 @@ def test_ip_addresses_are_those_of_the_standard_library(
             ("{{a}}://b", "https://{{a b}}/", "https://a/{{", "https://a/{{}}", "https://a/{{b}", "https://[{{a}}]/"),
         ),
         (
-            SIP_PLACE,
+            SIP_ADDRESS,
             ("sip", "a.b.", "1.2.3.4:5060", "[::1]:1", "sip:me:x@a;transport=tcp", "SIPS:a:65535", "3com.example"),
             (
                 "1.2.3",

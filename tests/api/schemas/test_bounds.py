@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, PlainValidator
 
 from api.routes import ROUTES, description
-from api.schemas.base import Body, GivenObject, Id, Name
+from api.schemas.base import Body, BoundedJsonObject, Id, Name
 from api.schemas.bounds import bounds_whole
 from storage import tables
 from tests.api.conftest import Api
@@ -48,7 +48,7 @@ class _Forgetful(Body):
 
     name: Name
     id: Id
-    given: GivenObject
+    given: BoundedJsonObject
     whole: Annotated[dict[str, JsonValue], AfterValidator(_small)]
     plain_whole: Annotated[bytes, PlainValidator(_small)]
     short_form: Annotated[str, Field(pattern=r"^[0-9]{1,4}$")]

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from api.http.duplicate_json_keys import repeated_key
+from api.http.duplicate_json_keys import duplicate_key
 from api.schemas.addresses import HttpTemplate
 from api.schemas.agents import AgentSettings
 from api.schemas.base import KnownPlaceholders, Template
@@ -66,7 +66,7 @@ def test_placeholders_are_looked_for_in_linear_time(kind: Any, piece: str) -> No
 )
 def test_names_are_compared_in_linear_time(text: bytes) -> None:
     with _bounded():
-        assert repeated_key(text) == (["b"] if b'"b"' in text else None)
+        assert duplicate_key(text) == (["b"] if b'"b"' in text else None)
 
 
 @pytest.mark.parametrize("piece", PIECES)

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
-from api.schemas.bounds import WHOLE
+from api.schemas.bounds import WHOLE_VALUE_VALIDATORS
 
 LONGEST_PATTERN: Final = 1000
 """A pattern that matches no longer text is a bound of its own."""
@@ -34,7 +34,7 @@ class _Search:
             self._named |= {each["ref"]: each for each in schema["definitions"]}
         if schema["type"] == "definition-ref":
             yield from self._referred(schema["schema_ref"], path)
-        elif "function" not in schema or schema["function"]["function"] not in WHOLE:
+        elif "function" not in schema or schema["function"]["function"] not in WHOLE_VALUE_VALIDATORS:
             if _is_loose(schema):
                 yield path
             for below, inner in _parts(schema):

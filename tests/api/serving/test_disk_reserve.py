@@ -52,7 +52,7 @@ async def _call(api: Api) -> dict[str, Any]:
 
 @pytest.mark.parametrize("route", WRITES, ids=lambda route: route.name)
 async def test_at_the_reserve_only_calls_and_what_is_deleted_go_on(api: Api, recordings: Path, route: Route) -> None:
-    goes_on = route.name in FOR_CALLS or route.method == "DELETE" or route.only_reads
+    goes_on = route.name in FOR_CALLS or route.method == "DELETE" or route.read_only
     with filled(recordings):
         status, answer = await _asked(api, route)
     assert status in (400, 404) if goes_on else (status, answer) == (507, REFUSED)

@@ -13,7 +13,7 @@ from aiohttp import ClientResponse
 from structlog.testing import capture_logs
 
 from api.serving import idempotency
-from api.serving.idempotency import Repeats
+from api.serving.idempotency import IdempotencyStore
 from config.clock import utc_now
 from config.sections import QuotaSettings
 from storage.accounts import idempotency as idempotent_answers
@@ -99,7 +99,9 @@ async def test_old_answers_are_purged(api: Api) -> None:
         await _post(api, key)
         if key == "old":
             await _grow_old(api, timedelta(hours=24))
-    async with Repeats(api.services.database, api.services.secrets, QuotaSettings().model_dump()).purged_regularly():
+    async with IdempotencyStore(
+        api.services.database, api.services.secrets, QuotaSettings().model_dump()
+    ).purged_periodically():
         await api.services.database.write(lambda conn: None)  # in turn behind the purge
     keys = await api.services.database.read(lambda conn: conn.execute(sa.select(table.c.key)).scalars().all())
     assert keys == ["young"]
@@ -126,7 +128,7 @@ async def test_a_fault_in_the_purge_that_was_not_foreseen_is_logged_and_it_goes_
     monkeypatch.setattr(idempotent_answers, "purge", told)
     await run("ALTER TABLE idempotent_answers RENAME TO answers_elsewhere")
     with capture_logs() as logs:
-        async with Repeats(database, api.services.secrets, QuotaSettings().model_dump()).purged_regularly():
+        async with IdempotencyStore(database, api.services.secrets, QuotaSettings().model_dump()).purged_periodically():
             await until(lambda: logs)
             await run("ALTER TABLE answers_elsewhere RENAME TO idempotent_answers")
             await asyncio.wait_for(purged.wait(), 10)
@@ -219,11 +221,11 @@ async def test_other_methods_know_no_key(api: Api) -> None:
 
 
 async def test_no_turn_is_left_behind(api: Api) -> None:
-    repeats = Repeats(api.services.database, api.services.secrets, QuotaSettings().model_dump())
-    scope = idempotent_answers.Scope(api.organization_id, "POST", "/v1/agents", "k")
+    repeats = IdempotencyStore(api.services.database, api.services.secrets, QuotaSettings().model_dump())
+    scope = idempotent_answers.IdempotencyScope(api.organization_id, "POST", "/v1/agents", "k")
 
     async def turn() -> None:
-        async with repeats._turn(scope):
+        async with repeats._lock(scope):
             await asyncio.sleep(0)
 
     await asyncio.gather(*(turn() for _ in range(5)))

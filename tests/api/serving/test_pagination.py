@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from api.schemas.bounds import LONGEST_DESCRIPTION, LONGEST_NAME
+from api.schemas.bounds import MAX_DESCRIPTION, MAX_NAME
 from api.serving import dispatch
 from config.sections import QuotaSettings
 from storage import tables
@@ -96,7 +96,7 @@ async def test_no_more_is_read_than_goes_into_a_page(api: Api, monkeypatch: pyte
 
     await api.made("/tools", {"name": "Large", "description": "x" * 4000, **HTTP})
     await _copies(api, tables.tools, 100)
-    monkeypatch.setattr(dispatch, "MOST_PAGE", 20_000)
+    monkeypatch.setattr(dispatch, "MAX_PAGE", 20_000)
     monkeypatch.setattr(tools.TOOL, "build", counted)
     _, answer = await api("GET", "/tools?limit=100&offset=50")
     assert (len(answer["data"]), answer["pagination"]["total"]) == (4, 100)
@@ -107,7 +107,7 @@ async def test_no_more_is_read_than_goes_into_a_page(api: Api, monkeypatch: pyte
 async def test_a_page_is_never_larger_than_it_may_be(api: Api, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     for number in range(12):
         await api.made("/tools", {"name": f"{number}", **HTTP})
-    monkeypatch.setattr(dispatch, "MOST_PAGE", room)
+    monkeypatch.setattr(dispatch, "MAX_PAGE", room)
     response = await api.raw("GET", "/tools")
     body = await response.read()
     assert len(body) <= room or len(json.loads(body)["data"]) == 1
@@ -115,7 +115,7 @@ async def test_a_page_is_never_larger_than_it_may_be(api: Api, monkeypatch: pyte
 
 
 async def test_all_background_sounds_that_an_organization_may_have_are_no_larger_than_a_page(api: Api) -> None:
-    largest = {"name": "😀" * LONGEST_NAME, "description": "😀" * LONGEST_DESCRIPTION}
+    largest = {"name": "😀" * MAX_NAME, "description": "😀" * MAX_DESCRIPTION}
 
     def fill(conn: sa.Connection) -> None:
         for _ in range(QuotaSettings().sounds):

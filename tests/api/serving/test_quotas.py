@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from storage.accounts import organizations, quotas
-from storage.accounts.quotas import Usage
+from storage.accounts.quotas import QuotaUsage
 from tests.api import knowledge_client
 from tests.api.conftest import Api, StartApi
 from tests.api.resources.test_background_sounds import WAV, sound_file
@@ -144,8 +144,8 @@ async def test_an_organization_may_have_quotas_of_its_own(api: Api) -> None:
 async def test_the_usage_of_all_is_told_by_organization(api: Api) -> None:
     await api.made("/agents", {"name": "a"})
     limits = api.services.settings.quotas.model_dump()
-    found = await api.services.database.read(lambda conn: quotas.everywhere(conn, limits))
+    found = await api.services.database.read(lambda conn: quotas.usage_of_all(conn, limits))
     assert found[api.organization_id] == {
-        "agents": Usage("agents", 1, limits["agents"]),
-        "api_keys": Usage("api_keys", 1, limits["api_keys"]),
+        "agents": QuotaUsage("agents", 1, limits["agents"]),
+        "api_keys": QuotaUsage("api_keys", 1, limits["api_keys"]),
     }

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from api.app import create_app
 from api.resources import background_sounds
 from storage.accounts import idempotency
-from storage.accounts.idempotency import Answer, Scope
+from storage.accounts.idempotency import IdempotencyScope, StoredResponse
 from tests.api.conftest import Api, StartApi
 from tests.api.resources.test_background_sounds import WAV, files, listed, upload
 from tests.trunkline.server_process import until
@@ -53,7 +53,7 @@ async def _post(api: Api, path: str, body: Any, key: str | None = None) -> Clien
 async def _writes_wait(api: Api, count: int) -> None:
     commits = api.services.database._commits
     assert commits is not None
-    await until(lambda: len(commits._gathered) == count, every_s=0.005)
+    await until(lambda: len(commits._waiting) == count, every_s=0.005)
 
 
 @pytest.mark.parametrize("second", [{"name": "b"}, {"name": 1}], ids=["valid", "invalid"])
@@ -96,10 +96,14 @@ async def test_nothing_is_done_and_nothing_follows_when_the_answer_is_there_alre
 
 async def test_the_first_answer_holds_when_two_servers_refuse_at_once(api: Api) -> None:
     database, secrets = api.services.database, api.services.secrets
-    scope, own, other = Scope(api.organization_id, "POST", "/v1/agents", "k"), Answer(404, b"{}"), Answer(400, b"{}")
+    scope, own, other = (
+        IdempotencyScope(api.organization_id, "POST", "/v1/agents", "k"),
+        StoredResponse(404, b"{}"),
+        StoredResponse(400, b"{}"),
+    )
     for answer in (own, other):
         first = await database.write(
-            lambda conn, answer=answer: idempotency.find_or_keep(conn, secrets, scope, answer)  # type: ignore[misc]
+            lambda conn, answer=answer: idempotency.find_or_store(conn, secrets, scope, answer)  # type: ignore[misc]
         )
         assert first == own
 

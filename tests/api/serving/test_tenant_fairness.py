@@ -41,13 +41,13 @@ async def test_requests_that_read_leave_another_organization_a_reader(api: Api) 
 async def test_requests_that_write_wait_for_one_of_another_organization(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.database.database.LONGEST_TOGETHER_S", 60.0)  # one commit, however busy the machine is
+    monkeypatch.setattr("storage.database.database.MAX_GROUP_S", 60.0)  # one commit, however busy the machine is
     other = await api.of_another_organization()
     database, gate = api.services.database, Gate()
     writing = asyncio.create_task(database.write(lambda _: gate.wait()))
     await gate.reached()
     assert database._commits is not None
-    gathered = database._commits._gathered
+    gathered = database._commits._waiting
     waiting = []
     async with asyncio.timeout(PATIENCE_S / 2):
         for count, (by, name) in enumerate([*[(api, "many")] * MANY, (other, "few")], start=1):

@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from api.serving.listener import Admission, client_of
+from api.serving.listener import ConnectionLimits, client_key
 from tests.api.wire.conftest import Live, Serve, Wire
 
 SOON_S = 0.1
@@ -123,10 +123,10 @@ async def test_a_client_that_takes_nothing_of_its_response_is_given_up(serve: Se
 
 
 def test_connections_are_counted_in_all_and_of_each_address() -> None:
-    admission = Admission(3, 2)
-    assert [admission.enter(each) for each in ("a", "a", "a", "b", "c")] == [True, True, False, True, False]
-    admission.leave("a")
-    assert [admission.enter(each) for each in ("b", "c", "a")] == [True, False, False]
+    admission = ConnectionLimits(3, 2)
+    assert [admission.try_add(each) for each in ("a", "a", "a", "b", "c")] == [True, True, False, True, False]
+    admission.remove("a")
+    assert [admission.try_add(each) for each in ("b", "c", "a")] == [True, False, False]
 
 
 @dataclass
@@ -256,7 +256,7 @@ def _body_of(client: socket.socket, size: int) -> bytes:
 async def test_one_that_sends_no_head_promptly_is_idle(
     serve: Serve, certificate: dict[str, str], sent: bytes | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for where in ("api.serving.http_server.PROMPT_S", "api.serving.listener.PROMPT_S"):
+    for where in ("api.serving.http_server.IDLE_HEAD_S", "api.serving.listener.IDLE_HEAD_S"):
         monkeypatch.setattr(where, SOON_S)
     tls = sent == "handshake"
     live = await serve(**(certificate if tls else {}), max_connections=1, head_timeout_s=60)
@@ -269,10 +269,10 @@ async def test_one_that_sends_no_head_promptly_is_idle(
 
 def test_an_ipv4_address_is_a_client_and_so_is_an_ipv6_64() -> None:
     one = ["2001:db8::1", "2001:db8::ffff:0:0:2", "2001:db8:0:0:a::"]
-    assert {client_of(each) for each in one} == {"2001:db8::/64"}
-    assert client_of("2001:db8:0:1::1") == "2001:db8:0:1::/64"
-    assert client_of("fe80::1%eth0") == "fe80::/64"
-    assert {client_of(each) for each in ("192.0.2.1", "::ffff:192.0.2.1")} == {"192.0.2.1"}
+    assert {client_key(each) for each in one} == {"2001:db8::/64"}
+    assert client_key("2001:db8:0:1::1") == "2001:db8:0:1::/64"
+    assert client_key("fe80::1%eth0") == "fe80::/64"
+    assert {client_key(each) for each in ("192.0.2.1", "::ffff:192.0.2.1")} == {"192.0.2.1"}
 
 
 async def test_a_connection_that_ends_makes_room(serve: Serve) -> None:
@@ -304,7 +304,7 @@ async def test_want_of_descriptors_is_told_and_waited_for(serve: Serve, monkeypa
             told.set()
         return line
 
-    monkeypatch.setattr("api.serving.listener.WAIT_S", SOON_S)
+    monkeypatch.setattr("api.serving.listener.ACCEPT_RETRY_S", SOON_S)
     live = await serve()
     usual = resource.getrlimit(resource.RLIMIT_NOFILE)
     client = socket.create_connection(("127.0.0.1", live.port))

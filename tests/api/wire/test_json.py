@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from api.http.duplicate_json_keys import repeated_key
-from api.routing.validation import deeper_than
-from api.schemas.bounds import MOST_DEPTH
+from api.http.duplicate_json_keys import duplicate_key
+from api.routing.validation import is_nested_deeper_than
+from api.schemas.bounds import MAX_DEPTH
 from tests.api.wire.conftest import Live
 
 
@@ -41,17 +41,17 @@ def _nested(levels: int) -> bytes:
     ],
 )
 def test_depth_counts_objects_and_lists_but_not_what_stands_in_texts(body: bytes, depth: int) -> None:
-    assert not deeper_than(depth, body)
-    assert deeper_than(depth - 1, body)
+    assert not is_nested_deeper_than(depth, body)
+    assert is_nested_deeper_than(depth - 1, body)
 
 
 async def test_a_body_may_be_so_deep_and_no_deeper(live: Live) -> None:
-    deepest = _nested(MOST_DEPTH - 2)
+    deepest = _nested(MAX_DEPTH - 2)
     status, answer = await _posted(live, _number(deepest), path="/v1/phone-numbers")
     assert status == 201
     _, again = await live.api("GET", f"/phone-numbers/{answer['data']['id']}")
     assert again["data"]["metadata"] == answer["data"]["metadata"]
-    for levels in (MOST_DEPTH - 1, 150, 100_000):
+    for levels in (MAX_DEPTH - 1, 150, 100_000):
         status, answer = await _posted(live, _number(_nested(levels)), path="/v1/phone-numbers")
         assert (status, [each["field"] for each in answer["details"]]) == (400, ["body"])
 
@@ -73,7 +73,7 @@ async def test_a_body_may_be_so_deep_and_no_deeper(live: Live) -> None:
     ],
 )
 def test_the_first_name_that_an_object_has_twice_is_found(body: bytes, path: list[str] | None) -> None:
-    assert repeated_key(body) == path
+    assert duplicate_key(body) == path
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from api import app as application
-from api.http.response_streaming import MOST_BYTES, AnswerRoom
+from api.http.response_streaming import MAX_BYTES, ResponseMemory
 from api.schemas.bounds import MIB
 from config.sections import ApiSettings
 from storage import tables
@@ -30,10 +30,10 @@ WAV_BYTES = 3 * 1024 * 1024
 
 
 @pytest.fixture
-def rooms(monkeypatch: pytest.MonkeyPatch) -> AnswerRoom:
+def rooms(monkeypatch: pytest.MonkeyPatch) -> ResponseMemory:
     """What the server counts."""
-    made = AnswerRoom()
-    monkeypatch.setattr(application, "AnswerRoom", lambda: made)
+    made = ResponseMemory()
+    monkeypatch.setattr(application, "ResponseMemory", lambda: made)
     return made
 
 
@@ -77,13 +77,15 @@ async def _holds(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_client_that_does_not_read_is_cut_off_and_its_answer_is_freed(serve: Serve, rooms: AnswerRoom) -> None:
+async def test_a_client_that_does_not_read_is_cut_off_and_its_answer_is_freed(
+    serve: Serve, rooms: ResponseMemory
+) -> None:
     live = await serve(write_timeout_s=TIMEOUT_S)
     owner = live.api.organization_id
     await _agents(live.api, 30)
     async with _deaf(live, live.head("GET", "/v1/agents?limit=100")) as client:
-        await _holds(lambda: rooms.taken(owner) > 3 * 1024 * 1024)
-        await _holds(lambda: rooms.taken(owner) == 0)
+        await _holds(lambda: rooms.reserved(owner) > 3 * 1024 * 1024)
+        await _holds(lambda: rooms.reserved(owner) == 0)
         with pytest.raises(ConnectionError):
             await _rest(client)
 
@@ -92,7 +94,9 @@ def test_without_a_setting_that_takes_seconds() -> None:
     assert ApiSettings().write_timeout_s <= 10
 
 
-async def test_many_that_do_not_read_take_no_more_than_one_organization_may(serve: Serve, rooms: AnswerRoom) -> None:
+async def test_many_that_do_not_read_take_no_more_than_one_organization_may(
+    serve: Serve, rooms: ResponseMemory
+) -> None:
     live = await serve(write_timeout_s=TIMEOUT_S)
     owner, most = live.api.organization_id, 0
     await _agents(live.api, 30)
@@ -101,36 +105,36 @@ async def test_many_that_do_not_read_take_no_more_than_one_organization_may(serv
     clients = [_deaf(live, live.head("GET", "/v1/agents?limit=100")) for _ in range(20)]
     for each in clients:
         await each.__aenter__()
-    await _holds(lambda: rooms.taken(owner) >= MOST_BYTES - 4 * 1024 * 1024)
+    await _holds(lambda: rooms.reserved(owner) >= MAX_BYTES - 4 * 1024 * 1024)
     status, answer = await other("GET", "/agents")
     assert (status, len(answer["data"])) == (200, 1)
     served = 0
     async with asyncio.timeout(2 * PATIENCE_S):
-        while rooms.taken(owner):
-            most, served = max(most, rooms.taken(owner)), served + 1
+        while rooms.reserved(owner):
+            most, served = max(most, rooms.reserved(owner)), served + 1
             await asyncio.sleep(0.01)
-    assert 0 < most <= MOST_BYTES
+    assert 0 < most <= MAX_BYTES
     for each in clients:
         await each.__aexit__(None, None, None)
     status, answer = await live.api("GET", "/agents?limit=1")
     assert (status, len(answer["data"])) == (200, 1), "who reads is served again"
 
 
-async def test_a_small_list_does_not_wait_for_large_ones_that_nobody_reads(serve: Serve, rooms: AnswerRoom) -> None:
+async def test_a_small_list_does_not_wait_for_large_ones_that_nobody_reads(serve: Serve, rooms: ResponseMemory) -> None:
     live = await serve(write_timeout_s=PATIENCE_S)
     owner = live.api.organization_id
     await _agents(live.api, 30)
     async with AsyncExitStack() as stack:
         for _ in range(6):
             await stack.enter_async_context(_deaf(live, live.head("GET", "/v1/agents?limit=100")))
-        await _holds(lambda: rooms.taken(owner) >= MOST_BYTES - MIB)
+        await _holds(lambda: rooms.reserved(owner) >= MAX_BYTES - MIB)
         async with asyncio.timeout(PATIENCE_S / 2):
             status, answer = await live.api("GET", "/agents?limit=1")
         assert (status, len(answer["data"])) == (200, 1)
-        assert rooms.taken(owner) >= MOST_BYTES - MIB
+        assert rooms.reserved(owner) >= MAX_BYTES - MIB
 
 
-async def test_a_slow_client_that_reads_gets_everything(serve: Serve, rooms: AnswerRoom) -> None:
+async def test_a_slow_client_that_reads_gets_everything(serve: Serve, rooms: ResponseMemory) -> None:
     live = await serve(write_timeout_s=TIMEOUT_S)
     await _agents(live.api, 8)
     request = live.head("GET", "/v1/agents", "Connection: close")
@@ -139,20 +143,20 @@ async def test_a_slow_client_that_reads_gets_everything(serve: Serve, rooms: Ans
         body = (await _rest(client, pause_s=TIMEOUT_S / 50)).split(b"\r\n\r\n", 1)[1]
         assert asyncio.get_running_loop().time() - started > TIMEOUT_S
     assert len(json.loads(body)["data"]) == 8
-    assert rooms.taken(live.api.organization_id) == 0
+    assert rooms.reserved(live.api.organization_id) == 0
 
 
-async def test_requests_in_a_row_that_nobody_reads_the_answers_of(serve: Serve, rooms: AnswerRoom) -> None:
+async def test_requests_in_a_row_that_nobody_reads_the_answers_of(serve: Serve, rooms: ResponseMemory) -> None:
     live = await serve(write_timeout_s=TIMEOUT_S)
     await _agents(live.api, 30)
     async with _deaf(live, live.head("GET", "/v1/agents?limit=100") * 20) as client:
-        await _holds(lambda: rooms.taken(live.api.organization_id) > 0)
-        await _holds(lambda: rooms.taken(live.api.organization_id) == 0)
+        await _holds(lambda: rooms.reserved(live.api.organization_id) > 0)
+        await _holds(lambda: rooms.reserved(live.api.organization_id) == 0)
         with pytest.raises(ConnectionError):
             await _rest(client)
 
 
-async def test_head_of_a_large_list_has_its_length_and_no_body(serve: Serve, rooms: AnswerRoom) -> None:
+async def test_head_of_a_large_list_has_its_length_and_no_body(serve: Serve, rooms: ResponseMemory) -> None:
     live = await serve()
     await _agents(live.api, 5)
     wire = await live.connect()
@@ -161,7 +165,7 @@ async def test_head_of_a_large_list_has_its_length_and_no_body(serve: Serve, roo
     head = await wire.answer("HEAD")
     assert head.headers["content-length"] == str(len(whole.body))
     assert (await wire.ask(live.head("GET", "/v1/voices"))).status == 200
-    assert rooms.taken(live.api.organization_id) == 0
+    assert rooms.reserved(live.api.organization_id) == 0
 
 
 async def _recorded(api: Api) -> str:

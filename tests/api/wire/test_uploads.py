@@ -11,7 +11,7 @@ from aiohttp import web
 
 from api.resources import background_sounds
 from api.serving import upload_slots
-from api.serving.upload_slots import AT_ONCE
+from api.serving.upload_slots import MAX_CONCURRENT
 from tests.api.resources.test_background_sounds import upload
 from tests.api.wire.conftest import Live, Serve, Wire
 
@@ -48,7 +48,7 @@ async def _told_to_send(wire: Wire) -> bool:
 
 
 async def _full(live: Live, **more: Any) -> list[Wire]:
-    wires = [await _asking(live, **more) for _ in range(AT_ONCE // 2)]
+    wires = [await _asking(live, **more) for _ in range(MAX_CONCURRENT // 2)]
     assert all([await _told_to_send(wire) for wire in wires])
     return wires
 
@@ -94,7 +94,7 @@ async def test_a_body_without_a_length_waits_like_a_large_one(live: Live) -> Non
 
 
 async def test_more_than_may_wait_are_503(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upload_slots, "MOST_WAITING", 1)
+    monkeypatch.setattr(upload_slots, "MAX_WAITING", 1)
     places = await _full(live)
     waiting = await _asking(live)
     refused = await (await live.connect()).ask(_head(live))
@@ -107,7 +107,7 @@ async def test_more_than_may_wait_are_503(live: Live, monkeypatch: pytest.Monkey
 async def test_a_wait_that_takes_too_long_is_503_and_takes_no_place(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upload_slots, "LONGEST_WAIT_S", 0.05)
+    monkeypatch.setattr(upload_slots, "MAX_WAIT_S", 0.05)
     places = await _full(live)
     assert (await (await live.connect()).ask(_head(live))).status == 503
     assert (await places[0].ask(BODY)).status == 400
@@ -115,13 +115,13 @@ async def test_a_wait_that_takes_too_long_is_503_and_takes_no_place(
 
 
 async def test_work_that_goes_on_after_its_request_keeps_its_place(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_off, heard = threading.Event(), background_sounds._heard
+    cut_off, heard = threading.Event(), background_sounds._decoded
 
     def late(content: bytes) -> Any:
         cut_off.wait(30)
         return heard(content)
 
-    monkeypatch.setattr(background_sounds, "_heard", late)
+    monkeypatch.setattr(background_sounds, "_decoded", late)
     content = "AAAA" * (LARGE // 4)
     body = (
         f'{{"name": "a", "filename": "a", "mimeType": "audio/wav", "fileBase64": "{content}", '
@@ -155,7 +155,7 @@ async def test_an_organization_that_fills_its_places_keeps_no_other_waiting(live
 
 async def test_sounds_of_one_organization_leave_a_place_to_decode_anothers(serve: Serve) -> None:
     live = await serve()
-    places, hog = background_sounds._PLACES, live.api.organization_id
+    places, hog = background_sounds._DECODE_SLOTS, live.api.organization_id
     taken = [asyncio.create_task(places.acquire(hog)) for _ in range(100)]
     await asyncio.sleep(0)
     other = await live.api.of_another_organization()

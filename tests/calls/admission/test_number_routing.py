@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from calls import service
 from calls.admission.capacity import ConcurrencyLimits
 from storage.calls import calls
-from storage.database.database import READERS, StorageTrouble
+from storage.database.database import READERS, StorageUnavailable
 from storage.phone_numbers import phone_numbers, trunk_grants
 from tests.calls.call_service_harness import CallServiceHarness, call_service, every_call, until
 from tests.fakes.fake_leg import SOURCE, Phone
@@ -147,7 +147,7 @@ async def test_a_database_in_trouble_is_503_and_ends_nothing_else(
         with monkeypatch.context() as broken:
 
             def full(*_: object, **__: object) -> None:
-                raise StorageTrouble("the disk cannot be read or written")
+                raise StorageUnavailable("the disk cannot be read or written")
 
             broken.setattr(calls, "insert", full)
             assert await refused(harness, harness.rings()) == [503]

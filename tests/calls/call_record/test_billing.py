@@ -33,7 +33,7 @@ from storage.agents.agents import AgentFields
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.calls.outbound_audit import Verdict
-from storage.database.database import Database, StorageTrouble
+from storage.database.database import Database, StorageUnavailable
 from storage.webhooks import deliveries
 from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, until
 from tests.calls.outbound_calls import callee, ended, queue
@@ -164,7 +164,7 @@ async def test_an_end_that_has_to_be_stored_again_is_paid_once(tmp_path: Path, m
     def fails_once(*arguments: Any, **named: Any) -> deliveries.Delivery:
         tries.append(named)
         if len(tries) == 1:
-            raise StorageTrouble("the disk cannot be read or written")
+            raise StorageUnavailable("the disk cannot be read or written")
         return real(*arguments, **named)
 
     monkeypatch.setattr(deliveries, "add", fails_once)
@@ -287,7 +287,7 @@ async def test_a_process_that_is_killed_while_a_call_is_paid_leaves_it_paid_once
     for _ in range(2):
         await CallFinalizer(database, secrets, "https://here.test", lambda: None, CARD).recover(tmp_path)
     assert await database.read(paid) == [-Decimal(cost)]
-    stored = await database.read(lambda conn: calls.get_anywhere(conn, call.id))
+    stored = await database.read(lambda conn: calls.get_by_id(conn, call.id))
     owner = await database.read(lambda conn: organizations.get(conn, call.organization_id))
     assert stored is not None
     assert owner is not None
@@ -307,8 +307,8 @@ def _live(conn: sa.Connection) -> Call:
         call_sid="c",
         customer_number="+1",
     )
-    calls.answered(conn, made.id, made.created_at)
-    calls.note_progress(conn, made.id, transcript=[], turn_count=0, usage=CallUsage(spoken_characters=200).to_json())
+    calls.mark_answered(conn, made.id, made.created_at)
+    calls.store_progress(conn, made.id, transcript=[], turn_count=0, usage=CallUsage(spoken_characters=200).to_json())
     return made
 
 
@@ -318,7 +318,7 @@ async def test_the_telephone_counts_as_it_is_stored_whatever_else_is_said(databa
         at = call.created_at + timedelta(seconds=10, milliseconds=1)
         ended_call = calls.finish(conn, call.id, status="completed", ended_reason="agent_ended", ended_at=at)
         assert ended_call is not None
-        return charge(conn, ended_call, CallUsage(telephony_s=1e9), RateCard(telephony=Decimal(6))), calls.get_anywhere(
+        return charge(conn, ended_call, CallUsage(telephony_s=1e9), RateCard(telephony=Decimal(6))), calls.get_by_id(
             conn, call.id
         )
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from calls.call_record.sip_ladder import WIDTH, draw
 from sipcore.trace.sip_log import KEPT_FIRST, MAX_MESSAGES
-from storage.calls.sip_traces import CallSip, SipEntry
+from storage.calls.sip_traces import SipTrace, StoredSipMessage
 
 US, PEER = "192.0.2.10:5060", "198.51.100.7:5060"
 
 
-def message(ms: int, *, sent: bool, summary: str, peer: str = PEER, sdp: bool = False, again: bool = False) -> SipEntry:
+def message(
+    ms: int, *, sent: bool, summary: str, peer: str = PEER, sdp: bool = False, again: bool = False
+) -> StoredSipMessage:
     source, target = (US, peer) if sent else (peer, US)
     return {
         "at": "", "offset_ms": ms, "direction": "sent" if sent else "received", "transport": "udp", "source": source,
@@ -36,12 +38,12 @@ DRAWN = """\
 
 
 def test_a_call_is_drawn_as_arrows_between_us_and_the_peer() -> None:
-    assert draw(CallSip(CALL)) == DRAWN
+    assert draw(SipTrace(CALL)) == DRAWN
 
 
 def test_each_peer_has_a_line_and_arrows_end_at_theirs() -> None:
     proxy = "203.0.113.1:5060"
-    drawn = draw(CallSip([*CALL, message(125040, sent=True, summary="200 OK (BYE)", peer=proxy)]))
+    drawn = draw(SipTrace([*CALL, message(125040, sent=True, summary="200 OK (BYE)", peer=proxy)]))
     heads, addresses, rungs, first, *_, last = drawn.splitlines()
     assert heads.split() == ["Trunkline", "peer", "peer"] and addresses.split() == [US, PEER, proxy]
     columns = [at for at, c in enumerate(rungs) if c == "|"]
@@ -54,7 +56,7 @@ def test_however_many_peers_and_however_long_the_names_it_stays_narrow() -> None
     peers = [f"[2001:db8:1234:5678:9abc:def0:1111:{number:x}]:50{number}" for number in range(10, 16)]
     long = "INVITE sip:" + "x" * 90
     messages = [message(number, sent=True, summary=long, peer=peer, sdp=True) for number, peer in enumerate(peers)]
-    lines = draw(CallSip(messages)).splitlines()
+    lines = draw(SipTrace(messages)).splitlines()
     assert max(map(len, lines)) <= WIDTH
     assert all("INVITE [SDP]" in line for line in lines[3:])
     assert lines[1].endswith("others")
@@ -62,10 +64,10 @@ def test_however_many_peers_and_however_long_the_names_it_stays_narrow() -> None
 
 def test_what_was_left_out_is_told_where_it_is_missing() -> None:
     messages = [message(number, sent=False, summary=f"INFO {number}") for number in range(MAX_MESSAGES)]
-    lines = draw(CallSip(messages, 17)).splitlines()
+    lines = draw(SipTrace(messages, 17)).splitlines()
     assert lines[3 + KEPT_FIRST].split() == ["...", "17", "messages", "are", "left", "out", "here"]
     assert f"INFO {KEPT_FIRST} " in lines[4 + KEPT_FIRST] and len(lines) == 4 + MAX_MESSAGES
 
 
 def test_a_call_without_messages_says_so() -> None:
-    assert draw(CallSip(())) == "no SIP messages\n"
+    assert draw(SipTrace(())) == "no SIP messages\n"

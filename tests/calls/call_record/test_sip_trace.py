@@ -20,8 +20,8 @@ from sipcore.trace.sip_log import DialogKey, SipLog
 from sipcore.trace.sip_message import SipMessage
 from storage.accounts import organizations
 from storage.calls import calls, sip_traces
-from storage.calls.sip_traces import CallSip
-from storage.database.database import StorageTrouble
+from storage.calls.sip_traces import SipTrace
+from storage.database.database import StorageUnavailable
 from tests import database_template
 from tests.calls.call_service_harness import WatchedDatabase
 
@@ -92,7 +92,7 @@ async def test_what_is_left_is_stored_at_the_end(database: WatchedDatabase) -> N
     trails.call_ended(call_id)
     await trails.close()
     sip = await database.read(stored(call_id))
-    assert isinstance(sip, CallSip) and len(sip.messages) == 2
+    assert isinstance(sip, SipTrace) and len(sip.messages) == 2
 
 
 async def test_a_database_in_trouble_costs_the_messages_alone(
@@ -105,7 +105,7 @@ async def test_a_database_in_trouble_costs_the_messages_alone(
     trails.start(TracedCall(call_id, None), facts("c1"))
 
     def full(*_: object) -> None:
-        raise StorageTrouble("the disk is full")
+        raise StorageUnavailable("the disk is full")
 
     monkeypatch.setattr(sip_traces, "put", full)
     with capture_logs() as events:

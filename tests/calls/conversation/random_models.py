@@ -22,8 +22,8 @@ from models.protocols import (
     VoiceSettings,
     WordTiming,
 )
-from storage.database.database import StorageTrouble
-from storage.knowledge.passages import Found
+from storage.database.database import StorageUnavailable
+from storage.knowledge.passages import FoundPassage
 
 if TYPE_CHECKING:
     from tests.calls.conversation.random_conversation import RandomCall
@@ -150,12 +150,14 @@ class RandomKnowledge(KnowledgeSearch):
     def __init__(self, call: RandomCall) -> None:
         self.call = call
 
-    async def search(self, agent_id: str, text: str, most: int) -> list[Found]:
+    async def search(self, agent_id: str, text: str, most: int) -> list[FoundPassage]:
         await self.call.takes(800)
         if self.call.chance.random() < 0.1:
-            raise StorageTrouble("full")
+            raise StorageUnavailable("full")
         numbers = {int(word[1:]) % 7 for word in text.split() if word.startswith("u")}
-        return [Found(f"passage {number}", "d", 0.9, "d", number) for number in sorted(numbers) if number < 4][:most]
+        return [FoundPassage(f"passage {number}", "d", 0.9, "d", number) for number in sorted(numbers) if number < 4][
+            :most
+        ]
 
 
 def spelt(number: int) -> str:

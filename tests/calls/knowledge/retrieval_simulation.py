@@ -15,7 +15,7 @@ from calls.knowledge.search import KnowledgeSearch
 from calls.tools.builtin_tools import SearchKnowledgeTool
 from media.audio_port import TICK_MS
 from models.protocols import SEARCH_KNOWLEDGE, ChatPrompt, LlmOutput, TextDelta, ToolCall
-from storage.knowledge.passages import Found
+from storage.knowledge.passages import FoundPassage
 from tests.fakes.scripted_call import ScriptedCall
 from tests.virtual_time import run_virtually
 
@@ -96,12 +96,12 @@ class _Shelf(KnowledgeSearch):
     def __init__(self) -> None:
         self.searches = 0
 
-    async def search(self, agent_id: str, text: str, most: int) -> list[Found]:
+    async def search(self, agent_id: str, text: str, most: int) -> list[FoundPassage]:
         self.searches += 1
         await asyncio.sleep(SEARCH_S)
         score = 0.7 if "berth" in text else SURE / 2
         passages = [f"berth {number} " + "word " * (PASSAGE_WORDS - 2) for number in range(most)]
-        return [Found(text, "Fees", score - 0.05 * number, "d", number) for number, text in enumerate(passages)]
+        return [FoundPassage(text, "Fees", score - 0.05 * number, "d", number) for number, text in enumerate(passages)]
 
 
 @dataclass(frozen=True)

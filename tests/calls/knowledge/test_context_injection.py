@@ -17,25 +17,25 @@ from calls.knowledge.search import KnowledgeSearch
 from calls.tools.builtin_tools import SearchKnowledgeTool
 from models.protocols import ChatPrompt, ToolCall
 from models.rule_based.responder import ExtractiveResponder
-from storage.knowledge.passages import Found
+from storage.knowledge.passages import FoundPassage
 from tests.calls.conversation.test_prompt_prefill import Preparing
 from tests.fakes.scripted_call import WORD_MS, ScriptedCall, settle
 
 LISTENS = ConversationConfig("You help.")
 ASKED = "what does a berth cost"
-COST = Found("Fees\nA berth costs twenty euros.", "Fees", 0.9, "d1", 3)
-NIGHT = Found("Fees\nThat is for a night.", "Fees", 0.8, "d1", 4)
-CRANE = Found("Crane\nThe crane lifts ten tons.", "Crane", 0.5, "d2", 0)
+COST = FoundPassage("Fees\nA berth costs twenty euros.", "Fees", 0.9, "d1", 3)
+NIGHT = FoundPassage("Fees\nThat is for a night.", "Fees", 0.8, "d1", 4)
+CRANE = FoundPassage("Crane\nThe crane lifts ten tons.", "Crane", 0.5, "d2", 0)
 
 
 class Shelf(KnowledgeSearch):
     """Answers every question with the same passages."""
 
-    def __init__(self, *found: Found) -> None:
+    def __init__(self, *found: FoundPassage) -> None:
         self.found = list(found)
         self.asked: list[str] = []
 
-    async def search(self, agent_id: str, text: str, most: int) -> list[Found]:
+    async def search(self, agent_id: str, text: str, most: int) -> list[FoundPassage]:
         self.asked.append(text)
         return self.found[:most]
 
@@ -92,7 +92,7 @@ def lines(prompt: ChatPrompt) -> list[tuple[str, str]]:
     return [(message.role, message.content) for message in prompt.messages]
 
 
-def told(*found: Found) -> list[tuple[str, str]]:
+def told(*found: FoundPassage) -> list[tuple[str, str]]:
     text = "\n\n".join(f"From the document {each.document}:\n{each.content}" for each in found)
     return [("assistant", ""), ("tool", text)]
 
@@ -154,12 +154,12 @@ async def test_what_is_in_the_talk_already_is_not_told_again(begin: Begin) -> No
     assert speaker.sources == [[("d1", 3)], []]
 
 
-UNSURE = Found(COST.content, "Fees", SURE - 0.01, "d1", 3)
-RELATED = replace(UNSURE, score=SURE_BY_MEANING - 0.01, by_meaning=True)
+UNSURE = FoundPassage(COST.content, "Fees", SURE - 0.01, "d1", 3)
+RELATED = replace(UNSURE, score=SURE_BY_MEANING - 0.01, by_vector=True)
 
 
 @pytest.mark.parametrize("found", [[], [UNSURE], [RELATED]], ids=["none", "unsure", "of a like matter"])
-async def test_what_is_not_sure_is_left_to_the_model_to_ask_for(begin: Begin, found: Sequence[Found]) -> None:
+async def test_what_is_not_sure_is_left_to_the_model_to_ask_for(begin: Begin, found: Sequence[FoundPassage]) -> None:
     call = ToolCall("1", "search_knowledge", '{"query": "the cost of a berth"}')
     speaker = begin(Shelf(*found), [call], "I do not know.")
     await speaker.is_asked(ASKED)

@@ -18,7 +18,7 @@ from storage.document_reader.base.blocks import paragraph
 from storage.document_reader.chunker import chunks_of
 from storage.knowledge import documents
 from storage.knowledge.documents import Document, DocumentFields
-from storage.knowledge.passages import Found
+from storage.knowledge.passages import FoundPassage
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until
 from tests.fakes.scripted_call import ScriptedSttStream, settle
 
@@ -34,7 +34,7 @@ async def learn(harness: CallServiceHarness, agent: Agent) -> Document:
 
     def store(conn: sa.Connection) -> Document:
         document = documents.create(conn, agent.organization_id, str(uuid4()), fields)
-        documents.begin(conn, most=1)
+        documents.claim_pending(conn, most=1)
         documents.add_chunks(conn, document, list(chunks_of([paragraph(ANSWER)])))
         documents.finish(conn, document.id)
         return document
@@ -47,7 +47,7 @@ async def test_what_a_caller_asks_is_told_to_the_model_and_kept_as_a_source_of_t
 ) -> None:
     search_now, finish, found = KnowledgeSearch.search, ScriptedSttStream.end_turn, asyncio.Event()
 
-    async def searched(knowing: KnowledgeSearch, agent_id: str, text: str, most: int) -> list[Found]:
+    async def searched(knowing: KnowledgeSearch, agent_id: str, text: str, most: int) -> list[FoundPassage]:
         passages = await search_now(knowing, agent_id, text, most)
         found.set()
         return passages

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from calls.knowledge import ingestion as worker_module
-from storage.database.database import Database, StorageTrouble
+from storage.database.database import Database, StorageUnavailable
 from storage.knowledge import contents, files
 from tests.calls.knowledge.ingestion_harness import TEXT, Archive, at_work, children, until_processes
 
@@ -57,7 +57,7 @@ class Faulty(Database):
     async def write(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, patient: bool = False) -> T:
         if isinstance(work, partial) and work.keywords.get("content_id") == self.document_id:
             raise ValueError("unforeseen")
-        return await super().write(work, owner=owner, patient=patient)
+        return await super().write(work, owner=owner, deferrable=patient)
 
 
 async def test_a_fault_that_does_not_even_let_its_document_fail_stays_with_it_too(archive: Archive) -> None:
@@ -93,8 +93,8 @@ class FullDisk(Database):
     async def write(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, patient: bool = False) -> T:
         if self.refusals:
             self.refusals -= 1
-            raise StorageTrouble("the disk is full")
-        return await super().write(work, owner=owner, patient=patient)
+            raise StorageUnavailable("the disk is full")
+        return await super().write(work, owner=owner, deferrable=patient)
 
 
 @pytest.mark.parametrize("refusals", range(1, 6))
@@ -126,7 +126,7 @@ async def test_trouble_before_a_file_is_read_only_delays_that(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_module, "TROUBLE_PAUSE_S", 0.01)
-    language_now, troubles = contents.language_for, [StorageTrouble("the disk cannot be read or written")]
+    language_now, troubles = contents.language_for, [StorageUnavailable("the disk cannot be read or written")]
 
     def language_for(conn: sa.Connection, agent_id: str) -> str:
         if troubles:

@@ -11,13 +11,13 @@ from structlog.testing import capture_logs
 from calls.knowledge import prefetch as lookup_module
 from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
-from storage.database.database import StorageTrouble
-from storage.knowledge.passages import Found
+from storage.database.database import StorageUnavailable
+from storage.knowledge.passages import FoundPassage
 from tests.fakes.scripted_call import settle
 
 
-def passage(text: str, score: float = 0.9, position: int = 0) -> Found:
-    return Found(text, "Fees", score, "d1", position)
+def passage(text: str, score: float = 0.9, position: int = 0) -> FoundPassage:
+    return FoundPassage(text, "Fees", score, "d1", position)
 
 
 class Shelf(KnowledgeSearch):
@@ -30,7 +30,7 @@ class Shelf(KnowledgeSearch):
         self.under_way = self.most_under_way = 0
         self.error: Exception | None = None
 
-    async def search(self, agent_id: str, text: str, most: int) -> list[Found]:
+    async def search(self, agent_id: str, text: str, most: int) -> list[FoundPassage]:
         self.asked.append(text)
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
@@ -184,7 +184,7 @@ async def test_a_search_that_is_under_way_is_waited_for(shelf: Shelf, opened: Op
     assert len(shelf.asked) == 1
 
 
-@pytest.mark.parametrize(("error", "level"), [(StorageTrouble("full"), "info"), (ValueError("ours"), "error")])
+@pytest.mark.parametrize(("error", "level"), [(StorageUnavailable("full"), "info"), (ValueError("ours"), "error")])
 async def test_a_search_ahead_that_fails_does_no_harm(shelf: Shelf, opened: Open, error: Exception, level: str) -> None:
     lookup = opened()
     shelf.error = error

@@ -366,4 +366,4 @@ async def test_only_what_has_a_vector_is_said_to_be_found_by_meaning(archive: Ar
         await keeper.idle()
     await read(archive, b"A dog costs ten euros.")
     search = await KnowledgeSearch(archive.database, meanings).search(archive.agent_id, "dog", 4)
-    assert {each.content: each.by_meaning for each in search} == {PETS.decode(): True, "A dog costs ten euros.": False}
+    assert {each.content: each.by_vector for each in search} == {PETS.decode(): True, "A dog costs ten euros.": False}

@@ -16,7 +16,7 @@ from storage.accounts import audit_log as audit_entries
 from storage.accounts import organizations
 from storage.calls import calls, outbound_audit
 from storage.calls.calls import Call
-from storage.calls.outbound_audit import Told, Wish
+from storage.calls.outbound_audit import AttemptWithCall, DialRequest
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
@@ -46,8 +46,8 @@ def _goes(conn: sa.Connection, call: Call, by: RerouteMethod, destination: str) 
     return transfer_permissions.authorize_peer_reroute(conn, call, number, wanted, lambda *_: None)
 
 
-def _log(conn: sa.Connection, owner: str) -> list[Told]:
-    return list(outbound_audit.told_after(conn, owner, BEGINNING, "", limit=99))
+def _log(conn: sa.Connection, owner: str) -> list[AttemptWithCall]:
+    return list(outbound_audit.page_after(conn, owner, BEGINNING, "", limit=99))
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ async def test_a_peer_cannot_flood_the_log(database: Database) -> None:
         call = _call(conn, sip_allow_redirect=True)
         for _ in range(transfer_permissions.MOST_REFUSED + 20):
             assert not _goes(conn, call, "refer", "300")
-        assert len(outbound_audit.told_after(conn, call.organization_id, BEGINNING, "", limit=999)) == 100
+        assert len(outbound_audit.page_after(conn, call.organization_id, BEGINNING, "", limit=999)) == 100
         assert _goes(conn, call, "redirect", "300")
-        assert len(outbound_audit.told_after(conn, call.organization_id, BEGINNING, "", limit=999)) == 101
+        assert len(outbound_audit.page_after(conn, call.organization_id, BEGINNING, "", limit=999)) == 101
 
     await database.write(check)
 
@@ -125,9 +125,9 @@ async def test_the_log_forgets_after_400_days(database: Database, monkeypatch: p
 
     def fill(conn: sa.Connection) -> str:
         owner = organizations.create(conn, "default").id
-        wish = Wish(organization_id=owner, phone_number_id=None, destination="300", client=None)
+        wish = DialRequest(organization_id=owner, phone_number_id=None, destination="300", client=None)
         for _ in range(6):
-            outbound_audit.note(conn, wish, "queued")
+            outbound_audit.record(conn, wish, "queued")
         old = sa.select(tables.outbound_attempts.c.id).limit(5).scalar_subquery()
         change = sa.update(tables.outbound_attempts).where(tables.outbound_attempts.c.id.in_(old))
         conn.execute(change.values(created_at=now - timedelta(days=400)))

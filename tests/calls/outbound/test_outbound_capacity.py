@@ -14,7 +14,7 @@ from config.errors import TooMany, Unavailable
 from storage.accounts import organizations
 from storage.calls import calls
 from storage.calls.calls import Call
-from storage.database.database import StorageTrouble
+from storage.database.database import StorageUnavailable
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until
 from tests.calls.outbound_calls import Line, callee, queue, store, stored
 
@@ -99,7 +99,7 @@ async def test_a_call_whose_end_cannot_be_stored_takes_no_place_and_is_not_place
         assert await place_in(harness, line) == "TooMany"
 
         def full(*_: object, **__: object) -> None:
-            raise StorageTrouble(cause)
+            raise StorageUnavailable(cause)
 
         with monkeypatch.context() as broken:
             broken.setattr(finalizer, "STORE_AGAIN_S", ())

@@ -20,8 +20,8 @@ from storage.accounts import api_keys, organizations
 from storage.agents import agents
 from storage.calls import calls, outbound_audit
 from storage.calls.calls import Call
-from storage.calls.outbound_audit import Attempt, Wish
-from storage.database.database import StorageTrouble
+from storage.calls.outbound_audit import DialAttempt, DialRequest
+from storage.database.database import StorageUnavailable
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until
@@ -39,7 +39,7 @@ async def wanted(harness: CallServiceHarness, line: Line) -> Call:
         number, _ = line
         key, _ = api_keys.create(conn, number.organization_id)
         call = store(conn, line, "+4917012")
-        wish = Wish(
+        wish = DialRequest(
             organization_id=number.organization_id,
             phone_number_id=number.id,
             destination=call.customer_number,
@@ -48,7 +48,7 @@ async def wanted(harness: CallServiceHarness, line: Line) -> Call:
             api_key_id=key.id,
             api_key_prefix=key.prefix,
         )
-        outbound_audit.note(conn, wish, "queued", call_id=call.id)
+        outbound_audit.record(conn, wish, "queued", call_id=call.id)
         return call
 
     call = await harness.database.write(work)
@@ -57,10 +57,10 @@ async def wanted(harness: CallServiceHarness, line: Line) -> Call:
     return call
 
 
-async def log_of(harness: CallServiceHarness, call: Call) -> list[Attempt]:
+async def log_of(harness: CallServiceHarness, call: Call) -> list[DialAttempt]:
     """What the audit log says of a call."""
     told = await harness.database.read(
-        lambda conn: outbound_audit.told_after(conn, call.organization_id, BEGINNING, "", limit=99)
+        lambda conn: outbound_audit.page_after(conn, call.organization_id, BEGINNING, "", limit=99)
     )
     assert {each.attempt.call_id for each in told} == {call.id}
     return [each.attempt for each in told]
@@ -202,9 +202,9 @@ async def test_a_database_that_takes_no_writes_lets_out_only_what_may_go(
             await harness.database.write(lambda conn: _revoke_key(conn, line))
 
         def full(*_: Any, **__: Any) -> None:
-            raise StorageTrouble("the disk is full")
+            raise StorageUnavailable("the disk is full")
 
-        monkeypatch.setattr(calls, "placed", full)
+        monkeypatch.setattr(calls, "mark_dialling", full)
         monkeypatch.setattr(audit_log, "record_not_dialled", full)
         harness.pacer.gate.set()
         if revoked:

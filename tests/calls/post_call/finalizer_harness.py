@@ -93,7 +93,7 @@ class Desk:
                 call_sid="sid",
                 customer_number="+1",
             )
-            calls.answered(conn, call.id, utc_now())
+            calls.mark_answered(conn, call.id, utc_now())
             return call, made
 
         return await self.database.write(create)
@@ -107,7 +107,7 @@ class Desk:
 
     async def stored(self, call: Call) -> Call:
         """The call as it is stored."""
-        found = await self.database.read(lambda conn: calls.get_anywhere(conn, call.id))
+        found = await self.database.read(lambda conn: calls.get_by_id(conn, call.id))
         assert found is not None
         return found
 

@@ -15,7 +15,7 @@ from storage.accounts import organizations
 from storage.accounts.organizations import Organization
 from storage.calls import calls, recordings, sip_traces
 from storage.calls.calls import Call
-from storage.calls.sip_traces import CallSip
+from storage.calls.sip_traces import SipTrace
 from storage.webhooks import deliveries
 
 SAID = "Zebra crossing at nine"
@@ -51,7 +51,7 @@ def past_call(
     )
     began = {"created_at": ended_at - LASTED, "parent_call_id": parent}
     conn.execute(sa.update(tables.calls).where(tables.calls.c.id == call.id).values(**began))
-    sip_traces.put(conn, {call.id: CallSip([])})
+    sip_traces.put(conn, {call.id: SipTrace([])})
     if not ended:
         return _stored(conn, call.id)
     turn = TimelineTurn(1)
@@ -94,7 +94,7 @@ def deliver(conn: sa.Connection, delivery_id: str) -> None:
 
 
 def _stored(conn: sa.Connection, call_id: str) -> Call:
-    stored = calls.get_anywhere(conn, call_id)
+    stored = calls.get_by_id(conn, call_id)
     assert stored is not None
     return stored
 

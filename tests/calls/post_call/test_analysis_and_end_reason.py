@@ -15,7 +15,7 @@ from calls.post_call import finalizer
 from calls.post_call.analysis import AT_ONCE, CallAnalyzer
 from models.loading.catalogue import Catalogue, LanguageModelInfo
 from storage.calls import calls
-from storage.database.database import StorageTrouble
+from storage.database.database import StorageUnavailable
 from tests.calls.call_service_harness import until
 from tests.calls.post_call.finalizer_harness import DAY, SUMMARY, TALK, Writer, desk, ending
 from tests.fakes.scripted_call import (
@@ -130,7 +130,7 @@ class Trouble:
 
     def __call__(self, *_: Any, **__: Any) -> None:
         self.tries += 1
-        raise StorageTrouble("the disk is full")
+        raise StorageUnavailable("the disk is full")
 
 
 async def test_a_call_that_is_kept_is_closed_once_the_database_can(

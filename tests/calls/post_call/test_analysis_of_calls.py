@@ -64,7 +64,7 @@ async def test_a_call_is_open_and_ended_while_it_is_analysed(tmp_path: Path) -> 
             lambda conn: ceilings.exceeded(conn, call.organization_id, None, frozenset(), second_legs)
         )
         assert (waiting.status, waiting.ended_at, waiting.transcript) == ("in_progress", None, TALK)
-        late = partial(calls.note_progress, call_id=call.id, transcript=TALK[:1], turn_count=0)
+        late = partial(calls.store_progress, call_id=call.id, transcript=TALK[:1], turn_count=0)
         assert not await here.database.write(late), "what was kept stays as it is"
         assert kept is not None and pending_ends.as_ended(waiting, kept).ended_at == outcome.ended_at
         assert full is None

@@ -15,7 +15,7 @@ from storage import tables
 from storage.agents import agents
 from storage.agents.agents import Agent
 from storage.calls import calls, pending_ends
-from storage.database.database import StorageTrouble
+from storage.database.database import StorageUnavailable
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.webhooks import deliveries as webhook_deliveries
 from tests.calls.call_service_harness import CallServiceHarness, call_service, every_call, until
@@ -86,7 +86,7 @@ async def test_a_call_ends_with_its_webhook_or_not_at_all(tmp_path: Path, monkey
             tries += 1
             added = real(*arguments, **named)
             if broken:
-                raise StorageTrouble("the disk cannot be read or written")
+                raise StorageUnavailable("the disk cannot be read or written")
             return added
 
         monkeypatch.setattr(webhook_deliveries, "add", fails_while_broken)
@@ -106,15 +106,15 @@ async def test_the_time_of_the_answer_is_kept_though_it_could_not_be_stored_at_o
 ) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number()
-        real, tries = calls.answered, []
+        real, tries = calls.mark_answered, []
 
         def fails_once(*arguments: Any) -> bool:
             tries.append(arguments)
             if len(tries) == 1:
-                raise StorageTrouble("the disk is full")
+                raise StorageUnavailable("the disk is full")
             return real(*arguments)
 
-        monkeypatch.setattr(calls, "answered", fails_once)
+        monkeypatch.setattr(calls, "mark_answered", fails_once)
         phone = harness.rings()
         await until(lambda: len(tries) == 1)
         assert not phone.leg.ended.done()
@@ -143,7 +143,7 @@ async def test_a_call_that_a_dead_process_left_is_closed_at_the_next_start_and_t
 
         def leave(conn: sa.Connection) -> list[calls.Call]:
             made = [left(conn, number, agent, f"left-{each}") for each in range(2)]
-            calls.answered(conn, made[0].id, calls.utc_now())
+            calls.mark_answered(conn, made[0].id, calls.utc_now())
             return made
 
         made = await harness.database.write(leave)
@@ -166,8 +166,8 @@ async def test_a_call_whose_agent_was_deleted_tells_of_its_end_whoever_ends_it(t
         def leave(conn: sa.Connection) -> list[calls.Call]:
             made = [left(conn, number, agent, f"left-{each}") for each in range(3)]
             calls.finish(conn, made[0].id, status="no_answer", ended_reason="no_answer", ended_at=calls.utc_now())
-            ended = pending_ends.Ending("completed", "customer_ended", calls.utc_now())
-            pending_ends.keep(conn, made[1].id, ended, answered_at=calls.utc_now())
+            ended = pending_ends.PendingEnd("completed", "customer_ended", calls.utc_now())
+            pending_ends.store_pending(conn, made[1].id, ended, answered_at=calls.utc_now())
             assert agents.delete(conn, number.organization_id, agent.id)
             return made
 

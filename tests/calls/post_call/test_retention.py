@@ -22,7 +22,7 @@ from storage import tables
 from storage.calls import calls, recordings, retention
 from storage.calls.calls import Call
 from storage.database.database import Database
-from storage.database.migrate import bring_up_to_date
+from storage.database.migrate import migrate
 from tests.calls.post_call.past_calls import SAID, keeps, left_of, on_disk, past_call, record
 
 NOW = datetime(2026, 11, 22, 6, 0, tzinfo=UTC)
@@ -34,7 +34,7 @@ OLD = NOW - 30 * DAY
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh database file, to be copied: to make one takes longer than a test."""
     path = tmp_path_factory.mktemp("made") / "trunkline.db"
-    bring_up_to_date(path)
+    migrate(path)
     return path
 
 
@@ -56,7 +56,7 @@ async def test_recordings_go_files_and_all_and_the_rest_of_the_call_stays(tmp_pa
     files = [record(tmp_path, each) for each in made]
     removed = await Retention(database, tmp_path).round(NOW)
     assert (removed.recordings, removed.transcripts, removed.calls, removed.files) == (1, 0, 0, 1)
-    after = [await database.read(partial(calls.get_anywhere, call_id=each.id)) for each in made]
+    after = [await database.read(partial(calls.get_by_id, call_id=each.id)) for each in made]
     assert after == [replace(made[0], recorded=False), made[1], made[2]]
     assert [file.exists() for file in files] == [False, True, True]
     assert await database.read(partial(left_of, call_id=made[0].id)) == {"calls", "call_sip", "webhook_deliveries"}
@@ -70,11 +70,11 @@ async def test_the_talk_goes_with_all_that_tells_of_it(tmp_path: Path, database:
     old, young = await database.write(store)
     removed = await Retention(database, tmp_path).round(NOW)
     assert removed.transcripts == 1
-    left = await database.read(partial(calls.get_anywhere, call_id=old.id))
+    left = await database.read(partial(calls.get_by_id, call_id=old.id))
     nothing = {"transcript": [], "timeline": [], "analysis": None, "context_variables": {}, "metadata": {"ticket": 17}}
     assert left == replace(old, **nothing)  # type: ignore[arg-type]
     assert await database.read(partial(left_of, call_id=old.id)) == {"calls"}
-    assert await database.read(partial(calls.get_anywhere, call_id=young.id)) == young
+    assert await database.read(partial(calls.get_by_id, call_id=young.id)) == young
     assert (await Retention(database, tmp_path).round(NOW)).rows == 0
 
 
@@ -133,7 +133,7 @@ async def test_a_call_that_goes_on_is_not_touched(tmp_path: Path, database: Data
 
     call = await database.write(store)
     assert (await Retention(database, tmp_path).round(NOW)).rows == 0
-    assert await database.read(partial(calls.get_anywhere, call_id=call.id)) == call
+    assert await database.read(partial(calls.get_by_id, call_id=call.id)) == call
 
 
 async def test_zero_days_are_as_soon_as_the_call_has_settled(tmp_path: Path, database: Database) -> None:
@@ -167,12 +167,12 @@ async def test_a_crash_leaves_no_file_behind_and_no_row_that_promises_one(tmp_pa
     call = await database.write(store)
     file = record(tmp_path, call)
     owner = call.organization_id
-    await database.write(partial(retention.drop_recordings, organization_id=owner, before=NOW, most=9))  # and it dies
-    stored = await database.read(partial(calls.get_anywhere, call_id=call.id))
+    await database.write(partial(retention.drop_recordings, organization_id=owner, before=NOW, limit=9))  # and it dies
+    stored = await database.read(partial(calls.get_by_id, call_id=call.id))
     assert stored is not None and not stored.recorded and file.exists()
     assert (await Retention(database, tmp_path).round(NOW)).files == 1
     assert not file.exists()
-    assert await database.read(partial(retention.files_to_remove, most=9)) == []
+    assert await database.read(partial(retention.files_to_remove, limit=9)) == []
 
 
 async def test_a_file_that_the_disk_does_not_give_up_is_tried_again(tmp_path: Path, database: Database) -> None:

@@ -31,7 +31,7 @@ WEBHOOK: dict[str, Any] = {**GREETS, "post_call_webhook_url": "https://receiver.
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with a disk of its own, which is looked at often."""
-    monkeypatch.setattr(disk_space, "FRESH_S", 0.05)
+    monkeypatch.setattr(disk_space, "MIN_PROBE_INTERVAL_S", 0.05)
     with tiny_disk(tmp_path / "data", "8m"):
         yield tmp_path / "data"
 

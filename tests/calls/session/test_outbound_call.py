@@ -16,7 +16,7 @@ from models.protocols import TextDelta
 from sipcore.messages.headers import NameAddr
 from storage.agents import agents
 from storage.calls import calls
-from storage.database.database import StorageTrouble
+from storage.database.database import StorageUnavailable
 from storage.phone_numbers import phone_numbers
 from storage.webhooks import deliveries
 from tests.calls.call_service_harness import GREETS, call_service, until
@@ -242,7 +242,7 @@ async def test_a_database_in_trouble_does_not_stop_the_queue_for_good(
         line = await harness.create_number()
 
         def full(*_: object) -> None:
-            raise StorageTrouble("the disk cannot be read or written")
+            raise StorageUnavailable("the disk cannot be read or written")
 
         with monkeypatch.context() as broken, capture_logs() as logs:
             broken.setattr(calls, "queued", full)

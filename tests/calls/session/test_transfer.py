@@ -15,7 +15,7 @@ from sipcore.messages.contact import Contact
 from sipcore.messages.headers import NameAddr
 from sipcore.messages.refer import ReferRequest, parse_refer
 from storage import tables
-from storage.database.database import StorageTrouble
+from storage.database.database import StorageUnavailable
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until
@@ -264,7 +264,7 @@ async def test_a_transfer_whose_granting_is_not_stored_takes_no_place(
         phone = await referring(harness, sip_allow_refer=True)
 
         def full(*_: object, **__: object) -> None:
-            raise StorageTrouble("the disk is full")
+            raise StorageUnavailable("the disk is full")
 
         with monkeypatch.context() as broken:
             broken.setattr(transfer_permissions, "log_attempt", full)

@@ -25,7 +25,7 @@ from models.protocols import END_CALL, SEARCH_KNOWLEDGE, TextDelta, ToolCall
 from storage.agents import agents, tools
 from storage.agents.agents import Agent
 from storage.agents.tools import ToolConfig, ToolFields
-from storage.database.database import Database, StorageTrouble
+from storage.database.database import Database, StorageUnavailable
 from tests.calls.call_service_harness import call_service
 from tests.calls.http_server import LOOPBACK, client_with
 from tests.calls.knowledge.ingestion_harness import Archive, at_work
@@ -118,7 +118,7 @@ async def test_a_call_has_the_tools_that_need_no_database_when_that_is_in_troubl
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: Any, **__: Any) -> None:
-        raise StorageTrouble("disk I/O error")
+        raise StorageUnavailable("disk I/O error")
 
     async with call_service(tmp_path, [TextDelta("Good bye."), HANG_UP]) as harness:
         await harness.create_number(first_speaker="agent", knowledge_search_instructions="For prices")

@@ -22,7 +22,7 @@ from storage.calls import calls
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.webhooks import claims, deliveries
-from storage.webhooks.deliveries import Attempt, Delivery
+from storage.webhooks.deliveries import Delivery, DeliveryAttempt
 from tests.calls.http_server import system_tls
 
 BODY = '{"event":"call.completed","customerNumber":"+49 · 30"}'.encode()
@@ -134,11 +134,11 @@ async def delivering(
         await client.close()
 
 
-async def stored(database: Database, delivery: Delivery) -> tuple[Delivery, list[Attempt]]:
+async def stored(database: Database, delivery: Delivery) -> tuple[Delivery, list[DeliveryAttempt]]:
     """The delivery and its attempts, in the order of their numbers."""
 
-    def look(conn: sa.Connection) -> tuple[Delivery, list[Attempt]]:
-        row = deliveries.of_call(conn, delivery.call_id)
+    def look(conn: sa.Connection) -> tuple[Delivery, list[DeliveryAttempt]]:
+        row = deliveries.delivery_of_call(conn, delivery.call_id)
         assert row is not None
         attempts = deliveries.page(conn, delivery.call_id, limit=100, offset=0).items
         return row, sorted(attempts, key=lambda each: each.attempt)
@@ -146,6 +146,6 @@ async def stored(database: Database, delivery: Delivery) -> tuple[Delivery, list
     return await database.read(look)
 
 
-async def ask_again(database: Database, delivery: Delivery) -> Attempt:
+async def ask_again(database: Database, delivery: Delivery) -> DeliveryAttempt:
     """Somebody wants it to be sent once more."""
     return await database.write(lambda conn: deliveries.add_manual(conn, delivery, scheduled=5))

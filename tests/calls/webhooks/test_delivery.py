@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from config.secrets import Secrets
 from storage.database.database import Database
 from storage.webhooks import claims
-from storage.webhooks.claims import Waiting
+from storage.webhooks.claims import DueDestination
 from tests.calls.call_service_harness import until
 from tests.calls.webhooks.outbox_harness import BODY, SECRET, Receiver, ask_again, delivering, listening, put, stored
 
@@ -81,15 +81,15 @@ async def test_what_a_look_shows_and_somebody_has_taken_meanwhile_is_not_sent_ag
 ) -> None:
     receiver.hold = asyncio.Event()
     delivery = await put(database, f"{receiver.origin}/hook")
-    old = await database.read(claims.waiting)
+    old = await database.read(claims.due_destinations)
     looks: list[None] = []
 
-    def shows_what_was(conn: sa.Connection) -> list[Waiting]:
+    def shows_what_was(conn: sa.Connection) -> list[DueDestination]:
         looks.append(None)
         return old if len(looks) < 5 else real(conn)
 
-    real = claims.waiting
-    monkeypatch.setattr(claims, "waiting", shows_what_was)
+    real = claims.due_destinations
+    monkeypatch.setattr(claims, "due_destinations", shows_what_was)
     async with delivering(database, secrets) as deliverer:
         await until(lambda: len(looks) >= 5)
         receiver.hold.set()
@@ -201,7 +201,7 @@ async def test_what_is_asked_for_and_fails_is_not_repeated(
             (1, "succeeded", None),
             (2, "failed", None),
         ]
-        assert await database.read(claims.waiting) == []
+        assert await database.read(claims.due_destinations) == []
 
 
 async def test_attempts_of_one_delivery_do_not_wait_for_each_other(

@@ -17,7 +17,7 @@ from calls.webhooks import delivery
 from calls.webhooks.receiver_concurrency import ReceiverSpeed
 from config.secrets import Secrets
 from storage import tables
-from storage.database.database import Database, StorageTrouble
+from storage.database.database import Database, StorageUnavailable
 from storage.webhooks import claims
 from tests.calls.call_service_harness import until
 from tests.calls.webhooks.outbox_harness import Receiver, delivering, put, put_many, stored
@@ -229,7 +229,7 @@ async def test_what_was_sent_is_recorded_once_the_database_takes_it_and_not_sent
     def fails_twice(*arguments: object, **named: object) -> object:
         tries.append(named)
         if len(tries) < 3:
-            raise StorageTrouble("the disk is full")
+            raise StorageUnavailable("the disk is full")
         return real(*arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(delivery.deliveries, "record_attempt", fails_twice)
@@ -265,4 +265,4 @@ async def test_no_attempt_is_made_before_its_time_by_the_clock_wherever_that_is_
             assert len(receiver.got) == 1
         await set_to(due_at)
         await until(lambda: len(receiver.got) == 2)
-    assert await database.read(claims.waiting) == []
+    assert await database.read(claims.due_destinations) == []

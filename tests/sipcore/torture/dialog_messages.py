@@ -50,7 +50,7 @@ def beginnings(raw: RawPhone) -> Iterator[bytes]:
 
 
 async def within_a_call(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
-    """`AT_ONCE` requests within a call from outside, any of which may end it."""
+    """`MAX_DECODING` requests within a call from outside, any of which may end it."""
     async with RawPhone(phone.target) as caller:
         call = await LiveCall.made(phone, caller)
         for number in range(AT_ONCE):
@@ -64,7 +64,7 @@ async def within_a_call(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
 
 
 async def in_answer(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
-    """`AT_ONCE` responses to an INVITE of ours."""
+    """`MAX_DECODING` responses to an INVITE of ours."""
     async with RawPhone(phone.target) as other:
         leg, callee = await placed(phone, other)
         spoil(callee, mutate)

@@ -55,7 +55,7 @@ async def test_the_last_use_is_kept(database: Database, organization_id: str) ->
 
     def use(conn: sa.Connection) -> ApiKey | None:
         made, text = api_keys.create(conn, organization_id)
-        api_keys.touch(conn, {made.id: at, "unknown": at})
+        api_keys.set_last_used(conn, {made.id: at, "unknown": at})
         return api_keys.find(conn, text)
 
     found = await database.write(use)

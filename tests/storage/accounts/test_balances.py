@@ -93,7 +93,7 @@ async def test_a_call_is_paid_once(database: Database) -> None:
 async def test_a_change_that_is_too_large_changes_nothing(database: Database) -> None:
     paid = await database.write(lambda conn: _paid(conn, "1"))
     with pytest.raises(Conflict, match="at most"):
-        await database.write(lambda conn: balances.change(conn, paid.id, balances.MOST, made_by="kim"))
+        await database.write(lambda conn: balances.change(conn, paid.id, balances.MAX_BALANCE, made_by="kim"))
     assert await database.read(_stored) == 1
     assert await database.read(lambda conn: balances.last_changes(conn, paid.id, 10)) == []
 
@@ -102,11 +102,11 @@ async def test_a_call_ends_however_little_is_left(database: Database) -> None:
     def pay(conn: sa.Connection, call_id: str) -> Decimal:
         found = organizations.by_name(conn, "paying")
         assert found is not None
-        return balances.change(conn, found.id, -balances.MOST, made_by="server", call_id=call_id).balance_after
+        return balances.change(conn, found.id, -balances.MAX_BALANCE, made_by="server", call_id=call_id).balance_after
 
     await database.write(_paid)
-    assert await database.write(lambda conn: pay(conn, "c")) == -balances.MOST
-    assert await database.write(lambda conn: pay(conn, "d")) == -2 * balances.MOST
+    assert await database.write(lambda conn: pay(conn, "c")) == -balances.MAX_BALANCE
+    assert await database.write(lambda conn: pay(conn, "d")) == -2 * balances.MAX_BALANCE
 
 
 async def test_changes_that_come_together_all_count(database: Database) -> None:
@@ -151,7 +151,7 @@ def test_balances_of_an_earlier_version_are_kept_to_the_last_digit(tmp_path: Pat
         for amount in amounts:
             sql = "INSERT INTO organizations (id, name, plan, balance, created_at) VALUES (?, ?, 'paid', ?, 1)"
             conn.exec_driver_sql(sql, (amount, amount, float(amount)))
-    migrate.bring_up_to_date(path)
+    migrate.migrate(path)
     with engine.connect() as conn:
         stored = {each.name: each.balance for each in organizations.all_of(conn)}
         told = {each.id: balances.last_changes(conn, each.id, 9) for each in organizations.all_of(conn)}

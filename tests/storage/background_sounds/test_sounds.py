@@ -22,7 +22,7 @@ from storage.agents import agents
 from storage.agents.agents import Agent, AgentFields
 from storage.background_sounds import presets, sounds
 from storage.background_sounds.sounds import BackgroundSound, BackgroundSoundFields, path_of
-from storage.database.database import Database, StorageTrouble
+from storage.database.database import Database, StorageUnavailable
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SAMPLES = np.arange(-800, 800, dtype=np.int16)
@@ -128,7 +128,7 @@ def test_a_file_that_is_gone_can_be_removed(tmp_path: Path) -> None:
 
 def test_a_file_that_the_disk_refuses_is_trouble_with_its_cause(tmp_path: Path) -> None:
     (tmp_path / "sounds").write_text("in the way")
-    with pytest.raises(StorageTrouble, match="a background sound cannot be written"):
+    with pytest.raises(StorageUnavailable, match="a background sound cannot be written"):
         sounds.write_file(tmp_path, "a", SAMPLES)
     with capture_logs() as lines:
         sounds.remove_file(tmp_path, "a")
@@ -163,7 +163,7 @@ async def started(database: Database, tmp_path: Path, rendered: Path) -> dict[st
     for sound_id, name in PRESET_IDS.items():
         size = path_of(tmp_path, sound_id).stat().st_size
         fields = BackgroundSoundFields(name=name, description=None, file_size=size, duration_ms=1000)
-        await database.write(lambda conn: sounds.keep_preset(conn, sound_id, fields))  # noqa: B023
+        await database.write(lambda conn: sounds.store_preset(conn, sound_id, fields))  # noqa: B023
     return _written(tmp_path)
 
 
@@ -174,7 +174,7 @@ def _written(data_dir: Path) -> dict[str, float]:
 async def test_the_first_start_makes_every_preset_under_its_lasting_id(
     database: Database, organization_id: str, tmp_path: Path, rendered: Path
 ) -> None:
-    await presets.put_in_place(database, tmp_path)
+    await presets.install_presets(database, tmp_path)
     found = await listed(database, organization_id)
     assert {each.id: each.name for each in found} == PRESET_IDS
     assert set(_written(tmp_path)) == set(PRESET_IDS)
@@ -191,7 +191,7 @@ async def test_a_later_start_makes_nothing_again(
     database: Database, organization_id: str, tmp_path: Path, started: dict[str, float]
 ) -> None:
     before = await listed(database, organization_id)
-    await presets.put_in_place(database, tmp_path)
+    await presets.install_presets(database, tmp_path)
     assert _written(tmp_path) == started
     assert await listed(database, organization_id) == before
 
@@ -210,7 +210,7 @@ async def test_a_preset_that_is_not_whole_is_made_again(
         case _:
             table = tables.background_sounds
             await database.write(lambda conn: conn.execute(sa.delete(table).where(table.c.id == white_noise)))
-    await presets.put_in_place(database, tmp_path)
+    await presets.install_presets(database, tmp_path)
     assert path.read_bytes() == path_of(rendered, white_noise).read_bytes()
     assert {each.id for each in await listed(database, organization_id)} == set(PRESET_IDS)
     now = _written(tmp_path)
@@ -222,7 +222,7 @@ async def test_a_start_leaves_the_files_of_sounds_that_its_database_does_not_kno
 ) -> None:
     unknown = str(uuid4())
     await asyncio.to_thread(sounds.write_file, tmp_path, unknown, SAMPLES)
-    await presets.put_in_place(database, tmp_path)
+    await presets.install_presets(database, tmp_path)
     assert _written(tmp_path).keys() == {*PRESET_IDS, unknown}
 
 
@@ -236,9 +236,9 @@ async def test_however_a_sound_goes_the_next_start_removes_its_file(
     gone: sa.Table = getattr(tables, table)
     item = own.id if table == "background_sounds" else organization_id
     await database.write(lambda conn: conn.execute(sa.delete(gone).where(gone.c.id == item)))
-    await presets.put_in_place(database, tmp_path)
+    await presets.install_presets(database, tmp_path)
     assert _written(tmp_path) == {**started, kept.id: path_of(tmp_path, kept.id).stat().st_mtime_ns}
-    assert await database.read(sounds.to_remove) == []
+    assert await database.read(sounds.files_to_remove) == []
 
 
 async def test_a_file_that_the_disk_does_not_give_up_is_removed_by_a_later_start(
@@ -248,13 +248,13 @@ async def test_a_file_that_the_disk_does_not_give_up_is_removed_by_a_later_start
     path = path_of(tmp_path, own.id)
     path.mkdir()
     assert await deleted(database, organization_id, own.id)
-    await presets.put_in_place(database, tmp_path)
-    assert await database.read(sounds.to_remove) == [own.id]
+    await presets.install_presets(database, tmp_path)
+    assert await database.read(sounds.files_to_remove) == [own.id]
     path.rmdir()
     await asyncio.to_thread(path.write_bytes, b"x")
-    await presets.put_in_place(database, tmp_path)
+    await presets.install_presets(database, tmp_path)
     assert _written(tmp_path) == started
-    assert await database.read(sounds.to_remove) == []
+    assert await database.read(sounds.files_to_remove) == []
 
 
 async def test_a_disk_that_refuses_leaves_a_warning_and_the_next_start_makes_up_for_it(
@@ -262,17 +262,17 @@ async def test_a_disk_that_refuses_leaves_a_warning_and_the_next_start_makes_up_
 ) -> None:
     (tmp_path / "sounds").write_text("in the way")
     with capture_logs() as lines:
-        await presets.put_in_place(database, tmp_path)
+        await presets.install_presets(database, tmp_path)
     assert [(line["event"], line["log_level"]) for line in lines] == [("sounds.presets_not_made", "warning")]
     assert await listed(database, organization_id) == []
     (tmp_path / "sounds").unlink()
-    await presets.put_in_place(database, tmp_path)
+    await presets.install_presets(database, tmp_path)
     assert len(await listed(database, organization_id)) == 4
 
 
 async def test_a_database_that_refuses_leaves_a_warning(tmp_path: Path) -> None:
     with capture_logs() as lines:
-        await presets.put_in_place(Database(f"sqlite+aiosqlite:///{tmp_path}/closed.db"), tmp_path)
+        await presets.install_presets(Database(f"sqlite+aiosqlite:///{tmp_path}/closed.db"), tmp_path)
     assert [(line["event"], line["cause"]) for line in lines] == [
         ("sounds.presets_not_stored", "storage: the database is not open")
     ]

@@ -46,7 +46,7 @@ async def test_the_duration_counts_from_the_answer(database: Database, organizat
     def check(conn: sa.Connection) -> None:
         call = _arrive(conn, organization_id)
         answer = call.created_at + timedelta(seconds=7)
-        assert calls.answered(conn, call.id, answer)
+        assert calls.mark_answered(conn, call.id, answer)
         ended = calls.finish(
             conn,
             call.id,
@@ -84,8 +84,8 @@ async def test_an_ended_call_never_changes_again(database: Database, organizatio
         at = utc_now()
         ended = calls.finish(conn, call.id, status="failed", ended_reason="error", ended_at=at)
         assert calls.finish(conn, call.id, status="completed", ended_reason="agent_ended", ended_at=at) is None
-        assert not calls.answered(conn, call.id, at)
-        assert not calls.note_progress(conn, call.id, transcript=TALK, turn_count=1)
+        assert not calls.mark_answered(conn, call.id, at)
+        assert not calls.store_progress(conn, call.id, transcript=TALK, turn_count=1)
         assert calls.get(conn, organization_id, call.id) == ended
 
     await database.write(check)
@@ -94,8 +94,8 @@ async def test_an_ended_call_never_changes_again(database: Database, organizatio
 async def test_a_call_is_answered_once(database: Database, organization_id: str) -> None:
     def check(conn: sa.Connection) -> None:
         call = _arrive(conn, organization_id)
-        assert calls.answered(conn, call.id, call.created_at)
-        assert not calls.answered(conn, call.id, utc_now() + timedelta(hours=1))
+        assert calls.mark_answered(conn, call.id, call.created_at)
+        assert not calls.mark_answered(conn, call.id, utc_now() + timedelta(hours=1))
         stored = calls.get(conn, organization_id, call.id)
         assert stored is not None
         assert stored.started_at == call.created_at
@@ -108,8 +108,8 @@ async def test_calls_of_a_dead_process_are_closed_with_what_was_stored(
 ) -> None:
     def leave(conn: sa.Connection) -> tuple[Call, Call]:
         ringing, talking, over = (_arrive(conn, organization_id) for _ in range(3))
-        calls.answered(conn, talking.id, talking.created_at)
-        calls.note_progress(conn, talking.id, transcript=TALK, turn_count=1)
+        calls.mark_answered(conn, talking.id, talking.created_at)
+        calls.store_progress(conn, talking.id, transcript=TALK, turn_count=1)
         calls.finish(conn, over.id, status="failed", ended_reason="busy", ended_at=utc_now())
         return ringing, talking
 
@@ -153,7 +153,7 @@ async def test_a_list_can_be_narrowed(
         agents = (("a", AGENT), ("b", AGENT), ("c", OTHER_AGENT))
         ids = {_arrive(conn, organization_id, agent_id=agent).id: name for name, agent in agents}
         first = next(iter(ids))
-        calls.answered(conn, first, utc_now())
+        calls.mark_answered(conn, first, utc_now())
         calls.finish(conn, first, status="completed", ended_reason="agent_ended", ended_at=utc_now())
         page = calls.page(conn, organization_id, limit=100, offset=0, only=only)
         assert sorted(ids[item.id] for item in page.items) == sorted(expected)

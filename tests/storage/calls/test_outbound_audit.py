@@ -9,22 +9,22 @@ import sqlalchemy as sa
 from storage import tables
 from storage.accounts import organizations
 from storage.calls import outbound_audit
-from storage.calls.outbound_audit import Told, Wish
+from storage.calls.outbound_audit import AttemptWithCall, DialRequest
 from storage.database.database import Database
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def _note(conn: sa.Connection, owner: str, at: datetime, destination: str) -> None:
-    wish = Wish(organization_id=owner, phone_number_id=None, destination=destination, client="192.0.2.9")
-    made = outbound_audit.note(conn, wish, "refused_prefix", detail="far away")
+    wish = DialRequest(organization_id=owner, phone_number_id=None, destination=destination, client="192.0.2.9")
+    made = outbound_audit.record(conn, wish, "refused_prefix", detail="far away")
     table = tables.outbound_attempts
     conn.execute(sa.update(table).where(table.c.id == made.id).values(created_at=at))
 
 
-def _pieces(conn: sa.Connection, owner: str, since: datetime, limit: int) -> list[list[Told]]:
+def _pieces(conn: sa.Connection, owner: str, since: datetime, limit: int) -> list[list[AttemptWithCall]]:
     found, last = [], ""
-    while piece := outbound_audit.told_after(conn, owner, since, last, limit=limit):
+    while piece := outbound_audit.page_after(conn, owner, since, last, limit=limit):
         found.append(list(piece))
         since, last = piece[-1].attempt.created_at, piece[-1].attempt.id
     return found
@@ -42,7 +42,7 @@ async def test_the_log_is_read_in_pieces_and_nothing_is_left_out(database: Datab
         assert sorted(each.attempt.destination for each in told) == [str(each) for each in range(7)]
         times = [each.attempt.created_at for each in told]
         assert times == sorted(times)
-        assert (told[0].attempt.api_key_prefix, told[0].attempt.number, told[0].ended) == (None, None, None)
+        assert (told[0].attempt.api_key_prefix, told[0].attempt.number, told[0].call_status) == (None, None, None)
         [late] = _pieces(conn, organization_id, START + timedelta(seconds=2), 9)
         assert [each.attempt.destination for each in late] == ["6"]
 

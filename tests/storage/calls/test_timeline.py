@@ -25,15 +25,15 @@ async def _live(database: Database, organization_id: str) -> calls.Call:
             call_sid="x",
             customer_number="100",
         )
-        calls.answered(conn, call.id, utc_now())
-        calls.note_progress(conn, call.id, transcript=[], turn_count=0, timeline=[FIRST])
+        calls.mark_answered(conn, call.id, utc_now())
+        calls.store_progress(conn, call.id, transcript=[], turn_count=0, timeline=[FIRST])
         return call
 
     return await database.write(create)
 
 
 async def _timeline(database: Database, call: calls.Call) -> list[dict[str, Any]]:
-    stored = await database.read(lambda conn: calls.get_anywhere(conn, call.id))
+    stored = await database.read(lambda conn: calls.get_by_id(conn, call.id))
     assert stored is not None
     return stored.timeline
 

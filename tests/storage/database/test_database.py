@@ -23,7 +23,7 @@ from structlog.testing import capture_logs
 
 from config.errors import Conflict
 from storage.accounts import api_keys, organizations
-from storage.database.database import Database, StorageTrouble
+from storage.database.database import Database, StorageUnavailable
 from tests.storage.transaction_gate import PATIENCE_S, Gate, add, names, names_in
 
 
@@ -155,7 +155,7 @@ async def test_a_full_disk_is_named_and_loses_nothing(database: Database) -> Non
         conn.execute(sa.text(f"PRAGMA max_page_count={pages}"))
 
     await database.write(fill)
-    with pytest.raises(StorageTrouble) as caught:
+    with pytest.raises(StorageUnavailable) as caught:
         await add(database, "x" * 100_000)
     assert caught.value.cause == "the disk is full"
     assert caught.value.message == "Service temporarily unavailable"
@@ -183,7 +183,7 @@ async def test_a_commit_that_the_disk_does_not_take_is_named_and_leaves_nothing(
 
     await add(database, "kept")
     log_size = (await asyncio.to_thread(Path(f"{database.path}-wal").stat)).st_size
-    with _no_file_grows_beyond(log_size + 50_000), pytest.raises(StorageTrouble) as caught:
+    with _no_file_grows_beyond(log_size + 50_000), pytest.raises(StorageUnavailable) as caught:
         await database.write(much)
     assert caught.value.cause == "the disk cannot be read or written"
     assert done == [None]
@@ -209,7 +209,7 @@ async def test_a_lock_that_lasts_is_named(database: Database, monkeypatch: pytes
     await impatient.open()
     with closing(await asyncio.to_thread(sqlite3.connect, database.path, check_same_thread=False)) as other:
         await asyncio.to_thread(other.execute, "BEGIN IMMEDIATE")
-        with pytest.raises(StorageTrouble) as caught:
+        with pytest.raises(StorageUnavailable) as caught:
             await add(impatient, "too early")
         assert caught.value.cause == "the database is locked by another process"
         assert await names(impatient) == []
@@ -317,6 +317,6 @@ async def test_writes_cancelled_at_any_moment_are_whole_or_were_never_handed_in(
 
 
 async def test_a_read_cannot_write(database: Database) -> None:
-    with pytest.raises(StorageTrouble, match="read-only"):
+    with pytest.raises(StorageUnavailable, match="read-only"):
         await database.read(lambda conn: organizations.create(conn, "never"))
     assert await names(database) == []

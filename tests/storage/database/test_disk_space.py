@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from config.errors import InsufficientStorage
 from storage.accounts import organizations
 from storage.database import disk_space
-from storage.database.database import Database, StorageTrouble
+from storage.database.database import Database, StorageUnavailable
 from storage.database.disk_space import MIB, DiskSpace
 from tests import database_template
 from tests.trunkline.small_disk import filled, tiny_disk
@@ -23,7 +23,7 @@ from tests.trunkline.small_disk import filled, tiny_disk
 @pytest_asyncio.fixture
 async def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Database]:
     """A database on a disk of 8 MiB, which every look looks at."""
-    monkeypatch.setattr(disk_space, "FRESH_S", 0.0)
+    monkeypatch.setattr(disk_space, "MIN_PROBE_INTERVAL_S", 0.0)
     with tiny_disk(tmp_path / "data", "8m"):
         database = await database_template.opened(tmp_path / "data")
         yield database
@@ -33,22 +33,22 @@ async def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 async def test_a_look_names_what_is_full(stored: Database) -> None:
     folder = stored.path.parent
     space = DiskSpace(stored, folder, 0)
-    assert await space.look() == {"database": None, "disk": None}
+    assert await space.probe() == {"database": None, "disk": None}
     with filled(folder), capture_logs() as lines:
-        found = await space.look()
-        await space.look()
+        found = await space.probe()
+        await space.probe()
     assert found == {"database": "the disk is full", "disk": f"the disk is full: {folder}"}
     assert [each["event"] for each in lines] == ["disk.full"], "once"
     rooms: list[None] = []
     space.on_room = lambda: rooms.append(None)
-    assert await space.look() == {"database": None, "disk": None}
+    assert await space.probe() == {"database": None, "disk": None}
     assert len(rooms) == 1
 
 
 async def test_a_folder_with_a_disk_of_its_own_is_looked_at_too(tmp_path: Path) -> None:
     database = await database_template.opened(tmp_path)
     with tiny_disk(tmp_path / "recordings", "1m"), filled(tmp_path / "recordings"):
-        found = await DiskSpace(database, tmp_path, 0).look()
+        found = await DiskSpace(database, tmp_path, 0).probe()
     await database.close()
     assert found == {"database": None, "disk": f"the disk is full: {tmp_path / 'recordings'}"}
 
@@ -57,10 +57,10 @@ async def test_a_transaction_that_meets_a_full_disk_is_news(stored: Database) ->
     space = DiskSpace(stored, stored.path.parent, 0)
     with capture_logs() as lines, filled(stored.path.parent):
         for name in ("one", "two"):
-            with pytest.raises(StorageTrouble):
+            with pytest.raises(StorageUnavailable):
                 await stored.write(partial(organizations.create, name=name * 1000))
     assert [each["event"] for each in lines] == ["disk.full"], "once"
-    assert space.why_uploads_are_refused is None, "it has not looked yet"
+    assert space.why_writes_are_rejected is None, "it has not looked yet"
 
 
 @pytest.mark.parametrize("reserve_mb", [1, 512])
@@ -70,24 +70,24 @@ async def test_uploads_leave_the_reserve_and_at_most_a_tenth_of_the_disk(stored:
     await space.check_reserve(4 * MIB)
     with pytest.raises(InsufficientStorage, match="almost full"):
         await space.check_reserve(8 * MIB)
-    await space.look()
-    assert space.why_uploads_are_refused is None
+    await space.probe()
+    assert space.why_writes_are_rejected is None
     with capture_logs() as lines, filled(folder):
-        await space.look()
-        assert space.why_uploads_are_refused is not None
+        await space.probe()
+        assert space.why_writes_are_rejected is not None
         with pytest.raises(InsufficientStorage):
             await space.check_reserve(0)
     assert [each["event"] for each in lines if "low" in each["event"]] == ["disk.low"]
 
 
 async def test_those_who_ask_at_once_share_a_look(stored: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_space, "FRESH_S", 2.0)
+    monkeypatch.setattr(disk_space, "MIN_PROBE_INTERVAL_S", 2.0)
     space = DiskSpace(stored, stored.path.parent, 0)
 
     def written(conn: sa.Connection) -> str | None:
         return conn.execute(sa.text("SELECT value FROM facts WHERE name = 'write_probe'")).scalar_one_or_none()
 
-    await space.look()
+    await space.probe()
     first = await stored.read(written)
-    await space.look()
+    await space.probe()
     assert await stored.read(written) == first is not None

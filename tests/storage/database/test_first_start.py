@@ -66,7 +66,7 @@ def test_a_first_start_may_begin_and_later_ones_too(tmp_path: Path) -> None:
     (tmp_path / "recordings").mkdir()
     put(tmp_path, "models/model.gguf")
     check(tmp_path)
-    with_database(put(tmp_path, "secret.key"), lambda database: presets.put_in_place(database, tmp_path))
+    with_database(put(tmp_path, "secret.key"), lambda database: presets.install_presets(database, tmp_path))
     assert list((tmp_path / "sounds").iterdir())
     check(tmp_path)
     with_database(tmp_path, lambda database: database.write(lambda conn: organizations.create(conn, "harbour")))

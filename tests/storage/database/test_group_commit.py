@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from config.errors import Conflict
 from storage.accounts import organizations
-from storage.database.database import Database, StorageTrouble
-from storage.database.group_commit import MOST_PATIENT, MOST_TOGETHER
+from storage.database.database import Database, StorageUnavailable
+from storage.database.group_commit import MAX_DEFERRABLE, MAX_GROUP
 from tests.storage.transaction_gate import Gate, add, names, names_in
 
 Work = Callable[[sa.Connection], object]
@@ -21,7 +21,7 @@ Work = Callable[[sa.Connection], object]
 @pytest.fixture(autouse=True)
 def _a_commit_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is, a commit takes as many writes as it may."""
-    monkeypatch.setattr("storage.database.database.LONGEST_TOGETHER_S", 60.0)
+    monkeypatch.setattr("storage.database.database.MAX_GROUP_S", 60.0)
 
 
 def _named(name: str) -> Work:
@@ -60,7 +60,7 @@ async def test_writes_that_wait_share_a_commit(database: Database) -> None:
 
 async def test_a_commit_has_a_bound(database: Database) -> None:
     commits = await _commits(database)
-    await _behind_a_gate(database, *(_named(str(number)) for number in range(MOST_TOGETHER + 1)))
+    await _behind_a_gate(database, *(_named(str(number)) for number in range(MAX_GROUP + 1)))
     assert commits() == 3
 
 
@@ -92,7 +92,7 @@ async def test_when_sqlite_gives_up_the_transaction_nobody_is_told_of_success(da
         raise sqlite3.OperationalError("disk I/O error")
 
     outcomes = await _behind_a_gate(database, _named("before"), give_up, _named("after"))
-    assert all(isinstance(outcome, sqlite3.OperationalError | StorageTrouble) for outcome in outcomes)
+    assert all(isinstance(outcome, sqlite3.OperationalError | StorageUnavailable) for outcome in outcomes)
     assert await names(database) == []
     await add(database, "next")
     assert await names(database) == ["next"]
@@ -125,7 +125,7 @@ async def test_closing_waits_for_what_was_handed_in(database: Database) -> None:
     await asyncio.sleep(0)
     closing = asyncio.create_task(database.close())
     await asyncio.sleep(0)
-    with pytest.raises(StorageTrouble):
+    with pytest.raises(StorageUnavailable):
         await add(database, "too late")
     gate.open()
     await asyncio.gather(writing, waiting, closing)
@@ -147,14 +147,15 @@ async def test_what_nobody_waits_for_lets_others_go_first_and_goes_along_a_few_a
     first = asyncio.create_task(database.write(wait))
     await gate.reached()
     patient = [
-        asyncio.create_task(database.write(noting(str(number)), patient=True)) for number in range(MOST_PATIENT + 1)
+        asyncio.create_task(database.write(noting(str(number)), deferrable=True))
+        for number in range(MAX_DEFERRABLE + 1)
     ]
     await asyncio.sleep(0)
     waiting = asyncio.create_task(database.write(noting("caller")))
     await asyncio.sleep(0)
     gate.open()
     await asyncio.gather(first, waiting, *patient)
-    assert done == ["caller", *(str(number) for number in range(MOST_PATIENT + 1))]
+    assert done == ["caller", *(str(number) for number in range(MAX_DEFERRABLE + 1))]
     assert commits() == 3
 
 
@@ -181,7 +182,7 @@ async def test_owners_take_turns(database: Database) -> None:
 
 
 async def test_a_commit_that_takes_long_takes_no_more(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.database.database.LONGEST_TOGETHER_S", 0.0)
+    monkeypatch.setattr("storage.database.database.MAX_GROUP_S", 0.0)
     commits = await _commits(database)
     done = await _in_order_behind_a_gate(database, "many", "many", "many", "few", None)
     assert done == ["many", "few", None, "many", "many"]
@@ -189,7 +190,7 @@ async def test_a_commit_that_takes_long_takes_no_more(database: Database, monkey
 
 
 async def test_what_a_commit_leaves_keeps_its_order(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.database.database.LONGEST_TOGETHER_S", 0.0)
+    monkeypatch.setattr("storage.database.database.MAX_GROUP_S", 0.0)
     done: list[int] = []
 
     def noting(number: int) -> Work:
@@ -198,7 +199,7 @@ async def test_what_a_commit_leaves_keeps_its_order(database: Database, monkeypa
     gate = Gate()
     first = asyncio.create_task(database.write(lambda conn: gate.wait()))
     await gate.reached()
-    waiting = [asyncio.create_task(database.write(noting(number), patient=number > 2)) for number in range(6)]
+    waiting = [asyncio.create_task(database.write(noting(number), deferrable=number > 2)) for number in range(6)]
     await asyncio.sleep(0)
     gate.open()
     await asyncio.gather(first, *waiting)

@@ -57,15 +57,15 @@ def test_a_dead_server_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_to_ask_for_a_server_takes_and_makes_nothing(tmp_path: Path) -> None:
-    assert not lock.held(tmp_path / "new")
+    assert not lock.is_held(tmp_path / "new")
     assert not (tmp_path / "new").exists()
     with _holder(tmp_path) as first:
-        assert lock.held(tmp_path)
+        assert lock.is_held(tmp_path)
         with pytest.raises(StartupError, match="another server"), lock.hold(tmp_path):
             pass
-        assert lock.held(tmp_path)
+        assert lock.is_held(tmp_path)
         first.communicate()
-    assert not lock.held(tmp_path)
+    assert not lock.is_held(tmp_path)
     assert (tmp_path / lock.LOCK_NAME).read_text() == f"{first.pid}\n"
 
 
@@ -74,14 +74,14 @@ def test_a_server_can_start_while_others_ask_for_one(tmp_path: Path) -> None:
 
     def ask() -> None:
         while not asking.is_set():
-            lock.held(tmp_path)
+            lock.is_held(tmp_path)
 
     thread = Thread(target=ask)
     thread.start()
     try:
         for _ in range(200):
             with lock.hold(tmp_path):
-                assert lock.held(tmp_path)
+                assert lock.is_held(tmp_path)
     finally:
         asking.set()
         thread.join()

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from config.errors import StartupError
 from storage.accounts import organizations
-from storage.database.database import READERS, Database, StorageTrouble
+from storage.database.database import READERS, Database, StorageUnavailable
 from tests.storage.transaction_gate import PATIENCE_S, Gate, add, names, names_in
 
 
@@ -27,7 +27,7 @@ async def test_a_database_that_is_not_open_is_trouble(tmp_path: Path) -> None:
             assert await names(database) == []
             continue
         for transaction in (database.read, database.write):
-            with pytest.raises(StorageTrouble, match="not open"):
+            with pytest.raises(StorageUnavailable, match="not open"):
                 await transaction(names_in)
 
 
@@ -109,7 +109,7 @@ async def test_closing_lets_a_write_end_and_takes_no_new_one(database: Database)
     await gate.reached()
     closing_ = asyncio.create_task(database.close())
     await asyncio.sleep(0)
-    with pytest.raises(StorageTrouble, match="not open"):
+    with pytest.raises(StorageUnavailable, match="not open"):
         await add(database, "late")
     assert not closing_.done()
     gate.open()

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import sqlalchemy as sa
 
-from storage.database.database import READERS, Database, StorageTrouble
+from storage.database.database import READERS, Database, StorageUnavailable
 from tests.storage.transaction_gate import PATIENCE_S, Gate, names_in
 
 Owner = str | None
@@ -114,7 +114,7 @@ async def test_closing_waits_for_reads_that_were_handed_in(database: Database) -
         waiting = await _read(database, ["later"] * 5, done)
         closing = asyncio.create_task(database.close())
         await asyncio.sleep(0)
-        with pytest.raises(StorageTrouble, match="not open"):
+        with pytest.raises(StorageUnavailable, match="not open"):
             await database.read(names_in)
     await asyncio.gather(closing, *waiting)
     assert done == ["later"] * 5
@@ -129,7 +129,7 @@ async def test_a_close_that_is_cancelled_hangs_no_reader(database: Database) -> 
         await asyncio.sleep(0)
         closing.cancel()
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-        assert all(isinstance(each, StorageTrouble) for each in outcomes)
+        assert all(isinstance(each, StorageUnavailable) for each in outcomes)
     with pytest.raises(asyncio.CancelledError):
         await closing
     assert done == []

@@ -27,12 +27,12 @@ def test_the_log_is_emptied_unless_somebody_reads_from_it(tmp_path: Path) -> Non
         reader.execute("BEGIN")
         assert reader.execute("SELECT * FROM said").fetchall() == [(SECRET,)]
         writer.execute("DELETE FROM said")
-        wal.write_back(path)
-        assert not wal.empty_log(path)
+        wal.checkpoint(path)
+        assert not wal.truncate(path)
         assert SECRET.encode() in log.read_bytes()
         assert reader.execute("SELECT * FROM said").fetchall() == [(SECRET,)], "nobody was disturbed"
         reader.execute("COMMIT")
-        assert wal.empty_log(path)
+        assert wal.truncate(path)
         assert log.read_bytes() == b""
         assert SECRET.encode() not in path.read_bytes()
 
@@ -58,6 +58,6 @@ def test_a_full_disk_leaves_the_log_for_later(tmp_path: Path) -> None:
         writer.execute("CREATE TABLE said(text)")
         writer.execute("INSERT INTO said VALUES (zeroblob(50000))")
         with _files_of_at_most(20_000):
-            assert (wal.write_back(path), wal.empty_log(path)) == (False, False)
-        assert (wal.write_back(path), wal.empty_log(path)) == (True, True)
+            assert (wal.checkpoint(path), wal.truncate(path)) == (False, False)
+        assert (wal.checkpoint(path), wal.truncate(path)) == (True, True)
         assert writer.execute("SELECT length(text) FROM said").fetchall() == [(50000,)]

@@ -12,10 +12,10 @@ import random
 import sys
 import zipfile
 
-from storage.document_reader.base.limits import Limits
-from storage.document_reader.base.media_types import Kind
-from storage.document_reader.process.protocol import Order
-from storage.document_reader.process.worker import answer_lines, restrain
+from storage.document_reader.base.limits import ReadLimits
+from storage.document_reader.base.media_types import DocumentFormat
+from storage.document_reader.process.protocol import ReadJob
+from storage.document_reader.process.worker import answer_lines, apply_limits
 from tests.storage.document_reader.office_files import zipped
 
 
@@ -52,12 +52,12 @@ def mutated_within(data: bytes, seed: int) -> bytes:
     return zipped(parts)
 
 
-def main(kind: Kind, count: int, data: bytes) -> None:
+def main(kind: DocumentFormat, count: int, data: bytes) -> None:
     """Read them all."""
-    order = Order(kind, Limits(cpu_s=40))
-    restrain(order.limits)
+    order = ReadJob(kind, ReadLimits(cpu_s=40))
+    apply_limits(order.limits)
     for seed in range(count):
-        change = mutated_within if kind is Kind.DOCX and seed % 2 else mutated
+        change = mutated_within if kind is DocumentFormat.DOCX and seed % 2 else mutated
         *passages, last = answer_lines(order, io.BytesIO(change(data, seed)))
         verdict = json.loads(last)
         assert verdict.get("passages", 0) == len(passages) or "unreadable" in verdict
@@ -65,4 +65,4 @@ def main(kind: Kind, count: int, data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    main(Kind(sys.argv[1]), int(sys.argv[2]), sys.stdin.buffer.read())
+    main(DocumentFormat(sys.argv[1]), int(sys.argv[2]), sys.stdin.buffer.read())

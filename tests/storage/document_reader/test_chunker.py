@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.document_reader.base.blocks import Block, Role, heading, paragraph, row, tidy
+from storage.document_reader.base.blocks import Block, Role, heading, normalize, paragraph, row
 from storage.document_reader.chunker import OVERLAP, WORDS, Chunk, chunks_of
 
 
@@ -159,7 +159,7 @@ def test_no_word_is_lost_or_moved_and_no_passage_is_empty_or_too_long(
     blocks: list[Block] = []
     for role, level, ends in document:
         text = "".join(f"w{count + number}{end}{' ' * (end in '.!')}" for number, end in enumerate(ends))
-        blocks.append(Block(role, tidy(text), level))
+        blocks.append(Block(role, normalize(text), level))
         count += len(ends)
     seen: list[int] = []
     headings = {block.text.replace("\n", " ") for block in blocks if block.role is Role.HEADING}

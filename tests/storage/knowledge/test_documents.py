@@ -23,7 +23,7 @@ from storage.document_reader.terms.tokenizer import terms_of
 from storage.knowledge import documents as knowledge
 from storage.knowledge import passages
 from storage.knowledge.documents import Document, DocumentFields
-from storage.knowledge.passages import Found
+from storage.knowledge.passages import FoundPassage
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOURS = ("We open at nine in the morning.", "On Sundays the harbour office is closed.")
@@ -70,7 +70,7 @@ class Shelf:
         return document
 
     async def begin(self, most: int = 1) -> list[str]:
-        return [each.id for each in await self.database.write(partial(knowledge.begin, most=most))]
+        return [each.id for each in await self.database.write(partial(knowledge.claim_pending, most=most))]
 
     async def add(self, document: Document, added: Sequence[Chunk]) -> bool:
         return await self.database.write(partial(knowledge.add_chunks, document=document, chunks=added))
@@ -83,7 +83,7 @@ class Shelf:
         wanted = partial(knowledge.delete, organization_id=self.organization_id, document_id=document.id)
         return await self.database.write(wanted)
 
-    async def search(self, text: str, most: int = 10, agent_id: str | None = None) -> list[Found]:
+    async def search(self, text: str, most: int = 10, agent_id: str | None = None) -> list[FoundPassage]:
         asked = partial(passages.search, agent_id=agent_id or self.agent_id, text=text, most=most)
         return await self.database.read(asked)
 
@@ -155,7 +155,7 @@ async def test_what_was_being_read_when_the_process_ended_is_pending_again(shelf
     await shelf.begin()
     await shelf.add(broken_off, chunks(HOURS))
     pending = await shelf.put("pending")
-    await database.write(knowledge.begin_again)
+    await database.write(knowledge.reset_interrupted)
     found = [await shelf.get(each) for each in (ready, failed, broken_off, pending)]
     assert [each and each.status for each in found] == ["ready", "failed", "pending", "pending"]
     assert await shelf.begin(most=9) == [broken_off.id, pending.id]
@@ -211,10 +211,10 @@ async def test_a_document_that_was_deleted_while_it_was_read_takes_no_more_passa
     document = await shelf.put()
     await shelf.begin()
     assert await shelf.add(document, chunks(HOURS[:1]))
-    assert await database.read(partial(knowledge.gone_of, content_ids=[document.id])) == set()
+    assert await database.read(partial(knowledge.unreferenced, content_ids=[document.id])) == set()
     assert await shelf.delete(document)
     assert not await shelf.delete(document)
-    assert await database.read(partial(knowledge.gone_of, content_ids=[document.id])) == {document.id}
+    assert await database.read(partial(knowledge.unreferenced, content_ids=[document.id])) == {document.id}
     assert not await shelf.add(document, chunks(HOURS[1:], 1))
     assert not await database.write(partial(knowledge.finish, content_id=document.id))
     assert not await database.write(partial(knowledge.fail, content_id=document.id, reason="x"))

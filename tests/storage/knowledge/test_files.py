@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from structlog.testing import capture_logs
 
-from storage.database.database import StorageTrouble
+from storage.database.database import StorageUnavailable
 from storage.knowledge import files
 from storage.knowledge.files import path_of
 
@@ -30,7 +30,7 @@ def test_a_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(StorageTrouble, match="No space left"):
+    with pytest.raises(StorageUnavailable, match="No space left"):
         files.write(tmp_path, str(uuid4()), b"content")
     assert os.listdir(tmp_path / "knowledge") == []
 
@@ -38,7 +38,7 @@ def test_a_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_file_is_written_once(tmp_path: Path) -> None:
     document_id = str(uuid4())
     files.write(tmp_path, document_id, b"first")
-    with pytest.raises(StorageTrouble):
+    with pytest.raises(StorageUnavailable):
         files.write(tmp_path, document_id, b"second")
     assert path_of(tmp_path, document_id).read_bytes() == b"first"
 

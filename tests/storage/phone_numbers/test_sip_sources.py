@@ -12,7 +12,7 @@ from storage import tables
 from storage.accounts import organizations
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
-from storage.phone_numbers.phone_numbers import Contested, PhoneNumber, PhoneNumberFields
+from storage.phone_numbers.phone_numbers import AmbiguousNumber, PhoneNumber, PhoneNumberFields
 from storage.phone_numbers.sip_sources import normal_source
 
 PBX: dict[str, Any] = {"provider": "sip", "sip_mode": "ip_allowlist", "sip_ip": "192.0.2.1"}
@@ -171,7 +171,7 @@ async def test_a_host_name_takes_no_call_from_whom_the_address_was_given_to(
         means = ["192.0.2.1", "192.0.2.0/24", "alias.example", "sip.carrier.example", "edge.example"]
         for dialled in (held, wanted):
             if taken is None:
-                with pytest.raises(Contested) as contested:
+                with pytest.raises(AmbiguousNumber) as contested:
                     phone_numbers.find_inbound(conn, means, dialled)
                 assert {each.id for each in contested.value.numbers} == {mine.id, theirs.id}
             else:

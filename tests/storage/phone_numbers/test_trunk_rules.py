@@ -101,10 +101,10 @@ def test_what_was_there_before_goes_on_and_open_asks_nobody() -> None:
 def test_a_name_that_was_given_leads_neither_inside_nor_to_what_is_of_others(address: str, may: bool) -> None:
     grants = (given("pbx.example"), given("203.0.113.9", organization="b"), given("10.9.9.0/24"))
     rules = enforced(*grants, held={"b": {"203.0.113.77"}, "a": {"198.51.100.7"}})
-    assert rules.may_lead_to(Number(), "pbx.example", address) is may
-    assert rules.may_lead_to(Number(trunks_taken_over=["pbx.example"]), "pbx.example", address)
-    assert rules.may_lead_to(Number(), "10.9.9.1", "10.9.9.1")
-    assert OPEN.may_lead_to(Number(), "pbx.example", address)
+    assert rules.may_resolve_to(Number(), "pbx.example", address) is may
+    assert rules.may_resolve_to(Number(trunks_taken_over=["pbx.example"]), "pbx.example", address)
+    assert rules.may_resolve_to(Number(), "10.9.9.1", "10.9.9.1")
+    assert OPEN.may_resolve_to(Number(), "pbx.example", address)
 
 
 LEADS = {"a.example": ["198.51.100.5", "198.51.100.6"], "b.example": ["198.51.100.5"], "gone.example": []}
@@ -115,31 +115,33 @@ A, B = Number(), Number(organization_id="b")
 def test_where_two_names_lead_to_one_address_the_earlier_grant_has_it(a_hours: int, b_hours: int) -> None:
     """Of two at the same time that of the lower id; only there, and only for as long as both lead there."""
     grants = given("a.example", hours=a_hours), given("b.example", organization="b", hours=b_hours)
-    rules = enforced(*grants, leads=LEADS)
+    rules = enforced(*grants, resolved=LEADS)
     a_has_it = a_hours <= b_hours
-    assert rules.may_lead_to(A, "a.example", "198.51.100.5") is a_has_it
-    assert rules.may_lead_to(B, "b.example", "198.51.100.5") is not a_has_it
+    assert rules.may_resolve_to(A, "a.example", "198.51.100.5") is a_has_it
+    assert rules.may_resolve_to(B, "b.example", "198.51.100.5") is not a_has_it
     assert (rules.rank(A, "a.example", "198.51.100.5") is not None) is a_has_it
-    assert rules.may_lead_to(A, "a.example", "198.51.100.6")
-    moved = replace(rules, leads={"a.example": ["198.51.100.5"], "b.example": ["198.51.100.6"]})
-    assert moved.may_lead_to(A, "a.example", "198.51.100.5") and moved.may_lead_to(B, "b.example", "198.51.100.6")
+    assert rules.may_resolve_to(A, "a.example", "198.51.100.6")
+    moved = replace(rules, resolved={"a.example": ["198.51.100.5"], "b.example": ["198.51.100.6"]})
+    assert moved.may_resolve_to(A, "a.example", "198.51.100.5") and moved.may_resolve_to(B, "b.example", "198.51.100.6")
 
 
 @pytest.mark.parametrize("more", ["198.51.100.5", "198.51.100.0/24", "b.example"])
 def test_whom_the_operator_gave_the_address_or_that_very_name_uses_it_too(more: str) -> None:
     grants = given("b.example", organization="b"), given("a.example", hours=1)
-    rules = enforced(*grants, given(more, hours=2), leads=LEADS)
-    assert rules.may_lead_to(A, "a.example", "198.51.100.5")
-    assert rules.may_lead_to(B, "b.example", "198.51.100.5") is (more == "b.example")
-    for_others = enforced(*grants, given(more, pattern="+43*", hours=2), leads=LEADS)
-    assert not for_others.may_lead_to(A, "a.example", "198.51.100.5")
+    rules = enforced(*grants, given(more, hours=2), resolved=LEADS)
+    assert rules.may_resolve_to(A, "a.example", "198.51.100.5")
+    assert rules.may_resolve_to(B, "b.example", "198.51.100.5") is (more == "b.example")
+    for_others = enforced(*grants, given(more, pattern="+43*", hours=2), resolved=LEADS)
+    assert not for_others.may_resolve_to(A, "a.example", "198.51.100.5")
 
 
 def test_a_name_of_before_is_older_than_all_that_was_given() -> None:
-    rules = enforced(given("a.example"), held={"b": ["b.example"]}, leads=LEADS)
-    assert not rules.may_lead_to(A, "a.example", "198.51.100.5")
-    assert rules.may_lead_to(A, "a.example", "198.51.100.6")
-    assert rules.may_lead_to(Number(organization_id="b", trunks_taken_over=["b.example"]), "b.example", "198.51.100.5")
+    rules = enforced(given("a.example"), held={"b": ["b.example"]}, resolved=LEADS)
+    assert not rules.may_resolve_to(A, "a.example", "198.51.100.5")
+    assert rules.may_resolve_to(A, "a.example", "198.51.100.6")
+    assert rules.may_resolve_to(
+        Number(organization_id="b", trunks_taken_over=["b.example"]), "b.example", "198.51.100.5"
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,8 +157,8 @@ def test_a_name_of_before_is_older_than_all_that_was_given() -> None:
 )
 def test_an_address_of_this_machine_is_inside(address: str, may: bool) -> None:
     own = frozenset({"198.51.100.7", "2001:db8::7", "203.0.113.7"})
-    rules = enforced(given("pbx.example"), given("203.0.113.7"), own=own)
-    assert rules.may_lead_to(Number(), "pbx.example", address) is may
+    rules = enforced(given("pbx.example"), given("203.0.113.7"), own_addresses=own)
+    assert rules.may_resolve_to(Number(), "pbx.example", address) is may
 
 
 def test_the_operator_s_word_comes_first_then_the_narrower_source() -> None:

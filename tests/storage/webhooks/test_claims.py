@@ -12,7 +12,7 @@ from storage import tables
 from storage.calls import calls
 from storage.database.database import Database
 from storage.webhooks import claims, deliveries
-from storage.webhooks.deliveries import Attempt, Delivery
+from storage.webhooks.deliveries import Delivery, DeliveryAttempt
 from storage.webhooks.destinations import destination_of
 
 SECOND = timedelta(seconds=1)
@@ -61,7 +61,7 @@ class Outbox:
             secret_encrypted=None, event=f"event {self._made}",
         )  # fmt: skip
 
-    async def claim(self, claimant: str, at: datetime | None = None, **shares: int) -> list[Attempt]:
+    async def claim(self, claimant: str, at: datetime | None = None, **shares: int) -> list[DeliveryAttempt]:
         """Claim for a second; `a`, `b`: how many of each."""
         now = at or utc_now()
         names = {"a": A, "b": B}
@@ -70,9 +70,9 @@ class Outbox:
         return [each.attempt for each in due]
 
     async def waiting(self) -> list[str]:
-        return [host(each.destination) for each in await self.database.read(claims.waiting)]
+        return [host(each.destination) for each in await self.database.read(claims.due_destinations)]
 
-    async def record(self, attempt: Attempt, claimant: str | None, succeeded: bool) -> Attempt | None:
+    async def record(self, attempt: DeliveryAttempt, claimant: str | None, succeeded: bool) -> DeliveryAttempt | None:
         return await self.database.write(
             lambda conn: deliveries.record_attempt(
                 conn, attempt, succeeded=succeeded, response_status=200 if succeeded else 500, response_body=None,
@@ -135,7 +135,7 @@ async def test_each_destination_gives_its_share_longest_due_first(outbox: Outbox
 async def test_a_look_shows_each_destination_once_with_its_first_time(outbox: Outbox, database: Database) -> None:
     (first, *_) = await outbox.put(B, 3)
     await outbox.put(A, 3)
-    waiting = await database.read(claims.waiting)
+    waiting = await database.read(claims.due_destinations)
     assert {host(each.destination) for each in waiting} == {A, B}
     assert {host(each.destination): each.due_at for each in waiting}[B] == first.created_at
     assert waiting == sorted(waiting, key=lambda each: (each.due_at, each.destination))
@@ -181,7 +181,7 @@ async def test_a_look_and_a_claim_step_through_an_index_and_read_no_table(outbox
 
     def plan(conn: sa.Connection) -> list[str]:
         conn.connection.dbapi_connection.set_trace_callback(statements.append)  # type: ignore[union-attr]
-        claims.waiting(conn)
+        claims.due_destinations(conn)
         deliveries.due(conn, utc_now(), destination=A, manual=False, limit=3)
         claims.expired(conn, utc_now())
         conn.connection.dbapi_connection.set_trace_callback(None)  # type: ignore[union-attr]

@@ -14,7 +14,7 @@ from config.clock import utc_now
 from storage.calls import calls
 from storage.database.database import Database
 from storage.webhooks import claims, deliveries
-from storage.webhooks.deliveries import Attempt, Delivery
+from storage.webhooks.deliveries import Delivery, DeliveryAttempt
 
 MINUTE = timedelta(minutes=1)
 SCHEDULED = 5
@@ -35,7 +35,7 @@ def _event(conn: sa.Connection, organization_id: str) -> Delivery:
 
 async def next_due_at(database: Database) -> datetime | None:
     """When the first of what waits for the one receiver is due."""
-    found = [each.due_at for each in await database.read(claims.waiting)]
+    found = [each.due_at for each in await database.read(claims.due_destinations)]
     return found[0] if found else None
 
 
@@ -62,18 +62,18 @@ Outbox = Callable[..., Any]
 def outbox(database: Database, event: Delivery) -> Outbox:
     """Does one thing to the event's attempts: `await outbox("listed")`."""
 
-    def listed(conn: sa.Connection) -> list[Attempt]:
+    def listed(conn: sa.Connection) -> list[DeliveryAttempt]:
         found = deliveries.page(conn, event.call_id, limit=100, offset=0)
         assert found.total == len(found.items)
         return found.items
 
     def made(
         conn: sa.Connection,
-        attempt: Attempt,
+        attempt: DeliveryAttempt,
         succeeded: bool,
         again: datetime | None = None,
         at: datetime | None = None,
-    ) -> Attempt:
+    ) -> DeliveryAttempt:
         return deliveries.record_attempt(
             conn,
             attempt,
@@ -86,16 +86,16 @@ def outbox(database: Database, event: Delivery) -> Outbox:
             next_attempt_at=again,
         )
 
-    def waiting(conn: sa.Connection, within: timedelta = timedelta()) -> list[Attempt]:
+    def waiting(conn: sa.Connection, within: timedelta = timedelta()) -> list[DeliveryAttempt]:
         due = deliveries.due(conn, utc_now() + within)
         assert {each.delivery.id for each in due} <= {event.id}
         return [each.attempt for each in due]
 
-    def manual(conn: sa.Connection) -> Attempt:
+    def manual(conn: sa.Connection) -> DeliveryAttempt:
         return deliveries.add_manual(conn, event, scheduled=SCHEDULED)
 
     def status(conn: sa.Connection) -> str:
-        found = deliveries.of_call(conn, event.call_id)
+        found = deliveries.delivery_of_call(conn, event.call_id)
         assert found is not None
         return found.status
 
@@ -123,7 +123,7 @@ async def test_a_call_has_one_event(database: Database, organization_id: str, ev
 
 
 async def test_an_event_without_a_call_is_none(database: Database, organization_id: str) -> None:
-    assert await database.read(lambda conn: deliveries.of_call(conn, organization_id)) is None
+    assert await database.read(lambda conn: deliveries.delivery_of_call(conn, organization_id)) is None
 
 
 async def test_the_first_attempt_waits_from_the_beginning_and_is_due_at_once(outbox: Outbox, event: Delivery) -> None:

@@ -36,7 +36,7 @@ from trunkline.backup.restore import restore
 def house(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """What a server has stored."""
     settings = Settings(data_dir=tmp_path_factory.mktemp("house"))
-    migrate.bring_up_to_date(settings.data_dir / "trunkline.db")
+    migrate.migrate(settings.data_dir / "trunkline.db")
     store(settings)
     return settings
 
@@ -88,7 +88,7 @@ def test_an_ordinary_tar_reads_a_backup(archive: Path) -> None:
 
 def test_a_file_that_was_deleted_is_noted_and_one_of_a_live_call_ends_where_its_header_says(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path / "house")
-    migrate.bring_up_to_date(settings.data_dir / "trunkline.db")
+    migrate.migrate(settings.data_dir / "trunkline.db")
     gone = store(settings)
     (settings.data_dir / gone).unlink()
 
@@ -113,7 +113,7 @@ def test_a_file_that_was_deleted_is_noted_and_one_of_a_live_call_ends_where_its_
 
 def test_what_is_there_is_kept_aside_and_only_on_demand(archive: Path, house: Settings, tmp_path: Path) -> None:
     other = Settings(data_dir=tmp_path)
-    migrate.bring_up_to_date(tmp_path / "trunkline.db")
+    migrate.migrate(tmp_path / "trunkline.db")
     store(other)
     (tmp_path / "trunkline.db-wal").write_bytes(b"of the old one")
     (tmp_path / "models").mkdir()
@@ -378,7 +378,7 @@ def test_a_backup_of_older_tables_is_brought_up_to_date_by_the_next_start(tmp_pa
         command.upgrade(alembic, "0006")
     assert back_up(old, str(tmp_path / "b.tar"), with_key=False).manifest.revision == "0006"
     restore(there, str(tmp_path / "b.tar"))
-    migrate.bring_up_to_date(there.data_dir / "trunkline.db")
+    migrate.migrate(there.data_dir / "trunkline.db")
     assert back_up(there, str(tmp_path / "b.tar"), with_key=False).manifest.revision == migrate.HEAD
 
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 from calls.call_record.sip_trace import STORE_DELAY_S
 from storage.accounts import api_keys, organizations
 from storage.calls import sip_traces
-from storage.calls.sip_traces import CallSip
+from storage.calls.sip_traces import SipTrace
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.api_client import Client
 from tests.trunkline.callees import desk
@@ -31,7 +31,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
         yield place
 
 
-async def stored(place: Place, call_id: str) -> CallSip:
+async def stored(place: Place, call_id: str) -> SipTrace:
     """What the database has of a call, once it has it."""
     read = place.server.database.read
     async with asyncio.timeout(10 * STORE_DELAY_S):

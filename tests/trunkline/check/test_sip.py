@@ -91,7 +91,7 @@ async def test_audio_ports_that_others_use_are_counted(
     narrow = settings.with_changes({"limits": {"max_calls": 1}, "sip": {"rtp_ports": ports}})
     with pytest.raises(OSError, match=r"other programs use 4 of the ports: set \[sip\] rtp_ports"):
         await check_sip.rtp_ports(narrow)
-    monkeypatch.setattr(lock, "held", lambda data_dir: True)
+    monkeypatch.setattr(lock, "is_held", lambda data_dir: True)
     assert "in use by the running server" in await check_sip.rtp_ports(narrow)
 
 
@@ -129,7 +129,7 @@ async def test_a_running_server_tells_how_its_trunks_stand(tmp_path: Path, monke
         for state in states:
             line.tell(state)
 
-    monkeypatch.setattr(lock, "held", lambda data_dir: True)
+    monkeypatch.setattr(lock, "is_held", lambda data_dir: True)
     async with Control(tmp_path, {"sip.status": status}).listening():
         assert await check_sip.trunks(settings) == "2 listening"
         states.append({"number": "102", "state": "failed", "detail": "403 Forbidden"})

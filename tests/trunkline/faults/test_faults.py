@@ -200,7 +200,7 @@ async def test_a_second_sigint_ends_live_calls_at_once(branch: Office) -> None:
         await call.hung_up()
         assert await branch.server.ended() == 0
     async with branch.server.database() as database:
-        stored = await database.read(lambda conn: calls.get_anywhere(conn, call_id))
+        stored = await database.read(lambda conn: calls.get_by_id(conn, call_id))
     assert stored is not None
     assert (stored.status, stored.ended_reason, stored.recorded) == ("completed", "server_shutdown", True)
     assert verified(branch, *await branch.receiver.about(call_id))["callId"] == call_id

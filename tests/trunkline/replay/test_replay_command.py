@@ -29,7 +29,7 @@ from storage.agents.agents import AgentFields
 from storage.calls import calls, recordings
 from storage.database import migrate
 from storage.database.database import Database
-from storage.database.read_only import look
+from storage.database.read_only import read_only
 from tests.media.speech import silence, speech
 from tests.trunkline.conftest import Office
 from tests.trunkline.server_process import command, environment
@@ -72,7 +72,7 @@ async def stored(
             conn, organization_id=owner, agent_id=agent.id, phone_number_id=agent.id, provider="sip",
             call_sid="replayed", customer_number="+4930123",
         )  # fmt: skip
-        calls.answered(conn, made.id, utc_now() + timedelta(seconds=1))
+        calls.mark_answered(conn, made.id, utc_now() + timedelta(seconds=1))
         if not ended:
             return made
         done = calls.finish(
@@ -202,7 +202,9 @@ async def test_a_look_into_a_database_cannot_write(office: Office) -> None:
     async with office.server.database() as database:
         call = await stored(database)
         with pytest.raises(StartupError, match="readonly"):
-            await asyncio.to_thread(look, database.path, lambda conn: calls.answered(conn, call.id, utc_now()))
+            await asyncio.to_thread(
+                read_only, database.path, lambda conn: calls.mark_answered(conn, call.id, utc_now())
+            )
 
 
 async def test_a_folder_without_a_database_stays_empty(tmp_path: Path) -> None:

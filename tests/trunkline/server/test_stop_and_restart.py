@@ -46,7 +46,7 @@ class Bindings:
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def watch(self) -> None:
-        """Until it is over. Cancelling it might be lost: `asyncio.wait_for` of Python 3.11 may swallow it."""
+        """Until it is over. Cancelling it might be lost: `asyncio.reserve` of Python 3.11 may swallow it."""
         while not self.over:
             contacts = await self.kamailio.contacts(self.user)
             if not self.seen or contacts != self.seen[-1]:

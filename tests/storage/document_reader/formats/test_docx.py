@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 
 from storage.document_reader.base.blocks import Block, heading, paragraph, row
-from storage.document_reader.base.errors import NO_TEXT, TOO_MUCH_DATA, Unreadable
-from storage.document_reader.base.limits import Limits
-from storage.document_reader.base.media_types import Kind
+from storage.document_reader.base.errors import NO_TEXT, TOO_MUCH_DATA, UnreadableDocument
+from storage.document_reader.base.limits import ReadLimits
+from storage.document_reader.base.media_types import DocumentFormat
 from storage.document_reader.formats.docx import DAMAGED, NO_DOCX, OLD_OR_ENCRYPTED
 from storage.document_reader.reader import text_of
 from tests.storage.document_reader.office_files import HEADINGS, docx, p, tbl, zipped
@@ -21,12 +21,12 @@ from tests.storage.document_reader.office_files import HEADINGS, docx, p, tbl, z
 MEBIBYTE: Final = 2**20
 
 
-def read(data: bytes, limits: Limits | None = None) -> list[Block]:
-    return list(text_of(data, Kind.DOCX, limits or Limits()))
+def read(data: bytes, limits: ReadLimits | None = None) -> list[Block]:
+    return list(text_of(data, DocumentFormat.DOCX, limits or ReadLimits()))
 
 
-def why_not(data: bytes, limits: Limits | None = None) -> str:
-    with pytest.raises(Unreadable) as raised:
+def why_not(data: bytes, limits: ReadLimits | None = None) -> str:
+    with pytest.raises(UnreadableDocument) as raised:
         read(data, limits)
     return raised.value.message
 
@@ -157,7 +157,7 @@ def test_entities_are_refused(declaration: str, body: str) -> None:
 
 
 def test_a_zip_bomb_is_refused() -> None:
-    limits = Limits(unpacked_bytes=20 * MEBIBYTE)
+    limits = ReadLimits(unpacked_bytes=20 * MEBIBYTE)
     for bomb in (docx(p("x") + " " * (30 * MEBIBYTE)), docx(p("x"), styles=" " * (30 * MEBIBYTE))):
         assert len(bomb) < MEBIBYTE / 16
         assert why_not(bomb, limits) == TOO_MUCH_DATA

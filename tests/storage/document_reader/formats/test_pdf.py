@@ -10,20 +10,20 @@ import pypdf
 import pytest
 
 from storage.document_reader.base.blocks import Block, heading, paragraph
-from storage.document_reader.base.errors import NO_TEXT, TOO_DEEP, Unreadable
-from storage.document_reader.base.limits import Limits
-from storage.document_reader.base.media_types import Kind
+from storage.document_reader.base.errors import NO_TEXT, TOO_DEEP, UnreadableDocument
+from storage.document_reader.base.limits import ReadLimits
+from storage.document_reader.base.media_types import DocumentFormat
 from storage.document_reader.formats.pdf import BEYOND_LIMITS, DAMAGED, ENCRYPTED
 from storage.document_reader.reader import text_of
 from tests.storage.document_reader.office_files import Painted, page_of, pdf, pdf_of, stream
 
 
-def read(data: bytes, limits: Limits | None = None) -> list[Block]:
-    return list(text_of(data, Kind.PDF, limits or Limits()))
+def read(data: bytes, limits: ReadLimits | None = None) -> list[Block]:
+    return list(text_of(data, DocumentFormat.PDF, limits or ReadLimits()))
 
 
-def why_not(data: bytes, limits: Limits | None = None) -> str:
-    with pytest.raises(Unreadable) as raised:
+def why_not(data: bytes, limits: ReadLimits | None = None) -> str:
+    with pytest.raises(UnreadableDocument) as raised:
         read(data, limits)
     return raised.value.message
 
@@ -110,8 +110,8 @@ def test_a_pdf_of_pictures_has_no_text() -> None:
 
 def test_too_many_pages_are_refused() -> None:
     pages = pdf([page_of("One.")] * 3)
-    assert read(pages, Limits(pages=3))
-    assert why_not(pages, Limits(pages=2)) == "The PDF has more than 2 pages"
+    assert read(pages, ReadLimits(pages=3))
+    assert why_not(pages, ReadLimits(pages=2)) == "The PDF has more than 2 pages"
 
 
 PAGE: Final = (

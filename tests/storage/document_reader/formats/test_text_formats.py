@@ -12,44 +12,46 @@ import pytest
 
 from storage.document_reader.base.blocks import Block, heading, paragraph, row
 from storage.document_reader.base.encoding import NOT_TEXT, decode
-from storage.document_reader.base.errors import NO_TEXT, TOO_DEEP, Unreadable
-from storage.document_reader.base.limits import Limits
-from storage.document_reader.base.media_types import Kind, charset_of, kind_of
+from storage.document_reader.base.errors import NO_TEXT, TOO_DEEP, UnreadableDocument
+from storage.document_reader.base.limits import ReadLimits
+from storage.document_reader.base.media_types import DocumentFormat, charset_of, format_of
 from storage.document_reader.reader import text_of
 
 
-def read(content: str | bytes, kind: Kind, charset: str | None = None) -> list[Block]:
+def read(content: str | bytes, kind: DocumentFormat, charset: str | None = None) -> list[Block]:
     data = content.encode() if isinstance(content, str) else content
-    return list(text_of(data, kind, Limits(), charset))
+    return list(text_of(data, kind, ReadLimits(), charset))
 
 
-def why_not(content: str | bytes, kind: Kind, limits: Limits | None = None) -> str:
+def why_not(content: str | bytes, kind: DocumentFormat, limits: ReadLimits | None = None) -> str:
     data = content.encode() if isinstance(content, str) else content
-    with pytest.raises(Unreadable) as raised:
-        list(text_of(data, kind, limits or Limits()))
+    with pytest.raises(UnreadableDocument) as raised:
+        list(text_of(data, kind, limits or ReadLimits()))
     return raised.value.message
 
 
 @pytest.mark.parametrize(
     ("mime_type", "kind"),
     [
-        ("text/plain", Kind.TEXT),
-        ("text/plain; charset=utf-8", Kind.TEXT),
-        (" Text/Markdown ;charset=UTF-8", Kind.MARKDOWN),
-        ("text/x-markdown", Kind.MARKDOWN),
-        ("application/xhtml+xml", Kind.HTML),
-        ("text/csv;header=present", Kind.CSV),
-        ("APPLICATION/JSON", Kind.JSON),
-        ("application/pdf", Kind.PDF),
-        ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", Kind.DOCX),
+        ("text/plain", DocumentFormat.TEXT),
+        ("text/plain; charset=utf-8", DocumentFormat.TEXT),
+        (" Text/Markdown ;charset=UTF-8", DocumentFormat.MARKDOWN),
+        ("text/x-markdown", DocumentFormat.MARKDOWN),
+        ("application/xhtml+xml", DocumentFormat.HTML),
+        ("text/csv;header=present", DocumentFormat.CSV),
+        ("APPLICATION/JSON", DocumentFormat.JSON),
+        ("application/pdf", DocumentFormat.PDF),
+        ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", DocumentFormat.DOCX),
         ("application/msword", None),
         ("image/png", None),
         ("text", None),
         ("", None),
     ],
 )
-def test_a_media_type_tells_the_kind_whatever_its_case_and_parameters(mime_type: str, kind: Kind | None) -> None:
-    assert kind_of(mime_type) is kind
+def test_a_media_type_tells_the_kind_whatever_its_case_and_parameters(
+    mime_type: str, kind: DocumentFormat | None
+) -> None:
+    assert format_of(mime_type) is kind
 
 
 @pytest.mark.parametrize(
@@ -125,41 +127,49 @@ def test_damaged_or_cut_utf_8_stays_utf_8() -> None:
 
 
 def test_what_is_no_text_is_refused() -> None:
-    assert why_not(random.Random(1).randbytes(10_000), Kind.TEXT) == NOT_TEXT
-    assert why_not(b"RIFF\x1a\n" + bytes(200), Kind.MARKDOWN) == NOT_TEXT
+    assert why_not(random.Random(1).randbytes(10_000), DocumentFormat.TEXT) == NOT_TEXT
+    assert why_not(b"RIFF\x1a\n" + bytes(200), DocumentFormat.MARKDOWN) == NOT_TEXT
 
 
 @pytest.mark.parametrize(
     ("content", "kind", "reason"),
     [
-        (b"%PDF-1.7\n1 0 obj", Kind.HTML, "The file is a PDF; its mimeType says HTML"),
-        (b"\n%PDF-1.7\n1 0 obj", Kind.TEXT, "The file is a PDF; its mimeType says text"),
-        (b"PK\x03\x04 and so on", Kind.PDF, "The file is a zip file, as DOCX is; its mimeType says PDF"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(200), Kind.MARKDOWN, "The file is a picture; its mimeType says Markdown"),
-        (rb"{\rtf1\ansi Hello}", Kind.CSV, "The file is an RTF document; its mimeType says CSV"),
-        (b"<html>Hello</html>", Kind.PDF, "The file is not a PDF"),
-        (b"Hello", Kind.DOCX, "The file is not a DOCX document"),
+        (b"%PDF-1.7\n1 0 obj", DocumentFormat.HTML, "The file is a PDF; its mimeType says HTML"),
+        (b"\n%PDF-1.7\n1 0 obj", DocumentFormat.TEXT, "The file is a PDF; its mimeType says text"),
+        (b"PK\x03\x04 and so on", DocumentFormat.PDF, "The file is a zip file, as DOCX is; its mimeType says PDF"),
+        (
+            b"\x89PNG\r\n\x1a\n" + bytes(200),
+            DocumentFormat.MARKDOWN,
+            "The file is a picture; its mimeType says Markdown",
+        ),
+        (rb"{\rtf1\ansi Hello}", DocumentFormat.CSV, "The file is an RTF document; its mimeType says CSV"),
+        (b"<html>Hello</html>", DocumentFormat.PDF, "The file is not a PDF"),
+        (b"Hello", DocumentFormat.DOCX, "The file is not a DOCX document"),
     ],
 )
-def test_a_file_of_another_kind_than_its_sender_says_is_told_apart(content: bytes, kind: Kind, reason: str) -> None:
+def test_a_file_of_another_kind_than_its_sender_says_is_told_apart(
+    content: bytes, kind: DocumentFormat, reason: str
+) -> None:
     assert why_not(content, kind) == reason
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", DocumentFormat)
 @pytest.mark.parametrize("content", ["", " \n\t "])
-def test_an_empty_file_has_no_text(kind: Kind, content: str) -> None:
+def test_an_empty_file_has_no_text(kind: DocumentFormat, content: str) -> None:
     assert why_not(content, kind) == NO_TEXT
 
 
-@pytest.mark.parametrize("kind", [Kind.TEXT, Kind.MARKDOWN, Kind.HTML, Kind.CSV])
+@pytest.mark.parametrize(
+    "kind", [DocumentFormat.TEXT, DocumentFormat.MARKDOWN, DocumentFormat.HTML, DocumentFormat.CSV]
+)
 @pytest.mark.parametrize("content", ["\ufeff", "--- !? ---"])
-def test_a_file_without_words_has_no_text(kind: Kind, content: str) -> None:
+def test_a_file_without_words_has_no_text(kind: DocumentFormat, content: str) -> None:
     assert why_not(content, kind) == NO_TEXT
 
 
 def test_text_is_cut_at_empty_lines_and_made_tidy() -> None:
     text = "Opening\thours\r\nMon  9\u00a0am\r\n \t\r\n\r\nThe o\ufb03ce\u00ad is\u200b closed.\x00\x07\x0cE\u0301cole"
-    assert read(text, Kind.TEXT) == [
+    assert read(text, DocumentFormat.TEXT) == [
         paragraph("Opening hours\nMon 9 am"),
         paragraph("The office is closed."),
         paragraph("École"),
@@ -174,7 +184,7 @@ def test_html_is_read_as_a_reader_sees_it() -> None:
     <table><caption>For adults</caption><tr><th>Item<th>Price<tr><td>Tea<td>2&nbsp;&euro;
     <tr><td colspan=2>Gone</td></tr></table><pre>a
 b</pre><svg><text>never</text></svg><p>unclosed"""
-    assert read(page, Kind.HTML) == [
+    assert read(page, DocumentFormat.HTML) == [
         heading("The Clinic", 0),
         heading("Opening hours", 1),
         paragraph("Daily,\nand on Sundays & holidays. A door"),
@@ -194,29 +204,29 @@ def test_a_wide_cell_does_not_shift_the_names_of_the_next() -> None:
     page = (
         "<table><tr><th>Day<th>From<th>To<th>Note<tr><td>Mon<td colspan=2>closed<td>holiday<td colspan=x>more</table>"
     )
-    assert [block.text for block in read(page, Kind.HTML)] == ["Day: Mon; From: closed; Note: holiday; more"]
+    assert [block.text for block in read(page, DocumentFormat.HTML)] == ["Day: Mon; From: closed; Note: holiday; more"]
 
 
 @pytest.mark.parametrize("corner", ["<td>", "<th>", "<td>&nbsp;</td>"])
 def test_a_table_with_an_empty_corner_has_the_names_of_its_columns(corner: str) -> None:
     week = f"<table><tr>{corner}<th>Mon<th>Tue<tr><th>Opens<td>9<td>10</table>"
-    assert read(week, Kind.HTML) == [row(["", "Mon", "Tue"], ["Opens", "9", "10"])]
+    assert read(week, DocumentFormat.HTML) == [row(["", "Mon", "Tue"], ["Opens", "9", "10"])]
     for first in ("<td>Day<th>Mon", "<th><td>Mon", "<td><td>Mon"):
-        plain = read(f"<table><tr>{first}<tr><td>Opens<td>9</table>", Kind.HTML)
+        plain = read(f"<table><tr>{first}<tr><td>Opens<td>9</table>", DocumentFormat.HTML)
         assert plain[-1] == row([], ["Opens", "9"]), first
 
 
 @pytest.mark.parametrize("body", ["</thead><tr>", "<tbody><tr>", "</thead><tbody><tr>"])
 def test_the_head_of_a_table_has_the_names_of_its_columns_in_cells_of_any_kind(body: str) -> None:
     week = f"<table><thead><tr><td>Day<td>From{body}<td>Mon<td>nine<tr><td>Tue<td>ten</table>"
-    assert [block.text for block in read(week, Kind.HTML)] == ["Day: Mon; From: nine", "Day: Tue; From: ten"]
-    assert read(week.replace("thead", "tbody"), Kind.HTML)[0] == row([], ["Day", "From"])
+    assert [block.text for block in read(week, DocumentFormat.HTML)] == ["Day: Mon; From: nine", "Day: Tue; From: ten"]
+    assert read(week.replace("thead", "tbody"), DocumentFormat.HTML)[0] == row([], ["Day", "From"])
 
 
 def test_a_table_that_only_lays_out_a_page_is_no_table() -> None:
     page = """<table><tr><td>Menu<td><h1>Prices</h1><p>In euros.</p>
     <table><tr><th>Item<th>Price</tr><tr><td>Tea<td>2</tr></table>after</td></tr></table>end"""
-    assert read(page, Kind.HTML) == [
+    assert read(page, DocumentFormat.HTML) == [
         paragraph("Menu"),
         heading("Prices", 1),
         paragraph("In euros."),
@@ -235,13 +245,13 @@ def test_broken_html_is_read_as_browsers_do() -> None:
         ("<svg><g><svg></svg>two</g></svg>one<svg/> three", "one three"),
         ("</p></td></table>one</b>", "one"),
     ):
-        assert [block.text for block in read(page, Kind.HTML)] == [text], page
+        assert [block.text for block in read(page, DocumentFormat.HTML)] == [text], page
 
 
 def test_a_page_declares_its_own_encoding() -> None:
     text = '<meta http-equiv=content-type content="text/html; charset=windows-1251"><p>Да'
-    assert read(text.encode("cp1251"), Kind.HTML) == [paragraph("Да")]
-    assert read(text.encode("cp1251"), Kind.HTML, "koi8-r") != [paragraph("Да")]
+    assert read(text.encode("cp1251"), DocumentFormat.HTML) == [paragraph("Да")]
+    assert read(text.encode("cp1251"), DocumentFormat.HTML, "koi8-r") != [paragraph("Да")]
 
 
 def test_markdown_is_read_without_its_marks() -> None:
@@ -271,7 +281,7 @@ x = 1
 ```
 <div>Hello <b>there</b></div>
 """
-    assert read(text, Kind.MARKDOWN) == [
+    assert read(text, DocumentFormat.MARKDOWN) == [
         heading("Price list", 0),
         heading("The Clinic", 1),
         paragraph("See our site, code and a door\non two lines."),
@@ -293,14 +303,14 @@ def test_brackets_that_begin_no_link_are_passed_over_quickly(piece: str) -> None
     length = {"![a](": 500_000, "[a\n": 100_000}.get(piece, 200_000)
     text = piece * (length // len(piece)) + "\n\nend"
     before = time.process_time()
-    blocks = read(text, Kind.MARKDOWN)
+    blocks = read(text, DocumentFormat.MARKDOWN)
     assert time.process_time() - before < 2.5
     assert blocks[-1] == paragraph("end")
 
 
 def test_a_file_of_very_many_links_is_read_without_their_addresses() -> None:
     text = "See [our *site*](https://example.com/a), ![a door](x.png) and [this][1].\n\n" * 10_000
-    blocks = read(text, Kind.MARKDOWN)
+    blocks = read(text, DocumentFormat.MARKDOWN)
     assert (len(blocks), set(blocks)) == (10_000, {paragraph("See our site, a door and this.")})
 
 
@@ -308,7 +318,7 @@ def test_a_file_of_very_many_links_is_read_without_their_addresses() -> None:
 def test_each_csv_row_repeats_the_names_whatever_separates_it(separator: str) -> None:
     rows = [["Name", "Price", "Note"], ["Tea", '"2,50; or so"', '"say ""hi"""'], ["Coffee", "3", ""], ["", "", ""]]
     text = "\r\n".join(separator.join(cells) for cells in rows)
-    assert [block.text for block in read(text, Kind.CSV)] == [
+    assert [block.text for block in read(text, DocumentFormat.CSV)] == [
         'Name: Tea; Price: 2,50; or so; Note: say "hi"',
         "Name: Coffee; Price: 3",
     ]
@@ -316,7 +326,7 @@ def test_each_csv_row_repeats_the_names_whatever_separates_it(separator: str) ->
 
 def test_titles_above_a_csv_table_are_headings_and_its_names_are_below_them() -> None:
     sheet = "Price list 2026;;\nHarbour of Ost;;\nName;Unit;Price\nBerth;day;20\n"
-    assert read(sheet, Kind.CSV) == [
+    assert read(sheet, DocumentFormat.CSV) == [
         heading("Price list 2026", 0),
         heading("Harbour of Ost", 1),
         row(["Name", "Unit", "Price"], ["Berth", "day", "20"]),
@@ -325,7 +335,7 @@ def test_titles_above_a_csv_table_are_headings_and_its_names_are_below_them() ->
 
 def test_a_title_above_a_csv_table_needs_no_empty_cells_behind_it() -> None:
     for titles in ("Price list 2026\n\n", "Price list 2026\r\n"):
-        assert read(f"{titles}Name,Unit,Price\nBerth,day,20\nCrane,hour,90\n", Kind.CSV) == [
+        assert read(f"{titles}Name,Unit,Price\nBerth,day,20\nCrane,hour,90\n", DocumentFormat.CSV) == [
             heading("Price list 2026", 0),
             row(["Name", "Unit", "Price"], ["Berth", "day", "20"]),
             row(["Name", "Unit", "Price"], ["Crane", "hour", "90"]),
@@ -335,24 +345,29 @@ def test_a_title_above_a_csv_table_needs_no_empty_cells_behind_it() -> None:
 def test_a_csv_table_with_an_empty_corner_has_the_names_of_its_columns() -> None:
     week = [row(["", "Mon", "Tue"], ["Opens", "9", "10"]), row(["", "Mon", "Tue"], ["Closes", "17", "18"])]
     assert [block.text for block in week] == ["Opens; Mon: 9; Tue: 10", "Closes; Mon: 17; Tue: 18"]
-    assert read(",Mon,Tue\nOpens,9,10\nCloses,17,18\n", Kind.CSV) == week
-    assert read(",Price\n0,20\n1,24\n", Kind.CSV) == [row(["", "Price"], ["0", "20"]), row(["", "Price"], ["1", "24"])]
-    assert read("Opens,,Tue\n9,1,2\n", Kind.CSV)[0] == row([], ["Opens", "", "Tue"]), "only a corner can be empty"
+    assert read(",Mon,Tue\nOpens,9,10\nCloses,17,18\n", DocumentFormat.CSV) == week
+    assert read(",Price\n0,20\n1,24\n", DocumentFormat.CSV) == [
+        row(["", "Price"], ["0", "20"]),
+        row(["", "Price"], ["1", "24"]),
+    ]
+    assert read("Opens,,Tue\n9,1,2\n", DocumentFormat.CSV)[0] == row([], ["Opens", "", "Tue"]), (
+        "only a corner can be empty"
+    )
 
 
 def test_a_csv_file_without_names_gives_plain_rows() -> None:
-    assert read("Tea,2\nMilk,3\n", Kind.CSV) == [row([], ["Tea", "2"]), row([], ["Milk", "3"])]
-    assert read("sep=;\nDay;Open\nMon;9,5\n", Kind.CSV) == [row(["Day", "Open"], ["Mon", "9,5"])]
+    assert read("Tea,2\nMilk,3\n", DocumentFormat.CSV) == [row([], ["Tea", "2"]), row([], ["Milk", "3"])]
+    assert read("sep=;\nDay;Open\nMon;9,5\n", DocumentFormat.CSV) == [row(["Day", "Open"], ["Mon", "9,5"])]
     euros = "Item;Euros\nTea;1,5,0\nMilk;2,5,0\n"
-    assert read(euros, Kind.CSV)[0] == row(["Item", "Euros"], ["Tea", "1,5,0"])
-    assert [block.text for block in read("Only\nwords\n", Kind.CSV)] == ["Only", "words"]
+    assert read(euros, DocumentFormat.CSV)[0] == row(["Item", "Euros"], ["Tea", "1,5,0"])
+    assert [block.text for block in read("Only\nwords\n", DocumentFormat.CSV)] == ["Only", "words"]
 
 
 def test_json_gives_paths_and_values() -> None:
     clinic = """{"name": "Clinic", "open": true, "fax": null, "fee": 1.50, "tags": ["a", "b"],
         "hours": {"mon": "9-5", "sun": null},
         "staff": [{"name": "Ann"}, {"name": "Bob", "room": {"floor": 2}}]}"""
-    assert read(clinic, Kind.JSON) == [
+    assert read(clinic, DocumentFormat.JSON) == [
         row(["hours.mon"], ["9-5"]),
         row(["name", "open", "fee", "tags"], ["Clinic", "true", "1.50", "a, b"]),
         heading("staff", 1),
@@ -362,34 +377,34 @@ def test_json_gives_paths_and_values() -> None:
 
 
 def test_several_json_values_may_stand_one_to_a_line() -> None:
-    assert read('{"a": 1}\n\n{"a": 2}\n', Kind.JSON) == [row(["a"], ["1"]), row(["a"], ["2"])]
+    assert read('{"a": 1}\n\n{"a": 2}\n', DocumentFormat.JSON) == [row(["a"], ["1"]), row(["a"], ["2"])]
 
 
 def test_a_large_json_object_is_taken_apart_under_headings() -> None:
     value = {"rooms": {f"room {number}": {"beds": number, "notes": "word " * 30} for number in range(60)}, "z": "last"}
-    blocks = read(json.dumps(value), Kind.JSON)
+    blocks = read(json.dumps(value), DocumentFormat.JSON)
     assert blocks[:2] == [row(["z"], ["last"]), heading("rooms", 1)]
     assert blocks[2].text.startswith("room 0.beds: 0; room 0.notes: word")
     assert len(blocks) == 62
 
 
 def test_json_that_is_none_or_too_deep_says_where() -> None:
-    assert why_not('{"a": 1,\n "b": }', Kind.JSON) == "The JSON is not valid at line 2, column 7"
-    assert why_not("[" * 100_000, Kind.JSON) == TOO_DEEP
-    assert why_not('[null, {}, [], ""]', Kind.JSON) == NO_TEXT
+    assert why_not('{"a": 1,\n "b": }', DocumentFormat.JSON) == "The JSON is not valid at line 2, column 7"
+    assert why_not("[" * 100_000, DocumentFormat.JSON) == TOO_DEEP
+    assert why_not('[null, {}, [], ""]', DocumentFormat.JSON) == NO_TEXT
 
 
 def test_numbers_stay_as_they_are_written_and_half_a_character_does_no_harm() -> None:
-    assert read(f'[{"9" * 5000}, 1e999, NaN, "\\ud800!"]', Kind.JSON)[0].text.startswith("999")
-    assert [block.text for block in read('["a\\ud800"]', Kind.JSON)] == ["a\ufffd"]
+    assert read(f'[{"9" * 5000}, 1e999, NaN, "\\ud800!"]', DocumentFormat.JSON)[0].text.startswith("999")
+    assert [block.text for block in read('["a\\ud800"]', DocumentFormat.JSON)] == ["a\ufffd"]
 
 
 def test_more_text_than_allowed_is_refused_instead_of_cut() -> None:
     message = "The file holds more than 1,000 characters of text"
-    assert why_not("word " * 300, Kind.TEXT, Limits(characters=1000)) == message
+    assert why_not("word " * 300, DocumentFormat.TEXT, ReadLimits(characters=1000)) == message
     csv = "A very long name,Another\n" + "1,2\n" * 100
-    assert why_not(csv, Kind.CSV, Limits(characters=1000)) == message
+    assert why_not(csv, DocumentFormat.CSV, ReadLimits(characters=1000)) == message
 
 
 def test_megabytes_of_nothing_are_read_in_no_time() -> None:
-    assert read(b"a" + b"\n" * 5_000_000 + b"b", Kind.TEXT) == [paragraph("a"), paragraph("b")]
+    assert read(b"a" + b"\n" * 5_000_000 + b"b", DocumentFormat.TEXT) == [paragraph("a"), paragraph("b")]

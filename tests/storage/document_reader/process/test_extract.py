@@ -27,14 +27,14 @@ from storage.document_reader.base.errors import (
     TOO_LONG,
     TOO_MUCH_MEMORY,
     TOO_MUCH_TEXT,
-    Unreadable,
+    UnreadableDocument,
 )
-from storage.document_reader.base.limits import Limits
-from storage.document_reader.base.media_types import Kind
+from storage.document_reader.base.limits import ReadLimits
+from storage.document_reader.base.media_types import DocumentFormat
 from storage.document_reader.chunker import Chunk, chunks_of
 from storage.document_reader.process import extract as extract_module
 from storage.document_reader.process.extract import extract
-from storage.document_reader.process.protocol import Answer, end_line, passage_line, unreadable_line
+from storage.document_reader.process.protocol import ResultParser, end_line, passage_line, unreadable_line
 from tests.storage.document_reader.office_files import docx, p, page_of, pdf
 
 DEADLINE_S = 20.0
@@ -77,8 +77,8 @@ def parent_of(pid: int) -> int | None:
     return int(facts.rpartition(b")")[2].split()[1])
 
 
-async def why_not(path: Path, kind: Kind, limits: Limits | None = None) -> str:
-    with pytest.raises(Unreadable) as raised:
+async def why_not(path: Path, kind: DocumentFormat, limits: ReadLimits | None = None) -> str:
+    with pytest.raises(UnreadableDocument) as raised:
         await extract(path, kind, limits)
     return raised.value.message
 
@@ -86,18 +86,18 @@ async def why_not(path: Path, kind: Kind, limits: Limits | None = None) -> str:
 @pytest.mark.parametrize(
     ("kind", "content"),
     [
-        (Kind.TEXT, "The hours: nine to five.".encode("utf-16")),
-        (Kind.MARKDOWN, b"The *hours*: nine to five."),
-        (Kind.HTML, b"<p>The <b>hours</b>: nine to five."),
-        (Kind.CSV, b"The hours: nine to five."),
-        (Kind.JSON, b'["The hours: nine to five."]'),
-        (Kind.PDF, pdf([page_of("The hours: nine to five.")])),
-        (Kind.DOCX, docx(p("The hours: nine to five."))),
+        (DocumentFormat.TEXT, "The hours: nine to five.".encode("utf-16")),
+        (DocumentFormat.MARKDOWN, b"The *hours*: nine to five."),
+        (DocumentFormat.HTML, b"<p>The <b>hours</b>: nine to five."),
+        (DocumentFormat.CSV, b"The hours: nine to five."),
+        (DocumentFormat.JSON, b'["The hours: nine to five."]'),
+        (DocumentFormat.PDF, pdf([page_of("The hours: nine to five.")])),
+        (DocumentFormat.DOCX, docx(p("The hours: nine to five."))),
     ],
-    ids=lambda value: value.value if isinstance(value, Kind) else "",
+    ids=lambda value: value.value if isinstance(value, DocumentFormat) else "",
 )
 async def test_a_file_of_every_kind_gives_its_passages(
-    kind: Kind, content: bytes, file: Callable[[bytes], Path]
+    kind: DocumentFormat, content: bytes, file: Callable[[bytes], Path]
 ) -> None:
     expected = list(chunks_of([paragraph("The hours: nine to five.")]))
     assert await extract(file(content), kind) == expected
@@ -110,18 +110,18 @@ async def test_the_process_gives_what_its_parts_give(file: Callable[[bytes], Pat
         for number in range(50)
         for block in (heading(f"Part {number}", 1), paragraph(("A sentence of five words. " * 100).strip()))
     ]
-    assert await extract(file(text.encode()), Kind.MARKDOWN) == list(chunks_of(parts))
+    assert await extract(file(text.encode()), DocumentFormat.MARKDOWN) == list(chunks_of(parts))
 
 
 async def test_the_senders_charset_reaches_the_process(file: Callable[[bytes], Path]) -> None:
-    (passage,) = await extract(file("Öl".encode("cp850")), Kind.TEXT, charset="cp850")
+    (passage,) = await extract(file("Öl".encode("cp850")), DocumentFormat.TEXT, charset="cp850")
     assert passage.text == "Öl"
 
 
 async def test_a_reason_reaches_the_client_and_the_log(file: Callable[[bytes], Path]) -> None:
     with capture_logs() as logs:
-        assert await why_not(file(b""), Kind.PDF) == NO_TEXT
-        assert await why_not(file(b"%PDF-1.7"), Kind.PDF) == "The PDF is damaged"
+        assert await why_not(file(b""), DocumentFormat.PDF) == NO_TEXT
+        assert await why_not(file(b"%PDF-1.7"), DocumentFormat.PDF) == "The PDF is damaged"
     assert [(log["event"], log["log_level"], log["reason"], log["cause"]) for log in logs] == [
         ("document.unreadable", "info", NO_TEXT, ""),
         ("document.unreadable", "info", "The PDF is damaged", "PdfStreamError"),
@@ -130,39 +130,39 @@ async def test_a_reason_reaches_the_client_and_the_log(file: Callable[[bytes], P
 
 async def test_a_file_that_is_not_there_is_no_matter_of_its_sender(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        await extract(tmp_path / "gone", Kind.TEXT)
+        await extract(tmp_path / "gone", DocumentFormat.TEXT)
 
 
 async def test_too_much_of_anything_is_refused(file: Callable[[bytes], Path]) -> None:
     text = file(b"# A\nb\n" * 400)
-    assert await why_not(text, Kind.TEXT, Limits(file_bytes=100)) == "The file is larger than 100 bytes"
-    assert await why_not(text, Kind.MARKDOWN, Limits(passages=10)) == "The file has more than 10 passages"
-    assert await why_not(text, Kind.MARKDOWN, Limits(output_bytes=1000)) == TOO_MUCH_TEXT
+    assert await why_not(text, DocumentFormat.TEXT, ReadLimits(file_bytes=100)) == "The file is larger than 100 bytes"
+    assert await why_not(text, DocumentFormat.MARKDOWN, ReadLimits(passages=10)) == "The file has more than 10 passages"
+    assert await why_not(text, DocumentFormat.MARKDOWN, ReadLimits(output_bytes=1000)) == TOO_MUCH_TEXT
 
 
 async def test_memory_is_bounded(file: Callable[[bytes], Path]) -> None:
     lists = b"[" + b"[]," * 5_000_000 + b"[]]"
-    assert await why_not(file(lists), Kind.JSON, Limits(memory_bytes=200 * 2**20)) == TOO_MUCH_MEMORY
+    assert await why_not(file(lists), DocumentFormat.JSON, ReadLimits(memory_bytes=200 * 2**20)) == TOO_MUCH_MEMORY
 
 
 async def test_a_reader_without_any_memory_left_still_says_why(file: Callable[[bytes], Path]) -> None:
     marks = file(b"_a__" * 60_000)  # the parser of Markdown holds a lot for each
-    assert await why_not(marks, Kind.MARKDOWN, Limits(memory_bytes=100 * 2**20)) == TOO_MUCH_MEMORY
+    assert await why_not(marks, DocumentFormat.MARKDOWN, ReadLimits(memory_bytes=100 * 2**20)) == TOO_MUCH_MEMORY
 
 
 async def test_processor_time_is_bounded(file: Callable[[bytes], Path]) -> None:
     rows = b"a,b\n" + b",,,,,\n" * 3_000_000
-    assert await why_not(file(rows), Kind.CSV, Limits(cpu_s=1)) == TOO_LONG
+    assert await why_not(file(rows), DocumentFormat.CSV, ReadLimits(cpu_s=1)) == TOO_LONG
 
 
 async def test_texts_get_less_processor_time_than_what_is_packed(file: Callable[[bytes], Path]) -> None:
     lists = file(b"1. a\n" * 200_000)
-    assert await why_not(lists, Kind.MARKDOWN, Limits(cpu_s=60, text_cpu_s=1)) == TOO_LONG
+    assert await why_not(lists, DocumentFormat.MARKDOWN, ReadLimits(cpu_s=60, text_cpu_s=1)) == TOO_LONG
 
 
 async def test_time_is_bounded(tmp_path: Path) -> None:
     with feed(tmp_path) as path:
-        assert await why_not(path, Kind.TEXT, Limits(wall_s=0.3)) == TOO_LONG
+        assert await why_not(path, DocumentFormat.TEXT, ReadLimits(wall_s=0.3)) == TOO_LONG
 
 
 @contextmanager
@@ -179,7 +179,7 @@ def feed(folder: Path) -> Iterator[Path]:
 async def waiting_process(folder: Path) -> AsyncIterator[tuple[asyncio.Task[list[Chunk]], int]]:
     """A task in `extract` and its process, which is under its limits and waits for its file."""
     with feed(folder) as path:
-        task = asyncio.create_task(extract(path, Kind.TEXT))
+        task = asyncio.create_task(extract(path, DocumentFormat.TEXT))
         async with asyncio.timeout(DEADLINE_S):
             # No event tells of another process's limits.
             while not (found := children()) or not is_restrained(found[0]):  # noqa: ASYNC110
@@ -198,7 +198,7 @@ def is_restrained(pid: int) -> bool:
 async def test_the_process_is_held_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRUNKLINE_SECRET", "s3cret")
     async with waiting_process(tmp_path) as (_, pid):
-        limits = Limits()
+        limits = ReadLimits()
         assert resource.prlimit(pid, resource.RLIMIT_AS) == (limits.memory_bytes, limits.memory_bytes)
         assert resource.prlimit(pid, resource.RLIMIT_CPU) == (limits.text_cpu_s, limits.text_cpu_s + 1)
         assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (limits.open_files, limits.open_files)
@@ -239,7 +239,7 @@ async def test_a_parser_that_was_taken_over_opens_and_starts_nothing(
 ) -> None:
     monkeypatch.setattr(extract_module, "_PROGRAM", (sys.executable, "-I", "-c", TAKEN_OVER))
     (tmp_path / "secret.key").write_text("a key")
-    (passage,) = await extract(file(f"{tmp_path / 'secret.key'} {deed}".encode()), Kind.TEXT)
+    (passage,) = await extract(file(f"{tmp_path / 'secret.key'} {deed}".encode()), DocumentFormat.TEXT)
     assert passage.text in ("PermissionError", "BlockingIOError")
     assert (tmp_path / "secret.key").read_text() == "a key"
 
@@ -250,7 +250,7 @@ async def test_a_parser_that_was_taken_over_is_killed_and_the_document_says_so(
 ) -> None:
     monkeypatch.setattr(extract_module, "_PROGRAM", (sys.executable, "-I", "-c", TAKEN_OVER))
     with capture_logs() as logs:
-        assert await why_not(file(f"x {deed}".encode()), Kind.TEXT) == FORBIDDEN
+        assert await why_not(file(f"x {deed}".encode()), DocumentFormat.TEXT) == FORBIDDEN
     assert [(log["event"], log["log_level"], log["cause"]) for log in logs] == [
         ("document.unreadable", "warning", f"signal {int(signal.SIGSYS)}"),
     ]
@@ -259,18 +259,18 @@ async def test_a_parser_that_was_taken_over_is_killed_and_the_document_says_so(
 @pytest.mark.parametrize(
     ("kind", "content"),
     [
-        (Kind.TEXT, "Öl übel größer, ähnlich schön".encode("cp850")),
-        (Kind.TEXT, "九時から五時まで営業しています。".encode("iso2022_jp")),
-        (Kind.MARKDOWN, b"# Hours\n\n| day | hours |\n|---|---|\n| Monday | *nine* to five |"),
-        (Kind.HTML, '<meta charset="koi8-r"><p>Часы работы: девять'.encode("koi8-r")),
-        (Kind.CSV, "day;hours\nMontag;neun bis fünf".encode("cp1252")),
-        (Kind.JSON, '{"hours": "nine to five"}'.encode("utf-16")),
-        (Kind.PDF, pdf([page_of("The hours: nine to five.")])),
-        (Kind.DOCX, docx(p("The hours: nine to five."))),
+        (DocumentFormat.TEXT, "Öl übel größer, ähnlich schön".encode("cp850")),
+        (DocumentFormat.TEXT, "九時から五時まで営業しています。".encode("iso2022_jp")),
+        (DocumentFormat.MARKDOWN, b"# Hours\n\n| day | hours |\n|---|---|\n| Monday | *nine* to five |"),
+        (DocumentFormat.HTML, '<meta charset="koi8-r"><p>Часы работы: девять'.encode("koi8-r")),
+        (DocumentFormat.CSV, "day;hours\nMontag;neun bis fünf".encode("cp1252")),
+        (DocumentFormat.JSON, '{"hours": "nine to five"}'.encode("utf-16")),
+        (DocumentFormat.PDF, pdf([page_of("The hours: nine to five.")])),
+        (DocumentFormat.DOCX, docx(p("The hours: nine to five."))),
     ],
 )
 async def test_without_landlock_each_kind_is_read_the_same(
-    kind: Kind, content: bytes, file: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
+    kind: DocumentFormat, content: bytes, file: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = await extract(file(content), kind)
     program = (
@@ -292,7 +292,7 @@ async def test_a_process_that_dies_is_a_file_that_could_not_be_read(tmp_path: Pa
         folder.mkdir()
         async with waiting_process(folder) as (task, pid):
             os.kill(pid, ending)
-            with pytest.raises(Unreadable) as raised:
+            with pytest.raises(UnreadableDocument) as raised:
                 await task
             assert raised.value.message == reason
 
@@ -312,7 +312,7 @@ def test_a_task_that_is_cancelled_at_any_step_leaves_no_process(
 ) -> None:
     async def cancelled_at_any_step(path: Path) -> None:
         for steps in (*range(12), 16, 24, 32):
-            task = asyncio.create_task(extract(path, Kind.TEXT))
+            task = asyncio.create_task(extract(path, DocumentFormat.TEXT))
             for _ in range(steps):
                 await asyncio.sleep(0)
             task.cancel()
@@ -328,10 +328,10 @@ def test_a_task_that_is_cancelled_at_any_step_leaves_no_process(
 
 def test_the_servers_event_loop_gives_the_same(file: Callable[[bytes], Path]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        (passage,) = runner.run(extract(file(b"Nine to five."), Kind.TEXT))
+        (passage,) = runner.run(extract(file(b"Nine to five."), DocumentFormat.TEXT))
         assert passage.text == "Nine to five."
-        with pytest.raises(Unreadable, match=TOO_LONG):
-            runner.run(extract(file(b"x"), Kind.TEXT, Limits(wall_s=0.001)))
+        with pytest.raises(UnreadableDocument, match=TOO_LONG):
+            runner.run(extract(file(b"x"), DocumentFormat.TEXT, ReadLimits(wall_s=0.001)))
 
 
 @pytest.mark.parametrize(
@@ -362,21 +362,21 @@ def test_the_servers_event_loop_gives_the_same(file: Callable[[bytes], Path]) ->
 )
 def test_only_a_whole_answer_counts(output: bytes, status: int, reason: str) -> None:
     for size in (1, 7, len(output) + 1):
-        with pytest.raises(Unreadable) as raised:
+        with pytest.raises(UnreadableDocument) as raised:
             answered(output, size).passages(status)
         assert raised.value.message == reason
 
 
-def answered(output: bytes, size: int) -> Answer:
+def answered(output: bytes, size: int) -> ResultParser:
     """An answer that came in pieces of `size` bytes."""
-    answer = Answer()
+    answer = ResultParser()
     for start in range(0, len(output), size):
         answer.feed(output[start : start + size])
     return answer
 
 
 def test_a_line_without_end_is_not_kept() -> None:
-    answer = Answer()
+    answer = ResultParser()
     tracemalloc.start()
     for _ in range(100):
         answer.feed(b"x" * 2**20)
@@ -384,7 +384,7 @@ def test_a_line_without_end_is_not_kept() -> None:
     tracemalloc.stop()
     assert most < 20 * 2**20
     answer.feed(b"\n" + end_line(0))
-    with pytest.raises(Unreadable, match=BROKEN):
+    with pytest.raises(UnreadableDocument, match=BROKEN):
         answer.passages(0)
 
 
@@ -406,13 +406,13 @@ def test_the_server_loads_no_parser() -> None:
 
 
 SOUND = {
-    Kind.PDF: pdf([page_of("Opening hours\nWe open at nine (in the morning)\nand close at six.")] * 3),
-    Kind.DOCX: docx(p("Hours", "berschrift1") + p("We open at nine.")),
+    DocumentFormat.PDF: pdf([page_of("Opening hours\nWe open at nine (in the morning)\nand close at six.")] * 3),
+    DocumentFormat.DOCX: docx(p("Hours", "berschrift1") + p("We open at nine.")),
 }
 
 
 @pytest.mark.parametrize("kind", SOUND)
-def test_two_hundred_damaged_files_are_each_read_or_refused(kind: Kind) -> None:
+def test_two_hundred_damaged_files_are_each_read_or_refused(kind: DocumentFormat) -> None:
     command = [sys.executable, "-m", "tests.storage.document_reader.mutated_documents", kind.value, "200"]
     done = subprocess.run(command, input=SOUND[kind], capture_output=True, check=False)
     verdicts = [json.loads(line.split(b" ", 1)[1]) for line in done.stdout.splitlines()]

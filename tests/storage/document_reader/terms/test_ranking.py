@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from storage.document_reader.base.blocks import paragraph
 from storage.document_reader.chunker import chunks_of
-from storage.document_reader.terms.ranking import LONGEST, MOST_TERMS, Question, question
+from storage.document_reader.terms.ranking import LONGEST, MOST_TERMS, TermQuery, parse_query
 from storage.document_reader.terms.tokenizer import ENGLISH, NO_LANGUAGE, fold, language_of, stems, terms_of
 
 AGENT = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
@@ -57,7 +57,7 @@ class Index:
 
     def search(self, text: str, agent_id: str = AGENT) -> list[tuple[str, float]]:
         """Texts and their scores, the best first."""
-        asked = question(text)
+        asked = parse_query(text)
         if asked is None:
             return []
         holders = {term: self.count(asked.match_one(agent_id, term)) for term in asked.terms}
@@ -153,7 +153,7 @@ def test_who_leaves_accents_out_finds_what_has_them() -> None:
     ],
 )
 def test_words_without_a_subject_are_left_out_of_a_question(language: str, said: str, left: tuple[str, ...]) -> None:
-    assert question(said, language) == Question(left)
+    assert parse_query(said, language) == TermQuery(left)
 
 
 def test_words_without_spaces_are_characters_and_pairs() -> None:
@@ -165,27 +165,27 @@ def test_words_without_spaces_are_characters_and_pairs() -> None:
 
 
 def test_a_question_keeps_telling_words_once_and_in_order() -> None:
-    asked = question("What are the opening hours, the HOURS on Sundays?")
-    assert asked == Question(("open", "hour", "sunday"))
+    asked = parse_query("What are the opening hours, the HOURS on Sundays?")
+    assert asked == TermQuery(("open", "hour", "sunday"))
 
 
 def test_a_question_without_spaces_asks_for_pairs() -> None:
-    assert question("\u51e0\u70b9\u5f00\u95e8\uff1f\u8336") == Question(
+    assert parse_query("\u51e0\u70b9\u5f00\u95e8\uff1f\u8336") == TermQuery(
         ("\u51e0\u70b9", "\u70b9\u5f00", "\u5f00\u95e8", "\u8336")
     )
 
 
 def test_words_without_a_subject_count_when_there_are_no_others() -> None:
-    assert question("Who are you?") == Question(("who", "are", "you"))
+    assert parse_query("Who are you?") == TermQuery(("who", "are", "you"))
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "?!*\"'()", "--", "\U0001f600", "\x00"])
 def test_nothing_to_look_for_is_none(text: str) -> None:
-    assert question(text) is None
+    assert parse_query(text) is None
 
 
 def test_a_long_question_is_bounded() -> None:
-    asked = question(" ".join(f"word{number}" for number in range(1000)))
+    asked = parse_query(" ".join(f"word{number}" for number in range(1000)))
     assert asked is not None
     assert len(asked.terms) == MOST_TERMS
     assert asked.terms[0] == "word0"
@@ -213,7 +213,7 @@ def test_every_text_is_a_safe_question(text: str) -> None:
         found = index.search(text)
         assert len(found) <= 1
         assert not any("Another's" in content for content, _ in found)
-        asked = question(text)
+        asked = parse_query(text)
         if asked is not None:
             # Whatever we make of a text, SQLite indexes term for term: what was asked for is there.
             assert len(found) == 1
@@ -228,13 +228,13 @@ def test_sqlite_takes_each_of_our_terms_for_one_word(index: Index) -> None:
 
 
 def test_only_the_beginning_of_a_very_long_question_is_looked_at() -> None:
-    asked = question("the " * LONGEST + "berth")
+    asked = parse_query("the " * LONGEST + "berth")
     assert asked is not None
     assert asked.terms == ("the",)
 
 
 def test_common_terms_find_candidates_only_where_rare_ones_do_not() -> None:
-    asked = Question(("the", "open", "sunday", "quantum"))
+    asked = TermQuery(("the", "open", "sunday", "quantum"))
     few = {"the": 500, "open": 400, "sunday": 5, "quantum": 0}
     assert asked.match("a", few) == 'agent : "a" AND terms : ("sunday" OR "open" OR "the")'
     many = {"the": 50_000, "open": 990, "sunday": 5, "quantum": 0}
@@ -302,7 +302,7 @@ words = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=40)
 def test_scores_lie_between_0_and_1_and_grow_with_what_is_held(
     asked: list[str], held: list[str], passages: int
 ) -> None:
-    query = Question(tuple(dict.fromkeys(asked)))
+    query = TermQuery(tuple(dict.fromkeys(asked)))
     holders = dict.fromkeys(held, 1 + passages // 2)
     score = query.score(" ".join(held), holders, passages)
     assert 0 <= score < 1
@@ -313,7 +313,7 @@ def test_scores_lie_between_0_and_1_and_grow_with_what_is_held(
 
 
 def test_a_short_passage_says_it_more_clearly_but_no_passage_is_too_long() -> None:
-    asked = Question(("open",))
+    asked = TermQuery(("open",))
     short, usual, long = (asked.score("open" + " other" * count, {"open": 3}, 9) for count in (10, 199, 900))
     assert short > usual == long
     assert asked.score("open open" + " other" * 198, {"open": 3}, 9) > usual
