@@ -220,7 +220,7 @@ class ConversationRunner:
             rules = redactor.rules_of_organization(conn, owner)  # the call's row may wait for space on a full disk
             return calls.mark_answered(conn, call_id, self._answered_at)
 
-        await store_progress(self._deps.database, answered, self._log, patient=True)
+        await store_progress(self._deps.database, answered, self._log, deferrable=True)
         while True:
             await self._progressed.wait()
             await asyncio.sleep(PROGRESS_AFTER_S)
@@ -235,7 +235,7 @@ class ConversationRunner:
                 turn_count=transcript.turn_count,
                 usage=self._participants.meter.usage().to_json(),
             )
-            await store_progress(self._deps.database, write, self._log, patient=True)
+            await store_progress(self._deps.database, write, self._log, deferrable=True)
 
     async def _play_background(self) -> None:
         """Play the agent's background sound under the call; one that cannot be read is logged and left out."""

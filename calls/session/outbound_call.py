@@ -181,8 +181,8 @@ class OutboundCall:
             return None, str(error)
 
     async def _clear(self) -> DialClearance | str:
-        """What the call may be placed with, or why it may not, which is stored. Raises `StorageUnavailable` when that can
-        neither be stored nor read."""
+        """What the call may be placed with, or why it may not, which is stored. Raises `StorageUnavailable` when that
+        can neither be stored nor read."""
         database, policy = self._deps.database, self._dialer.trunk_policy
         write = partial(_store_placement, call=self.call, policy=policy)
         stored = await store_progress(database, write, self._log)

@@ -16,7 +16,7 @@ T = TypeVar("T")
 async def store_progress(
     database: Database, write: Callable[[sa.Connection], T], log: FilteringBoundLogger, *, deferrable: bool = False
 ) -> T | None:
-    """Returns what `write` returns; None when it could not be stored. `patient`: see `Database.write`."""
+    """Returns what `write` returns; None when it could not be stored. `deferrable`: see `Database.write`."""
     try:
         return await database.write(write, deferrable=deferrable)
     except StorageUnavailable as trouble:
