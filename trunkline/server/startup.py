@@ -18,6 +18,7 @@ from api.serving.listener import listen
 from calls.admission.capacity import ConcurrencyLimits
 from calls.admission.digest_auth import InboundDigestAuth
 from calls.admission.funds import inbound_funds_check
+from calls.admission.model_load import ModelLoadShedder
 from calls.call_record.billing import RateCard
 from calls.call_record.sip_trace import CallSipTraces
 from calls.knowledge.indexer import KnowledgeIndexer
@@ -25,7 +26,7 @@ from calls.knowledge.ingestion import DocumentIngester
 from calls.knowledge.search import KnowledgeSearch
 from calls.knowledge.vector_search import VectorSearch
 from calls.outbound.audit_log import forget_regularly
-from calls.outbound.dialer import OutboundDialer
+from calls.outbound.dialer import OutboundDialer, SendInvite
 from calls.outbound.pacing import CallPacer
 from calls.post_call.analysis import CallAnalyzer
 from calls.post_call.finalizer import CallFinalizer
@@ -37,6 +38,7 @@ from calls.session.dependencies import CallDependencies
 from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
 from calls.trunks.source_allowlist import SourceAllowlist
 from calls.trunks.trunk_policy import TrunkPolicy
+from config.secrets import Secrets
 from config.settings import Settings
 from models.loading.catalogue import Catalogue
 from sipcore.dialogs.leg import Leg
@@ -139,41 +141,16 @@ async def running(
         meanings = None if models.embeddings is None else VectorSearch(database, models.embeddings)
         searches, keeper = KnowledgeSearch(database, meanings), KnowledgeIndexer(database, meanings)
         deps = CallDependencies(
-            database=database,
-            engine=engine,
-            recordings=writer,
-            models=models,
-            finalizer=after_call,
-            data_dir=settings.data_dir,
-            tool_http=outside,
-            rtp_timeout_s=settings.sip.rtp_timeout_s,
-            ring_timeout_s=settings.sip.ring_timeout_s,
-            background_sounds=BackgroundSounds(endpoint.pump, settings.data_dir),
-            sip_traces=trails,
-            aliases_of=sources.aliases_of,
-            knowledge_search=searches,
-        )
+            database=database, engine=engine, recordings=writer, models=models, finalizer=after_call,
+            data_dir=settings.data_dir, tool_http=outside, rtp_timeout_s=settings.sip.rtp_timeout_s,
+            ring_timeout_s=settings.sip.ring_timeout_s, sip_traces=trails, aliases_of=sources.aliases_of,
+            background_sounds=BackgroundSounds(endpoint.pump, settings.data_dir), knowledge_search=searches,
+        )  # fmt: skip
         lines = TrunkProvisioner(
             database, TrunkBuilder(key, places, settings.standby), endpoint.set_trunks, endpoint.trunk_status,
             gate,
         )  # fmt: skip
-        dialer = OutboundDialer(
-            dial=endpoint.call,
-            trunk_of=lines.ready,
-            pacer=CallPacer(settings.limits.max_outbound_per_second),
-            tcp=settings.sip.tcp,
-            load_shedder=load,
-            trunk_policy=gate.policy,
-        )
-        service = inbox.service = CallService(
-            deps,
-            _concurrency_limits(settings),
-            dialer=dialer,
-            digest_auth=InboundDigestAuth(key, DigestVerifier(settings.sip.digest_algorithms)),
-            load_shedder=load,
-            check_admission=inbound_funds_check(settings.billing),
-            trunk_policy=gate.policy,
-        )
+        service = inbox.service = _call_service(settings, key, deps, endpoint.call, lines, load)
         stack.push_async_callback(service.drain, 0)
         await service.recover()
         watch = CertificateWatch(endpoint)
@@ -186,7 +163,8 @@ async def running(
         knowledge = DocumentIngester(database, settings.data_dir, keeper.wake, retention.leaves_traces)
         await knowledge.recover()
         services = Services(
-            settings, database, key, models, server.readiness, lambda: service.active_call_count,
+            settings=settings, database=database, secrets=key, catalogue=models,
+            readiness=server.readiness, live_calls=lambda: service.active_call_count,
             trunk_status=lines.status, phone_numbers_changed=partial(_all, sources.changed, lines.changed),
             documents_waiting=knowledge.wake, languages_changed=keeper.wake,
             calls_removed=retention.wake, webhooks_waiting=deliverer.wake,
@@ -299,6 +277,34 @@ async def _housekeeping(server: Server) -> None:
         server.endpoint.log_guard_events()
         server.watch_audio()
         server.calls.start_queued_calls()  # a client may go between its call is stored and we learn of it
+
+
+def _call_service(
+    settings: Settings,
+    secrets: Secrets,
+    deps: CallDependencies,
+    send_invite: SendInvite,
+    trunks: TrunkProvisioner,
+    load_shedder: ModelLoadShedder | None,
+) -> CallService:
+    policy = settings.trunks.policy
+    dialer = OutboundDialer(
+        dial=send_invite,
+        trunk_of=trunks.ready,
+        pacer=CallPacer(settings.limits.max_outbound_per_second),
+        tcp=settings.sip.tcp,
+        load_shedder=load_shedder,
+        trunk_policy=policy,
+    )
+    return CallService(
+        deps,
+        _concurrency_limits(settings),
+        dialer=dialer,
+        digest_auth=InboundDigestAuth(secrets, DigestVerifier(settings.sip.digest_algorithms)),
+        load_shedder=load_shedder,
+        check_admission=inbound_funds_check(settings.billing),
+        trunk_policy=policy,
+    )
 
 
 def _concurrency_limits(settings: Settings) -> ConcurrencyLimits:

@@ -1,0 +1,65 @@
+"""The states of a call: each has its cause, a call may end at any time, and what comes late changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from calls.session.lifecycle import CallLifecycle, SessionState
+
+Step = Callable[[CallLifecycle], object]
+STEPS: tuple[Step, ...] = (
+    CallLifecycle.invite_sent,
+    CallLifecycle.answered,
+    CallLifecycle.audio_flows,
+    lambda call: call.end("customer_ended"),
+    CallLifecycle.closed,
+)
+
+
+async def test_a_queued_call_goes_through_all_states() -> None:
+    call = CallLifecycle(SessionState.QUEUED)
+    states = [call.state]
+    for step in STEPS:
+        step(call)
+        states.append(call.state)
+    assert states == list(SessionState)
+
+
+@pytest.mark.parametrize("steps", range(4))
+async def test_a_call_may_end_at_any_time_and_the_first_reason_counts(steps: int) -> None:
+    call = CallLifecycle(SessionState.QUEUED)
+    for step in STEPS[:steps]:
+        step(call)
+    assert (call.is_ending, call.reason, call.ended_at) == (False, None, None)
+    call.end("api_hangup")
+    ended_at = call.ended_at
+    call.end("error")
+    assert (call.state, call.reason, call.is_ending) == (SessionState.ENDING, "api_hangup", True)
+    assert ended_at is not None
+    assert call.ended_at == ended_at
+
+
+@pytest.mark.parametrize("end", [lambda call: call.end("error"), lambda call: (call.end("error"), call.closed())])
+async def test_what_comes_late_does_not_revive_a_call(end: Step) -> None:
+    call = CallLifecycle(SessionState.QUEUED)
+    end(call)
+    state = call.state
+    for step in STEPS[:3]:
+        step(call)
+    assert call.state is state
+
+
+async def test_an_answer_is_known_also_of_a_call_that_is_ending() -> None:
+    call = CallLifecycle()
+    call.end("api_hangup")
+    answered_at = call.answered()
+    assert (call.is_answered, call.answered_at, call.state) == (True, answered_at, SessionState.ENDING)
+    assert call.answered() == answered_at
+
+
+async def test_a_call_ends_only_after_its_reason_is_known() -> None:
+    call = CallLifecycle()
+    call.closed()
+    assert call.state is SessionState.RINGING
