@@ -11,6 +11,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
+from bench.models.llama_cpp_python import llama_class
 from bench.models.llm_load import LONG, Answer, Answering, Message, Talks
 from bench.worker_process import obey
 
@@ -69,9 +70,7 @@ class Locked:
     Flash attention is off, as it is unless somebody asks for it."""
 
     def __init__(self, path: str) -> None:
-        from llama_cpp import Llama
-
-        self._model = Llama(path, n_ctx=CAPACITY, n_threads=THREADS, n_threads_batch=THREADS, verbose=False)
+        self._model = llama_class()(path, n_ctx=CAPACITY, n_threads=THREADS, n_threads_batch=THREADS, verbose=False)
         self._lock, self._computes = asyncio.Lock(), threading.Lock()
 
     async def answer(self, call: str, messages: Sequence[Message], tokens: int, into: Answer) -> None:

@@ -15,12 +15,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-import llama_cpp.llama_cpp as lib
 import numpy as np
 import structlog
 
 from config.errors import ModelError, StartupError
 from models.llm.llama.memory_plan import Shape
+from models.llm.llama.native import lib
 from models.llm.llama.special_tokens import matters
 
 _ERROR_LEVEL: Final = 4

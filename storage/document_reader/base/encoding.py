@@ -1,4 +1,5 @@
-"""Bytes to text, whatever the encoding."""
+"""Text encodings: UTF-8 by itself, all others by chardet, with rules for what chardet does not tell: damaged UTF-8,
+UTF-16 without a mark in a script of its own, and a few Latin letters."""
 
 from __future__ import annotations
 
@@ -11,17 +12,10 @@ from storage.document_reader.base.errors import UnreadableDocument
 
 NOT_TEXT: Final = "The file is not text"
 
-_MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-"""Byte order marks; UTF-32's before UTF-16's, which it begins with."""
+_WIDE_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
+"""Byte order marks; UTF-32's little-endian one begins with UTF-16's."""
+_WIDE_ENCODINGS: Final = ("utf-16", "utf-32")
 _SAMPLE: Final = 2**16
-_WIDE: Final = 0.6
-"""Share of zero bytes at even or at odd places from which text is UTF-16 without a mark."""
 _FAULTS: Final = 0.02
 """Share of wrong characters, of those that are not ASCII, up to which text is still damaged UTF-8."""
 _USUAL: Final = re.compile(
@@ -64,9 +58,8 @@ def _is_garbled(text: str) -> bool:
 
 
 def _unmistakable(data: bytes) -> str | None:
-    for mark, codec in _MARKS:
-        if data.startswith(mark):
-            return data.decode(codec, "replace")
+    if data.startswith(codecs.BOM_UTF8):
+        return data.decode("utf-8-sig", "replace")
     wide = _wide(data[:_SAMPLE])
     if wide is not None:
         return data.decode(wide, "replace")
@@ -76,15 +69,18 @@ def _unmistakable(data: bytes) -> str | None:
 
 
 def _wide(sample: bytes) -> str | None:
-    """UTF-16 without a mark: in most languages, one half of nearly all characters is a zero byte."""
-    half = len(sample) // 2
-    if half < 2:
+    """UTF-16 or UTF-32, by its mark or its zero bytes."""
+    if b"\0" not in sample and not sample.startswith(_WIDE_MARKS):
         return None
-    if sample[1::2].count(0) > _WIDE * half and sample[::2].count(0) == 0:
-        return "utf-16-le"
-    if sample[::2].count(0) > _WIDE * half and sample[1::2].count(0) == 0:
-        return "utf-16-be"
-    return None
+    found = _detected(sample) or ""
+    return found if found.startswith(_WIDE_ENCODINGS) else None
+
+
+def _detected(data: bytes) -> str | None:
+    from chardet import detect  # imported late: most files are UTF-8
+
+    encoding = detect(data)["encoding"]
+    return encoding.lower() if encoding else None
 
 
 def _as_utf8(data: bytes) -> str | None:
@@ -126,11 +122,9 @@ def _as_wide_letters(data: bytes) -> str | None:
 
 def _guessed(data: bytes) -> str:
     """The commonest encoding of Latin letters, where a guess from a few of them takes them for something else."""
-    from chardet import detect  # imported late: most files need no guess
-
-    found = detect(_telling(data))["encoding"]
+    found = _detected(_telling(data))
     text = _as_declared(data, found) or data.decode(found or _WESTERN, "replace")
-    doubted = _is_guessed_from_few(text) and not (found or "").lower().startswith(_USUAL_IN_LATIN)
+    doubted = _is_guessed_from_few(text) and not (found or "").startswith(_USUAL_IN_LATIN)
     return (_as_declared(data, _WESTERN) if doubted or _is_misread(text) else None) or text
 
 

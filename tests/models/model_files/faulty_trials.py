@@ -26,7 +26,7 @@ FAULTS = {faults!r}
 ANSWER = os.dup(1)
 if "models.loading.trial_process" in sys.orig_argv and sys.orig_argv[-1] in FAULTS:
     def at_import(event, args):
-        if event == "import" and args[0] in ("llama_cpp", "onnxruntime"):
+        if event == "import" and args[0] in ("llama_cpp.llama_cpp", "onnxruntime"):
             exec(FAULTS[sys.orig_argv[-1]])
     sys.addaudithook(at_import)
 """

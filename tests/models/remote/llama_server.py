@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 KEY = "sk-of-the-llama-server"
@@ -56,6 +57,7 @@ async def llama_server(folder: Path, *, token_ms: int = 0) -> AsyncIterator[Llam
 
 def main(path: Path, token_s: float) -> None:
     """Serve until the end of the process; prints the port once requests are taken."""
+    sys.modules["diskcache"] = ModuleType("diskcache")  # not installed, and not used by the server
     import llama_cpp
     import uvicorn
     from llama_cpp.server.app import create_app

@@ -7,11 +7,11 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any, Final
 
-import llama_cpp.llama_cpp as lib
 import numpy as np
 
 from config.errors import ModelError
 from models.llm.llama.bindings import Context, Model
+from models.llm.llama.native import lib
 
 _CANDIDATE: Final = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)], align=True)
 

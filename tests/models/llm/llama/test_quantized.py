@@ -13,13 +13,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-import llama_cpp.llama_cpp as lib
 import numpy as np
 import numpy.typing as npt
 import pytest
 from gguf import GGMLQuantizationType, GGUFReader
 
 from models.llm.llama.bindings import Chunk, Context, Model
+from models.llm.llama.native import lib
 from tests.models.llm.llama.tiny_gguf import WIDE, weights_of, write_tiny_gguf
 
 ROOT: Final = Path(__file__).parents[4]

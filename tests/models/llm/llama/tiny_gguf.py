@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Final
 
 import gguf
-import llama_cpp.llama_cpp as lib
 import numpy as np
 import numpy.typing as npt
 from gguf import GGMLQuantizationType, TokenType
+
+from models.llm.llama.native import lib
 
 CHATML: Final = (
     "{%- if tools %}<|im_start|>system\n{% if messages[0].role == 'system' %}{{ messages[0].content }}\n\n{% endif %}"

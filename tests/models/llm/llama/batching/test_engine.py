@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import llama_cpp
 import pytest
 
+from bench.models.llama_cpp_python import llama_class
 from config.errors import ModelError, StartupError
 from models.llm.llama.batching.engine import BatchEngine
 from models.llm.llama.batching.scheduler import Priority, StepLimits
@@ -79,7 +79,7 @@ def test_who_else_is_in_a_batch_changes_no_answer(tiny: Model) -> None:
 
 
 def test_one_sequence_gives_what_llama_cpp_python_gives(tiny: Model, tiny_path: Path) -> None:
-    peer = llama_cpp.Llama(str(tiny_path), n_ctx=1024, n_threads=1, verbose=False, type_k=0, type_v=0, flash_attn=False)
+    peer = llama_class()(str(tiny_path), n_ctx=1024, n_threads=1, verbose=False, type_k=0, type_v=0, flash_attn=False)
     prompt = prompt_of(tiny, QUESTIONS[0])
     tokens = []
     for token in peer.generate(prompt, temp=0, repeat_penalty=1.0):
