@@ -1,7 +1,7 @@
-"""The SIP user agent of this process: transports, the trunks' account, and legs as they come and go.
+"""The SIP user agent of this process: listeners, trunk accounts, inbound and outbound legs.
 
-pjsua2's objects live on one thread (`Owner`). PJSIP's own threads enter Python only for call state, and then only copy
-facts and post them to the event loop.
+pjsua2's objects live on one thread of ours (`PjsipThread`). PJSIP's own threads enter Python only for callbacks, which
+copy facts and post them to the event loop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from config.special_addresses import networks_without_hosts
 from sipcore import _native
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.call_registry import CallRegistry
-from sipcore.dialogs.invite import InvitePath, OutboundInvite, pick_target
+from sipcore.dialogs.invite import InvitePath, OutboundInvite, local_host_for, pick_target
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines, NameAddr, replace_user, uri_host
@@ -29,7 +30,7 @@ from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security import digest, source_guard
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.trace.sip_log import SipLog, SipTap
-from sipcore.transport.listeners import bound_address, ip_versions, local_host_for, open_listeners
+from sipcore.transport.listeners import bound_address, ip_versions, open_listeners
 from sipcore.transport.tls_identity import TlsIdentity
 from sipcore.transport.tls_listener import TlsListener
 from sipcore.trunks.pj_account import TrunkAccount, account_config
@@ -42,56 +43,58 @@ log = structlog.get_logger(__name__)
 
 _CODEC_IDS = {"opus": "opus/48000", "G722": "G722/16000", "PCMU": "PCMU/8000", "PCMA": "PCMA/8000"}
 _SPARE_CALLS = 32
-"""Of PJSUA's table, which answers 486 by itself when it is full: ours is the ceiling that is met first. All that
-`max_calls` leaves of the table is for calls that are over but for a peer that does not answer."""
+"""Entries of PJSUA's call table beyond `max_calls`: a full table answers 486 by itself, so our limit must be reached
+first. The rest of the table is for calls that have ended but whose peer does not respond."""
 SHUTDOWN_S = 2.0
-"""How long the end waits for peers and registrars to hear of it."""
+"""How long `close` waits for the responses of peers and registrars."""
 OPUS_RATE = 16000
-"""Opus decodes and encodes at any of its rates; 16 kHz is what our models hear, so no resampling is needed."""
+"""Opus decodes and encodes at any of its rates; 16 kHz is that of our models, so no resampling is needed."""
 
 
 class Endpoint:
-    """Start it once in a process. `on_incoming` is called on the event loop for each new inbound leg."""
+    """The one SIP endpoint of a process. `on_incoming` is called on the event loop with each new inbound leg."""
 
     def __init__(self, settings: EndpointSettings, on_incoming: Callable[[Leg], None]) -> None:
         self.pump = Pump(settings.max_calls + _SPARE_CALLS)
         self._settings = settings
         self._on_incoming = on_incoming
-        self._owner = PjsipThread()
+        self._pjsip_thread = PjsipThread()
         self._call_registry: CallRegistry | None = None
         self._endpoint: pj.Endpoint | None = None
         self._accounts: dict[int, TrunkAccount] = {}
-        """By IP version: calls with peers that have no account of their own."""
+        """By IP version: the accounts of calls through trunks without an account of their own."""
         self._accepting = True
         self._qualify_client: QualifyClient | None = None
         self._host_table = HostTable()
         self._trunk_accounts: TrunkAccounts | None = None
         self.on_trunk_status: Callable[[str, TrunkStatus], None] | None = None
-        """A trunk's status has changed, in more than until when it is registered; given its key."""
+        """Called with a trunk's key when its status has changed, in more than the time that a registration lasts."""
         self.on_unresponsive: Callable[[str, str], None] | None = None
-        """One of several addresses of a host does not answer."""
+        """Called with a host and the one of its several addresses that did not respond."""
         self._sip_port = settings.port
         self.sip_log = SipLog()
         self._tap = SipTap(self.sip_log)
         self._tls_listener = TlsListener(settings)
 
     async def start(self) -> None:
-        """Open the transports and start the pump. Raises `StartupError` with one clear line."""
+        """Open the listeners and start the pump. Raises `StartupError` with one clear line."""
         loop = asyncio.get_running_loop()
         settings = self._settings
-        self._call_registry = CallRegistry(self._owner, self.pump, loop, self._on_leg, self._report_unresponsive)
+        self._call_registry = CallRegistry(self._pjsip_thread, self.pump, loop, self._on_leg, self._report_unresponsive)
         self._trunk_accounts = TrunkAccounts(
-            self._owner, settings, self._call_registry.on_invite, self._host_table, self._report_trunk_status
+            self._pjsip_thread, settings, self._call_registry.on_invite, self._host_table, self._report_trunk_status
         )
         self._qualify_client = QualifyClient(
-            self._owner,
+            self._pjsip_thread,
             self._host_table.targets,
-            self._account_number,
+            self._account_id,
             self._report_trunk_status,
             self._report_unresponsive,
         )
         try:
-            self._tap.start(await self._owner.run(self._start_here, self._call_registry, self._trunk_accounts))
+            self._tap.start(
+                await self._pjsip_thread.run(self._start_on_pjsip_thread, self._call_registry, self._trunk_accounts)
+            )
         except pj.Error as error:
             await self.close()
             raise StartupError(f"SIP did not start: {error.reason}") from error
@@ -100,7 +103,7 @@ class Endpoint:
             raise
 
     async def close(self) -> None:
-        """End every leg, unregister, stop the pump, close the transports. Idempotent."""
+        """End every leg, unregister, stop the pump, close the listeners. Idempotent."""
         if self._endpoint is not None:
             if self._qualify_client is not None:
                 self._qualify_client.close()
@@ -109,18 +112,18 @@ class Endpoint:
                     self._call_registry.hang_up_all(SHUTDOWN_S), self._trunk_accounts.unregister(SHUTDOWN_S)
                 )
                 await self._trunk_accounts.close()
-            await self._owner.run(self._destroy_here)
+            await self._pjsip_thread.run(self._destroy_on_pjsip_thread)
             self._tap.stop()
             _native.tap_remove()
-        await self._owner.close()
+        await self._pjsip_thread.close()
 
     def set_sources(self, known: Iterable[str], probes: Iterable[str] = ()) -> None:
-        """Say which addresses and networks may talk to us; `probes` may only send OPTIONS. Takes effect at once."""
+        """Set the addresses and networks that may send us SIP; `probes` may only send OPTIONS. Takes effect at once."""
         source_guard.set_sources(known, probes)
 
     def set_host_table(self, table: Mapping[SipHostPort, Sequence[SipTarget]]) -> None:
-        """Say where host names are, all of them, each with its targets in order of preference. Requests to other names
-        fail at once. Takes effect at once."""
+        """Replace the table of host names, each with its targets in order of preference. Requests to other names fail
+        at once. Takes effect at once."""
         self._host_table.set(table)
         if self._trunk_accounts:
             self._trunk_accounts.on_hosts_changed()
@@ -128,40 +131,41 @@ class Endpoint:
             self._qualify_client.on_hosts_changed()
 
     async def set_trunks(self, trunks: Sequence[Trunk]) -> None:
-        """Say which trunks there are. One that is the same as before notices nothing; one that has changed or gone is
+        """Replace the trunks. One that is the same as before is not affected; one that has changed or gone is
         unregistered, while its live calls go on."""
         await self._started_trunk_accounts().set(trunks)
         if self._qualify_client:
             self._qualify_client.set(trunks)
 
     def trunk_status(self, key: str) -> TrunkStatus:
-        """How a trunk stands."""
+        """The status of a trunk."""
         status = self._trunk_accounts.status(key) if self._trunk_accounts else TrunkStatus("unregistered")
-        asked = self._qualify_client.status(key) if self._qualify_client and status.state == "listening" else None
-        return asked or status
+        qualified = self._qualify_client.status(key) if self._qualify_client and status.state == "listening" else None
+        return qualified or status
 
     def unregister(self) -> None:
-        """Take all contacts away, as no more calls are taken; returns at once. Live calls go on."""
+        """Remove the contacts from all registrars, because no more calls are taken; returns at once. Live calls go
+        on."""
         if self._trunk_accounts:
             self._trunk_accounts.begin_unregister()
 
     @property
     def tls_files(self) -> TlsFiles:
-        """Where the certificate of SIP over TLS comes from."""
+        """The PEM files of SIP over TLS."""
         return self._settings.tls
 
     @property
     def certificate(self) -> TlsIdentity:
-        """The certificate that SIP over TLS shows now."""
+        """The certificate that SIP over TLS uses now."""
         return self._tls_listener.identity
 
     async def renew_certificate(self) -> TlsIdentity:
-        """Read the files of SIP over TLS again: connections to come use what they hold now, others go on as they are.
-        Raises `UnusableFile`, and all stays as it was, or `OSError` when the port could not be opened again."""
-        return await self._owner.run(self._tls_listener.renew)
+        """Read the PEM files of SIP over TLS again: new connections use their content, others go on as they are. Raises
+        `UnusableTlsFile`, and nothing changes, or `OSError` when the port could not be opened again."""
+        return await self._pjsip_thread.run(self._tls_listener.renew)
 
     def set_accepting(self, accepting: bool, retry_after_s: int = 10) -> None:
-        """While False, OPTIONS and new INVITEs of known sources are answered 503."""
+        """While False, OPTIONS and new INVITEs of known sources get 503."""
         self._accepting = accepting
         _native.guard_policy(self._settings.refuse_unknown, accepting, retry_after_s)
 
@@ -173,14 +177,14 @@ class Endpoint:
     @property
     def live_legs(self) -> int:
         """Legs that have not ended."""
-        return len(self._call_registry.legs) if self._call_registry else 0
+        return self._call_registry.live_legs if self._call_registry else 0
 
     def take_messages(self) -> None:
-        """Bring `sip_log` up to date, which else it is a moment later."""
+        """Bring `sip_log` up to date, which otherwise happens a moment later."""
         self._tap.take()
 
     def log_guard_events(self) -> None:
-        """Write what the guard turned away since the last call: one line for each source."""
+        """Log what the guard dropped since the last call: one line for each source."""
         source_guard.log_events()
         self._host_table.log_unknown()
         self._tls_listener.log_events()
@@ -198,29 +202,29 @@ class Endpoint:
         follow: FollowContact | None = None,
     ) -> Leg:
         """Send an INVITE and return its leg: to a number through a trunk, or without one to a URI
-        `sip:user@host:port[;transport=tcp]`, whose host is an IP address. From and P-Asserted-Identity show `caller`,
-        whose user must need no escapes. Names and values of `headers` hold no line ends. `follow` says whom to call in
-        the same way when the callee redirects the call; without it a redirect ends the call. Raises `ConnectionError`
-        when it cannot be sent."""
+        `sip:user@host:port[;transport=tcp]` whose host is an IP address. From and P-Asserted-Identity show `caller`,
+        whose user must need no escapes. Names and values of `headers` hold no line ends. `follow` decides whether a 3xx
+        is followed; without it a redirect ends the call. Raises `InviteError` when the INVITE cannot be sent."""
         if not self._accounts or self._call_registry is None:
             raise RuntimeError("the endpoint has not started")
 
-        def find(user: str | None, silent: Collection[SipTarget]) -> InvitePath:
-            return self._path(to, user, trunk, silent)
+        def find_path(user: str | None, unresponsive: Collection[SipTarget]) -> InvitePath:
+            return self._path(to, user, trunk, unresponsive)
 
-        invitation = OutboundInvite(find, caller, sip_call_id or str(uuid4()), headers, follow)
-        return await self._call_registry.send_invite(invitation)
+        invite = OutboundInvite(find_path, caller, sip_call_id or str(uuid4()), headers, follow)
+        return await self._call_registry.send_invite(invite)
 
-    def _path(self, to: str, user: str | None, trunk: Trunk | None, silent: Collection[SipTarget]) -> InvitePath:
-        """`user`: who is called in the place of `to`."""
+    def _path(self, to: str, user: str | None, trunk: Trunk | None, unresponsive: Collection[SipTarget]) -> InvitePath:
+        """`user`: the callee in place of `to`."""
         if trunk is None:
-            return InvitePath(self._account_towards(uri_host(to)), replace_user(to, user) if user else to)
-        way = self._started_trunk_accounts().path(trunk, user or to, silent)
-        if way is not None:
-            return way
-        target, last = pick_target(self._host_table.targets(trunk.host_port), silent)
-        account, uri = self._account_towards(target.address), request_uri_at(trunk, target, user or to)
-        return InvitePath(account, uri, local_host_for(target.address), host=trunk.host, target=target, is_last=last)
+            return InvitePath(self._invite_account(uri_host(to)), replace_user(to, user) if user else to)
+        path = self._started_trunk_accounts().path(trunk, user or to, unresponsive)
+        if path is not None:
+            return path
+        target, is_last = pick_target(self._host_table.targets(trunk.host_port), unresponsive)
+        account, uri = self._invite_account(target.address), request_uri_at(trunk, target, user or to)
+        domain = local_host_for(target.address)
+        return InvitePath(account, uri, domain, host=trunk.host, target=target, is_last=is_last)
 
     def _started_trunk_accounts(self) -> TrunkAccounts:
         if self._trunk_accounts is None:
@@ -239,20 +243,27 @@ class Endpoint:
         if self.on_unresponsive:
             self.on_unresponsive(host, address)
 
-    def _account_number(self, host: str) -> int:
-        """On the owner's thread."""
+    def _invite_account(self, host: str) -> TrunkAccount:
+        try:
+            return self._account_towards(host)
+        except ConnectionError as error:
+            raise InviteError("no_local_address", str(error)) from error
+
+    def _account_id(self, host: str) -> int:
+        """On the PJSIP thread."""
         return int(self._account_towards(host).getId())
 
     def _account_towards(self, host: str) -> TrunkAccount:
+        """The shared account of the host's IP version. Raises `ConnectionError` when SIP does not listen on it."""
         version = 6 if ":" in host else 4
         if version not in self._accounts:
             raise ConnectionError(f"no INVITE could be sent: SIP does not listen on IPv{version}, see [sip] host")
         return self._accounts[version]
 
-    # ---- on the owner's thread ----
+    # ---- on the PJSIP thread ----
 
-    def _start_here(self, registry: CallRegistry, trunks: TrunkAccounts) -> int:
-        """Returns the tap's descriptor."""
+    def _start_on_pjsip_thread(self, registry: CallRegistry, trunks: TrunkAccounts) -> int:
+        """Returns the file descriptor of the message tap."""
         _native.silence_log()
         if self._settings.max_calls + _SPARE_CALLS > _native.MAX_CALLS:
             raise StartupError(f"limits.max_calls: at most {_native.MAX_CALLS - _SPARE_CALLS} in this build of PJSIP")
@@ -260,10 +271,10 @@ class Endpoint:
         endpoint.libCreate()
         endpoint.libInit(_endpoint_config(self._settings))
         _native.install_callbacks()
-        _tell_addresses(self._settings)
+        _set_addresses(self._settings)
         _native.rtp_symmetric(self._settings.symmetric_rtp)
         _native.rtp_ports(self._settings.rtp_first_port, self._settings.rtp_last_port, randbelow(1 << 16))
-        source_guard.set_sources((), ())  # those of an endpoint before us are kept beyond its end
+        source_guard.set_sources((), ())  # the guard keeps those of a former endpoint
         self.set_host_table({})
         self.set_accepting(True)
         source_guard.set_invite_rate_limit(self._settings.max_invites_per_second)
@@ -271,9 +282,9 @@ class Endpoint:
         _native.guard_install()
         _native.local_address_install()
         _native.hangup_install()
-        trunks.install_here()
+        trunks.install_on_pjsip_thread()
         if self._qualify_client:
-            self._qualify_client.install_here()
+            self._qualify_client.install_on_pjsip_thread()
         tap = _native.tap_install()
         self._sip_port = open_listeners(endpoint, self._settings)
         self._tls_listener.open()
@@ -288,12 +299,12 @@ class Endpoint:
         _native.local_address_accounts(numbers.get(4, pj.PJSUA_INVALID_ID), numbers.get(6, pj.PJSUA_INVALID_ID))
         return tap
 
-    def _destroy_here(self) -> None:
+    def _destroy_on_pjsip_thread(self) -> None:
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is None:
             return
         if self._trunk_accounts is not None:
-            self._trunk_accounts.destroy_here()
+            self._trunk_accounts.destroy_on_pjsip_thread()
         for account in self._accounts.values():
             account.shutdown()
         self._accounts.clear()
@@ -303,10 +314,10 @@ class Endpoint:
         _native.guard_remove()
         self._tls_listener.close()
         endpoint.libDestroy(0 if _native.call_table_used() else pj.PJSUA_DESTROY_NO_RX_MSG)
-        endpoint.__swig_destroy__(endpoint)  # not when the last reference goes: an error's traceback may hold one
+        endpoint.__swig_destroy__(endpoint)  # now: a traceback may hold the last reference
 
 
-def _tell_addresses(settings: EndpointSettings) -> None:
+def _set_addresses(settings: EndpointSettings) -> None:
     networks = tuple(map(str, settings.local_networks))
     _native.local_address_set(bound_address(settings.host), settings.public_address or "", networks)
     _native.media_networks(tuple(map(str, settings.media_networks)), tuple(map(str, networks_without_hosts())))
@@ -327,13 +338,13 @@ def _endpoint_config(settings: EndpointSettings) -> pj.EpConfig:
     return config
 
 
-def _set_codecs(endpoint: pj.Endpoint, wanted: tuple[str, ...]) -> None:
-    """Offer what is wanted, in that order, and nothing else."""
-    priorities = {_CODEC_IDS[name]: 255 - place for place, name in enumerate(wanted)}
+def _set_codecs(endpoint: pj.Endpoint, names: tuple[str, ...]) -> None:
+    """Offer these codecs, in that order, and no others."""
+    priorities = {_CODEC_IDS[name]: 255 - rank for rank, name in enumerate(names)}
     for info in endpoint.codecEnum2():
         priority = next((p for prefix, p in priorities.items() if info.codecId.startswith(prefix)), 0)
         endpoint.codecSetPriority(info.codecId, priority)
-    if "opus" in wanted:
+    if "opus" in names:
         _set_opus(endpoint)
 
 

@@ -1,4 +1,5 @@
-"""The one thread that owns pjsua2's objects: it makes them, calls them and lets go of them."""
+"""The PJSIP thread: the one thread of ours that makes pjsua2's objects, calls them and drops them. PJSIP's own threads
+only call them back."""
 
 from __future__ import annotations
 
@@ -12,17 +13,17 @@ R = TypeVar("R")
 
 
 class PjsipThread:
-    """Runs functions one after the other on its thread. The event loop awaits them; PJSIP's threads just post."""
+    """Runs functions one after the other. The event loop awaits them with `run`; any thread queues them with `post`."""
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sip-owner")
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pjsip")
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run it on the owner's thread and wait for its result."""
+        """Run a function on the PJSIP thread; returns its result."""
         return await asyncio.wrap_future(self.post(function, *args, **kwargs))
 
     def post(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Queue it and go on. Any thread."""
+        """Queue a function without waiting for it. Any thread."""
         return self._executor.submit(function, *args, **kwargs)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The registry that keeps pjsua2's call objects alive until they have ended, and that makes legs of them."""
+"""The live calls: keeps pjsua2's call objects alive until they have ended, and gives each a leg."""
 
 from __future__ import annotations
 
@@ -13,50 +13,59 @@ import structlog
 from media.dtmf.keys import KEYS, DtmfMethod
 from sipcore import _native
 from sipcore.audio.pump import Pump
-from sipcore.dialogs.invite import InvitePath, OutboundInvite, failure, set_route
+from sipcore.dialogs.invite import InvitePath, OutboundInvite, send_error, set_route
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.invite_failover import InviteFailover, InviteFailure
 from sipcore.dialogs.leg import InviteFacts, Leg, Media
+from sipcore.dialogs.leg_driver import LegDriver
 from sipcore.dialogs.pj_call import PjCall, PjDialogControl, call_params
 from sipcore.messages import headers, reason_header
 from sipcore.messages.captured_headers import capture
 from sipcore.messages.contact import redirect_contacts
-from sipcore.messages.refer import ReferRequest
-from sipcore.messages.refer import parse_refer as read_referral
+from sipcore.messages.refer import ReferRequest, parse_refer
 from sipcore.pjsip_thread import PjsipThread
 from sipcore.security.srtp import CleartextSdesWarning, MediaEncryption
 
 log = structlog.get_logger(__name__)
 
 MAX_AUTHORIZATION_LENGTH = 2048
-"""Characters; more are no answer to a challenge of ours."""
+"""Characters; a longer Authorization header answers no challenge of ours."""
 
 
 class CallRegistry:
-    """Every live call object. They are made and dropped on the owner's thread or PJSIP's, never by the collector."""
+    """Every live call object. They are made and dropped on the PJSIP thread or PJSIP's own, never by the garbage
+    collector."""
 
     def __init__(
         self,
-        owner: PjsipThread,
+        pjsip_thread: PjsipThread,
         pump: Pump,
         loop: asyncio.AbstractEventLoop,
         on_incoming: Callable[[Leg], None],
-        on_silent: Callable[[str, str], None],
+        on_unresponsive: Callable[[str, str], None],
     ) -> None:
-        """`on_silent`: one of several addresses of a host did not answer a call."""
-        self.legs: dict[int, Leg] = {}
-        self._clear_keys = CleartextSdesWarning()
+        """`on_incoming` is called with each new inbound leg, `on_unresponsive` with a host and the address of it that
+        did not respond to an INVITE; both on the event loop."""
+        self._drivers: dict[int, LegDriver] = {}
+        """The drivers of the live legs, by their calls' keys."""
         self._calls: dict[int, PjCall] = {}
         self._dialogs: dict[int, PjDialogControl] = {}
-        self._owner = owner
+        self._cleartext_sdes = CleartextSdesWarning()
+        self._pjsip_thread = pjsip_thread
         self._pump = pump
         self._loop = loop
         self._on_incoming = on_incoming
-        self._waiting: dict[int, InviteFailure] = {}
-        """Ends of dialogs whose legs are being transferred."""
+        self._delayed_ends: dict[int, InviteFailure] = {}
+        """Ends of dialogs whose REFER is being served: the leg may go on with another call."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._onward = InviteFailover(
-            self._start, self._belongs, self._send_again, self._give_up, self._leg_ended, on_silent
+        self._failover = InviteFailover(
+            self._start, self._is_current, self._resend, self._give_up, self._end_leg, on_unresponsive
         )
+
+    @property
+    def live_legs(self) -> int:
+        """Legs that have not ended."""
+        return len(self._drivers)
 
     # ---- PJSIP's threads ----
 
@@ -64,6 +73,7 @@ class CallRegistry:
         """A new INVITE. The call object must exist when this returns, else pjsua2 refuses the call."""
         call = PjCall(account, self, prm.callId)
         info, message = call.getInfo(), prm.rdata.wholeMsg
+        from_value = headers.header_value(message, "From", "f")
         facts = InviteFacts(
             sip_call_id=headers.printable(info.callIdString),
             direction="inbound",
@@ -71,127 +81,129 @@ class CallRegistry:
             request_user=headers.request_user(message),
             request_host_port=headers.uri_host_port(headers.request_uri(message)),
             to_addr=headers.parse_name_addr(headers.header_value(message, "To", "t")),
-            from_addr=headers.parse_name_addr(headers.header_value(message, "From", "f")),
-            from_tag=headers.parse_tag(headers.header_value(message, "From", "f")),
+            from_addr=headers.parse_name_addr(from_value),
+            from_tag=headers.parse_tag(from_value),
             authorization=headers.header_value(message, "Authorization", "Authorization")[:MAX_AUTHORIZATION_LENGTH],
             headers=capture(message),
         )
         call.peer = facts.source
-        leg = self._adopt(call, facts)
-        self._post(self._offer, leg)
+        driver = self._adopt(call, facts)
+        self._post(self._offer, driver.leg)
 
     def status_for_refer(self, call: PjCall, request: str) -> int:
-        """What the other side is told that wants us to go on with somebody else; 100: it is told later. One wish at a
-        time is heard."""
-        leg, referral = call.leg, read_referral(request)
-        if leg is None or leg.on_refer is None:
-            log.info("sip.refer_refused", sip_call_id=leg.sip_call_id if leg else None, peer=call.peer)
+        """The status for a REFER: 603 when it is declined, 100 when the final one follows later. One REFER at a time is
+        served."""
+        driver, refer = call.driver, parse_refer(request)
+        if driver is None or driver.leg.on_refer is None:
+            log.info("sip.refer_refused", sip_call_id=driver.leg.sip_call_id if driver else None, peer=call.peer)
             return 603
-        if leg._referral is not None:
-            self._post(self._start, self._note(call, leg, referral))
+        if driver.refer is not None:
+            self._post(self._start, self._report_declined_refer(call, driver.leg, refer))
             return 603
-        leg._referral = referral
-        self._post(self._start, self._transfer(call, call.getId(), leg, referral))
+        driver.refer = refer
+        self._post(self._start, self._serve_refer(call, call.getId(), driver, refer))
         return 100
 
     def status_for_replaces(self, call: PjCall, source: str) -> int:
-        """What somebody at this address is told who wants to go on with a call in the place of its other side."""
-        leg = call.leg
-        if leg is None:
+        """The status for an INVITE with Replaces (RFC 3891) from that address: 200 from the peer's own address, or from
+        one that `Leg.may_be_replaced_by` allows."""
+        if call.driver is None:
             return 481
+        may_replace = call.driver.leg.may_be_replaced_by
         try:
-            return 200 if source == call.peer or (leg.may_be_replaced_by and leg.may_be_replaced_by(source)) else 403
+            return 200 if source == call.peer or (may_replace and may_replace(source)) else 403
         except Exception as error:
             log.error("sip.replacement_failed", peer=call.peer, source=source, error=repr(error), exc_info=error)
             return 500
 
     def on_replaced(self, before: PjCall, after: PjCall) -> None:
         """The leg goes on with another call."""
-        leg = before.leg
-        if leg is None:
+        driver = before.driver
+        if driver is None:
             return
-        before.leg = None
-        self.legs.pop(before.key, None)
-        self._attach(after, leg, PjDialogControl(self._owner, after))
-        log.info("sip.call_replaced", sip_call_id=leg.sip_call_id, by=after.peer)
-        self._post(self._start, self._has_changed_hands(leg))
+        before.driver = None
+        self._drivers.pop(before.key, None)
+        self._attach(after, driver, PjDialogControl(self._pjsip_thread, after))
+        log.info("sip.call_replaced", sip_call_id=driver.leg.sip_call_id, by=after.peer)
+        self._post(self._start, self._after_replacement(driver))
 
     def on_ended(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
-        """The dialog is over. The object is dropped later, on the owner's thread. `reasons`: the peer's Reason
+        """The dialog is over. The object is dropped later, on the PJSIP thread. `reasons`: the peer's Reason
         headers."""
-        if call.leg is not None:
-            why = reason_header.parse_reason(reasons)
-            self._post(self._dialog_ended, call.key, call.leg, code, headers.printable(reason), why)
-        self._owner.post(self._drop_here, call.key)
+        if call.driver is not None:
+            failure = InviteFailure(code, headers.printable(reason), reason_header.parse_reason(reasons))
+            self._post(self._dialog_ended, call.key, call.driver, failure)
+        self._pjsip_thread.post(self._drop_on_pjsip_thread, call.key)
 
-    def on_redirected(self, call: PjCall, code: int, answer: pj.SipRxData) -> None:
-        """The peer points to somebody else; whether the leg ends is decided on the event loop."""
-        if call.leg is not None:
-            contacts = redirect_contacts(answer.wholeMsg, headers.without_port(answer.srcAddress))
-            self._post(self._start, self._onward.on_redirected(call, call.leg, contacts, code))
-        self._owner.post(self._drop_here, call.key)
+    def on_redirected(self, call: PjCall, code: int, response: pj.SipRxData) -> None:
+        """A 3xx response; the event loop decides whether the leg ends."""
+        if call.driver is not None:
+            contacts = redirect_contacts(response.wholeMsg, headers.without_port(response.srcAddress))
+            self._post(self._start, self._failover.on_redirected(call, call.driver, contacts, code))
+        self._pjsip_thread.post(self._drop_on_pjsip_thread, call.key)
 
     def on_no_response(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
-        """Nobody is there, or has time; another address may."""
-        if call.leg is not None:
-            ending = InviteFailure(code, headers.printable(reason), reason_header.parse_reason(reasons))
-            self._post(self._start, self._onward.on_no_response(call, call.leg, ending))
-        self._owner.post(self._drop_here, call.key)
+        """The target did not respond, or responded 503; another one may take the call."""
+        if call.driver is not None:
+            failure = InviteFailure(code, headers.printable(reason), reason_header.parse_reason(reasons))
+            self._post(self._start, self._failover.on_no_response(call, call.driver, failure))
+        self._pjsip_thread.post(self._drop_on_pjsip_thread, call.key)
 
     def on_ringing(self, call: PjCall) -> None:
-        """The peer rings."""
-        if call.leg is not None:
-            self._post(call.leg._has_rung)
+        """A provisional response to an outbound INVITE."""
+        if call.driver is not None:
+            self._post(call.driver.on_ringing)
 
     def on_answered(self, call: PjCall) -> None:
-        """The peer has answered."""
-        if call.leg is not None:
-            self._post(call.leg._has_been_answered)
+        """A 2xx response to an outbound INVITE."""
+        if call.driver is not None:
+            self._post(call.driver.on_answered)
 
     def on_media(self, call: PjCall, media: Media, held: bool) -> None:
-        """Sound flows."""
-        if call.leg is not None:
-            self._post(call.leg._has_media, media, held)
+        """The call has an audio stream in a slot of the pump."""
+        if call.driver is not None:
+            self._post(call.driver.on_media, media, held)
 
-    def on_media_encryption(self, secrecy: MediaEncryption) -> None:
-        """The two sides have agreed on how a call's sound is encrypted."""
-        self._post(self._clear_keys.check, secrecy)
+    def on_media_encryption(self, encryption: MediaEncryption) -> None:
+        """The SRTP keying of a call's audio is agreed."""
+        self._post(self._cleartext_sdes.check, encryption)
 
     def on_no_pump_slot(self, call: PjCall) -> None:
-        """The pump is full: without sound the call is of no use."""
-        log.error("sip.no_slot", sip_call_id=call.leg.sip_call_id if call.leg else None)
-        dialog = self._dialogs.get(call.key)
-        if dialog:
-            self._owner.post(dialog._bye_here, 503)
+        """The pump is full: the call ends with 503, because it can have no audio."""
+        log.error("sip.no_slot", sip_call_id=call.driver.leg.sip_call_id if call.driver else None)
+        self._bye(call, 503)
 
     def on_no_sdp_answer(self, call: PjCall) -> None:
-        """The ACK has brought no answer to our offer (RFC 3261 13.2.2.4), or none that can be: there is no sound."""
-        log.info("sip.no_answer", sip_call_id=call.leg.sip_call_id if call.leg else None)
+        """The ACK brought no usable SDP answer to our offer (RFC 3261 13.2.2.4): the call ends with 488."""
+        log.info("sip.no_answer", sip_call_id=call.driver.leg.sip_call_id if call.driver else None)
+        self._bye(call, 488)
+
+    def _bye(self, call: PjCall, code: int) -> None:
         dialog = self._dialogs.get(call.key)
         if dialog:
-            self._owner.post(dialog._bye_here, 488)
+            self._pjsip_thread.post(dialog.bye_on_pjsip_thread, code)
 
-    def on_digit(self, call: PjCall, digit: str, way: DtmfMethod) -> None:
-        """A digit came. SIP INFO may say anything in its place, and RFC 4733 knows events that are no digits."""
-        if call.leg is not None and (key := digit.upper()) in KEYS:
-            self._post(call.leg._has_digit, key, way)
+    def on_digit(self, call: PjCall, digit: str, method: DtmfMethod) -> None:
+        """A DTMF digit. SIP INFO may carry anything in its place, and RFC 4733 has events that are no digits."""
+        if call.driver is not None and (key := digit.upper()) in KEYS:
+            self._post(call.driver.on_digit, key, method)
 
     # ---- the event loop ----
 
-    async def send_invite(self, invitation: OutboundInvite) -> Leg:
-        """Send an INVITE. Raises `ConnectionError` when it cannot be sent."""
-        return await self._onward.send(invitation, self._send)
+    async def send_invite(self, invite: OutboundInvite) -> Leg:
+        """Send an INVITE; returns its leg. Raises `InviteError`."""
+        return (await self._failover.send(invite, self._send)).leg
 
     async def hang_up_all(self, timeout_s: float = 2.0) -> None:
-        """End every leg and wait until they are gone, at most `timeout_s`."""
-        legs = list(self.legs.values())
+        """End every leg and wait until they are gone, at most `timeout_s` seconds."""
+        legs = [driver.leg for driver in self._drivers.values()]
         if legs:
             await asyncio.gather(*(leg.hangup() for leg in legs))
             await asyncio.wait([leg.ended for leg in legs], timeout=timeout_s)
-        await self._owner.run(self._drop_all_here)
+        await self._pjsip_thread.run(self._drop_all_on_pjsip_thread)
 
     def _offer(self, leg: Leg) -> None:
-        """What the program does with a new leg may fail; then the caller is told, and the next call is served."""
+        """Hand a new inbound leg on; an error there is answered with 500 and affects no other call."""
         try:
             self._on_incoming(leg)
         except Exception:
@@ -202,20 +214,20 @@ class CallRegistry:
         self._tasks.add(task := self._loop.create_task(work))
         task.add_done_callback(self._tasks.discard)
 
-    async def _note(self, call: PjCall, leg: Leg, referral: ReferRequest) -> None:
-        """A wish that came while another one was heard; of many at once one is told of."""
+    async def _report_declined_refer(self, call: PjCall, leg: Leg, refer: ReferRequest) -> None:
+        """Report a REFER that came while another one is served; of many at once, one is reported."""
         if leg.on_refer is None or call.reporting_declined_refer:
             return
         call.reporting_declined_refer = True
         try:
-            await leg.on_refer(replace(referral, refusal="another one is under way"), _refuse)
+            await leg.on_refer(replace(refer, refusal="another one is under way"), _accept_nothing)
         except Exception as error:
             log.error("sip.refusal_not_noted", sip_call_id=leg.sip_call_id, error=repr(error), exc_info=error)
         call.reporting_declined_refer = False
 
-    async def _transfer(self, call: PjCall, number: int, leg: Leg, referral: ReferRequest) -> None:
-        """Go on with whom the other side names, and tell it what became of that; it may have gone meanwhile. `number`
-        is the call's, of PJSUA."""
+    async def _serve_refer(self, call: PjCall, number: int, driver: LegDriver, refer: ReferRequest) -> None:
+        """Transfer the leg to the target of a REFER, and notify the peer of the result; the peer's call may have ended
+        meanwhile. `number` is PJSUA's, of the call."""
         dialog = self._dialogs.get(call.key)
         event: str | None = None
         accepted = False
@@ -226,34 +238,39 @@ class CallRegistry:
                 return
             accepted = True
             call.accepted_refers += 1
-            await self._owner.run(_native.refer_respond, number, referral.cseq, 202)
-            if dialog is not None and not referral.no_subscription:
-                event = referral.event_header(call.accepted_refers == 1)
+            await self._pjsip_thread.run(_native.refer_respond, number, refer.cseq, 202)
+            if dialog is not None and not refer.no_subscription:
+                event = refer.event_header(call.accepted_refers == 1)
                 await dialog.notify(event, 100)
 
-        code = await self._is_transferred(call, leg, referral, accept)
-        leg._referral = None
+        code = await self._transfer(call, driver, refer, accept)
+        driver.refer = None
         if not accepted:
-            await self._owner.run(_native.refer_respond, number, referral.cseq, code)
+            await self._pjsip_thread.run(_native.refer_respond, number, refer.cseq, code)
         elif event and dialog:
             await dialog.notify(event, code)
-        end = self._waiting.pop(call.key, None)
+        end = self._delayed_ends.pop(call.key, None)
         if end is not None and code != 200:
-            self._leg_ended(call.key, leg, end)
+            self._end_leg(call.key, driver, end)
         elif code == 200 and dialog:
             await dialog.bye(reason_header.format_reason(reason_header.q850_cause(reason_header.NORMAL_CLEARING)))
 
-    async def _is_transferred(
-        self, call: PjCall, leg: Leg, referral: ReferRequest, accept: Callable[[], Awaitable[None]]
+    async def _transfer(
+        self, call: PjCall, driver: LegDriver, refer: ReferRequest, accept: Callable[[], Awaitable[None]]
     ) -> int:
+        """Let the leg take over the call to the REFER's target; returns the status of the REFER."""
+        leg = driver.leg
         assert leg.on_refer is not None
         try:
-            new = await leg.on_refer(referral, accept)
+            new = await leg.on_refer(refer, accept)
             if isinstance(new, int):
                 return new
             await accept()
-            if not leg._hung_up and await self._owner.run(self._join_here, call, leg, new):
-                leg._has_taken_over(new)
+            other = (
+                None if driver.hung_up else await self._pjsip_thread.run(self._join_on_pjsip_thread, call, driver, new)
+            )
+            if other is not None:
+                driver.on_stream_taken_over(other)
                 log.info("sip.call_transferred", sip_call_id=leg.sip_call_id, to=new.facts.request_user)
                 return 200
             await new.hangup()
@@ -262,135 +279,139 @@ class CallRegistry:
             log.error("sip.transfer_failed", sip_call_id=leg.sip_call_id, error=repr(error), exc_info=error)
         return 500
 
-    async def _has_changed_hands(self, leg: Leg) -> None:
-        if leg.facts.direction == "outbound":
-            leg._has_been_answered()  # who was called may have been about to answer
-        if leg._hung_up:
-            await leg.hangup()
+    async def _after_replacement(self, driver: LegDriver) -> None:
+        if driver.leg.facts.direction == "outbound":
+            driver.on_answered()  # the callee before may have been about to answer
+        if driver.hung_up:
+            await driver.leg.hangup()
 
-    async def _send(self, way: InvitePath, invitation: OutboundInvite) -> tuple[PjCall, Leg]:
-        return await self._owner.run(self._place_here, way, invitation)
+    async def _send(self, path: InvitePath, invite: OutboundInvite) -> tuple[PjCall, LegDriver]:
+        return await self._pjsip_thread.run(self._send_new_on_pjsip_thread, path, invite)
 
-    async def _belongs(self, call: PjCall, leg: Leg) -> bool:
-        """Asked for after whatever the owner's thread is about: PJSIP tells of a failure before `makeCall` does."""
-        return await self._owner.run(lambda: self.legs.get(call.key) is leg)
+    async def _is_current(self, call: PjCall, driver: LegDriver) -> bool:
+        """Asked on the PJSIP thread, behind its present work, because PJSIP reports a failure before `makeCall`
+        does."""
+        return await self._pjsip_thread.run(lambda: self._drivers.get(call.key) is driver)
 
-    async def _send_again(
-        self, before: PjCall, leg: Leg, way: InvitePath, invitation: OutboundInvite
-    ) -> tuple[PjCall, Leg]:
-        call = await self._owner.run(self._place_again_here, leg, way, invitation)
-        self.legs.pop(before.key, None)
-        return call, leg
+    async def _resend(
+        self, before: PjCall, driver: LegDriver, path: InvitePath, invite: OutboundInvite
+    ) -> tuple[PjCall, LegDriver]:
+        call = await self._pjsip_thread.run(self._resend_on_pjsip_thread, driver, path, invite)
+        self._drivers.pop(before.key, None)
+        return call, driver
 
     async def _give_up(self, call: PjCall) -> bool:
-        return await self._owner.run(self._give_up_here, call)
+        return await self._pjsip_thread.run(self._give_up_on_pjsip_thread, call)
 
-    def _dialog_ended(self, key: int, leg: Leg, code: int, reason: str, why: reason_header.ReasonHeader) -> None:
-        """A leg that is being transferred waits for what comes of that."""
-        if leg._referral is not None and not leg._hung_up and self.legs.get(key) is leg:
-            self._waiting[key] = InviteFailure(code, reason, why)
-        elif self.legs.get(key) is leg:
-            self._leg_ended(key, leg, InviteFailure(code, reason, why))
+    def _dialog_ended(self, key: int, driver: LegDriver, failure: InviteFailure) -> None:
+        """A leg whose REFER is being served waits for its result."""
+        if self._drivers.get(key) is not driver:
+            return
+        if driver.refer is not None and not driver.hung_up:
+            self._delayed_ends[key] = failure
+        else:
+            self._end_leg(key, driver, failure)
 
-    def _leg_ended(self, key: int, leg: Leg, ending: InviteFailure) -> None:
-        self.legs.pop(key, None)
-        leg._has_ended(ending.code, ending.reason, ending.why)
+    def _end_leg(self, key: int, driver: LegDriver, failure: InviteFailure) -> None:
+        self._drivers.pop(key, None)
+        driver.on_ended(failure.code, failure.reason, failure.header)
 
     def _post(self, function: Callable[..., None], *arguments: object) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *arguments)
 
-    # ---- the owner's thread (and, for _adopt, PJSIP's) ----
+    # ---- the PJSIP thread (and, for _adopt, PJSIP's own) ----
 
-    def _adopt(self, call: PjCall, facts: InviteFacts) -> Leg:
-        dialog = PjDialogControl(self._owner, call)
-        leg = Leg(facts, dialog, self._pump, self._loop)
-        self._attach(call, leg, dialog)
-        return leg
+    def _adopt(self, call: PjCall, facts: InviteFacts) -> LegDriver:
+        """Make a leg for a new call."""
+        dialog = PjDialogControl(self._pjsip_thread, call)
+        driver = LegDriver(facts, dialog, self._pump, self._loop)
+        self._attach(call, driver, dialog)
+        return driver
 
-    def _attach(self, call: PjCall, leg: Leg, dialog: PjDialogControl) -> None:
+    def _attach(self, call: PjCall, driver: LegDriver, dialog: PjDialogControl) -> None:
         """From now on this call is the leg's."""
-        leg._dialog = dialog
-        call.leg = leg
-        self.legs[call.key] = leg
+        driver.attach(dialog)
+        call.driver = driver
+        self._drivers[call.key] = driver
         self._calls[call.key] = call
         self._dialogs[call.key] = dialog
 
-    def _place_here(self, way: InvitePath, invitation: OutboundInvite) -> tuple[PjCall, Leg]:
+    def _send_new_on_pjsip_thread(self, path: InvitePath, invite: OutboundInvite) -> tuple[PjCall, LegDriver]:
         if not _native.rtp_ports_left():
-            raise ConnectionError("no INVITE could be sent: all ports of [sip] rtp_ports are in use")
-        identity = invitation.asserted_identity(way)
-        set_route(way)
+            raise InviteError("no_local_port", "no INVITE could be sent: all ports of [sip] rtp_ports are in use")
+        identity = invite.asserted_identity(path)
+        set_route(path)
         _native.call_table_make_room()
-        call = PjCall(way.account, self)
+        call = PjCall(path.account, self)
         facts = InviteFacts(
-            sip_call_id=invitation.sip_call_id,
+            sip_call_id=invite.sip_call_id,
             direction="outbound",
             source="",
-            request_user=headers.uri_user(way.uri),
-            to_addr=headers.parse_name_addr(way.uri),
-            from_addr=invitation.caller or headers.NameAddr("", ""),
+            request_user=headers.uri_user(path.uri),
+            to_addr=headers.parse_name_addr(path.uri),
+            from_addr=invite.caller or headers.NameAddr("", ""),
         )
-        leg = self._adopt(call, facts)
-        self._send_here(call, way, invitation, identity)
-        return call, leg
+        driver = self._adopt(call, facts)
+        self._send_on_pjsip_thread(call, path, invite, identity)
+        return call, driver
 
-    def _place_again_here(self, leg: Leg, way: InvitePath, invitation: OutboundInvite) -> PjCall:
-        identity = invitation.asserted_identity(way)
-        set_route(way)
+    def _resend_on_pjsip_thread(self, driver: LegDriver, path: InvitePath, invite: OutboundInvite) -> PjCall:
+        identity = invite.asserted_identity(path)
+        set_route(path)
         _native.call_table_make_room()
-        call = PjCall(way.account, self)
-        self._attach(call, leg, PjDialogControl(self._owner, call))
-        self._send_here(call, way, invitation, identity)
+        call = PjCall(path.account, self)
+        self._attach(call, driver, PjDialogControl(self._pjsip_thread, call))
+        self._send_on_pjsip_thread(call, path, invite, identity)
         return call
 
-    def _send_here(self, call: PjCall, way: InvitePath, invitation: OutboundInvite, identity: str) -> None:
+    def _send_on_pjsip_thread(self, call: PjCall, path: InvitePath, invite: OutboundInvite, identity: str) -> None:
         asserted = (("P-Asserted-Identity", identity),) if identity else ()
-        operation = call_params(0, (*asserted, *invitation.headers))
-        operation.opt.customCallId = invitation.sip_call_id
-        operation.txOption.localUri = invitation.from_header(way) or identity
-        call.invite, call.path = invitation, way
+        params = call_params(0, (*asserted, *invite.headers))
+        params.opt.customCallId = invite.sip_call_id
+        params.txOption.localUri = invite.from_header(path) or identity
+        call.invite, call.path = invite, path
         try:
-            call.makeCall(way.uri, operation)
+            call.makeCall(path.uri, params)
         except pj.Error as error:
-            self.legs.pop(call.key, None)
-            self._drop_here(call.key)
-            raise failure(error) from error
+            self._drivers.pop(call.key, None)
+            self._drop_on_pjsip_thread(call.key)
+            raise send_error(error) from error
 
-    def _give_up_here(self, call: PjCall) -> bool:
-        """End a call that has had no response at all; a late one gets its CANCEL. False when there was one."""
+    def _give_up_on_pjsip_thread(self, call: PjCall) -> bool:
+        """End a call without any response; a late response gets its CANCEL. False when there was one."""
         dialog = self._dialogs.get(call.key)
-        if dialog is None or call.leg is None or not call.isActive() or _native.invite_status(call.getId()):
+        if dialog is None or call.driver is None or not call.isActive() or _native.invite_status(call.getId()):
             return False
-        call.leg = None
-        dialog._bye_here()
+        call.driver = None
+        dialog.bye_on_pjsip_thread()
         return True
 
-    def _join_here(self, before: PjCall, leg: Leg, other: Leg) -> bool:
-        """Let a leg go on with the call and the stream of another one; False when either has none any more."""
-        after = next((each for each in self._calls.values() if each.leg is other), None)
-        if after is None or leg._released or not leg.has_media or not other.has_media:
-            return False
-        if not self._pump.take_over(leg._media.result().slot, other._media.result().slot):
-            return False
-        before.leg = None
+    def _join_on_pjsip_thread(self, before: PjCall, driver: LegDriver, new: Leg) -> LegDriver | None:
+        """Let a leg go on with the call and the stream of another leg, whose driver is returned; None when either has
+        none any more."""
+        calls = ((call, call.driver) for call in self._calls.values())
+        after, other = next(((call, own) for call, own in calls if own is not None and own.leg is new), (None, None))
+        if after is None or other is None or not driver.take_over_stream(other):
+            return None
+        before.driver = None
         for key in (before.key, after.key):
-            self.legs.pop(key, None)
-        self._attach(after, leg, PjDialogControl(self._owner, after))
-        return True
+            self._drivers.pop(key, None)
+        self._attach(after, driver, PjDialogControl(self._pjsip_thread, after))
+        return other
 
-    def _drop_here(self, key: int) -> None:
+    def _drop_on_pjsip_thread(self, key: int) -> None:
         dialog = self._dialogs.pop(key, None)
         if dialog:
             dialog.detach()
         call = self._calls.pop(key, None)
         if call:
-            call.leg = None
+            call.driver = None
 
-    def _drop_all_here(self) -> None:
+    def _drop_all_on_pjsip_thread(self) -> None:
         for key in list(self._calls):
-            self._drop_here(key)
+            self._drop_on_pjsip_thread(key)
 
 
-async def _refuse() -> None:
-    """Who was told 603 already is told nothing more."""
+async def _accept_nothing() -> None:
+    """Accepts a REFER that was declined already."""

@@ -1,4 +1,5 @@
-"""How a call that we make leaves, and what it is."""
+"""Outbound INVITEs: the request (`OutboundInvite`) and the path that it takes (`InvitePath`: account, URI, Route
+set)."""
 
 from __future__ import annotations
 
@@ -9,117 +10,129 @@ from dataclasses import dataclass, replace
 import pjsua2 as pj
 
 from sipcore import _native
+from sipcore.dialogs.invite_error import InviteError, TargetUnreachable
 from sipcore.messages import headers
 from sipcore.messages.contact import FollowContact
-from sipcore.messages.headers import HeaderLines
+from sipcore.messages.headers import HeaderLines, bracketed
 from sipcore.resolver.target import SipTarget
 from sipcore.transport.connection_errors import operator_words
-from sipcore.transport.listeners import local_host_for
 
-_OS = 120000
+_OS_ERROR_BASE = 120000
 """PJ_ERRNO_START_SYS: PJLIB's error numbers are the system's plus this."""
 _UNREACHABLE = (errno.EPIPE, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
-class NotReached(ConnectionError):
-    """The address refuses the connection, or there is no route to it."""
-
-
 @dataclass(frozen=True)
 class InvitePath:
-    """How a call leaves: from an account, to `sip:user@host:port[;transport=tcp]`."""
+    """How an INVITE leaves: from an account, to `sip:user@host:port[;transport=tcp]`."""
 
     account: pj.Account
     uri: str
     domain: str | None = None
-    """What stands behind our users; None: our address."""
+    """The host part of our URIs; None: our address."""
     from_user: str | None = None
-    """Who From says that calls, with escapes; None: the caller."""
+    """The user part of From, escaped; None: the caller's."""
     routes: tuple[str, ...] | None = None
-    """Route values for what the account sends, first hop first; None: others send with it too, and it has none."""
+    """Route values for the requests of the account, first hop first; None: trunks share the account, which has none."""
     host: str = ""
-    """Whose address `target` is."""
+    """The host that `target` belongs to."""
     target: SipTarget | None = None
-    """Where the call goes first; None: wherever the URI leads."""
+    """The first hop; None: PJSIP resolves the URI."""
     is_last: bool = True
-    """The host has no other address that could be tried."""
+    """The host has no other target that could be tried."""
 
     @property
     def resolved_by_pjsip(self) -> bool:
-        """PJSIP looks for the address itself, and finds the best one: only when `target` is said to be silent it is
-        another one."""
+        """PJSIP resolves the host name itself, to its best target: another one only when `target` is unresponsive."""
         return self.target is None or self.target.transport == "tls"
 
 
 FindPath = Callable[[str | None, Collection[SipTarget]], InvitePath]
-"""Called on the event loop with whom a redirect points to (None: it is the first callee) and the addresses that did not
-answer: how the call leaves now. Raises `ConnectionError` when it cannot."""
+"""Given the user that a redirect names (None: the first callee) and the unresponsive targets, returns the path that the
+INVITE takes now. Called on the event loop. Raises `InviteError`."""
 
 
 @dataclass(frozen=True)
 class OutboundInvite:
-    """A call to make, with this Call-ID; `caller` None: From is the account's."""
+    """An INVITE to send, with this Call-ID; without a `caller` From is the account's."""
 
     find_path: FindPath
     caller: headers.NameAddr | None
     sip_call_id: str
     headers: HeaderLines = ()
     follow: FollowContact | None = None
-    """Says whether the call goes on to where a redirect points; None: it does not."""
+    """Decides whether a 3xx is followed; None: a redirect ends the call."""
     redirects_left: int = 3
     """How many more redirects are followed."""
     redirected_to: str | None = None
-    """Who is called in the place of the first callee."""
+    """The user that a redirect named in place of the first callee."""
     unresponsive: frozenset[SipTarget] = frozenset()
-    """Addresses that have been tried in vain."""
+    """Targets that have been tried in vain."""
 
     def path(self) -> InvitePath:
-        """How it leaves now, which may be another way than a moment ago. Raises `ConnectionError`."""
+        """The path that it takes now, which may differ from a moment ago. Raises `InviteError`."""
         return self.find_path(self.redirected_to, self.unresponsive)
 
     def redirect_to(self, user: str) -> OutboundInvite:
-        """The same call to somebody else, who is reached in the same way."""
+        """The same INVITE to another user, on the same kind of path."""
         return replace(self, redirected_to=user, redirects_left=self.redirects_left - 1)
 
-    def without(self, way: InvitePath) -> OutboundInvite:
-        """The same call, but not that way again."""
-        return self if way.target is None else replace(self, unresponsive=self.unresponsive | {way.target})
+    def without(self, path: InvitePath) -> OutboundInvite:
+        """The same INVITE, but not to that path's target again."""
+        return self if path.target is None else replace(self, unresponsive=self.unresponsive | {path.target})
 
-    def asserted_identity(self, way: InvitePath) -> str:
-        """Who calls; "": who the account says. Raises `ConnectionError` when there is no way to the URI's host."""
+    def asserted_identity(self, path: InvitePath) -> str:
+        """The value of P-Asserted-Identity; "": the account says who calls. Raises `InviteError` without a route to the
+        URI's host."""
         if self.caller is None:
             return ""
-        return headers.format_name_addr(self.caller, way.domain or local_host_for(headers.uri_host(way.uri)))
+        return headers.format_name_addr(self.caller, path.domain or local_host_for(headers.uri_host(path.uri)))
 
-    def from_header(self, way: InvitePath) -> str:
-        """What From says; "": who calls."""
-        if self.caller is None or way.from_user is None or way.domain is None:
+    def from_header(self, path: InvitePath) -> str:
+        """The value of From; "": that of P-Asserted-Identity."""
+        if self.caller is None or path.from_user is None or path.domain is None:
             return ""
-        return headers.format_name_addr(headers.NameAddr(way.from_user, self.caller.display_name), way.domain)
+        return headers.format_name_addr(headers.NameAddr(path.from_user, self.caller.display_name), path.domain)
 
 
 def pick_target(
-    targets: Sequence[SipTarget], silent: Collection[SipTarget], favourite: SipTarget | None = None
+    targets: Sequence[SipTarget], unresponsive: Collection[SipTarget], preferred: SipTarget | None = None
 ) -> tuple[SipTarget, bool]:
-    """The favourite, else the first that is not silent, and whether it is the last one. Raises `ConnectionError`
-    without any."""
-    left = [each for each in targets if each not in silent]
+    """The preferred target, else the first one that is not unresponsive, and whether it is the last one. Raises
+    `InviteError` without any."""
+    left = [target for target in targets if target not in unresponsive]
+    if not left and targets:
+        raise InviteError("no_response", "none of the trunk's addresses answers")
     if not left:
-        raise ConnectionError("none of the trunk's addresses answers" if targets else "the trunk's host is unknown")
-    return favourite if favourite in left else left[0], len(left) == 1
+        raise InviteError("unresolved", "the trunk's host is unknown")
+    return preferred if preferred in left else left[0], len(left) == 1
 
 
-def set_route(way: InvitePath) -> None:
-    """On the owner's thread, before a call leaves: make sure that the account is still the one that was chosen, and let
-    what it sends go that way. Raises `ConnectionError`."""
-    if not way.account.isValid():
-        raise ConnectionError("no INVITE could be sent: its trunk has been changed or removed")
-    if way.routes is not None:
-        _native.account_set_route(int(way.account.getId()), *way.routes)
+def local_host_for(peer: str) -> str:
+    """Our host in URIs for a peer at that IP address. Raises `InviteError` when there is no route to it."""
+    ours = _native.local_address_towards(peer)
+    if ours is None:
+        raise InviteError("unreachable", f"no INVITE could be sent: there is no route to {peer}")
+    return bracketed(ours)
 
 
-def failure(error: pj.Error) -> ConnectionError:
+def set_route(path: InvitePath) -> None:
+    """Checks that the path's account still exists, and sets the Route set of its requests. On the PJSIP thread, before
+    the INVITE is sent. Raises `InviteError`."""
+    if not path.account.isValid():
+        raise InviteError("trunk_changed", "no INVITE could be sent: its trunk has been changed or removed")
+    if path.routes is None:
+        return
+    try:
+        _native.account_set_route(int(path.account.getId()), *path.routes)
+    except ConnectionError as error:
+        raise InviteError("rejected_locally", str(error)) from error
+
+
+def send_error(error: pj.Error) -> InviteError:
     """Why PJSIP has not sent an INVITE."""
-    kind = NotReached if error.status - _OS in _UNREACHABLE else ConnectionError
     words = operator_words(error.reason)
-    return kind("no INVITE could be sent" + (f": {words}" if words else ""))
+    detail = "no INVITE could be sent" + (f": {words}" if words else "")
+    if error.status - _OS_ERROR_BASE in _UNREACHABLE:
+        return TargetUnreachable(detail)
+    return InviteError("rejected_locally", detail)

@@ -1,5 +1,5 @@
-"""Where a call that we make goes when whom it went to says nothing (RFC 3263 4.3) or points elsewhere (RFC 3261
-8.1.3.4): the same leg goes on with another INVITE."""
+"""Failover of outbound INVITEs: the next target after a timeout or 503 (RFC 3263 4.3), or the Contact of a 3xx (RFC
+3261 8.1.3.4), on the same leg."""
 
 from __future__ import annotations
 
@@ -11,121 +11,125 @@ from typing import Any, Final
 
 import structlog
 
-from sipcore.dialogs.invite import InvitePath, NotReached, OutboundInvite
-from sipcore.dialogs.leg import Leg
+from sipcore.dialogs.invite import InvitePath, OutboundInvite
+from sipcore.dialogs.invite_error import InviteError, TargetUnreachable
+from sipcore.dialogs.leg_driver import LegDriver
 from sipcore.dialogs.pj_call import PjCall
-from sipcore.messages import reason_header
 from sipcore.messages.contact import Contact
+from sipcore.messages.reason_header import NO_REASON, ReasonHeader
 
 NO_RESPONSE_S: Final = 4.0
-"""How long one of several addresses of a host may say nothing to an INVITE, not even 100; over UDP it has been sent 4
-times by then. PJSIP tells of most connections that are refused at once; some it takes for ones that are being made."""
+"""How long one of several targets of a host may send no response to an INVITE, not even 100; over UDP it has been sent
+4 times by then. PJSIP reports most refused connections at once, but takes some for ones that are being made."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class InviteFailure:
-    """How a leg ends that goes on nowhere: status, reason phrase, and what the peer's Reason headers say."""
+    """How a leg ends when no other target takes the call: status, reason phrase, and the peer's Reason headers."""
 
     code: int
     reason: str = ""
-    why: reason_header.ReasonHeader = reason_header.NO_REASON
+    header: ReasonHeader = NO_REASON
 
 
-Send = Callable[[InvitePath, OutboundInvite], Awaitable[tuple[PjCall, Leg]]]
-"""Sends an INVITE. Raises `NotReached`, or another `ConnectionError` that no other address helps against."""
+Send = Callable[[InvitePath, OutboundInvite], Awaitable[tuple[PjCall, LegDriver]]]
+"""Sends an INVITE. Raises `TargetUnreachable`, or another `InviteError` that no other target helps against."""
 
 
 @dataclass(frozen=True)
 class InviteFailover:
-    """Use it on the event loop. `belongs`: whether a call whose INVITE has been sent is the leg's; `send_again` makes a
-    call for a leg in the place of the one before; `give_up` ends a call that nobody has answered and that the leg has
-    to do with no more, False when somebody has; `end` ends the leg; `on_silent` hears of an address of a host that did
-    not answer."""
+    """`is_current`: whether a call whose INVITE was sent still belongs to the leg. `resend` makes a call for a leg in
+    place of the one before. `give_up` detaches a call without any response from its leg and ends it; returns False when
+    it has had a response. `end` ends the leg. `on_unresponsive` is called with a host and the address of it that did
+    not respond. Event loop only."""
 
     start: Callable[[Coroutine[Any, Any, None]], None]
-    is_current: Callable[[PjCall, Leg], Awaitable[bool]]
-    resend: Callable[[PjCall, Leg, InvitePath, OutboundInvite], Awaitable[tuple[PjCall, Leg]]]
+    is_current: Callable[[PjCall, LegDriver], Awaitable[bool]]
+    resend: Callable[[PjCall, LegDriver, InvitePath, OutboundInvite], Awaitable[tuple[PjCall, LegDriver]]]
     give_up: Callable[[PjCall], Awaitable[bool]]
-    end: Callable[[int, Leg, InviteFailure], None]
+    end: Callable[[int, LegDriver, InviteFailure], None]
     on_unresponsive: Callable[[str, str], None]
 
-    async def send(self, invitation: OutboundInvite, send: Send) -> Leg:
-        """Send the INVITE to the first address that can be reached. Raises `ConnectionError`."""
+    async def send(self, invite: OutboundInvite, send: Send) -> LegDriver:
+        """Send the INVITE to the first target that can be reached. Raises `InviteError`."""
         while True:
-            way = invitation.path()
+            path = invite.path()
             try:
-                call, leg = await send(way, invitation)
-            except NotReached:
-                if way.is_last:
+                call, driver = await send(path, invite)
+            except TargetUnreachable:
+                if path.is_last:
                     raise
-                self._report_unresponsive(way, invitation)
-                invitation = invitation.without(way)
+                self._report_unresponsive(path, invite)
+                invite = invite.without(path)
                 continue
-            if not way.is_last:
-                asyncio.get_running_loop().call_later(NO_RESPONSE_S, self._check_response, call, leg)
-            return leg
+            if not path.is_last:
+                asyncio.get_running_loop().call_later(NO_RESPONSE_S, self._check_response, call, driver)
+            return driver
 
-    async def on_no_response(self, call: PjCall, leg: Leg, ending: InviteFailure) -> None:
-        """The address could not be reached, or has no time (503)."""
-        if await self.is_current(call, leg):
-            await self._try_next(call, leg, ending, silent=ending.code == 0)
+    async def on_no_response(self, call: PjCall, driver: LegDriver, failure: InviteFailure) -> None:
+        """The target could not be reached, or responded 503."""
+        if await self.is_current(call, driver):
+            await self._try_next(call, driver, failure, unresponsive=failure.code == 0)
 
-    async def on_redirected(self, call: PjCall, leg: Leg, contacts: Sequence[Contact], code: int) -> None:
+    async def on_redirected(self, call: PjCall, driver: LegDriver, contacts: Sequence[Contact], code: int) -> None:
         """Call the first contact that may be called; without any the leg ends."""
-        if not await self._resend(call, leg, self._redirected(call, leg, contacts)):
-            self.end(call.key, leg, InviteFailure(code))
+        if not await self._resend(call, driver, self._redirected(call, driver, contacts)):
+            self.end(call.key, driver, InviteFailure(code))
 
-    def _check_response(self, call: PjCall, leg: Leg) -> None:
-        said = leg.ringing.done() or leg.answered.done() or leg.ended.done()
-        if not said and not leg._hung_up:
-            self.start(self._give_up_target(call, leg))
+    def _check_response(self, call: PjCall, driver: LegDriver) -> None:
+        leg = driver.leg
+        responded = leg.ringing.done() or leg.answered.done() or leg.ended.done()
+        if not responded and not driver.hung_up:
+            self.start(self._give_up_target(call, driver))
 
-    async def _give_up_target(self, call: PjCall, leg: Leg) -> None:
+    async def _give_up_target(self, call: PjCall, driver: LegDriver) -> None:
         if await self.give_up(call):
-            await self._try_next(call, leg, InviteFailure(0), silent=True)
+            await self._try_next(call, driver, InviteFailure(0), unresponsive=True)
 
-    def _report_unresponsive(self, way: InvitePath, invitation: OutboundInvite) -> None:
-        if way.target is not None:
-            log.info("sip.silent", sip_call_id=invitation.sip_call_id, host=way.host, address=way.target.address)
-            self.on_unresponsive(way.host, way.target.address)
+    def _report_unresponsive(self, path: InvitePath, invite: OutboundInvite) -> None:
+        if path.target is not None:
+            log.info("sip.silent", sip_call_id=invite.sip_call_id, host=path.host, address=path.target.address)
+            self.on_unresponsive(path.host, path.target.address)
 
-    async def _try_next(self, call: PjCall, leg: Leg, ending: InviteFailure, *, silent: bool) -> None:
-        """Try the next address; without any the leg ends."""
-        if silent and call.path and call.invite:
+    async def _try_next(self, call: PjCall, driver: LegDriver, failure: InviteFailure, *, unresponsive: bool) -> None:
+        """Try the next target; without any the leg ends."""
+        if unresponsive and call.path and call.invite:
             self._report_unresponsive(call.path, call.invite)
-        if not await self._resend(call, leg, self._without_target(call, leg)):
-            self.end(call.key, leg, ending)
+        if not await self._resend(call, driver, self._without_target(call, driver)):
+            self.end(call.key, driver, failure)
 
-    async def _without_target(self, call: PjCall, leg: Leg) -> OutboundInvite | None:
+    async def _without_target(self, call: PjCall, driver: LegDriver) -> OutboundInvite | None:
         assert call.invite is not None
         assert call.path is not None
-        return None if leg._hung_up else call.invite.without(call.path)
+        return None if driver.hung_up else call.invite.without(call.path)
 
-    async def _redirected(self, call: PjCall, leg: Leg, contacts: Sequence[Contact]) -> OutboundInvite | None:
-        invitation = call.invite
-        assert invitation is not None
-        assert invitation.follow is not None
-        for contact in contacts if invitation.redirects_left > 0 else ():
-            user = None if leg._hung_up else await invitation.follow(contact)
-            if user is not None and not leg._hung_up:
-                return invitation.redirect_to(user)
+    async def _redirected(self, call: PjCall, driver: LegDriver, contacts: Sequence[Contact]) -> OutboundInvite | None:
+        invite = call.invite
+        assert invite is not None
+        assert invite.follow is not None
+        for contact in contacts if invite.redirects_left > 0 else ():
+            user = None if driver.hung_up else await invite.follow(contact)
+            if user is not None and not driver.hung_up:
+                return invite.redirect_to(user)
         return None
 
-    async def _resend(self, call: PjCall, leg: Leg, whom: Awaitable[OutboundInvite | None]) -> bool:
+    async def _resend(self, call: PjCall, driver: LegDriver, next_invite: Awaitable[OutboundInvite | None]) -> bool:
+        """Send the next INVITE of the leg; returns False when there is none, or when it cannot be sent."""
+        sip_call_id = driver.leg.sip_call_id
         try:
-            invitation = await whom
-            if invitation is None:
+            invite = await next_invite
+            if invite is None:
                 return False
-            leg._begins_anew()
-            await self.send(invitation, partial(self.resend, call, leg))
-        except ConnectionError as error:
-            log.info("sip.not_placed_again", sip_call_id=leg.sip_call_id, why=str(error))
+            driver.reset_early_media()
+            await self.send(invite, partial(self.resend, call, driver))
+        except InviteError as error:
+            log.info("sip.not_placed_again", sip_call_id=sip_call_id, why=error.detail, kind=error.kind)
             return False
         except Exception as error:
-            log.error("sip.not_placed_again", sip_call_id=leg.sip_call_id, error=repr(error), exc_info=error)
+            log.error("sip.not_placed_again", sip_call_id=sip_call_id, error=repr(error), exc_info=error)
             return False
-        if leg._hung_up:  # while the INVITE was sent
-            await leg.hangup()
+        if driver.hung_up:  # while the INVITE was sent
+            await driver.leg.hangup()
         return True

@@ -1,4 +1,4 @@
-"""A call leg as the rest of the program sees it: facts, verbs and futures, all on the event loop."""
+"""A call leg as `calls` sees it: the facts of its INVITE, commands and futures. For the event loop only."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from sipcore.security.srtp import SrtpKeying
 
 @dataclass(frozen=True)
 class Media:
-    """The sound of a leg: its slot in the pump, the rate in Hz, the codec's name, and how the keys of its encryption
-    are agreed on (None: it is not encrypted)."""
+    """The audio stream of a leg: its slot in the pump, the sample rate in Hz, the codec's name, and how the SRTP keys
+    are agreed on (None: RTP is not encrypted)."""
 
     slot: int
     rate: int
@@ -34,9 +34,9 @@ class Media:
 
 @dataclass(frozen=True)
 class LegEnd:
-    """Why a leg ended: the final SIP status, its reason phrase, and whether the other side did it. The status is 0 when
-    an INVITE of ours got no final answer or could not be sent. `cause`: what whoever ended it gave as Q.850 cause.
-    `elsewhere`: the caller was answered by another phone."""
+    """Why a leg ended: the final SIP status, its reason phrase, and whether the peer ended it. The status is 0 when an
+    outbound INVITE got no final response or could not be sent. `cause`: the Q.850 cause that the ending side gave.
+    `completed_elsewhere`: another phone answered the caller (RFC 3326)."""
 
     code: int
     reason: str
@@ -47,8 +47,8 @@ class LegEnd:
 
 @dataclass(frozen=True)
 class InviteFacts:
-    """What is known when a leg appears. `source` is the address that an INVITE came from, "" when we sent it; users and
-    names of inbound legs come from the network."""
+    """The facts of a leg's INVITE. `source` is the address that an inbound INVITE came from, "" for an outbound one;
+    users and names of inbound legs come from the network."""
 
     sip_call_id: str
     direction: Literal["inbound", "outbound"]
@@ -57,61 +57,75 @@ class InviteFacts:
     to_addr: NameAddr
     from_addr: NameAddr
     authorization: str = field(default="", repr=False)
-    """What an inbound INVITE answers to a challenge of ours (RFC 3261, 20.7); "" when it does not."""
+    """The Authorization header of an inbound INVITE (RFC 3261, 20.7); "" without one."""
     request_host_port: str = ""
     """The `host[:port]` of an inbound INVITE's request URI."""
     from_tag: str = ""
     """The From tag of an inbound INVITE."""
     headers: CapturedHeaders = field(default_factory=dict)
-    """What else an INVITE carried (`sipcore.messages.captured_headers`); nothing when we sent it."""
+    """Further headers of an inbound INVITE (`sipcore.messages.captured_headers`); empty for an outbound one."""
 
 
 class DialogControl(Protocol):
-    """What a leg needs of PJSIP; every method runs on the owner's thread by itself."""
+    """The commands of a SIP dialog; each runs on the PJSIP thread by itself."""
 
     def respond(self, code: int, headers: HeaderLines) -> Coroutine[Any, Any, None]:
         """Answer the INVITE with a provisional or final status."""
 
     def bye(self, reason: str) -> Coroutine[Any, Any, None]:
-        """End the dialog in whatever way its state asks for, with the value of a Reason header (RFC 3326)."""
+        """End the dialog with BYE, CANCEL or a refusal, as its state demands, and with this Reason header (RFC
+        3326)."""
 
     def latest_status(self) -> Coroutine[Any, Any, int]:
-        """The status of the latest response to our INVITE; 0 when none has come, or when the call is over."""
+        """The status of the latest response to the outbound INVITE; 0 before any, and after the call."""
+
+
+class LegState:
+    """The state that a `Leg` and its `LegDriver` share."""
+
+    def __init__(self, dialog: DialogControl, pump: Pump, loop: asyncio.AbstractEventLoop) -> None:
+        self.dialog = dialog
+        self.pump = pump
+        self.media: asyncio.Future[Media] = loop.create_future()
+        self.codec = ""
+        """The codec that was agreed on last."""
+        self.refer: ReferRequest | None = None
+        """The REFER that is being served."""
+        self.hung_up = False
+        """Our side has ended the leg."""
+        self.our_cause: Q850Cause | None = None
+        """The Q.850 cause that our side gave."""
+        self.released = False
+        """The pump's slot has been given back."""
 
 
 class Leg:
-    """One dialog with a peer. Use it on the event loop only."""
+    """One SIP dialog with a peer."""
 
-    def __init__(self, facts: InviteFacts, dialog: DialogControl, pump: Pump, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, facts: InviteFacts, state: LegState, loop: asyncio.AbstractEventLoop) -> None:
         self.facts = facts
         self.ended: asyncio.Future[LegEnd] = loop.create_future()
         self.ringing: asyncio.Future[None] = loop.create_future()
-        """Of an outbound leg: it rings, or the peer says in another way that it is on its way (a status 101..199)."""
+        """Of an outbound leg: the peer rings, or has sent another provisional response (101..199)."""
         self.answered: asyncio.Future[None] = loop.create_future()
-        """Of an outbound leg: the peer has accepted the call."""
+        """Of an outbound leg: the peer has answered with 2xx."""
         self.on_digit: Callable[[str, DtmfMethod], None] | None = None
-        """A key of the peer, and how SIP or RTP brought it."""
+        """Called with each DTMF digit of the peer and the method that carried it."""
         self.on_hold = False
+        """The peer has put us on hold."""
         self.on_hold_change: Callable[[bool], None] | None = None
-        """The peer has put us on hold, or has come back."""
+        """Called when the peer puts us on hold, or resumes."""
         self.on_dtmf_sending: Callable[[bool], None] | None = None
-        """Keys begin to be sent, or are not sent any more."""
+        """Called when `send_digits` begins to send DTMF, and when it has ended."""
         self.may_be_replaced_by: Callable[[str], bool] | None = None
-        """Whether somebody at that address may take the other side's place (RFC 3891); None: only from where the other
-        side is. Called on PJSIP's threads."""
+        """Returns whether an INVITE with Replaces (RFC 3891) from that address may replace the peer's dialog; None:
+        only one from the peer's own address. Called on PJSIP's threads."""
         self.on_refer: Callable[[ReferRequest, Callable[[], Awaitable[None]]], Awaitable[Leg | int]] | None = None
-        """Calls whom the other side names (RFC 3515): the answered leg, which is given up for this one to go on with,
-        or the SIP status that says why there is none. What it is given besides accepts the REFER; without that the
-        status is the REFER's own answer. None: every REFER is declined."""
-        self._referral: ReferRequest | None = None
-        self._dialog = dialog
-        self._pump = pump
-        self._media: asyncio.Future[Media] = loop.create_future()
-        self._codec = ""
-        self._dialling = asyncio.Lock()
-        self._hung_up = False
-        self._our_cause: Q850Cause | None = None
-        self._released = False
+        """Calls the target of the peer's REFER (RFC 3515). Returns the answered leg, whose call this leg takes over, or
+        the SIP status that says why there is none. The second argument accepts the REFER (202); without a call of it
+        the status is the REFER's final response. None: every REFER is declined."""
+        self._state = state
+        self._dtmf_lock = asyncio.Lock()
 
     @property
     def sip_call_id(self) -> str:
@@ -120,158 +134,109 @@ class Leg:
 
     @property
     def has_media(self) -> bool:
-        """Sound flows or has flowed; on an outbound leg perhaps before the answer (early media)."""
-        return self._media.done()
+        """Audio flows or has flowed; on an outbound leg perhaps before the answer (early media)."""
+        return self._state.media.done()
 
     @property
     def media(self) -> Media | None:
-        """The sound, once there is some."""
-        return self._media.result() if self._media.done() else None
+        """The audio stream; None before there is one."""
+        return self._state.media.result() if self._state.media.done() else None
 
     async def send_ringing(self) -> None:
         """Send 180."""
-        await self._dialog.respond(180, ())
+        await self._state.dialog.respond(180, ())
 
     async def answer(self) -> Media:
-        """Send 200 and wait until sound flows. Raises `ConnectionError` when the leg ends first."""
-        await self._dialog.respond(200, ())
+        """Send 200 and wait until audio flows. Raises `ConnectionError` when the leg ends first."""
+        await self._state.dialog.respond(200, ())
         return await self.connected()
 
     async def connected(self) -> Media:
-        """Wait until the call is accepted and sound flows. Raises `ConnectionError` when the leg ends first."""
+        """Wait until the call is answered and audio flows. Raises `ConnectionError` when the leg ends first."""
         if self.facts.direction == "outbound":
             await asyncio.wait((self.answered, self.ended), return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait((self._media, self.ended), return_when=asyncio.FIRST_COMPLETED)
-        if not self._media.done() or (self.facts.direction == "outbound" and not self.answered.done()):
+        await asyncio.wait((self._state.media, self.ended), return_when=asyncio.FIRST_COMPLETED)
+        if self.media is None or (self.facts.direction == "outbound" and not self.answered.done()):
             end = self.ended.result()
             raise ConnectionError(f"the leg ended before it had sound: {end.code} {end.reason}")
-        return self._media.result()
+        return self.media
 
     async def latest_status(self) -> int:
-        """The status of the latest response to our INVITE, 100 included; 0 when the peer has said nothing at all."""
-        return await self._dialog.latest_status()
+        """The status of the latest response to the outbound INVITE, 100 included; 0 before any response."""
+        return await self._state.dialog.latest_status()
 
     async def reject(self, code: int, retry_after_s: int | None = None, headers: HeaderLines = ()) -> None:
         """Refuse an inbound leg with a final status."""
-        self._hung_up, self._our_cause = True, reason_header.cause_of_status(code)
-        reason = () if self._our_cause is None else (("Reason", reason_header.format_reason(self._our_cause)),)
+        state = self._state
+        state.hung_up, state.our_cause = True, reason_header.cause_of_status(code)
+        reason = () if state.our_cause is None else (("Reason", reason_header.format_reason(state.our_cause)),)
         later = () if retry_after_s is None else (("Retry-After", str(retry_after_s)),)
-        await self._dialog.respond(code, (*headers, *reason, *later))
+        await state.dialog.respond(code, (*headers, *reason, *later))
 
-    async def hangup(self, why: int = reason_header.NORMAL_CLEARING) -> None:
-        """BYE, CANCEL or a refusal, whatever the state asks for, with a Q.850 cause. Harmless on a leg that has
+    async def hangup(self, cause: int = reason_header.NORMAL_CLEARING) -> None:
+        """Send BYE, CANCEL or a refusal, as the dialog's state demands, with a Q.850 cause. Harmless on a leg that has
         ended."""
         if self.ended.done():
             return
-        self._hung_up, self._our_cause = True, reason_header.q850_cause(why)
-        await self._dialog.bye(reason_header.format_reason(self._our_cause))
+        self._state.hung_up, self._state.our_cause = True, reason_header.q850_cause(cause)
+        await self._state.dialog.bye(reason_header.format_reason(self._state.our_cause))
 
     async def send_digits(self, digits: str) -> None:
-        """Press keys, 100 ms each and 100 ms apart, once the agent has said what it was given to say; returns when they
-        have been sent. `w` and `,` are pauses of 0.5 s. Speech waits meanwhile; a cancelled call sends no further key.
-        They go out as RFC 4733 events, or as tones when the peer has negotiated none. SIP INFO is not used: nothing
-        tells whether a peer makes use of it (RFC 6086, 1), while tones are heard by whatever listens at the other end.
-        Raises `ValueError` for what is no key, and `ConnectionError` when the leg has no sound (any more)."""
+        """Send DTMF digits, 100 ms each and 100 ms apart, after all speech that is queued; returns when they have been
+        sent. `w` and `,` are pauses of 0.5 s. Speech waits meanwhile; cancellation stops the digits that are left. They
+        go out as RFC 4733 events, or in-band when the peer has negotiated none. SIP INFO is not used, because nothing
+        says whether a peer supports it (RFC 6086, 1), while in-band tones reach whatever listens at the far end. Raises
+        `ValueError` for an invalid digit, and `ConnectionError` when the leg has no audio (any more)."""
         keys = normalize_dtmf(digits)
-        async with self._dialling:
-            self._is_pressing(True)
+        async with self._dtmf_lock:
+            self._report_dtmf_sending(True)
             try:
-                await self._dial(self._media.result().slot, keys)
+                await self._send_dtmf(self._state.media.result().slot, keys)
             except (asyncio.InvalidStateError, KeyError) as error:
                 raise ConnectionError("the leg has no sound to press keys in") from error
             finally:
-                self._is_pressing(False)
+                self._report_dtmf_sending(False)
 
-    def _is_pressing(self, on: bool) -> None:
+    def _report_dtmf_sending(self, on: bool) -> None:
         if self.on_dtmf_sending:
             self.on_dtmf_sending(on)
 
-    async def _dial(self, slot: int, keys: str) -> None:
-        rate = self._pump.rate(slot)
-        self._pump.send_dtmf(slot, keys)
+    async def _send_dtmf(self, slot: int, keys: str) -> None:
+        pump = self._state.pump
+        rate = pump.rate(slot)
+        pump.send_dtmf(slot, keys)
         try:
-            while (left := self._pump.dtmf_samples_left(slot)) > 0:
+            while (left := pump.dtmf_samples_left(slot)) > 0:
                 await asyncio.wait((self.ended,), timeout=left / rate + TICK_MS / 1000)
                 if self.ended.done():
                     raise ConnectionError("the leg ended before all keys were pressed")
         except asyncio.CancelledError:
             with contextlib.suppress(KeyError):
-                self._pump.send_dtmf(slot, "")
+                pump.send_dtmf(slot, "")
             raise
 
     def rtp_silence_s(self) -> float:
-        """Seconds since the last RTP packet came; 0 while the leg has no sound, is on hold or is being transferred."""
-        if not self._media.done() or self.on_hold or self._referral:
+        """Seconds since the last RTP packet; 0 before there is audio, on hold, and while a REFER is being served."""
+        if not self.has_media or self.on_hold or self._state.refer:
             return 0.0
         return (time.monotonic_ns() - self.stats().last_packet_ns) / 1e9
 
     def stats(self) -> SlotStats:
-        """Counters of the leg's sound. Raises `KeyError` when it has none (any more)."""
-        if not self._media.done():
-            raise KeyError("no sound yet")
-        return self._pump.slot_stats(self._media.result().slot)
+        """Audio counters of the leg. Raises `KeyError` without audio, and after `release`."""
+        return self._state.pump.slot_stats(self._slot())
 
     def quality(self) -> CallQuality:
-        """How well both sides hear each other, over all of the leg so far. Raises `KeyError` when it has no sound (any
-        more): ask before `release`."""
-        if not self._media.done():
+        """The audio quality of both directions, over all of the leg so far. Raises `KeyError` without audio, and after
+        `release`."""
+        return call_quality(self._state.pump.rtp_totals(self._slot()), self._state.codec)
+
+    def _slot(self) -> int:
+        if self.media is None:
             raise KeyError("no sound yet")
-        return call_quality(self._pump.rtp_totals(self._media.result().slot), self._codec)
+        return self.media.slot
 
     def release(self) -> None:
-        """Give the pump's slot back, once nobody reads or writes it any more; sound that comes later gets none.
-        Idempotent."""
-        if not self._released and self._media.done():
-            self._pump.release(self._media.result().slot)
-        self._released = True
-
-    # ---- what the endpoint reports, always on the loop ----
-
-    def _has_taken_over(self, other: Leg) -> None:
-        """The sound of another leg is this one's now."""
-        self._pump.release(other._media.result().slot)
-        other._released = True
-        if self.on_hold:
-            self._has_media(self._media.result(), False)
-
-    def _begins_anew(self) -> None:
-        """Another callee is called, who may let us hear something before the answer as the one before did."""
-        if self._media.done() and not self._released:
-            self._pump.release(self._media.result().slot)
-            self._media = self._media.get_loop().create_future()
-
-    def _has_media(self, media: Media, held: bool) -> None:
-        changed, self.on_hold = held != self.on_hold, held
-        self._codec = media.codec
-        if self._released:
-            self._release_late(media.slot)
-        elif not self._media.done():
-            self._media.set_result(media)
-        if changed and self.on_hold_change:
-            self.on_hold_change(held)
-
-    def _release_late(self, slot: int) -> None:
-        with contextlib.suppress(KeyError):  # the same slot again, and closed already
-            self._pump.release(slot)
-
-    def _has_rung(self) -> None:
-        if not self.ringing.done():
-            self.ringing.set_result(None)
-
-    def _has_been_answered(self) -> None:
-        if not self.answered.done():
-            self.answered.set_result(None)
-
-    def _has_ended(self, code: int, reason: str, why: reason_header.ReasonHeader = reason_header.NO_REASON) -> None:
-        if self.ended.done():
-            return
-        if self._hung_up:
-            self.ended.set_result(LegEnd(code, reason, by_peer=False, cause=self._our_cause))
-        else:
-            self.ended.set_result(
-                LegEnd(code, reason, by_peer=True, cause=why.cause, completed_elsewhere=why.completed_elsewhere)
-            )
-
-    def _has_digit(self, digit: str, way: DtmfMethod) -> None:
-        if self.on_digit:
-            self.on_digit(digit, way)
+        """Give the pump's slot back, when neither side of it is in use any more; later audio gets none. Idempotent."""
+        if not self._state.released and self.media is not None:
+            self._state.pump.release(self.media.slot)
+        self._state.released = True

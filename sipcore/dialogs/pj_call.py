@@ -1,4 +1,4 @@
-"""pjsua2's call objects, and the dialogs that legs have of them."""
+"""pjsua2's call objects, and the commands that legs give them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import structlog
 from media.dtmf.keys import DtmfMethod
 from sipcore import _native
 from sipcore.dialogs.invite import InvitePath, OutboundInvite
-from sipcore.dialogs.leg import Leg, Media
+from sipcore.dialogs.leg import Media
+from sipcore.dialogs.leg_driver import LegDriver
 from sipcore.messages import headers
 from sipcore.messages.headers import HeaderLines
 from sipcore.messages.refer import sipfrag, subscription_state
@@ -27,25 +28,25 @@ _CALL_LOCK_TIMEOUT = 70009
 """PJ_ETIMEDOUT: another thread has kept the call's lock."""
 
 _SERVICE_UNAVAILABLE = 503
-"""Another address of the same host may have time (RFC 3263 4.3)."""
+"""Another address of the same host may be available (RFC 3263 4.3)."""
 
 _ANSWERED_STATES = (pj.PJSIP_INV_STATE_CONNECTING, pj.PJSIP_INV_STATE_CONFIRMED)
 
 
 class PjCallListener(Protocol):
-    """What a `PjCall` reports to. PJSIP's threads call it."""
+    """What a `PjCall` reports to, from PJSIP's threads."""
 
     def on_ringing(self, call: PjCall) -> None:
-        """The peer rings."""
+        """A provisional response (101..199) to an outbound INVITE."""
 
     def on_answered(self, call: PjCall) -> None:
-        """The peer has answered."""
+        """A 2xx response to an outbound INVITE."""
 
-    def on_redirected(self, call: PjCall, code: int, answer: pj.SipRxData) -> None:
-        """A 3xx response to our INVITE."""
+    def on_redirected(self, call: PjCall, code: int, response: pj.SipRxData) -> None:
+        """A 3xx response to an outbound INVITE."""
 
     def on_no_response(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
-        """No response (`code` is 0) or 503 to our INVITE, and the host has another address."""
+        """No response (`code` is 0) or 503 to an outbound INVITE, and the host has another address."""
 
     def on_ended(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
         """The dialog is over. `reasons`: the peer's Reason headers (RFC 3326)."""
@@ -53,8 +54,8 @@ class PjCallListener(Protocol):
     def on_media(self, call: PjCall, media: Media, held: bool) -> None:
         """The call has an audio stream in a slot of the pump."""
 
-    def on_media_encryption(self, secrecy: MediaEncryption) -> None:
-        """The keying of the call's audio is agreed."""
+    def on_media_encryption(self, encryption: MediaEncryption) -> None:
+        """The SRTP keying of the call's audio is agreed."""
 
     def on_no_pump_slot(self, call: PjCall) -> None:
         """The pump is full."""
@@ -62,7 +63,7 @@ class PjCallListener(Protocol):
     def on_no_sdp_answer(self, call: PjCall) -> None:
         """The ACK brought no usable SDP answer to our offer (RFC 3261 13.2.2.4)."""
 
-    def on_digit(self, call: PjCall, digit: str, way: DtmfMethod) -> None:
+    def on_digit(self, call: PjCall, digit: str, method: DtmfMethod) -> None:
         """A DTMF digit by RFC 4733 or SIP INFO; INFO may carry anything in its place."""
 
     def status_for_refer(self, call: PjCall, request: str) -> int:
@@ -76,7 +77,7 @@ class PjCallListener(Protocol):
 
 
 class PjCall(pj.Call):  # type: ignore[misc]
-    """One pjsua2 call. Its callbacks run on PJSIP's threads: they copy facts and post them, nothing else."""
+    """One pjsua2 call. Its callbacks run on PJSIP's threads, and only copy facts and post them."""
 
     _keys = itertools.count()
 
@@ -85,29 +86,30 @@ class PjCall(pj.Call):  # type: ignore[misc]
         self._listener = listener
         self.key = next(self._keys)
         self.account = account
-        self.leg: Leg | None = None
+        self.driver: LegDriver | None = None
+        """The driver of its leg; None when it has none (any more)."""
         self.invite: OutboundInvite | None = None
-        """What was sent, when we called."""
+        """The INVITE that was sent; None for an inbound call."""
         self.path: InvitePath | None = None
-        """How it was sent."""
+        """The path that it took."""
         self.peer = ""
-        """The address that the other side was heard from last."""
+        """The address that the latest message of the peer came from."""
         self._ringing = self._answered = False
         self._replacement: PjCall | None = None
         self.accepted_refers = 0
-        """How many REFERs were accepted."""
+        """Number of REFERs that were accepted."""
         self.reporting_declined_refer = False
-        """A REFER that was declined is being noted."""
+        """A declined REFER is being reported to `Leg.on_refer`."""
 
     def onCallState(self, prm: pj.OnCallStateParam) -> None:
-        """The progress of a call that we make, and the end of any call. What is in between is told by media."""
+        """The progress of an outbound call, and the end of any call; `onCallMediaState` reports what is in between."""
         info = self.getInfo()
         self.peer = _source_of(prm.e) or self.peer
         if info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
             _native.detach_call(info.id, int(self.this))
             reasons = _native.take_peer_reason(info.id)
-            unheard = info.role == pj.PJSIP_ROLE_UAC and not self._answered and _without_response(prm.e)
-            code = 0 if unheard else info.lastStatusCode
+            no_response = info.role == pj.PJSIP_ROLE_UAC and not self._answered and _without_response(prm.e)
+            code = 0 if no_response else info.lastStatusCode
             if self._follows_redirects and 300 <= code < 400:
                 self._listener.on_redirected(self, code, prm.e.body.tsxState.src.rdata)
             elif self._may_fail_over(code):
@@ -133,7 +135,7 @@ class PjCall(pj.Call):  # type: ignore[misc]
         return code == 0 or (code == _SERVICE_UNAVAILABLE and not self.path.resolved_by_pjsip)
 
     def onCallMediaState(self, prm: pj.OnCallMediaStateParam) -> None:
-        """Sound began, or changed by a re-INVITE."""
+        """The audio stream began, or changed by a re-INVITE."""
         info = self.getInfo()
         slot = _native.slot_of(info.id)
         if info.state == pj.PJSIP_INV_STATE_CONFIRMED and _audio_failed(info) and self.isActive():
@@ -142,16 +144,14 @@ class PjCall(pj.Call):  # type: ignore[misc]
         for media in info.media:
             if media.type == pj.PJMEDIA_TYPE_AUDIO and media.status in _STATUS_WITH_STREAM:
                 if slot is None:
-                    if (
-                        media.dir != pj.PJMEDIA_DIR_NONE
-                    ):  # else held from its first offer on: sound comes with a later one
+                    if media.dir != pj.PJMEDIA_DIR_NONE:  # else on hold since its first offer: a later one brings audio
                         self._listener.on_no_pump_slot(self)
                     return
                 held = media.status != pj.PJSUA_CALL_MEDIA_ACTIVE
                 codec = self.getStreamInfo(media.index).codecName
-                secrecy = MediaEncryption.of_call(info.id)
-                self._listener.on_media(self, Media(slot, _native.rate(slot), codec, secrecy.keying), held)
-                self._listener.on_media_encryption(secrecy)
+                encryption = MediaEncryption.of_call(info.id)
+                self._listener.on_media(self, Media(slot, _native.rate(slot), codec, encryption.keying), held)
+                self._listener.on_media_encryption(encryption)
                 return
 
     def onDtmfDigit(self, prm: pj.OnDtmfDigitParam) -> None:
@@ -159,11 +159,11 @@ class PjCall(pj.Call):  # type: ignore[misc]
         self._listener.on_digit(self, prm.digit, "info" if prm.method == pj.PJSUA_DTMF_METHOD_SIP_INFO else "rfc4733")
 
     def onCallTransferRequest(self, prm: pj.OnCallTransferRequestParam) -> None:
-        """REFER (RFC 3515), as `sipcore.messages.refer.read` takes it."""
+        """REFER (RFC 3515), as `sipcore.messages.refer.parse_refer` takes it."""
         prm.statusCode = self._listener.status_for_refer(self, prm.dstUri)
 
     def onCallReplaceRequest(self, prm: pj.OnCallReplaceRequestParam) -> None:
-        """Somebody wants to take the other side's place (RFC 3891)."""
+        """An INVITE with Replaces (RFC 3891) names this dialog."""
         source = headers.without_port(prm.rdata.srcAddress)
         prm.statusCode = self._listener.status_for_replaces(self, source)
         if prm.statusCode == pj.PJSIP_SC_OK:
@@ -171,7 +171,7 @@ class PjCall(pj.Call):  # type: ignore[misc]
             self._replacement.peer = source
 
     def onCallReplaced(self, prm: pj.OnCallReplacedParam) -> None:
-        """Somebody takes the other side's place; this call ends next."""
+        """Another dialog replaces this one, which ends next."""
         if self._replacement is not None:
             self._listener.on_replaced(self, self._replacement)
             self._replacement = None
@@ -180,60 +180,61 @@ class PjCall(pj.Call):  # type: ignore[misc]
 class PjDialogControl:
     """`sipcore.dialogs.leg.DialogControl` on a pjsua2 call. A command to a call that has just ended does nothing."""
 
-    def __init__(self, owner: PjsipThread, call: PjCall) -> None:
-        self._owner = owner
+    def __init__(self, pjsip_thread: PjsipThread, call: PjCall) -> None:
+        self._pjsip_thread = pjsip_thread
         self._call: PjCall | None = call
 
     async def respond(self, code: int, headers: HeaderLines) -> None:
         """Answer the INVITE."""
-        await self._owner.run(self._respond_here, code, headers)
+        await self._pjsip_thread.run(self._respond_on_pjsip_thread, code, headers)
 
     async def bye(self, reason: str) -> None:
-        """BYE, CANCEL or refuse."""
-        await self._owner.run(self._bye_here, 0, reason)
+        """Send BYE, CANCEL or a refusal."""
+        await self._pjsip_thread.run(self.bye_on_pjsip_thread, 0, reason)
 
     async def latest_status(self) -> int:
-        """The latest response to our INVITE."""
-        return await self._owner.run(self._latest_status_here)
+        """The status of the latest response to the outbound INVITE."""
+        return await self._pjsip_thread.run(self._latest_status_on_pjsip_thread)
 
     async def notify(self, event: str, code: int) -> None:
-        """Tell the peer what has become of its REFER."""
-        await self._owner.run(self._notify_here, event, code)
+        """Send NOTIFY: the status that the peer's REFER has led to."""
+        await self._pjsip_thread.run(self._notify_on_pjsip_thread, event, code)
 
     def detach(self) -> None:
-        """The call has ended: later verbs do nothing. On the owner's thread."""
+        """The call has ended: later commands do nothing. On the PJSIP thread."""
         self._call = None
 
-    def _respond_here(self, code: int, headers: HeaderLines) -> None:
-        self._do_here(f"answer {code}", lambda call: call.answer(call_params(code, headers)))
+    def _respond_on_pjsip_thread(self, code: int, headers: HeaderLines) -> None:
+        self._do_on_pjsip_thread(f"answer {code}", lambda call: call.answer(call_params(code, headers)))
 
-    def _bye_here(self, code: int = 0, reason: str = "") -> None:
-        self._do_here("hangup", lambda call: _hang_up(call, code, reason))
+    def bye_on_pjsip_thread(self, code: int = 0, reason: str = "") -> None:
+        """Send BYE, CANCEL or a refusal with this status (0: PJSIP's choice)."""
+        self._do_on_pjsip_thread("hangup", lambda call: _hang_up(call, code, reason))
 
-    def _notify_here(self, event: str, code: int) -> None:
+    def _notify_on_pjsip_thread(self, event: str, code: int) -> None:
         request = pj.CallSendRequestParam()
         request.method = "NOTIFY"
         request.txOption.contentType = "message/sipfrag"
         request.txOption.msgBody = sipfrag(code)
         for name, value in (("Event", event), ("Subscription-State", subscription_state(code))):
             request.txOption.headers.append(_header(name, value))
-        self._do_here("notify", lambda call: call.sendRequest(request))
+        self._do_on_pjsip_thread("notify", lambda call: call.sendRequest(request))
 
-    def _latest_status_here(self) -> int:
+    def _latest_status_on_pjsip_thread(self) -> int:
         return _native.invite_status(self._call.getId()) if self._call is not None and self._call.isActive() else 0
 
-    def _do_here(self, verb: str, act: Callable[[PjCall], None], tries: int = 10) -> None:
-        """PJSIP refuses a verb in a call that the peer ends at this moment; its end is reported by its own way. A call
-        that is busy for 2 s is asked again, after whatever else waits."""
+    def _do_on_pjsip_thread(self, command: str, act: Callable[[PjCall], None], tries: int = 10) -> None:
+        """PJSIP refuses a command to a call that the peer ends at this moment; `onCallState` reports that end. A call
+        whose lock is taken for 2 s is retried after the other work of the thread."""
         if self._call is None or not self._call.isActive():
             return
         try:
             act(self._call)
         except pj.Error as error:
             if error.status == _CALL_LOCK_TIMEOUT and tries > 1:
-                self._owner.post(self._do_here, verb, act, tries - 1)
+                self._pjsip_thread.post(self._do_on_pjsip_thread, command, act, tries - 1)
             else:
-                log.info("sip.verb_refused", verb=verb, reason=error.reason)
+                log.info("sip.verb_refused", verb=command, reason=error.reason)
 
 
 def _hang_up(call: PjCall, code: int, reason: str) -> None:
@@ -243,31 +244,31 @@ def _hang_up(call: PjCall, code: int, reason: str) -> None:
 
 
 def _has_audio_stream(info: pj.CallInfo) -> bool:
-    """It has a stream, or will have one when it is not held any more."""
+    """True if the call has an audio stream, or gets one back when the hold ends."""
     return any(media.type == pj.PJMEDIA_TYPE_AUDIO and media.status in _STATUS_WITH_STREAM for media in info.media)
 
 
 def _audio_failed(info: pj.CallInfo) -> bool:
-    """The two sides have agreed on sound that cannot be, as when the answer to an encrypted offer is not encrypted."""
+    """True if the SDP answer makes the audio impossible, as one without SRTP to an offer that requires it."""
     states = [media.status for media in info.media if media.type == pj.PJMEDIA_TYPE_AUDIO]
     return pj.PJSUA_CALL_MEDIA_ERROR in states and not _has_audio_stream(info)
 
 
 def _source_of(event: pj.SipEvent) -> str:
-    """The address that a message came from; "" when the event is none."""
+    """The source address of the message behind an event; "" when there is none."""
     if event.type != pj.PJSIP_EVENT_TSX_STATE or event.body.tsxState.type != pj.PJSIP_EVENT_RX_MSG:
         return ""
     return headers.without_port(event.body.tsxState.src.rdata.srcAddress)
 
 
 def _without_response(event: pj.SipEvent) -> bool:
-    """A transaction timed out or lost its transport; PJSIP makes a 408 or 503 of that, as if the peer had said so."""
-    silent = (pj.PJSIP_EVENT_TIMER, pj.PJSIP_EVENT_TRANSPORT_ERROR)
-    return event.type == pj.PJSIP_EVENT_TSX_STATE and event.body.tsxState.type in silent
+    """True if a transaction timed out or lost its transport, of which PJSIP makes a 408 or 503 of its own."""
+    local = (pj.PJSIP_EVENT_TIMER, pj.PJSIP_EVENT_TRANSPORT_ERROR)
+    return event.type == pj.PJSIP_EVENT_TSX_STATE and event.body.tsxState.type in local
 
 
 def call_params(code: int, headers: HeaderLines) -> pj.CallOpParam:
-    """What pjsua2 is told of a message that it sends."""
+    """pjsua2's parameters of a message that it sends."""
     operation = pj.CallOpParam(True)
     operation.opt.audioCount = 1
     operation.opt.videoCount = 0

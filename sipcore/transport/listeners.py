@@ -9,8 +9,6 @@ import pjsua2 as pj
 import structlog
 
 from config.errors import StartupError
-from sipcore import _native
-from sipcore.messages.headers import bracketed
 from sipcore.settings import EndpointSettings
 
 IPV6_V6ONLY: Final = 26
@@ -59,14 +57,6 @@ def default_local_address(host: str, version: int) -> str:
     except OSError as error:
         log.debug("sip.no_default_route", ip_version=version, why=str(error))
         return loopback
-
-
-def local_host_for(peer: str) -> str:
-    """Our host in URIs for a peer at that IP address. Raises `ConnectionError` when there is no way to it."""
-    ours = _native.local_address_towards(peer)
-    if ours is None:
-        raise ConnectionError(f"no INVITE could be sent: there is no route to {peer}")
-    return bracketed(ours)
 
 
 def open_listeners(endpoint: pj.Endpoint, settings: EndpointSettings) -> int:

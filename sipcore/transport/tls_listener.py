@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class TlsListener:
-    """Use it on the owner's thread."""
+    """Use it on the PJSIP thread."""
 
     def __init__(self, settings: EndpointSettings) -> None:
         self._settings = settings

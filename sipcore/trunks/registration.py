@@ -1,7 +1,7 @@
-"""When a trunk registers, refreshes and tries again (RFC 3261 10.2): pure logic, whose time is an argument.
+"""The registration state machine: when a trunk registers, refreshes and retries (RFC 3261 10.2). Time is an argument.
 
-At `due_s`, `send` says what to send, and `answered` takes what came of it. Times are seconds of any clock that only
-goes forward.
+At `due_s`, `send` returns the expiry to ask for, and `on_result` takes the result. Times are seconds of any monotonic
+clock.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ from sipcore.transport.connection_errors import connection_failure
 from sipcore.trunks.trunk import TrunkStatus
 
 EXPIRES_S: Final = 300
-"""What we ask for: so long calls may fail to arrive after a registrar has lost its memory."""
+"""The expiry that we ask for: calls may fail to arrive for this long after a registrar has lost its bindings."""
 LONGEST_EXPIRES_S: Final = 86400
-"""A registrar that wants us to ask for more (423) is not followed."""
+"""A registrar that demands more (423) is not followed."""
 REFRESH_BEFORE_S: Final = 60.0
 SHORTEST_REFRESH_S: Final = 1.0
 FIRST_RETRY_S: Final = 5.0
 LAST_RETRY_S: Final = 300.0
 LONGEST_RETRY_AFTER_S: Final = 3600.0
 JITTER: Final = 0.1
-"""Retries come up to so much later: those whom one fault has hit do not come back together."""
+"""Retries come later by up to this share, so that trunks which one fault has hit do not come back together."""
 GIVE_UP_S: Final = 10.0
-"""How long a REGISTER waits for its final response; over UDP it has been sent 5 times by then."""
+"""A REGISTER waits this long for its final response; over UDP it has been sent 5 times by then."""
 LOOKUP_S: Final = 6.0
-"""So long the host of a new trunk may still be looked for: until then it is not unknown."""
+"""The first lookup of a new trunk's host may take this long before the host counts as unknown."""
 PERMANENT_FAILURES: Final = frozenset({401, 403, 404, 407})
-"""The registrar does not know us, or not with this password: soon it will not either, and providers lock out whoever
-keeps asking."""
+"""The registrar does not know the user or the password: a retry soon will not help, and providers lock out a client
+that keeps asking."""
 
 RegisterOutcome = Literal["answered", "silence", "unresolved", "unreachable", "unanswerable"]
 
 
 @dataclass(frozen=True)
 class RegisterResult:
-    """What came of a REGISTER. `code` and `reason`: of the final response; `source`: where it came from, or where the
-    REGISTER went; seconds that were not said are None."""
+    """The result of a REGISTER. `code` and `reason`: of the final response; `source`: the address that it came from, or
+    that the REGISTER went to; seconds that the response did not state are None."""
 
     outcome: RegisterOutcome
     code: int = 0
     reason: str = ""
     source: str = ""
     expires_s: int = 0
-    """Granted to our contact; 0: it is not bound."""
+    """The expiry granted to our contact; 0: the contact is not bound."""
     retry_after_s: int | None = None
     min_expires_s: int | None = None
 
 
 class Registration:
-    """One trunk's registration. `chance` gives numbers 0..1."""
+    """The registration of one trunk. `chance` returns random numbers 0..1."""
 
     def __init__(self, now_s: float, chance: Callable[[], float]) -> None:
         self._chance = chance
@@ -61,82 +61,84 @@ class Registration:
         self._lookup_until_s = now_s + LOOKUP_S
         self._sent_s: float | None = None
         self._bound_until_s = now_s
-        """The registrar may have our contact until then."""
+        """The registrar may have our contact bound until then."""
         self.unregistering = False
-        """What is sent from now on takes the contact away."""
+        """REGISTERs from now on remove the contact."""
         self.due_s: float | None = now_s
-        """When `send` is due; None: not before an answer, or never again."""
+        """When `send` is due; None: not before a response, or never again."""
         self.status = TrunkStatus("registering")
         self.ended = False
-        """It has ended: the registrar knows it, or cannot be told."""
+        """The contact has been removed, or the registrar could not be reached."""
 
     @property
     def give_up_s(self) -> float | None:
-        """When an answer is awaited no longer; None: none is awaited."""
+        """When the wait for a response ends; None: none is awaited."""
         return None if self._sent_s is None else self._sent_s + GIVE_UP_S
 
     def send(self, now_s: float) -> int:
-        """Its time has come: the expiry to ask for, in seconds; 0 removes the contact. An answer is awaited then."""
+        """A REGISTER is sent now: returns its expiry in seconds; 0 removes the contact."""
         self._sent_s, self.due_s = now_s, None
         return 0 if self.unregistering else self._expires_s
 
-    def on_result(self, now_s: float, utc: datetime, outcome: RegisterResult, *, another: bool = False) -> None:
-        """What came of the last `send`. `another`: the registrar has an address that has not been tried."""
+    def on_result(
+        self, now_s: float, utc: datetime, result: RegisterResult, *, has_untried_target: bool = False
+    ) -> None:
+        """The result of the last `send`. `has_untried_target`: the registrar has a target that has not been tried."""
         self._sent_s = None
-        if outcome.outcome == "silence":
+        if result.outcome == "silence":
             self._bound_until_s = max(self._bound_until_s, now_s + self._expires_s)
         if self.unregistering:
             self.ended = True
-        elif outcome.outcome == "answered" and outcome.code // 100 == 2 and outcome.expires_s > 0:
-            self._succeed(now_s, utc, outcome)
-        elif (outcome.code == 423 and self._adopt_min_expires(outcome.min_expires_s)) or (
-            another and _is_target_failure(outcome)
+        elif result.outcome == "answered" and result.code // 100 == 2 and result.expires_s > 0:
+            self._succeed(now_s, utc, result)
+        elif (result.code == 423 and self._adopt_min_expires(result.min_expires_s)) or (
+            has_untried_target and _is_target_failure(result)
         ):
             self.due_s = now_s
-        elif outcome.outcome == "unresolved" and now_s < self._lookup_until_s:
+        elif result.outcome == "unresolved" and now_s < self._lookup_until_s:
             self.due_s = self._lookup_until_s
         else:
-            self._fail(now_s, outcome)
+            self._fail(now_s, result)
 
     def on_connection_lost(self, now_s: float) -> None:
-        """The connection to the registrar is gone: calls cannot come in over it."""
+        """The connection to the registrar is lost: inbound calls cannot use it."""
         if self.due_s is not None and not self.unregistering and self.status.state == "registered":
             self.due_s = min(self.due_s, now_s + FIRST_RETRY_S * self._chance())
 
     def on_host_resolved(self, now_s: float) -> None:
-        """The registrar's host has addresses that it did not have."""
+        """The registrar's host has new addresses."""
         if self.due_s is not None and not self.unregistering and self.status.state != "registered":
             self.due_s = now_s
 
     def unregister(self, now_s: float) -> None:
-        """The trunk ends or changes: the contact is taken away, when it may be there. What has been sent before is
-        awaited no longer: a registrar takes a REGISTER no more once it has seen the next one (RFC 3261 10.3)."""
+        """Remove the contact, if it may be bound. The response to an earlier REGISTER is awaited no longer, because a
+        registrar ignores a REGISTER after it has seen the next one (RFC 3261 10.3)."""
         self.unregistering = True
         self.status = TrunkStatus("unregistered")
         self.ended = self._sent_s is None and self._bound_until_s <= now_s
         self.due_s = None if self.ended else now_s
 
-    def _succeed(self, now_s: float, utc: datetime, outcome: RegisterResult) -> None:
+    def _succeed(self, now_s: float, utc: datetime, result: RegisterResult) -> None:
         self._failures = 0
-        granted_s = outcome.expires_s
+        granted_s = result.expires_s
         self._bound_until_s = now_s + granted_s
         self.due_s = now_s + refresh_after_s(min(granted_s, self._expires_s))
         until = utc + timedelta(seconds=granted_s)
-        self.status = TrunkStatus("registered", f"registered until {until:%H:%M:%S}Z at {outcome.source}")
+        self.status = TrunkStatus("registered", f"registered until {until:%H:%M:%S}Z at {result.source}")
 
-    def _fail(self, now_s: float, outcome: RegisterResult) -> None:
+    def _fail(self, now_s: float, result: RegisterResult) -> None:
         self._failures += 1
         delay_s = (
-            LAST_RETRY_S if outcome.code in PERMANENT_FAILURES else FIRST_RETRY_S * 2 ** min(self._failures - 1, 10)
+            LAST_RETRY_S if result.code in PERMANENT_FAILURES else FIRST_RETRY_S * 2 ** min(self._failures - 1, 10)
         )
         delay_s = min(delay_s, LAST_RETRY_S)
-        if outcome.retry_after_s is not None:
-            delay_s = min(max(outcome.retry_after_s, FIRST_RETRY_S), LONGEST_RETRY_AFTER_S)
+        if result.retry_after_s is not None:
+            delay_s = min(max(result.retry_after_s, FIRST_RETRY_S), LONGEST_RETRY_AFTER_S)
         self.due_s = now_s + delay_s * (1 + JITTER * self._chance())
-        self.status = TrunkStatus("failed", why_failed(outcome))
+        self.status = TrunkStatus("failed", why_failed(result))
 
     def _adopt_min_expires(self, min_expires_s: int | None) -> bool:
-        """After 423: whether there is a longer expiry to ask for, which is asked for from now on."""
+        """After 423: ask for the registrar's minimum from now on; returns False when it is missing or too long."""
         if min_expires_s is None or not self._expires_s < min_expires_s <= LONGEST_EXPIRES_S:
             return False
         self._expires_s = min_expires_s
@@ -144,20 +146,20 @@ class Registration:
 
 
 def refresh_after_s(expires_s: float) -> float:
-    """When to refresh a registration of that length: a minute before its end, or at half of a short one."""
+    """Seconds until the refresh of a registration: a minute before its end, or half of a short one."""
     return max(expires_s - REFRESH_BEFORE_S, expires_s / 2, SHORTEST_REFRESH_S)
 
 
-def why_failed(outcome: RegisterResult) -> str:
-    """For the operator."""
-    answer = f"{outcome.code} {outcome.reason} from {outcome.source}".replace("  ", " ")
-    match outcome.outcome, outcome.code:
+def why_failed(result: RegisterResult) -> str:
+    """The cause of a failure, in words for the operator."""
+    answer = f"{result.code} {result.reason} from {result.source}".replace("  ", " ")
+    match result.outcome, result.code:
         case ("silence", _):
-            return f"no answer from {outcome.source}"
+            return f"no answer from {result.source}"
         case ("unresolved", _):
             return "the host name is unknown"
         case ("unreachable", _):
-            return connection_failure(outcome.source, outcome.reason)
+            return connection_failure(result.source, result.reason)
         case ("unanswerable", _):
             return f"{answer}: it asks for a kind of authentication that is not supported"
         case (_, 401 | 407):
@@ -169,6 +171,6 @@ def why_failed(outcome: RegisterResult) -> str:
     return answer
 
 
-def _is_target_failure(outcome: RegisterResult) -> bool:
-    """Whether it is a trouble of one address, which another may not have (RFC 3263 4.3)."""
-    return outcome.outcome in ("silence", "unreachable") or outcome.code in (408, 503, 504)
+def _is_target_failure(result: RegisterResult) -> bool:
+    """True if another target of the host may work (RFC 3263 4.3)."""
+    return result.outcome in ("silence", "unreachable") or result.code in (408, 503, 504)

@@ -33,7 +33,7 @@ async def test_a_call_is_stored_from_ringing_to_its_end(tmp_path: Path) -> None:
         live = await harness.stored_call(phone)
         assert live.status in ("ringing", "in_progress")
         await until(lambda: harness.tts.spoken)
-        await until(lambda: phone.leg.stats() and harness.pump.sent(phone.leg._media.result().slot).any())
+        await until(lambda: phone.leg.stats() and harness.pump.sent(phone.leg.media.slot).any())
         phone.hangs_up()
         call = await harness.ended_call(phone)
     assert phone.sent == [180, 200]
@@ -66,7 +66,7 @@ async def test_a_caller_is_heard_answered_and_recorded(tmp_path: Path) -> None:
         assert ear.turns[0] > len(spoken.samples) * 3 // 4
         path = recordings.path_of(tmp_path, call.id, call.created_at)
         assert path.stat().st_size > HEADER_BYTES + 4 * len(spoken.samples)
-        assert harness.pump.released == [phone.leg._media.result().slot]
+        assert harness.pump.released == [phone.leg.media.slot]
     assert (call.status, call.ended_reason, call.turn_count) == ("completed", "agent_ended", 1)
     assert [(item["role"], item["content"]) for item in call.transcript] == [
         ("user", "what are your opening hours"),
@@ -115,7 +115,7 @@ async def test_what_a_caller_did_not_wait_for_is_not_in_the_transcript(tmp_path:
         await harness.create_number(**{**GREETS, "agent_greeting": greeting})
         phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
-        slot = phone.leg._media.result().slot
+        slot = phone.leg.media.slot
         await until(lambda: harness.pump.taken(slot) >= 2 * RATE * WORD_MS // 1000)
         phone.hangs_up()
         call = await harness.ended_call(phone)
@@ -129,7 +129,7 @@ async def test_digits_reach_the_conversation(tmp_path: Path) -> None:
         phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
         for digit in "42#":
-            phone.leg._has_digit(digit, "rfc4733")
+            phone.driver.on_digit(digit, "rfc4733")
         call = await harness.ended_call(phone)
     assert call.transcript[0] == {"role": "user", "content": "42"}
     assert call.turn_count == 1

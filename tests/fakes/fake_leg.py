@@ -1,4 +1,4 @@
-"""Legs without SIP: the real `Leg` on a dialog that notes what it is told, and an array port as its pump."""
+"""Legs without SIP: the real `Leg` and `LegDriver` on a dialog that notes its commands, and an array port as pump."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import cast
 from media.audio_port import Samples
 from sipcore.audio.call_quality import RtpTotals
 from sipcore.audio.pump import Pump, SlotStats
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import InviteFacts, Leg, Media
+from sipcore.dialogs.leg_driver import LegDriver
 from sipcore.messages.captured_headers import CapturedHeaders
 from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines, NameAddr
@@ -68,7 +70,7 @@ class NotedDialog:
         self.sent: list[int] = []
         self.headers: dict[str, str] = {}
         """The last one of each name."""
-        self.leg: Leg | None = None
+        self.driver: LegDriver | None = None
         self.mute = False
         self.answered_held = False
         self.trying = 0
@@ -81,21 +83,21 @@ class NotedDialog:
             raise self.error
         self.sent.append(code)
         self.headers.update(headers)
-        assert self.leg is not None
+        assert self.driver is not None
         if code == 200 and not self.mute:
-            self.leg._has_media(Media(self._pump.open(8000, self._caller), 8000, "PCMU"), self.answered_held)
+            self.driver.on_media(Media(self._pump.open(8000, self._caller), 8000, "PCMU"), self.answered_held)
         elif code >= 300:
-            self.leg._has_ended(code, "")
+            self.driver.on_ended(code, "")
 
     async def bye(self, reason: str) -> None:
         self.headers["Reason"] = reason
-        assert self.leg is not None
+        assert self.driver is not None
         self.sent.append(-1)
-        self.leg._has_ended(200, "")
+        self.driver.on_ended(200, "")
 
     async def latest_status(self) -> int:
-        assert self.leg is not None
-        return 180 if self.leg.ringing.done() else self.trying
+        assert self.driver is not None
+        return 180 if self.driver.leg.ringing.done() else self.trying
 
 
 class Phone:
@@ -130,8 +132,9 @@ class Phone:
             request_host_port=place,
             headers=headers or {},
         )
-        self.leg = Leg(facts, self.dialog, cast(Pump, pump), asyncio.get_running_loop())
-        self.dialog.leg = self.leg
+        self.driver = LegDriver(facts, self.dialog, cast(Pump, pump), asyncio.get_running_loop())
+        self.leg = self.driver.leg
+        self.dialog.driver = self.driver
 
     @property
     def sent(self) -> list[int]:
@@ -140,11 +143,12 @@ class Phone:
 
     def holds(self, on: bool = True) -> None:
         """Put us on hold, or come back."""
-        self.leg._has_media(self.leg._media.result(), on)
+        assert self.leg.media is not None
+        self.driver.on_media(self.leg.media, on)
 
     def hangs_up(self, code: int = 200, why: ReasonHeader = NO_REASON) -> None:
         """BYE, or after `code` 487: CANCEL."""
-        self.leg._has_ended(code, "", why)
+        self.driver.on_ended(code, "", why)
 
 
 class Callee:
@@ -158,8 +162,9 @@ class Callee:
         self.dialog = NotedDialog(pump, None)
         to = NameAddr(uri.removeprefix("sip:").partition("@")[0], "")
         facts = InviteFacts(sip_call_id, "outbound", "", to.user, to, caller or NameAddr("", ""))
-        self.leg = Leg(facts, self.dialog, cast(Pump, pump), asyncio.get_running_loop())
-        self.dialog.leg = self.leg
+        self.driver = LegDriver(facts, self.dialog, cast(Pump, pump), asyncio.get_running_loop())
+        self.leg = self.driver.leg
+        self.dialog.driver = self.driver
         self._pump = pump
 
     @property
@@ -169,7 +174,7 @@ class Callee:
 
     def rings(self, *, early_media: bool = False) -> None:
         """180, or 183 with sound."""
-        self.leg._has_rung()
+        self.driver.on_ringing()
         if early_media:
             self._has_sound()
 
@@ -177,14 +182,14 @@ class Callee:
         """200, with sound unless `mute`."""
         if not mute and not self.leg.has_media:
             self._has_sound()
-        self.leg._has_been_answered()
+        self.driver.on_answered()
 
     def ends(self, code: int = 200, why: ReasonHeader = NO_REASON) -> None:
         """BYE, or a final status in place of an answer; 0 is the silence of somebody who is not there."""
-        self.leg._has_ended(code, "", why)
+        self.driver.on_ended(code, "", why)
 
     def _has_sound(self) -> None:
-        self.leg._has_media(Media(self._pump.open(8000), 8000, "PCMU"), False)
+        self.driver.on_media(Media(self._pump.open(8000), 8000, "PCMU"), False)
 
 
 class Callees:
@@ -229,7 +234,7 @@ class Callees:
         self.is_looked_for.set()
         await self.found.wait()
         if self.address is None:
-            raise ConnectionError("the trunk's host is unknown")
+            raise InviteError("unresolved", "the trunk's host is unknown")
         return Trunk(
             key=number.id, host=self.address, port=number.sip_port, transport=number.sip_protocol or "udp",
             outbound_proxy=None, user=number.number, credentials=None, registers=False, follow_redirects=False,

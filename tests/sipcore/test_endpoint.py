@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import StartupError
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings
@@ -142,10 +143,15 @@ async def test_a_fault_in_on_incoming_ends_that_call_with_500_and_no_other() -> 
 
 async def test_an_address_that_cannot_be_called_raises() -> None:
     async with Phone(PCMU) as phone:
-        for uri in ("not a uri", "sip:", "mailto:a@b"):
-            with pytest.raises(ConnectionError, match="no INVITE could be sent"):
+        for uri, kind in (
+            ("not a uri", "rejected_locally"),
+            ("sip:", "no_local_address"),
+            ("mailto:a@b", "rejected_locally"),
+        ):
+            with pytest.raises(InviteError, match="no INVITE could be sent") as caught:
                 await phone.endpoint.call(uri)
+            assert caught.value.kind == kind
         assert phone.endpoint.live_legs == 0
-        with pytest.raises(ConnectionError):  # at once, or when the connection is refused a moment later
+        with pytest.raises((InviteError, ConnectionError)):  # at once, or when the connection is refused a moment later
             leg = await phone.endpoint.call(f"sip:x@127.0.0.1:{free_port()};transport=tcp")
             await asyncio.wait_for(leg.connected(), 10)

@@ -272,7 +272,7 @@ async def test_a_hangup_does_not_wait_for_the_summary_and_a_second_one_finds_the
     phone = desk.harness.rings()
     await until(lambda: phone.leg.on_digit is not None)
     for key in "42":
-        phone.leg._has_digit(key, "rfc4733")
+        phone.driver.on_digit(key, "rfc4733")
     call_id = (await desk.harness.stored_call(phone)).id
     _, first = await desk.api("POST", f"/calls/{call_id}/hangup")
     told = first["data"]

@@ -201,10 +201,10 @@ async def test_keys_that_were_pressed_just_before_the_caller_hung_up_are_in_the_
         await harness.create_number(**GREETS)
         phone = harness.rings()
         await until(lambda: phone.leg.on_digit is not None)
-        slot = phone.leg._media.result().slot
+        slot = phone.leg.media.slot
         await until(lambda: harness.pump.taken(slot) and harness.pump.taken(slot) == harness.pump.written(slot))
         for digit in f"4711{last}":
-            phone.leg._has_digit(digit, "rfc4733")
+            phone.driver.on_digit(digit, "rfc4733")
         phone.hangs_up()
         call = await harness.ended_call(phone)
     assert said(call) == [("assistant", "Welcome caller."), ("user", "4711")]
@@ -229,7 +229,7 @@ async def test_the_echo_of_keys_that_the_agent_presses_is_no_key_of_the_caller(t
             ours.append(on)
             if not on:
                 echo, calls = key("5", ms=100), (gap(800), key("4", ms=100), gap(100), key("#", ms=100))
-                harness.pump.speak(phone.leg._media.result().slot, sent(gap(100), echo, *calls))
+                harness.pump.speak(phone.leg.media.slot, sent(gap(100), echo, *calls))
 
         phone.leg.on_dtmf_sending = press
         harness.llm.gate.set()

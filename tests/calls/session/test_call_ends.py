@@ -210,7 +210,7 @@ async def test_sound_that_comes_after_the_call_was_given_up_gives_its_slot_back(
         bye = phone.dialog.bye
 
         async def crosses_with_the_sound(reason: str) -> None:
-            phone.leg._has_media(Media(slot, 8000, "PCMU"), False)
+            phone.driver.on_media(Media(slot, 8000, "PCMU"), False)
             await bye(reason)
 
         monkeypatch.setattr(phone.dialog, "bye", crosses_with_the_sound)

@@ -64,12 +64,12 @@ async def test_a_call_goes_through_its_trunk_and_is_stored_from_queued_to_its_en
             there.answers()
             await until(lambda: harness.tts.spoken)
             await becomes(harness, call, "in_progress")
-            await until(lambda: harness.pump.taken(there.leg._media.result().slot) >= 2 * RATE * WORD_MS // 1000)
+            await until(lambda: harness.pump.taken(there.leg.media.slot) >= 2 * RATE * WORD_MS // 1000)
             there.ends()
             end = await ended(harness, call)
         assert harness.tts.spoken == ["Hello Ann, you are true and four point five."]
         assert len(await harness.database.read(lambda conn: deliveries.due(conn, utc_now()))) == 1
-        assert harness.pump.released == [there.leg._media.result().slot]
+        assert harness.pump.released == [there.leg.media.slot]
     assert (how(end), end.customer_number, end.provider) == (("completed", "customer_ended"), "+4917012", "sip")
     assert end.started_at is not None
     assert end.ended_at is not None
@@ -88,7 +88,7 @@ async def test_an_agent_that_listens_first_says_nothing_until_it_is_spoken_to(tm
         await until(lambda: there.leg.on_digit is not None)
         assert harness.tts.spoken == []
         for digit in "4#":
-            there.leg._has_digit(digit, "rfc4733")
+            there.driver.on_digit(digit, "rfc4733")
         end = await ended(harness, call)
     assert [item["content"] for item in end.transcript] == ["4", "You chose four."]
     assert (how(end), there.sent) == (("completed", "agent_ended"), [-1])

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore.dialogs.invite import NotReached
+from sipcore.dialogs.invite_error import InviteError, TargetUnreachable
 from sipcore.dialogs.leg import Leg, LegEnd
 from sipcore.messages.headers import NameAddr
 from sipcore.settings import EndpointSettings
@@ -203,7 +203,8 @@ async def test_a_connection_that_is_refused_is_no_call_or_an_end_without_a_statu
     """As it is known before the INVITE waits for it, or after."""
     try:
         leg = await phone.endpoint.call(f"sip:x@127.0.0.1:{free_port()};transport=tcp")
-    except NotReached as refused:
+    except TargetUnreachable as refused:
+        assert refused.kind == "unreachable"
         assert str(refused) in ("no INVITE could be sent", "no INVITE could be sent: nothing listens there")
         assert phone.endpoint.live_legs == 0
         return
@@ -214,8 +215,9 @@ async def test_a_connection_that_is_refused_is_no_call_or_an_end_without_a_statu
 async def test_why_no_invite_could_be_sent_is_told_in_words(phone: Phone) -> None:
     """From loopback no packet gets to another network: it is not even sent."""
     words = "^no INVITE could be sent: this machine cannot send to that address from where SIP listens$"
-    with pytest.raises(ConnectionError, match=words):
+    with pytest.raises(InviteError, match=words) as caught:
         await phone.endpoint.call("sip:x@192.0.2.1:5060")
+    assert caught.value.kind == "rejected_locally"
     assert phone.endpoint.live_legs == 0
 
 

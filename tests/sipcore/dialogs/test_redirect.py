@@ -87,7 +87,7 @@ async def test_what_was_heard_before_the_redirect_does_not_keep_a_slot(phone: Ph
     callee.rings(raw.offer("0"), "183 Session Progress")
     await asyncio.wait_for(leg.ringing, 5)
     await phone.ears.ticks(3)
-    before = leg._media.result().slot
+    before = leg.media.slot
     moved(callee, "200")
     second = await RawCallee.called(raw)
     second.answers()

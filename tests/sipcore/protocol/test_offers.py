@@ -213,7 +213,7 @@ async def test_what_crosses_a_request_of_the_peer_is_tried_again_after_2_to_4_se
     assert re.search(r"m=audio \d+ RTP/AVP 0\r", again.body), "one codec"
     raw.reply(again, "200 OK", body=raw.offer("0"))
     await callee.gets("ACK")
-    await assert_sound_flows(phone, raw, leg._media.result())
+    await assert_sound_flows(phone, raw, leg.media)
     await callee.hangs_up()
     await ended(leg)
 
@@ -226,6 +226,6 @@ async def test_a_request_of_the_peer_that_crosses_ours_gets_491(phone: Phone, ra
     raw.reply(ours, "200 OK", body=raw.offer("0"))
     await callee.gets("ACK")
     assert not leg.on_hold
-    await assert_sound_flows(phone, raw, leg._media.result())
+    await assert_sound_flows(phone, raw, leg.media)
     await callee.hangs_up()
     await ended(leg)

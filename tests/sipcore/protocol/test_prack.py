@@ -120,7 +120,7 @@ async def test_early_media_by_a_reliable_183_is_heard_and_acknowledged_once(phon
     await phone.ears.ticks(3)
     assert leg.has_media
     assert not leg.answered.done()
-    await assert_sound_flows(phone, raw, leg._media.result())
+    await assert_sound_flows(phone, raw, leg.media)
     callee.rings("", "180 Ringing", "Require: 100rel", "RSeq: 9")  # 8 is missing
     callee.rings("", "180 Ringing", "Require: 100rel", "RSeq: 8")
     second = await callee.gets("PRACK")
@@ -147,7 +147,7 @@ async def test_an_early_session_changes_by_update(phone: Phone, raw: RawPhone) -
         updated = await raw.final("UPDATE")
         assert (updated.status, updated.header("Content-Type")) == (200, "application/sdp")
         announcer._rtp_target = raw._rtp_target
-        await assert_sound_flows(phone, announcer, leg._media.result())
+        await assert_sound_flows(phone, announcer, leg.media)
         callee.answers("")
         await callee.gets("ACK")
         media = await asyncio.wait_for(connecting, 5)

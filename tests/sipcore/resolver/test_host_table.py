@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.resolver.target import SipHostPort, SipTarget, Transport
 from tests.peers.sipp_baresip import free_port
@@ -90,10 +91,10 @@ async def test_the_second_target_is_tried_when_nobody_is_at_the_first(phone: Pho
 
 async def test_a_call_to_an_unknown_name_fails_at_once_and_the_name_is_told_once(phone: Phone, raw: RawPhone) -> None:
     for _ in range(2):
-        with pytest.raises(ConnectionError):
+        with pytest.raises(InviteError):
             await phone.endpoint.call("sip:100@nowhere.example")
     assert unknown(phone) == [("nowhere.example", 2)]
-    with pytest.raises(ConnectionError):
+    with pytest.raises(InviteError):
         await phone.endpoint.call("sip:100@nowhere.example")
     assert unknown(phone) == []
 
@@ -101,7 +102,7 @@ async def test_a_call_to_an_unknown_name_fails_at_once_and_the_name_is_told_once
 async def test_the_table_is_replaced_at_once(phone: Phone, raw: RawPhone) -> None:
     phone.endpoint.set_host_table({SipHostPort("old.example", None, "udp"): [at(raw)]})
     phone.endpoint.set_host_table({SipHostPort("new.example", None, "udp"): [at(raw)]})
-    with pytest.raises(ConnectionError):
+    with pytest.raises(InviteError):
         await phone.endpoint.call("sip:100@old.example")
     await refused_by(raw, await phone.endpoint.call("sip:100@new.example"))
 

@@ -13,6 +13,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from sipcore import _native
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from tests.peers.sipp_baresip import RTP_PORTS
 from tests.sipcore.loopback_phone import Phone
@@ -90,8 +91,9 @@ async def test_without_a_port_a_caller_gets_503_and_one_line_is_logged(
     answer = await raw.final("INVITE")
     assert (answer.status, answer.header("Retry-After")) == (503, "10")
     assert phone.incoming.empty()
-    with pytest.raises(ConnectionError, match="rtp_ports"):
+    with pytest.raises(InviteError, match="rtp_ports") as caught:
         await phone.endpoint.call(phone.uri)
+    assert caught.value.kind == "no_local_port"
     with capture_logs() as logs:
         phone.endpoint.log_guard_events()
     assert [(line["event"], line["calls"]) for line in logs] == [("sip.no_rtp_port", 1)]
@@ -112,7 +114,7 @@ async def test_other_programs_in_the_whole_range_harm_that_call_alone(
         raw.invite(raw.dialog(), raw.offer("0"))
         answer = await raw.final("INVITE")
         assert (answer.status, answer.header("Retry-After")) == (503, "10")
-        with pytest.raises(ConnectionError):
+        with pytest.raises(InviteError):
             await phone.endpoint.call(phone.uri)
     with capture_logs() as logs:
         phone.endpoint.log_guard_events()

@@ -123,7 +123,7 @@ async def test_a_call_is_not_touched_by_those_that_had_its_number_before(phone: 
     """PJSUA gives numbers in turn, and what is left of an ended call may go later than its number is given again."""
     source_guard.set_invite_rate_limit(0)
     later = threading.Event()
-    keeping_back = asyncio.wrap_future(phone.endpoint._owner.post(later.wait))
+    keeping_back = asyncio.wrap_future(phone.endpoint._pjsip_thread.post(later.wait))
     try:
         await call_and_cancel(phone, raw, _native.MAX_CALLS)
         async with RawPhone(phone.target) as caller:

@@ -9,6 +9,7 @@ from ipaddress import ip_network
 import pytest
 from structlog.testing import capture_logs
 
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.messages.headers import NameAddr
 from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings
@@ -146,6 +147,7 @@ def accepting(request: Message) -> bytes:
 
 
 async def test_a_call_to_where_there_is_no_route_is_not_made(phone: Phone) -> None:
-    with pytest.raises(ConnectionError, match="no INVITE could be sent"):
+    with pytest.raises(InviteError, match="no INVITE could be sent") as caught:
         await phone.endpoint.call("sip:x@[2001:db8::1]:5060", caller=NameAddr("100", ""))
+    assert caught.value.kind == "no_local_address"
     assert phone.endpoint.live_legs == 0

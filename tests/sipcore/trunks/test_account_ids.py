@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.contact import Contact
 from sipcore.messages.headers import NameAddr
@@ -130,7 +131,8 @@ async def test_what_is_left_of_a_trunk_that_has_gone_does_not_take_the_next_one_
 async def test_a_call_through_a_trunk_that_is_not_there_is_not_made(phone: Phone, raw: RawPhone) -> None:
     """Without its account it would show no password, or another one's."""
     await phone.endpoint.set_trunks([])
-    with pytest.raises(ConnectionError, match="the trunk is not there"):
+    with pytest.raises(InviteError, match="the trunk is not there") as caught:
         await phone.endpoint.call("900", trunk=trunk(raw, "ann", "ann"), caller=NameAddr("100", ""))
+    assert caught.value.kind == "trunk_changed"
     await raw.options()
     assert raw.sip.received.empty()

@@ -41,10 +41,10 @@ class Play:
         self.now_s = max(self.now_s, self.it.due_s)
         return self.it.send(self.now_s)
 
-    def gets(self, outcome: RegisterResult, *, another: bool = False) -> float | None:
+    def gets(self, result: RegisterResult, *, has_untried_target: bool = False) -> float | None:
         """Send and get this; how long until the next one is due."""
         self.sends()
-        self.it.on_result(self.now_s, NOON, outcome, another=another)
+        self.it.on_result(self.now_s, NOON, result, has_untried_target=has_untried_target)
         return None if self.it.due_s is None else self.it.due_s - self.now_s
 
 
@@ -171,13 +171,13 @@ def test_a_failed_trunk_stays_failed_until_it_is_registered() -> None:
 @pytest.mark.parametrize("outcome", [SILENCE, RegisterResult("unreachable", source=SOURCE), answer(503), answer(504)])
 def test_another_address_is_tried_at_once(outcome: RegisterResult) -> None:
     play = Play()
-    assert play.gets(outcome, another=True) == 0
+    assert play.gets(outcome, has_untried_target=True) == 0
     assert play.it.status.state == "registering"
     assert play.gets(outcome) == FIRST_RETRY_S
 
 
 def test_another_address_does_not_know_a_wrong_password_either() -> None:
-    assert Play().gets(answer(401), another=True) == LAST_RETRY_S
+    assert Play().gets(answer(401), has_untried_target=True) == LAST_RETRY_S
 
 
 def test_a_lost_connection_is_made_again_within_seconds() -> None:
@@ -217,7 +217,7 @@ def test_leaving_takes_the_contact_away_once_whatever_comes_of_it(end: RegisterR
     play.it.unregister(play.now_s)
     assert (play.it.due_s, play.it.ended, play.it.status.state) == (play.now_s, False, "unregistered")
     assert play.sends() == 0
-    play.it.on_result(play.now_s, NOON, end, another=True)
+    play.it.on_result(play.now_s, NOON, end, has_untried_target=True)
     assert (play.it.ended, play.it.due_s, play.it.status.state) == (True, None, "unregistered")
 
 
