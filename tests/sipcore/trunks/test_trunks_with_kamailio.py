@@ -224,7 +224,9 @@ async def test_a_route_that_cannot_be_is_refused_each_time_and_the_one_before_st
         number = phone.endpoint._trunk_accounts._entries["ann"].account_id
         for _ in range(2):
             with pytest.raises(OSError, match="header"):
-                await phone.endpoint._pjsip_thread.run(_native.account_set_route, number, "<sip:192.0.2.9;lr>", "<no route")
+                await phone.endpoint._pjsip_thread.run(
+                    _native.account_set_route, number, "<sip:192.0.2.9;lr>", "<no route"
+                )
         callee.refuses("486 Busy Here")
         await leg.ended
         again = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, ""))
