@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from sipcore.dialogs.invite_error import InviteErrorKind
 from sipcore.dialogs.leg import LegEnd
 from sipcore.messages import reason_header
 from sipcore.messages.status_reason import unanswered_reason
@@ -16,6 +17,25 @@ _CAUSES: Final[dict[EndedReason, int]] = {
     "error": reason_header.TEMPORARY_FAILURE,
     "server_shutdown": reason_header.TEMPORARY_FAILURE,
 }
+_INVITE_ERRORS: Final[dict[InviteErrorKind, EndedReason]] = {
+    "unresolved": "unreachable",
+    "unreachable": "unreachable",
+    "no_response": "unreachable",
+    "no_local_port": "unreachable",
+    "no_local_address": "unreachable",
+    "trunk_changed": "unreachable",
+    "trunk_unusable": "unreachable",
+    "number_unavailable": "unreachable",
+    "not_permitted": "unreachable",
+    "call_ended": "unreachable",
+    "rejected_locally": "unreachable",
+}
+"""The API knows one reason for all of them; the log has the kind."""
+
+
+def ended_reason_of_invite_error(kind: InviteErrorKind) -> EndedReason:
+    """The `endedReason` of an outbound call whose INVITE could not be sent."""
+    return _INVITE_ERRORS[kind]
 
 
 def ended_reason_of(end: LegEnd, *, inbound: bool, answered: bool) -> EndedReason:

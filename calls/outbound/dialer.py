@@ -10,6 +10,7 @@ from typing import Protocol
 from calls.admission.model_load import ModelLoadShedder
 from calls.outbound.pacing import CallPacer
 from calls.trunks.provisioning import trunk_destinations
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines, NameAddr
@@ -30,7 +31,7 @@ def trunk_problem(number: PhoneNumber, *, tcp: bool) -> str | None:
 
 
 CurrentNumber = Callable[[], Awaitable[PhoneNumber]]
-"""The number that a call is placed from, as it is stored now. Raises `ConnectionError` when no call may be placed."""
+"""The number that a call is placed from, as it is stored now. Raises `InviteError` when no call may be placed."""
 
 
 class SendInvite(Protocol):
@@ -46,12 +47,12 @@ class SendInvite(Protocol):
         headers: HeaderLines,
         follow: FollowContact | None,
     ) -> Awaitable[Leg]:
-        """The leg, as soon as the INVITE is on its way. Raises `ConnectionError` when it cannot be sent."""
+        """The leg, as soon as the INVITE is on its way. Raises `InviteError` when it cannot be sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutboundDialer:
-    """`trunk_of` returns the trunk of a number that has one, ready for use, or raises `ConnectionError`. `tcp`: this
+    """`trunk_of` returns the trunk of a number that has one, ready for use, or raises `InviteError`. `tcp`: this
     server has a SIP/TCP listener. With `load_shedder`, queued calls wait while the models cannot answer in time."""
 
     dial: SendInvite
@@ -62,22 +63,22 @@ class OutboundDialer:
     trunk_policy: Policy = "open"
 
     async def trunk(self, number: PhoneNumber) -> Trunk:
-        """The trunk of a number, ready for use. Raises `ConnectionError`."""
+        """The trunk of a number, ready for use. Raises `InviteError`."""
         problem = trunk_problem(number, tcp=self.tcp)
         if problem is not None:
-            raise ConnectionError(problem)
+            raise InviteError("trunk_unusable", problem)
         return await self.trunk_of(number)
 
     async def dial_transfer(
         self, number: CurrentNumber, to: str, headers: HeaderLines, ending: asyncio.Future[EndedReason]
     ) -> Leg:
         """Place the second leg of a transfer, unless the call is `ending` when the pacer lets the leg go. Raises
-        `ConnectionError`."""
+        `InviteError`."""
         if not await self.pacer.wait_unless_ending(ending):
-            raise ConnectionError("the call has ended")
+            raise InviteError("call_ended", "the call has ended")
         current = await number()
         trunk = await self.trunk(current)
         if ending.done():
-            raise ConnectionError("the call has ended")
+            raise InviteError("call_ended", "the call has ended")
         caller = NameAddr(current.number, current.name or "")
         return await self.dial(to, trunk=trunk, caller=caller, sip_call_id=None, headers=headers, follow=None)

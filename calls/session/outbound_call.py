@@ -12,7 +12,7 @@ import structlog
 from calls import metrics
 from calls.admission.model_load import ModelLoadShedder
 from calls.call_record import sip_metadata
-from calls.call_record.end_reason import end_status_of
+from calls.call_record.end_reason import end_status_of, ended_reason_of_invite_error
 from calls.call_record.outcome import CallOutcome
 from calls.outbound import audit_log, permissions
 from calls.outbound.dialer import OutboundDialer, trunk_problem
@@ -25,6 +25,7 @@ from calls.session.progress import store_progress
 from calls.session.snapshot import CallSnapshot
 from calls.session.transfer import ReroutePolicy, TransferSupport
 from config.clock import utc_now
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.headers import NameAddr
 from sipcore.trunks.trunk import Trunk
@@ -105,12 +106,12 @@ class OutboundCall:
 
     async def _place(self) -> CallSession | None:
         """The session of the call, once its INVITE was sent; None when the call ends before."""
-        problem = None if self._number is None else trunk_problem(self._number, tcp=self._dialer.tcp)
-        if problem is not None:
-            self._give_up(problem)
+        try:
+            route = await self._find_route()
+            leg = None if route is None else await self._send_invite(route)
+        except InviteError as error:
+            self._give_up(error)
             return None
-        route = await self._find_route()
-        leg = None if route is None else await self._send_invite(route)
         if route is None or leg is None:
             return None
         self._lifecycle.invite_sent()
@@ -141,30 +142,31 @@ class OutboundCall:
         return True
 
     async def _find_route(self) -> OutboundRoute | None:
-        """The route as all is stored when the call has its slot: it was queued a while ago. None when the call is not
-        placed, or ends before. The load shedder admits it only when its trunk, which may take time to find, is known.
-        A number that was changed meanwhile is read again."""
+        """The route as all is stored when the call has its slot: it was queued a while ago. None when the call ends
+        before. The load shedder admits it only when its trunk, which may take time to find, is known. A number that
+        was changed meanwhile is read again. Raises `InviteError` when the call may not or cannot be placed."""
+        problem = None if self._number is None else trunk_problem(self._number, tcp=self._dialer.tcp)
+        if problem is not None:
+            raise InviteError("trunk_unusable", problem)
         while True:
             if not await self._wait_for_slot():
                 return None
             number = await self._current_number()
-            trunk, problem = (None, "") if number is None else await self._trunk(number)
+            trunk = await self._trunk(number)
             if self._enter_load():
                 break
         self.call = replace(self.call, call_sid=str(uuid4()))
         while True:
             clearance = await self._clear()
             if isinstance(clearance, str):
-                self._give_up(clearance)
-                return None
+                raise InviteError("not_permitted", clearance)
             if clearance.number == number:
                 break
             number = clearance.number
-            trunk, problem = await self._trunk(number)
+            trunk = await self._trunk(number)
         self._agent = clearance.agent
-        if trunk is None:
-            self._give_up(problem)
-            return None
+        if isinstance(trunk, InviteError):
+            raise trunk
         return OutboundRoute(clearance.number, clearance.agent, trunk)
 
     async def _current_number(self) -> PhoneNumber | None:
@@ -173,12 +175,14 @@ class OutboundCall:
         )
         return await self._deps.database.read(read, lane="calls")
 
-    async def _trunk(self, number: PhoneNumber) -> tuple[Trunk | None, str]:
-        """The number's trunk; None and why there is none."""
+    async def _trunk(self, number: PhoneNumber | None) -> Trunk | InviteError:
+        """The number's trunk, or why there is none."""
+        if number is None:
+            return InviteError("trunk_unusable", "the number does not exist")
         try:
-            return await self._dialer.trunk(number), ""
-        except ConnectionError as error:
-            return None, str(error)
+            return await self._dialer.trunk(number)
+        except InviteError as error:
+            return error
 
     async def _clear(self) -> DialClearance | str:
         """What the call may be placed with, or why it may not, which is stored. Raises `StorageUnavailable` when that
@@ -191,23 +195,19 @@ class OutboundCall:
         return await database.read(partial(permissions.recheck_dial, call=self.call, policy=policy), lane="calls")
 
     async def _send_invite(self, route: OutboundRoute) -> Leg | None:
-        """Send the INVITE; None when it cannot be sent, or the call is ending."""
+        """Send the INVITE; None when the call is ending. Raises `InviteError` when the INVITE cannot be sent."""
         number, trunk = route.number, route.trunk
         if self._lifecycle.is_ending:
             return None
         policy = ReroutePolicy(self.call, number, self._deps.database, self._deps.aliases_of)
-        try:
-            leg = await self._dialer.dial(
-                self.call.customer_number,
-                trunk=trunk,
-                caller=NameAddr(number.number, number.name or ""),
-                sip_call_id=self.call.call_sid,
-                headers=sip_metadata.outbound_headers(self.call.metadata),
-                follow=policy.allow_redirect,
-            )
-        except ConnectionError as error:
-            self._give_up(str(error))
-            return None
+        leg = await self._dialer.dial(
+            self.call.customer_number,
+            trunk=trunk,
+            caller=NameAddr(number.number, number.name or ""),
+            sip_call_id=self.call.call_sid,
+            headers=sip_metadata.outbound_headers(self.call.metadata),
+            follow=policy.allow_redirect,
+        )
         metrics.PLACED_CALLS.inc()
         self._log.info(
             "call.placed",
@@ -219,9 +219,9 @@ class OutboundCall:
         )
         return leg
 
-    def _give_up(self, why: str) -> None:
-        self._log.warning("call.not_placed", why=why)
-        self.end("unreachable")
+    def _give_up(self, error: InviteError) -> None:
+        self._log.warning("call.not_placed", why=error.detail, kind=error.kind)
+        self.end(ended_reason_of_invite_error(error.kind))
 
     async def _finish_unplaced(self, reason: EndedReason) -> None:
         outcome = CallOutcome(status=end_status_of(reason, answered=False), reason=reason, ended_at=utc_now())

@@ -17,6 +17,7 @@ from calls.outbound import transfer_permissions
 from calls.outbound.dialer import CurrentNumber
 from calls.outbound.transfer_permissions import PeerRerouteRequest, RerouteMethod
 from calls.trunks.provisioning import trunk_destinations
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.messages import reason_header
 from sipcore.messages.contact import Contact
@@ -44,7 +45,7 @@ class TransferDialer(Protocol):
         self, number: CurrentNumber, to: str, headers: HeaderLines, ending: asyncio.Future[EndedReason]
     ) -> Awaitable[Leg]:
         """The leg. `number` is called when the pacer lets the leg go; no INVITE is sent once the call is `ending`.
-        Raises `ConnectionError`."""
+        Raises `InviteError`."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,15 @@ class ReroutePolicy:
 
     async def current_number(self, destination: str) -> PhoneNumber:
         """The number that a granted REFER is placed from, as it is stored when the pacer lets it go. Raises
-        `ConnectionError`."""
+        `InviteError`."""
         try:
             number = await self._database.read(
                 lambda conn: transfer_permissions.recheck_transfer(conn, self._call, destination), lane="calls"
             )
         except StorageUnavailable as trouble:
-            raise ConnectionError(f"the number is not read: {trouble.cause}") from trouble
+            raise InviteError("number_unavailable", f"the number is not read: {trouble.cause}") from trouble
         if number is None:
-            raise ConnectionError("calls from this number may not go there any more")
+            raise InviteError("not_permitted", "calls from this number may not go there any more")
         return number
 
     async def _authorize(
@@ -179,8 +180,8 @@ class ReferHandler:
         replaces = (("Replaces", referral.replaces),) if referral.replaces else ()
         try:
             leg = await self._transfers.dial(lambda: self._policy.current_number(to), to, replaces, self._ending)
-        except ConnectionError as error:
-            log.warning("call.not_referred", call_id=self._call.id, why=str(error))
+        except InviteError as error:
+            log.warning("call.not_referred", call_id=self._call.id, why=error.detail, kind=error.kind)
             return 503
         return await self._wait_answered(leg)
 

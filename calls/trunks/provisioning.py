@@ -15,6 +15,7 @@ from calls.cooperative import DutyCycle, TimeSlice
 from calls.trunks.host_tracker import HostTracker
 from calls.trunks.trunk_policy import TrunkPolicy
 from config.secrets import Secrets, SecretUnreadable
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.resolver.sip_locator import Destination, ip_literal_targets
 from sipcore.resolver.target import SipHostPort, Transport
 from sipcore.security.digest import Credentials
@@ -160,14 +161,14 @@ class TrunkProvisioner:
 
     async def _rules_for(self, number: PhoneNumber) -> TrunkRules | None:
         """What the operator has given, as the database has it now; None, as it had it when it was read last, where it
-        cannot be read. Raises `ConnectionError` when the number's trunk may not be used."""
+        cannot be read. Raises `InviteError` when the number's trunk may not be used."""
         try:
             rules = await self._database.read(lambda conn: trunk_grants.rules(conn, self._gate.policy), lane="calls")
         except StorageUnavailable as trouble:
             log.warning("trunks.not_read", cause=trouble.cause)
             rules = None
         if (problem := self._problem(number, rules)) is not None:
-            raise ConnectionError(problem)
+            raise InviteError("not_permitted", problem)
         return rules
 
     def _is_applied(self, number: PhoneNumber) -> bool:
@@ -185,23 +186,23 @@ class TrunkProvisioner:
 
     async def ready(self, number: PhoneNumber) -> Trunk:
         """The trunk of a number that has one, for a call: where it is, is known, and the endpoint has it. Raises
-        `ConnectionError` for one that cannot be used, and for a number that has been changed since it was read."""
+        `InviteError` for one that cannot be used, and for a number that has been changed since it was read."""
         rules = await self._rules_for(number)
         registrar, proxy = trunk_destinations(number)
         found = await self._maker.places.find(proxy or registrar)
         if (problem := self._problem(number, rules)) is not None:
-            raise ConnectionError(problem)
+            raise InviteError("not_permitted", problem)
         if not found:
             why = self._maker.places.why_unknown(proxy or registrar)
-            raise ConnectionError(f"the trunk's host is unknown{': ' if why else ''}{why or ''}")
+            raise InviteError("unresolved", f"the trunk's host is unknown{': ' if why else ''}{why or ''}")
         try:
             trunk = self._maker.build(number)
         except SecretUnreadable as error:
-            raise ConnectionError(str(error)) from error
+            raise InviteError("trunk_unusable", str(error)) from error
         if trunk is None:
-            raise ConnectionError("the number has no trunk")
+            raise InviteError("trunk_unusable", "the number has no trunk")
         if not await self._has(trunk, number):
-            raise ConnectionError("the number was changed meanwhile")
+            raise InviteError("trunk_changed", "the number was changed meanwhile")
         return trunk
 
     async def _has(self, trunk: Trunk, number: PhoneNumber) -> bool:

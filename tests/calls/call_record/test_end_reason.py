@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from calls.call_record.end_reason import ended_reason_of, sip_end_of
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import LegEnd
 from sipcore.messages.reason_header import Q850Cause, ReasonHeader
 from tests.calls.call_service_harness import call_service, until
@@ -103,5 +104,5 @@ async def test_a_talk_that_we_end_is_cleared_normally_and_one_that_is_cut_short_
 
 async def test_a_call_that_was_never_placed_has_no_sip_end(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
-        harness.callees.error = ConnectionError("no")
+        harness.callees.error = InviteError("rejected_locally", "no")
         assert (await ended(harness, await queue(harness, await harness.create_number()))).sip_end is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,6 +13,7 @@ from bench.turn.scripted_models import HANG_UP
 from calls.outbound.dialer import trunk_problem
 from config.clock import utc_now
 from models.protocols import TextDelta
+from sipcore.dialogs.invite_error import InviteError, InviteErrorKind
 from sipcore.messages.headers import NameAddr
 from storage.agents import agents
 from storage.calls import calls
@@ -194,11 +195,15 @@ async def test_who_answers_and_hangs_up_in_one_breath_has_answered(tmp_path: Pat
     assert end.started_at is not None
 
 
-async def test_an_invite_that_cannot_be_sent_is_unreachable(tmp_path: Path) -> None:
+async def test_an_invite_that_cannot_be_sent_is_unreachable_and_the_log_says_why(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
-        harness.callees.error = ConnectionError("no INVITE could be sent: no transport")
-        call = await queue(harness, await harness.create_number())
-        assert how(await ended(harness, call)) == ("failed", "unreachable")
+        line = await harness.create_number()
+        for kind in get_args(InviteErrorKind):
+            harness.callees.error = InviteError(kind, "no INVITE could be sent: no transport")
+            with capture_logs() as logs:
+                assert how(await ended(harness, await queue(harness, line))) == ("failed", "unreachable")
+            told = [(each["why"], each["kind"]) for each in logs if each["event"] == "call.not_placed"]
+            assert told == [("no INVITE could be sent: no transport", kind)]
 
 
 async def test_a_trunk_whose_host_is_unknown_is_unreachable(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from calls.admission.capacity import ConcurrencyLimits
 from calls.outbound import transfer_permissions
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.messages.contact import Contact
 from sipcore.messages.headers import NameAddr
 from sipcore.messages.refer import ReferRequest, parse_refer
@@ -282,7 +283,7 @@ async def test_who_does_not_take_the_call_is_told_by_the_status(tmp_path: Path) 
         assert await asked.answer == 486
         assert await Asked(phone, wish()).answer == 408
         assert (await callee(harness, 1)).sent == [-1]
-        harness.callees.error = ConnectionError("no")
+        harness.callees.error = InviteError("rejected_locally", "no")
         assert await Asked(phone, wish()).answer == 503
 
 

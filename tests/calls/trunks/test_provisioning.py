@@ -16,6 +16,7 @@ from cryptography.fernet import Fernet
 from calls.trunks.host_tracker import HostTracker
 from calls.trunks.provisioning import NO_TRUNK, TrunkBuilder, TrunkProvisioner, parse_destination, trunk_destinations
 from config.secrets import Secrets
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.resolver.dns_records import LookupFailed
 from sipcore.resolver.sip_locator import Destination, ResolvedTargets
 from sipcore.resolver.target import SipHostPort, SipTarget
@@ -224,15 +225,17 @@ async def test_a_password_of_another_key_is_told_and_leaves_others_alone(world: 
     await world.lines.refresh()
     assert [trunk.key for trunk in world.applied[-1]] == [fine.id]
     assert world.lines.status(strange) == TrunkStatus("failed", "a stored secret does not fit the secret key file")
-    with pytest.raises(ConnectionError, match="secret"):
+    with pytest.raises(InviteError, match="secret") as caught:
         await world.lines.ready(await world.change(strange, sip_proxy="192.0.2.9"))
+    assert caught.value.kind == "trunk_unusable"
 
 
 async def test_a_call_waits_until_its_trunk_is_there(world: World) -> None:
     place = Destination("pbx.example.net")
     number = await world.number(**REGISTRATION, sip_password="s3cret")
-    with pytest.raises(ConnectionError, match="the trunk's host is unknown: no answer in time"):
+    with pytest.raises(InviteError, match="the trunk's host is unknown: no answer in time") as caught:
         await world.lines.ready(number)
+    assert caught.value.kind == "unresolved"
     await world.places.close()
     world.names[place] = [SipTarget("192.0.2.7", 5060, "udp")]
     trunk = await world.lines.ready(number)
@@ -251,8 +254,9 @@ async def test_a_number_that_was_read_before_its_change_calls_nobody_and_costs_n
     moved = await world.change(number, sip_ip="192.0.2.2")
     await world.lines.refresh()
     for _ in range(3):
-        with pytest.raises(ConnectionError, match="changed meanwhile"):
+        with pytest.raises(InviteError, match="changed meanwhile") as caught:
             await world.lines.ready(number)
+        assert caught.value.kind == "trunk_changed"
     assert (await world.lines.ready(moved)).host == "192.0.2.2"
     assert len(world.applied) == 1
 

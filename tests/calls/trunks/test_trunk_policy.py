@@ -16,6 +16,7 @@ from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
 from calls.trunks.source_allowlist import SourceAllowlist
 from calls.trunks.trunk_policy import LEADS_ELSEWHERE, NOT_GIVEN, TrunkPolicy
 from config.secrets import Secrets
+from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import InviteFacts
 from sipcore.messages.headers import NameAddr
 from sipcore.resolver.dns_records import LookupFailed
@@ -132,8 +133,9 @@ async def test_a_trunk_that_was_not_given_is_neither_asked_nor_known_nor_looked_
     assert world.lines.status(mine) == TrunkStatus("listening", "answers")
     for number in (theirs, named):
         assert world.lines.status(number) == TrunkStatus("failed", NOT_GIVEN)
-        with pytest.raises(ConnectionError, match=NOT_GIVEN):
+        with pytest.raises(InviteError, match=NOT_GIVEN) as caught:
             await world.lines.ready(number)
+        assert caught.value.kind == "not_permitted"
     await world.give(theirs, "192.0.2.2")
     assert (await world.lines.ready(theirs)).host == "192.0.2.2"
     await world.refresh()
@@ -149,7 +151,7 @@ async def test_a_name_that_leads_to_what_was_not_given_is_believed_for_nobody(wo
     assert world.hosts == {"203.0.113.9"} == world.known - {"198.51.100.7"}
     assert inside not in world.published()
     assert world.lines.status(evil) == TrunkStatus("failed", LEADS_ELSEWHERE)
-    with pytest.raises(ConnectionError, match=LEADS_ELSEWHERE):
+    with pytest.raises(InviteError, match=LEADS_ELSEWHERE):
         await world.lines.ready(evil)
     await world.give(evil, inside)
     await world.refresh()
@@ -165,7 +167,7 @@ async def test_a_name_that_moves_inside_takes_its_trunk_with_it(world: World) ->
     assert (world.hosts, world.published()) == ({"pbx.test"}, {"198.51.100.7"})
     await world.places.close()
     world.names[PBX] = ["127.0.0.1"]
-    with pytest.raises(ConnectionError, match=LEADS_ELSEWHERE):
+    with pytest.raises(InviteError, match=LEADS_ELSEWHERE):
         await world.lines.ready(evil)
     await world.refresh()
     assert (world.hosts, world.known, world.published()) == (set(), set(), set())
@@ -182,7 +184,7 @@ async def test_a_name_is_not_led_to_where_a_name_of_another_organization_leads(w
     await world.look_again(PBX, "198.51.100.5")
     assert world.hosts == {"trunk.test"}
     assert world.lines.status(evil) == TrunkStatus("failed", LEADS_ELSEWHERE)
-    with pytest.raises(ConnectionError, match=LEADS_ELSEWHERE):
+    with pytest.raises(InviteError, match=LEADS_ELSEWHERE):
         await world.lines.ready(evil)
     assert world.sources.aliases_of("198.51.100.5") == {"198.51.100.5", "trunk.test"}
     assert (await world.called("198.51.100.5")).number == theirs
@@ -241,5 +243,5 @@ async def test_an_address_of_before_that_no_trunk_may_have_gets_nothing(world: W
     assert world.trunks == []
     status = world.lines.status(old)
     assert status == TrunkStatus("failed", f"its address is {what}: a trunk's is that of one host")
-    with pytest.raises(ConnectionError, match=what):
+    with pytest.raises(InviteError, match=what):
         await world.lines.ready(old)
