@@ -1,4 +1,4 @@
-"""Background sounds under calls: loops at the rates of calls, made once for all calls that play them."""
+"""Background sounds of calls: loops at the calls' sample rates, made once for all calls that play them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from storage.background_sounds.sounds import path_of
 if TYPE_CHECKING:
     from sipcore._native import Background
 
-DUCKED: Final = 10 ** (-10 / 20)
-"""The part of a sound's volume that is left of it under the agent's speech: 10 dB less is half as loud to the ear, so
+DUCKED_VOLUME: Final = 10 ** (-10 / 20)
+"""The share of a sound's volume that is left under the agent's speech: 10 dB less sounds half as loud, so
 the place stays the same and steps back. Speech is about 22 dB under full scale and a preset 26, so even at volume 1
 there are 14 dB between them; more than 15 add nothing to how well speech is understood (IEC 60268-16)."""
-MOST_BYTES: Final = 64 * 1024 * 1024
-"""Of loops that are kept for the next call; the longest unused goes first. Calls keep what they play."""
+MAX_CACHE_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of loops that are cached for later calls; the least recently used goes first. Calls keep what they play."""
 _MARGIN: Final = SAMPLE_RATE // 10
-"""Samples around a loop that the resampler sees: its filter is shorter."""
+"""Samples around a loop that the resampler gets; its filter is shorter."""
 _Key = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class _Loop:
+class _LoadedLoop:
     background: Background
     size: int
 
@@ -40,55 +40,55 @@ class _Loop:
 class BackgroundSounds:
     """The background sounds of all calls on one pump. For the event loop."""
 
-    def __init__(self, pump: Pump, data_dir: Path, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, pump: Pump, data_dir: Path, max_cache_bytes: int = MAX_CACHE_BYTES) -> None:
         self._pump = pump
         self._data_dir = data_dir
-        self._most_bytes = most_bytes
-        self._kept: dict[_Key, _Loop] = {}
-        self._loading: dict[_Key, asyncio.Task[_Loop]] = {}
+        self._max_cache_bytes = max_cache_bytes
+        self._cached: dict[_Key, _LoadedLoop] = {}
+        self._loading: dict[_Key, asyncio.Task[_LoadedLoop]] = {}
 
     @property
     def size(self) -> int:
-        """Bytes of the loops that are kept."""
-        return sum(loop.size for loop in self._kept.values())
+        """Bytes of the loops in the cache."""
+        return sum(loop.size for loop in self._cached.values())
 
     async def play(self, slot: int, sound_id: str, rate: int, volume: float) -> None:
-        """Play the sound under the call in a slot of this rate until its end, at this volume (0..1), and at `DUCKED` of
-        it while the agent speaks. Raises `OSError` or `InvalidSound` when the sound cannot be read."""
+        """Play the sound under the call in a slot of this rate until its end, at this volume (0..1), and at
+        `DUCKED_VOLUME` of it while the agent speaks. Raises `OSError` or `InvalidSound` when it cannot be read."""
         loop = await self._loop((sound_id, rate))
-        self._pump.set_background(slot, loop.background, volume, volume * DUCKED)
+        self._pump.set_background(slot, loop.background, volume, volume * DUCKED_VOLUME)
 
-    async def _loop(self, key: _Key) -> _Loop:
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self._kept[key] = kept
-            return kept
+    async def _loop(self, key: _Key) -> _LoadedLoop:
+        cached = self._cached.pop(key, None)
+        if cached is not None:
+            self._cached[key] = cached
+            return cached
         if key not in self._loading:
             self._loading[key] = asyncio.create_task(self._load(key), name="background sound")
         # Another call may wait for it when this one has ended.
         return await asyncio.shield(self._loading[key])
 
-    async def _load(self, key: _Key) -> _Loop:
+    async def _load(self, key: _Key) -> _LoadedLoop:
         try:
-            loop = await asyncio.to_thread(self._made, *key)
+            loop = await asyncio.to_thread(self._render, *key)
         finally:
             del self._loading[key]
-        self._kept[key] = loop
-        while self.size > self._most_bytes:
-            del self._kept[next(iter(self._kept))]
+        self._cached[key] = loop
+        while self.size > self._max_cache_bytes:
+            del self._cached[next(iter(self._cached))]
         return loop
 
-    def _made(self, sound_id: str, rate: int) -> _Loop:
+    def _render(self, sound_id: str, rate: int) -> _LoadedLoop:
         path = path_of(self._data_dir, sound_id)
         samples = at_rate(read_wav(path), rate)
         if len(samples) == 0:
             raise InvalidSound(f"{path.name} holds no sound")
-        return _Loop(self._pump.load_background(samples), samples.nbytes)
+        return _LoadedLoop(self._pump.load_background(samples), samples.nbytes)
 
 
 def at_rate(loop: Samples, rate: int) -> Samples:
-    """A loop at SAMPLE_RATE as a loop at another rate, without a seam: resampled as the circle that it is, more than
-    once around where only so its length is a whole number of the new samples."""
+    """Resample a loop from SAMPLE_RATE to another rate without a seam: as a circle, repeated where its length would
+    otherwise be no whole number of the new samples."""
     if rate == SAMPLE_RATE or len(loop) == 0:
         return loop
     step = SAMPLE_RATE // gcd(rate, SAMPLE_RATE)

@@ -1,4 +1,4 @@
-"""A client that has calls made, and the house that makes them."""
+"""A client of POST /calls, and the call service that places the calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TO = "+41441234567"
 
 @dataclass
 class Desk:
-    """A client of the organization that has an agent and a number, and the house that holds the calls."""
+    """A client of the organization that has an agent and a number, and the call service."""
 
     api: Api
     harness: CallServiceHarness

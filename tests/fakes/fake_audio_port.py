@@ -1,4 +1,4 @@
-"""The few fakes that tests use: what cannot be real in a test, or could not be made to fail on time."""
+"""An audio port on arrays and a virtual clock, and an event loop that runs when the test says so."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RING_MS = 30_000
 
 @dataclass(slots=True)
 class _Slot:
-    """One slot of an `ArrayPort`: what the caller will say, what the agent wants to say, what was sent."""
+    """One slot of an `ArrayPort`: the caller's audio, the agent's queued audio, and the audio that was sent."""
 
     rate: int
     caller: Samples
@@ -71,39 +71,39 @@ class ArrayPort:
 
     def speak(self, slot: int, samples: Samples) -> None:
         """Let the caller say this from now on."""
-        line = self._slots[slot]
-        before = np.zeros(line.position, np.int16)
-        before[: len(line.caller)] = line.caller[: line.position]
-        line.caller = np.concatenate([before, samples])
+        slot_state = self._slots[slot]
+        before = np.zeros(slot_state.position, np.int16)
+        before[: len(slot_state.caller)] = slot_state.caller[: slot_state.position]
+        slot_state.caller = np.concatenate([before, samples])
 
     def step(self, ms: int = TICK_MS) -> None:
-        """One tick of the pump: so many ms from every caller, as many to every caller."""
+        """One tick of the pump: `ms` of audio from every caller, and as much to every caller."""
         self.now_ms += ms
-        for line in self._slots.values():
-            count = line.rate * ms // 1000
+        for slot_state in self._slots.values():
+            count = slot_state.rate * ms // 1000
             heard = np.zeros(count, np.int16)
-            piece = line.caller[line.position : line.position + count]
+            piece = slot_state.caller[slot_state.position : slot_state.position + count]
             heard[: len(piece)] = piece
             said = np.zeros(count, np.int16)
-            if not line.paused:
-                out, line.queue = line.queue[:count], line.queue[count:]
+            if not slot_state.paused:
+                out, slot_state.queue = slot_state.queue[:count], slot_state.queue[count:]
                 said[: len(out)] = out
-                line.taken += len(out)
-            line.position += count
-            line.heard.append(heard)
-            line.said.append(said)
-            line.sent.append(said)
+                slot_state.taken += len(out)
+            slot_state.position += count
+            slot_state.heard.append(heard)
+            slot_state.said.append(said)
+            slot_state.sent.append(said)
 
     def sent(self, slot: int) -> Samples:
-        """Everything that went out, silence included, from the slot's opening on."""
+        """All audio that was sent since the slot was opened, with silence."""
         return np.concatenate([np.zeros(0, np.int16), *self._slots[slot].sent])
 
     def paused(self, slot: int) -> bool:
-        """Whether playout is paused."""
+        """True if playout is paused."""
         return self._slots[slot].paused
 
     def more(self, slot: int) -> bool:
-        """What `hold_open` was told last."""
+        """The last argument of `hold_open`."""
         return self._slots[slot].hold_open
 
     # AudioPort
@@ -118,33 +118,33 @@ class ArrayPort:
 
     def read(self, heard: Samples, said: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
         counts[:] = 0
-        for slot, line in self._slots.items():
+        for slot, slot_state in self._slots.items():
             row = row_of(slot)
-            incoming = np.concatenate([np.zeros(0, np.int16), *line.heard])
-            outgoing = np.concatenate([np.zeros(0, np.int16), *line.said])
+            incoming = np.concatenate([np.zeros(0, np.int16), *slot_state.heard])
+            outgoing = np.concatenate([np.zeros(0, np.int16), *slot_state.said])
             counts[row] = len(incoming)
             heard[row, : len(incoming)] = incoming
             said[row, : len(outgoing)] = outgoing
-            info[row, INFO_POSITION] = line.position - len(incoming)
+            info[row, INFO_POSITION] = slot_state.position - len(incoming)
             info[row, INFO_ARRIVAL_NS] = self.now_ms * 1_000_000
             info[row, INFO_TICK_NS] = self.now_ms * 1_000_000
-            info[row, INFO_QUEUED] = len(line.queue)
-            info[row, INFO_TAKEN] = line.taken
-            info[row, INFO_FLAGS] = FLAG_LIVE | (FLAG_PAUSED if line.paused else 0)
-            info[row, INFO_JITTER_MS] = line.jitter_ms
-            line.heard.clear()
-            line.said.clear()
+            info[row, INFO_QUEUED] = len(slot_state.queue)
+            info[row, INFO_TAKEN] = slot_state.taken
+            info[row, INFO_FLAGS] = FLAG_LIVE | (FLAG_PAUSED if slot_state.paused else 0)
+            info[row, INFO_JITTER_MS] = slot_state.jitter_ms
+            slot_state.heard.clear()
+            slot_state.said.clear()
         return max((row_of(slot) + 1 for slot in self._slots), default=0)
 
     def rate(self, slot: int) -> int:
         return self._slots[slot].rate
 
     def write(self, slot: int, samples: Samples) -> int:
-        line = self._slots[slot]
-        room = line.rate * RING_MS // 1000 - len(line.queue)
+        slot_state = self._slots[slot]
+        room = slot_state.rate * RING_MS // 1000 - len(slot_state.queue)
         fitting = samples[:room]
-        line.queue = np.concatenate([line.queue, fitting])
-        line.written += len(fitting)
+        slot_state.queue = np.concatenate([slot_state.queue, fitting])
+        slot_state.written += len(fitting)
         return len(fitting)
 
     def hold_open(self, slot: int, more: bool) -> None:
@@ -157,11 +157,11 @@ class ArrayPort:
         return self._slots[slot].taken
 
     def flush(self, slot: int) -> int:
-        line = self._slots[slot]
-        sent = line.taken
-        line.queue = line.queue[:0]
-        line.taken = line.written
-        line.paused = False
+        slot_state = self._slots[slot]
+        sent = slot_state.taken
+        slot_state.queue = slot_state.queue[:0]
+        slot_state.taken = slot_state.written
+        slot_state.paused = False
         return sent
 
     def pause(self, slot: int, on: bool) -> None:
@@ -169,17 +169,17 @@ class ArrayPort:
 
 
 class FakeEventLoop:
-    """Stands for the event loop's `call_soon_threadsafe`: keeps what is posted until `run`."""
+    """Replaces the event loop's `call_soon_threadsafe`: keeps what is posted until `run`."""
 
     def __init__(self) -> None:
         self._posted: list[Callable[[], None]] = []
 
     def post(self, work: Callable[[], None]) -> None:
-        """Take work over."""
+        """Keep a callback."""
         self._posted.append(work)
 
     def run(self) -> None:
-        """Do what was posted."""
+        """Call what was posted."""
         posted, self._posted = self._posted, []
         for work in posted:
             work()

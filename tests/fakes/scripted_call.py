@@ -1,4 +1,4 @@
-"""Scripted models and a call's audio side that a test plays tick by tick."""
+"""Scripted models, and a conversation whose audio a test advances tick by tick."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ from tests.fakes.fake_audio_port import ArrayPort
 
 RATE = 8000
 WORD_MS = 100
-"""How long the scripted voice takes for each word."""
+"""Speech of each word by the scripted text to speech."""
 
 
 class ScriptedLlm:
-    """Gives one answer after the other; an answer is a text, a list of parts, or an error to raise. `gate` holds every
+    """One answer after the other; each is a text, a list of parts, or an error to raise. `gate` holds every
     answer back until it is set."""
 
     name = "scripted"
@@ -90,7 +90,7 @@ class ScriptedTts:
         self.news = asyncio.Event()
 
     async def until_spoken(self, sentences: int) -> None:
-        """Wait until so many were asked for, in real time."""
+        """Wait in real time until this number of sentences was requested."""
         async with asyncio.timeout(5):
             while len(self.spoken) < sentences:
                 self.news.clear()
@@ -101,7 +101,7 @@ class ScriptedTts:
         return ("scripted/one",)
 
     def language_of(self, voice: str) -> str | None:
-        """`scripted/one` tells nothing; all others are called by what they speak."""
+        """None for `scripted/one`; all other voices have the name of their language."""
         tag = voice.removeprefix("scripted/")
         return None if tag == "one" else tag
 
@@ -121,7 +121,7 @@ class ScriptedTts:
 
 
 class ScriptedSttStream:
-    """An ear that hears what the test says it does. `fed` counts the samples of the turn that is open."""
+    """Recognizes what the test sets. `fed` counts the samples of the open turn."""
 
     def __init__(self, texts: deque[str], on_words: Callable[[str], None]) -> None:
         self.texts = texts
@@ -159,7 +159,7 @@ class ScriptedSttStream:
 
 
 class ScriptedStt:
-    """Hands out `ScriptedStream`s that share one list of texts."""
+    """Opens `ScriptedSttStream`s that share one list of texts."""
 
     name = "scripted"
 
@@ -178,7 +178,7 @@ class ScriptedStt:
 
 
 class AlwaysOver:
-    """An end-of-turn model, and its streams, that think that every turn is over."""
+    """An end-of-turn model, and its streams, for which every turn is over."""
 
     name = "always"
     latency_ms = 0
@@ -199,20 +199,20 @@ class AlwaysOver:
         pass
 
 
-def scripted_catalogue(language: LanguageModel, ears: ScriptedStt, voice: ScriptedTts) -> Catalogue:
-    """A catalogue of nothing but scripted models."""
+def scripted_catalogue(llm: LanguageModel, stt: ScriptedStt, tts: ScriptedTts) -> Catalogue:
+    """A catalogue of scripted models."""
     info = LanguageModelInfo(uuid4(), "scripted", "builtin", 1000, True)
-    return Catalogue(ears, {info: language}, [voice], AlwaysOver())
+    return Catalogue(stt, {info: llm}, [tts], AlwaysOver())
 
 
 async def settle() -> None:
-    """Let everything happen that waits for nothing but the loop."""
+    """Run all callbacks of the event loop that are ready."""
     for _ in range(30):
         await asyncio.sleep(0)
 
 
 class ScriptedCall:
-    """A conversation on a real playout and an array port. The test says what the caller does and lets time pass."""
+    """A conversation on a real playout and an array port. The test drives the caller and the clock."""
 
     def __init__(
         self,
@@ -221,9 +221,9 @@ class ScriptedCall:
         tools: Sequence[Tool] = (),
         may_end_call: bool = True,
         model: LanguageModel | None = None,
-        lookup: KnowledgePrefetch | None = None,
+        knowledge_prefetch: KnowledgePrefetch | None = None,
     ) -> None:
-        """`model` answers instead of `answers`, if there is one."""
+        """`model` replaces the scripted `answers`."""
         self.port = ArrayPort()
         self.slot = self.port.open(RATE)
         self.playout = Playout(self.port, self.slot)
@@ -241,7 +241,7 @@ class ScriptedCall:
             stt=self.stt,
             llm=LlmWithTools(
                 model or self.llm,
-                ToolSet([*tools, *([EndCallTool()] if may_end_call else [])], knowledge_prefetch=lookup),
+                ToolSet([*tools, *([EndCallTool()] if may_end_call else [])], knowledge_prefetch=knowledge_prefetch),
                 self.meter,
             ),
             output=SpeechOutput(
@@ -259,7 +259,7 @@ class ScriptedCall:
 
     @property
     def written_ms(self) -> int:
-        """How much was ever given to the port."""
+        """Audio that was ever written to the port."""
         return self.port.written(self.slot) * 1000 // RATE
 
     async def starts_speaking(self) -> None:
@@ -269,29 +269,29 @@ class ScriptedCall:
         await settle()
 
     async def stops_speaking(self, text: str) -> None:
-        """The caller's turn ends; the ear heard `text`."""
+        """The caller's turn ends; `text` was recognized."""
         now = float(self.port.now_ms)
         self.stt.texts.append(text)
         self.events.media_events([TurnEnded(now, now - 500, now, "model")])
         await settle()
 
     async def falls_silent(self, text: str) -> None:
-        """The caller may have finished; the ear has heard `text` so far."""
+        """The caller may have finished; `text` was recognized so far."""
         self.stt.settled = text
         self.events.media_events([Speculate(self.port.now_ms)])
         await settle()
 
     async def goes_on(self) -> None:
-        """It was only a pause."""
+        """The caller goes on after a pause."""
         self.events.media_events([SpeechResumed(self.port.now_ms)])
         await settle()
 
     def times_out(self) -> None:
-        """The time in which somebody should have spoken is over."""
+        """The idle timer expires."""
         self.events.put(UserIdle())
 
     async def makes_noise(self) -> None:
-        """The speech that began counts for nothing."""
+        """The speech that began is dropped: it was noise."""
         self.events.media_events([TurnDropped(self.port.now_ms, "short")])
         await settle()
 
@@ -301,14 +301,14 @@ class ScriptedCall:
         await self.stops_speaking(text)
 
     async def interrupts(self) -> None:
-        """The caller interrupts: the engine flushes at once, the news comes a moment later."""
+        """The caller barges in: the engine flushes at once, its events come a moment later."""
         now = float(self.port.now_ms)
         self.playout.flush()
         self.events.media_events([SpeechStarted(now, now), BargeIn(now, now)])
         await settle()
 
     async def play(self, ms: int) -> None:
-        """Let the agent's sound be sent for so long."""
+        """Send the agent's audio for this time."""
         for _ in range(ms // TICK_MS):
             await self._tick()
 

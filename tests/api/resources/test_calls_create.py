@@ -258,7 +258,7 @@ class NeverWrites(ScriptedLlm):
     """A model whose summary never comes. A class of its own: Python remembers of a class for good that it keeps to a
     protocol."""
 
-    async def complete(self, *_: object) -> str:
+    async def complete_json(self, *_: object) -> str:
         await asyncio.Event().wait()
         return ""
 

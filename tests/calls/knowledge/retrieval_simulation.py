@@ -123,7 +123,10 @@ async def _turn(pace: Pace, way: Way) -> Outcome:
     lookup = KnowledgePrefetch(shelf, "agent", ahead=way != "asked")
     told = lookup if way == "told ahead" else None
     call = ScriptedCall(
-        ConversationConfig("You help."), model=language, tools=[SearchKnowledgeTool(lookup, "For prices")], lookup=told
+        ConversationConfig("You help."),
+        model=language,
+        tools=[SearchKnowledgeTool(lookup, "For prices")],
+        knowledge_prefetch=told,
     )
     try:
         words = ASKED.split()

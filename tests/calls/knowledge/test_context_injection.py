@@ -48,7 +48,10 @@ class Speaker:
         self.lookup = KnowledgePrefetch(shelf, "agent")
         self.language = model or Preparing(*answers)
         self.call = ScriptedCall(
-            LISTENS, model=self.language, tools=[SearchKnowledgeTool(self.lookup, "For prices")], lookup=self.lookup
+            LISTENS,
+            model=self.language,
+            tools=[SearchKnowledgeTool(self.lookup, "For prices")],
+            knowledge_prefetch=self.lookup,
         )
 
     async def hears(self, text: str) -> None:

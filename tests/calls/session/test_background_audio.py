@@ -37,10 +37,10 @@ class NotedPump:
 class BackgroundHarness:
     """Sounds in a folder, and a pump that plays them."""
 
-    def __init__(self, data_dir: Path, most_bytes: int = 1_000_000) -> None:
+    def __init__(self, data_dir: Path, max_cache_bytes: int = 1_000_000) -> None:
         self.data_dir = data_dir
         self.pump = NotedPump()
-        self.backgrounds = BackgroundSounds(cast(Pump, self.pump), data_dir, most_bytes)
+        self.backgrounds = BackgroundSounds(cast(Pump, self.pump), data_dir, max_cache_bytes)
 
     async def sound(self, seconds: float = 1.0) -> str:
         """A new sound's id."""
@@ -95,7 +95,7 @@ async def test_a_call_that_ends_while_its_sound_is_read_leaves_it_to_the_others(
 
 
 async def test_what_is_kept_is_bounded_and_the_longest_unused_goes_first(tmp_path: Path) -> None:
-    harness = BackgroundHarness(tmp_path, most_bytes=40_000)
+    harness = BackgroundHarness(tmp_path, max_cache_bytes=40_000)
     first, second, third = [await harness.sound() for _ in range(3)]  # 16,000 bytes each at 8 kHz
     for sound in (first, second, first, third, first):
         await harness.backgrounds.play(0, sound, 8000, 0.5)
@@ -106,7 +106,7 @@ async def test_what_is_kept_is_bounded_and_the_longest_unused_goes_first(tmp_pat
 
 
 async def test_a_sound_that_is_larger_than_the_bound_is_played_and_not_kept(tmp_path: Path) -> None:
-    harness = BackgroundHarness(tmp_path, most_bytes=10_000)
+    harness = BackgroundHarness(tmp_path, max_cache_bytes=10_000)
     sound = await harness.sound()
     await harness.backgrounds.play(0, sound, 8000, 0.5)
     assert (harness.backgrounds.size, set(harness.pump.played)) == (0, {0})

@@ -10,7 +10,7 @@ import pytest
 from calls.call_record.metering import UsageMeter
 from calls.session.agent_config import AgentModels
 from calls.session.conversation_runner import CallParticipants, open_speech_input
-from calls.session.stt_hotwords import MOST, hot_words
+from calls.session.stt_hotwords import MAX_PHRASES, hot_words
 from calls.tools.toolset import ToolSet
 from models.protocols import END_CALL_TOOL, ToolDefinition
 from tests.fakes.scripted_call import AlwaysOver, ScriptedStt
@@ -61,9 +61,9 @@ def test_listed_values_of_tools_are_expected_and_parameters_of_several_words() -
 
 
 def test_a_word_is_expected_once_and_the_likeliest_are_kept() -> None:
-    many = " ".join(f"and Name{chr(97 + i // 26)}{chr(97 + i % 26)}," for i in range(2 * MOST))
+    many = " ".join(f"and Name{chr(97 + i // 26)}{chr(97 + i % 26)}," for i in range(2 * MAX_PHRASES))
     words = hot_words("x", f"with {many} and Ada.", ["ada"], [])
-    assert words[0] == "ada" and len(words) == MOST == len({word.casefold() for word in words})
+    assert words[0] == "ada" and len(words) == MAX_PHRASES == len({word.casefold() for word in words})
 
 
 def test_odd_schemas_do_no_harm() -> None:
