@@ -179,7 +179,7 @@ class CallService:
         call, task = self._active[call_id]
         call.end("api_hangup")
         await asyncio.wait((task,))
-        await self._deps.finalizer.closed(call_id, HANGUP_ANALYSIS_WAIT_S)
+        await self._deps.finalizer.wait_closed(call_id, HANGUP_ANALYSIS_WAIT_S)
         return True
 
     async def drain(self, timeout_s: float) -> None:
@@ -212,7 +212,7 @@ class CallService:
 
     def on_disk_space(self) -> None:
         """The disk has space again: store from now on what was kept in memory; returns at once."""
-        self._deps.finalizer.room_again()
+        self._deps.finalizer.on_disk_space()
         self._spawn(self._store_active_calls())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -389,7 +389,7 @@ class CallService:
             self._limits.exceeded_with(open_calls, organization_id, route.max_calls, self._transfer_legs)
         )
         call = _new_call(invite.leg.facts, route)
-        unstored.keep(call)
+        unstored.add(call)
         return call
 
     async def _store_active_calls(self) -> None:

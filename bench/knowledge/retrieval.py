@@ -212,9 +212,9 @@ async def _both(database: Database, agent: str, text: str, meanings: VectorSearc
         return words, words.best(conn)
 
     words, found = await database.read(look)
-    near = await meanings.of(agent, text)
+    near = await meanings.similarities(agent, text)
     assert near is not None, "vectors are there"
-    all_of = {**found, **await database.read(partial(words.score, passages=list(near.near)))}
+    all_of = {**found, **await database.read(partial(words.score, passages=list(near.nearest)))}
     first = {number: each.content.splitlines()[0] for number, each in all_of.items()}
     told = near.of(sorted(first))
     by_words = {name: all_of[number].score for number, name in first.items() if all_of[number].score > 0}

@@ -130,7 +130,7 @@ async def _measured(folder: Path, many: int, way: str) -> dict[str, Any]:
             await asyncio.sleep(IDLE_S)
         else:
             await _set_way(database, way)
-            removed = await Retention(database, folder).round(NOW)
+            removed = await Retention(database, folder).run_once(NOW)
         spent = time.perf_counter() - began
         over.set()
         p50, p99, worst = np.percentile(np.array(await writing) * 1000, (50, 99, 100))

@@ -120,17 +120,17 @@ class ResponseGenerator:
 
     def prompt_if_said(self, text: str, *, continues: bool) -> ChatPrompt:
         """The prompt should the user's turn be this text; `continues`: as more of the last turn."""
-        known = self._knowledge.about(text)
+        known = self._knowledge.context_for(text)
         return self.prompt(self._transcript.messages_after_turn(text, extends_turn=continues, tool_uses=known))
 
     def prefill_prompt(self, text: str) -> ChatPrompt | None:
         """The part of the prompt that is known before a turn that begins like this is over; None: nothing new."""
-        known = self._knowledge.ahead(text)
+        known = self._knowledge.refreshed_context_for(text)
         return self.prompt(self._transcript.messages_after_tools(known)) if known else None
 
     def user_said(self, text: str, *, continues: bool, dtmf: bool) -> None:
         """Add a turn of the user to the transcript, or more of the last turn, after the passages about it."""
-        for use in () if dtmf else self._knowledge.heard(text):
+        for use in () if dtmf else self._knowledge.commit(text):
             self._transcript.add_tool_use(use)
         if continues:  # what was being prepared answers only its first part
             self._transcript.extend_user_turn(text)
@@ -199,7 +199,7 @@ class ResponseGenerator:
     def confirm(self, response: AgentResponse) -> None:
         """The response is given to the newest turn: what it has asked of tools meanwhile comes into the transcript."""
         turn = self._timeline.set_response(response.timing)
-        turn.sources += self._knowledge.given()
+        turn.sources += self._knowledge.take_cited()
         for use, timing, sources in response.unconfirmed_uses:
             self._record_use(turn, use, timing, sources)
         response.unconfirmed_uses.clear()
@@ -249,7 +249,7 @@ class ResponseGenerator:
         self._transcript.add_tool_use(use)
         turn.tools.append(timing)
         turn.sources += sources
-        self._knowledge.knows(sources)
+        self._knowledge.mark_known(sources)
 
 
 def _pending(call: ToolCall) -> tuple[ChatMessage, ChatMessage]:

@@ -20,15 +20,15 @@ from storage.document_reader.terms.tokenizer import terms_of
 from storage.knowledge import contents
 from storage.knowledge.contents import Text
 
-WORDS_AT_ONCE: Final = 100
+TERMS_PER_TRANSACTION: Final = 100
 """Passages that are indexed anew in one transaction, some 20 ms."""
-VECTORS_AT_ONCE: Final = 16
+VECTORS_PER_TRANSACTION: Final = 16
 """Passages between two transactions; a second of a core for a small model."""
-REMOVED_AT_ONCE: Final = 1_000
+REMOVALS_PER_TRANSACTION: Final = 1_000
 """Vectors of another model that go in one transaction, some 5 ms."""
-LOOK_EVERY_S: Final = 60.0
+CHECK_EVERY_S: Final = 60.0
 """Should nobody call: a languageHint may have changed."""
-TROUBLE_PAUSE_S: Final = 30.0
+RETRY_S: Final = 30.0
 """Wait after the database or the model was in trouble."""
 
 log = structlog.get_logger()
@@ -37,29 +37,29 @@ log = structlog.get_logger()
 class KnowledgeIndexer:
     """`run` keeps the index until it is cancelled. What is done is stored: the next start goes on from there."""
 
-    def __init__(self, database: Database, meanings: VectorSearch | None = None) -> None:
+    def __init__(self, database: Database, vectors: VectorSearch | None = None) -> None:
         self._database = database
-        self._searches = meanings
-        self._rounds = PeriodicWorker("knowledge.not_kept", LOOK_EVERY_S, TROUBLE_PAUSE_S)
+        self._vectors = vectors
+        self._worker = PeriodicWorker("knowledge.not_kept", CHECK_EVERY_S, RETRY_S)
 
     def wake(self) -> None:
         """A document is ready, or an agent has changed."""
-        self._rounds.wake()
+        self._worker.wake()
 
     async def idle(self) -> None:
         """Wait until nothing is left to be done."""
-        await self._rounds.idle()
+        await self._worker.idle()
 
     async def run(self) -> None:
         """Work, at once, whenever `wake` is called, and from time to time."""
-        await self._rounds.repeat(self._round)
+        await self._worker.repeat(self._index)
 
-    async def _round(self) -> bool:
-        await self._words()
-        await self._meanings()
+    async def _index(self) -> bool:
+        await self._index_terms()
+        await self._index_vectors()
         return True
 
-    async def _words(self) -> None:
+    async def _index_terms(self) -> None:
         for content_id, language in await self._database.read(contents.to_index):
             after = 0
             while some := await self._texts(content_id, after):
@@ -72,21 +72,21 @@ class KnowledgeIndexer:
             log.info("knowledge.words_indexed", content_id=content_id, language=language)
 
     async def _texts(self, content_id: str, after: int) -> list[Text]:
-        read = partial(contents.texts, content_id=content_id, after=after, most=WORDS_AT_ONCE)
+        read = partial(contents.texts, content_id=content_id, after=after, most=TERMS_PER_TRANSACTION)
         return await self._database.read(read)
 
-    async def _meanings(self) -> None:
-        if self._searches is None:
+    async def _index_vectors(self) -> None:
+        if self._vectors is None:
             return
-        await self._searches.measure()
-        model = self._searches.model
+        await self._vectors.calibrate()
+        model = self._vectors.model
         failed: ModelError | None = None
         for content_id in await self._database.read(partial(contents.to_embed, model=model.version)):
             try:
                 await self._embed(content_id, model)
             except ModelError as error:
                 failed = error  # a passage that the model refuses is in the way of its own document alone
-            if self._rounds.has_news:  # words go first, and newer documents: many vectors take hours
+            if self._worker.has_news:  # words go first, and newer documents: many vectors take hours
                 return
         if failed is not None:
             raise failed
@@ -94,12 +94,12 @@ class KnowledgeIndexer:
     async def _embed(self, content_id: str, model: Embeddings) -> None:
         """Until no passage is without a vector, or there is news."""
         begin = partial(contents.begin_vectors, content_id=content_id, model=model.version)
-        while not await self._database.write(partial(begin, most=REMOVED_AT_ONCE), deferrable=True):
+        while not await self._database.write(partial(begin, most=REMOVALS_PER_TRANSACTION), deferrable=True):
             pass
         count = 0
-        missing = partial(contents.without_vector, content_id=content_id, most=VECTORS_AT_ONCE)
+        missing = partial(contents.without_vector, content_id=content_id, most=VECTORS_PER_TRANSACTION)
         while some := await self._database.read(missing):
-            if count and self._rounds.has_news:
+            if count and self._worker.has_news:
                 return
             vectors = await model.embed([text for _, text in some], query=False)
             rows = [(number, row) for (number, _), row in zip(some, quantize(vectors), strict=True)]

@@ -21,15 +21,15 @@ from storage.document_reader.terms.tokenizer import ENGLISH
 from storage.knowledge import contents, documents, files, passages
 from storage.knowledge.documents import Document
 
-READ_AT_ONCE: Final = 3
+CONCURRENT_READS: Final = 3
 """Documents; each is a process of its own while its file is read."""
-READ_OF_ONE: Final = 2
+CONCURRENT_READS_PER_ORGANIZATION: Final = 2
 """Of these, of one organization: however many it uploads, another's first one begins at once."""
-PASSAGES_AT_ONCE: Final = 100
+PASSAGES_PER_TRANSACTION: Final = 100
 """Stored or removed in one transaction: some 20 ms, then others have their turn."""
-LOOK_EVERY_S: Final = 60.0
+CHECK_EVERY_S: Final = 60.0
 """Should nobody call."""
-TROUBLE_PAUSE_S: Final = 5.0
+RETRY_S: Final = 5.0
 """Wait after the database was in trouble."""
 
 _TROUBLE: Final = "knowledge.storage_trouble"
@@ -55,8 +55,8 @@ class DocumentIngester:
         self._database = database
         self._data_dir = data_dir
         self._reading: dict[str, asyncio.Task[None]] = {}
-        self._to_read = PeriodicWorker(_TROUBLE, LOOK_EVERY_S, TROUBLE_PAUSE_S)
-        self._to_remove = PeriodicWorker(_TROUBLE, LOOK_EVERY_S, TROUBLE_PAUSE_S)
+        self._read_worker = PeriodicWorker(_TROUBLE, CHECK_EVERY_S, RETRY_S)
+        self._remove_worker = PeriodicWorker(_TROUBLE, CHECK_EVERY_S, RETRY_S)
 
     async def recover(self) -> None:
         """After a start, before anybody uploads: take up what the last process did not finish."""
@@ -64,19 +64,19 @@ class DocumentIngester:
 
     def wake(self) -> None:
         """Documents were uploaded or deleted."""
-        self._to_read.wake()
-        self._to_remove.wake()
+        self._read_worker.wake()
+        self._remove_worker.wake()
 
     async def idle(self) -> None:
         """Wait until nothing is pending, processing or to be removed."""
-        await self._to_read.idle()
-        await self._to_remove.idle()
+        await self._read_worker.idle()
+        await self._remove_worker.idle()
 
     async def run(self) -> None:
         """Work, at once and whenever `wake` is called."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._to_remove.repeat(self._remove_gone))
-            await self._to_read.repeat(partial(self._read_pending, group))
+            group.create_task(self._remove_worker.repeat(self._remove_gone))
+            await self._read_worker.repeat(partial(self._read_pending, group))
 
     async def _read_pending(self, group: asyncio.TaskGroup) -> bool:
         """Start what there is room for, end what is deleted. Whether nothing is under way."""
@@ -86,10 +86,10 @@ class DocumentIngester:
             ):
                 if content_id in self._reading:
                     self._reading[content_id].cancel()
-        room = READ_AT_ONCE - len(self._reading)
+        room = CONCURRENT_READS - len(self._reading)
         if room > 0:
             for document in await self._database.write(
-                partial(documents.claim_pending, most=room, most_of_one=READ_OF_ONE)
+                partial(documents.claim_pending, most=room, most_of_one=CONCURRENT_READS_PER_ORGANIZATION)
             ):
                 self._reading[document.content_id] = group.create_task(self._read(document))
         return not self._reading
@@ -99,19 +99,19 @@ class DocumentIngester:
         structlog.contextvars.bind_contextvars(document_id=document.id)
         try:
             for_agent = partial(contents.language_for, agent_id=document.agent_id)
-            language = await _at_last(partial(self._database.read, for_agent))
-            await self._keep(document, await self._passages(document, language), language)
+            language = await _retrying(partial(self._database.read, for_agent))
+            await self._store_until_done(document, await self._passages(document, language), language)
         except Exception as error:
             log.error("knowledge.document_broken", error=repr(error), exc_info=error)
-            await self._give_up(document)
+            await self._fail(document)
         finally:
             del self._reading[document.content_id]
-            self._to_read.wake()
+            self._read_worker.wake()
 
-    async def _give_up(self, document: Document) -> None:
+    async def _fail(self, document: Document) -> None:
         """It has failed; where not even that can be stored, it is as if cut off: the next start reads it again."""
         try:
-            await self._keep(document, BROKEN, ENGLISH)
+            await self._store_until_done(document, BROKEN, ENGLISH)
         except Exception as error:
             log.error("knowledge.not_given_up", error=repr(error), exc_info=error)
 
@@ -126,8 +126,8 @@ class DocumentIngester:
         except UnreadableDocument as unreadable:
             return unreadable.message
 
-    async def _keep(self, document: Document, outcome: list[Chunk] | str, language: str) -> None:
-        await _at_last(partial(self._store, document, outcome, language))
+    async def _store_until_done(self, document: Document, outcome: list[Chunk] | str, language: str) -> None:
+        await _retrying(partial(self._store, document, outcome, language))
 
     async def _store(self, document: Document, outcome: list[Chunk] | str, language: str) -> None:
         """In pieces, from the beginning: what an earlier attempt has stored goes first."""
@@ -135,8 +135,8 @@ class DocumentIngester:
         if isinstance(outcome, str):
             await self._database.write(partial(documents.fail, content_id=document.content_id, reason=outcome))
             return
-        for first in range(0, len(outcome), PASSAGES_AT_ONCE):
-            some = outcome[first : first + PASSAGES_AT_ONCE]
+        for first in range(0, len(outcome), PASSAGES_PER_TRANSACTION):
+            some = outcome[first : first + PASSAGES_PER_TRANSACTION]
             if not await self._database.write(partial(documents.add_chunks, document=document, chunks=some)):
                 return
         finish = partial(documents.finish, content_id=document.content_id, language=language)
@@ -163,17 +163,17 @@ class DocumentIngester:
         return True
 
     async def _remove_passages(self, content_id: str) -> None:
-        remove = partial(passages.remove, content_id=content_id, most=PASSAGES_AT_ONCE)
-        while await self._database.write(remove) == PASSAGES_AT_ONCE:
+        remove = partial(passages.remove, content_id=content_id, most=PASSAGES_PER_TRANSACTION)
+        while await self._database.write(remove) == PASSAGES_PER_TRANSACTION:
             pass
 
 
-async def _at_last(work: Callable[[], Awaitable[T]]) -> T:
+async def _retrying(work: Callable[[], Awaitable[T]]) -> T:
     """Trouble with the database only delays it."""
     while True:
         try:
             return await work()
         except StorageUnavailable as trouble:
             tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
-            tell(_TROUBLE, cause=trouble.cause, again_in_s=TROUBLE_PAUSE_S)
-        await asyncio.sleep(TROUBLE_PAUSE_S)
+            tell(_TROUBLE, cause=trouble.cause, again_in_s=RETRY_S)
+        await asyncio.sleep(RETRY_S)

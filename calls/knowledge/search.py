@@ -14,7 +14,7 @@ from calls.knowledge.vector_search import Similarities, VectorSearch
 from storage.database.database import Database
 from storage.knowledge.passages import FoundPassage, KeywordSearch
 
-WORDS_WEIGHT: Final = 0.8
+KEYWORD_WEIGHT: Final = 0.8
 MEANING_WEIGHT: Final = 0.8
 """How sure each alone can make: see `joined`."""
 
@@ -32,20 +32,20 @@ class ReadTransaction(Protocol):
 class KnowledgeSearch:
     """Searches passages by their words, and, with a model, by what they mean."""
 
-    def __init__(self, database: Database, meanings: VectorSearch | None = None) -> None:
+    def __init__(self, database: Database, vectors: VectorSearch | None = None) -> None:
         self._database = database
-        self._meanings = meanings
+        self._vectors = vectors
 
     async def search(self, agent_id: str, text: str, most: int, *, owner: str | None = None) -> list[FoundPassage]:
         """The passages of the agent's ready documents that answer best, the best first; `text` is anybody's words.
         `owner` asks the database (`Database.read`), without one the agent itself. Raises `StorageUnavailable`."""
         read = partial(self._database.read, owner=owner or agent_id)
         asked = asyncio.ensure_future(read(partial(KeywordSearch, agent_id=agent_id, text=text)))
-        if self._meanings is None:
+        if self._vectors is None:
             return _best(await self._by_words(asked, read), most)
-        by_meaning = self._by_meaning(self._meanings, asked, read, agent_id, text)
+        by_meaning = self._by_meaning(self._vectors, asked, read, agent_id, text)
         found, (meanings, near) = await asyncio.gather(self._by_words(asked, read), by_meaning)
-        return _best(found if meanings is None else _together({**near, **found}, meanings), most)
+        return _best(found if meanings is None else _with_similarities({**near, **found}, meanings), most)
 
     async def _by_words(self, asked: asyncio.Future[KeywordSearch], read: ReadTransaction) -> dict[int, FoundPassage]:
         return await read((await asked).best)
@@ -59,21 +59,21 @@ class KnowledgeSearch:
         text: str,
     ) -> tuple[Similarities | None, dict[int, FoundPassage]]:
         """How near passages are, None when that is not known; and the nearest ones."""
-        meanings = await all_meanings.of(agent_id, text)
+        meanings = await all_meanings.similarities(agent_id, text)
         words = await asked
-        if meanings is None or not meanings.near:
+        if meanings is None or not meanings.nearest:
             return meanings, {}
-        return meanings, await read(partial(words.score, passages=meanings.near))
+        return meanings, await read(partial(words.score, passages=meanings.nearest))
 
 
 def combined_score(words: float, meaning: float) -> float:
     """One score of two, 0..1: each is a chance that the passage answers, and both can miss. What is found by both is
     better than what is found by one, however well; nothing else of the question or of other passages plays a part, so
     that scores of different questions can be compared."""
-    return 1 - (1 - WORDS_WEIGHT * words) * (1 - MEANING_WEIGHT * meaning)
+    return 1 - (1 - KEYWORD_WEIGHT * words) * (1 - MEANING_WEIGHT * meaning)
 
 
-def _together(found: Mapping[int, FoundPassage], meanings: Similarities) -> dict[int, FoundPassage]:
+def _with_similarities(found: Mapping[int, FoundPassage], meanings: Similarities) -> dict[int, FoundPassage]:
     near = meanings.of(list(found))
     return {
         number: replace(each, score=combined_score(each.score, near.get(number, 0.0)), by_vector=number in near)

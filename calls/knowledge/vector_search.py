@@ -20,22 +20,22 @@ from models.protocols import Embeddings
 from storage.database.database import Database, StorageUnavailable
 from storage.knowledge import contents
 
-MOST_BYTES: Final = 256 * 1024 * 1024
+MAX_BYTES: Final = 256 * 1024 * 1024
 """Of vectors in memory: 650,000 passages with 384 numbers each."""
-MOST_NEAR: Final = 32
+NEAREST: Final = 32
 """Passages that a question gets by meaning."""
-READ_S: Final = 0.3
+READ_TIMEOUT_S: Final = 0.3
 """A search waits so long for vectors that are not in memory yet; then it goes on by words. The next one has them."""
-ASKED_S: Final = 0.5
+EMBED_TIMEOUT_S: Final = 0.5
 """A search waits so long for the vector of its question."""
-LONGEST: Final = 2_000
+MAX_CHARACTERS: Final = 2_000
 """Characters of a question that the model is asked for."""
-MOST_ASKING: Final = 8
+MAX_EMBEDDING: Final = 8
 """Questions that the model is asked at once; those that come meanwhile go by words. Behind more of them all would wait
 too long, and it would look as if the model had failed."""
-READ_AT_ONCE: Final = 2
+CONCURRENT_READS: Final = 2
 """Agents whose vectors are being read: each may take as much memory as all that are kept."""
-_PAUSE_S: Final = 10.0
+_MODEL_RETRY_S: Final = 10.0
 """After the model failed it is not asked for so long."""
 
 log = structlog.get_logger()
@@ -48,10 +48,10 @@ class Similarities:
     def __init__(self, passages: NDArray[np.int64], cosines: NDArray[np.float32], scale: ScoreCalibration) -> None:
         """`passages` are ids in order, as many as `cosines`, at least one."""
         self._passages, self._cosines, self._scale = passages, cosines, scale
-        most = min(MOST_NEAR, len(cosines))
+        most = min(NEAREST, len(cosines))
         best = np.argpartition(-cosines, most - 1)[:most]
         found = {int(passages[place]): scale.similarity(float(cosines[place])) for place in best}
-        self.near: Final = {number: meaning for number, meaning in found.items() if meaning > 0}
+        self.nearest: Final = {number: meaning for number, meaning in found.items() if meaning > 0}
 
     def of(self, numbers: list[int]) -> dict[int, float]:
         """Those of other passages; one without a vector is left out."""
@@ -74,21 +74,21 @@ class VectorSearch:
     """Asks one model; see the module."""
 
     def __init__(
-        self, database: Database, model: Embeddings, most_bytes: int = MOST_BYTES, scale: ScoreCalibration | None = None
+        self, database: Database, model: Embeddings, max_bytes: int = MAX_BYTES, scale: ScoreCalibration | None = None
     ) -> None:
         """`scale` is what the model's cosines mean, where that is known: else `measure` is to be called."""
         self.model: Final = model
         self._database = database
-        self._most_bytes = most_bytes
-        self._shelves: OrderedDict[str, _AgentVectors] = OrderedDict()
+        self._max_bytes = max_bytes
+        self._cached: OrderedDict[str, _AgentVectors] = OrderedDict()
         self._reading: dict[str, asyncio.Task[_AgentVectors | None]] = {}
         self._scale = scale
         self._not_before = 0.0
-        self._asking = 0
-        self._room = asyncio.Semaphore(READ_AT_ONCE)
+        self._embedding = 0
+        self._read_slots = asyncio.Semaphore(CONCURRENT_READS)
         self._too_large: dict[str, tuple[str, ...]] = {}
 
-    async def of(self, agent_id: str, text: str) -> Similarities | None:
+    async def similarities(self, agent_id: str, text: str) -> Similarities | None:
         """How near an agent's passages are; None while that is not known. Raises `StorageUnavailable`."""
         scale = self._scale
         if scale is None or not scale.is_usable or asyncio.get_running_loop().time() < self._not_before:
@@ -96,45 +96,45 @@ class VectorSearch:
         with_vectors = partial(contents.with_vectors, agent_id=agent_id, model=self.model.version)
         content_ids = tuple(await self._database.read(with_vectors))
         if not content_ids:
-            self._shelves.pop(agent_id, None)
+            self._cached.pop(agent_id, None)
             return None
-        shelf = await self._shelf(agent_id, content_ids)
+        shelf = await self._vectors(agent_id, content_ids)
         if shelf is None:
             return None
-        question = await self._vector_of(text)
+        question = await self._embed(text)
         if question is None or len(question) != shelf.nearest.dimensions:
             return None
         return await asyncio.to_thread(lambda: Similarities(shelf.passages, shelf.nearest.cosines(question), scale))
 
-    async def _vector_of(self, text: str) -> NDArray[np.float32] | None:
+    async def _embed(self, text: str) -> NDArray[np.float32] | None:
         """A question's; None when the model cannot tell it in time."""
-        if self._asking >= MOST_ASKING:
+        if self._embedding >= MAX_EMBEDDING:
             return None
-        self._asking += 1
+        self._embedding += 1
         try:
-            async with asyncio.timeout(ASKED_S):
-                vectors = await self.model.embed([text[:LONGEST]], query=True)
+            async with asyncio.timeout(EMBED_TIMEOUT_S):
+                vectors = await self.model.embed([text[:MAX_CHARACTERS]], query=True)
         except (ModelError, TimeoutError) as error:
-            self._not_before = asyncio.get_running_loop().time() + _PAUSE_S
-            log.warning("knowledge.model_failed", model=self.model.name, error=repr(error), again_in_s=_PAUSE_S)
+            self._not_before = asyncio.get_running_loop().time() + _MODEL_RETRY_S
+            log.warning("knowledge.model_failed", model=self.model.name, error=repr(error), again_in_s=_MODEL_RETRY_S)
             return None
         finally:
-            self._asking -= 1
+            self._embedding -= 1
         question: NDArray[np.float32] = vectors[0]
         return question
 
-    async def measure(self) -> None:
+    async def calibrate(self) -> None:
         """Ask the model, once, what its cosines mean: before that, searches do without it. Raises `ModelError`."""
         if self._scale is None:
             self._scale = await calibrate(self.model)
             if not self._scale.is_usable:
                 log.error("knowledge.model_tells_nothing", model=self.model.name)
 
-    async def _shelf(self, agent_id: str, content_ids: tuple[str, ...]) -> _AgentVectors | None:
+    async def _vectors(self, agent_id: str, content_ids: tuple[str, ...]) -> _AgentVectors | None:
         """The agent's vectors as they are now, if they come in time."""
-        shelf = self._shelves.get(agent_id)
+        shelf = self._cached.get(agent_id)
         if shelf is not None and shelf.content_ids == content_ids:
-            self._shelves.move_to_end(agent_id)
+            self._cached.move_to_end(agent_id)
             return shelf
         if self._too_large.get(agent_id) == content_ids:
             return None
@@ -142,22 +142,22 @@ class VectorSearch:
         if reading is None:
             reading = self._reading[agent_id] = asyncio.create_task(self._read(agent_id, content_ids))
             reading.add_done_callback(lambda _: self._reading.pop(agent_id, None))
-        done, _ = await asyncio.wait((reading,), timeout=READ_S)
+        done, _ = await asyncio.wait((reading,), timeout=READ_TIMEOUT_S)
         return reading.result() if done else None
 
     async def _read(self, agent_id: str, content_ids: tuple[str, ...]) -> _AgentVectors | None:
         try:
-            async with self._room:
+            async with self._read_slots:
                 rows = await self._rows(content_ids)
                 shelf = await asyncio.to_thread(_agent_vectors, content_ids, rows) if rows else None
         except StorageUnavailable as trouble:
             log.error("knowledge.vectors_not_read", cause=trouble.cause)
             return None
-        if rows is None or (shelf is not None and shelf.nearest.size > self._most_bytes):
-            self._refuse(agent_id, content_ids)
+        if rows is None or (shelf is not None and shelf.nearest.size > self._max_bytes):
+            self._mark_too_large(agent_id, content_ids)
             return None
         if shelf is not None:
-            self._keep(agent_id, shelf)
+            self._cache(agent_id, shelf)
         return shelf
 
     async def _rows(self, content_ids: tuple[str, ...]) -> list[tuple[int, bytes]] | None:
@@ -169,20 +169,20 @@ class VectorSearch:
             some = await self._database.read(read)
             rows += some
             size += sum(len(vector) for _, vector in some)
-            if size > self._most_bytes:
+            if size > self._max_bytes:
                 return None
         return rows
 
-    def _keep(self, agent_id: str, shelf: _AgentVectors) -> None:
+    def _cache(self, agent_id: str, shelf: _AgentVectors) -> None:
         """In the place of those that were asked longest ago."""
-        self._shelves[agent_id] = shelf
-        self._shelves.move_to_end(agent_id)
-        while sum(each.nearest.size for each in self._shelves.values()) > self._most_bytes:
-            self._shelves.popitem(last=False)
+        self._cached[agent_id] = shelf
+        self._cached.move_to_end(agent_id)
+        while sum(each.nearest.size for each in self._cached.values()) > self._max_bytes:
+            self._cached.popitem(last=False)
 
-    def _refuse(self, agent_id: str, content_ids: tuple[str, ...]) -> None:
+    def _mark_too_large(self, agent_id: str, content_ids: tuple[str, ...]) -> None:
         """Not read again for the next question: only when there are others."""
-        self._shelves.pop(agent_id, None)
+        self._cached.pop(agent_id, None)
         if agent_id not in self._too_large:
             log.warning("knowledge.too_many_vectors", agent_id=agent_id, documents=len(content_ids))
         self._too_large[agent_id] = content_ids

@@ -17,10 +17,10 @@ from storage.calls.calls import Call
 from storage.calls.outbound_audit import DialAttempt, DialRequest
 from storage.database.database import Database, StorageUnavailable
 
-KEPT: Final = timedelta(days=400)
+RETENTION: Final = timedelta(days=400)
 """How long an attempt stays in the audit log."""
-FORGET_EVERY_S: Final = 3600.0
-PIECE: Final = 500
+PRUNE_EVERY_S: Final = 3600.0
+ROWS_PER_TRANSACTION: Final = 500
 """Rows that are removed in one transaction: others that write wait for milliseconds."""
 
 log = structlog.get_logger()
@@ -57,11 +57,13 @@ def log_attempt(attempt: DialAttempt) -> None:
 
 
 async def prune(database: Database) -> int:
-    """Remove what is older than `KEPT`, in small pieces; returns how many rows. Raises `StorageUnavailable`."""
-    before = utc_now() - KEPT
+    """Remove what is older than `RETENTION`, in small pieces; returns how many rows. Raises `StorageUnavailable`."""
+    before = utc_now() - RETENTION
     gone = await database.write(partial(audit_log.forget, before=before))
     for organization in await database.read(organizations.all_of):
-        forget = partial(outbound_audit.forget, organization_id=organization.id, before=before, limit=PIECE)
+        forget = partial(
+            outbound_audit.forget, organization_id=organization.id, before=before, limit=ROWS_PER_TRANSACTION
+        )
         while removed := await database.write(forget):
             gone += removed
     return gone
@@ -75,4 +77,4 @@ async def forget_regularly(database: Database) -> None:
                 log.info("audit.forgotten", attempts=gone)
         except StorageUnavailable as trouble:
             log.warning("audit.not_forgotten", cause=trouble.cause)
-        await asyncio.sleep(FORGET_EVERY_S)
+        await asyncio.sleep(PRUNE_EVERY_S)

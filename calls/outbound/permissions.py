@@ -39,11 +39,11 @@ def allowed_destination(number: PhoneNumber, organization: Organization, destina
     through; without any, any destination is let through."""
     if _DIALABLE.fullmatch(destination) is None:
         return None
-    allowed = all(_begins(destination, each.outbound_prefixes) for each in (organization, number))
+    allowed = all(_has_prefix(destination, each.outbound_prefixes) for each in (organization, number))
     return destination if allowed else None
 
 
-def _begins(destination: str, prefixes: Sequence[str] | None) -> bool:
+def _has_prefix(destination: str, prefixes: Sequence[str] | None) -> bool:
     return prefixes is None or destination.startswith(tuple(prefixes))
 
 

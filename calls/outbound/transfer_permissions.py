@@ -29,7 +29,7 @@ ReserveLeg = Callable[[sa.Connection, Organization], None]
 `Unavailable` when there is none."""
 _GRANTED: Final[dict[RerouteMethod, Verdict]] = {"redirect": "redirected", "refer": "referred"}
 _REFUSED: Final[dict[RerouteMethod, Verdict]] = {"redirect": "redirect_refused", "refer": "refer_refused"}
-MOST_REFUSED: Final = 100
+MAX_REFUSED_ENTRIES: Final = 100
 """Refused wishes of a number's peers in a minute that are worth a row each."""
 
 
@@ -46,25 +46,25 @@ class PeerRerouteRequest:
 
 
 def authorize_peer_reroute(
-    conn: sa.Connection, call: Call, number: PhoneNumber | None, wanted: PeerRerouteRequest, take_place: ReserveLeg
+    conn: sa.Connection, call: Call, number: PhoneNumber | None, request: PeerRerouteRequest, reserve_leg: ReserveLeg
 ) -> bool:
     """Whether to call whom the peer of a live call wants to have called; `number` is that of the call as it is stored
     now, None when it was deleted. The trunk must allow it, the prefixes and the caps too. A REFER needs money and a
     place as well, as a call of its own does: while the one who asks is there it is one more. Stored in the audit log
-    either way, for a transaction that writes; of refused ones `MOST_REFUSED` for a number and minute, as a peer may
-    send as many as it likes."""
+    either way, for a transaction that writes; of refused ones `MAX_REFUSED_ENTRIES` for a number and minute, as a peer
+    may send as many as it likes."""
     organization = organizations.get(conn, call.organization_id)
     if number is None or organization is None:
         why: str | None = "the number was deleted"
     else:
-        why = wanted.refusal or _reason_against(conn, number, organization, wanted, take_place)
-    verdict: Verdict = _GRANTED[wanted.by] if why is None else _REFUSED[wanted.by]
+        why = request.refusal or _reason_against(conn, number, organization, request, reserve_leg)
+    verdict: Verdict = _GRANTED[request.by] if why is None else _REFUSED[request.by]
     wish = DialRequest(
         organization_id=call.organization_id,
         phone_number_id=call.phone_number_id,
-        destination=printable(wanted.destination),
-        client=wanted.peer,
-        number=wanted.from_number if number is None else number.number,
+        destination=printable(request.destination),
+        client=request.peer,
+        number=request.from_number if number is None else number.number,
     )
     if why is None or not _is_flood(conn, wish):
         log_attempt(outbound_audit.record(conn, wish, verdict, call_id=call.id, detail=why))
@@ -84,7 +84,7 @@ def recheck_transfer(conn: sa.Connection, call: Call, destination: str) -> Phone
 def _is_flood(conn: sa.Connection, wish: DialRequest) -> bool:
     full_since = outbound_audit.nth_newest(
         conn,
-        MOST_REFUSED,
+        MAX_REFUSED_ENTRIES,
         utc_now() - MINUTE,
         organization_id=wish.organization_id,
         phone_number_id=wish.phone_number_id,
@@ -97,21 +97,21 @@ def _reason_against(
     conn: sa.Connection,
     number: PhoneNumber,
     organization: Organization,
-    wanted: PeerRerouteRequest,
-    take_place: ReserveLeg,
+    request: PeerRerouteRequest,
+    reserve_leg: ReserveLeg,
 ) -> str | None:
     """The place is taken last: only where nothing is against it."""
-    if not (number.sip_allow_redirect if wanted.by == "redirect" else number.sip_allow_refer):
+    if not (number.sip_allow_redirect if request.by == "redirect" else number.sip_allow_refer):
         return "the trunk does not allow it"
-    if allowed_destination(number, organization, wanted.destination) is None:
+    if allowed_destination(number, organization, request.destination) is None:
         return "calls from this number may not go there"
-    if wanted.by == "refer" and has_no_funds(organization):
+    if request.by == "refer" and has_no_funds(organization):
         return "the organization has no funds"
     if rate_limit_wait_s(conn, number, organization, utc_now()) is not None:
         return "too many calls per minute"
-    if wanted.by == "refer":
+    if request.by == "refer":
         try:
-            take_place(conn, organization)
+            reserve_leg(conn, organization)
         except TrunklineError as full:
             return f"no place for one more call: {full.message}"
     return None

@@ -25,7 +25,7 @@ from calls.post_call.analysis_prompts import (
     values_prompt,
 )
 from calls.post_call.analysis_validation import (
-    LONGEST_SUMMARY,
+    MAX_SUMMARY_LENGTH,
     InvalidModelOutput,
     merged,
     parse_summary,
@@ -42,19 +42,19 @@ from models.token_usage import TokenUsage
 from storage.agents.agents import Agent
 from storage.calls.calls import Analysis, TranscriptItem
 
-TRIES: Final = 2
+ATTEMPTS: Final = 2
 """A model that fails is asked once more."""
-AT_ONCE: Final = 4
+CONCURRENT_ANALYSES: Final = 4
 """Talks that a model is asked about at the same time: when many calls end together, some are done in time rather than
 none, and a server elsewhere, which knows no priorities, is left to those who talk. No model waits for another one."""
-AGAIN: Final = " Answer in plain words."
+RETRY_HINT: Final = " Answer in plain words."
 """What is asked the second time besides: the very same question has the very same answer."""
 STOPPED: Final = "the server stopped"
-RULES_TAKE_S: Final = 0.5
+RULES_RESERVE_S: Final = 0.5
 """Of the longest wait: kept for the rules."""
-LETS_GO_S: Final = 0.2
+CANCEL_GRACE_S: Final = 0.2
 """How long a model that is not waited for any more has to let go of its work."""
-CONTEXT_LENGTH: Final = 4096
+DEFAULT_CONTEXT_LENGTH: Final = 4096
 """Tokens of a model that does not tell."""
 
 log = structlog.get_logger()
@@ -78,17 +78,17 @@ class _Failed(Exception):
 
 
 @dataclass
-class _Work:
+class _ModelAnalysis:
     """One talk's analysis. `trouble`: what the model failed at, in words."""
 
     call_id: str
     agent: Agent
     transcript: Sequence[TranscriptItem]
     model: SupportsJsonSchema
-    turns: asyncio.Semaphore
+    slots: asyncio.Semaphore
     context_length: int
     tokens: TokenUsage = field(default_factory=TokenUsage)
-    trouble: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
 
 class CallAnalyzer:
@@ -97,11 +97,11 @@ class CallAnalyzer:
     def __init__(self, models: Catalogue, max_wait_s: float = 30.0) -> None:
         self._models = models
         self._max_wait_s = max_wait_s
-        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(partial(asyncio.Semaphore, AT_ONCE))
+        self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(partial(asyncio.Semaphore, CONCURRENT_ANALYSES))
         """By the model's name."""
 
     async def analyze(
-        self, call_id: str, agent: Agent, transcript: Sequence[TranscriptItem], hurried: asyncio.Event
+        self, call_id: str, agent: Agent, transcript: Sequence[TranscriptItem], model_skipped: asyncio.Event
     ) -> tuple[Analysis, CallUsage]:
         """What the agent wants to know, by rules when its model is none that can be held to a form, fails twice, takes
         too long, or nothing may take long any more (`hurried`). And what that used."""
@@ -110,16 +110,16 @@ class CallAnalyzer:
         trouble: list[str] = []
         usage = NO_USAGE
         if isinstance(model, SupportsJsonSchema):
-            work = _Work(call_id, agent, transcript, model, self._turns[model.name], context_length)
-            summary, values = await self._asked(work, hurried)
-            trouble = work.trouble
+            work = _ModelAnalysis(call_id, agent, transcript, model, self._slots[model.name], context_length)
+            summary, values = await self._by_model(work, model_skipped)
+            trouble = work.failures
             usage = CallUsage(prompt_tokens=work.tokens.read, completion_tokens=work.tokens.written)
         by_model = isinstance(model, SupportsJsonSchema) and not trouble
         if not by_model:
             try:
                 summary, values = await asyncio.to_thread(_by_rules, agent, transcript, summary, values)
             except Exception as fault:  # noqa: BLE001 - the call is closed whatever is wrong with its rules
-                trouble.append(_told(call_id, fault))
+                trouble.append(_log_fault(call_id, fault))
                 values = unknown_values(agent) if values is None else values
         found = Analysis(summary=summary, extractions=values or {}, method="model" if by_model else "extractive")
         return Analysis(**found, error="; ".join(trouble)) if trouble else found, usage
@@ -133,48 +133,52 @@ class CallAnalyzer:
             model, wanted = self._models.llm(None), None
         for info in self._models.language_models():
             if info.id == wanted or (wanted is None and info.is_default):
-                return model, info.context_length or CONTEXT_LENGTH
-        return model, CONTEXT_LENGTH
+                return model, info.context_length or DEFAULT_CONTEXT_LENGTH
+        return model, DEFAULT_CONTEXT_LENGTH
 
-    async def _asked(self, work: _Work, hurried: asyncio.Event) -> tuple[str | None, dict[str, Any] | None]:
+    async def _by_model(
+        self, work: _ModelAnalysis, model_skipped: asyncio.Event
+    ) -> tuple[str | None, dict[str, Any] | None]:
         """The summary and the values, each None when the model did not give it."""
-        if hurried.is_set():
-            work.trouble.append(STOPPED)
+        if model_skipped.is_set():
+            work.failures.append(STOPPED)
             return None, None
         found: list[Any] = [None, None]
-        asking = asyncio.create_task(self._ask_in_turn(work, found))
-        stopped = asyncio.create_task(hurried.wait())
-        limit_s = max(self._max_wait_s - RULES_TAKE_S, self._max_wait_s / 2)
+        asking = asyncio.create_task(self._ask_in_slot(work, found))
+        stopped = asyncio.create_task(model_skipped.wait())
+        limit_s = max(self._max_wait_s - RULES_RESERVE_S, self._max_wait_s / 2)
         await asyncio.wait((asking, stopped), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         if not asking.done():
-            work.trouble.append(STOPPED if hurried.is_set() else f"not done within {self._max_wait_s:g} s")
-            log.warning("call.analysis_cut_short", call_id=work.call_id, error=work.trouble[-1])
+            work.failures.append(STOPPED if model_skipped.is_set() else f"not done within {self._max_wait_s:g} s")
+            log.warning("call.analysis_cut_short", call_id=work.call_id, error=work.failures[-1])
             asking.cancel()
-            await asyncio.wait((asking,), timeout=LETS_GO_S)
+            await asyncio.wait((asking,), timeout=CANCEL_GRACE_S)
         elif fault := _fault_of(asking):
-            work.trouble.append(_told(work.call_id, fault))
+            work.failures.append(_log_fault(work.call_id, fault))
         return found[0], found[1]
 
-    async def _ask_in_turn(self, work: _Work, found: list[Any]) -> None:
-        async with work.turns:
+    async def _ask_in_slot(self, work: _ModelAnalysis, found: list[Any]) -> None:
+        async with work.slots:
             await self._ask(work, found)
 
-    async def _ask(self, work: _Work, found: list[Any]) -> None:
+    async def _ask(self, work: _ModelAnalysis, found: list[Any]) -> None:
         """Each part of the talk is asked about all that is wanted before the next one: what a model has read of it is
         not read again."""
         parts = await asyncio.to_thread(transcript_parts, work.transcript, work.context_length)
         forms = await asyncio.to_thread(value_forms, work.agent.post_call_extraction_schema, work.context_length)
-        summed = _Asked[list[str]](work, "summary", [], work.agent.post_call_summary_enabled)
-        values = _Asked(work, "extraction", unknown_values(work.agent), bool(work.agent.post_call_extraction_schema))
+        summed = _PartialResult[list[str]](work, "summary", [], work.agent.post_call_summary_enabled)
+        values = _PartialResult(
+            work, "extraction", unknown_values(work.agent), bool(work.agent.post_call_extraction_schema)
+        )
         for place, text in enumerate(parts, 1):
-            await summed.ask(partial(_and_summary, work, text))
+            await summed.ask(partial(_summarize, work, text))
             if place == len(parts) == 1 and summed.found:
                 found[0] = summed.found[0]
-            await values.ask(partial(_and_values, work, text, forms))
+            await values.ask(partial(_extract, work, text, forms))
         found[1] = values.found
         if len(parts) > 1:
-            await summed.ask(partial(_joined, work))
+            await summed.ask(partial(_join_summaries, work))
             found[0] = None if summed.found is None else summed.found[0]
 
 
@@ -183,16 +187,16 @@ def _fault_of(work: asyncio.Task[None]) -> BaseException | None:
     return asyncio.CancelledError("called off by the model") if work.cancelled() else work.exception()
 
 
-def _told(call_id: str, fault: BaseException) -> str:
+def _log_fault(call_id: str, fault: BaseException) -> str:
     """A fault of ours, told to the log. Returns it in words."""
     log.error("call.analysis_fault", call_id=call_id, error=repr(fault), exc_info=fault)
     return f"the analysis broke: {type(fault).__name__}"
 
 
-class _Asked(Generic[T]):
+class _PartialResult(Generic[T]):
     """What is known so far of something that is `wanted`: None when it is not, or when the model has failed at it."""
 
-    def __init__(self, work: _Work, what: str, nothing: T, wanted: bool) -> None:
+    def __init__(self, work: _ModelAnalysis, what: str, nothing: T, wanted: bool) -> None:
         self._work = work
         self._what = what
         self.found: T | None = nothing if wanted else None
@@ -204,44 +208,46 @@ class _Asked(Generic[T]):
         try:
             self.found = await more(self.found)
         except _Failed as failed:
-            self._work.trouble.append(f"{self._what}: {failed}")
+            self._work.failures.append(f"{self._what}: {failed}")
             self.found = None
 
 
-async def _and_summary(work: _Work, text: str, said: list[str]) -> list[str]:
-    return [*said, await _answer(work, summary_prompt(text, work.agent.language_hint), parse_summary)]
+async def _summarize(work: _ModelAnalysis, text: str, said: list[str]) -> list[str]:
+    return [*said, await _ask_model(work, summary_prompt(text, work.agent.language_hint), parse_summary)]
 
 
-async def _joined(work: _Work, said: list[str]) -> list[str]:
+async def _join_summaries(work: _ModelAnalysis, said: list[str]) -> list[str]:
     """One summary of several, and of what these come to."""
     while len(said) > 1:
         texts = transcript_parts([TranscriptItem(role="", content=each) for each in said], work.context_length)
         if len(texts) >= len(said):
-            return [truncated(" ".join(said), LONGEST_SUMMARY)]
-        said = [await _answer(work, join_prompt(text, work.agent.language_hint), parse_summary) for text in texts]
+            return [truncated(" ".join(said), MAX_SUMMARY_LENGTH)]
+        said = [await _ask_model(work, join_prompt(text, work.agent.language_hint), parse_summary) for text in texts]
     return said
 
 
-async def _and_values(work: _Work, text: str, forms: Sequence[ValueForm], found: dict[str, Any]) -> dict[str, Any]:
+async def _extract(
+    work: _ModelAnalysis, text: str, forms: Sequence[ValueForm], found: dict[str, Any]
+) -> dict[str, Any]:
     """What was said later counts."""
     for form in forms:
         check = partial(parse_values, names=form.names, kinds=form.kinds)
-        found = merged(found, await _answer(work, values_prompt(text, form), check))
+        found = merged(found, await _ask_model(work, values_prompt(text, form), check))
     return found
 
 
-async def _answer(work: _Work, question: AnalysisPrompt, check: Callable[[str], T]) -> T:
+async def _ask_model(work: _ModelAnalysis, question: AnalysisPrompt, check: Callable[[str], T]) -> T:
     """One answer of the model, asked for again when it fails. Raises `_Failed` when it fails then too."""
     (system, text), schema = question
     failure, shown = "", ""
-    for left in reversed(range(TRIES)):
+    for left in reversed(range(ATTEMPTS)):
         started_s = time.monotonic()
-        said = [ChatMessage("user", text + AGAIN if failure else text)]
+        said = [ChatMessage("user", text + RETRY_HINT if failure else text)]
         asked = ChatPrompt(work.call_id, system, said, work.agent.language_hint, tokens=work.tokens)
         try:
             return check(await work.model.complete_json(asked, schema))
         except (ModelError, InvalidModelOutput) as error:
-            failure, shown = str(error), _shown(error)
+            failure, shown = str(error), _public_failure(error)
         except Exception as error:
             failure = shown = f"the model broke: {type(error).__name__}"
             log.error("call.analysis_fault", call_id=work.call_id, error=repr(error), exc_info=error)
@@ -250,7 +256,7 @@ async def _answer(work: _Work, question: AnalysisPrompt, check: Callable[[str], 
     raise _Failed(shown)
 
 
-def _shown(error: ModelError | InvalidModelOutput) -> str:
+def _public_failure(error: ModelError | InvalidModelOutput) -> str:
     """What clients are told: addresses, files and what a server elsewhere says are for the log alone."""
     return f"the model's server: {error.kind}" if isinstance(error, RemoteModelError) else str(error).partition(": ")[0]
 

@@ -15,22 +15,22 @@ from typing import Any, Final
 from storage.agents.agents import ExtractionField
 from storage.calls.calls import TranscriptItem
 
-MOST_FIELDS: Final = 8
+MAX_FIELDS: Final = 8
 """Values that are asked for at once: what a model writes has room for them."""
-LONGEST_VALUE: Final = 200
+MAX_VALUE_LENGTH: Final = 200
 """Characters of an extracted text."""
-LONGEST_SUMMARY: Final = 600
-_LONGEST_HINT: Final = 300
+MAX_SUMMARY_LENGTH: Final = 600
+_MAX_HINT_LENGTH: Final = 300
 """Characters that are told of a field's name and of its description."""
-_LEAST: Final = 400
+_MIN_PART: Final = 400
 """Characters of a part, at least, whatever the model takes."""
-_SHARE: Final = 0.5
+_TRANSCRIPT_SHARE: Final = 0.5
 """Of what a model takes at once, for the talk: the rest is for the question and the answer."""
-_TOLD: Final = 0.15
+_FIELDS_SHARE: Final = 0.15
 """Of it, for what is told of values."""
-_PER_TOKEN: Final = 3
+_BYTES_PER_TOKEN: Final = 3
 """Bytes of UTF-8, about."""
-_MOST_BYTES: Final = 24_000
+_MAX_PART_BYTES: Final = 24_000
 """Of a part, whatever the model takes: to read more takes a processor too long."""
 _PLAIN: Final = re.compile(r"(?!value_\d)[A-Za-z_][A-Za-z0-9_]{0,39}")
 _SPEAKERS: Final = {"user": "Caller: ", "assistant": "Agent: "}
@@ -55,7 +55,7 @@ class ValueForm:
 
 def transcript_parts(transcript: Sequence[TranscriptItem], context_length: int) -> list[str]:
     """The talk as texts that each fit into a model of so many tokens; a line that does not is cut."""
-    room = max(_LEAST, min(int(context_length * _SHARE * _PER_TOKEN), _MOST_BYTES))
+    room = max(_MIN_PART, min(int(context_length * _TRANSCRIPT_SHARE * _BYTES_PER_TOKEN), _MAX_PART_BYTES))
     parts, part, size = [], list[str](), 0
     for item in transcript:
         for line in _pieces(_SPEAKERS.get(item["role"], "") + " ".join(_encodable(item["content"]).split()), room):
@@ -102,7 +102,7 @@ def join_prompt(text: str, language: str | None) -> AnalysisPrompt:
 
 
 def _summary_schema() -> dict[str, Any]:
-    text = {"type": "string", "minLength": 1, "maxLength": LONGEST_SUMMARY}
+    text = {"type": "string", "minLength": 1, "maxLength": MAX_SUMMARY_LENGTH}
     return {"type": "object", "properties": {"summary": text}, "required": ["summary"], "additionalProperties": False}
 
 
@@ -112,11 +112,11 @@ def _in_language(tag: str | None) -> str:
 
 def value_forms(fields: Sequence[ExtractionField], context_length: int) -> list[ValueForm]:
     """The values that are wanted, so many at a time as a model of so many tokens can be told of."""
-    room = int(context_length * _TOLD * _PER_TOKEN)
+    room = int(context_length * _FIELDS_SHARE * _BYTES_PER_TOKEN)
     forms, group = [], list[ExtractionField]()
     for field in fields:
         longer = [*group, field]
-        if group and (len(group) == MOST_FIELDS or len(_form(longer).lines.encode()) > room):
+        if group and (len(group) == MAX_FIELDS or len(_form(longer).lines.encode()) > room):
             forms.append(_form(group))
             longer = [field]
         group = longer
@@ -125,7 +125,7 @@ def value_forms(fields: Sequence[ExtractionField], context_length: int) -> list[
 
 def _form(fields: Sequence[ExtractionField]) -> ValueForm:
     keys = {_key(place, field["name"]): field for place, field in enumerate(fields, 1)}
-    lines = [f"- {key} ({field['type']}): {_told(key, field)}" for key, field in keys.items()]
+    lines = [f"- {key} ({field['type']}): {_field_description(key, field)}" for key, field in keys.items()]
     properties = {key: _value_schema(field["type"]) for key, field in keys.items()}
     return ValueForm(
         {key: field["name"] for key, field in keys.items()},
@@ -140,14 +140,14 @@ def _key(place: int, name: str) -> str:
     return name if _PLAIN.fullmatch(name) else f"value_{place}"
 
 
-def _told(key: str, field: ExtractionField) -> str:
+def _field_description(key: str, field: ExtractionField) -> str:
     """What a model is told of a field: one line, in quotes where it might be anything."""
-    name, what = (" ".join(_encodable(field[each]).split())[:_LONGEST_HINT] for each in ("name", "description"))
+    name, what = (" ".join(_encodable(field[each]).split())[:_MAX_HINT_LENGTH] for each in ("name", "description"))
     return what if name == key else f"{json.dumps(name, ensure_ascii=False)}: {what}"
 
 
 def _value_schema(kind: str) -> dict[str, Any]:
-    bound = {"maxLength": LONGEST_VALUE} if kind == "string" else {}
+    bound = {"maxLength": MAX_VALUE_LENGTH} if kind == "string" else {}
     return {"type": [kind, "null"], **bound}
 
 

@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-LONGEST_SUMMARY: Final = 2000
+MAX_SUMMARY_LENGTH: Final = 2000
 """Characters. More is cut."""
-LONGEST_VALUE: Final = 1000
+MAX_VALUE_LENGTH: Final = 1000
 _UNSAID: Final = frozenset({"", "null", "none", "n/a", "unknown", "not said", "not specified", "not mentioned"})
 """What models write for a text that was not said."""
 
@@ -33,7 +33,7 @@ def parse_summary(text: str) -> str:
     summary = _object(text).get("summary")
     if not isinstance(summary, str) or not (plain := _plain(summary)):
         raise InvalidModelOutput("the answer holds no summary")
-    return truncated(plain, LONGEST_SUMMARY)
+    return truncated(plain, MAX_SUMMARY_LENGTH)
 
 
 def parse_values(text: str, names: Mapping[str, str], kinds: Mapping[str, str]) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def _checked(value: object, kind: str) -> str | float | bool | None:
         case "number", int() | float() if not isinstance(value, bool) and _is_finite(value):
             return value
         case "string", str():
-            plain = truncated(_plain(value), LONGEST_VALUE)
+            plain = truncated(_plain(value), MAX_VALUE_LENGTH)
             return None if plain.lower() in _UNSAID else plain
     raise InvalidModelOutput(f"a value is no {kind}")
 

@@ -37,14 +37,14 @@ from storage.calls.pending_ends import PendingEnd
 from storage.database.database import Database, StorageUnavailable
 from storage.webhooks import deliveries
 
-STORE_AGAIN_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
+STORE_RETRIES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits before the end of a call is stored once more, when the database is in trouble. After them the call stays open
 in the database and is closed at the next start."""
-KEPT_AGAIN_S: Final = 60.0
+PENDING_RETRY_S: Final = 60.0
 """The wait from then on where the ending is kept: such a call is closed by this process, or by the next one."""
-LOST_WITH_THE_END: Final = ["the end", "what was said last", "media quality", "the usage that it is billed by"]
+LOST_DATA: Final = ["the end", "what was said last", "media quality", "the usage that it is billed by"]
 LOST_REMEDY: Final = "closed at the next start"
-RECOVERED_AT_ONCE: Final = 4
+CONCURRENT_RECOVERIES: Final = 4
 """Calls that a dead process left to be analysed: so many at the same time, beside those of today."""
 
 log = structlog.get_logger()
@@ -60,24 +60,24 @@ class CallFinalizer:
         database: Database,
         secrets: Secrets,
         origin: str,
-        wake: Callable[[], None],
-        card: RateCard = FREE,
-        analyst: CallAnalyzer | None = None,
+        on_webhook: Callable[[], None],
+        rate_card: RateCard = FREE,
+        analyzer: CallAnalyzer | None = None,
     ) -> None:
         """Without an `analyst` no call is analysed."""
         self._database = database
         self._secrets = secrets
         self._origin = origin
-        self._wake = wake
-        self._card = card
-        self._analyst = analyst
+        self._on_webhook = on_webhook
+        self._rate_card = rate_card
+        self._analyzer = analyzer
         self._closing: dict[str, asyncio.Task[None]] = {}
         """Calls whose ending is kept."""
         self._stopping = asyncio.Event()
-        self._hurried = asyncio.Event()
-        self._room = asyncio.Event()
+        self._model_skipped = asyncio.Event()
+        self._disk_has_room = asyncio.Event()
         self.unstored: Final = UnstoredCalls()
-        self._recovering = asyncio.Semaphore(RECOVERED_AT_ONCE)
+        self._recovering = asyncio.Semaphore(CONCURRENT_RECOVERIES)
 
     async def finish(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         """Store the end of a call and its webhook, or its ending alone when there is something to analyse: then it is
@@ -87,37 +87,37 @@ class CallFinalizer:
         try:
             kept = await self._finish(call_id, outcome, agent)
         except StorageUnavailable as trouble:
-            if not trouble.disk_full or not self.unstored.ending_waits(call_id):
+            if not trouble.disk_full or not self.unstored.add_end(call_id):
                 raise
-            self._later(call_id, self._finish_with_room(call_id, outcome, agent))
+            self._in_background(call_id, self._finish_when_disk_has_room(call_id, outcome, agent))
         else:
             if kept is not None:
-                self._later(call_id, self._close_analysed(call_id, kept, agent))
+                self._in_background(call_id, self._close_analysed(call_id, kept, agent))
 
     async def _finish(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> CallOutcome | None:
         """Close a call, or keep its ending: then what is to be analysed, with what is hidden in it."""
-        outcome = await self._redacted(call_id, outcome)
-        if agent is None or self._analyst is None or not is_analysis_wanted(agent, outcome.transcript):
+        outcome = await self._redact(call_id, outcome)
+        if agent is None or self._analyzer is None or not is_analysis_wanted(agent, outcome.transcript):
             await self._close(call_id, outcome, agent, None)
             return None
-        return outcome if await self._stored(call_id, partial(_keep, call_id, outcome)) else None
+        return outcome if await self._retrying(call_id, partial(_store_pending, call_id, outcome)) else None
 
-    async def _finish_with_room(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
+    async def _finish_when_disk_has_room(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         """The same for a call that nobody waits for, once the disk has room."""
         try:
             kept = await self._finish(call_id, outcome, agent)
         except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
-            lost = ["the call"] if self.unstored.row(call_id) is not None else LOST_WITH_THE_END
+            lost = ["the call"] if self.unstored.row(call_id) is not None else LOST_DATA
             log.error("call.end_lost", call_id=call_id, error=repr(error), lost=lost, remedy=LOST_REMEDY)
         else:
             if kept is not None:
                 await self._close_analysed(call_id, kept, agent)
         finally:
-            self.unstored.ending_over(call_id)
+            self.unstored.remove_end(call_id)
 
-    def room_again(self) -> None:
+    def on_disk_space(self) -> None:
         """The disk has room: what waits for it is stored now."""
-        room, self._room = self._room, asyncio.Event()
+        room, self._disk_has_room = self._disk_has_room, asyncio.Event()
         room.set()
 
     async def store_live(self, call: Call, answered_at: datetime | None) -> None:
@@ -128,9 +128,9 @@ class CallFinalizer:
             return answered_at is not None and calls.mark_answered(conn, call.id, answered_at)
 
         await self._database.write(partial(self.unstored.with_row, call.id, store))
-        self.unstored.stored(call.id)
+        self.unstored.row_stored(call.id)
 
-    async def closed(self, call_id: str, timeout_s: float) -> bool:
+    async def wait_closed(self, call_id: str, timeout_s: float) -> bool:
         """Wait until a call whose ending is kept is closed. False when that takes longer."""
         task = self._closing.get(call_id)
         return task is None or bool((await asyncio.wait((task,), timeout=timeout_s))[0])
@@ -147,9 +147,9 @@ class CallFinalizer:
     def skip_model_analysis(self) -> None:
         """The server stops: no analysis waits for a model from now on."""
         self._stopping.set()
-        self._hurried.set()
+        self._model_skipped.set()
 
-    def _later(self, call_id: str, work: Coroutine[Any, Any, None]) -> None:
+    def _in_background(self, call_id: str, work: Coroutine[Any, Any, None]) -> None:
         self._closing[call_id] = task = asyncio.create_task(work, context=Context(), name="after call")
         task.add_done_callback(lambda _: self._closing.pop(call_id, None))
 
@@ -157,32 +157,32 @@ class CallFinalizer:
         """The rest of a call whose ending is kept. Nothing that goes wrong with it reaches another one."""
         try:
             analysis = None
-            if agent is not None and self._analyst is not None and is_analysis_wanted(agent, outcome.transcript):
+            if agent is not None and self._analyzer is not None and is_analysis_wanted(agent, outcome.transcript):
                 started_s = time.monotonic()
-                analysis, usage = await self._analyst.analyze(call_id, agent, outcome.transcript, self._hurried)
+                analysis, usage = await self._analyzer.analyze(call_id, agent, outcome.transcript, self._model_skipped)
                 outcome = replace(outcome, usage=outcome.usage.plus(usage))
-                _note_analysis(call_id, analysis, time.monotonic() - started_s)
+                _observe_analysis(call_id, analysis, time.monotonic() - started_s)
             await self._close(call_id, outcome, agent, analysis)
         except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
             log.error("call.end_lost", call_id=call_id, error=repr(error), remedy=LOST_REMEDY)
 
     async def _close(self, call_id: str, outcome: CallOutcome, agent: Agent | None, analysis: Analysis | None) -> None:
-        ended = await self._stored(call_id, partial(self._store, call_id, outcome, agent, analysis))
+        ended = await self._retrying(call_id, partial(self._store, call_id, outcome, agent, analysis))
         if ended is not None:
             call, announced = ended
-            _note(call, outcome.usage)
+            _observe(call, outcome.usage)
             if announced:
-                self._wake()
+                self._on_webhook()
 
-    async def _redacted(self, call_id: str, outcome: CallOutcome) -> CallOutcome:
+    async def _redact(self, call_id: str, outcome: CallOutcome) -> CallOutcome:
         call = self.unstored.row(call_id)
-        rules_of = partial(redactor.rules_of, call_id=call_id)
+        rules_of = partial(redactor.redaction_rules, call_id=call_id)
         if call is not None:
-            rules_of = partial(redactor.rules_of_organization, organization_id=call.organization_id)
-        rules = await self._stored(call_id, rules_of, self._database.read)
+            rules_of = partial(redactor.redaction_rules_of_organization, organization_id=call.organization_id)
+        rules = await self._retrying(call_id, rules_of, self._database.read)
         return await asyncio.to_thread(redactor.redact_outcome, outcome, rules) if rules else outcome
 
-    async def _stored(
+    async def _retrying(
         self,
         call_id: str,
         work: Callable[[sa.Connection], T],
@@ -192,8 +192,8 @@ class CallFinalizer:
         a call whose ending is kept, here or in the database, until the server stops. Then, and at once when the disk is
         full while somebody waits, `StorageUnavailable`."""
         run, is_kept = transaction or self._with_row(call_id), call_id in self._closing
-        for wait_s in chain(STORE_AGAIN_S, repeat(KEPT_AGAIN_S) if is_kept else ()):
-            stop = self._stopping if wait_s == KEPT_AGAIN_S else self._hurried
+        for wait_s in chain(STORE_RETRIES_S, repeat(PENDING_RETRY_S) if is_kept else ()):
+            stop = self._stopping if wait_s == PENDING_RETRY_S else self._model_skipped
             try:
                 return await run(work)
             except StorageUnavailable as trouble:
@@ -201,7 +201,7 @@ class CallFinalizer:
                     raise  # the next start closes it, or we do when there is room
                 tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
                 tell("call.end_not_stored", call_id=call_id, cause=trouble.cause, again_in_s=wait_s)
-                await (_set_within((stop, self._room), wait_s) if is_kept else asyncio.sleep(wait_s))
+                await (_wait_for_any((stop, self._disk_has_room), wait_s) if is_kept else asyncio.sleep(wait_s))
         return await run(work)
 
     def _with_row(self, call_id: str) -> Callable[[Callable[[sa.Connection], T]], Awaitable[T]]:
@@ -209,7 +209,7 @@ class CallFinalizer:
 
         async def run(work: Callable[[sa.Connection], T]) -> T:
             result = await self._database.write(partial(self.unstored.with_row, call_id, work))
-            self.unstored.stored(call_id)
+            self.unstored.row_stored(call_id)
             return result
 
         return run
@@ -235,7 +235,7 @@ class CallFinalizer:
         )
         if call is None:
             return None
-        call = replace(call, cost=charge(conn, call, outcome.usage, self._card))
+        call = replace(call, cost=charge(conn, call, outcome.usage, self._rate_card))
         return call, self._announce(conn, call, agent)
 
     async def recover(self, data_dir: Path) -> int:
@@ -244,14 +244,14 @@ class CallFinalizer:
         """
         closed, kept = await self._database.write(partial(self._close_interrupted, data_dir))
         for call in closed:
-            _note(call, CallUsage.from_json(call.usage))
+            _observe(call, CallUsage.from_json(call.usage))
         if closed:
-            self._wake()
+            self._on_webhook()
         for call, ending, agent in kept:
-            self._later(call.id, self._recovered(call.id, _outcome_of(call, ending), agent))
+            self._in_background(call.id, self._recover_call(call.id, _outcome_of(call, ending), agent))
         return len(closed) + len(kept)
 
-    async def _recovered(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
+    async def _recover_call(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         async with self._recovering:
             await self._close_analysed(call_id, outcome, agent)
 
@@ -260,7 +260,7 @@ class CallFinalizer:
     ) -> tuple[list[Call], list[tuple[Call, PendingEnd, Agent | None]]]:
         closed = pending_ends.close_interrupted(conn, partial(recordings.last_written, data_dir))
         closed = [
-            replace(call, cost=charge(conn, call, CallUsage.from_json(call.usage), self._card)) for call in closed
+            replace(call, cost=charge(conn, call, CallUsage.from_json(call.usage), self._rate_card)) for call in closed
         ]
         for call in closed:
             self._announce(conn, call, None)
@@ -284,7 +284,7 @@ class CallFinalizer:
         return True
 
 
-async def _set_within(events: Iterable[asyncio.Event], wait_s: float) -> None:
+async def _wait_for_any(events: Iterable[asyncio.Event], wait_s: float) -> None:
     """Wait for the first of these events, so long at most."""
     waits = [asyncio.ensure_future(each.wait()) for each in events]
     try:
@@ -308,7 +308,7 @@ def _agent_of(conn: sa.Connection, call: Call, *, closed: bool = False) -> Agent
     return agent
 
 
-def _keep(call_id: str, outcome: CallOutcome, conn: sa.Connection) -> bool:
+def _store_pending(call_id: str, outcome: CallOutcome, conn: sa.Connection) -> bool:
     """Keep how the call ended; False when it is closed already."""
     return pending_ends.store_pending(
         conn,
@@ -341,13 +341,13 @@ def _outcome_of(call: Call, ending: PendingEnd) -> CallOutcome:
     )
 
 
-def _note_analysis(call_id: str, analysis: Analysis, took_s: float) -> None:
+def _observe_analysis(call_id: str, analysis: Analysis, took_s: float) -> None:
     method, error = analysis.get("method"), analysis.get("error")
     metrics.ANALYSIS.labels(outcome="fell_back" if error else method).observe(took_s)
     log.info("call.analysed", call_id=call_id, method=method, error=error, took_s=round(took_s, 2))
 
 
-def _note(call: Call, usage: CallUsage) -> None:
+def _observe(call: Call, usage: CallUsage) -> None:
     metrics.ENDED_CALLS.labels(direction=call.direction, reason=call.ended_reason).inc()
     count_charged(call, usage)
     log.info(

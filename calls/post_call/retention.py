@@ -22,16 +22,16 @@ from storage.calls.retention import RetentionCutoffs
 from storage.database import wal
 from storage.database.database import Database, StorageUnavailable
 
-LOOK_EVERY_S: Final = 60.0
+CHECK_EVERY_S: Final = 60.0
 """Between two rounds."""
-TARGET_S: Final = 0.005
+TARGET_TRANSACTION_S: Final = 0.005
 """What a piece should take of the writer's time."""
-FIRST_PIECE: Final = 8
-LARGEST_PIECE: Final = 400
+FIRST_BATCH: Final = 8
+MAX_BATCH: Final = 400
 """Calls in one transaction."""
-FILES_AT_ONCE: Final = 100
-EMPTY_LOG_TRIES: Final = 5
-EMPTY_LOG_PAUSE_S: Final = 0.2
+FILES_PER_TRANSACTION: Final = 100
+WAL_ATTEMPTS: Final = 5
+WAL_RETRY_S: Final = 0.2
 
 Drop = Callable[..., int]
 """Takes a connection and `limit`; returns of how many calls it removed something."""
@@ -62,7 +62,7 @@ class Retention:
         self._data_dir = data_dir
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
-        self._log_is_empty = False
+        self._wal_is_empty = False
         """Nothing that was removed stands in the write-ahead log; what a dead process has left there is not known."""
 
     def wake(self) -> None:
@@ -70,9 +70,9 @@ class Retention:
         self._idle.clear()
         self._news.set()
 
-    def leaves_traces(self) -> None:
+    def request_wal_truncation(self) -> None:
         """Others have removed what was stored: the write-ahead log is to be emptied."""
-        self._log_is_empty = False
+        self._wal_is_empty = False
         self.wake()
 
     async def idle(self) -> None:
@@ -86,8 +86,8 @@ class Retention:
             self._news.clear()
             try:
                 if time.monotonic() >= next_round:
-                    next_round = time.monotonic() + LOOK_EVERY_S
-                    await self.round(utc_now())
+                    next_round = time.monotonic() + CHECK_EVERY_S
+                    await self.run_once(utc_now())
                 else:
                     await self._finish(RemovedCounts())
                 if not self._news.is_set():
@@ -98,7 +98,7 @@ class Retention:
                 async with asyncio.timeout(max(next_round - time.monotonic(), 0.0)):
                     await self._news.wait()
 
-    async def round(self, now: datetime) -> RemovedCounts:
+    async def run_once(self, now: datetime) -> RemovedCounts:
         """Remove everything whose time has come at `now`. Raises `StorageUnavailable`."""
         removed = RemovedCounts()
         for due in await self._database.read(partial(retention.cutoffs_at, now=now)):
@@ -110,60 +110,62 @@ class Retention:
         """What follows the removal of rows."""
         await self._remove_files(removed)
         if removed.rows or removed.files:
-            self._log_is_empty = False
-        if not self._log_is_empty:
-            self._log_is_empty = await self._empty_log()
+            self._wal_is_empty = False
+        if not self._wal_is_empty:
+            self._wal_is_empty = await self._truncate_wal()
         if removed.rows or removed.files:
             log.info("retention.removed", **{**asdict(removed), "longest_s": round(removed.longest_s, 3)})
 
     async def _drop(self, due: RetentionCutoffs, removed: RemovedCounts) -> None:
         if due.calls is not None:
             drop = partial(retention.drop_calls, organization_id=due.organization_id, before=due.calls)
-            removed.calls += await self._in_pieces(drop, removed)
+            removed.calls += await self._in_batches(drop, removed)
         if due.recordings is not None:
             drop = partial(retention.drop_recordings, organization_id=due.organization_id, before=due.recordings)
-            removed.recordings += await self._in_pieces(drop, removed)
+            removed.recordings += await self._in_batches(drop, removed)
         if due.transcripts is not None:
             drop = partial(retention.drop_transcripts, organization_id=due.organization_id, before=due.transcripts)
-            removed.transcripts += await self._in_pieces(drop, removed)
+            removed.transcripts += await self._in_batches(drop, removed)
 
-    async def _in_pieces(self, drop: Drop, removed: RemovedCounts) -> int:
+    async def _in_batches(self, drop: Drop, removed: RemovedCounts) -> int:
         """Until nothing is left. What each piece has changed is brought into the database's file before the next one,
         and not by the writer: else every few pieces it would have thousands of pages to write while others wait."""
-        total, most = 0, FIRST_PIECE
+        total, most = 0, FIRST_BATCH
         while True:
             done, took_s = await self._database.write(partial(_timed, drop, most), deferrable=True)
             total, removed.longest_s = total + done, max(removed.longest_s, took_s)
             if done < most:
                 return total
-            most = next_size(most, took_s)
+            most = next_batch_size(most, took_s)
             await asyncio.to_thread(wal.checkpoint, self._database.path)
 
     async def _remove_files(self, removed: RemovedCounts) -> None:
         """The recordings of which nobody tells any more. One that the disk does not give up stays noted: the next round
         tries again."""
         last = ""
-        while gone := await self._database.read(partial(retention.files_to_remove, limit=FILES_AT_ONCE, after=last)):
+        while gone := await self._database.read(
+            partial(retention.files_to_remove, limit=FILES_PER_TRANSACTION, after=last)
+        ):
             ids = await asyncio.to_thread(recordings.remove, self._data_dir, gone)
             if ids:
                 await self._database.write(partial(retention.files_removed, call_ids=ids), deferrable=True)
             removed.files += len(ids)
             last = gone[-1][0]
 
-    async def _empty_log(self) -> bool:
+    async def _truncate_wal(self) -> bool:
         """What was removed stands in the write-ahead log until it is empty; somebody who reads may be in the way."""
-        for _ in range(EMPTY_LOG_TRIES):
+        for _ in range(WAL_ATTEMPTS):
             if await asyncio.to_thread(wal.truncate, self._database.path):
                 return True
-            await asyncio.sleep(EMPTY_LOG_PAUSE_S)
+            await asyncio.sleep(WAL_RETRY_S)
         log.info("retention.log_not_emptied", remedy="it is tried again in a minute")
         return False
 
 
-def next_size(most: int, took_s: float) -> int:
-    """Calls in the next piece, after one of `most` took so long: towards `TARGET_S`, at most doubled."""
-    wanted = round(most * TARGET_S / max(took_s, 1e-6))
-    return max(1, min(wanted, 2 * most, LARGEST_PIECE))
+def next_batch_size(most: int, took_s: float) -> int:
+    """Calls in the next piece, after one of `most` took so long: towards `TARGET_TRANSACTION_S`, at most doubled."""
+    wanted = round(most * TARGET_TRANSACTION_S / max(took_s, 1e-6))
+    return max(1, min(wanted, 2 * most, MAX_BATCH))
 
 
 def _timed(drop: Drop, most: int, conn: sa.Connection) -> tuple[int, float]:

@@ -12,9 +12,9 @@ from config.errors import Unavailable
 from storage.calls import calls
 from storage.calls.calls import Call
 
-MOST_ROWS: Final = 1000
+MAX_ROWS: Final = 1000
 """Calls without a row; the next caller gets 503."""
-MOST_ENDINGS: Final = 2000
+MAX_ENDS: Final = 2000
 """Endings that wait for room; a transcript may take 100 kB."""
 RETRY_AFTER_S: Final = 10
 
@@ -26,11 +26,11 @@ class UnstoredCalls:
 
     def __init__(self) -> None:
         self._rows: dict[str, Call] = {}
-        self._endings: set[str] = set()
+        self._ends: set[str] = set()
 
-    def keep(self, call: Call) -> None:
+    def add(self, call: Call) -> None:
         """A call begins without a row. Raises `Unavailable` when there are too many."""
-        if len(self._rows) >= MOST_ROWS:
+        if len(self._rows) >= MAX_ROWS:
             raise Unavailable("the disk is full, and too many calls wait to be stored", RETRY_AFTER_S)
         self._rows[call.id] = call
 
@@ -45,27 +45,27 @@ class UnstoredCalls:
             calls.insert_missing(conn, call)
         return work(conn)
 
-    def stored(self, call_id: str) -> None:
+    def row_stored(self, call_id: str) -> None:
         """Such a transaction is on the disk."""
         self._rows.pop(call_id, None)
 
-    def ending_waits(self, call_id: str) -> bool:
+    def add_end(self, call_id: str) -> bool:
         """A call has ended, and the database does not know it. False when too many of them wait."""
-        if len(self._endings) >= MOST_ENDINGS:
+        if len(self._ends) >= MAX_ENDS:
             return False
-        self._endings.add(call_id)
+        self._ends.add(call_id)
         return True
 
-    def ending_over(self, call_id: str) -> None:
+    def remove_end(self, call_id: str) -> None:
         """Its end is stored, or lost."""
-        self._endings.discard(call_id)
+        self._ends.discard(call_id)
         self._rows.pop(call_id, None)
 
     @property
     def ended(self) -> frozenset[str]:
         """Calls that have ended, and of which the database does not know it."""
-        return frozenset(self._endings)
+        return frozenset(self._ends)
 
     def open_rows(self) -> dict[str, str]:
         """The organizations of calls that have no row and have not ended, by the calls' ids."""
-        return {each: call.organization_id for each, call in self._rows.items() if each not in self._endings}
+        return {each: call.organization_id for each, call in self._rows.items() if each not in self._ends}

@@ -101,7 +101,7 @@ def open_speech_input(
     def on_words(partial_text: str) -> None:
         on_transcript(backchannels.is_backchannel(partial_text, agent.language_hint))
         if prefetch is not None:
-            call_soon(prefetch.hears, partial_text)
+            call_soon(prefetch.on_partial_transcript, partial_text)
 
     stt = models.stt.open(rate=rate, language=agent.language_hint, on_words=on_words, hot_words=phrases)
     stt = participants.meter.meter_stt(stt, rate)
@@ -217,7 +217,9 @@ class ConversationRunner:
 
         def answered(conn: sa.Connection) -> bool:
             nonlocal rules
-            rules = redactor.rules_of_organization(conn, owner)  # the call's row may wait for space on a full disk
+            rules = redactor.redaction_rules_of_organization(
+                conn, owner
+            )  # the call's row may wait for space on a full disk
             return calls.mark_answered(conn, call_id, self._answered_at)
 
         await store_progress(self._deps.database, answered, self._log, deferrable=True)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 import structlog
 
 from calls.call_record.context_variables import substitute
-from calls.knowledge.context_injection import source_of, told
+from calls.knowledge.context_injection import cited_passage, passages_as_text
 from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
 from calls.tools.http_tool import CallContext, HttpTool, ToolHttpAccess
@@ -115,10 +115,10 @@ class SearchKnowledgeTool:
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
         """The best passages, each with its document's name. Raises `StorageUnavailable`."""
-        found = await self._prefetch.find(arguments["query"])
+        found = await self._prefetch.search(arguments["query"])
         if not found:
             return ToolResult("The documents say nothing about that.", ok=True)
-        return ToolResult(told(found), ok=True, sources=tuple(map(source_of, found)))
+        return ToolResult(passages_as_text(found), ok=True, sources=tuple(map(cited_passage, found)))
 
 
 async def load_toolset(
@@ -140,7 +140,7 @@ async def load_toolset(
             knowledge_search or KnowledgeSearch(database),
             agent.id,
             language=language_of(agent.language_hint),
-            ahead=has_documents,
+            enabled=has_documents,
         )
         instructions = substitute(agent.knowledge_search_instructions, context.values, call_id=context.call_id)
         tools_of_call.append(SearchKnowledgeTool(prefetch, instructions))

@@ -21,24 +21,24 @@ from sipcore.resolver.host_table import MAX_HOSTS
 from sipcore.resolver.sip_locator import Destination, ResolvedTargets, ip_literal_targets
 from sipcore.resolver.target import SipHostPort, SipTarget
 
-SHORTEST_S: Final = 30.0
-LONGEST_S: Final = 3600.0
+MIN_REFRESH_S: Final = 30.0
+MAX_REFRESH_S: Final = 3600.0
 """What was found is looked for again after at least and at most so long, whatever its time to live."""
-FAILED_AGAIN_S: Final = 30.0
+FAILURE_RETRY_S: Final = 30.0
 """The same when nobody could say."""
-EARLY: Final = 0.1
+JITTER: Final = 0.1
 """This part of its time before the end: by a bit more or less, so that not all names are asked for at once."""
 DEMOTED_S: Final = 300.0
 """How long an address that did not answer comes last."""
-ASKED_FOR_S: Final = 600.0
+CALL_LOOKUP_KEPT_S: Final = 600.0
 """How long a place is kept that was asked for just once."""
-MOST_ASKED_FOR: Final = 256
-AT_ONCE: Final = 128
+MAX_CALL_LOOKUPS: Final = 256
+CONCURRENT_LOOKUPS: Final = 128
 """Look-ups at the same time: each takes a few sockets. Organizations take turns."""
 CALLS: Final = "calls"
 """Whose places are that only calls have asked for: they have a turn like an organization's."""
 
-TOGETHER_S: Final = 0.02
+PUBLISH_DELAY_S: Final = 0.02
 """Changes within such a time are published together."""
 
 Locate = Callable[[Destination], Awaitable[ResolvedTargets]]
@@ -50,16 +50,16 @@ log = structlog.get_logger()
 @dataclass
 class _TrackedHost:
     """A look-up that is followed, and the place that it is done for: other ports of a host are at the same addresses.
-    `looked`: it has been looked for, whatever came of it. Until `sure_s` its targets are believed rather than what not
-    everybody had a say in."""
+    `looked_up`: it has been looked for, whatever came of it. Until `complete_until_s` its targets are believed rather
+    than what not everybody had a say in."""
 
-    place: Destination
+    destination: Destination
     owner: str
     task: asyncio.Task[None]
     targets: tuple[SipTarget, ...] = ()
-    sure_s: float = 0.0
+    complete_until_s: float = 0.0
     failed: str | None = None
-    looked: asyncio.Event = field(default_factory=asyncio.Event)
+    looked_up: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class HostTracker:
@@ -69,251 +69,255 @@ class HostTracker:
     def __init__(self, locate: Locate, publish: Callable[[Table], None]) -> None:
         self._locate = locate
         self._publish = publish
-        self._wanted: dict[str, dict[Destination, Collection[str]]] = {"trunks": {}}
+        self._subscriptions: dict[str, dict[Destination, Collection[str]]] = {"trunks": {}}
         """By who wants them, with the organizations that they are for. Of an organization's, trunks come first."""
-        self._asked_for: dict[Destination, float] = {}
-        self._followed: dict[Destination, _TrackedHost] = {}
-        """By what `_look_up_of` gives for a place."""
-        self._places: frozenset[Destination] = frozenset()
+        self._call_lookups: dict[Destination, float] = {}
+        self._tracked: dict[Destination, _TrackedHost] = {}
+        """By what `_lookup_key` gives for a place."""
+        self._destinations: frozenset[Destination] = frozenset()
         """All that are wanted now."""
         self._by_host: dict[str, list[_TrackedHost]] = {}
-        self._leads_to: dict[str, frozenset[str]] = {}
-        """What `leads_to` has said since something about the host changed."""
+        self._addresses: dict[str, frozenset[str]] = {}
+        """What `resolved_addresses` has said since something about the host changed."""
         self._demoted: dict[tuple[str, str], asyncio.TimerHandle] = {}
-        self._room = FairSemaphore(AT_ONCE)
-        self._told_in_s = 0.0
+        self._lookup_slots = FairSemaphore(CONCURRENT_LOOKUPS)
+        self._publish_took_s = 0.0
         """How long it took to publish the last time."""
-        self._unpublished: asyncio.TimerHandle | None = None
-        self._leads: Mapping[str, Collection[str]] | None = None
+        self._publish_timer: asyncio.TimerHandle | None = None
+        self._all_addresses: Mapping[str, Collection[str]] | None = None
         self.on_change: list[Callable[[], None]] = []
-        self.permits: Callable[[str, str], bool] = lambda _host, _address: True
+        self.is_allowed: Callable[[str, str], bool] = lambda _host, _address: True
         """Whether a host may be at an address; asked each time, as that may change. `reconsider` says that it has."""
 
-    def want(self, who: str, places: Iterable[Destination] | Mapping[Destination, Collection[str]]) -> None:
+    def subscribe(
+        self, subscriber: str, destinations: Iterable[Destination] | Mapping[Destination, Collection[str]]
+    ) -> None:
         """Follow these for `who` from now on, and no others; looking for new ones begins at once. IP addresses need no
         following. A mapping says which organizations each is for: they take turns where there is not room for all, and
         places that are for nobody come last."""
-        owners = places if isinstance(places, Mapping) else {}
-        self._wanted[who] = {_normal(each): owners.get(each, ()) for each in places if ip_literal_targets(each) is None}
-        self._follow()
+        owners = destinations if isinstance(destinations, Mapping) else {}
+        self._subscriptions[subscriber] = {
+            _normalized(each): owners.get(each, ()) for each in destinations if ip_literal_targets(each) is None
+        }
+        self._update_tracked()
 
-    def known(self, place: Destination) -> list[SipTarget]:
+    def targets(self, place: Destination) -> list[SipTarget]:
         """Where it is, by preference, as far as is known now; an IP address is itself."""
-        place = _normal(place)
+        place = _normalized(place)
         if (address := ip_literal_targets(place)) is not None:
             return list(address)
-        targets = [each for each in self._targets(place) if self.permits(place.host, each.address)]
+        targets = [each for each in self._resolved_targets(place) if self.is_allowed(place.host, each.address)]
         if self._demoted:
             targets.sort(key=lambda each: (place.host, each.address) in self._demoted)
         return targets
 
-    def _targets(self, place: Destination) -> Sequence[SipTarget]:
+    def _resolved_targets(self, place: Destination) -> Sequence[SipTarget]:
         """Where it was found: what was looked for as another port of the same host has its own port and transport."""
-        followed = self._followed.get(_look_up_of(place)) if place in self._places else None
-        if followed is None or followed.place == place or place.port is None:
+        followed = self._tracked.get(_lookup_key(place)) if place in self._destinations else None
+        if followed is None or followed.destination == place or place.port is None:
             return followed.targets if followed else ()
         port, transport = place.port, place.transport or "udp"
         return [_target(each.address, port, transport) for each in followed.targets]
 
-    async def find(self, place: Destination) -> list[SipTarget]:
+    async def resolve(self, place: Destination) -> list[SipTarget]:
         """Where it is. A place that is not known yet is waited for, a new one is followed for some minutes; empty when
         it cannot be found."""
-        place = _normal(place)
+        place = _normalized(place)
         if ip_literal_targets(place) is None:
-            self._ask_for(place)
-            followed = self._followed[_look_up_of(place)]
+            self._track_for_call(place)
+            followed = self._tracked[_lookup_key(place)]
             if not followed.targets:
-                await followed.looked.wait()
-            self._tell_now()
-        return self.known(place)
+                await followed.looked_up.wait()
+            self._publish_pending()
+        return self.targets(place)
 
-    async def settled(self, timeout_s: float) -> None:
+    async def wait_resolved(self, timeout_s: float) -> None:
         """Wait until everything that is followed has been looked for once, but no longer than this."""
-        looks = [asyncio.create_task(each.looked.wait()) for each in self._followed.values()]
+        looks = [asyncio.create_task(each.looked_up.wait()) for each in self._tracked.values()]
         if looks:
             _, slow = await asyncio.wait(looks, timeout=timeout_s)
             for look in slow:
                 look.cancel()
-        self._tell_now()
+        self._publish_pending()
 
-    def addresses_of(self, host: str) -> set[str]:
+    def allowed_addresses(self, host: str) -> set[str]:
         """Every address of a host that is known now, of whatever port and transport."""
-        host = _normal(Destination(host)).host
-        return {each for each in self.leads_to(host) if self.permits(host, each)}
+        host = _normalized(Destination(host)).host
+        return {each for each in self.resolved_addresses(host) if self.is_allowed(host, each)}
 
-    def leads_to(self, host: str) -> frozenset[str]:
+    def resolved_addresses(self, host: str) -> frozenset[str]:
         """The same, whether or not the host may be there."""
-        host = _normal(Destination(host)).host
-        if (known := self._leads_to.get(host)) is None:
+        host = _normalized(Destination(host)).host
+        if (known := self._addresses.get(host)) is None:
             known = frozenset(each.address for followed in self._by_host.get(host, ()) for each in followed.targets)
             if host in self._by_host:
-                self._leads_to[host] = known
+                self._addresses[host] = known
         return known
 
-    def leads(self) -> Mapping[str, Collection[str]]:
+    def all_resolved_addresses(self) -> Mapping[str, Collection[str]]:
         """The same of all hosts; the same object until something changes."""
-        if self._leads is None:
-            self._leads = {host: self.leads_to(host) for host in self._by_host}
-        return self._leads
+        if self._all_addresses is None:
+            self._all_addresses = {host: self.resolved_addresses(host) for host in self._by_host}
+        return self._all_addresses
 
-    def why_unknown(self, place: Destination) -> str | None:
+    def resolve_error(self, place: Destination) -> str | None:
         """What went wrong when the place was last looked for."""
-        followed = self._followed.get(_look_up_of(_normal(place)))
-        if followed and followed.targets and not self.known(place):
+        followed = self._tracked.get(_lookup_key(_normalized(place)))
+        if followed and followed.targets and not self.targets(place):
             return "it leads to addresses that the operator has not given"
         return followed.failed if followed else None
 
-    def reconsider(self) -> None:
+    def on_policy_change(self) -> None:
         """`permits` says something else than before."""
-        self._changed()
+        self._publish_soon()
 
     def demote(self, host: str, address: str) -> None:
         """This address of the host did not answer: it comes last for some minutes."""
-        key = _normal(Destination(host)).host, address
+        key = _normalized(Destination(host)).host, address
         if (before := self._demoted.pop(key, None)) is not None:
             before.cancel()
-        self._demoted[key] = asyncio.get_running_loop().call_later(DEMOTED_S, self._forgive, key)
+        self._demoted[key] = asyncio.get_running_loop().call_later(DEMOTED_S, self._restore, key)
         log.warning("names.demoted", host=key[0], address=address)
-        self._changed()
-        self._tell_now()
+        self._publish_soon()
+        self._publish_pending()
 
-    def _forgive(self, key: tuple[str, str]) -> None:
+    def _restore(self, key: tuple[str, str]) -> None:
         del self._demoted[key]
-        self._changed()
+        self._publish_soon()
 
     async def close(self) -> None:
         """Look for nothing any more."""
-        tasks = [each.task for each in self._followed.values()]
-        for timer in (*self._demoted.values(), *([self._unpublished] if self._unpublished else ())):
+        tasks = [each.task for each in self._tracked.values()]
+        for timer in (*self._demoted.values(), *([self._publish_timer] if self._publish_timer else ())):
             timer.cancel()
-        self._let_go(list(self._followed))
-        self._places = frozenset()
+        self._stop_tracking(list(self._tracked))
+        self._destinations = frozenset()
         self._demoted.clear()
         if tasks:
             await asyncio.wait(tasks)
 
-    def _let_go(self, places: Collection[Destination]) -> None:
+    def _stop_tracking(self, places: Collection[Destination]) -> None:
         for place in places:
-            followed = self._followed.pop(place)
+            followed = self._tracked.pop(place)
             others = self._by_host[place.host]
             others.remove(followed)
             if not others:
                 del self._by_host[place.host]
-            self._leads_to.pop(place.host, None)
+            self._addresses.pop(place.host, None)
             followed.task.cancel()
-            followed.looked.set()  # nobody waits for what will not come
+            followed.looked_up.set()  # nobody waits for what will not come
 
     # ---- following ----
 
-    def _ask_for(self, place: Destination) -> None:
+    def _track_for_call(self, place: Destination) -> None:
         now_s = asyncio.get_running_loop().time()
-        self._asked_for.pop(place, None)
-        self._asked_for[place] = now_s + ASKED_FOR_S
-        while len(self._asked_for) > MOST_ASKED_FOR:
-            del self._asked_for[next(iter(self._asked_for))]
-        if place not in self._places:
-            self._follow()
+        self._call_lookups.pop(place, None)
+        self._call_lookups[place] = now_s + CALL_LOOKUP_KEPT_S
+        while len(self._call_lookups) > MAX_CALL_LOOKUPS:
+            del self._call_lookups[next(iter(self._call_lookups))]
+        if place not in self._destinations:
+            self._update_tracked()
 
-    def _follow(self) -> None:
+    def _update_tracked(self) -> None:
         """Begin with what is wanted, let go of what is not."""
         now_s = asyncio.get_running_loop().time()
-        self._asked_for = {place: until_s for place, until_s in self._asked_for.items() if until_s > now_s}
-        wanted = frozenset(self._asked_for).union(*self._wanted.values())
-        before, self._places = self._places, wanted
+        self._call_lookups = {place: until_s for place, until_s in self._call_lookups.items() if until_s > now_s}
+        wanted = frozenset(self._call_lookups).union(*self._subscriptions.values())
+        before, self._destinations = self._destinations, wanted
         if wanted == before:
             return
-        look_ups = {_look_up_of(each): each for each in wanted}
-        self._let_go(self._followed.keys() - look_ups.keys())
+        look_ups = {_lookup_key(each): each for each in wanted}
+        self._stop_tracking(self._tracked.keys() - look_ups.keys())
         shown = False
         for look_up, place in look_ups.items():
-            if look_up not in self._followed:
-                self._begin(look_up, place)
+            if look_up not in self._tracked:
+                self._start_tracking(look_up, place)
             else:
-                shown = shown or bool(self._followed[look_up].targets)
+                shown = shown or bool(self._tracked[look_up].targets)
         if before - wanted or (shown and wanted - before):
-            self._changed()
+            self._publish_soon()
 
-    def _begin(self, look_up: Destination, place: Destination) -> None:
-        owner = next((each for wanted in self._wanted.values() for each in wanted.get(place, ())), CALLS)
-        task = asyncio.create_task(self._keep(look_up), name=f"place {place.host}")
-        followed = self._followed[look_up] = _TrackedHost(place, owner, task)
+    def _start_tracking(self, look_up: Destination, place: Destination) -> None:
+        owner = next((each for wanted in self._subscriptions.values() for each in wanted.get(place, ())), CALLS)
+        task = asyncio.create_task(self._refresh(look_up), name=f"place {place.host}")
+        followed = self._tracked[look_up] = _TrackedHost(place, owner, task)
         self._by_host.setdefault(place.host, []).append(followed)
 
-    async def _keep(self, look_up: Destination) -> None:
+    async def _refresh(self, look_up: Destination) -> None:
         """Look for the place again and again. What was found stays until something else is."""
-        followed = self._followed[look_up]
+        followed = self._tracked[look_up]
         while True:
-            async with self._room.slot(followed.owner):
-                ttl_s = await self._look(followed.place, followed)
-            followed.looked.set()
-            await asyncio.sleep(again_after_s(ttl_s, random.random()))
-            self._drop_unwanted()
+            async with self._lookup_slots.slot(followed.owner):
+                ttl_s = await self._look_up(followed.destination, followed)
+            followed.looked_up.set()
+            await asyncio.sleep(refresh_after_s(ttl_s, random.random()))
+            self._drop_expired()
 
-    def _drop_unwanted(self) -> None:
+    def _drop_expired(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        if any(until_s <= now_s for until_s in self._asked_for.values()):
-            self._follow()
+        if any(until_s <= now_s for until_s in self._call_lookups.values()):
+            self._update_tracked()
 
-    async def _look(self, place: Destination, followed: _TrackedHost) -> float | None:
+    async def _look_up(self, place: Destination, followed: _TrackedHost) -> float | None:
         """Look once; how long what was found holds, None when nobody could say."""
         try:
-            found = _without_no_unicast(place, await self._locate(place))
+            found = _only_unicast(place, await self._locate(place))
         except LookupFailed as failure:
-            self._fail(place, followed, str(failure))
+            self._lookup_failed(place, followed, str(failure))
             return None
         except Exception as error:
             log.error("names.look_up_broken", host=place.host, error=repr(error), exc_info=error)
-            self._fail(place, followed, "look-up broken, see the log")
+            self._lookup_failed(place, followed, "look-up broken, see the log")
             return None
         if not found.targets:
-            self._fail(place, followed, f"{place.host} has no address that takes SIP")
+            self._lookup_failed(place, followed, f"{place.host} has no address that takes SIP")
             return None
         now_s = asyncio.get_running_loop().time()
-        if not found.complete and followed.sure_s > now_s:
+        if not found.complete and followed.complete_until_s > now_s:
             return None
-        followed.sure_s = now_s + LONGEST_S if found.complete else 0.0
+        followed.complete_until_s = now_s + MAX_REFRESH_S if found.complete else 0.0
         if followed.failed is not None:
             followed.failed = None
             log.info("trunks.host_found", host=place.host)
         if found.targets != followed.targets:
             followed.targets = found.targets
-            self._leads_to.pop(place.host, None)
-            self._changed()
+            self._addresses.pop(place.host, None)
+            self._publish_soon()
         return found.ttl_s if found.complete else None
 
-    def _fail(self, place: Destination, followed: _TrackedHost, why: str) -> None:
+    def _lookup_failed(self, place: Destination, followed: _TrackedHost, why: str) -> None:
         """It is told when it begins."""
         if followed.failed is None:
             kept = sorted({each.address for each in followed.targets})
             log.warning("trunks.host_unknown", host=place.host, error=why, kept=kept)
         followed.failed = why
 
-    def _changed(self) -> None:
+    def _publish_soon(self) -> None:
         """Tell soon: many names may become known at the same time. What takes long is not done all the time."""
-        self._leads = None
-        if self._unpublished is None:
-            soon_s = max(TOGETHER_S, REST_FACTOR * self._told_in_s)
-            self._unpublished = asyncio.get_running_loop().call_later(soon_s, self._tell)
+        self._all_addresses = None
+        if self._publish_timer is None:
+            soon_s = max(PUBLISH_DELAY_S, REST_FACTOR * self._publish_took_s)
+            self._publish_timer = asyncio.get_running_loop().call_later(soon_s, self._publish_table)
 
-    def _tell_now(self) -> None:
-        if self._unpublished is not None:
-            self._unpublished.cancel()
-            self._tell()
+    def _publish_pending(self) -> None:
+        if self._publish_timer is not None:
+            self._publish_timer.cancel()
+            self._publish_table()
 
-    def _tell(self) -> None:
-        self._unpublished = None
+    def _publish_table(self) -> None:
+        self._publish_timer = None
         begun_s = time.perf_counter()
         self._publish(self._table())
         for tell in self.on_change:
             tell()
-        self._told_in_s = time.perf_counter() - begun_s
+        self._publish_took_s = time.perf_counter() - begun_s
 
     def _table(self) -> Table:
         """What PJSIP asks for has a transport always: a place without one stands under each that it was found with."""
         table: dict[SipHostPort, Sequence[SipTarget]] = {}
         entries: dict[Destination, list[SipHostPort]] = {}
-        for place in sorted(self._places, key=lambda each: each.transport is not None):
-            targets = self.known(place)
+        for place in sorted(self._destinations, key=lambda each: each.transport is not None):
+            targets = self.targets(place)
             transports = (place.transport,) if place.transport else {each.transport for each in targets}
             for transport in transports:
                 fitting = [each for each in targets if place.transport or each.transport == transport]
@@ -324,30 +328,30 @@ class HostTracker:
         if len(table) <= MAX_HOSTS:
             return table
         log.error("names.too_many", places=len(table), most=MAX_HOSTS)
-        kept = list(dict.fromkeys(entry for place in self._in_turn() for entry in entries.get(place, ())))
+        kept = list(dict.fromkeys(entry for place in self._in_fair_order() for entry in entries.get(place, ())))
         return {entry: table[entry] for entry in kept[:MAX_HOSTS]}
 
-    def _in_turn(self) -> list[Destination]:
+    def _in_fair_order(self) -> list[Destination]:
         """Every place that is wanted: one of each organization, then a second one of each, and so on; last those that
         are for none of them."""
         by_owner: dict[str, list[Destination]] = {}
-        for wanted in self._wanted.values():
+        for wanted in self._subscriptions.values():
             for place, owners in wanted.items():
                 for owner in owners:
                     by_owner.setdefault(owner, []).append(place)
-        by_owner[CALLS] = list(self._asked_for)
+        by_owner[CALLS] = list(self._call_lookups)
         in_turn = [place for row in zip_longest(*by_owner.values()) for place in row if place is not None]
-        return [*dict.fromkeys([*in_turn, *self._places])]
+        return [*dict.fromkeys([*in_turn, *self._destinations])]
 
 
-def again_after_s(ttl_s: float | None, chance: float) -> float:
+def refresh_after_s(ttl_s: float | None, random_value: float) -> float:
     """How long until a place is looked for again: None when nobody could say. `chance`: 0 up to 1."""
     if ttl_s is None:
-        return FAILED_AGAIN_S
-    return min(max(ttl_s, SHORTEST_S), LONGEST_S) * (1 - EARLY * (1 + chance) / 2)
+        return FAILURE_RETRY_S
+    return min(max(ttl_s, MIN_REFRESH_S), MAX_REFRESH_S) * (1 - JITTER * (1 + random_value) / 2)
 
 
-def _without_no_unicast(place: Destination, found: ResolvedTargets) -> ResolvedTargets:
+def _only_unicast(place: Destination, found: ResolvedTargets) -> ResolvedTargets:
     """What was found, without addresses that no trunk may have. Raises `LookupFailed` when only such were found."""
     unusable = {each.address: why_no_unicast(each.address) for each in found.targets}
     targets = tuple(each for each in found.targets if unusable[each.address] is None)
@@ -360,7 +364,7 @@ def _without_no_unicast(place: Destination, found: ResolvedTargets) -> ResolvedT
     return replace(found, targets=targets)
 
 
-def _normal(place: Destination) -> Destination:
+def _normalized(place: Destination) -> Destination:
     host = place.host.lower().removesuffix(".")
     return place if host == place.host else place._replace(host=host)
 
@@ -368,6 +372,6 @@ def _normal(place: Destination) -> Destination:
 _target: Final = lru_cache(16384)(SipTarget)
 
 
-def _look_up_of(place: Destination) -> Destination:
+def _lookup_key(place: Destination) -> Destination:
     """What is looked for: with a port only the addresses of the host count (RFC 3263, 4.2), for all ports at once."""
     return place if place.port is None else Destination(place.host, 0)

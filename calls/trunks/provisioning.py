@@ -26,15 +26,15 @@ from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.sip_sources import normal_host
 from storage.phone_numbers.trunk_rules import TrunkRules
 
-READ_AGAIN_S: Final = 300.0
+READ_EVERY_S: Final = 300.0
 """Without a change that was told, the database is read this often."""
-FAILED_AGAIN_S: Final = 30.0
+RETRY_S: Final = 30.0
 """The same when it could not be read."""
 _SCHEME: Final = re.compile(r"(sips?):(.*)", re.IGNORECASE | re.DOTALL)
 _PORT: Final = re.compile(r":([0-9]{1,5})$")
 _TRANSPORT: Final = re.compile(r"(?:^|;)transport=(udp|tcp|tls)(?:;|$)", re.IGNORECASE)
 
-_OF_THE_TRUNK: Final = ("number", "sip_mode", "sip_username", "sip_auth_user", "sip_password_encrypted")
+_TRUNK_FIELDS: Final = ("number", "sip_mode", "sip_username", "sip_auth_user", "sip_password_encrypted")
 """What tells trunks apart, beside where they are."""
 NO_TRUNK: Final = TrunkStatus("unregistered", "the trunk is not set up: sipMode and its fields are missing")
 
@@ -72,7 +72,7 @@ class TrunkBuilder:
     none of them registers."""
 
     secrets: Secrets
-    places: HostTracker
+    hosts: HostTracker
     standby: bool = False
 
     def build(self, number: PhoneNumber) -> Trunk | None:
@@ -81,13 +81,13 @@ class TrunkBuilder:
             return None
         registrar, proxy = trunk_destinations(number)
         registers = number.sip_mode == "registration"
-        place = self._place(registrar)
+        place = self._host_port(registrar)
         return Trunk(
             key=number.id,
             host=place.host,
             port=place.port,
             transport=place.transport,
-            outbound_proxy=self._place(proxy) if proxy else None,
+            outbound_proxy=self._host_port(proxy) if proxy else None,
             user=number.sip_username if registers and number.sip_username else number.number,
             credentials=self._credentials(number),
             registers=registers and not self.standby,
@@ -97,9 +97,9 @@ class TrunkBuilder:
             number=number.number,
         )
 
-    def _place(self, where: Destination) -> SipHostPort:
+    def _host_port(self, where: Destination) -> SipHostPort:
         """A host that says nothing of its transport speaks what it is found with (RFC 3263 4.1); UDP until then."""
-        found = next((target.transport for target in self.places.known(where)), "udp")
+        found = next((target.transport for target in self.hosts.targets(where)), "udp")
         return SipHostPort(where.host, where.port, where.transport or cast(Transport, found))
 
     def _credentials(self, number: PhoneNumber) -> Credentials | None:
@@ -116,14 +116,14 @@ class TrunkProvisioner:
     def __init__(
         self,
         database: Database,
-        maker: TrunkBuilder,
+        builder: TrunkBuilder,
         apply: Apply,
         status: Callable[[str], TrunkStatus],
-        gate: TrunkPolicy | None = None,
+        policy: TrunkPolicy | None = None,
     ) -> None:
         self._database = database
-        self._gate = gate or TrunkPolicy()
-        self._maker = maker
+        self._policy = policy or TrunkPolicy()
+        self._builder = builder
         self._apply = apply
         self._status = status
         self._numbers: list[PhoneNumber] = []
@@ -132,13 +132,13 @@ class TrunkProvisioner:
         self._applied: dict[str, Trunk] = {}
         self._applying = asyncio.Lock()
         self._unusable: dict[str, TrunkStatus] = {}
-        self._refused: dict[str, str] = {}
+        self._rejected: dict[str, str] = {}
         """Numbers whose trunks the operator does not let be used, and why."""
-        self._pace = DutyCycle()
+        self._duty_cycle = DutyCycle()
         self._changed = asyncio.Event()
-        maker.places.on_change.append(self._changed.set)
+        builder.hosts.on_change.append(self._changed.set)
 
-    def changed(self) -> None:
+    def on_number_change(self) -> None:
         """A phone number was created, changed or deleted."""
         self._changed.set()
 
@@ -157,13 +157,13 @@ class TrunkProvisioner:
         return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_QUALIFIED)
 
     def _problem(self, number: PhoneNumber, rules: TrunkRules | None = None) -> str | None:
-        return self._gate.problem(number, self._maker.places.leads_to, rules)
+        return self._policy.problem(number, self._builder.hosts.resolved_addresses, rules)
 
     async def _rules_for(self, number: PhoneNumber) -> TrunkRules | None:
         """What the operator has given, as the database has it now; None, as it had it when it was read last, where it
         cannot be read. Raises `InviteError` when the number's trunk may not be used."""
         try:
-            rules = await self._database.read(lambda conn: trunk_grants.rules(conn, self._gate.policy), lane="calls")
+            rules = await self._database.read(lambda conn: trunk_grants.rules(conn, self._policy.mode), lane="calls")
         except StorageUnavailable as trouble:
             log.warning("trunks.not_read", cause=trouble.cause)
             rules = None
@@ -177,40 +177,40 @@ class TrunkProvisioner:
         if before is None or before == number:
             return before is not None
         return trunk_destinations(before) == trunk_destinations(number) and all(
-            getattr(before, name) == getattr(number, name) for name in _OF_THE_TRUNK
+            getattr(before, name) == getattr(number, name) for name in _TRUNK_FIELDS
         )
 
-    def all(self) -> list[tuple[PhoneNumber, TrunkStatus]]:
+    def statuses(self) -> list[tuple[PhoneNumber, TrunkStatus]]:
         """Every number with a trunk, as they were read last, and how it stands."""
         return [(number, self.status(number)) for number in self._numbers]
 
-    async def ready(self, number: PhoneNumber) -> Trunk:
+    async def ready_trunk(self, number: PhoneNumber) -> Trunk:
         """The trunk of a number that has one, for a call: where it is, is known, and the endpoint has it. Raises
         `InviteError` for one that cannot be used, and for a number that has been changed since it was read."""
         rules = await self._rules_for(number)
         registrar, proxy = trunk_destinations(number)
-        found = await self._maker.places.find(proxy or registrar)
+        found = await self._builder.hosts.resolve(proxy or registrar)
         if (problem := self._problem(number, rules)) is not None:
             raise InviteError("not_permitted", problem)
         if not found:
-            why = self._maker.places.why_unknown(proxy or registrar)
+            why = self._builder.hosts.resolve_error(proxy or registrar)
             raise InviteError("unresolved", f"the trunk's host is unknown{': ' if why else ''}{why or ''}")
         try:
-            trunk = self._maker.build(number)
+            trunk = self._builder.build(number)
         except SecretUnreadable as error:
             raise InviteError("trunk_unusable", str(error)) from error
         if trunk is None:
             raise InviteError("trunk_unusable", "the number has no trunk")
-        if not await self._has(trunk, number):
+        if not await self._ensure_applied(trunk, number):
             raise InviteError("trunk_changed", "the number was changed meanwhile")
         return trunk
 
-    async def _has(self, trunk: Trunk, number: PhoneNumber) -> bool:
+    async def _ensure_applied(self, trunk: Trunk, number: PhoneNumber) -> bool:
         """Whether the endpoint has the trunk. What has just been stored is handed over first; a number that was read
         before the endpoint's trunks were has nothing new to tell."""
         if self._applied.get(trunk.key) == trunk:
             return True
-        await self._pace.wait()
+        await self._duty_cycle.wait()
         async with self._applying:
             stored = self._stored.get(number.id)
             if self._applied.get(trunk.key) != trunk and (stored is None or stored.updated_at <= number.updated_at):
@@ -223,23 +223,23 @@ class TrunkProvisioner:
             await self._read()
 
     async def _read(self) -> None:
-        with self._pace.busy():
+        with self._duty_cycle.busy():
             await self._read_now()
 
     async def _read_now(self) -> None:
-        rules, numbers = await self._database.read(lambda conn: trunk_grants.rules_and_numbers(conn, self._gate.policy))
+        rules, numbers = await self._database.read(lambda conn: trunk_grants.rules_and_numbers(conn, self._policy.mode))
         self._numbers = numbers
         slices = TimeSlice()
-        if await self._gate.update(rules, numbers, slices):
-            self._maker.places.reconsider()
+        if await self._policy.update(rules, numbers, slices):
+            self._builder.hosts.on_policy_change()
         wanted: dict[Destination, set[str]] = {}
         for number in numbers:
             await slices.checkpoint()
-            if self._gate.problem(number, _nowhere) is None:
+            if self._policy.problem(number, _no_addresses) is None:
                 for place in trunk_destinations(number):
                     if place is not None and ip_literal_targets(place) is None:
                         wanted.setdefault(place, set()).add(number.organization_id)
-        self._maker.places.want("trunks", wanted)
+        self._builder.hosts.subscribe("trunks", wanted)
         trunks = await self._trunks(slices)
         await self._apply(trunks)
         self._applied = {trunk.key: trunk for trunk in trunks}
@@ -250,13 +250,13 @@ class TrunkProvisioner:
         for number in self._numbers:
             await slices.checkpoint()
             if (problem := self._problem(number)) is not None:
-                if self._refused.get(number.id) != problem:
+                if self._rejected.get(number.id) != problem:
                     log.warning("trunk.refused", trunk=number.id, number=number.number, why=problem)
-                self._refused[number.id] = problem
+                self._rejected[number.id] = problem
                 continue
-            self._refused.pop(number.id, None)
+            self._rejected.pop(number.id, None)
             try:
-                trunk = self._maker.build(number)
+                trunk = self._builder.build(number)
             except SecretUnreadable as error:
                 if number.id not in self._unusable:
                     log.error("trunk.failed", trunk=number.id, number=number.number, why=str(error))
@@ -269,17 +269,17 @@ class TrunkProvisioner:
 
     async def run(self) -> None:
         """Follow changes until cancelled."""
-        again_s = READ_AGAIN_S
+        again_s = READ_EVERY_S
         while True:
             await self._wait(again_s)
-            await self._pace.wait()
+            await self._duty_cycle.wait()
             self._changed.clear()
             try:
                 await self.refresh()
-                again_s = READ_AGAIN_S
+                again_s = READ_EVERY_S
             except StorageUnavailable as trouble:
                 log.error("trunks.not_refreshed", why=str(trouble))
-                again_s = FAILED_AGAIN_S
+                again_s = RETRY_S
 
     async def _wait(self, timeout_s: float) -> None:
         """Until there is a change, or the database is to be read anyway."""
@@ -290,6 +290,6 @@ class TrunkProvisioner:
             log.debug("trunks.reading_again")
 
 
-def _nowhere(_host: str) -> Collection[str]:
+def _no_addresses(_host: str) -> Collection[str]:
     """Where host names lead is not asked."""
     return ()

@@ -18,9 +18,9 @@ from storage.database.database import Database, StorageUnavailable
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.trunk_rules import Policy
 
-READ_AGAIN_S: Final = 300.0
+READ_EVERY_S: Final = 300.0
 """Without a change that was told, the database is read this often."""
-FAILED_AGAIN_S: Final = 30.0
+RETRY_S: Final = 30.0
 """The same when it could not be read."""
 _BITS: Final = {4: 32, 6: 128}
 
@@ -31,19 +31,19 @@ class CidrSet:
     """Networks (CIDR, normal form) that can be asked for an address, however many there are."""
 
     def __init__(self, networks: Collection[str] = ()) -> None:
-        self._names: dict[tuple[int, int, int], str] = {}
+        self._cidrs: dict[tuple[int, int, int], str] = {}
         self._lengths: set[tuple[int, int]] = set()
         for text in networks:
             network = ip_network(text)
             length = network.version, network.prefixlen
             self._lengths.add(length)
-            self._names[*length, int(network.network_address)] = text
+            self._cidrs[*length, int(network.network_address)] = text
 
     def containing(self, address: IPv4Address | IPv6Address) -> set[str]:
         """The networks that an address lies in."""
         number, bits = int(address), _BITS[address.version]
         found = (
-            self._names.get((version, length, number >> (bits - length) << (bits - length)))
+            self._cidrs.get((version, length, number >> (bits - length) << (bits - length)))
             for version, length in self._lengths
             if version == address.version
         )
@@ -58,56 +58,56 @@ class SourceAllowlist:
         self,
         database: Database,
         apply: Callable[[Collection[str]], None],
-        places: HostTracker,
+        hosts: HostTracker,
         policy: Policy = "open",
     ) -> None:
         self._database = database
         self._policy = policy
         self._apply = apply
-        self._places = places
+        self._places = hosts
         self._stored: Collection[str] = ()
         self._hosts: Collection[str] = ()
-        self._names: dict[str, set[str]] = {}
+        self._aliases: dict[str, set[str]] = {}
         self._networks = CidrSet()
-        self._pace = DutyCycle()
+        self._duty_cycle = DutyCycle()
         self._changed = asyncio.Event()
-        places.on_change.append(self._publish)
+        hosts.on_change.append(self._publish)
 
     def aliases_of(self, address: str) -> Collection[str]:
         """What a source is called in the database: its address, the networks that contain it and the host names that
         resolve to it."""
         there = ip_address(address)
         there = (there.ipv4_mapped or there) if isinstance(there, IPv6Address) else there
-        return {address, str(there)} | self._names.get(str(there), set()) | self._networks.containing(there)
+        return {address, str(there)} | self._aliases.get(str(there), set()) | self._networks.containing(there)
 
-    def changed(self) -> None:
+    def on_number_change(self) -> None:
         """A phone number was created, changed or deleted."""
         self._changed.set()
 
     async def refresh(self) -> None:
         """Read the sources now; host names become known as they are found. Raises `StorageUnavailable`."""
-        with self._pace.busy():
+        with self._duty_cycle.busy():
             await self._read()
 
     async def _read(self) -> None:
-        self._stored, names = await self._database.read(self._look)
+        self._stored, names = await self._database.read(self._read_sources)
         networks = [each for each in self._stored if "/" in each]
         self._hosts = {
             each for each in self._stored if "/" not in each and ip_literal_targets(Destination(each)) is None
         }
         self._networks = CidrSet(networks)
-        self._places.want(
+        self._places.subscribe(
             "sources",
             {
                 place: owners
                 for host, owners in names.items()
                 if ip_literal_targets(Destination(host)) is None
-                for place in (Destination(host), _plainly(host))
+                for place in (Destination(host), _address_lookup(host))
             },
         )
         self._publish()
 
-    def _look(self, conn: sa.Connection) -> tuple[Collection[str], Mapping[str, Collection[str]]]:
+    def _read_sources(self, conn: sa.Connection) -> tuple[Collection[str], Mapping[str, Collection[str]]]:
         """The sources; and the organizations of those that are no networks, and of the names that were given, used or
         not: where they lead is nobody else's."""
         rules = trunk_grants.rules(conn, self._policy)
@@ -123,24 +123,24 @@ class SourceAllowlist:
         """Make known what is known now: an address is itself, a host name what it resolved to last."""
         names: dict[str, set[str]] = defaultdict(set)
         for source in self._stored:
-            for address in self._places.addresses_of(source) if source in self._hosts else (source,):
+            for address in self._places.allowed_addresses(source) if source in self._hosts else (source,):
                 names[address].add(source)
-        self._names = dict(names)
-        self._apply(self._names.keys())
+        self._aliases = dict(names)
+        self._apply(self._aliases.keys())
 
     async def run(self) -> None:
         """Follow changes until cancelled."""
-        again_s = READ_AGAIN_S
+        again_s = READ_EVERY_S
         while True:
             await self._wait(again_s)
-            await self._pace.wait()
+            await self._duty_cycle.wait()
             self._changed.clear()
             try:
                 await self.refresh()
-                again_s = READ_AGAIN_S
+                again_s = READ_EVERY_S
             except StorageUnavailable as trouble:
                 log.error("trunks.not_refreshed", why=str(trouble))
-                again_s = FAILED_AGAIN_S
+                again_s = RETRY_S
 
     async def _wait(self, timeout_s: float) -> None:
         """Until there is a change, or the database is to be read anyway."""
@@ -151,6 +151,6 @@ class SourceAllowlist:
             log.debug("trunks.reading_again")
 
 
-def _plainly(host: str) -> Destination:
+def _address_lookup(host: str) -> Destination:
     """The addresses of the name itself, whatever it says of SIP: calls may come from there, too."""
     return Destination(host, 5060, "udp")

@@ -30,15 +30,15 @@ from storage.webhooks import claims, deliveries
 from storage.webhooks.claims import DueDestination
 from storage.webhooks.deliveries import DeliveryAttempt, DueAttempt
 
-BODY_BYTES: Final = 4096
+MAX_BODY_BYTES: Final = 4096
 """How much of a receiver's answer is read and kept."""
-TROUBLE_PAUSE_S: Final = 5.0
+RETRY_S: Final = 5.0
 """Wait after the database was in trouble."""
-LOOK_AGAIN_S: Final = 10.0
+CHECK_EVERY_S: Final = 10.0
 """The outbox is looked at this often though nobody woke us: claims of others expire, clocks are set."""
-CLAIM_S: Final = 30.0
+CLAIM_MARGIN_S: Final = 30.0
 """A claim lasts this long beyond the time-out of its attempt."""
-LATEST_START_S: Final = 20.0
+MAX_START_DELAY_S: Final = 20.0
 """After the claim. Whoever comes to it later (a process that was stopped, a machine that slept) does not send: another
 one may have taken it over before the answer is there."""
 
@@ -88,16 +88,16 @@ class WebhookSender:
         self._secrets = secrets
         self._policy = policy
         self._claimant = f"{os.getpid()}-{token_hex(8)}"
-        self._news = asyncio.Event()
+        self._woken = asyncio.Event()
         self._idle = asyncio.Event()
-        self._lanes = ReceiverConcurrency()
+        self._concurrency = ReceiverConcurrency()
         self._under_way: set[str] = set()
         self._closing = False
 
     def wake(self) -> None:
         """Something was put into the outbox."""
         self._idle.clear()
-        self._news.set()
+        self._woken.set()
 
     async def idle(self) -> None:
         """Wait until nothing is due and nothing is under way; what waits for a later attempt does not count."""
@@ -116,7 +116,7 @@ class WebhookSender:
             return True
         self.wake()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._policy.timeout_s + TROUBLE_PAUSE_S):
+            async with asyncio.timeout(self._policy.timeout_s + RETRY_S):
                 await self.idle()
         return False
 
@@ -124,61 +124,61 @@ class WebhookSender:
         """Send whatever is due, at once and whenever `wake` is called."""
         async with asyncio.TaskGroup() as group:
             while True:
-                self._news.clear()
+                self._woken.clear()
                 try:
                     wait_s = await self._send_due(group)
                 except StorageUnavailable as trouble:
                     tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
-                    tell("webhook.outbox_unreadable", cause=trouble.cause, again_in_s=TROUBLE_PAUSE_S)
-                    wait_s = TROUBLE_PAUSE_S
+                    tell("webhook.outbox_unreadable", cause=trouble.cause, again_in_s=RETRY_S)
+                    wait_s = RETRY_S
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
-                        await self._news.wait()
+                        await self._woken.wait()
 
     async def _send_due(self, group: asyncio.TaskGroup) -> float:
         """Claim and start what is due and has room. Returns how many s there is nothing to do before `wake` or the end
         of an attempt."""
-        waiting, expired = await self._database.read(partial(_look, utc_now()))
+        waiting, expired = await self._database.read(partial(_waiting_and_expired, utc_now()))
         now, left_by_others = utc_now(), not self._under_way.issuperset(expired)
         due = [each.destination for each in waiting if each.due_at <= now]
-        shares = {} if self._closing else self._lanes.shares(due)
+        shares = {} if self._closing else self._concurrency.shares(due)
         if shares or (left_by_others and not self._closing):
             claimed_at = time.monotonic()
             for each in await self._database.write(partial(self._claim, shares)):
-                self._lanes.begin(each.attempt.destination)
+                self._concurrency.begin(each.attempt.destination)
                 self._under_way.add(each.attempt.id)
                 group.create_task(self._deliver(each, claimed_at))
             return 0.0
-        if not self._under_way and not self._news.is_set() and (self._closing or not due):
+        if not self._under_way and not self._woken.is_set() and (self._closing or not due):
             self._idle.set()
         waits = ((each.due_at - now).total_seconds() for each in waiting if each.due_at > now)
-        return min((LOOK_AGAIN_S, *waits))
+        return min((CHECK_EVERY_S, *waits))
 
     def _claim(self, shares: Mapping[str, int], conn: sa.Connection) -> list[DueAttempt]:
-        """What is ours from now on. `CLAIM_S` beyond the time-out are for starting and for recording."""
+        """What is ours from now on. `CLAIM_MARGIN_S` beyond the time-out are for starting and for recording."""
         now = utc_now()
         released = claims.release_expired(conn, now, under_way=self._under_way)
         if released:
             log.warning("webhook.taken_over", attempts=released)
-        until = now + timedelta(seconds=self._policy.timeout_s + CLAIM_S)
+        until = now + timedelta(seconds=self._policy.timeout_s + CLAIM_MARGIN_S)
         return claims.claim(conn, self._claimant, shares, now=now, until=until)
 
     async def _deliver(self, due: DueAttempt, claimed_at: float) -> None:
         """One attempt; a fault of ours in it stays with this attempt, which is made again when its claim expires."""
         pace = None
         try:
-            if time.monotonic() - claimed_at < LATEST_START_S:
-                pace = await self._make(due)
+            if time.monotonic() - claimed_at < MAX_START_DELAY_S:
+                pace = await self._attempt(due)
             else:
                 log.warning("webhook.claim_lapsed", call_id=due.delivery.call_id)
         except Exception as error:
             log.error("webhook.attempt_broken", call_id=due.delivery.call_id, error=repr(error), exc_info=error)
         finally:
-            self._lanes.end(due.attempt.destination, pace)
+            self._concurrency.end(due.attempt.destination, pace)
             self._under_way.discard(due.attempt.id)
             self.wake()
 
-    async def _make(self, due: DueAttempt) -> ReceiverSpeed:
+    async def _attempt(self, due: DueAttempt) -> ReceiverSpeed:
         """Send, and record what came of it."""
         started_at = utc_now()
         sent = await self._send(due)
@@ -191,13 +191,13 @@ class WebhookSender:
             error=sent.error,
             duration_ms=sent.duration_ms,
             started_at=started_at,
-            next_attempt_at=self._again_at(due.attempt, started_at, sent.duration_ms),
+            next_attempt_at=self._next_attempt_at(due.attempt, started_at, sent.duration_ms),
             claimant=self._claimant,
         )
-        _note(due, sent, recorded=await self._stored(record, due) is not None)
+        _observe(due, sent, recorded=await self._store(record, due) is not None)
         return sent.receiver_speed
 
-    async def _stored(self, record: Callable[[sa.Connection], T], due: DueAttempt) -> T:
+    async def _store(self, record: Callable[[sa.Connection], T], due: DueAttempt) -> T:
         """What `record` returns, once the database takes it: what was sent is not sent again because of its trouble."""
         while True:
             try:
@@ -205,10 +205,10 @@ class WebhookSender:
             except StorageUnavailable as trouble:
                 told = {"call_id": due.delivery.call_id, "cause": trouble.cause}
                 tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
-                tell("webhook.attempt_not_stored", again_in_s=TROUBLE_PAUSE_S, **told)
-                await asyncio.sleep(TROUBLE_PAUSE_S)
+                tell("webhook.attempt_not_stored", again_in_s=RETRY_S, **told)
+                await asyncio.sleep(RETRY_S)
 
-    def _again_at(self, attempt: DeliveryAttempt, started_at: datetime, took_ms: int) -> datetime | None:
+    def _next_attempt_at(self, attempt: DeliveryAttempt, started_at: datetime, took_ms: int) -> datetime | None:
         """When the schedule tries again after this one failed now; None: not any more."""
         delays = self._policy.retry_delays_s
         if attempt.attempt > len(delays):
@@ -231,7 +231,7 @@ class WebhookSender:
                 headers=headers,
                 body=due.delivery.body,
                 timeout_s=self._policy.timeout_s,
-                max_bytes=BODY_BYTES,
+                max_bytes=MAX_BODY_BYTES,
                 owner=due.delivery.organization_id,
             )
         except TrunklineError as error:
@@ -257,16 +257,17 @@ class WebhookSender:
 
 
 def text_of(body: bytes) -> str:
-    """An answer's body as it is kept: UTF-8 that takes no more bytes than `BODY_BYTES`, whatever had to be replaced."""
-    return body.decode("utf-8", "replace").encode()[:BODY_BYTES].decode("utf-8", "ignore")
+    """An answer's body as it is kept: UTF-8 that takes no more bytes than `MAX_BODY_BYTES`, whatever had to be
+    replaced."""
+    return body.decode("utf-8", "replace").encode()[:MAX_BODY_BYTES].decode("utf-8", "ignore")
 
 
-def _look(now: datetime, conn: sa.Connection) -> tuple[list[DueDestination], list[str]]:
+def _waiting_and_expired(now: datetime, conn: sa.Connection) -> tuple[list[DueDestination], list[str]]:
     """Who waits for something, and the attempts whose claims have expired."""
     return claims.due_destinations(conn), claims.expired(conn, now)
 
 
-def _note(due: DueAttempt, sent: AttemptResult, *, recorded: bool) -> None:
+def _observe(due: DueAttempt, sent: AttemptResult, *, recorded: bool) -> None:
     """It is not recorded when another one has taken the attempt over or when its call has been deleted."""
     metrics.WEBHOOK_ATTEMPTS.labels(outcome="succeeded" if sent.succeeded else "failed").inc()
     event = "webhook.delivered" if sent.succeeded else "webhook.failed"

@@ -12,14 +12,14 @@ from typing import Final
 
 from storage.webhooks.destinations import organization_of
 
-MOST: Final = 400
+MAX_ATTEMPTS: Final = 400
 """Attempts under way at the same time. An organization may have as many under way as there is room left: 200 where it
 is alone, and four that take all they get leave room for 25."""
-MOST_SLOW: Final = 200
+MAX_SLOW_ATTEMPTS: Final = 200
 """Of these, to receivers that are known to be slow or silent; shared in the same way."""
 QUICK_S: Final = 1.0
 """An answer, whatever it says, within this time is a quick one."""
-REMEMBERED: Final = 10_000
+MAX_RECEIVERS: Final = 10_000
 """Receivers whose pace is known; beyond that those that were sent to longest ago are new again."""
 
 
@@ -33,27 +33,27 @@ class ReceiverSpeed(Enum):
     """It gave no answer."""
 
     @property
-    def room(self) -> int:
+    def limit(self) -> int:
         """Attempts to such a receiver at the same time."""
-        return _ROOM[self]
+        return _LIMITS[self]
 
     @property
-    def known_as_slow(self) -> bool:
-        """It shares `MOST_SLOW` with others of its kind."""
+    def is_slow(self) -> bool:
+        """It shares `MAX_SLOW_ATTEMPTS` with others of its kind."""
         return self in (ReceiverSpeed.SLOW, ReceiverSpeed.SILENT)
 
 
-_ROOM: Final = {ReceiverSpeed.NEW: 2, ReceiverSpeed.QUICK: 16, ReceiverSpeed.SLOW: 8, ReceiverSpeed.SILENT: 2}
+_LIMITS: Final = {ReceiverSpeed.NEW: 2, ReceiverSpeed.QUICK: 16, ReceiverSpeed.SLOW: 8, ReceiverSpeed.SILENT: 2}
 
 
 @dataclass
 class _Receiver:
     under_way: int = 0
-    pace: ReceiverSpeed = ReceiverSpeed.NEW
+    speed: ReceiverSpeed = ReceiverSpeed.NEW
 
 
 @dataclass
-class _Share:
+class _OrganizationAttempts:
     """What an organization has under way; `slow` of it to receivers that are known to be slow or silent."""
 
     under_way: int = 0
@@ -66,7 +66,7 @@ class ReceiverConcurrency:
 
     def __init__(self) -> None:
         self._receivers: OrderedDict[str, _Receiver] = OrderedDict()
-        self._organizations: dict[str, _Share] = {}
+        self._organizations: dict[str, _OrganizationAttempts] = {}
         self._all = 0
         self._slow = 0
 
@@ -84,18 +84,18 @@ class ReceiverConcurrency:
         share = {owner: replace(self._organizations.get(owner, _NONE)) for owner in owners.values()}
         order = sorted(known, key=lambda each: (share[owners[each]].under_way, known[each].under_way))
         granted = dict.fromkeys(order, 0)
-        room, slow_room = MOST - self._all, MOST_SLOW - self._slow
+        room, slow_room = MAX_ATTEMPTS - self._all, MAX_SLOW_ATTEMPTS - self._slow
         while order and room > 0:
             going_on = []
             for each in order:
                 receiver, own = known[each], share[owners[each]]
-                if receiver.under_way + granted[each] >= receiver.pace.room or own.under_way >= room:
+                if receiver.under_way + granted[each] >= receiver.speed.limit or own.under_way >= room:
                     continue
-                if receiver.pace.known_as_slow and own.slow >= slow_room:
+                if receiver.speed.is_slow and own.slow >= slow_room:
                     continue
                 granted[each] += 1
                 room, own.under_way = room - 1, own.under_way + 1
-                slow_room, own.slow = slow_room - receiver.pace.known_as_slow, own.slow + receiver.pace.known_as_slow
+                slow_room, own.slow = slow_room - receiver.speed.is_slow, own.slow + receiver.speed.is_slow
                 going_on.append(each)
             order = going_on
         return {each: count for each, count in granted.items() if count}
@@ -105,30 +105,30 @@ class ReceiverConcurrency:
         receiver = self._receivers.setdefault(destination, _Receiver())
         self._receivers.move_to_end(destination)
         receiver.under_way += 1
-        own = self._organizations.setdefault(organization_of(destination), _Share())
+        own = self._organizations.setdefault(organization_of(destination), _OrganizationAttempts())
         own.under_way += 1
-        own.slow += receiver.pace.known_as_slow
+        own.slow += receiver.speed.is_slow
         self._all += 1
-        self._slow += receiver.pace.known_as_slow
-        self._forget()
+        self._slow += receiver.speed.is_slow
+        self._forget_oldest()
 
-    def end(self, destination: str, pace: ReceiverSpeed | None) -> None:
+    def end(self, destination: str, speed: ReceiverSpeed | None) -> None:
         """One has ended; None when nothing was learned."""
         receiver, owner = self._receivers[destination], organization_of(destination)
-        own, slow_before = self._organizations[owner], receiver.under_way * receiver.pace.known_as_slow
+        own, slow_before = self._organizations[owner], receiver.under_way * receiver.speed.is_slow
         receiver.under_way -= 1
-        receiver.pace = pace or receiver.pace
-        more_slow = receiver.under_way * receiver.pace.known_as_slow - slow_before
+        receiver.speed = speed or receiver.speed
+        more_slow = receiver.under_way * receiver.speed.is_slow - slow_before
         own.under_way, own.slow = own.under_way - 1, own.slow + more_slow
         self._all, self._slow = self._all - 1, self._slow + more_slow
         if not own.under_way:
             del self._organizations[owner]
 
-    def _forget(self) -> None:
-        if len(self._receivers) > REMEMBERED:
+    def _forget_oldest(self) -> None:
+        if len(self._receivers) > MAX_RECEIVERS:
             oldest = next(each for each, receiver in self._receivers.items() if not receiver.under_way)
             del self._receivers[oldest]
 
 
 _NEW: Final = _Receiver()
-_NONE: Final = _Share()
+_NONE: Final = _OrganizationAttempts()

@@ -10,15 +10,15 @@ from config.clock import whole_ms
 
 JITTER: Final = 0.1
 """A wait is longer by up to this part of it, so that events that failed together do not all come back at once."""
-MOST_JITTER_S: Final = 60.0
+MAX_JITTER_S: Final = 60.0
 ONE_MS: Final = timedelta(milliseconds=1)
 
 
-def next_attempt_at(started_at: datetime, took_ms: int, now: datetime, delay_s: float, luck: float) -> datetime:
+def next_attempt_at(started_at: datetime, took_ms: int, now: datetime, delay_s: float, random_value: float) -> datetime:
     """The time of the next attempt after one that started at `started_at`, took `took_ms` and has failed now: `delay_s`
     after its end or later, never earlier. `luck` is 0..1. A clock that was set back meanwhile does not shorten the
     wait."""
     ended_at = max(now, started_at + timedelta(milliseconds=took_ms))
-    longer_s = luck * min(JITTER * delay_s, MOST_JITTER_S)
+    longer_s = random_value * min(JITTER * delay_s, MAX_JITTER_S)
     # Times are cut to milliseconds where they are taken and where they are stored.
     return whole_ms(ended_at + timedelta(milliseconds=math.ceil(1000 * (delay_s + longer_s)))) + ONE_MS

@@ -38,7 +38,7 @@ class Server:
     endpoint: Endpoint
     engine: AudioEngine
     calls: CallService
-    deliverer: WebhookSender
+    webhook_sender: WebhookSender
     sources: SourceAllowlist
     certificate: CertificateWatch
     sip_port: int
@@ -91,7 +91,7 @@ class Server:
     async def _send_last_webhooks(self, stop: StopSignals) -> None:
         """Those that are due; nothing new is sent after `LAST_WEBHOOKS_S`, and what is under way then may end, unless
         a second SIGINT comes."""
-        sending = asyncio.ensure_future(self.deliverer.drain(LAST_WEBHOOKS_S))
+        sending = asyncio.ensure_future(self.webhook_sender.drain(LAST_WEBHOOKS_S))
         hurried = asyncio.ensure_future(_hurried(stop))
         await asyncio.wait((sending, hurried), return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()

@@ -38,7 +38,7 @@ class Told:
     database: Database
     sip_log: SipLog
     see: Callable[[], None]
-    trails: CallSipTraces
+    sip_traces: CallSipTraces
     service: CallService
     names_of: Callable[[str], Collection[str]]
     status_of: Callable[[PhoneNumber], TrunkStatus]
@@ -102,14 +102,14 @@ class SipAnswers:
         with self._watching(line, lambda message, key, followed: key in keys):
             for key in keys:
                 for kept in self._told.sip_log.dialog_trace(key) or ():
-                    line.tell(_shown(kept, key, self._told.trails.call_of(key)))
-            if self._told.trails.dialog_key(call_id) is None:
+                    line.tell(_shown(kept, key, self._told.sip_traces.call_of(key)))
+            if self._told.sip_traces.dialog_key(call_id) is None:
                 await _for_ever()
-            await self._told.trails.wait_stored(call_id)
+            await self._told.sip_traces.wait_stored(call_id)
 
     def _dialogs_of(self, call_id: str) -> Collection[DialogKey]:
         """Of a call of ours, or of all that have this SIP Call-ID."""
-        key = self._told.trails.dialog_key(call_id)
+        key = self._told.sip_traces.dialog_key(call_id)
         if key is not None:
             return {key}
         sip_log = self._told.sip_log
@@ -146,7 +146,7 @@ class SipAnswers:
         """What is wanted is told until the block ends."""
 
         def watch(message: SipMessage, key: DialogKey | None, again: bool) -> None:
-            followed = None if key is None else self._told.trails.call_of(key)
+            followed = None if key is None else self._told.sip_traces.call_of(key)
             if wanted(message, key, followed):
                 line.tell(_shown(LoggedMessage(message, again), key, followed))
 

@@ -121,55 +121,56 @@ async def running(
         stack.push_async_callback(asyncio.wait, (presets,))
         models = await open_models(settings, load_models, await configured(database, key), stack)
         load = load_of(settings, models)
-        deliverer, outside = await open_ways_out(settings, database, key, stack)
+        webhook_sender, tool_http = await open_ways_out(settings, database, key, stack)
         inbox = _Inbox()
         endpoint = Endpoint(endpoint_settings(settings), inbox.incoming)
         await endpoint.start()
         stack.push_async_callback(endpoint.close)
         engine, writer = open_sound(endpoint, stack)
-        trails = CallSipTraces(database, endpoint.sip_log, endpoint.take_messages)
-        stack.push_async_callback(trails.close)
-        after_call = CallFinalizer(
-            database, key, settings.public_origin, deliverer.wake, RateCard.from_settings(settings.billing),
+        sip_traces = CallSipTraces(database, endpoint.sip_log, endpoint.take_messages)
+        stack.push_async_callback(sip_traces.close)
+        finalizer = CallFinalizer(
+            database, key, settings.public_origin, webhook_sender.wake, RateCard.from_settings(settings.billing),
             CallAnalyzer(models, settings.after_call.max_wait_s),
         )  # fmt: skip
-        gate = TrunkPolicy(settings.trunks.policy)
-        places = open_places(settings, endpoint, gate, stack)
+        trunk_policy = TrunkPolicy(settings.trunks.policy)
+        hosts = open_places(settings, endpoint, trunk_policy, stack)
         sources = SourceAllowlist(
-            database, partial(endpoint.set_sources, probes=[*map(str, settings.sip.probes)]), places, gate.policy
+            database, partial(endpoint.set_sources, probes=[*map(str, settings.sip.probes)]), hosts, trunk_policy.mode
         )
-        meanings = None if models.embeddings is None else VectorSearch(database, models.embeddings)
-        searches, keeper = KnowledgeSearch(database, meanings), KnowledgeIndexer(database, meanings)
+        vectors = None if models.embeddings is None else VectorSearch(database, models.embeddings)
+        knowledge_search, indexer = KnowledgeSearch(database, vectors), KnowledgeIndexer(database, vectors)
         deps = CallDependencies(
-            database=database, engine=engine, recordings=writer, models=models, finalizer=after_call,
-            data_dir=settings.data_dir, tool_http=outside, rtp_timeout_s=settings.sip.rtp_timeout_s,
-            ring_timeout_s=settings.sip.ring_timeout_s, sip_traces=trails, aliases_of=sources.aliases_of,
-            background_sounds=BackgroundSounds(endpoint.pump, settings.data_dir), knowledge_search=searches,
+            database=database, engine=engine, recordings=writer, models=models, finalizer=finalizer,
+            data_dir=settings.data_dir, tool_http=tool_http, rtp_timeout_s=settings.sip.rtp_timeout_s,
+            ring_timeout_s=settings.sip.ring_timeout_s, sip_traces=sip_traces, aliases_of=sources.aliases_of,
+            background_sounds=BackgroundSounds(endpoint.pump, settings.data_dir), knowledge_search=knowledge_search,
         )  # fmt: skip
-        lines = TrunkProvisioner(
-            database, TrunkBuilder(key, places, settings.standby), endpoint.set_trunks, endpoint.trunk_status,
-            gate,
+        trunk_provisioner = TrunkProvisioner(
+            database, TrunkBuilder(key, hosts, settings.standby), endpoint.set_trunks, endpoint.trunk_status,
+            trunk_policy,
         )  # fmt: skip
-        service = inbox.service = _call_service(settings, key, deps, endpoint.call, lines, load)
+        service = inbox.service = _call_service(settings, key, deps, endpoint.call, trunk_provisioner, load)
         stack.push_async_callback(service.drain, 0)
         await service.recover()
         watch = CertificateWatch(endpoint)
         server = Server(
-            settings, database, endpoint, engine, service, deliverer, sources, watch, endpoint.sip_port, load
+            settings, database, endpoint, engine, service, webhook_sender, sources, watch, endpoint.sip_port, load
         )
         service.on_capacity_changed = server.say_whether_calls_are_taken
         disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, service.on_disk_space)
         retention = Retention(database, settings.data_dir)
-        knowledge = DocumentIngester(database, settings.data_dir, keeper.wake, retention.leaves_traces)
-        await knowledge.recover()
+        ingester = DocumentIngester(database, settings.data_dir, indexer.wake, retention.request_wal_truncation)
+        await ingester.recover()
         services = Services(
             settings=settings, database=database, secrets=key, catalogue=models,
             readiness=server.readiness, live_calls=lambda: service.active_call_count,
-            trunk_status=lines.status, phone_numbers_changed=partial(_all, sources.changed, lines.changed),
-            documents_waiting=knowledge.wake, languages_changed=keeper.wake,
-            calls_removed=retention.wake, webhooks_waiting=deliverer.wake,
+            trunk_status=trunk_provisioner.status,
+            phone_numbers_changed=partial(_all, sources.on_number_change, trunk_provisioner.on_number_change),
+            documents_waiting=ingester.wake, languages_changed=indexer.wake,
+            calls_removed=retention.wake, webhooks_waiting=webhook_sender.wake,
             check_call_capacity=service.check_capacity, call_queued=service.start_queued_calls, hangup=service.hangup,
-            sip_messages=trails.messages, why_calls_rejected=server.why_refused, knowledge=searches,
+            sip_messages=sip_traces.messages, why_calls_rejected=server.why_refused, knowledge=knowledge_search,
             disk=disk,
         )  # fmt: skip
         await presets
@@ -181,48 +182,52 @@ async def running(
             database,
             endpoint.sip_log,
             endpoint.take_messages,
-            trails,
+            sip_traces,
             service,
             sources.aliases_of,
             services.trunk_status,
         )
         answers: dict[str, Answer] = {
             **SipAnswers(sip).answers(),
-            "trunks.changed": partial(_read_trunks, sources, lines),
+            "trunks.changed": partial(_read_trunks, sources, trunk_provisioner),
         }
         await stack.enter_async_context(Control(settings.data_dir, answers).listening())
-        figures = SipCollector(endpoint.sip_log, lines.all)
+        figures = SipCollector(endpoint.sip_log, trunk_provisioner.statuses)
         figures.register()
         stack.callback(figures.unregister)
-        quota_keeper = QuotaMonitor(database, settings.data_dir, settings.quotas.model_dump())
-        quota_keeper.register()
-        stack.callback(quota_keeper.unregister)
+        quota_monitor = QuotaMonitor(database, settings.data_dir, settings.quotas.model_dump())
+        quota_monitor.register()
+        stack.callback(quota_monitor.unregister)
         await sources.refresh()
-        await places.settled(NAMES_S)
-        await lines.refresh()
-        await tell_what_to_decide(database, gate.policy)
-        more: dict[str, Work] = {"disk": disk.run, "quotas": quota_keeper.run}
-        _start_tasks(server, stack, _work(server, lines, knowledge, keeper, retention) | more)
+        await hosts.wait_resolved(NAMES_S)
+        await trunk_provisioner.refresh()
+        await tell_what_to_decide(database, trunk_policy.mode)
+        more: dict[str, Work] = {"disk": disk.run, "quotas": quota_monitor.run}
+        _start_tasks(server, stack, _work(server, trunk_provisioner, ingester, indexer, retention) | more)
         log.info("ready", api=server.api_origin, **_sip_facts(server))
         yield server
 
 
 def _work(
-    server: Server, lines: TrunkProvisioner, knowledge: DocumentIngester, keeper: KnowledgeIndexer, retention: Retention
+    server: Server,
+    trunk_provisioner: TrunkProvisioner,
+    ingester: DocumentIngester,
+    indexer: KnowledgeIndexer,
+    retention: Retention,
 ) -> dict[str, Work]:
     """What goes on in the background, by the names that the log calls it by."""
     work: dict[str, Work] = {
         "sources": server.sources.run,
-        "trunks": lines.run,
-        "knowledge": knowledge.run,
-        "knowledge index": keeper.run,
+        "trunks": trunk_provisioner.run,
+        "knowledge": ingester.run,
+        "knowledge index": indexer.run,
         "audit": partial(forget_regularly, server.database),
         "retention": retention.run,
         "housekeeping": partial(_housekeeping, server),
         "certificate": server.certificate.run,
     }
     if not server.settings.standby:
-        work["webhooks"] = server.deliverer.run
+        work["webhooks"] = server.webhook_sender.run
     if server.load is not None:
         server.load.on_change = server.say_whether_calls_are_taken
         work["models"] = server.load.run
@@ -230,10 +235,10 @@ def _work(
 
 
 async def _read_trunks(
-    sources: SourceAllowlist, lines: TrunkProvisioner, _question: Mapping[str, Any], _line: Line
+    sources: SourceAllowlist, trunk_provisioner: TrunkProvisioner, _question: Mapping[str, Any], _line: Line
 ) -> None:
     """The operator has given or taken trunks: from now on that holds for whoever is heard and registered."""
-    await lines.refresh()
+    await trunk_provisioner.refresh()
     await sources.refresh()
 
 
@@ -290,7 +295,7 @@ def _call_service(
     policy = settings.trunks.policy
     dialer = OutboundDialer(
         dial=send_invite,
-        trunk_of=trunks.ready,
+        trunk_of=trunks.ready_trunk,
         pacer=CallPacer(settings.limits.max_outbound_per_second),
         tcp=settings.sip.tcp,
         load_shedder=load_shedder,

@@ -103,7 +103,7 @@ def open_places(settings: Settings, endpoint: Endpoint, gate: TrunkPolicy, stack
     hosts = SystemResolver()
     stack.callback(hosts.close)
     places = HostTracker(locator_of(settings, hosts).locate, endpoint.set_host_table)
-    places.permits, gate.leads = gate.permits, places.leads
+    places.is_allowed, gate.resolved_hosts = gate.is_allowed, places.all_resolved_addresses
     endpoint.on_unresponsive = places.demote
     stack.push_async_callback(places.close)
     return places

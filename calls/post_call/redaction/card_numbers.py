@@ -10,12 +10,12 @@ from typing import Final
 from calls.post_call.redaction import check_digits
 from calls.post_call.redaction.spoken_digits import SpokenToken
 
-DIALLED: Final = re.compile(r"[0-9*#A-D]+")
+DTMF_TURN: Final = re.compile(r"[0-9*#A-D]+")
 """A turn that was dialled."""
-_LONGEST_CARD: Final = 19
-_MOST_TURNS: Final = 6
+_MAX_CARD_DIGITS: Final = 19
+_MAX_TURNS: Final = 6
 """Turns that one card is told in, where other digits stand before or behind them."""
-_SHAPES: Final = ((4, 4, 4, 4), (4, 6, 5), (4, 6, 4))
+_GROUPINGS: Final = ((4, 4, 4, 4), (4, 6, 5), (4, 6, 4))
 """Digits of a card's groups as they are printed on it."""
 
 
@@ -24,21 +24,21 @@ def digits_of(run: Iterable[SpokenToken]) -> str:
     return "".join(unit.characters for unit in run)
 
 
-def cards_in(run: Sequence[SpokenToken], texts: Sequence[str], *, about_cards: bool) -> list[slice]:
+def find_cards(run: Sequence[SpokenToken], texts: Sequence[str], *, about_cards: bool) -> list[slice]:
     """Where cards' numbers are in a row of digits, from its beginning to its end. `about_cards`: the talk is of one, so
     that one which was misheard is found too."""
     if _is_card(run, texts, about_cards):
         return [slice(0, len(run))]
-    found = list(_standing_out(run, texts, about_cards))
+    found = list(_delimited_cards(run, texts, about_cards))
     gaps = pairwise([0, *(place for card in found for place in (card.start, card.stop)), len(run)])
     for start, stop in list(gaps)[::2]:
-        found += _at_ends(run, start, stop, texts, about_cards)
+        found += _cards_at_ends(run, start, stop, texts, about_cards)
     return sorted(found, key=lambda card: card.start)
 
 
 def _is_card(run: Sequence[SpokenToken], texts: Sequence[str], about_cards: bool) -> bool:
     """All of it is a card's number: one of the short ones too when it is all of a turn, as what was dialled is."""
-    if not 0 < len(run) <= _LONGEST_CARD:
+    if not 0 < len(run) <= _MAX_CARD_DIGITS:
         return False
     digits = digits_of(run)
     short_ones_too = about_cards or _is_dialled(run, texts)
@@ -46,10 +46,10 @@ def _is_card(run: Sequence[SpokenToken], texts: Sequence[str], about_cards: bool
 
 
 def _is_dialled(run: Sequence[SpokenToken], texts: Sequence[str]) -> bool:
-    return len(run) == 1 and DIALLED.fullmatch(texts[run[0].item]) is not None
+    return len(run) == 1 and DTMF_TURN.fullmatch(texts[run[0].item]) is not None
 
 
-def _standing_out(run: Sequence[SpokenToken], texts: Sequence[str], about_cards: bool) -> Iterable[slice]:
+def _delimited_cards(run: Sequence[SpokenToken], texts: Sequence[str], about_cards: bool) -> Iterable[slice]:
     """Cards among other digits that are told by where they begin and end: with a turn, with a group of figures as they
     are printed, or, when the talk is of cards, anywhere."""
     start = 0
@@ -64,14 +64,14 @@ def _standing_out(run: Sequence[SpokenToken], texts: Sequence[str], about_cards:
 def _ends_from(run: Sequence[SpokenToken], start: int, about_cards: bool) -> Iterable[int]:
     begins_turn = start == 0 or run[start - 1].item != run[start].item
     digits, turns, lengths = 0, 0, []
-    for end in range(start + 1, min(start + check_digits.LONGEST_CARD_AMONG_OTHERS, len(run)) + 1):
+    for end in range(start + 1, min(start + check_digits.MAX_CARD_AMONG_OTHERS, len(run)) + 1):
         lengths.append(len(run[end - 1].characters))
         digits += lengths[-1]
         ends_turn = end == len(run) or run[end].item != run[end - 1].item
         turns += ends_turn
-        if digits > check_digits.LONGEST_CARD_AMONG_OTHERS or turns > _MOST_TURNS:
+        if digits > check_digits.MAX_CARD_AMONG_OTHERS or turns > _MAX_TURNS:
             return
-        if about_cards or len(lengths) == 1 or tuple(lengths) in _SHAPES or (begins_turn and ends_turn):
+        if about_cards or len(lengths) == 1 or tuple(lengths) in _GROUPINGS or (begins_turn and ends_turn):
             yield end
 
 
@@ -81,7 +81,7 @@ def _is_among_others(run: Sequence[SpokenToken], texts: Sequence[str]) -> bool:
     return short or check_digits.is_card(digits, among_others=True)
 
 
-def _at_ends(
+def _cards_at_ends(
     run: Sequence[SpokenToken], start: int, stop: int, texts: Sequence[str], about_cards: bool
 ) -> Iterable[slice]:
     """Cards at the beginnings and the ends of what is left of a row; or all of it, when it is as long as a card where
@@ -89,8 +89,13 @@ def _at_ends(
     while start < stop:
         rest = run[start:stop]
         whole = slice(0, len(rest))
-        part = whole if _is_card(rest, texts, about_cards) else _end_of(rest)
-        if part is None and about_cards and len(rest) <= _LONGEST_CARD and 12 <= len(digits_of(rest)) <= _LONGEST_CARD:
+        part = whole if _is_card(rest, texts, about_cards) else _card_at_end(rest)
+        if (
+            part is None
+            and about_cards
+            and len(rest) <= _MAX_CARD_DIGITS
+            and 12 <= len(digits_of(rest)) <= _MAX_CARD_DIGITS
+        ):
             part = whole
         if part is None:
             return
@@ -98,9 +103,9 @@ def _at_ends(
         start, stop = (start + part.stop, stop) if part.start == 0 else (start, start + part.start)
 
 
-def _end_of(run: Sequence[SpokenToken]) -> slice | None:
+def _card_at_end(run: Sequence[SpokenToken]) -> slice | None:
     """The longest beginning or end of a row of digits that is a card."""
-    for length in range(min(check_digits.LONGEST_CARD_AMONG_OTHERS, len(run) - 1), 0, -1):
+    for length in range(min(check_digits.MAX_CARD_AMONG_OTHERS, len(run) - 1), 0, -1):
         for part in (slice(0, length), slice(len(run) - length, len(run))):
             if check_digits.is_card(digits_of(run[part]), among_others=True):
                 return part

@@ -7,7 +7,7 @@ from collections import Counter
 from string import ascii_uppercase
 from typing import Final
 
-_CARDS: Final = (
+_CARD_RANGES: Final = (
     (re.compile(r"4"), (16, 19)),  # Visa
     (re.compile(r"5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720"), (16,)),  # Mastercard
     (re.compile(r"3[47]"), (15,)),  # American Express
@@ -23,7 +23,7 @@ _CARDS: Final = (
 _SHORT_CARD: Final = re.compile(r"4\d{12}|(?=\d{12,15}$)(?:50|5[6-9]|6)\d+")
 """Visa of 13 digits, Maestro of 12 to 15: telephone numbers with their country are as long and begin so."""
 _USUAL_LENGTHS: Final = (14, 15, 16)
-LONGEST_CARD_AMONG_OTHERS: Final = max(_USUAL_LENGTHS)
+MAX_CARD_AMONG_OTHERS: Final = max(_USUAL_LENGTHS)
 _IBAN_LENGTHS: Final = {
     "NO": 15,
     "BE": 16,
@@ -93,7 +93,7 @@ _IBAN_LENGTHS: Final = {
     "MT": 31,
 }
 """Characters of an account's number, by country (ISO 13616, the registry that SWIFT publishes)."""
-LONGEST_IBAN: Final = max(_IBAN_LENGTHS.values())
+MAX_IBAN_LENGTH: Final = max(_IBAN_LENGTHS.values())
 _DNI_LETTERS: Final = "TRWAGMYFPDXBNJZSQVHLCKE"
 _ODD_PLACES: Final = "BAKPLCQDREVOSFTGUHMINJWZYX"
 """The letter at n counts n at an odd place of a codice fiscale; a digit counts as its letter: 0 as A, 1 as B."""
@@ -106,7 +106,7 @@ def is_card(digits: str, *, among_others: bool = False) -> bool:
     `among_others`: other digits stand beside it, so that only the usual lengths are believed."""
     if among_others and len(digits) not in _USUAL_LENGTHS:
         return False
-    known = any(len(digits) in lengths and begins.match(digits) for begins, lengths in _CARDS)
+    known = any(len(digits) in lengths and begins.match(digits) for begins, lengths in _CARD_RANGES)
     return known and luhn(digits)
 
 
@@ -133,12 +133,12 @@ def is_iban(text: str) -> bool:
     return int("".join(str(int(each, 36)) for each in text[4:] + text[:4])) % 97 == 1
 
 
-def is_person(digits: str) -> bool:
+def is_national_id(digits: str) -> bool:
     """Whether digits alone are the number of a person in Germany (tax) or France (social insurance)."""
-    return is_german_tax(digits) or is_french_person(digits)
+    return is_german_tax_id(digits) or is_french_nir(digits)
 
 
-def is_german_tax(digits: str) -> bool:
+def is_german_tax_id(digits: str) -> bool:
     """Germany's tax number of persons: 11 digits, of the first ten just one comes twice or three times, and the check
     digit is ISO/IEC 7064 MOD 11,10 (section 139b AO)."""
     if len(digits) != 11 or digits[0] == "0":
@@ -152,7 +152,7 @@ def is_german_tax(digits: str) -> bool:
     return (11 - product) % 10 == int(digits[10])
 
 
-def is_french_person(digits: str) -> bool:
+def is_french_nir(digits: str) -> bool:
     """France's number of a person (NIR, as INSEE describes it): 15 digits, the last two are 97 - n mod 97. Corsica's
     departments 2A and 2B, which count as 19 and 18, are taken too."""
     shape = re.fullmatch(r"([1-478]\d{2}(?:0[1-9]|1[0-2]|[2-9]\d))(\d{2}|2[AB])(\d{6})(\d{2})", digits)
@@ -162,7 +162,7 @@ def is_french_person(digits: str) -> bool:
     return 97 - int(shape[1] + department + shape[3]) % 97 == int(shape[4])
 
 
-def is_spanish_person(text: str) -> bool:
+def is_spanish_dni(text: str) -> bool:
     """Spain's DNI and NIE: a number and the letter that belongs to its remainder by 23 (RD 1553/2005, Interior)."""
     shape = re.fullmatch(r"([XYZ]?)(\d{7,8})([A-Z])", text)
     if shape is None or len(shape[1]) + len(shape[2]) != 8:
@@ -171,7 +171,7 @@ def is_spanish_person(text: str) -> bool:
     return _DNI_LETTERS[int(first + shape[2]) % 23] == shape[3]
 
 
-def is_italian_person(text: str) -> bool:
+def is_codice_fiscale(text: str) -> bool:
     """Italy's codice fiscale: 16 characters, the last one checks the others (DM 23 December 1976)."""
     digit = "[0-9LMNPQRSTUV]"
     if not re.fullmatch(rf"[A-Z]{{6}}{digit}{{2}}[ABCDEHLMPRST]{digit}{{2}}[A-Z]{digit}{{3}}[A-Z]", text):
@@ -181,7 +181,7 @@ def is_italian_person(text: str) -> bool:
     return ascii_uppercase[(odd + even) % 26] == text[15]
 
 
-def is_german_pension(text: str) -> bool:
+def is_german_pension_number(text: str) -> bool:
     """Germany's pension insurance number: 8 digits with a birth date in them, a letter, 2 digits, a check digit
     (section 147 SGB VI)."""
     if not re.fullmatch(r"\d{2}[0-9]\d[01]\d{3}[A-Z]\d{3}", text):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from calls.post_call.redaction import check_digits
-from calls.post_call.redaction.card_numbers import DIALLED, cards_in, digits_of
+from calls.post_call.redaction.card_numbers import DTMF_TURN, digits_of, find_cards
 from calls.post_call.redaction.spoken_digits import LANGUAGES, SpokenToken, number_words, tokenize
 from storage.accounts import organizations
 from storage.calls.calls import TranscriptItem
@@ -45,9 +45,9 @@ _TOPICS: Final = {"cards": _ABOUT_CARDS, "codes": _ABOUT_CODES, "social": _ABOUT
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PORTUGUESE: Final = re.compile(r"(?i)\b(?:uma?|dois|duas|quatro|sete|oito|nove)\b")
 """Where these stand, the words are read once more: "um" is a number then."""
-LONGEST_TELEPHONE: Final = 15
+MAX_PHONE_DIGITS: Final = 15
 """Digits, with those of the country."""
-_SHORTEST_PART: Final = 4
+_MIN_PART_DIGITS: Final = 4
 """Digits of a card that are hidden wherever the call says them again."""
 
 Span = tuple[int, int, str]
@@ -68,12 +68,12 @@ class RedactionRules:
 REDACT_EVERYTHING: Final = RedactionRules(numbers=True, dialled=True)
 
 
-def rules_of(conn: sa.Connection, call_id: str) -> RedactionRules:
+def redaction_rules(conn: sa.Connection, call_id: str) -> RedactionRules:
     """Those of the call's organization, now."""
     return RedactionRules(*organizations.redaction_of_call(conn, call_id))
 
 
-def rules_of_organization(conn: sa.Connection, organization_id: str) -> RedactionRules:
+def redaction_rules_of_organization(conn: sa.Connection, organization_id: str) -> RedactionRules:
     """Those of an organization, now; everything is hidden of one that is gone."""
     organization = organizations.get(conn, organization_id)
     return (
@@ -93,10 +93,10 @@ def redact_transcript(talk: Sequence[TranscriptItem], rules: RedactionRules) -> 
     """The same talk, item by item. A number may be spread over several turns of one side."""
     texts = [item["content"] for item in talk]
     if rules.numbers:
-        texts = _without_numbers([item["role"] for item in talk], texts)
+        texts = _redact_texts([item["role"] for item in talk], texts)
     if rules.dialled:
         texts = [
-            NUMBER if item["role"] == "user" and DIALLED.fullmatch(item["content"]) else text
+            NUMBER if item["role"] == "user" and DTMF_TURN.fullmatch(item["content"]) else text
             for item, text in zip(talk, texts, strict=True)
         ]
     return [{**item, "content": text} for item, text in zip(talk, texts, strict=True)]
@@ -111,7 +111,7 @@ def redact_json(value: Any, rules: RedactionRules) -> Any:
         case str() if _ID.fullmatch(value):
             return value
         case str():
-            return _without_numbers(["user"], [value])[0]
+            return _redact_texts(["user"], [value])[0]
         case Mapping():
             return {name: redact_json(each, rules) for name, each in value.items()}
         case list() | tuple():
@@ -137,7 +137,7 @@ async def redact_progress(
     return await asyncio.to_thread(lambda: (redact_transcript(talk, rules), redact_json(list(timeline), rules)))
 
 
-def _without_numbers(roles: Sequence[str], texts: Sequence[str]) -> list[str]:
+def _redact_texts(roles: Sequence[str], texts: Sequence[str]) -> list[str]:
     """Each side's texts are read as one; what one side's turn is about counts for the turn that follows."""
     if not any(any(each.isalnum() for each in text) for text in texts):
         return list(texts)
@@ -147,50 +147,50 @@ def _without_numbers(roles: Sequence[str], texts: Sequence[str]) -> list[str]:
     for words in (number_words(*LANGUAGES), *portuguese):
         sides = [tokenize(_texts_of(role, roles, texts), words) for role in sorted(set(roles))]
         for units in sides:
-            cards += _hide(units, texts, hidden)
+            cards += _redact_side(units, texts, hidden)
         if cards:
             for units in sides:
-                _hide_parts(units, cards, hidden)
+                _redact_card_parts(units, cards, hidden)
     for item, text in enumerate(texts):
-        hidden[item] += _written(text)
-    return [_covered(text, spans) for text, spans in zip(texts, hidden, strict=True)]
+        hidden[item] += _formatted_numbers(text)
+    return [_replace_spans(text, spans) for text, spans in zip(texts, hidden, strict=True)]
 
 
 def _texts_of(role: str, roles: Sequence[str], texts: Sequence[str]) -> Iterable[tuple[int, str]]:
     return ((item, text) for item, text in enumerate(texts) if roles[item] == role)
 
 
-def _hide(units: Sequence[SpokenToken], texts: Sequence[str], hidden: list[list[Span]]) -> list[str]:
+def _redact_side(units: Sequence[SpokenToken], texts: Sequence[str], hidden: list[list[Span]]) -> list[str]:
     """Note what is to be hidden of one side; the cards among it."""
     taken = [False] * len(units)
-    _hide_accounts(units, taken, hidden)
+    _redact_ibans(units, taken, hidden)
     cards: list[str] = []
-    topics = _Topics(texts)
+    topics = _TurnTopics(texts)
     for first, last in _runs(units, taken):
         run, begin = units[first:last], first
         about = topics.of(run)
-        for card in cards_in(run, texts, about_cards="cards" in about):
-            _hide_others(units, begin, first + card.start, about, hidden)
+        for card in find_cards(run, texts, about_cards="cards" in about):
+            _redact_other_numbers(units, begin, first + card.start, about, hidden)
             cards.append(digits_of(run[card]))
-            _cover(run[card], CARD, hidden)
+            _redact(run[card], CARD, hidden)
             begin = first + card.stop
-        _hide_others(units, begin, last, about, hidden)
+        _redact_other_numbers(units, begin, last, about, hidden)
     return cards
 
 
-def _hide_others(
+def _redact_other_numbers(
     units: Sequence[SpokenToken], first: int, last: int, about: Set[str], hidden: list[list[Span]]
 ) -> None:
     """Note what is to be hidden of a row of digits in which no card is."""
     run = units[first:last]
     if person := _spanish_person(units, first, last):
-        _cover(person, NUMBER, hidden)
+        _redact(person, NUMBER, hidden)
     elif _is_number(digits_of(run), about):
-        _cover(run, NUMBER, hidden)
+        _redact(run, NUMBER, hidden)
     elif "codes" in about:
         for part in _parts_by_item(run):
             if len(digits_of(part)) in (3, 4):
-                _cover(part, NUMBER, hidden)
+                _redact(part, NUMBER, hidden)
 
 
 def _runs(units: Sequence[SpokenToken], taken: Sequence[bool]) -> Iterable[tuple[int, int]]:
@@ -199,26 +199,29 @@ def _runs(units: Sequence[SpokenToken], taken: Sequence[bool]) -> Iterable[tuple
     while first < len(units):
         last = first
         while (
-            last < len(units) and units[last].is_digits and not taken[last] and (last == first or units[last].goes_on)
+            last < len(units)
+            and units[last].is_digits
+            and not taken[last]
+            and (last == first or units[last].continues_run)
         ):
             last += 1
-        begin = first + _telephone(units[first:last])
+        begin = first + _phone_number_length(units[first:last])
         if last > begin:
             yield begin, last
         first = max(last, first + 1)
 
 
-def _telephone(run: Sequence[SpokenToken]) -> int:
+def _phone_number_length(run: Sequence[SpokenToken]) -> int:
     """How much of the beginning of a row of digits is a telephone number with its country, which ends with its turn at
     the latest. Where that is longer than any is (ITU-T E.164: 15 digits), something else follows in the same turn."""
     own = list(takewhile(lambda unit: unit.item == run[0].item, run))
     digits = digits_of(own)
     is_one = bool(run) and (run[0].plus or digits.startswith("00"))
-    longest = LONGEST_TELEPHONE if is_one and run[0].plus else LONGEST_TELEPHONE + len("00")
+    longest = MAX_PHONE_DIGITS if is_one and run[0].plus else MAX_PHONE_DIGITS + len("00")
     return 0 if not is_one else len(own) if len(digits) <= longest else 1
 
 
-class _Topics:
+class _TurnTopics:
     """What turns are about: each with what the turn before it has asked for."""
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -237,16 +240,16 @@ class _Topics:
 
 
 def _is_number(digits: str, about: Set[str]) -> bool:
-    return check_digits.is_person(digits) or (len(digits) == 9 and "social" in about)
+    return check_digits.is_national_id(digits) or (len(digits) == 9 and "social" in about)
 
 
 def _spanish_person(units: Sequence[SpokenToken], first: int, last: int) -> Sequence[SpokenToken]:
     """A row of digits with the letter behind it, and perhaps one before it; nothing when that is nobody's number."""
-    if last == first or last == len(units) or not units[last].goes_on:
+    if last == first or last == len(units) or not units[last].continues_run:
         return ()
-    begins = (first - 1, first) if first > 0 and units[first].goes_on else (first,)
+    begins = (first - 1, first) if first > 0 and units[first].continues_run else (first,)
     numbers = (units[begin : last + 1] for begin in begins)
-    return next((each for each in numbers if check_digits.is_spanish_person(digits_of(each))), ())
+    return next((each for each in numbers if check_digits.is_spanish_dni(digits_of(each))), ())
 
 
 def _parts_by_item(run: Sequence[SpokenToken]) -> Iterable[Sequence[SpokenToken]]:
@@ -254,18 +257,18 @@ def _parts_by_item(run: Sequence[SpokenToken]) -> Iterable[Sequence[SpokenToken]
         yield [unit for unit in run if unit.item == item]
 
 
-def _hide_accounts(units: Sequence[SpokenToken], taken: list[bool], hidden: list[list[Span]]) -> None:
+def _redact_ibans(units: Sequence[SpokenToken], taken: list[bool], hidden: list[list[Span]]) -> None:
     """Accounts' numbers, which begin with a country's letters."""
     for first, unit in enumerate(units):
         if unit.is_digits or len(unit.characters) > 2 or taken[first]:
             continue
-        last = _account_end(units, first)
+        last = _iban_end(units, first)
         if last is not None:
-            _cover(units[first:last], NUMBER, hidden)
+            _redact(units[first:last], NUMBER, hidden)
             taken[first:last] = [True] * (last - first)
 
 
-def _account_end(units: Sequence[SpokenToken], first: int) -> int | None:
+def _iban_end(units: Sequence[SpokenToken], first: int) -> int | None:
     characters = ""
     for last in range(first, len(units)):
         if last > first and not units[last].joined:
@@ -280,28 +283,28 @@ def _account_end(units: Sequence[SpokenToken], first: int) -> int | None:
     return None
 
 
-def _hide_parts(units: Sequence[SpokenToken], cards: Sequence[str], hidden: list[list[Span]]) -> None:
+def _redact_card_parts(units: Sequence[SpokenToken], cards: Sequence[str], hidden: list[list[Span]]) -> None:
     """Where a part of a card is said again, a group at a time perhaps."""
     for first, last in _runs(units, [False] * len(units)):
         for part in _parts_by_item(units[first:last]):
             digits = digits_of(part)
-            if len(digits) >= _SHORTEST_PART and any(digits in card for card in cards):
-                _cover(part, CARD, hidden)
+            if len(digits) >= _MIN_PART_DIGITS and any(digits in card for card in cards):
+                _redact(part, CARD, hidden)
 
 
-def _cover(run: Sequence[SpokenToken], label: str, hidden: list[list[Span]]) -> None:
+def _redact(run: Sequence[SpokenToken], label: str, hidden: list[list[Span]]) -> None:
     for part in _parts_by_item(run):
         hidden[part[0].item].append((part[0].start, part[-1].end, label))
 
 
-def _written(text: str) -> list[Span]:
+def _formatted_numbers(text: str) -> list[Span]:
     """What is told by how it is written."""
     kinds: tuple[tuple[re.Pattern[str], Callable[[str], bool]], ...] = (
         (_SOCIAL, lambda _: True),
-        (_SPANISH, check_digits.is_spanish_person),
-        (_CODICE, check_digits.is_italian_person),
-        (_PENSION, check_digits.is_german_pension),
-        (_CORSICAN, check_digits.is_french_person),
+        (_SPANISH, check_digits.is_spanish_dni),
+        (_CODICE, check_digits.is_codice_fiscale),
+        (_PENSION, check_digits.is_german_pension_number),
+        (_CORSICAN, check_digits.is_french_nir),
     )
     return [
         (match.start(), match.end(), NUMBER)
@@ -311,7 +314,7 @@ def _written(text: str) -> list[Span]:
     ]
 
 
-def _covered(text: str, spans: Iterable[Span]) -> str:
+def _replace_spans(text: str, spans: Iterable[Span]) -> str:
     """The text with each of these places replaced; of two that overlap, both go."""
     merged: list[Span] = []
     for start, end, label in sorted(spans):

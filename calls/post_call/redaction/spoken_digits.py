@@ -13,7 +13,7 @@ from typing import Final
 from models.tts.text_normalization.lexicon import cardinal
 
 LANGUAGES: Final = ("en", "de", "fr", "es", "it", "nl")
-_MORE: Final = {
+_EXTRA_WORDS: Final = {
     "oh": "0",
     "o": "0",
     "nought": "0",
@@ -32,13 +32,13 @@ _MORE: Final = {
     "seis": "6",
     "meia": "6",
 }
-_REPEATS: Final = {
+_MULTIPLIERS: Final = {
     **dict.fromkeys(("double", "doppel", "doppelt", "doble", "doppio", "dubbel", "duplo"), 2),
     **dict.fromkeys(("triple", "treble", "dreifach", "tripel", "triplo"), 3),
 }
-_MISHEARD: Final = {"to": "2", "too": "2", "for": "4", "won": "1", "ate": "8"}
+_HOMOPHONES: Final = {"to": "2", "too": "2", "for": "4", "won": "1", "ate": "8"}
 """What recognizers write for digits; believed only between two digits."""
-_MISHEARD_TOGETHER: Final = 4
+_MAX_HOMOPHONES: Final = 4
 _FILLERS: Final = frozenset(
     (
         *("uh", "um", "er", "erm", "ah", "hm", "hmm", "ahm", "aeh", "euh", "eh", "ehm", "okay", "ok", "yes"),
@@ -75,7 +75,7 @@ class SpokenToken:
         return self.characters.isdecimal()
 
     @property
-    def goes_on(self) -> bool:
+    def continues_run(self) -> bool:
         """It belongs to the same row as the unit before it: a plus sign begins another number."""
         return self.joined and not self.plus
 
@@ -93,7 +93,7 @@ def tokenize(texts: Iterable[tuple[int, str]], vocabulary: NumberWords) -> list[
     units: list[SpokenToken] = []
     broken = True
     for item, text in texts:
-        reader = _Reader(item, text, vocabulary, broken)
+        reader = _Tokenizer(item, text, vocabulary, broken)
         units += reader.units()
         broken = reader.broken
     return units
@@ -105,7 +105,7 @@ def number_words(*languages: str) -> NumberWords:
     found: dict[tuple[str, ...], str] = {
         tuple(_words(cardinal(number, each))): str(number) for each in languages for number in range(100)
     }
-    more: dict[tuple[str, ...], str] = {(word,): digits for word, digits in _MORE.items()}
+    more: dict[tuple[str, ...], str] = {(word,): digits for word, digits in _EXTRA_WORDS.items()}
     numbers = more | found
     return NumberWords(numbers, frozenset(words[0] for words in numbers))
 
@@ -121,7 +121,7 @@ def _folded(word: str) -> str:
     return "".join(each for each in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(each))
 
 
-class _Reader:
+class _Tokenizer:
     """One text. `broken`: what comes next does not join what was before."""
 
     def __init__(self, item: int, text: str, vocabulary: NumberWords, broken: bool) -> None:
@@ -182,12 +182,12 @@ class _Reader:
     def _digits(self, at: int) -> tuple[str, int]:
         """The digits that begin there, and where they end; "" when none do."""
         word, next_is_there = self._words[at], at + 1 < len(self._words)
-        if word in _REPEATS and next_is_there:
+        if word in _MULTIPLIERS and next_is_there:
             digits, after = self._number(at + 1)
             if len(digits) == 1:
-                return digits * _REPEATS[word], after
-        if word in _MISHEARD and self._is_between_digits(at):
-            return _MISHEARD[word], at + 1
+                return digits * _MULTIPLIERS[word], after
+        if word in _HOMOPHONES and self._is_between_digits(at):
+            return _HOMOPHONES[word], at + 1
         return self._number(at)
 
     def _is_between_digits(self, at: int) -> bool:
@@ -195,7 +195,7 @@ class _Reader:
         if self.broken or not self._units or not self._units[-1].is_digits:
             return False
         behind = at + 1
-        while behind < min(at + _MISHEARD_TOGETHER, len(self._words) - 1) and self._words[behind] in _MISHEARD:
+        while behind < min(at + _MAX_HOMOPHONES, len(self._words) - 1) and self._words[behind] in _HOMOPHONES:
             behind += 1
         return behind < len(self._words) and bool(self._number(behind)[0])
 

@@ -109,7 +109,7 @@ async def test_a_deleted_call_leaves_nothing(api: Api) -> None:
     for below in ("", "/recording", "/transcript", "/timeline", "/sip", "/export", "/webhook-deliveries"):
         assert await api("GET", path + below) == (404, {"error": "Call not found"})
     assert (await api("POST", f"{path}/webhook-deliveries", headers=key))[0] == 404
-    await Retention(database, data_dir).round(utc_now())
+    await Retention(database, data_dir).run_once(utc_now())
     assert not await asyncio.to_thread(lambda: list((data_dir / "recordings").rglob("*.wav")))
     for each in (parent, child):
         assert await database.read(partial(left_of, call_id=each.id)) == set()
@@ -221,5 +221,5 @@ async def test_recordings_are_sent_though_they_are_deleted_meanwhile(api: Api, t
         f"/v1/calls/{parent.id}/export", headers={"Authorization": f"Bearer {api.key}"}
     ) as response:
         assert (await api("DELETE", f"/calls/{parent.id}"))[0] == 200
-        await Retention(api.services.database, tmp_path).round(utc_now())
+        await Retention(api.services.database, tmp_path).run_once(utc_now())
         assert opened(await response.read())["recording.wav"] == SOUND

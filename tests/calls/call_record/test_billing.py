@@ -158,7 +158,7 @@ async def test_calls_that_end_together_are_all_paid_though_nothing_is_left(tmp_p
 
 
 async def test_an_end_that_has_to_be_stored_again_is_paid_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calls.post_call.finalizer.STORE_AGAIN_S", (0.01,))
+    monkeypatch.setattr("calls.post_call.finalizer.STORE_RETRIES_S", (0.01,))
     real, tries = deliveries.add, []
 
     def fails_once(*arguments: Any, **named: Any) -> deliveries.Delivery:

@@ -199,7 +199,7 @@ class RandomCall:
 
     def _hears_words(self, backchannel: bool) -> tuple[TurnEvent, ...]:
         if self.knowledge_prefetch is not None:
-            self.knowledge_prefetch.hears(self.stt.partial())
+            self.knowledge_prefetch.on_partial_transcript(self.stt.partial())
         return self.turn_detector.on_transcript(self.now_ms, backchannel)
 
     def _protect(self, on: bool) -> tuple[TurnEvent, ...]:

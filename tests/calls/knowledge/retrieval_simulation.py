@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from calls.conversation.config import ConversationConfig
-from calls.knowledge.context_injection import SURE
+from calls.knowledge.context_injection import MIN_SCORE
 from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
 from calls.tools.builtin_tools import SearchKnowledgeTool
@@ -99,7 +99,7 @@ class _Shelf(KnowledgeSearch):
     async def search(self, agent_id: str, text: str, most: int) -> list[FoundPassage]:
         self.searches += 1
         await asyncio.sleep(SEARCH_S)
-        score = 0.7 if "berth" in text else SURE / 2
+        score = 0.7 if "berth" in text else MIN_SCORE / 2
         passages = [f"berth {number} " + "word " * (PASSAGE_WORDS - 2) for number in range(most)]
         return [FoundPassage(text, "Fees", score - 0.05 * number, "d", number) for number, text in enumerate(passages)]
 
@@ -120,7 +120,7 @@ def outcome(pace: Pace, way: Way) -> Outcome:
 
 async def _turn(pace: Pace, way: Way) -> Outcome:
     shelf, language = _Shelf(), PacedLanguage(pace)
-    lookup = KnowledgePrefetch(shelf, "agent", ahead=way != "asked")
+    lookup = KnowledgePrefetch(shelf, "agent", enabled=way != "asked")
     told = lookup if way == "told ahead" else None
     call = ScriptedCall(
         ConversationConfig("You help."),
@@ -149,7 +149,7 @@ async def _turn(pace: Pace, way: Way) -> Outcome:
 
 def _heard(call: ScriptedCall, lookup: KnowledgePrefetch, words: str) -> None:
     call.stt.words = words
-    lookup.hears(words)
+    lookup.on_partial_transcript(words)
 
 
 async def _pass(call: ScriptedCall, ms: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from calls.conversation.config import ConversationConfig
 from calls.conversation.dtmf_collector import DtmfEntry
 from calls.knowledge import prefetch as lookup_module
-from calls.knowledge.context_injection import SURE, SURE_BY_MEANING
+from calls.knowledge.context_injection import MIN_SCORE, MIN_SCORE_BY_MEANING
 from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
 from calls.tools.builtin_tools import SearchKnowledgeTool
@@ -56,7 +56,7 @@ class Speaker:
 
     async def hears(self, text: str) -> None:
         self.call.stt.words = text
-        self.lookup.hears(text)
+        self.lookup.on_partial_transcript(text)
         await settle()
 
     async def is_asked(self, text: str) -> None:
@@ -75,7 +75,7 @@ Begin = Callable[..., Speaker]
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup_module, "PAUSE", 0.0)
+    monkeypatch.setattr(lookup_module, "PAUSE_FACTOR", 0.0)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ async def test_what_is_found_later_for_the_same_words_counts(begin: Begin) -> No
     speaker = begin(Shelf(COST), "Ten tons.")
     await speaker.call.starts_speaking()
     speaker.call.stt.words = "does a berth have a crane"
-    speaker.lookup.hears("does a berth have")  # the recognizer is ahead of the search
+    speaker.lookup.on_partial_transcript("does a berth have")  # the recognizer is ahead of the search
     await settle()
     speaker.shelf.found = [CRANE]
     await speaker.hears("does a berth have a crane")
@@ -157,8 +157,8 @@ async def test_what_is_in_the_talk_already_is_not_told_again(begin: Begin) -> No
     assert speaker.sources == [[("d1", 3)], []]
 
 
-UNSURE = FoundPassage(COST.content, "Fees", SURE - 0.01, "d1", 3)
-RELATED = replace(UNSURE, score=SURE_BY_MEANING - 0.01, by_vector=True)
+UNSURE = FoundPassage(COST.content, "Fees", MIN_SCORE - 0.01, "d1", 3)
+RELATED = replace(UNSURE, score=MIN_SCORE_BY_MEANING - 0.01, by_vector=True)
 
 
 @pytest.mark.parametrize("found", [[], [UNSURE], [RELATED]], ids=["none", "unsure", "of a like matter"])

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from calls.knowledge import ingestion as worker_module
-from calls.knowledge.ingestion import PASSAGES_AT_ONCE, READ_OF_ONE
+from calls.knowledge.ingestion import CONCURRENT_READS_PER_ORGANIZATION, PASSAGES_PER_TRANSACTION
 from calls.post_call.retention import Retention
 from config.clock import utc_now
 from storage.accounts import organizations
@@ -46,7 +46,7 @@ async def test_what_comes_later_is_read_when_the_worker_is_called(archive: Archi
 
 
 async def test_the_worker_looks_by_itself_should_nobody_call(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_module, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(worker_module, "CHECK_EVERY_S", 0.01)
     async with at_work(archive) as worker:
         await worker.idle()
         document = await archive.upload(None)
@@ -58,13 +58,13 @@ async def test_the_worker_looks_by_itself_should_nobody_call(archive: Archive, m
 
 
 async def test_a_document_of_many_passages_is_stored_in_pieces(archive: Archive) -> None:
-    count = 2 * PASSAGES_AT_ONCE + 7
+    count = 2 * PASSAGES_PER_TRANSACTION + 7
     lines = [f"# Berth {number}\n\nIt costs {number} euros." for number in range(count)]
     document = await archive.upload("\n\n".join(lines).encode(), "text/markdown")
     async with at_work(archive) as worker:
         await worker.idle()
     assert await archive.told(document) == ("ready", count, None)
-    for number in (0, PASSAGES_AT_ONCE - 1, PASSAGES_AT_ONCE, count - 1):
+    for number in (0, PASSAGES_PER_TRANSACTION - 1, PASSAGES_PER_TRANSACTION, count - 1):
         assert (await archive.search(f"berth {number}"))[0] == f"Berth {number}\nIt costs {number} euros."
 
 
@@ -99,13 +99,15 @@ async def test_a_stop_ends_the_reading_process_and_the_next_start_reads_again(ar
 
 
 async def test_only_a_few_documents_are_read_at_once_and_the_oldest_first(archive: Archive) -> None:
-    made = [await archive.upload(None) for _ in range(READ_OF_ONE)]
+    made = [await archive.upload(None) for _ in range(CONCURRENT_READS_PER_ORGANIZATION)]
     await until_processes(lambda: utc_now() > made[-1].created_at)
     made.append(await archive.upload())
     async with at_work(archive) as worker:
-        await until_processes(lambda: len(children().split()) == READ_OF_ONE)
-        assert [(await archive.get(each)).status for each in made] == ["processing"] * READ_OF_ONE + ["pending"]
-        for document in made[:READ_OF_ONE]:
+        await until_processes(lambda: len(children().split()) == CONCURRENT_READS_PER_ORGANIZATION)
+        assert [(await archive.get(each)).status for each in made] == [
+            "processing"
+        ] * CONCURRENT_READS_PER_ORGANIZATION + ["pending"]
+        for document in made[:CONCURRENT_READS_PER_ORGANIZATION]:
             archive.write(document)
         await worker.idle()
     assert [await archive.told(each) for each in made] == [("ready", 1, None)] * len(made)
@@ -126,7 +128,7 @@ async def test_a_document_that_is_deleted_while_it_is_read_ends_its_process_and_
 
 
 async def test_a_document_that_is_deleted_while_it_is_stored_leaves_nothing(archive: Archive) -> None:
-    lines = [f"# Berth {number}\n\nIt costs {number} euros." for number in range(3 * PASSAGES_AT_ONCE)]
+    lines = [f"# Berth {number}\n\nIt costs {number} euros." for number in range(3 * PASSAGES_PER_TRANSACTION)]
     document = await archive.upload("\n\n".join(lines).encode(), "text/markdown")
     gate, add = Gate(), knowledge.add_chunks
     waits = iter([gate.wait])
@@ -166,7 +168,7 @@ async def test_the_text_of_a_deleted_document_is_not_in_the_databases_log_either
     retention = Retention(archive.database, archive.data_dir)
     emptying = asyncio.create_task(retention.run())
     await retention.idle()
-    async with at_work(archive, retention.leaves_traces) as worker:
+    async with at_work(archive, retention.request_wal_truncation) as worker:
         document = await archive.upload()
         await worker.idle()
         log = Path(f"{archive.database.path}-wal")
@@ -242,20 +244,22 @@ async def test_the_same_file_is_read_once_even_when_its_first_document_goes_mean
 async def test_a_hundred_uploads_of_one_organization_keep_another_ones_first_one_waiting_for_none(
     archive: Archive,
 ) -> None:
-    hog = [await archive.upload(None) for _ in range(READ_OF_ONE)] + [await archive.upload() for _ in range(98)]
+    hog = [await archive.upload(None) for _ in range(CONCURRENT_READS_PER_ORGANIZATION)] + [
+        await archive.upload() for _ in range(98)
+    ]
     other = await beside(archive)
     async with at_work(archive) as worker:
-        await until_processes(lambda: len(children().split()) == READ_OF_ONE)
+        await until_processes(lambda: len(children().split()) == CONCURRENT_READS_PER_ORGANIZATION)
         late = await other.upload()
         worker.wake()
         async with asyncio.timeout(20):
             while (await other.get(late)).status != "ready":  # noqa: ASYNC110 - another process reads it
                 await asyncio.sleep(0.02)
-        assert {(await archive.get(each)).status for each in hog[:READ_OF_ONE]} == {"processing"}
-        assert {(await archive.get(each)).status for each in hog[READ_OF_ONE:]} == {"pending"}
-        for document in hog[READ_OF_ONE:]:
+        assert {(await archive.get(each)).status for each in hog[:CONCURRENT_READS_PER_ORGANIZATION]} == {"processing"}
+        assert {(await archive.get(each)).status for each in hog[CONCURRENT_READS_PER_ORGANIZATION:]} == {"pending"}
+        for document in hog[CONCURRENT_READS_PER_ORGANIZATION:]:
             await archive.delete(document)
-        for document in hog[:READ_OF_ONE]:
+        for document in hog[:CONCURRENT_READS_PER_ORGANIZATION]:
             archive.write(document)
         await worker.idle()
 

@@ -48,7 +48,7 @@ Open = Callable[..., KnowledgePrefetch]
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup_module, "PAUSE", 0.0)
+    monkeypatch.setattr(lookup_module, "PAUSE_FACTOR", 0.0)
 
 
 @pytest.fixture
@@ -68,16 +68,16 @@ async def opened(shelf: Shelf) -> AsyncIterator[Open]:
     for lookup in lookups:
         lookup.close()
     await settle()
-    assert KnowledgePrefetch._ahead == 0
+    assert KnowledgePrefetch._running == 0
     assert shelf.under_way == 0
 
 
 async def test_what_was_found_while_the_caller_spoke_is_not_searched_again(shelf: Shelf, opened: Open) -> None:
     lookup = opened()
-    lookup.hears("what does a berth cost")
+    lookup.on_partial_transcript("what does a berth cost")
     await settle()
-    assert lookup.found("What does a berth cost?") == [passage("what does a berth cost")]
-    assert await lookup.find("the cost of a berth") == [passage("what does a berth cost")]
+    assert lookup.cached("What does a berth cost?") == [passage("what does a berth cost")]
+    assert await lookup.search("the cost of a berth") == [passage("what does a berth cost")]
     assert shelf.asked == ["what does a berth cost"]
 
 
@@ -85,30 +85,30 @@ async def test_what_was_found_long_ago_is_searched_again(
     shelf: Shelf, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lookup = opened()
-    lookup.hears("what does a berth cost")
+    lookup.on_partial_transcript("what does a berth cost")
     await settle()
     monkeypatch.setattr(lookup_module, "_FRESH_S", -1.0)
-    assert lookup.found("what does a berth cost") == []
-    await lookup.find("what does a berth cost")
-    lookup.hears("what does a berth cost")
+    assert lookup.cached("what does a berth cost") == []
+    await lookup.search("what does a berth cost")
+    lookup.on_partial_transcript("what does a berth cost")
     await settle()
     assert len(shelf.asked) == 3
 
 
 async def test_another_question_is_searched_by_itself(shelf: Shelf, opened: Open) -> None:
     lookup = opened()
-    lookup.hears("what does a berth cost")
+    lookup.on_partial_transcript("what does a berth cost")
     await settle()
-    assert lookup.found("when do you open on sundays") == []
-    assert await lookup.find("when do you open on sundays") == [passage("when do you open on sundays")]
+    assert lookup.cached("when do you open on sundays") == []
+    assert await lookup.search("when do you open on sundays") == [passage("when do you open on sundays")]
 
 
 async def test_one_word_more_of_many_is_nearly_the_same(opened: Open) -> None:
     lookup = opened()
-    lookup.hears("berth yacht ten metres euros night")
+    lookup.on_partial_transcript("berth yacht ten metres euros night")
     await settle()
-    assert lookup.found("berth yacht ten metres euros night harbour")
-    assert not lookup.found("berth yacht ten")
+    assert lookup.cached("berth yacht ten metres euros night harbour")
+    assert not lookup.cached("berth yacht ten")
 
 
 async def test_words_that_ask_for_nothing_new_are_not_searched_for(shelf: Shelf, opened: Open) -> None:
@@ -122,7 +122,7 @@ async def test_words_that_ask_for_nothing_new_are_not_searched_for(shelf: Shelf,
         "what, a BERTH",
         "a berth cost",
     ):
-        lookup.hears(said)
+        lookup.on_partial_transcript(said)
         await settle()
     assert shelf.asked == ["what does a berth", "a berth cost"]
 
@@ -131,7 +131,7 @@ async def test_one_search_at_a_time_and_then_the_newest_words(shelf: Shelf, open
     lookup = opened()
     shelf.gate.clear()
     for said in ("berth", "berth cost", "berth cost night", "berth cost night sunday"):
-        lookup.hears(said)
+        lookup.on_partial_transcript(said)
         await settle()
     assert shelf.asked == ["berth"]
     shelf.gate.set()
@@ -144,41 +144,41 @@ async def test_all_calls_together_have_few_searches_ahead(
     shelf: Shelf, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shelf.gate.clear()
-    lookups = [opened() for _ in range(lookup_module.AT_ONCE + 3)]
+    lookups = [opened() for _ in range(lookup_module.CONCURRENT_SEARCHES + 3)]
     for number, lookup in enumerate(lookups):
-        lookup.hears(f"berth {number}")
+        lookup.on_partial_transcript(f"berth {number}")
     await settle()
-    assert shelf.under_way == lookup_module.AT_ONCE
-    own = asyncio.create_task(lookups[-1].find(f"berth {len(lookups) - 1}"))  # who asks waits for nobody
+    assert shelf.under_way == lookup_module.CONCURRENT_SEARCHES
+    own = asyncio.create_task(lookups[-1].search(f"berth {len(lookups) - 1}"))  # who asks waits for nobody
     await settle()
-    assert shelf.under_way == lookup_module.AT_ONCE + 1
+    assert shelf.under_way == lookup_module.CONCURRENT_SEARCHES + 1
     shelf.gate.set()
     assert await own == [passage(f"berth {len(lookups) - 1}")]
     async with asyncio.timeout(5):
         # The others have their turn when there is room, of which nothing tells.
         while len(shelf.asked) < len(lookups) + 1:  # noqa: ASYNC110
-            await asyncio.sleep(lookup_module.BUSY_S)
+            await asyncio.sleep(lookup_module.RETRY_S)
 
 
 async def test_a_call_rests_after_a_search_for_some_times_as_long(
     shelf: Shelf, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookup_module, "PAUSE", 1e6)
+    monkeypatch.setattr(lookup_module, "PAUSE_FACTOR", 1e6)
     lookup = opened()
     for said in ("berth", "berth cost", "berth cost night"):
-        lookup.hears(said)
+        lookup.on_partial_transcript(said)
         await settle()
     assert shelf.asked == ["berth"]
-    assert await lookup.find("berth cost night") == [passage("berth cost night")]
+    assert await lookup.search("berth cost night") == [passage("berth cost night")]
 
 
 async def test_a_search_that_is_under_way_is_waited_for(shelf: Shelf, opened: Open) -> None:
     lookup = opened()
     shelf.gate.clear()
-    lookup.hears("what does a berth cost")
-    asked = asyncio.create_task(lookup.find("what does a berth cost"))
+    lookup.on_partial_transcript("what does a berth cost")
+    asked = asyncio.create_task(lookup.search("what does a berth cost"))
     await settle()
-    assert lookup.found("what does a berth cost") == []
+    assert lookup.cached("what does a berth cost") == []
     shelf.gate.set()
     assert await asked == [passage("what does a berth cost")]
     assert len(shelf.asked) == 1
@@ -189,28 +189,28 @@ async def test_a_search_ahead_that_fails_does_no_harm(shelf: Shelf, opened: Open
     lookup = opened()
     shelf.error = error
     with capture_logs() as logs:
-        lookup.hears("what does a berth cost")
+        lookup.on_partial_transcript("what does a berth cost")
         await settle()
     assert [each["log_level"] for each in logs] == [level]
-    assert lookup.found("what does a berth cost") == []
+    assert lookup.cached("what does a berth cost") == []
     shelf.error = None
-    assert await lookup.find("what does a berth cost") == [passage("what does a berth cost")]
+    assert await lookup.search("what does a berth cost") == [passage("what does a berth cost")]
 
 
 async def test_nothing_is_searched_ahead_without_documents_or_after_the_call(shelf: Shelf, opened: Open) -> None:
-    opened(ahead=False).hears("berth")
+    opened(enabled=False).on_partial_transcript("berth")
     over = opened()
     over.close()
-    over.hears("berth")
+    over.on_partial_transcript("berth")
     await settle()
     assert shelf.asked == []
-    assert await over.find("berth") == [passage("berth")]
+    assert await over.search("berth") == [passage("berth")]
 
 
 async def test_the_end_of_the_call_ends_a_search_that_nobody_waits_for(shelf: Shelf, opened: Open) -> None:
     lookup = opened()
     shelf.gate.clear()
-    lookup.hears("berth")
+    lookup.on_partial_transcript("berth")
     await settle()
     lookup.close()
     await settle()

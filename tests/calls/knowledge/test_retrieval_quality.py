@@ -32,7 +32,7 @@ def test_every_question_belongs_to_a_passage() -> None:
 
 
 async def test_words_and_vectors_together_find_more_than_words(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    for wait in ("ASKED_S", "READ_S"):
+    for wait in ("EMBED_TIMEOUT_S", "READ_TIMEOUT_S"):
         monkeypatch.setattr(vector_search, wait, 20.0)
     by_words = ranked("", await searched(house, SOME, None))
     model = Simulated(0.3, QUESTIONS)

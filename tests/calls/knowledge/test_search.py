@@ -33,8 +33,8 @@ FEES = b"The fee for a berth is twenty euros."
 @pytest.fixture(autouse=True)
 def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a search waits for comes, however slow the machine is."""
-    monkeypatch.setattr(vector_search, "ASKED_S", 20.0)
-    monkeypatch.setattr(vector_search, "READ_S", 20.0)
+    monkeypatch.setattr(vector_search, "EMBED_TIMEOUT_S", 20.0)
+    monkeypatch.setattr(vector_search, "READ_TIMEOUT_S", 20.0)
 
 
 @asynccontextmanager
@@ -178,7 +178,7 @@ async def test_what_is_embedded_is_not_embedded_again(archive: Archive) -> None:
 async def test_a_model_that_fails_or_hangs_leaves_the_search_by_words(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vector_search, "ASKED_S", 0.05)
+    monkeypatch.setattr(vector_search, "EMBED_TIMEOUT_S", 0.05)
     await read(archive, PETS, FEES)
     for fault in ("fails", "hangs"):
         meanings = meanings_of(archive, model := Meaning(fault))
@@ -198,7 +198,7 @@ async def test_a_passage_that_the_model_refuses_is_in_the_way_of_its_own_documen
     model.refuses = FEES.decode()
     search = KnowledgeSearch(archive.database, meanings)
     with pytest.raises(ModelError, match="refused"):
-        await KnowledgeIndexer(archive.database, meanings)._meanings()
+        await KnowledgeIndexer(archive.database, meanings)._index_vectors()
     assert await found(search, archive, "dog") == [PETS.decode()]
     assert await found(search, archive, "price") == []
 
@@ -219,7 +219,7 @@ async def test_an_agent_with_more_vectors_than_there_is_room_for_is_searched_by_
     meanings = meanings_of(archive, Meaning())
     async with kept(archive, meanings) as keeper:
         await keeper.idle()
-    tight = VectorSearch(archive.database, meanings.model, most_bytes=10, scale=SCALE)
+    tight = VectorSearch(archive.database, meanings.model, max_bytes=10, scale=SCALE)
     search = KnowledgeSearch(archive.database, tight)
     assert await found(search, archive, "dog") == []
     assert await found(search, archive, "pets") == [PETS.decode()]
@@ -253,7 +253,7 @@ async def test_passages_that_get_the_numbers_of_removed_ones_keep_their_own_word
         return made
 
     monkeypatch.setattr(indexer, "_terms", terms)
-    await KnowledgeIndexer(archive.database)._words()
+    await KnowledgeIndexer(archive.database)._index_terms()
     search = KnowledgeSearch(archive.database)
     assert [await found(search, archive, word) for word in ("berth", "tickets")] == [[FEES.decode()], []]
 
@@ -261,7 +261,7 @@ async def test_passages_that_get_the_numbers_of_removed_ones_keep_their_own_word
 async def test_words_and_newer_documents_do_not_wait_for_many_vectors(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexer, "VECTORS_AT_ONCE", 1)
+    monkeypatch.setattr(indexer, "VECTORS_PER_TRANSACTION", 1)
     old = await archive.upload(b"# One\n\nHouses.\n\n# Two\n\nBoats.\n\n# Three\n\nTrees.", "text/markdown")
     await read(archive)
     languages: list[str] = []
@@ -311,9 +311,9 @@ async def test_vectors_that_there_is_no_room_for_are_not_read_for_every_question
         return vectors_now(conn, content_id, model)
 
     monkeypatch.setattr(contents, "vectors_of", vectors_of)
-    tight = VectorSearch(archive.database, Meaning(), most_bytes=10, scale=SCALE)
+    tight = VectorSearch(archive.database, Meaning(), max_bytes=10, scale=SCALE)
     for _ in range(3):
-        assert await tight.of(archive.agent_id, "dog") is None
+        assert await tight.similarities(archive.agent_id, "dog") is None
     assert len(reads) == 1
 
 
@@ -335,8 +335,8 @@ async def test_the_model_is_asked_for_no_more_than_the_beginning_of_a_long_quest
     meanings = meanings_of(archive, model := Meaning())
     async with kept(archive, meanings) as keeper:
         await keeper.idle()
-    await meanings.of(archive.agent_id, "dog " * 10_000)
-    assert [len(text) for text in model.asked] == [vector_search.LONGEST]
+    await meanings.similarities(archive.agent_id, "dog " * 10_000)
+    assert [len(text) for text in model.asked] == [vector_search.MAX_CHARACTERS]
 
 
 async def test_questions_that_come_while_many_wait_go_by_words_and_the_model_is_not_blamed(archive: Archive) -> None:
@@ -347,7 +347,9 @@ async def test_questions_that_come_while_many_wait_go_by_words_and_the_model_is_
     search = KnowledgeSearch(archive.database, meanings)
     assert await found(search, archive, "dog") == [PETS.decode()]
     model.hangs, model.asked = True, []
-    waiting = [asyncio.create_task(meanings.of(archive.agent_id, "dog")) for _ in range(vector_search.MOST_ASKING)]
+    waiting = [
+        asyncio.create_task(meanings.similarities(archive.agent_id, "dog")) for _ in range(vector_search.MAX_EMBEDDING)
+    ]
     while len(model.asked) < len(waiting):
         await asyncio.wait(waiting, timeout=0.01)
     assert await found(search, archive, "pets and a dog") == [PETS.decode()]

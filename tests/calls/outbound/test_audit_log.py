@@ -92,7 +92,7 @@ async def test_what_a_peer_sends_elsewhere_counts_like_every_call(database: Data
 async def test_a_peer_cannot_flood_the_log(database: Database) -> None:
     def check(conn: sa.Connection) -> None:
         call = _call(conn, sip_allow_redirect=True)
-        for _ in range(transfer_permissions.MOST_REFUSED + 20):
+        for _ in range(transfer_permissions.MAX_REFUSED_ENTRIES + 20):
             assert not _goes(conn, call, "refer", "300")
         assert len(outbound_audit.page_after(conn, call.organization_id, BEGINNING, "", limit=999)) == 100
         assert _goes(conn, call, "redirect", "300")
@@ -120,7 +120,7 @@ async def test_a_right_that_was_taken_away_is_gone_at_once(database: Database) -
 
 
 async def test_the_log_forgets_after_400_days(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_log, "PIECE", 2)
+    monkeypatch.setattr(audit_log, "ROWS_PER_TRANSACTION", 2)
     now = utc_now()
 
     def fill(conn: sa.Connection) -> str:

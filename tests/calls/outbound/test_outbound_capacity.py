@@ -102,7 +102,7 @@ async def test_a_call_whose_end_cannot_be_stored_takes_no_place_and_is_not_place
             raise StorageUnavailable(cause)
 
         with monkeypatch.context() as broken:
-            broken.setattr(finalizer, "STORE_AGAIN_S", ())
+            broken.setattr(finalizer, "STORE_RETRIES_S", ())
             broken.setattr(calls, "finish", full)
             assert await harness.service.hangup(call.id)
         assert (await stored(harness, call)).ended_at is None

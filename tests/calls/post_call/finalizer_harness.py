@@ -102,7 +102,7 @@ class Desk:
         """The same, closed."""
         call, made = await self.call(**agent)
         await self.after.finish(call.id, ending(), made)
-        assert await self.after.closed(call.id, 10)
+        assert await self.after.wait_closed(call.id, 10)
         return await self.stored(call)
 
     async def stored(self, call: Call) -> Call:
@@ -140,7 +140,7 @@ async def desk(folder: Path, *forms: Answer, max_wait_s: float = 30.0) -> AsyncI
         Secrets([Fernet.generate_key()]),
         "https://here.test",
         lambda: woken.append(None),
-        analyst=CallAnalyzer(models, max_wait_s),
+        analyzer=CallAnalyzer(models, max_wait_s),
     )
     try:
         yield Desk(folder, database, language, after, woken)

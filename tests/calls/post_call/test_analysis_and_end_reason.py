@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from calls.post_call import finalizer
-from calls.post_call.analysis import AT_ONCE, CallAnalyzer
+from calls.post_call.analysis import CONCURRENT_ANALYSES, CallAnalyzer
 from models.loading.catalogue import Catalogue, LanguageModelInfo
 from storage.calls import calls
 from storage.database.database import StorageUnavailable
@@ -32,17 +32,18 @@ async def test_many_calls_that_end_together_take_turns(tmp_path: Path) -> None:
     """So that some are done in time, and a model elsewhere is left to those who talk."""
     async with desk(tmp_path) as here:
         here.language.stuck.clear()
-        here.language.forms.extend([SUMMARY] * (AT_ONCE + 2))
+        here.language.forms.extend([SUMMARY] * (CONCURRENT_ANALYSES + 2))
         _, agent = await here.call(post_call_summary_enabled=True)
-        analyst = here.after._analyst
+        analyst = here.after._analyzer
         assert analyst is not None
         hurried = asyncio.Event()
         ended = [
-            asyncio.create_task(analyst.analyze(str(number), agent, TALK, hurried)) for number in range(AT_ONCE + 2)
+            asyncio.create_task(analyst.analyze(str(number), agent, TALK, hurried))
+            for number in range(CONCURRENT_ANALYSES + 2)
         ]
-        await until(lambda: len(here.language.prompts) == AT_ONCE)
+        await until(lambda: len(here.language.prompts) == CONCURRENT_ANALYSES)
         await settle()
-        assert len(here.language.prompts) == AT_ONCE
+        assert len(here.language.prompts) == CONCURRENT_ANALYSES
         here.language.stuck.set()
         assert {analysis["method"] for analysis, _ in await asyncio.gather(*ended)} == {"model"}
 
@@ -57,9 +58,10 @@ async def test_no_model_waits_for_another_one(tmp_path: Path) -> None:
         _, agent = await here.call(post_call_summary_enabled=True)
         analyst, hurried = CallAnalyzer(models), asyncio.Event()
         stuck = [
-            asyncio.create_task(analyst.analyze(str(number), agent, TALK, hurried)) for number in range(AT_ONCE + 1)
+            asyncio.create_task(analyst.analyze(str(number), agent, TALK, hurried))
+            for number in range(CONCURRENT_ANALYSES + 1)
         ]
-        await until(lambda: len(slow.prompts) == AT_ONCE)
+        await until(lambda: len(slow.prompts) == CONCURRENT_ANALYSES)
         other = replace(agent, slm_model_id=str(infos[1].id))
         async with asyncio.timeout(10):
             analysis, _ = await analyst.analyze("other", other, TALK, hurried)
@@ -84,7 +86,7 @@ async def test_a_stop_waits_for_no_model_longer_than_it_may(tmp_path: Path) -> N
 async def test_a_language_model_that_cannot_be_held_to_a_form_leaves_it_to_the_rules(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         models = scripted_catalogue(ScriptedLlm(), ScriptedStt(), ScriptedTts())
-        here.after._analyst = CallAnalyzer(models)
+        here.after._analyzer = CallAnalyzer(models)
         call = await here.ended(post_call_summary_enabled=True, post_call_extraction_schema=[DAY])
     assert call.analysis is not None
     assert call.analysis["method"] == "extractive"
@@ -103,7 +105,7 @@ async def test_a_call_whose_process_died_before_it_was_closed_is_closed_as_it_en
             assert await next_process.after.recover(tmp_path) == 1
             assert (await next_process.stored(call)).ended_at is None
             next_process.language.stuck.set()
-            assert await next_process.after.closed(call.id, 10)
+            assert await next_process.after.wait_closed(call.id, 10)
             closed = await next_process.stored(call)
             assert await next_process.after.recover(tmp_path) == 0
             [told] = await next_process.told()
@@ -117,7 +119,7 @@ async def test_a_call_whose_process_died_before_it_was_closed_is_closed_as_it_en
         assert told["extractedData"] == {"day": "Friday"}
         here.language.stuck.set()
         here.language.forms.append(SUMMARY)
-        await here.after.closed(call.id, 10)
+        await here.after.wait_closed(call.id, 10)
         assert await here.stored(call) == closed
         assert len(await here.told()) == 1
 
@@ -136,15 +138,15 @@ class Trouble:
 async def test_a_call_that_is_kept_is_closed_once_the_database_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finalizer, "STORE_AGAIN_S", (0.001,))
-    monkeypatch.setattr(finalizer, "KEPT_AGAIN_S", 0.01)
+    monkeypatch.setattr(finalizer, "STORE_RETRIES_S", (0.001,))
+    monkeypatch.setattr(finalizer, "PENDING_RETRY_S", 0.01)
     async with desk(tmp_path, SUMMARY) as here:
         call, agent = await here.call(post_call_summary_enabled=True)
         with monkeypatch.context() as broken:
             broken.setattr(calls, "finish", trouble := Trouble())
             await here.after.finish(call.id, ending(), agent)
             await until(lambda: trouble.tries > 4)
-        assert await here.after.closed(call.id, 10)
+        assert await here.after.wait_closed(call.id, 10)
         assert (await here.stored(call)).ended_reason == "customer_ended"
         assert len(await here.told()) == 1
 
@@ -153,7 +155,7 @@ async def test_a_call_that_the_database_cannot_close_now_is_closed_at_the_next_s
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stop does not wait for a database in trouble."""
-    monkeypatch.setattr(finalizer, "STORE_AGAIN_S", (0.01,))
+    monkeypatch.setattr(finalizer, "STORE_RETRIES_S", (0.01,))
     async with desk(tmp_path, SUMMARY, SUMMARY) as here:
         call, agent = await here.call(post_call_summary_enabled=True)
         with monkeypatch.context() as broken:
@@ -168,7 +170,7 @@ async def test_a_call_that_the_database_cannot_close_now_is_closed_at_the_next_s
             assert trouble.tries == tries + 1, "tried once when the server stops"
         assert (await here.stored(call)).status == "in_progress"
         assert await here.after.recover(tmp_path) == 1
-        await here.after.closed(call.id, 10)
+        await here.after.wait_closed(call.id, 10)
         closed = await here.stored(call)
         assert (closed.ended_reason, closed.analysis and closed.analysis["error"]) == (
             "customer_ended",

@@ -70,7 +70,7 @@ async def test_a_call_is_open_and_ended_while_it_is_analysed(tmp_path: Path) -> 
         assert full is None
         assert await here.told() == []
         here.language.stuck.set()
-        await here.after.closed(call.id, 10)
+        await here.after.wait_closed(call.id, 10)
         closed = await here.stored(call)
         assert (closed.status, closed.ended_at) == ("completed", outcome.ended_at)
         assert await here.database.read(lambda conn: pending_ends.of_call(conn, call.id)) is None
@@ -185,7 +185,7 @@ async def test_what_the_model_gave_in_time_is_kept(tmp_path: Path) -> None:
         await here.after.finish(call.id, ending(), agent)
         await until(lambda: len(here.language.prompts) == 2)
         here.after.skip_model_analysis()
-        await here.after.closed(call.id, 10)
+        await here.after.wait_closed(call.id, 10)
         assert (await here.stored(call)).analysis == {
             "summary": "The caller comes on Friday.",
             "extractions": {"day": "Friday"},
@@ -223,7 +223,7 @@ async def test_half_of_a_character_keeps_no_call_from_its_end(tmp_path: Path) ->
     async with desk(tmp_path, "", "") as here:
         call, agent = await here.call(post_call_summary_enabled=True)
         await here.after.finish(call.id, ending(talk), agent)
-        await here.after.closed(call.id, 10)
+        await here.after.wait_closed(call.id, 10)
         [told] = await here.told()
     assert "Half of ? is no text." in told["summary"]
 
@@ -235,7 +235,7 @@ async def test_what_a_caller_says_makes_no_values(tmp_path: Path) -> None:
     async with desk(tmp_path, obeys, obeys) as here:
         call, agent = await here.call(post_call_extraction_schema=[DAY])
         await here.after.finish(call.id, ending(talk), agent)
-        await here.after.closed(call.id, 10)
+        await here.after.wait_closed(call.id, 10)
         [told] = await here.told()
     assert told["extractedData"] == {"day": "Friday"}
 
@@ -259,7 +259,7 @@ async def test_a_talk_of_a_hundred_turns_is_read_in_parts_and_what_was_said_late
         here.language.forms.extend([summary] * 50)
         call, agent = await here.call(post_call_summary_enabled=True)
         await here.after.finish(call.id, ending(talk), agent)
-        await here.after.closed(call.id, 10)
+        await here.after.wait_closed(call.id, 10)
         parts = [text for text in read if text.startswith("Transcript:")]
         assert len(parts) > 10
         assert [f"line {place} " in "".join(parts) for place in range(200)] == [True] * 200

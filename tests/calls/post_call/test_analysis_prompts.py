@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from calls.post_call.analysis_prompts import MOST_FIELDS, transcript_parts, value_forms, values_prompt
+from calls.post_call.analysis_prompts import MAX_FIELDS, transcript_parts, value_forms, values_prompt
 from calls.post_call.analysis_validation import InvalidModelOutput, merged, parse_summary, parse_values
 from models.llm.llama.output.grammar import json_grammar
 from storage.agents.agents import ExtractionField
@@ -47,7 +47,7 @@ def test_keys_are_plain_and_differ_whatever_the_names_are() -> None:
     forms = value_forms([field(name) for name in HOSTILE], 4096)
     assert [name for form in forms for name in form.names.values()] == list(HOSTILE)
     for form in forms:
-        assert len(form.names) <= MOST_FIELDS
+        assert len(form.names) <= MAX_FIELDS
         assert all(key.isidentifier() and key.isascii() and len(key) <= 40 for key in form.names)
         assert [*form.schema["properties"]] == form.schema["required"] == [*form.names]
         json_grammar(form.schema)

@@ -90,7 +90,7 @@ async def test_a_call_ends_with_its_webhook_or_not_at_all(tmp_path: Path, monkey
             return added
 
         monkeypatch.setattr(webhook_deliveries, "add", fails_while_broken)
-        monkeypatch.setattr("calls.post_call.finalizer.STORE_AGAIN_S", (0.02,) * 1000)
+        monkeypatch.setattr("calls.post_call.finalizer.STORE_RETRIES_S", (0.02,) * 1000)
         phone.hangs_up()
         await until(lambda: tries >= 1)
         assert (await harness.stored_call(phone)).ended_at is None

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from calls.post_call.retention import LARGEST_PIECE, TARGET_S, Retention, next_size
+from calls.post_call.retention import MAX_BATCH, TARGET_TRANSACTION_S, Retention, next_batch_size
 from storage import tables
 from storage.calls import calls, recordings, retention
 from storage.calls.calls import Call
@@ -54,7 +54,7 @@ async def test_recordings_go_files_and_all_and_the_rest_of_the_call_stays(tmp_pa
 
     made = await database.write(store)
     files = [record(tmp_path, each) for each in made]
-    removed = await Retention(database, tmp_path).round(NOW)
+    removed = await Retention(database, tmp_path).run_once(NOW)
     assert (removed.recordings, removed.transcripts, removed.calls, removed.files) == (1, 0, 0, 1)
     after = [await database.read(partial(calls.get_by_id, call_id=each.id)) for each in made]
     assert after == [replace(made[0], recorded=False), made[1], made[2]]
@@ -68,14 +68,14 @@ async def test_the_talk_goes_with_all_that_tells_of_it(tmp_path: Path, database:
         return past_call(conn, owner, OLD - timedelta(milliseconds=1)), past_call(conn, owner, OLD)
 
     old, young = await database.write(store)
-    removed = await Retention(database, tmp_path).round(NOW)
+    removed = await Retention(database, tmp_path).run_once(NOW)
     assert removed.transcripts == 1
     left = await database.read(partial(calls.get_by_id, call_id=old.id))
     nothing = {"transcript": [], "timeline": [], "analysis": None, "context_variables": {}, "metadata": {"ticket": 17}}
     assert left == replace(old, **nothing)  # type: ignore[arg-type]
     assert await database.read(partial(left_of, call_id=old.id)) == {"calls"}
     assert await database.read(partial(calls.get_by_id, call_id=young.id)) == young
-    assert (await Retention(database, tmp_path).round(NOW)).rows == 0
+    assert (await Retention(database, tmp_path).run_once(NOW)).rows == 0
 
 
 async def test_nothing_of_it_is_left_in_the_files_of_the_database(tmp_path: Path, database: Database) -> None:
@@ -87,22 +87,22 @@ async def test_nothing_of_it_is_left_in_the_files_of_the_database(tmp_path: Path
 
     await database.write(store)
     assert await asyncio.to_thread(on_disk, tmp_path, SAID)
-    await Retention(database, tmp_path).round(NOW)
+    await Retention(database, tmp_path).run_once(NOW)
     assert not await asyncio.to_thread(on_disk, tmp_path, SAID)
 
 
 async def test_what_somebody_read_while_it_was_removed_is_gone_from_the_log_after_the_next_round(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("calls.post_call.retention.EMPTY_LOG_PAUSE_S", 0.0)
+    monkeypatch.setattr("calls.post_call.retention.WAL_RETRY_S", 0.0)
     await database.write(lambda conn: past_call(conn, keeps(conn, keep_transcripts_days=1).id, OLD))
     worker, log = Retention(database, tmp_path), tmp_path / "trunkline.db-wal"
     with closing(sqlite3.connect(database.path, isolation_level=None, check_same_thread=False)) as reader:
         await asyncio.to_thread(lambda: [reader.execute(each).fetchall() for each in ("BEGIN", "SELECT * FROM calls")])
-        assert (await worker.round(NOW)).transcripts == 1
+        assert (await worker.run_once(NOW)).transcripts == 1
         assert SAID.encode() in await asyncio.to_thread(log.read_bytes)
         await asyncio.to_thread(reader.execute, "COMMIT")
-    assert (await worker.round(NOW)).rows == 0
+    assert (await worker.run_once(NOW)).rows == 0
     assert await asyncio.to_thread(log.read_bytes) == b""
 
 
@@ -120,7 +120,7 @@ async def test_calls_go_whole_with_those_they_were_handed_on_to(tmp_path: Path, 
 
     made = await database.write(store)
     files = [record(tmp_path, each) for each in made]
-    removed = await Retention(database, tmp_path).round(NOW)
+    removed = await Retention(database, tmp_path).run_once(NOW)
     assert (removed.calls, removed.files) == (2, 2)
     assert [await database.read(partial(left_of, call_id=each.id)) for each in made[:2]] == [set(), set()]
     assert [file.exists() for file in files] == [False, False, True, True]
@@ -132,7 +132,7 @@ async def test_a_call_that_goes_on_is_not_touched(tmp_path: Path, database: Data
         return past_call(conn, owner, OLD, ended=False)
 
     call = await database.write(store)
-    assert (await Retention(database, tmp_path).round(NOW)).rows == 0
+    assert (await Retention(database, tmp_path).run_once(NOW)).rows == 0
     assert await database.read(partial(calls.get_by_id, call_id=call.id)) == call
 
 
@@ -142,8 +142,8 @@ async def test_zero_days_are_as_soon_as_the_call_has_settled(tmp_path: Path, dat
 
     await database.write(store)
     worker = Retention(database, tmp_path)
-    assert (await worker.round(NOW + timedelta(seconds=29))).calls == 0
-    assert (await worker.round(NOW + timedelta(seconds=31))).calls == 1
+    assert (await worker.run_once(NOW + timedelta(seconds=29))).calls == 0
+    assert (await worker.run_once(NOW + timedelta(seconds=31))).calls == 1
 
 
 async def test_what_is_still_to_be_delivered_is_kept_a_week_longer(tmp_path: Path, database: Database) -> None:
@@ -153,8 +153,8 @@ async def test_what_is_still_to_be_delivered_is_kept_a_week_longer(tmp_path: Pat
 
     await database.write(store)
     worker = Retention(database, tmp_path)
-    assert (await worker.round(OLD + 8 * DAY)).rows == 0
-    late = await worker.round(OLD + 8 * DAY + timedelta(seconds=1))
+    assert (await worker.run_once(OLD + 8 * DAY)).rows == 0
+    late = await worker.run_once(OLD + 8 * DAY + timedelta(seconds=1))
     assert (late.calls, late.transcripts) == (1, 1)
 
 
@@ -170,7 +170,7 @@ async def test_a_crash_leaves_no_file_behind_and_no_row_that_promises_one(tmp_pa
     await database.write(partial(retention.drop_recordings, organization_id=owner, before=NOW, limit=9))  # and it dies
     stored = await database.read(partial(calls.get_by_id, call_id=call.id))
     assert stored is not None and not stored.recorded and file.exists()
-    assert (await Retention(database, tmp_path).round(NOW)).files == 1
+    assert (await Retention(database, tmp_path).run_once(NOW)).files == 1
     assert not file.exists()
     assert await database.read(partial(retention.files_to_remove, limit=9)) == []
 
@@ -183,10 +183,10 @@ async def test_a_file_that_the_disk_does_not_give_up_is_tried_again(tmp_path: Pa
     path = recordings.path_of(tmp_path, call.id, call.created_at)
     (path / "in the way").mkdir(parents=True)  # nobody can unlink a folder
     worker = Retention(database, tmp_path)
-    assert (await worker.round(NOW)).files == 0
+    assert (await worker.run_once(NOW)).files == 0
     shutil.rmtree(path)
     file = record(tmp_path, call)
-    assert (await worker.round(NOW)).files == 1
+    assert (await worker.run_once(NOW)).files == 1
     assert not file.exists()
 
 
@@ -205,9 +205,9 @@ async def test_a_file_whose_folder_is_not_stored_is_tried_again(
     file = record(tmp_path, call)
     with monkeypatch.context() as disk:
         disk.setattr(os, "fsync", refuse)
-        assert (await Retention(database, tmp_path).round(NOW)).files == 0
+        assert (await Retention(database, tmp_path).run_once(NOW)).files == 0
     assert not file.exists()
-    assert (await Retention(database, tmp_path).round(NOW)).files == 1
+    assert (await Retention(database, tmp_path).run_once(NOW)).files == 1
 
 
 async def test_however_calls_go_their_files_go_too(tmp_path: Path, database: Database) -> None:
@@ -235,7 +235,7 @@ async def test_a_thousand_calls_go_in_small_pieces_while_others_write(tmp_path: 
 
     await database.write(store)
     worker = Retention(database, tmp_path)
-    task, waits = asyncio.create_task(worker.round(NOW)), []
+    task, waits = asyncio.create_task(worker.run_once(NOW)), []
     loop = asyncio.get_running_loop()
     while not task.done():
         began = loop.time()
@@ -247,7 +247,13 @@ async def test_a_thousand_calls_go_in_small_pieces_while_others_write(tmp_path: 
 
 @pytest.mark.parametrize(
     ("most", "took_s", "following"),
-    [(8, TARGET_S, 8), (8, TARGET_S / 100, 16), (100, 10 * TARGET_S, 10), (4, 1.0, 1), (LARGEST_PIECE, 0.0, 400)],
+    [
+        (8, TARGET_TRANSACTION_S, 8),
+        (8, TARGET_TRANSACTION_S / 100, 16),
+        (100, 10 * TARGET_TRANSACTION_S, 10),
+        (4, 1.0, 1),
+        (MAX_BATCH, 0.0, 400),
+    ],
 )
 def test_pieces_grow_and_shrink_with_the_time_that_they_take(most: int, took_s: float, following: int) -> None:
-    assert next_size(most, took_s) == following
+    assert next_batch_size(most, took_s) == following

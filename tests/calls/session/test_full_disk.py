@@ -200,7 +200,7 @@ async def test_when_the_server_stops_before_there_is_room_the_log_names_what_is_
 
 
 async def test_beyond_a_bound_callers_are_told_to_come_back(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unstored_calls, "MOST_ROWS", 1)
+    monkeypatch.setattr(unstored_calls, "MAX_ROWS", 1)
     async with call_service_on_small_disk(disk) as harness:
         await harness.create_number()
         with filled(disk):

@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 
 from bench.turn.scripted_models import HANG_UP
 from calls.egress.concurrency import EgressConcurrency
-from calls.knowledge.context_injection import LONGEST
-from calls.knowledge.prefetch import PASSAGES, KnowledgePrefetch
+from calls.knowledge.context_injection import MAX_CHARACTERS
+from calls.knowledge.prefetch import MAX_PASSAGES, KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
 from calls.tools.builtin_tools import MAX_TOOLS, EndCallTool, SearchKnowledgeTool, SendDtmfTool, load_toolset
 from calls.tools.http_tool import CallContext, ToolHttpAccess
@@ -239,12 +239,12 @@ async def test_a_search_tells_the_passages_and_their_documents(archive: Archive)
 
 
 async def test_a_search_tells_the_best_passages_only(archive: Archive) -> None:
-    for number in range(PASSAGES + 2):
+    for number in range(MAX_PASSAGES + 2):
         await archive.upload(f"Berth {number} costs {number} euros.".encode())
     async with at_work(archive) as worker:
         await worker.idle()
     result = await found(archive.database, archive.agent_id, "What does berth 5 cost, in euros?")
-    assert result.content.count("From the document") == PASSAGES
+    assert result.content.count("From the document") == MAX_PASSAGES
     assert result.content.startswith("From the document Hours:\nBerth 5 costs")
 
 
@@ -255,7 +255,7 @@ async def test_passages_of_long_words_are_cut(archive: Archive) -> None:
     result = await found(
         archive.database, archive.agent_id, " ".join(f"{'berth' * 11}{number:04}" for number in (1, 500))
     )
-    assert (len(result.content), result.ok) == (LONGEST, True)
+    assert (len(result.content), result.ok) == (MAX_CHARACTERS, True)
 
 
 async def test_a_search_for_what_is_in_none_of_the_agent_s_documents_says_so(archive: Archive) -> None:

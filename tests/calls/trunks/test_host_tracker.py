@@ -12,12 +12,12 @@ from structlog.testing import capture_logs
 
 from calls.trunks.host_tracker import (
     DEMOTED_S,
-    FAILED_AGAIN_S,
-    LONGEST_S,
-    SHORTEST_S,
+    FAILURE_RETRY_S,
+    MAX_REFRESH_S,
+    MIN_REFRESH_S,
     HostTracker,
     Table,
-    again_after_s,
+    refresh_after_s,
 )
 from sipcore.resolver.dns_records import LookupFailed
 from sipcore.resolver.sip_locator import Destination, ResolvedTargets
@@ -81,12 +81,12 @@ def in_world(test: Callable[[World], object]) -> Callable[[], None]:
 @in_world
 async def test_a_place_is_published_when_it_is_found(world: World) -> None:
     world["pbx.test"] = at("192.0.2.1", "192.0.2.2")
-    world.places.want("trunks", [PBX])
-    assert world.places.known(PBX) == []
-    await world.places.settled(5)
-    assert world.places.known(PBX) == list(at("192.0.2.1", "192.0.2.2"))
+    world.places.subscribe("trunks", [PBX])
+    assert world.places.targets(PBX) == []
+    await world.places.wait_resolved(5)
+    assert world.places.targets(PBX) == list(at("192.0.2.1", "192.0.2.2"))
     assert world.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.1", "192.0.2.2"))}
-    assert world.places.addresses_of("PBX.test.") == {"192.0.2.1", "192.0.2.2"}
+    assert world.places.allowed_addresses("PBX.test.") == {"192.0.2.1", "192.0.2.2"}
 
 
 @in_world
@@ -94,34 +94,34 @@ async def test_an_address_that_no_trunk_may_have_is_never_published(world: World
     world["pbx.test"] = at("239.1.2.3", "192.0.2.1", "169.254.169.254")
     world["evil.test"] = at("255.255.255.255", "0.0.0.0", "::ffff:224.0.0.1")
     evil = Destination("evil.test", 5060, "udp")
-    world.places.want("trunks", [PBX, evil])
+    world.places.subscribe("trunks", [PBX, evil])
     with capture_logs() as logs:
-        await world.places.settled(5)
-    assert world.places.known(PBX) == list(at("192.0.2.1"))
+        await world.places.wait_resolved(5)
+    assert world.places.targets(PBX) == list(at("192.0.2.1"))
     assert world.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}
-    assert await world.places.find(evil) == []
-    assert world.places.addresses_of("evil.test") == set()
-    assert "no address that a trunk may have: 255.255.255.255 (broadcast)" in str(world.places.why_unknown(evil))
+    assert await world.places.resolve(evil) == []
+    assert world.places.allowed_addresses("evil.test") == set()
+    assert "no address that a trunk may have: 255.255.255.255 (broadcast)" in str(world.places.resolve_error(evil))
     assert {line["event"] for line in logs} == {"trunks.address_refused", "trunks.host_unknown"}
 
 
 @in_world
 async def test_a_name_that_moves_to_an_address_that_no_trunk_may_have_stays_where_it_was(world: World) -> None:
     world["pbx.test"] = at("192.0.2.1")
-    world.places.want("trunks", [PBX])
-    await world.places.settled(5)
+    world.places.subscribe("trunks", [PBX])
+    await world.places.wait_resolved(5)
     world["pbx.test"] = at("169.254.169.254")
-    await asyncio.sleep(LONGEST_S)
+    await asyncio.sleep(MAX_REFRESH_S)
     assert len(world.times("pbx.test")) > 1
-    assert world.places.known(PBX) == list(at("192.0.2.1"))
+    assert world.places.targets(PBX) == list(at("192.0.2.1"))
 
 
 @in_world
 async def test_a_place_without_a_transport_stands_under_each_that_it_has(world: World) -> None:
     tcp, udp = at("192.0.2.1", transport="tcp"), at("192.0.2.2")
     world["pbx.test"] = tcp + udp
-    world.places.want("trunks", [Destination("pbx.test")])
-    await world.places.settled(5)
+    world.places.subscribe("trunks", [Destination("pbx.test")])
+    await world.places.wait_resolved(5)
     assert world.tables[-1] == {
         SipHostPort("pbx.test", None, "tcp"): list(tcp),
         SipHostPort("pbx.test", None, "udp"): list(udp),
@@ -130,66 +130,66 @@ async def test_a_place_without_a_transport_stands_under_each_that_it_has(world: 
 
 @in_world
 async def test_an_address_is_never_looked_for(world: World) -> None:
-    world.places.want("trunks", [Destination("192.0.2.1"), Destination("2001:db8::1")])
-    assert await world.places.find(Destination("192.0.2.9", None, "tcp")) == list(at("192.0.2.9", transport="tcp"))
+    world.places.subscribe("trunks", [Destination("192.0.2.1"), Destination("2001:db8::1")])
+    assert await world.places.resolve(Destination("192.0.2.9", None, "tcp")) == list(at("192.0.2.9", transport="tcp"))
     assert world.asked == []
 
 
 @in_world
 async def test_a_name_is_asked_for_again_before_its_time_is_over(world: World) -> None:
     world["pbx.test"] = at("192.0.2.1")
-    world.places.want("trunks", [PBX])
+    world.places.subscribe("trunks", [PBX])
     await asyncio.sleep(299)
     assert len(world.times("pbx.test")) == 2
     world["pbx.test"] = at("192.0.2.7")
     await asyncio.sleep(300)
-    assert world.places.known(PBX) == list(at("192.0.2.7"))
+    assert world.places.targets(PBX) == list(at("192.0.2.7"))
     assert world.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.7"))}
 
 
 def test_times_to_live_are_kept_within_bounds() -> None:
     for chance in (0.0, 0.999):
-        assert 0.89 * SHORTEST_S < again_after_s(0, chance) < SHORTEST_S
-        assert 0.89 * LONGEST_S < again_after_s(10**9, chance) < LONGEST_S
-        assert 89 < again_after_s(100, chance) < 100
-        assert again_after_s(None, chance) == FAILED_AGAIN_S
+        assert 0.89 * MIN_REFRESH_S < refresh_after_s(0, chance) < MIN_REFRESH_S
+        assert 0.89 * MAX_REFRESH_S < refresh_after_s(10**9, chance) < MAX_REFRESH_S
+        assert 89 < refresh_after_s(100, chance) < 100
+        assert refresh_after_s(None, chance) == FAILURE_RETRY_S
 
 
 @in_world
 async def test_a_failing_look_up_takes_nothing_away_and_is_told_once(world: World) -> None:
     world["pbx.test"] = at("192.0.2.1")
-    world.places.want("trunks", [PBX])
-    await world.places.settled(5)
+    world.places.subscribe("trunks", [PBX])
+    await world.places.wait_resolved(5)
     del world.names["pbx.test"]
     with capture_logs() as logs:
         await asyncio.sleep(3600)
-    assert world.places.known(PBX) == list(at("192.0.2.1"))
+    assert world.places.targets(PBX) == list(at("192.0.2.1"))
     assert [(line["event"], line["host"], line["kept"]) for line in logs] == [
         ("trunks.host_unknown", "pbx.test", ["192.0.2.1"])
     ]
-    assert len(world.times("pbx.test")) == pytest.approx(1 + 3600 / FAILED_AGAIN_S, abs=12), "sooner than usual"
-    assert world.places.why_unknown(PBX) == "pbx.test: no answer in time"
+    assert len(world.times("pbx.test")) == pytest.approx(1 + 3600 / FAILURE_RETRY_S, abs=12), "sooner than usual"
+    assert world.places.resolve_error(PBX) == "pbx.test: no answer in time"
     world["pbx.test"] = at("192.0.2.2")
     with capture_logs() as logs:
-        await asyncio.sleep(FAILED_AGAIN_S)
-    assert world.places.known(PBX) == list(at("192.0.2.2"))
+        await asyncio.sleep(FAILURE_RETRY_S)
+    assert world.places.targets(PBX) == list(at("192.0.2.2"))
     assert [line["event"] for line in logs] == ["trunks.host_found"]
-    assert world.places.why_unknown(PBX) is None
+    assert world.places.resolve_error(PBX) is None
 
 
 @in_world
 async def test_half_an_answer_is_better_than_none_but_not_than_a_whole_one(world: World) -> None:
     world.names["pbx.test"] = ResolvedTargets(at("192.0.2.1"), 300, complete=False)
-    world.places.want("trunks", [PBX])
-    await world.places.settled(5)
-    assert world.places.known(PBX) == list(at("192.0.2.1"))
+    world.places.subscribe("trunks", [PBX])
+    await world.places.wait_resolved(5)
+    assert world.places.targets(PBX) == list(at("192.0.2.1"))
     world["pbx.test"] = at("192.0.2.2")
-    await asyncio.sleep(FAILED_AGAIN_S + 1)
+    await asyncio.sleep(FAILURE_RETRY_S + 1)
     world.names["pbx.test"] = ResolvedTargets(at("192.0.2.1"), 300, complete=False)
     await asyncio.sleep(1800)
-    assert world.places.known(PBX) == list(at("192.0.2.2"))
+    assert world.places.targets(PBX) == list(at("192.0.2.2"))
     await asyncio.sleep(3600)
-    assert world.places.known(PBX) == list(at("192.0.2.1")), "it seems to be all that there is to know"
+    assert world.places.targets(PBX) == list(at("192.0.2.1")), "it seems to be all that there is to know"
 
 
 @in_world
@@ -197,11 +197,11 @@ async def test_a_slow_name_keeps_nobody_else_waiting(world: World) -> None:
     world.slow["slow.test"] = asyncio.Event()
     world["slow.test"], world["pbx.test"] = at("192.0.2.8"), at("192.0.2.1")
     slow = Destination("slow.test", 5060, "udp")
-    world.places.want("trunks", [slow, PBX])
-    assert await world.places.find(PBX) == list(at("192.0.2.1"))
-    await world.places.settled(1)
+    world.places.subscribe("trunks", [slow, PBX])
+    assert await world.places.resolve(PBX) == list(at("192.0.2.1"))
+    await world.places.wait_resolved(1)
     assert asyncio.get_running_loop().time() == pytest.approx(1, abs=0.1)
-    waiting = asyncio.create_task(world.places.find(slow))
+    waiting = asyncio.create_task(world.places.resolve(slow))
     await asyncio.sleep(1)
     assert not waiting.done()
     world.slow["slow.test"].set()
@@ -213,12 +213,12 @@ async def test_a_slow_name_keeps_nobody_else_waiting(world: World) -> None:
 async def test_who_is_not_wanted_any_more_is_forgotten(world: World) -> None:
     world["pbx.test"], world["sbc.test"] = at("192.0.2.1"), at("192.0.2.2")
     sbc = Destination("sbc.test", 5060, "udp")
-    world.places.want("trunks", [PBX, sbc])
-    world.places.want("sources", [PBX])
-    await world.places.settled(5)
-    world.places.want("trunks", [])
-    assert world.places.known(PBX) == list(at("192.0.2.1")), "somebody else wants it"
-    assert world.places.known(sbc) == []
+    world.places.subscribe("trunks", [PBX, sbc])
+    world.places.subscribe("sources", [PBX])
+    await world.places.wait_resolved(5)
+    world.places.subscribe("trunks", [])
+    assert world.places.targets(PBX) == list(at("192.0.2.1")), "somebody else wants it"
+    assert world.places.targets(sbc) == []
     await asyncio.sleep(1)
     assert world.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}
     await asyncio.sleep(3600)
@@ -228,11 +228,11 @@ async def test_who_is_not_wanted_any_more_is_forgotten(world: World) -> None:
 @in_world
 async def test_a_place_that_is_asked_for_is_there_at_once_and_kept_for_minutes(world: World) -> None:
     world["pbx.test"] = at("192.0.2.1")
-    assert await world.places.find(PBX) == list(at("192.0.2.1"))
+    assert await world.places.resolve(PBX) == list(at("192.0.2.1"))
     assert world.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}, "PJSIP can go there now"
-    assert await world.places.find(Destination("nowhere.test")) == []
+    assert await world.places.resolve(Destination("nowhere.test")) == []
     await asyncio.sleep(3600)
-    assert world.places.known(PBX) == []
+    assert world.places.targets(PBX) == []
     assert world.tables[-1] == {}
 
 
@@ -240,7 +240,7 @@ async def test_a_place_that_is_asked_for_is_there_at_once_and_kept_for_minutes(w
 async def test_no_more_places_are_kept_for_those_who_just_ask_than_fit(world: World) -> None:
     for number in range(300):
         world[f"n{number}.test"] = at("192.0.2.1")
-        await world.places.find(Destination(f"n{number}.test", 5060, "udp"))
+        await world.places.resolve(Destination(f"n{number}.test", 5060, "udp"))
     await asyncio.sleep(1)
     assert len(world.tables[-1]) <= 257
 
@@ -248,14 +248,14 @@ async def test_no_more_places_are_kept_for_those_who_just_ask_than_fit(world: Wo
 @in_world
 async def test_an_address_that_did_not_answer_comes_last_for_minutes(world: World) -> None:
     world["pbx.test"] = at("192.0.2.1", "192.0.2.2")
-    await world.places.find(PBX)
+    await world.places.resolve(PBX)
     world.places.demote("PBX.test", "192.0.2.1")
     turned = list(at("192.0.2.2", "192.0.2.1"))
-    assert world.places.known(PBX) == turned
+    assert world.places.targets(PBX) == turned
     assert world.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): turned}
-    await world.places.find(PBX)
+    await world.places.resolve(PBX)
     await asyncio.sleep(DEMOTED_S + 1)
-    assert world.places.known(PBX) == list(at("192.0.2.1", "192.0.2.2"))
+    assert world.places.targets(PBX) == list(at("192.0.2.1", "192.0.2.2"))
     assert world.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.1", "192.0.2.2"))}
 
 
@@ -264,7 +264,7 @@ async def test_whoever_wants_to_hears_of_changes_and_only_of_those(world: World)
     heard: list[float] = []
     world.places.on_change.append(lambda: heard.append(asyncio.get_running_loop().time()))
     world["pbx.test"], world["sbc.test"] = at("192.0.2.1"), at("192.0.2.2")
-    world.places.want("trunks", [PBX, Destination("sbc.test", 5060, "udp")])
+    world.places.subscribe("trunks", [PBX, Destination("sbc.test", 5060, "udp")])
     await asyncio.sleep(3000)
     assert len(heard) == 1, "both at once"
     world["pbx.test"] = at("192.0.2.3")
@@ -276,18 +276,18 @@ async def test_whoever_wants_to_hears_of_changes_and_only_of_those(world: World)
 async def test_a_fault_in_a_look_up_is_told_and_ends_nothing(world: World) -> None:
     world.names["pbx.test"] = None
     with capture_logs() as logs:
-        assert await world.places.find(PBX) == []
+        assert await world.places.resolve(PBX) == []
     assert [line["event"] for line in logs] == ["names.look_up_broken", "trunks.host_unknown"]
     world["pbx.test"] = at("192.0.2.1")
-    await asyncio.sleep(FAILED_AGAIN_S + 1)
-    assert world.places.known(PBX) == list(at("192.0.2.1"))
+    await asyncio.sleep(FAILURE_RETRY_S + 1)
+    assert world.places.targets(PBX) == list(at("192.0.2.1"))
 
 
 @virtually
 async def test_who_waits_for_a_place_is_let_go_at_the_end() -> None:
     world = World()
     world.slow["pbx.test"] = asyncio.Event()
-    waiting = asyncio.create_task(world.places.find(PBX))
+    waiting = asyncio.create_task(world.places.resolve(PBX))
     await asyncio.sleep(1)
     await world.places.close()
     assert await waiting == []
@@ -298,14 +298,14 @@ async def test_the_ports_of_a_host_are_looked_for_together(world: World) -> None
     world["pbx.test"] = at("192.0.2.1", "192.0.2.2")
     transports: tuple[Transport, ...] = ("udp", "tcp")
     ports = [Destination("pbx.test", port, transport) for port in range(5000, 5300) for transport in transports]
-    world.places.want("trunks", ports)
-    await world.places.settled(5)
+    world.places.subscribe("trunks", ports)
+    await world.places.wait_resolved(5)
     assert len(world.asked) == 1
-    assert world.places.known(Destination("pbx.test", 5007, "tcp")) == [
+    assert world.places.targets(Destination("pbx.test", 5007, "tcp")) == [
         SipTarget("192.0.2.1", 5007, "tcp"), SipTarget("192.0.2.2", 5007, "tcp"),
     ]  # fmt: skip
     assert len(world.tables[-1]) == len(ports)
-    world.places.want("trunks", [*ports[7:], Destination("pbx.test", 6000, "udp")])
+    world.places.subscribe("trunks", [*ports[7:], Destination("pbx.test", 6000, "udp")])
     await asyncio.sleep(1)
     assert len(world.asked) == 1, "nothing new is to be found out"
     assert SipHostPort("pbx.test", 6000, "udp") in world.tables[-1]
@@ -318,9 +318,9 @@ async def test_where_not_all_places_find_room_organizations_take_turns(world: Wo
         world["pbx.test"], world["other.test"], world["source.test"] = at("192.0.2.1"), at("192.0.2.2"), at("192.0.2.3")
         hog = {Destination("pbx.test", 5000 + each, "udp"): {"hog"} for each in range(100)}
         small = {Destination("other.test", 6000 + each, "udp"): {"small"} for each in range(8)}
-        world.places.want("sources", [Destination("source.test", 7000 + each, "udp") for each in range(100)])
-        world.places.want("trunks", hog | small)
-        await world.places.settled(5)
+        world.places.subscribe("sources", [Destination("source.test", 7000 + each, "udp") for each in range(100)])
+        world.places.subscribe("trunks", hog | small)
+        await world.places.wait_resolved(5)
         table = world.tables[-1]
         assert len(table) == 20
         assert {place.host for place in table} == {"pbx.test", "other.test"}
@@ -332,8 +332,8 @@ async def test_an_organization_with_very_many_names_leaves_room_for_others_look_
     hog = {Destination(f"slow{each}.test", 5060, "udp"): {"hog"} for each in range(300)}
     world.slow |= {place.host: asyncio.Event() for place in hog}
     world["pbx.test"] = at("192.0.2.1")
-    world.places.want("trunks", hog)
+    world.places.subscribe("trunks", hog)
     await asyncio.sleep(1)
-    world.places.want("trunks", {**hog, PBX: {"small"}})
+    world.places.subscribe("trunks", {**hog, PBX: {"small"}})
     await asyncio.sleep(1)
-    assert world.places.known(PBX) == list(at("192.0.2.1"))
+    assert world.places.targets(PBX) == list(at("192.0.2.1"))

@@ -84,7 +84,7 @@ async def test_a_change_among_very_many_numbers_holds_nobody_up(
 
     gate = TrunkPolicy("approved")
     places = HostTracker(locate, lambda _: None)
-    places.permits, gate.leads = gate.permits, places.leads
+    places.is_allowed, gate.resolved_hosts = gate.is_allowed, places.all_resolved_addresses
     maker = TrunkBuilder(secrets, places)
     lines = TrunkProvisioner(database, maker, apply, lambda _: TrunkStatus("listening"), gate)
     sources = SourceAllowlist(database, lambda _: None, places, "approved")
@@ -92,7 +92,7 @@ async def test_a_change_among_very_many_numbers_holds_nobody_up(
     for _ in range(2):
         await sources.refresh()
         await lines.refresh()
-        await places.settled(30)
+        await places.wait_resolved(30)
     assert len(had) == NUMBERS
     assert len(looked) <= 3, "the ports of a host are looked for together"
     for place in (1, 2):
@@ -155,7 +155,7 @@ async def test_a_flood_of_changes_is_read_a_part_of_the_time(database: Database,
     task = asyncio.create_task(lines.run())
     until_s = time.perf_counter() + 1
     while time.perf_counter() < until_s:
-        lines.changed()
+        lines.on_number_change()
         await asyncio.sleep(0.005)
     task.cancel()
     assert 2 <= len(reads) <= 1 / (0.05 * (1 + REST_FACTOR)) + 1

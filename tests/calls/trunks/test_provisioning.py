@@ -185,20 +185,20 @@ async def test_a_host_that_says_nothing_of_its_transport_speaks_what_it_is_found
     world.names[place] = [SipTarget("192.0.2.7", 5061, "tls")]
     number = await world.number(**REGISTRATION, sip_password="s3cret")
     running = asyncio.create_task(world.lines.run())
-    world.lines.changed()
+    world.lines.on_number_change()
     await until(lambda: world.applied and world.applied[-1][0].host_port == SipHostPort("pbx.example.net", None, "tls"))
-    assert (await world.lines.ready(number)).transport == "tls"
+    assert (await world.lines.ready_trunk(number)).transport == "tls"
     running.cancel()
 
 
 async def test_a_change_that_is_told_is_applied(world: World) -> None:
     number = await world.number(**REGISTRATION, sip_password="s3cret")
     running = asyncio.create_task(world.lines.run())
-    world.lines.changed()
+    world.lines.on_number_change()
     await until(lambda: world.applied)
     assert world.lines.status(number) == TrunkStatus("registered", number.id)
     await world.change(number, sip_username="bob")
-    world.lines.changed()
+    world.lines.on_number_change()
     await until(lambda: world.applied[-1][0].user == "bob")
     running.cancel()
 
@@ -226,7 +226,7 @@ async def test_a_password_of_another_key_is_told_and_leaves_others_alone(world: 
     assert [trunk.key for trunk in world.applied[-1]] == [fine.id]
     assert world.lines.status(strange) == TrunkStatus("failed", "a stored secret does not fit the secret key file")
     with pytest.raises(InviteError, match="secret") as caught:
-        await world.lines.ready(await world.change(strange, sip_proxy="192.0.2.9"))
+        await world.lines.ready_trunk(await world.change(strange, sip_proxy="192.0.2.9"))
     assert caught.value.kind == "trunk_unusable"
 
 
@@ -234,14 +234,14 @@ async def test_a_call_waits_until_its_trunk_is_there(world: World) -> None:
     place = Destination("pbx.example.net")
     number = await world.number(**REGISTRATION, sip_password="s3cret")
     with pytest.raises(InviteError, match="the trunk's host is unknown: no answer in time") as caught:
-        await world.lines.ready(number)
+        await world.lines.ready_trunk(number)
     assert caught.value.kind == "unresolved"
     await world.places.close()
     world.names[place] = [SipTarget("192.0.2.7", 5060, "udp")]
-    trunk = await world.lines.ready(number)
+    trunk = await world.lines.ready_trunk(number)
     assert world.applied[-1] == [trunk]
     count = len(world.applied)
-    assert await world.lines.ready(number) == trunk
+    assert await world.lines.ready_trunk(number) == trunk
     assert len(world.applied) == count
 
 
@@ -255,14 +255,14 @@ async def test_a_number_that_was_read_before_its_change_calls_nobody_and_costs_n
     await world.lines.refresh()
     for _ in range(3):
         with pytest.raises(InviteError, match="changed meanwhile") as caught:
-            await world.lines.ready(number)
+            await world.lines.ready_trunk(number)
         assert caught.value.kind == "trunk_changed"
-    assert (await world.lines.ready(moved)).host == "192.0.2.2"
+    assert (await world.lines.ready_trunk(moved)).host == "192.0.2.2"
     assert len(world.applied) == 1
 
 
 async def test_calls_of_a_number_that_is_new_to_the_endpoint_have_it_read_once(world: World) -> None:
     number = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
-    trunks = await asyncio.gather(*(world.lines.ready(number) for _ in range(5)))
+    trunks = await asyncio.gather(*(world.lines.ready_trunk(number) for _ in range(5)))
     assert {trunk.key for trunk in trunks} == {number.id}
     assert len(world.applied) == 1

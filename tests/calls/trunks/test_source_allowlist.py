@@ -79,7 +79,7 @@ class World:
     async def known(self) -> set[str]:
         """What is known once the database was read and all names were looked for."""
         await self.sources.refresh()
-        await self.places.settled(5)
+        await self.places.wait_resolved(5)
         return self.applied[-1]
 
 
@@ -135,7 +135,7 @@ async def test_a_name_that_moves_is_followed_without_reading_the_database(databa
     await number(database, "pbx.test")
     await world.known()
     world.names["pbx.test"] = ["192.0.2.7"]
-    assert await world.places.find(Destination("pbx.test", None, "udp"))
+    assert await world.places.resolve(Destination("pbx.test", None, "udp"))
     assert world.applied[-1] == {"192.0.2.7"}
     assert set(world.sources.aliases_of("192.0.2.7")) == {"192.0.2.7", "pbx.test"}
 
@@ -151,10 +151,10 @@ async def test_a_name_that_nobody_has_any_more_is_forgotten(database: Database, 
 async def test_changes_are_followed(database: Database, world: World) -> None:
     following = asyncio.ensure_future(world.sources.run())
     await trunks(database, "192.0.2.1")
-    world.sources.changed()
+    world.sources.on_number_change()
     await until(lambda: world.applied and world.applied[-1] == {"192.0.2.1"})
     await trunks(database, "192.0.2.2")
-    world.sources.changed()
+    world.sources.on_number_change()
     await until(lambda: world.applied[-1] == {"192.0.2.2"})
     following.cancel()
     await asyncio.wait((following,))

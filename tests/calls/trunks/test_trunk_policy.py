@@ -14,7 +14,7 @@ from calls.admission.number_routing import match_number
 from calls.trunks.host_tracker import HostTracker, Table
 from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
 from calls.trunks.source_allowlist import SourceAllowlist
-from calls.trunks.trunk_policy import LEADS_ELSEWHERE, NOT_GIVEN, TrunkPolicy
+from calls.trunks.trunk_policy import NOT_GRANTED, RESOLVES_ELSEWHERE, TrunkPolicy
 from config.secrets import Secrets
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import InviteFacts
@@ -50,7 +50,7 @@ class World:
     def __post_init__(self) -> None:
         self.gate = TrunkPolicy("approved")
         self.places = HostTracker(self._locate, self.tables.append)
-        self.places.permits, self.gate.leads = self.gate.permits, self.places.leads
+        self.places.is_allowed, self.gate.resolved_hosts = self.gate.is_allowed, self.places.all_resolved_addresses
         maker = TrunkBuilder(self.secrets, self.places)
         self.lines = TrunkProvisioner(self.database, maker, self._apply, self._status, self.gate)
         self.sources = SourceAllowlist(
@@ -80,7 +80,7 @@ class World:
         for _ in range(2):
             await self.lines.refresh()
             await self.sources.refresh()
-            await self.places.settled(5)
+            await self.places.wait_resolved(5)
 
     async def look_again(self, place: Destination, *addresses: str) -> None:
         """A name leads there from now on, and everybody sees it."""
@@ -132,12 +132,12 @@ async def test_a_trunk_that_was_not_given_is_neither_asked_nor_known_nor_looked_
     assert world.published() == set()
     assert world.lines.status(mine) == TrunkStatus("listening", "answers")
     for number in (theirs, named):
-        assert world.lines.status(number) == TrunkStatus("failed", NOT_GIVEN)
-        with pytest.raises(InviteError, match=NOT_GIVEN) as caught:
-            await world.lines.ready(number)
+        assert world.lines.status(number) == TrunkStatus("failed", NOT_GRANTED)
+        with pytest.raises(InviteError, match=NOT_GRANTED) as caught:
+            await world.lines.ready_trunk(number)
         assert caught.value.kind == "not_permitted"
     await world.give(theirs, "192.0.2.2")
-    assert (await world.lines.ready(theirs)).host == "192.0.2.2"
+    assert (await world.lines.ready_trunk(theirs)).host == "192.0.2.2"
     await world.refresh()
     assert world.known == {"192.0.2.1", "192.0.2.2"}
 
@@ -150,9 +150,9 @@ async def test_a_name_that_leads_to_what_was_not_given_is_believed_for_nobody(wo
     await world.refresh()
     assert world.hosts == {"203.0.113.9"} == world.known - {"198.51.100.7"}
     assert inside not in world.published()
-    assert world.lines.status(evil) == TrunkStatus("failed", LEADS_ELSEWHERE)
-    with pytest.raises(InviteError, match=LEADS_ELSEWHERE):
-        await world.lines.ready(evil)
+    assert world.lines.status(evil) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
+    with pytest.raises(InviteError, match=RESOLVES_ELSEWHERE):
+        await world.lines.ready_trunk(evil)
     await world.give(evil, inside)
     await world.refresh()
     assert world.hosts == {"203.0.113.9", "pbx.test"}
@@ -167,8 +167,8 @@ async def test_a_name_that_moves_inside_takes_its_trunk_with_it(world: World) ->
     assert (world.hosts, world.published()) == ({"pbx.test"}, {"198.51.100.7"})
     await world.places.close()
     world.names[PBX] = ["127.0.0.1"]
-    with pytest.raises(InviteError, match=LEADS_ELSEWHERE):
-        await world.lines.ready(evil)
+    with pytest.raises(InviteError, match=RESOLVES_ELSEWHERE):
+        await world.lines.ready_trunk(evil)
     await world.refresh()
     assert (world.hosts, world.known, world.published()) == (set(), set(), set())
 
@@ -183,23 +183,23 @@ async def test_a_name_is_not_led_to_where_a_name_of_another_organization_leads(w
     assert world.hosts == {"trunk.test", "pbx.test"}
     await world.look_again(PBX, "198.51.100.5")
     assert world.hosts == {"trunk.test"}
-    assert world.lines.status(evil) == TrunkStatus("failed", LEADS_ELSEWHERE)
-    with pytest.raises(InviteError, match=LEADS_ELSEWHERE):
-        await world.lines.ready(evil)
+    assert world.lines.status(evil) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
+    with pytest.raises(InviteError, match=RESOLVES_ELSEWHERE):
+        await world.lines.ready_trunk(evil)
     assert world.sources.aliases_of("198.51.100.5") == {"198.51.100.5", "trunk.test"}
     assert (await world.called("198.51.100.5")).number == theirs
-    assert (await world.lines.ready(theirs)).host == "trunk.test"
+    assert (await world.lines.ready_trunk(theirs)).host == "trunk.test"
 
     await world.look_again(TRUNK, "198.51.100.6")
     assert (await world.called("198.51.100.5")).number == evil
-    assert (await world.lines.ready(evil)).host == "pbx.test"
+    assert (await world.lines.ready_trunk(evil)).host == "pbx.test"
 
     await world.look_again(TRUNK, "198.51.100.5")
     assert world.hosts == {"trunk.test"}
     await world.give(evil, "198.51.100.5")
     await world.refresh()
     assert world.hosts == {"pbx.test"}
-    assert world.lines.status(theirs) == TrunkStatus("failed", LEADS_ELSEWHERE)
+    assert world.lines.status(theirs) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
     assert (await world.called("198.51.100.5")).number == evil
 
 
@@ -208,7 +208,7 @@ async def test_a_name_that_was_given_is_its_organization_s_before_a_number_names
     evil = await world.number("pbx.test", sip_ip="pbx.test")
     world.names |= {TRUNK: ["198.51.100.5"], PBX: ["198.51.100.5"], INSIDE: ["127.0.0.1"]}
     await world.refresh()
-    assert world.lines.status(evil) == TrunkStatus("failed", LEADS_ELSEWHERE)
+    assert world.lines.status(evil) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
     assert (world.hosts, world.known, world.published()) == (set(), set(), {"198.51.100.5"})
 
 
@@ -222,7 +222,7 @@ async def test_a_name_that_leads_to_an_address_of_this_machine_is_believed_for_n
     world.names[PBX] = ["198.51.100.7"]
     await world.refresh()
     assert (world.hosts, world.known, world.published()) == (set(), set(), set())
-    assert world.lines.status(evil) == TrunkStatus("failed", LEADS_ELSEWHERE)
+    assert world.lines.status(evil) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
     await world.give(evil, "198.51.100.7")
     await world.refresh()
     assert (world.hosts, world.published()) == ({"pbx.test"}, {"198.51.100.7"})
@@ -233,7 +233,7 @@ async def test_names_of_before_lead_where_they_did(world: World) -> None:
     world.names[PBX] = ["127.0.0.1"]
     await world.refresh()
     assert (world.hosts, world.known, world.published()) == ({"pbx.test"}, {"127.0.0.1"}, {"127.0.0.1"})
-    assert (await world.lines.ready(old)).host == "pbx.test"
+    assert (await world.lines.ready_trunk(old)).host == "pbx.test"
 
 
 @pytest.mark.parametrize(("address", "what"), [("224.0.0.1", "multicast"), ("0.0.0.0", "this network")])
@@ -244,4 +244,4 @@ async def test_an_address_of_before_that_no_trunk_may_have_gets_nothing(world: W
     status = world.lines.status(old)
     assert status == TrunkStatus("failed", f"its address is {what}: a trunk's is that of one host")
     with pytest.raises(InviteError, match=what):
-        await world.lines.ready(old)
+        await world.lines.ready_trunk(old)

@@ -22,7 +22,7 @@ from storage.webhooks import claims
 from tests.calls.call_service_harness import until
 from tests.calls.webhooks.outbox_harness import Receiver, delivering, put, put_many, stored
 
-AT_FIRST = ReceiverSpeed.NEW.room
+AT_FIRST = ReceiverSpeed.NEW.limit
 """Attempts that a receiver gets before it has answered any."""
 
 
@@ -131,7 +131,7 @@ async def test_an_attempt_is_claimed_before_its_first_byte_goes_out(
 async def test_what_was_claimed_too_long_ago_is_not_sent(
     database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "LATEST_START_S", -1.0)
+    monkeypatch.setattr(delivery, "MAX_START_DELAY_S", -1.0)
     await put(database, f"{receiver.origin}/hook")
     async with delivering(database, secrets) as deliverer:
         await deliverer.idle()
@@ -142,7 +142,7 @@ async def test_what_was_claimed_too_long_ago_is_not_sent(
 async def test_an_attempt_of_ours_that_outlasts_its_claim_is_neither_sent_again_nor_looked_for_again_and_again(
     database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "CLAIM_S", -60)
+    monkeypatch.setattr(delivery, "CLAIM_MARGIN_S", -60)
     receiver.hold = asyncio.Event()
     real, looks = claims.expired, []
 
@@ -185,7 +185,7 @@ async def test_a_healthy_receiver_waits_for_no_dead_ones_with_thousands_of_event
             delivery_id = await put(database, f"{receiver.origin}/hook")
             deliverer.wake()
             await receiver.arrived.wait()
-            await until(lambda: deliverer._lanes.under_way == len(came))
+            await until(lambda: deliverer._concurrency.under_way == len(came))
             assert (await stored(database, delivery_id))[0].status == "succeeded"
             assert Counter(came) == dict.fromkeys(ports, AT_FIRST), "none has ended meanwhile, and no more have begun"
 
@@ -233,7 +233,7 @@ async def test_what_was_sent_is_recorded_once_the_database_takes_it_and_not_sent
         return real(*arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(delivery.deliveries, "record_attempt", fails_twice)
-    monkeypatch.setattr(delivery, "TROUBLE_PAUSE_S", 0.01)
+    monkeypatch.setattr(delivery, "RETRY_S", 0.01)
     delivery_id = await put(database, f"{receiver.origin}/hook")
     async with delivering(database, secrets) as deliverer:
         await deliverer.idle()

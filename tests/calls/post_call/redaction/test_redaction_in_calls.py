@@ -7,7 +7,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from calls.post_call.redaction.redactor import REDACT_EVERYTHING, RedactionRules, rules_of
+from calls.post_call.redaction.redactor import REDACT_EVERYTHING, RedactionRules, redaction_rules
 from storage import tables
 from storage.accounts import organizations
 from storage.calls import calls
@@ -73,11 +73,11 @@ async def test_the_rules_are_those_of_the_calls_organization(tmp_path: Path) -> 
                 call_sid="1",
                 customer_number="1",
             )
-            one = rules_of(conn, call.id)
+            one = redaction_rules(conn, call.id)
             conn.execute(sa.update(tables.organizations).values(redact_dialled=True))
-            both = rules_of(conn, call.id)
+            both = redaction_rules(conn, call.id)
             conn.execute(sa.delete(tables.calls))
             return one, both
 
         assert await harness.database.write(look) == (RedactionRules(numbers=True), REDACT_EVERYTHING)
-        assert await harness.database.read(lambda conn: rules_of(conn, "none")) == RedactionRules()
+        assert await harness.database.read(lambda conn: redaction_rules(conn, "none")) == RedactionRules()
