@@ -45,6 +45,7 @@ def _script(server: Server, tool: int, receiver: int) -> str:
     return script
 
 
+@pytest.mark.timeout(150)
 async def test_the_tutorials_lead_to_a_call_and_to_its_webhook(tmp_path: Path) -> None:
     settings = {"egress": {"allow": ["127.0.0.1"]}, "webhooks": {"allow_http": True}}
     async with Server(tmp_path, **settings) as server:
@@ -57,7 +58,7 @@ async def test_the_tutorials_lead_to_a_call_and_to_its_webhook(tmp_path: Path) -
         )  # fmt: skip
         os.close(calls)
         assert shell.stdin is not None
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(100):
             reached = await asyncio.to_thread(os.read, called, 100)
             os.close(called)
             if reached:
