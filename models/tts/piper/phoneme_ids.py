@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,9 +43,10 @@ class Sentence:
 class PhonemeIds:
     """A voice's ids. `unknown` are phonemes that it has none for: they are left out, as Piper does."""
 
-    def __init__(self, ids: Mapping[str, Sequence[int]]) -> None:
-        """`ids` has `PAD`, `BEGIN` and `END`."""
+    def __init__(self, ids: Mapping[str, Sequence[int]], clusters: Collection[tuple[str, ...]] = ()) -> None:
+        """`ids` has `PAD`, `BEGIN` and `END`. `clusters` are rows of phonemes that are one phoneme of the voice."""
         self._ids = ids
+        self._clusters = sorted(("".join(cluster) for cluster in clusters), key=len, reverse=True)
         self.unknown: set[str] = set()
 
     def sentences(self, text: str, clauses: Sequence[Clause]) -> list[Sentence]:
@@ -89,11 +90,19 @@ class PhonemeIds:
             words.extend(_words(text, begin, read, ends))
 
     def _append(self, phonemes: str, ids: list[int]) -> None:
-        for phoneme in phonemes:
+        for phoneme in self._merged(phonemes):
             if phoneme in self._ids:
                 ids += (*self._ids[phoneme], *self._ids[PAD])
             else:
                 self.unknown.add(phoneme)
+
+    def _merged(self, phonemes: str) -> Iterator[str]:
+        """The phonemes, each cluster as one, the longest first."""
+        at = 0
+        while at < len(phonemes):
+            phoneme = next((each for each in self._clusters if phonemes.startswith(each, at)), phonemes[at])
+            yield phoneme
+            at += len(phoneme)
 
 
 def _words(text: str, begin: int, read: int, ends: Sequence[int]) -> list[Word]:

@@ -1,6 +1,6 @@
-"""The phonemes of Piper itself: those of the espeak-ng inside the package piper-tts, by which its voices sound as Piper
-makes them, whatever espeak-ng the distribution brings. The package is not imported: it would load onnxruntime as it is,
-and the server shall not have its espeak-ng (see `models.tts.espeak.worker_process`).
+"""The phonemizer of Piper itself: the espeak-ng inside the package piper-tts, so that its voices sound as Piper makes
+them, whatever espeak-ng the distribution brings. The server does not load that library: see
+`models.tts.espeak.worker_process`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Phonemizer:
 
     def __init__(self, count: int) -> None:
         """So many texts are worked on at once. Takes 0.1 s. Raises `StartupError`."""
-        self._processes = ProcessPool(count, "phonemes", str(_folder()), remedy=_REMEDY)
+        self._processes = ProcessPool(count, "phonemes", str(package_folder()), remedy=_REMEDY)
 
     def clauses(self, text: str, voice: str) -> list[Clause]:
         """What the clauses of a text are pronounced like; `voice` is espeak-ng's. Raises `ModelError`."""
@@ -46,7 +46,8 @@ class Phonemizer:
         self._processes.close()
 
 
-def _folder() -> Path:
+def package_folder() -> Path:
+    """Where the package piper-tts lies. Raises `StartupError`."""
     try:
         return Path(str(distribution(PACKAGE).locate_file("piper")))
     except PackageNotFoundError as error:

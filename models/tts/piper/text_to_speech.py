@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,7 @@ from models.tts.piper.phonemizer import Phonemizer
 from models.tts.piper.trial import voice_candidate
 from models.tts.piper.voice import Network, Run, Scales, Sound, check_network
 from models.tts.piper.voice_config import VoiceConfig, read_config
+from models.tts.piper.vowel_restoration import diacritized, hebrew_clause
 from models.tts.piper.word_timing import Piece, spoken_words
 from models.tts.prosody import TtsSpeed, pitch_range
 from models.tts.trimming import trim_silence
@@ -44,6 +45,8 @@ _LEAST_PEAK: Final = 0.01
 """What is more silent than this is not made louder than by this."""
 _TRIAL: Final = "One moment please, I will have a look."
 
+_ARABIC: Final = "ar"
+"""espeak-ng's voice for which Piper restores vowels."""
 _log = structlog.get_logger()
 
 
@@ -157,10 +160,8 @@ class PiperTextToSpeech:
         return network.speak(sentence.ids, scales, speaker, run)
 
     def _sentences(self, voice: _Voice, text: str, model: str) -> list[Sentence]:
-        if voice.config.phoneme_type == "text":
-            return voice.ids.spelled(text)
         known = len(voice.ids.unknown)
-        sentences = voice.ids.sentences(text, self._phonemizer.clauses(text, voice.config.espeak.voice))
+        sentences = sentences_of(text, voice.config, voice.ids, self._phonemizer)
         if len(voice.ids.unknown) > known:
             _log.warning("voice.phonemes_unknown", voice=model, phonemes=sorted(voice.ids.unknown))
         return sentences
@@ -232,6 +233,21 @@ class PiperTextToSpeech:
         return TtsSpeed(took / seconds, took * 1000, self._at_once)
 
 
+def sentences_of(text: str, config: VoiceConfig, ids: PhonemeIds, phonemizer: Phonemizer) -> list[Sentence]:
+    """What the network takes of a text, as Piper makes it of a voice of that kind. Raises `ModelError`."""
+    if config.phoneme_type == "text":
+        return ids.spelled(text)
+    if config.phoneme_type == "hebrew":
+        return ids.sentences(text, [hebrew_clause(text)])
+    if config.espeak.voice != _ARABIC:
+        return ids.sentences(text, phonemizer.clauses(text, config.espeak.voice))
+    spoken = diacritized(text)
+    return [
+        Sentence(each.ids, [replace(word, char_end=spoken.origin[word.char_end]) for word in each.words])
+        for each in ids.sentences(spoken.text, phonemizer.clauses(spoken.text, _ARABIC))
+    ]
+
+
 def open_piper(store: ModelStore, models: Sequence[KnownModel]) -> PiperTextToSpeech:
     """The installed Piper voices as one synthesizer. Raises `StartupError`."""
     try:
@@ -256,7 +272,9 @@ def _readable(voices: dict[str, tuple[Path, Path]]) -> tuple[dict[str, _Voice], 
             failures.append(str(error))
             _log.warning("voice.unusable", voice=model, error=str(error))
         else:
-            good[model] = _Voice(network, settings, config, PhonemeIds(config.phoneme_id_map), identity)
+            good[model] = _Voice(
+                network, settings, config, PhonemeIds(config.phoneme_id_map, config.vowel_clusters or ()), identity
+            )
     return good, failures
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
@@ -42,15 +41,15 @@ class VoiceConfig(_Part):
     espeak: _Espeak
     language: _Language | None = None
     inference: _Inference = _Inference()
-    phoneme_type: Literal["espeak", "text"] = "espeak"
+    phoneme_type: Literal["espeak", "text", "hebrew"] = "espeak"
     phoneme_id_map: dict[str, Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]]
     num_symbols: Annotated[int, Field(ge=1)]
     num_speakers: Annotated[int, Field(ge=1)] = 1
     speaker_id_map: dict[str, Annotated[int, Field(ge=0)]] = {}
     default_speaker_id: Annotated[int, Field(ge=0)] = 0
     hop_length: Annotated[int, Field(ge=1)] = 256
-    vowel_clusters: Annotated[Sequence[object] | None, Field(max_length=0)] = None
-    """Several phonemes that are one: not known here."""
+    vowel_clusters: frozenset[Annotated[tuple[str, ...], Field(min_length=2)]] | None = None
+    """Rows of phonemes that are one phoneme of the voice, as diphthongs."""
 
     @model_validator(mode="after")
     def _ids_are_there(self) -> Self:

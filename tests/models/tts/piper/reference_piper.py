@@ -9,6 +9,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
+
+CLUSTERS = {"de": {("a", "\u026a"), ("t", "\u0283")}}
+"""Phonemes that are one, by espeak-ng's voice."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +35,19 @@ def by_piper_itself(texts: Sequence[tuple[str, str]]) -> PiperItself:
 
 def main() -> None:
     """Answer one request."""
+    from piper import PiperVoice
     from piper.phoneme_ids import DEFAULT_PHONEME_ID_MAP, phonemes_to_ids
-    from piper.phonemize_espeak import EspeakPhonemizer
 
-    phonemizer = EspeakPhonemizer()
-    sentences = [phonemizer.phonemize(voice, text) for voice, text in json.load(sys.stdin)]
-    texts = [[phonemes_to_ids(sentence) for sentence in each] for each in sentences]
-    json.dump([DEFAULT_PHONEME_ID_MAP, texts], sys.stdout)
+    def phonemes(voice: str, text: str) -> list[list[str]]:
+        kind = "hebrew" if voice == "he" else "espeak"
+        config = SimpleNamespace(phoneme_type=kind, espeak_voice=voice, vowel_clusters=CLUSTERS.get(voice))
+        made: list[list[str]] = PiperVoice(session=None, config=config).phonemize(text)
+        return made
+
+    sentences = [phonemes(voice, text) for voice, text in json.load(sys.stdin)]
+    ids = {**DEFAULT_PHONEME_ID_MAP, "t\u0283": [len(DEFAULT_PHONEME_ID_MAP)]}
+    texts = [[phonemes_to_ids(sentence, ids) for sentence in each] for each in sentences]
+    json.dump([ids, texts], sys.stdout)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Literal
 
 import numpy as np
 import onnx
@@ -15,7 +17,9 @@ from models.model_files.known_models import read_known
 from models.tts.piper.duration_output import read_graph, with_output
 from models.tts.piper.phoneme_ids import PhonemeIds
 from models.tts.piper.phonemizer import Clause, Phonemizer
-from tests.models.tts.piper.reference_piper import PiperItself, by_piper_itself
+from models.tts.piper.text_to_speech import sentences_of
+from models.tts.piper.voice_config import VoiceConfig
+from tests.models.tts.piper.reference_piper import CLUSTERS, PiperItself, by_piper_itself
 from tests.models.tts.piper.tiny_voice import network_of
 
 SENTENCES = {
@@ -35,6 +39,16 @@ SENTENCES = {
     ],
     "fr": ["Bonjour, comment allez-vous ?", "Un instant; je regarde."],
     "es": ["\u00bfC\u00f3mo est\u00e1 usted? Muy bien.", "Un momento, por favor."],
+    "ar": [
+        "\u0645\u0631\u062d\u0628\u0627\u060c \u0643\u064a\u0641 \u062d\u0627\u0644\u0643\u061f",
+        " \u0646\u0641\u062a\u062d \u0643\u0644 \u064a\u0648\u0645 \u0645\u0646 \u0627\u0644\u0633\u0627"
+        "\u0639\u0629 9 (\u0639\u062f\u0627 \u0627\u0644\u062c\u0645\u0639\u0629). \u0634\u0643\u0631"
+        "\u064b\u0627!",
+    ],
+    "he": [
+        "\u05e9\u05dc\u05d5\u05dd, \u05de\u05d4 \u05e9\u05dc\u05d5\u05de\u05da?",
+        "\u05d0\u05e0\u05d7\u05e0\u05d5 \u05e4\u05ea\u05d5\u05d7\u05d9\u05dd \u05db\u05dc \u05d9\u05d5\u05dd.",
+    ],
     "cmn": ["\u4f60\u597d\u3002\u4f60\u662f\u8c01\uff1f"],
 }
 TEXTS = [(voice, text) for voice, texts in SENTENCES.items() for text in texts]
@@ -52,10 +66,15 @@ def piper() -> PiperItself:
     return by_piper_itself(TEXTS)
 
 
+def config_of(voice: str) -> VoiceConfig:
+    kind: Literal["espeak", "hebrew"] = "hebrew" if voice == "he" else "espeak"
+    return VoiceConfig.model_construct(phoneme_type=kind, espeak=SimpleNamespace(voice=voice))
+
+
 def test_the_ids_of_texts_are_those_of_piper_itself(phonemizer: Phonemizer, piper: PiperItself) -> None:
     for (voice, text), theirs in zip(TEXTS, piper.texts, strict=True):
-        ids = PhonemeIds(piper.ids)
-        sentences = ids.sentences(text, phonemizer.clauses(text, voice))
+        ids = PhonemeIds(piper.ids, CLUSTERS.get(voice, ()))
+        sentences = sentences_of(text, config_of(voice), ids, phonemizer)
         assert [list(sentence.ids) for sentence in sentences] == theirs, text
         assert not ids.unknown
 
@@ -115,10 +134,21 @@ def test_a_package_that_is_damaged_is_told_in_one_line(
 ) -> None:
     if content is not None:
         (tmp_path / "espeakbridge.so").write_bytes(content)
-    monkeypatch.setattr("models.tts.piper.phonemizer._folder", lambda: tmp_path)
+    monkeypatch.setattr("models.tts.piper.phonemizer.package_folder", lambda: tmp_path)
     with pytest.raises(StartupError, match=r"espeakbridge\.so: .*: run `make setup` again$") as caught:
         Phonemizer(1)
     assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize("voice", ["ar", "he"])
+def test_words_end_where_they_are_written_without_their_vowels(
+    phonemizer: Phonemizer, piper: PiperItself, voice: str
+) -> None:
+    for text in SENTENCES[voice]:
+        sentences = sentences_of(text, config_of(voice), PhonemeIds(piper.ids), phonemizer)
+        ends = [word.char_end for sentence in sentences for word in sentence.words]
+        assert ends == sorted(ends) and ends[-1] <= len(text)
+        assert all(end == len(text) or not text[end].isalpha() for end in ends), "a word is not cut"
 
 
 def test_words_are_told_by_the_phonemes_where_there_are_as_many(phonemizer: Phonemizer, piper: PiperItself) -> None:
