@@ -259,7 +259,7 @@ class Conversation:
         self._log.info("call.interrupted", heard_characters=len(response.heard_text))
 
     def _prompt_idle_user(self, group: asyncio.TaskGroup) -> None:
-        """Ask whether the user is still there, or say goodbye; nothing if somebody speaks since the timer ran out."""
+        """Ask whether the user is still there, or say goodbye; nothing if a side speaks since the timer expired."""
         if not self._is_idle:
             return
         self.timeline.add_idle_prompt()

@@ -16,7 +16,7 @@ class HoldChanged:
 
 
 class UserIdleTimer:
-    """Calls `fire` after `after_ms` in which nobody has spoken, and again after as long; 0 never. `later` is
+    """Calls `fire` after `after_ms` in which neither side has spoken, and again after as long; 0 never. `later` is
     `loop.call_later`, `now_s` is `loop.time`. Time on hold does not count, because the caller cannot hear us."""
 
     def __init__(
@@ -31,7 +31,7 @@ class UserIdleTimer:
         self._later = later
         self._now_s = now_s
         self._on_hold = False
-        self._left_s: float | None = None  # of the idle time when the timer was set last; None while somebody speaks
+        self._left_s: float | None = None  # of the idle time when the timer was set last; None while a side speaks
         self._set_at_s = 0.0
         self._timer: Timer | None = None
 

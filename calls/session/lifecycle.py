@@ -1,4 +1,4 @@
-"""The lifecycle of a call: its states, and the moments and the reason that are stored of it."""
+"""The lifecycle of a call: its states, when it was answered and ended, and why it ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SessionState(Enum):
     QUEUED = auto()
     """Outbound: no INVITE was sent yet."""
     RINGING = auto()
-    """The INVITE was received, or sent; nobody has answered."""
+    """The INVITE was received, or sent, and is not answered."""
     ANSWERED = auto()
     """Answered; no audio was negotiated yet."""
     ACTIVE = auto()

@@ -49,13 +49,13 @@ from tests.fakes.scripted_call import ScriptedLlm, ScriptedStt, ScriptedTts, scr
 
 FREE = BillingSettings()
 TICK_PAUSE_S = 0.001
-"""Real time between two ticks of 20 ms: sound runs up to twenty times as fast as on a line."""
+"""Real time between two ticks of 20 ms: audio runs up to twenty times as fast as real time."""
 T = TypeVar("T")
 GREETS: dict[str, Any] = {"first_speaker": "agent", "agent_greeting": "Welcome caller.", "agent_greeting_enabled": True}
 
 
 class WatchedDatabase(Database):
-    """A database of which a test can wait for what is written."""
+    """A database whose writes a test can wait for."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -72,7 +72,7 @@ class WatchedDatabase(Database):
         return result
 
     async def until(self, look: Callable[[sa.Connection], T], holds: Callable[[T], bool]) -> T:
-        """What is seen once it is so; half a minute at most."""
+        """Wait until `holds` is true of what `look` reads, for 30 s at most; returns that."""
         async with asyncio.timeout(30):
             while True:
                 seen = self._writes
@@ -97,7 +97,7 @@ class GatedCallPacer(CallPacer):
 
 @dataclass
 class CallServiceHarness:
-    """What a test of calls touches."""
+    """The service, and the parts that a test acts on."""
 
     data_dir: Path
     database: WatchedDatabase
@@ -112,7 +112,7 @@ class CallServiceHarness:
     pacer: GatedCallPacer
     woken: list[None] = field(default_factory=list)
     aliases: dict[str, Collection[str]] = field(default_factory=dict)
-    """What addresses are called in the database, beside themselves."""
+    """The names of source addresses in the database, beside themselves."""
 
     async def create_number(
         self, number: str = "+4930100", *, max_calls: int | None = None, assigned: bool = True, **agent: Any
@@ -136,7 +136,7 @@ class CallServiceHarness:
         return await self.database.write(create)
 
     def rings(self, **facts: Any) -> Phone:
-        """A call comes in."""
+        """Send an INVITE to the service."""
         phone = Phone(self.pump, **facts)
         self.service.incoming(phone.leg)
         return phone
@@ -170,7 +170,7 @@ def every_call(conn: sa.Connection) -> list[Call]:
 
 
 async def until(condition: Any) -> None:
-    """Wait for something that no event tells; half a minute at most."""
+    """Poll a condition that no event announces, for 30 s at most."""
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - across threads and tasks, with nothing to wait on
             await asyncio.sleep(0.002)

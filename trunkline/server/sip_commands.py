@@ -90,8 +90,8 @@ class SipAnswers:
         """Every live call."""
         numbers, _ = await self._told.database.read(_trunks)
         by_id = {number.id: number.number for number in numbers}
-        for living in self._told.service.active_calls():
-            line.tell(_call(living.snapshot(), by_id))
+        for active in self._told.service.active_calls():
+            line.tell(_call(active.snapshot(), by_id))
 
     async def _trace_call(self, call_id: str, line: Line) -> None:
         self._told.see()
@@ -190,25 +190,25 @@ def _public(message: StoredSipMessage, sip_call_id: str | None, call_id: str | N
     }
 
 
-def _call(now: CallSnapshot, numbers: Mapping[str, str]) -> dict[str, Any]:
-    call, media = now.call, now.leg.media if now.leg else None
+def _call(snapshot: CallSnapshot, numbers: Mapping[str, str]) -> dict[str, Any]:
+    call, media = snapshot.call, snapshot.leg.media if snapshot.leg else None
     return {
         "id": call.id,
         "direction": call.direction,
-        "status": now.status,
+        "status": snapshot.status,
         "number": numbers.get(call.phone_number_id or ""),
         "customer": call.customer_number,
-        "seconds": int((utc_now() - (now.answered_at or call.created_at)).total_seconds()),
+        "seconds": int((utc_now() - (snapshot.answered_at or call.created_at)).total_seconds()),
         "codec": media.codec if media else None,
-        "onHold": bool(now.leg and now.leg.on_hold),
+        "onHold": bool(snapshot.leg and snapshot.leg.on_hold),
         "sipCallId": call.call_sid,
-        "mediaQuality": _quality(now),
+        "mediaQuality": _quality(snapshot),
     }
 
 
-def _quality(now: CallSnapshot) -> dict[str, Any] | None:
+def _quality(snapshot: CallSnapshot) -> dict[str, Any] | None:
     """As in the API; None while there is no sound."""
     try:
-        return media_quality.to_json(now.leg.quality()) if now.leg else None
+        return media_quality.to_json(snapshot.leg.quality()) if snapshot.leg else None
     except KeyError:
         return None

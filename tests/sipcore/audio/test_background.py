@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from numpy.typing import NDArray
 
-from calls.session.background_audio import DUCKED, at_rate
+from calls.session.background_audio import DUCKED_VOLUME, at_rate
 from media.audio_port import Samples, row_of
 from media.background.presets import PRESETS
 from tests.sipcore.loopback_phone import Call, Phone
@@ -67,7 +67,7 @@ def ramp_residue(ms: float) -> float:
 async def test_it_swells_ducks_and_returns_without_a_click(phone: Phone, call: Call, sine: Samples) -> None:
     slot = call.taken_media.slot
     track = phone.ears.follow(slot)
-    phone.pump.set_background(slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED)
+    phone.pump.set_background(slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED_VOLUME)
     await phone.ears.ticks(30)
     phone.pump.write(slot, np.zeros(RATE, np.int16))  # a second of speech that is not heard itself
     await phone.ears.ticks(100)
@@ -75,23 +75,25 @@ async def test_it_swells_ducks_and_returns_without_a_click(phone: Phone, call: C
     await phone.ears.ticks(20)
     level = envelope(track.said) / PEAK
     full = np.flatnonzero(level > 0.99 * VOLUME)
-    low = np.flatnonzero(np.abs(level - VOLUME * DUCKED) < 0.005)
+    low = np.flatnonzero(np.abs(level - VOLUME * DUCKED_VOLUME) < 0.005)
     ms = 1000 / HZ
     began = float(np.flatnonzero(level > 0.01)[0])
     assert (full[0] - began) * ms == pytest.approx(200, abs=15), "it swells"
     first_low = low[low > full[0]][0]
-    assert (first_low - full[full < first_low][-1]) * ms == pytest.approx(100 * (1 - DUCKED), abs=15), "it ducks"
+    assert (first_low - full[full < first_low][-1]) * ms == pytest.approx(100 * (1 - DUCKED_VOLUME), abs=15), "it ducks"
     back = full[full > first_low][0]
     stayed = low[(low >= first_low) & (low < back)]
-    assert (stayed[-1] - first_low) * ms == pytest.approx(1000 - 100 * (1 - DUCKED) + 200, abs=40), "held for 200 ms"
-    assert (back - stayed[-1]) * ms == pytest.approx(400 * (1 - DUCKED), abs=25), "it returns"
+    assert (stayed[-1] - first_low) * ms == pytest.approx(1000 - 100 * (1 - DUCKED_VOLUME) + 200, abs=40), (
+        "held for 200 ms"
+    )
+    assert (back - stayed[-1]) * ms == pytest.approx(400 * (1 - DUCKED_VOLUME), abs=25), "it returns"
     assert level[-1] == 0, "it has ended"
     assert roughness(track.said) <= ramp_residue(100)
 
 
 async def test_the_gap_between_two_sentences_does_not_lift_it(phone: Phone, call: Call, sine: Samples) -> None:
     slot = call.taken_media.slot
-    phone.pump.set_background(slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED)
+    phone.pump.set_background(slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED_VOLUME)
     phone.pump.hold_open(slot, True)
     phone.pump.write(slot, np.zeros(RATE // 2, np.int16))
     await phone.ears.ticks(20)
@@ -99,7 +101,7 @@ async def test_the_gap_between_two_sentences_does_not_lift_it(phone: Phone, call
     await phone.ears.ticks(40)  # 400 ms of it without any sound to send
     phone.pump.write(slot, np.zeros(RATE // 2, np.int16))
     await phone.ears.ticks(10)
-    assert envelope(track.said) / PEAK == pytest.approx(VOLUME * DUCKED, abs=0.005)
+    assert envelope(track.said) / PEAK == pytest.approx(VOLUME * DUCKED_VOLUME, abs=0.005)
 
 
 async def test_another_sound_follows_when_the_first_has_faded_out(phone: Phone, call: Call, sine: Samples) -> None:
@@ -141,7 +143,7 @@ async def test_volume_0_is_silence(phone: Phone, call: Call, sine: Samples) -> N
 
 async def test_the_caller_hears_what_is_recorded(phone: Phone, call: Call, sine: Samples) -> None:
     sent, heard = phone.ears.follow(call.taken_media.slot), phone.ears.follow(call.placed_media.slot)
-    phone.pump.set_background(call.taken_media.slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED)
+    phone.pump.set_background(call.taken_media.slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED_VOLUME)
     await phone.ears.ticks(20)
     phone.pump.write(call.taken_media.slot, np.zeros(RATE // 2, np.int16))
     await phone.ears.ticks(60)
@@ -152,7 +154,7 @@ async def test_the_caller_hears_what_is_recorded(phone: Phone, call: Call, sine:
 def plateaus(amplitudes: NDArray[np.float64]) -> list[str]:
     """The levels at which the sound is for 20 ms at least, one after the other. A pump that comes late leaves gaps in
     what the other side hears: they are no levels."""
-    levels = {"full": PEAK * VOLUME, "ducked": PEAK * VOLUME * DUCKED}
+    levels = {"full": PEAK * VOLUME, "ducked": PEAK * VOLUME * DUCKED_VOLUME}
     long = HZ * 20 // 1000
     found: list[str] = []
     for at in range(len(amplitudes) - long + 1):
