@@ -18,8 +18,8 @@ from calls.fair_semaphore import FairSemaphore
 from config.special_addresses import why_no_unicast
 from sipcore.resolver.dns_records import LookupFailed
 from sipcore.resolver.host_table import MAX_HOSTS
-from sipcore.resolver.sip_locator import Destination, ResolvedTargets, ip_literal_targets
-from sipcore.resolver.target import SipHostPort, SipTarget
+from sipcore.resolver.sip_locator import ResolvedTargets
+from sipcore.resolver.target import SipHostPort, SipTarget, ip_literal_targets
 
 MIN_REFRESH_S: Final = 30.0
 MAX_REFRESH_S: Final = 3600.0
@@ -41,7 +41,7 @@ CALLS: Final = "calls"
 PUBLISH_DELAY_S: Final = 0.02
 """Changes within such a time are published together."""
 
-Locate = Callable[[Destination], Awaitable[ResolvedTargets]]
+Locate = Callable[[SipHostPort], Awaitable[ResolvedTargets]]
 Table = Mapping[SipHostPort, Sequence[SipTarget]]
 
 log = structlog.get_logger()
@@ -53,7 +53,7 @@ class _TrackedHost:
     `looked_up`: it has been looked for, whatever came of it. Until `complete_until_s` its targets are believed rather
     than what not everybody had a say in."""
 
-    destination: Destination
+    destination: SipHostPort
     owner: str
     task: asyncio.Task[None]
     targets: tuple[SipTarget, ...] = ()
@@ -69,12 +69,12 @@ class HostTracker:
     def __init__(self, locate: Locate, publish: Callable[[Table], None]) -> None:
         self._locate = locate
         self._publish = publish
-        self._subscriptions: dict[str, dict[Destination, Collection[str]]] = {"trunks": {}}
+        self._subscriptions: dict[str, dict[SipHostPort, Collection[str]]] = {"trunks": {}}
         """By who wants them, with the organizations that they are for. Of an organization's, trunks come first."""
-        self._call_lookups: dict[Destination, float] = {}
-        self._tracked: dict[Destination, _TrackedHost] = {}
+        self._call_lookups: dict[SipHostPort, float] = {}
+        self._tracked: dict[SipHostPort, _TrackedHost] = {}
         """By what `_lookup_key` gives for a place."""
-        self._destinations: frozenset[Destination] = frozenset()
+        self._destinations: frozenset[SipHostPort] = frozenset()
         """All that are wanted now."""
         self._by_host: dict[str, list[_TrackedHost]] = {}
         self._addresses: dict[str, frozenset[str]] = {}
@@ -90,7 +90,7 @@ class HostTracker:
         """Whether a host may be at an address; asked each time, as that may change. `reconsider` says that it has."""
 
     def subscribe(
-        self, subscriber: str, destinations: Iterable[Destination] | Mapping[Destination, Collection[str]]
+        self, subscriber: str, destinations: Iterable[SipHostPort] | Mapping[SipHostPort, Collection[str]]
     ) -> None:
         """Follow these for `who` from now on, and no others; looking for new ones begins at once. IP addresses need no
         following. A mapping says which organizations each is for: they take turns where there is not room for all, and
@@ -101,7 +101,7 @@ class HostTracker:
         }
         self._update_tracked()
 
-    def targets(self, place: Destination) -> list[SipTarget]:
+    def targets(self, place: SipHostPort) -> list[SipTarget]:
         """Where it is, by preference, as far as is known now; an IP address is itself."""
         place = _normalized(place)
         if (address := ip_literal_targets(place)) is not None:
@@ -111,7 +111,7 @@ class HostTracker:
             targets.sort(key=lambda each: (place.host, each.address) in self._demoted)
         return targets
 
-    def _resolved_targets(self, place: Destination) -> Sequence[SipTarget]:
+    def _resolved_targets(self, place: SipHostPort) -> Sequence[SipTarget]:
         """Where it was found: what was looked for as another port of the same host has its own port and transport."""
         followed = self._tracked.get(_lookup_key(place)) if place in self._destinations else None
         if followed is None or followed.destination == place or place.port is None:
@@ -119,7 +119,7 @@ class HostTracker:
         port, transport = place.port, place.transport or "udp"
         return [_target(each.address, port, transport) for each in followed.targets]
 
-    async def resolve(self, place: Destination) -> list[SipTarget]:
+    async def resolve(self, place: SipHostPort) -> list[SipTarget]:
         """Where it is. A place that is not known yet is waited for, a new one is followed for some minutes; empty when
         it cannot be found."""
         place = _normalized(place)
@@ -142,12 +142,12 @@ class HostTracker:
 
     def allowed_addresses(self, host: str) -> set[str]:
         """Every address of a host that is known now, of whatever port and transport."""
-        host = _normalized(Destination(host)).host
+        host = _normalized(SipHostPort(host)).host
         return {each for each in self.resolved_addresses(host) if self.is_allowed(host, each)}
 
     def resolved_addresses(self, host: str) -> frozenset[str]:
         """The same, whether or not the host may be there."""
-        host = _normalized(Destination(host)).host
+        host = _normalized(SipHostPort(host)).host
         if (known := self._addresses.get(host)) is None:
             known = frozenset(each.address for followed in self._by_host.get(host, ()) for each in followed.targets)
             if host in self._by_host:
@@ -160,7 +160,7 @@ class HostTracker:
             self._all_addresses = {host: self.resolved_addresses(host) for host in self._by_host}
         return self._all_addresses
 
-    def resolve_error(self, place: Destination) -> str | None:
+    def resolve_error(self, place: SipHostPort) -> str | None:
         """What went wrong when the place was last looked for."""
         followed = self._tracked.get(_lookup_key(_normalized(place)))
         if followed and followed.targets and not self.targets(place):
@@ -173,7 +173,7 @@ class HostTracker:
 
     def demote(self, host: str, address: str) -> None:
         """This address of the host did not answer: it comes last for some minutes."""
-        key = _normalized(Destination(host)).host, address
+        key = _normalized(SipHostPort(host)).host, address
         if (before := self._demoted.pop(key, None)) is not None:
             before.cancel()
         self._demoted[key] = asyncio.get_running_loop().call_later(DEMOTED_S, self._restore, key)
@@ -196,7 +196,7 @@ class HostTracker:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _stop_tracking(self, places: Collection[Destination]) -> None:
+    def _stop_tracking(self, places: Collection[SipHostPort]) -> None:
         for place in places:
             followed = self._tracked.pop(place)
             others = self._by_host[place.host]
@@ -209,7 +209,7 @@ class HostTracker:
 
     # ---- following ----
 
-    def _track_for_call(self, place: Destination) -> None:
+    def _track_for_call(self, place: SipHostPort) -> None:
         now_s = asyncio.get_running_loop().time()
         self._call_lookups.pop(place, None)
         self._call_lookups[place] = now_s + CALL_LOOKUP_KEPT_S
@@ -237,13 +237,13 @@ class HostTracker:
         if before - wanted or (shown and wanted - before):
             self._publish_soon()
 
-    def _start_tracking(self, look_up: Destination, place: Destination) -> None:
+    def _start_tracking(self, look_up: SipHostPort, place: SipHostPort) -> None:
         owner = next((each for wanted in self._subscriptions.values() for each in wanted.get(place, ())), CALLS)
         task = asyncio.create_task(self._refresh(look_up), name=f"place {place.host}")
         followed = self._tracked[look_up] = _TrackedHost(place, owner, task)
         self._by_host.setdefault(place.host, []).append(followed)
 
-    async def _refresh(self, look_up: Destination) -> None:
+    async def _refresh(self, look_up: SipHostPort) -> None:
         """Look for the place again and again. What was found stays until something else is."""
         followed = self._tracked[look_up]
         while True:
@@ -258,7 +258,7 @@ class HostTracker:
         if any(until_s <= now_s for until_s in self._call_lookups.values()):
             self._update_tracked()
 
-    async def _look_up(self, place: Destination, followed: _TrackedHost) -> float | None:
+    async def _look_up(self, place: SipHostPort, followed: _TrackedHost) -> float | None:
         """Look once; how long what was found holds, None when nobody could say."""
         try:
             found = _only_unicast(place, await self._locate(place))
@@ -285,7 +285,7 @@ class HostTracker:
             self._publish_soon()
         return found.ttl_s if found.complete else None
 
-    def _lookup_failed(self, place: Destination, followed: _TrackedHost, why: str) -> None:
+    def _lookup_failed(self, place: SipHostPort, followed: _TrackedHost, why: str) -> None:
         """It is told when it begins."""
         if followed.failed is None:
             kept = sorted({each.address for each in followed.targets})
@@ -315,7 +315,7 @@ class HostTracker:
     def _table(self) -> Table:
         """What PJSIP asks for has a transport always: a place without one stands under each that it was found with."""
         table: dict[SipHostPort, Sequence[SipTarget]] = {}
-        entries: dict[Destination, list[SipHostPort]] = {}
+        entries: dict[SipHostPort, list[SipHostPort]] = {}
         for place in sorted(self._destinations, key=lambda each: each.transport is not None):
             targets = self.targets(place)
             transports = (place.transport,) if place.transport else {each.transport for each in targets}
@@ -331,10 +331,10 @@ class HostTracker:
         kept = list(dict.fromkeys(entry for place in self._in_fair_order() for entry in entries.get(place, ())))
         return {entry: table[entry] for entry in kept[:MAX_HOSTS]}
 
-    def _in_fair_order(self) -> list[Destination]:
+    def _in_fair_order(self) -> list[SipHostPort]:
         """Every place that is wanted: one of each organization, then a second one of each, and so on; last those that
         are for none of them."""
-        by_owner: dict[str, list[Destination]] = {}
+        by_owner: dict[str, list[SipHostPort]] = {}
         for wanted in self._subscriptions.values():
             for place, owners in wanted.items():
                 for owner in owners:
@@ -351,7 +351,7 @@ def refresh_after_s(ttl_s: float | None, random_value: float) -> float:
     return min(max(ttl_s, MIN_REFRESH_S), MAX_REFRESH_S) * (1 - JITTER * (1 + random_value) / 2)
 
 
-def _only_unicast(place: Destination, found: ResolvedTargets) -> ResolvedTargets:
+def _only_unicast(place: SipHostPort, found: ResolvedTargets) -> ResolvedTargets:
     """What was found, without addresses that no trunk may have. Raises `LookupFailed` when only such were found."""
     unusable = {each.address: why_no_unicast(each.address) for each in found.targets}
     targets = tuple(each for each in found.targets if unusable[each.address] is None)
@@ -364,7 +364,7 @@ def _only_unicast(place: Destination, found: ResolvedTargets) -> ResolvedTargets
     return replace(found, targets=targets)
 
 
-def _normalized(place: Destination) -> Destination:
+def _normalized(place: SipHostPort) -> SipHostPort:
     host = place.host.lower().removesuffix(".")
     return place if host == place.host else place._replace(host=host)
 
@@ -372,6 +372,6 @@ def _normalized(place: Destination) -> Destination:
 _target: Final = lru_cache(16384)(SipTarget)
 
 
-def _lookup_key(place: Destination) -> Destination:
+def _lookup_key(place: SipHostPort) -> SipHostPort:
     """What is looked for: with a port only the addresses of the host count (RFC 3263, 4.2), for all ports at once."""
-    return place if place.port is None else Destination(place.host, 0)
+    return place if place.port is None else SipHostPort(place.host, 0)

@@ -16,8 +16,7 @@ from calls.trunks.host_tracker import HostTracker
 from calls.trunks.trunk_policy import TrunkPolicy
 from config.secrets import Secrets, SecretUnreadable
 from sipcore.dialogs.invite_error import InviteError
-from sipcore.resolver.sip_locator import Destination, ip_literal_targets
-from sipcore.resolver.target import SipHostPort, Transport
+from sipcore.resolver.target import SipHostPort, Transport, ip_literal_targets
 from sipcore.security.digest import Credentials
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, Trunk, TrunkStatus
 from storage.database.database import Database, StorageUnavailable
@@ -43,7 +42,7 @@ Apply = Callable[[Sequence[Trunk]], Coroutine[Any, Any, None]]
 
 
 @lru_cache(16384)
-def parse_destination(text: str, port: int | None = None, transport: Transport | None = None) -> Destination:
+def parse_destination(text: str, port: int | None = None, transport: Transport | None = None) -> SipHostPort:
     """Read `host`, `host:port` or a `sip:` URI. What it says itself of port and transport comes first, then the
     arguments; None: not said. `sips` means TLS."""
     scheme = _SCHEME.match(text)
@@ -52,13 +51,13 @@ def parse_destination(text: str, port: int | None = None, transport: Transport |
     own_port = None if rest.count(":") > 1 and "]" not in rest else _PORT.search(rest)
     said = _TRANSPORT.search(parameters)
     own = cast(Transport, said[1].lower()) if said else "tls" if scheme and scheme[1].lower() == "sips" else None
-    return Destination(normal_host(text), int(own_port[1]) if own_port else port, own or transport)
+    return SipHostPort(normal_host(text), int(own_port[1]) if own_port else port, own or transport)
 
 
-def trunk_destinations(number: PhoneNumber) -> tuple[Destination, Destination | None]:
+def trunk_destinations(number: PhoneNumber) -> tuple[SipHostPort, SipHostPort | None]:
     """Where a number's trunk is, which has a source, and its outbound proxy."""
     if number.sip_mode == "ip_allowlist":
-        return Destination(number.source or "", number.sip_port, number.sip_protocol or "udp"), None
+        return SipHostPort(number.source or "", number.sip_port, number.sip_protocol or "udp"), None
     registrar = parse_destination(number.sip_proxy or "", number.sip_port, number.sip_protocol)
     if number.sip_register_transport:
         registrar = registrar._replace(transport=number.sip_register_transport)
@@ -81,13 +80,12 @@ class TrunkBuilder:
             return None
         registrar, proxy = trunk_destinations(number)
         registers = number.sip_mode == "registration"
-        place = self._host_port(registrar)
         return Trunk(
             key=number.id,
-            host=place.host,
-            port=place.port,
-            transport=place.transport,
-            outbound_proxy=self._host_port(proxy) if proxy else None,
+            host=registrar.host,
+            port=registrar.port,
+            transport=self._transport(registrar),
+            outbound_proxy=proxy._replace(transport=self._transport(proxy)) if proxy else None,
             user=number.sip_username if registers and number.sip_username else number.number,
             credentials=self._credentials(number),
             registers=registers and not self.standby,
@@ -97,10 +95,10 @@ class TrunkBuilder:
             number=number.number,
         )
 
-    def _host_port(self, where: Destination) -> SipHostPort:
-        """A host that says nothing of its transport speaks what it is found with (RFC 3263 4.1); UDP until then."""
-        found = next((target.transport for target in self.hosts.targets(where)), "udp")
-        return SipHostPort(where.host, where.port, where.transport or cast(Transport, found))
+    def _transport(self, host_port: SipHostPort) -> Transport:
+        """The transport of a host: what is stated, else that of its first target (RFC 3263 4.1), else UDP."""
+        found: Transport = next((target.transport for target in self.hosts.targets(host_port)), "udp")
+        return host_port.transport or found
 
     def _credentials(self, number: PhoneNumber) -> Credentials | None:
         user = number.sip_auth_user or number.sip_username
@@ -232,7 +230,7 @@ class TrunkProvisioner:
         slices = TimeSlice()
         if await self._policy.update(rules, numbers, slices):
             self._builder.hosts.on_policy_change()
-        wanted: dict[Destination, set[str]] = {}
+        wanted: dict[SipHostPort, set[str]] = {}
         for number in numbers:
             await slices.checkpoint()
             if self._policy.problem(number, _no_addresses) is None:

@@ -13,7 +13,7 @@ import structlog
 
 from calls.cooperative import DutyCycle
 from calls.trunks.host_tracker import HostTracker
-from sipcore.resolver.sip_locator import Destination, ip_literal_targets
+from sipcore.resolver.target import SipHostPort, ip_literal_targets
 from storage.database.database import Database, StorageUnavailable
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.trunk_rules import Policy
@@ -93,7 +93,7 @@ class SourceAllowlist:
         self._stored, names = await self._database.read(self._read_sources)
         networks = [each for each in self._stored if "/" in each]
         self._hosts = {
-            each for each in self._stored if "/" not in each and ip_literal_targets(Destination(each)) is None
+            each for each in self._stored if "/" not in each and ip_literal_targets(SipHostPort(each)) is None
         }
         self._networks = CidrSet(networks)
         self._places.subscribe(
@@ -101,8 +101,8 @@ class SourceAllowlist:
             {
                 place: owners
                 for host, owners in names.items()
-                if ip_literal_targets(Destination(host)) is None
-                for place in (Destination(host), _address_lookup(host))
+                if ip_literal_targets(SipHostPort(host)) is None
+                for place in (SipHostPort(host), _address_lookup(host))
             },
         )
         self._publish()
@@ -151,6 +151,6 @@ class SourceAllowlist:
             log.debug("trunks.reading_again")
 
 
-def _address_lookup(host: str) -> Destination:
+def _address_lookup(host: str) -> SipHostPort:
     """The addresses of the name itself, whatever it says of SIP: calls may come from there, too."""
-    return Destination(host, 5060, "udp")
+    return SipHostPort(host, 5060, "udp")

@@ -6,31 +6,21 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import blake2b
 from ipaddress import IPv6Address, ip_address
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from sipcore.resolver.dns_records import DnsAnswer, LookupFailed, NaptrRecord, SrvRecord
-from sipcore.resolver.target import SipTarget, Transport
+from sipcore.resolver.target import DEFAULT_PORT, SipHostPort, SipTarget, Transport
 
 R = TypeVar("R")
 
 _SERVICES: Final[dict[str, Transport]] = {"SIP+D2U": "udp", "SIP+D2T": "tcp", "SIPS+D2T": "tls"}
 _SRV_PREFIX: Final[dict[Transport, str]] = {"udp": "_sip._udp", "tcp": "_sip._tcp", "tls": "_sips._tcp"}
-_DEFAULT_PORT: Final[dict[Transport, int]] = {"udp": 5060, "tcp": 5060, "tls": 5061}
 _MOST: Final = 16
 """Targets of one place: as many as PJSIP takes."""
 _MOST_NAMES: Final = 32
 """Records of one answer that are followed."""
-
-
-class Destination(NamedTuple):
-    """What is looked for: a host in lower case, with what its URI says of port and transport."""
-
-    host: str
-    port: int | None = None
-    transport: Transport | None = None
 
 
 class DnsLookups(Protocol):
@@ -71,7 +61,7 @@ class SipLocator:
     ip_versions: Sequence[int] = (4,)
     seed: bytes = b""
 
-    async def locate(self, place: Destination) -> ResolvedTargets:
+    async def locate(self, place: SipHostPort) -> ResolvedTargets:
         """Where to send. Without targets the place is not there. Raises `LookupFailed` when nobody could say."""
         pinned = await self.records.hosts_file_addresses(place.host)
         addresses = [each for each in pinned.records if _version(each) in self.ip_versions]
@@ -89,7 +79,7 @@ class SipLocator:
         return await self._by_service(found, min(ttl_s, *(answer.ttl_s for _, answer in found)), failures)
 
     async def _services(
-        self, place: Destination, failures: list[LookupFailed]
+        self, place: SipHostPort, failures: list[LookupFailed]
     ) -> tuple[list[tuple[Transport, str]], float]:
         """The SRV names to ask, each for a transport, and how long that holds (RFC 3263, 4.1)."""
         if place.transport is not None:
@@ -127,7 +117,7 @@ class SipLocator:
         times = [answer.ttl_s for answer in answers if answer.records]
         return ResolvedTargets(tuple(dict.fromkeys(targets))[:_MOST], min([ttl_s, *times]), complete=not failures)
 
-    async def _by_address(self, place: Destination, failures: list[LookupFailed]) -> ResolvedTargets:
+    async def _by_address(self, place: SipHostPort, failures: list[LookupFailed]) -> ResolvedTargets:
         answer = await self._addresses(place.host, failures)
         if not answer.records:
             answer = await self._system(place.host, answer, failures)
@@ -153,21 +143,10 @@ class SipLocator:
         times = [answer.ttl_s for answer in answers if answer.records] or [answer.ttl_s for answer in answers]
         return DnsAnswer(tuple(address for records in ordered for address in records), min(times))
 
-    def _at(self, addresses: Collection[str], place: Destination) -> tuple[SipTarget, ...]:
+    def _at(self, addresses: Collection[str], place: SipHostPort) -> tuple[SipTarget, ...]:
         transport = place.transport or "udp"
-        port = place.port or _DEFAULT_PORT[transport]
+        port = place.port or DEFAULT_PORT[transport]
         return tuple(SipTarget(address, port, transport) for address in addresses)[:_MOST]
-
-
-@lru_cache(16384)
-def ip_literal_targets(place: Destination) -> tuple[SipTarget, ...] | None:
-    """Where an IP address is; None for a name."""
-    try:
-        address = str(ip_address(place.host))
-    except ValueError:
-        return None
-    transport = place.transport or "udp"
-    return (SipTarget(address, place.port or _DEFAULT_PORT[transport], transport),)
 
 
 def order_srv(records: Sequence[SrvRecord], seed: bytes) -> list[SrvRecord]:

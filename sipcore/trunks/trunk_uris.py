@@ -73,5 +73,5 @@ def escape_user(user: str) -> str:
 def _host_port(place: SipHostPort) -> str:
     """host[:port][;transport=tcp]"""
     port = f":{place.port}" if place.port else ""
-    transport = "" if place.transport == "udp" else f";transport={place.transport}"
+    transport = "" if place.transport in (None, "udp") else f";transport={place.transport}"
     return f"{bracketed(place.host)}{port}{transport}"

@@ -14,8 +14,9 @@ from calls.trunks.provisioning import trunk_destinations
 from config.setting_values import PORTS_PER_CALL
 from config.settings import Settings
 from sipcore.resolver.dns_records import LookupFailed
-from sipcore.resolver.sip_locator import Destination, SipLocator, ip_literal_targets
+from sipcore.resolver.sip_locator import SipLocator
 from sipcore.resolver.system_resolver import SystemResolver
+from sipcore.resolver.target import SipHostPort, ip_literal_targets
 from sipcore.transport.listeners import default_local_address, ip_versions, is_wildcard
 from storage.database import lock
 from storage.database.database import Database
@@ -108,7 +109,7 @@ async def _lost(settings: Settings, numbers: Sequence[PhoneNumber]) -> list[str]
     return [f"{number}: {place.host} {why}" for (place, number), why in zip(places.items(), found, strict=True) if why]
 
 
-async def _why_lost(locator: SipLocator, place: Destination) -> str | None:
+async def _why_lost(locator: SipLocator, place: SipHostPort) -> str | None:
     try:
         return None if (await locator.locate(place)).targets else "is not in the DNS"
     except LookupFailed as error:

@@ -20,11 +20,11 @@ from calls.trunks.host_tracker import (
     refresh_after_s,
 )
 from sipcore.resolver.dns_records import LookupFailed
-from sipcore.resolver.sip_locator import Destination, ResolvedTargets
+from sipcore.resolver.sip_locator import ResolvedTargets
 from sipcore.resolver.target import SipHostPort, SipTarget, Transport
 from tests.virtual_time import virtually
 
-PBX = Destination("pbx.test", 5060, "udp")
+PBX = SipHostPort("pbx.test", 5060, "udp")
 
 
 def at(*addresses: str, transport: Transport = "udp") -> tuple[SipTarget, ...]:
@@ -48,7 +48,7 @@ class World:
     def __setitem__(self, name: str, targets: tuple[SipTarget, ...]) -> None:
         self.names[name] = ResolvedTargets(targets, self.ttl_s)
 
-    async def locate(self, place: Destination) -> ResolvedTargets:
+    async def locate(self, place: SipHostPort) -> ResolvedTargets:
         self.asked.append((asyncio.get_running_loop().time(), place.host))
         if place.host in self.slow:
             await self.slow[place.host].wait()
@@ -93,7 +93,7 @@ async def test_a_place_is_published_when_it_is_found(world: World) -> None:
 async def test_an_address_that_no_trunk_may_have_is_never_published(world: World) -> None:
     world["pbx.test"] = at("239.1.2.3", "192.0.2.1", "169.254.169.254")
     world["evil.test"] = at("255.255.255.255", "0.0.0.0", "::ffff:224.0.0.1")
-    evil = Destination("evil.test", 5060, "udp")
+    evil = SipHostPort("evil.test", 5060, "udp")
     world.places.subscribe("trunks", [PBX, evil])
     with capture_logs() as logs:
         await world.places.wait_resolved(5)
@@ -120,7 +120,7 @@ async def test_a_name_that_moves_to_an_address_that_no_trunk_may_have_stays_wher
 async def test_a_place_without_a_transport_stands_under_each_that_it_has(world: World) -> None:
     tcp, udp = at("192.0.2.1", transport="tcp"), at("192.0.2.2")
     world["pbx.test"] = tcp + udp
-    world.places.subscribe("trunks", [Destination("pbx.test")])
+    world.places.subscribe("trunks", [SipHostPort("pbx.test")])
     await world.places.wait_resolved(5)
     assert world.tables[-1] == {
         SipHostPort("pbx.test", None, "tcp"): list(tcp),
@@ -130,8 +130,8 @@ async def test_a_place_without_a_transport_stands_under_each_that_it_has(world: 
 
 @in_world
 async def test_an_address_is_never_looked_for(world: World) -> None:
-    world.places.subscribe("trunks", [Destination("192.0.2.1"), Destination("2001:db8::1")])
-    assert await world.places.resolve(Destination("192.0.2.9", None, "tcp")) == list(at("192.0.2.9", transport="tcp"))
+    world.places.subscribe("trunks", [SipHostPort("192.0.2.1"), SipHostPort("2001:db8::1")])
+    assert await world.places.resolve(SipHostPort("192.0.2.9", None, "tcp")) == list(at("192.0.2.9", transport="tcp"))
     assert world.asked == []
 
 
@@ -196,7 +196,7 @@ async def test_half_an_answer_is_better_than_none_but_not_than_a_whole_one(world
 async def test_a_slow_name_keeps_nobody_else_waiting(world: World) -> None:
     world.slow["slow.test"] = asyncio.Event()
     world["slow.test"], world["pbx.test"] = at("192.0.2.8"), at("192.0.2.1")
-    slow = Destination("slow.test", 5060, "udp")
+    slow = SipHostPort("slow.test", 5060, "udp")
     world.places.subscribe("trunks", [slow, PBX])
     assert await world.places.resolve(PBX) == list(at("192.0.2.1"))
     await world.places.wait_resolved(1)
@@ -212,7 +212,7 @@ async def test_a_slow_name_keeps_nobody_else_waiting(world: World) -> None:
 @in_world
 async def test_who_is_not_wanted_any_more_is_forgotten(world: World) -> None:
     world["pbx.test"], world["sbc.test"] = at("192.0.2.1"), at("192.0.2.2")
-    sbc = Destination("sbc.test", 5060, "udp")
+    sbc = SipHostPort("sbc.test", 5060, "udp")
     world.places.subscribe("trunks", [PBX, sbc])
     world.places.subscribe("sources", [PBX])
     await world.places.wait_resolved(5)
@@ -230,7 +230,7 @@ async def test_a_place_that_is_asked_for_is_there_at_once_and_kept_for_minutes(w
     world["pbx.test"] = at("192.0.2.1")
     assert await world.places.resolve(PBX) == list(at("192.0.2.1"))
     assert world.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}, "PJSIP can go there now"
-    assert await world.places.resolve(Destination("nowhere.test")) == []
+    assert await world.places.resolve(SipHostPort("nowhere.test")) == []
     await asyncio.sleep(3600)
     assert world.places.targets(PBX) == []
     assert world.tables[-1] == {}
@@ -240,7 +240,7 @@ async def test_a_place_that_is_asked_for_is_there_at_once_and_kept_for_minutes(w
 async def test_no_more_places_are_kept_for_those_who_just_ask_than_fit(world: World) -> None:
     for number in range(300):
         world[f"n{number}.test"] = at("192.0.2.1")
-        await world.places.resolve(Destination(f"n{number}.test", 5060, "udp"))
+        await world.places.resolve(SipHostPort(f"n{number}.test", 5060, "udp"))
     await asyncio.sleep(1)
     assert len(world.tables[-1]) <= 257
 
@@ -264,7 +264,7 @@ async def test_whoever_wants_to_hears_of_changes_and_only_of_those(world: World)
     heard: list[float] = []
     world.places.on_change.append(lambda: heard.append(asyncio.get_running_loop().time()))
     world["pbx.test"], world["sbc.test"] = at("192.0.2.1"), at("192.0.2.2")
-    world.places.subscribe("trunks", [PBX, Destination("sbc.test", 5060, "udp")])
+    world.places.subscribe("trunks", [PBX, SipHostPort("sbc.test", 5060, "udp")])
     await asyncio.sleep(3000)
     assert len(heard) == 1, "both at once"
     world["pbx.test"] = at("192.0.2.3")
@@ -297,15 +297,15 @@ async def test_who_waits_for_a_place_is_let_go_at_the_end() -> None:
 async def test_the_ports_of_a_host_are_looked_for_together(world: World) -> None:
     world["pbx.test"] = at("192.0.2.1", "192.0.2.2")
     transports: tuple[Transport, ...] = ("udp", "tcp")
-    ports = [Destination("pbx.test", port, transport) for port in range(5000, 5300) for transport in transports]
+    ports = [SipHostPort("pbx.test", port, transport) for port in range(5000, 5300) for transport in transports]
     world.places.subscribe("trunks", ports)
     await world.places.wait_resolved(5)
     assert len(world.asked) == 1
-    assert world.places.targets(Destination("pbx.test", 5007, "tcp")) == [
+    assert world.places.targets(SipHostPort("pbx.test", 5007, "tcp")) == [
         SipTarget("192.0.2.1", 5007, "tcp"), SipTarget("192.0.2.2", 5007, "tcp"),
     ]  # fmt: skip
     assert len(world.tables[-1]) == len(ports)
-    world.places.subscribe("trunks", [*ports[7:], Destination("pbx.test", 6000, "udp")])
+    world.places.subscribe("trunks", [*ports[7:], SipHostPort("pbx.test", 6000, "udp")])
     await asyncio.sleep(1)
     assert len(world.asked) == 1, "nothing new is to be found out"
     assert SipHostPort("pbx.test", 6000, "udp") in world.tables[-1]
@@ -316,9 +316,9 @@ async def test_the_ports_of_a_host_are_looked_for_together(world: World) -> None
 async def test_where_not_all_places_find_room_organizations_take_turns(world: World) -> None:
     with patch("calls.trunks.host_tracker.MAX_HOSTS", 20):
         world["pbx.test"], world["other.test"], world["source.test"] = at("192.0.2.1"), at("192.0.2.2"), at("192.0.2.3")
-        hog = {Destination("pbx.test", 5000 + each, "udp"): {"hog"} for each in range(100)}
-        small = {Destination("other.test", 6000 + each, "udp"): {"small"} for each in range(8)}
-        world.places.subscribe("sources", [Destination("source.test", 7000 + each, "udp") for each in range(100)])
+        hog = {SipHostPort("pbx.test", 5000 + each, "udp"): {"hog"} for each in range(100)}
+        small = {SipHostPort("other.test", 6000 + each, "udp"): {"small"} for each in range(8)}
+        world.places.subscribe("sources", [SipHostPort("source.test", 7000 + each, "udp") for each in range(100)])
         world.places.subscribe("trunks", hog | small)
         await world.places.wait_resolved(5)
         table = world.tables[-1]
@@ -329,7 +329,7 @@ async def test_where_not_all_places_find_room_organizations_take_turns(world: Wo
 
 @in_world
 async def test_an_organization_with_very_many_names_leaves_room_for_others_look_ups(world: World) -> None:
-    hog = {Destination(f"slow{each}.test", 5060, "udp"): {"hog"} for each in range(300)}
+    hog = {SipHostPort(f"slow{each}.test", 5060, "udp"): {"hog"} for each in range(300)}
     world.slow |= {place.host: asyncio.Event() for place in hog}
     world["pbx.test"] = at("192.0.2.1")
     world.places.subscribe("trunks", hog)

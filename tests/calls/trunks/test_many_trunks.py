@@ -18,8 +18,8 @@ from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
 from calls.trunks.source_allowlist import SourceAllowlist
 from calls.trunks.trunk_policy import TrunkPolicy
 from config.secrets import Secrets
-from sipcore.resolver.sip_locator import Destination, ResolvedTargets
-from sipcore.resolver.target import SipTarget
+from sipcore.resolver.sip_locator import ResolvedTargets
+from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.trunks.trunk import Trunk, TrunkStatus
 from storage.accounts import organizations
 from storage.database.database import Database
@@ -72,10 +72,10 @@ def fill(conn: sa.Connection) -> list[PhoneNumber]:
 async def test_a_change_among_very_many_numbers_holds_nobody_up(
     database: Database, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked: list[Destination] = []
+    looked: list[SipHostPort] = []
     had: list[Trunk] = []
 
-    async def locate(place: Destination) -> ResolvedTargets:
+    async def locate(place: SipHostPort) -> ResolvedTargets:
         looked.append(place)
         return ResolvedTargets((SipTarget("203.0.113.7", place.port or 5060, "udp"),), 300)
 

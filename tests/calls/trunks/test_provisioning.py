@@ -18,7 +18,7 @@ from calls.trunks.provisioning import NO_TRUNK, TrunkBuilder, TrunkProvisioner, 
 from config.secrets import Secrets
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.resolver.dns_records import LookupFailed
-from sipcore.resolver.sip_locator import Destination, ResolvedTargets
+from sipcore.resolver.sip_locator import ResolvedTargets
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security.digest import Credentials
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, Trunk, TrunkStatus
@@ -37,7 +37,7 @@ class World:
 
     database: Database
     secrets: Secrets
-    names: dict[Destination, Sequence[SipTarget]] = field(default_factory=dict)
+    names: dict[SipHostPort, Sequence[SipTarget]] = field(default_factory=dict)
     applied: list[list[Trunk]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class World:
     async def change(self, number: PhoneNumber, **changes: Any) -> PhoneNumber:
         return await self.database.write(lambda conn: phone_numbers.replace(conn, number, changes))
 
-    async def _locate(self, place: Destination) -> ResolvedTargets:
+    async def _locate(self, place: SipHostPort) -> ResolvedTargets:
         if place not in self.names:
             raise LookupFailed("no answer in time")
         return ResolvedTargets(tuple(self.names[place]), 300)
@@ -80,54 +80,54 @@ async def world(database: Database, secrets: Secrets) -> AsyncIterator[World]:
 @pytest.mark.parametrize(
     ("text", "destination"),
     [
-        ("pbx.example.net", Destination("pbx.example.net")),
-        ("PBX.example.net.", Destination("pbx.example.net")),
-        ("pbx.example.net:5070", Destination("pbx.example.net", 5070)),
-        ("192.0.2.1:5070", Destination("192.0.2.1", 5070)),
-        ("2001:db8::1", Destination("2001:db8::1")),
-        ("[2001:db8::1]:5070", Destination("2001:db8::1", 5070)),
-        ("sip:pbx.example.net", Destination("pbx.example.net")),
-        ("sip:ann@pbx.example.net:5070;transport=tcp", Destination("pbx.example.net", 5070, "tcp")),
-        ("SIP:pbx.example.net;lr;Transport=TLS", Destination("pbx.example.net", None, "tls")),
-        ("sips:pbx.example.net", Destination("pbx.example.net", None, "tls")),
-        ("pbx.example.net;transport=udp;lr", Destination("pbx.example.net", None, "udp")),
+        ("pbx.example.net", SipHostPort("pbx.example.net")),
+        ("PBX.example.net.", SipHostPort("pbx.example.net")),
+        ("pbx.example.net:5070", SipHostPort("pbx.example.net", 5070)),
+        ("192.0.2.1:5070", SipHostPort("192.0.2.1", 5070)),
+        ("2001:db8::1", SipHostPort("2001:db8::1")),
+        ("[2001:db8::1]:5070", SipHostPort("2001:db8::1", 5070)),
+        ("sip:pbx.example.net", SipHostPort("pbx.example.net")),
+        ("sip:ann@pbx.example.net:5070;transport=tcp", SipHostPort("pbx.example.net", 5070, "tcp")),
+        ("SIP:pbx.example.net;lr;Transport=TLS", SipHostPort("pbx.example.net", None, "tls")),
+        ("sips:pbx.example.net", SipHostPort("pbx.example.net", None, "tls")),
+        ("pbx.example.net;transport=udp;lr", SipHostPort("pbx.example.net", None, "udp")),
     ],
 )
-def test_a_place_is_a_host_a_host_with_a_port_or_a_uri(text: str, destination: Destination) -> None:
+def test_a_place_is_a_host_a_host_with_a_port_or_a_uri(text: str, destination: SipHostPort) -> None:
     assert parse_destination(text) == destination
 
 
 def test_what_a_place_says_itself_comes_first() -> None:
-    assert parse_destination("pbx.test:5070;transport=tcp", 5080, "udp") == Destination("pbx.test", 5070, "tcp")
-    assert parse_destination("pbx.test", 5080, "udp") == Destination("pbx.test", 5080, "udp")
+    assert parse_destination("pbx.test:5070;transport=tcp", 5080, "udp") == SipHostPort("pbx.test", 5070, "tcp")
+    assert parse_destination("pbx.test", 5080, "udp") == SipHostPort("pbx.test", 5080, "udp")
 
 
 @pytest.mark.parametrize(
     ("fields", "registrar", "proxy"),
     [
-        ({}, Destination("pbx.example.net"), None),
-        ({"sip_port": 5070}, Destination("pbx.example.net", 5070), None),
-        ({"sip_register_transport": "tls"}, Destination("pbx.example.net", None, "tls"), None),
-        ({"sip_protocol": "tcp"}, Destination("pbx.example.net", None, "tcp"), None),
+        ({}, SipHostPort("pbx.example.net"), None),
+        ({"sip_port": 5070}, SipHostPort("pbx.example.net", 5070), None),
+        ({"sip_register_transport": "tls"}, SipHostPort("pbx.example.net", None, "tls"), None),
+        ({"sip_protocol": "tcp"}, SipHostPort("pbx.example.net", None, "tcp"), None),
         (
             {"sip_proxy": "sip:pbx.example.net;transport=udp", "sip_register_transport": "tcp"},
-            Destination("pbx.example.net", None, "tcp"),
+            SipHostPort("pbx.example.net", None, "tcp"),
             None,
         ),
         (
             {"sip_outbound_proxy": "edge.example.net:5065", "sip_register_transport": "tcp"},
-            Destination("pbx.example.net", None, "tcp"),
-            Destination("edge.example.net", 5065, "tcp"),
+            SipHostPort("pbx.example.net", None, "tcp"),
+            SipHostPort("edge.example.net", 5065, "tcp"),
         ),
         (
             {"sip_mode": "ip_allowlist", "sip_ip": "192.0.2.1", "sip_outbound_proxy": "edge.example.net"},
-            Destination("192.0.2.1", None, "udp"),
+            SipHostPort("192.0.2.1", None, "udp"),
             None,
         ),
     ],
 )
 async def test_where_a_number_s_trunk_is(
-    world: World, fields: dict[str, Any], registrar: Destination, proxy: Destination | None
+    world: World, fields: dict[str, Any], registrar: SipHostPort, proxy: SipHostPort | None
 ) -> None:
     number = await world.number(**{**REGISTRATION, **fields})
     assert trunk_destinations(number) == (registrar, proxy)
@@ -181,7 +181,7 @@ async def test_a_number_without_a_trunk_is_none_and_says_so(world: World) -> Non
 
 
 async def test_a_host_that_says_nothing_of_its_transport_speaks_what_it_is_found_with(world: World) -> None:
-    place = Destination("pbx.example.net")
+    place = SipHostPort("pbx.example.net")
     world.names[place] = [SipTarget("192.0.2.7", 5061, "tls")]
     number = await world.number(**REGISTRATION, sip_password="s3cret")
     running = asyncio.create_task(world.lines.run())
@@ -231,7 +231,7 @@ async def test_a_password_of_another_key_is_told_and_leaves_others_alone(world: 
 
 
 async def test_a_call_waits_until_its_trunk_is_there(world: World) -> None:
-    place = Destination("pbx.example.net")
+    place = SipHostPort("pbx.example.net")
     number = await world.number(**REGISTRATION, sip_password="s3cret")
     with pytest.raises(InviteError, match="the trunk's host is unknown: no answer in time") as caught:
         await world.lines.ready_trunk(number)

@@ -18,9 +18,9 @@ from structlog.testing import capture_logs
 from calls.trunks.host_tracker import HostTracker
 from calls.trunks.source_allowlist import CidrSet, SourceAllowlist
 from sipcore.resolver.dns_records import DnsAnswer, LookupFailed
-from sipcore.resolver.sip_locator import Destination, ResolvedTargets
+from sipcore.resolver.sip_locator import ResolvedTargets
 from sipcore.resolver.system_resolver import SystemResolver
-from sipcore.resolver.target import SipTarget
+from sipcore.resolver.target import SipHostPort, SipTarget
 from storage.accounts import organizations
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
@@ -70,7 +70,7 @@ class World:
         self.places = HostTracker(self.locate, lambda _: None)
         self.sources = SourceAllowlist(database, lambda known: self.applied.append(set(known)), self.places)
 
-    async def locate(self, place: Destination) -> ResolvedTargets:
+    async def locate(self, place: SipHostPort) -> ResolvedTargets:
         if place.host not in self.names:
             raise LookupFailed(f"{place.host}: no answer in time")
         port = place.port or 5070  # what SRV says
@@ -135,7 +135,7 @@ async def test_a_name_that_moves_is_followed_without_reading_the_database(databa
     await number(database, "pbx.test")
     await world.known()
     world.names["pbx.test"] = ["192.0.2.7"]
-    assert await world.places.resolve(Destination("pbx.test", None, "udp"))
+    assert await world.places.resolve(SipHostPort("pbx.test", None, "udp"))
     assert world.applied[-1] == {"192.0.2.7"}
     assert set(world.sources.aliases_of("192.0.2.7")) == {"192.0.2.7", "pbx.test"}
 
@@ -197,7 +197,7 @@ async def test_an_organization_with_very_many_sources_leaves_room_for_others_loo
 ) -> None:
     never, plain = asyncio.Event(), world.places._locate
 
-    async def locate(place: Destination) -> ResolvedTargets:
+    async def locate(place: SipHostPort) -> ResolvedTargets:
         if place.host.startswith("slow"):
             await never.wait()
         return await plain(place)

@@ -20,8 +20,8 @@ from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import InviteFacts
 from sipcore.messages.headers import NameAddr
 from sipcore.resolver.dns_records import LookupFailed
-from sipcore.resolver.sip_locator import Destination, ResolvedTargets
-from sipcore.resolver.target import SipTarget
+from sipcore.resolver.sip_locator import ResolvedTargets
+from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.trunks.trunk import Trunk, TrunkStatus
 from storage.accounts import organizations
 from storage.database.database import Database
@@ -29,9 +29,9 @@ from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import InboundTarget, PhoneNumber, PhoneNumberFields
 from storage.phone_numbers.trunk_rules import TrunkRules
 
-PBX = Destination("pbx.test", None, "udp")
-TRUNK = Destination("trunk.test", None, "udp")
-INSIDE = Destination("inside.test", None, "udp")
+PBX = SipHostPort("pbx.test", None, "udp")
+TRUNK = SipHostPort("trunk.test", None, "udp")
+INSIDE = SipHostPort("inside.test", None, "udp")
 NOBODY = NameAddr("", "")
 ENFORCED = TrunkRules(enforced=True)
 
@@ -42,7 +42,7 @@ class World:
 
     database: Database
     secrets: Secrets
-    names: dict[Destination, list[str]] = field(default_factory=dict)
+    names: dict[SipHostPort, list[str]] = field(default_factory=dict)
     trunks: list[Trunk] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     known: set[str] = field(default_factory=set)
@@ -82,7 +82,7 @@ class World:
             await self.sources.refresh()
             await self.places.wait_resolved(5)
 
-    async def look_again(self, place: Destination, *addresses: str) -> None:
+    async def look_again(self, place: SipHostPort, *addresses: str) -> None:
         """A name leads there from now on, and everybody sees it."""
         self.names[place] = list(addresses)
         await self.places.close()
@@ -102,7 +102,7 @@ class World:
         """The addresses that PJSIP is told."""
         return {target.address for targets in self.tables[-1].values() for target in targets} if self.tables else set()
 
-    async def _locate(self, place: Destination) -> ResolvedTargets:
+    async def _locate(self, place: SipHostPort) -> ResolvedTargets:
         for asked, addresses in self.names.items():
             if asked.host == place.host:
                 return ResolvedTargets(tuple(SipTarget(each, 5060, "udp") for each in addresses), 300)

@@ -12,8 +12,8 @@ import pytest_asyncio
 
 from sipcore.resolver.dns_client import DnsClient
 from sipcore.resolver.dns_records import DnsAnswer, LookupFailed, SrvRecord
-from sipcore.resolver.sip_locator import Destination, SipLocator, ip_literal_targets, order_srv
-from sipcore.resolver.target import SipTarget, Transport
+from sipcore.resolver.sip_locator import SipLocator, order_srv
+from sipcore.resolver.target import SipHostPort, SipTarget, Transport, ip_literal_targets
 from tests.peers.dnsmasq import NameServer, SlowNameServer
 from tests.peers.sipp_baresip import free_port
 
@@ -68,43 +68,43 @@ def locator(
 @pytest.mark.parametrize(
     ("place", "targets"),
     [
-        (Destination("one.test", 5062), [SipTarget("192.0.2.1", 5062, "udp")]),
-        (Destination("one.test", 5062, "tcp"), [SipTarget("192.0.2.1", 5062, "tcp")]),
-        (Destination("one.test"), [SipTarget("192.0.2.1", 5060, "udp")]),
-        (Destination("one.test", None, "tcp"), [SipTarget("192.0.2.1", 5060, "tcp")]),
-        (Destination("one.test", None, "tls"), [SipTarget("192.0.2.1", 5061, "tls")]),
-        (Destination("alias.test"), [SipTarget("192.0.2.1", 5060, "udp")]),
-        (Destination("full.test", 5060, "udp"), [SipTarget("192.0.2.99", 5060, "udp")]),
+        (SipHostPort("one.test", 5062), [SipTarget("192.0.2.1", 5062, "udp")]),
+        (SipHostPort("one.test", 5062, "tcp"), [SipTarget("192.0.2.1", 5062, "tcp")]),
+        (SipHostPort("one.test"), [SipTarget("192.0.2.1", 5060, "udp")]),
+        (SipHostPort("one.test", None, "tcp"), [SipTarget("192.0.2.1", 5060, "tcp")]),
+        (SipHostPort("one.test", None, "tls"), [SipTarget("192.0.2.1", 5061, "tls")]),
+        (SipHostPort("alias.test"), [SipTarget("192.0.2.1", 5060, "udp")]),
+        (SipHostPort("full.test", 5060, "udp"), [SipTarget("192.0.2.99", 5060, "udp")]),
         (
-            Destination("full.test", None, "udp"),
+            SipHostPort("full.test", None, "udp"),
             [SipTarget("192.0.2.3", 5090, "udp"), SipTarget("192.0.2.2", 5080, "udp")],
         ),
         (
-            Destination("full.test"),
+            SipHostPort("full.test"),
             [
                 SipTarget("192.0.2.1", 5070, "tcp"),
                 SipTarget("192.0.2.3", 5090, "udp"),
                 SipTarget("192.0.2.2", 5080, "udp"),
             ],
         ),
-        (Destination("full.test", None, "tls"), [SipTarget("192.0.2.1", 5071, "tls")]),
-        (Destination("some.test"), [SipTarget("192.0.2.1", 5070, "tcp")]),
-        (Destination("none.test", None, "udp"), []),
-        (Destination("none.test", 5060), [SipTarget("192.0.2.98", 5060, "udp")]),
-        (Destination("half.test", None, "udp"), [SipTarget("192.0.2.1", 5060, "udp")]),
-        (Destination("nowhere.test"), []),
-        (Destination("nowhere.test", 5060), []),
+        (SipHostPort("full.test", None, "tls"), [SipTarget("192.0.2.1", 5071, "tls")]),
+        (SipHostPort("some.test"), [SipTarget("192.0.2.1", 5070, "tcp")]),
+        (SipHostPort("none.test", None, "udp"), []),
+        (SipHostPort("none.test", 5060), [SipTarget("192.0.2.98", 5060, "udp")]),
+        (SipHostPort("half.test", None, "udp"), [SipTarget("192.0.2.1", 5060, "udp")]),
+        (SipHostPort("nowhere.test"), []),
+        (SipHostPort("nowhere.test", 5060), []),
     ],
 )
 async def test_a_place_is_where_its_records_say(
-    server: NameServer, place: Destination, targets: list[SipTarget]
+    server: NameServer, place: SipHostPort, targets: list[SipTarget]
 ) -> None:
     found = await locator(server.address).locate(place)
     assert (list(found.targets), found.complete) == (targets, True)
 
 
 async def test_tls_counts_where_it_is_spoken(server: NameServer) -> None:
-    found = await locator(server.address, speaks=("udp", "tcp", "tls")).locate(Destination("full.test"))
+    found = await locator(server.address, speaks=("udp", "tcp", "tls")).locate(SipHostPort("full.test"))
     assert found.targets[:2] == (SipTarget("192.0.2.1", 5071, "tls"), SipTarget("192.0.2.1", 5070, "tcp"))
 
 
@@ -115,22 +115,22 @@ async def test_tls_counts_where_it_is_spoken(server: NameServer) -> None:
 async def test_addresses_are_of_the_versions_of_ip_that_are_spoken(
     server: NameServer, versions: tuple[int, ...], addresses: list[str]
 ) -> None:
-    found = await locator(server.address, versions=versions).locate(Destination("two.test", 5060))
+    found = await locator(server.address, versions=versions).locate(SipHostPort("two.test", 5060))
     assert [each.address for each in found.targets] == addresses
 
 
 async def test_what_was_found_holds_as_long_as_its_shortest_record(server: NameServer) -> None:
     ask = locator(server.address)
-    assert (await ask.locate(Destination("one.test", 5060))).ttl_s == 60
-    assert (await ask.locate(Destination("full.test", None, "udp"))).ttl_s == 7
+    assert (await ask.locate(SipHostPort("one.test", 5060))).ttl_s == 60
+    assert (await ask.locate(SipHostPort("full.test", None, "udp"))).ttl_s == 7
 
 
 async def test_the_hosts_file_comes_first(server: NameServer, tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_text("# ours\n192.0.2.50 Full.test pbx # the PBX\n2001:db8::50 pbx\nnonsense pbx\n")
     ask = locator(server.address, hosts=hosts, versions=(4, 6))
-    assert (await ask.locate(Destination("full.test"))).targets == (SipTarget("192.0.2.50", 5060, "udp"),)
-    found = await ask.locate(Destination("pbx", 5070, "tcp"))
+    assert (await ask.locate(SipHostPort("full.test"))).targets == (SipTarget("192.0.2.50", 5060, "udp"),)
+    found = await ask.locate(SipHostPort("pbx", 5070, "tcp"))
     assert found.targets == (SipTarget("192.0.2.50", 5070, "tcp"), SipTarget("2001:db8::50", 5070, "tcp"))
 
 
@@ -140,26 +140,26 @@ async def test_a_name_without_dns_is_what_the_systems_resolver_knows(server: Nam
         return DnsAnswer(("2001:db8::9", "192.0.2.9"), 60.0)
 
     ask = SipLocator(DnsClient([server.address]), system)
-    assert (await ask.locate(Destination("printer.test"))).targets == (SipTarget("192.0.2.9", 5060, "udp"),)
+    assert (await ask.locate(SipHostPort("printer.test"))).targets == (SipTarget("192.0.2.9", 5060, "udp"),)
 
 
 async def test_nobody_can_say_when_the_server_is_dead() -> None:
     ask = locator(("127.0.0.1", free_port()), timeout_s=0.3)
-    for place in (Destination("one.test"), Destination("one.test", 5060), Destination("one.test", None, "udp")):
+    for place in (SipHostPort("one.test"), SipHostPort("one.test", 5060), SipHostPort("one.test", None, "udp")):
         with pytest.raises(LookupFailed, match=r"one\.test: "):
             await ask.locate(place)
 
 
 async def test_the_next_server_is_asked_when_one_is_dead(server: NameServer) -> None:
     ask = locator(("127.0.0.1", free_port()), server.address)
-    assert (await ask.locate(Destination("one.test", 5060))).targets == (SipTarget("192.0.2.1", 5060, "udp"),)
+    assert (await ask.locate(SipHostPort("one.test", 5060))).targets == (SipTarget("192.0.2.1", 5060, "udp"),)
 
 
 async def test_a_slow_server_keeps_nobody_waiting_beyond_the_time_that_it_has(server: NameServer) -> None:
     async with SlowNameServer(server) as slow:
         with pytest.raises(LookupFailed, match="no answer in time"):
-            await locator(slow.address, timeout_s=0.2).locate(Destination("one.test", 5060))
-        asking = asyncio.ensure_future(locator(slow.address).locate(Destination("one.test", 5060)))
+            await locator(slow.address, timeout_s=0.2).locate(SipHostPort("one.test", 5060))
+        asking = asyncio.ensure_future(locator(slow.address).locate(SipHostPort("one.test", 5060)))
         await slow.asked.wait()
         slow.answers.set()
         assert (await asking).targets == (SipTarget("192.0.2.1", 5060, "udp"),)
@@ -168,13 +168,13 @@ async def test_a_slow_server_keeps_nobody_waiting_beyond_the_time_that_it_has(se
 @pytest.mark.parametrize("impossible", ["a..b", f"{'x' * 64}.test", ".", "ü" * 80, "x" * 300])
 async def test_a_name_that_cannot_be_one_is_not_found(server: NameServer, impossible: str) -> None:
     with pytest.raises(LookupFailed):
-        await locator(server.address).locate(Destination(impossible, 5060))
+        await locator(server.address).locate(SipHostPort(impossible, 5060))
 
 
 async def test_an_address_is_itself() -> None:
-    assert ip_literal_targets(Destination("192.0.2.1")) == (SipTarget("192.0.2.1", 5060, "udp"),)
-    assert ip_literal_targets(Destination("2001:DB8::1", 5070, "tls")) == (SipTarget("2001:db8::1", 5070, "tls"),)
-    assert ip_literal_targets(Destination("one.test")) is None
+    assert ip_literal_targets(SipHostPort("192.0.2.1")) == (SipTarget("192.0.2.1", 5060, "udp"),)
+    assert ip_literal_targets(SipHostPort("2001:DB8::1", 5070, "tls")) == (SipTarget("2001:db8::1", 5070, "tls"),)
+    assert ip_literal_targets(SipHostPort("one.test")) is None
 
 
 SERVERS = [
