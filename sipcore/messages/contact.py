@@ -1,6 +1,6 @@
-"""Where a peer points a call to: the Contact of a redirect (RFC 3261 21.3), the Refer-To of a REFER (RFC 3515 2.1).
+"""Targets that a peer names: the Contact of a redirect (RFC 3261 21.3), the Refer-To of a REFER (RFC 3515 2.1).
 
-Everything here may be hostile: what is read is short and printable, and the time taken is linear.
+The input may be hostile: results are short and printable, and the time taken is linear.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final
 from sipcore.messages import headers
 
 MAX_CONTACTS: Final = 5
-"""Of one redirect."""
+"""Contacts of one redirect that are read."""
 _Q: Final = re.compile(r";\s*+q\s*+=\s*+(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)(?![0-9.])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Contact:
-    """A `sip:` URI, as far as it counts: no other scheme does, and none of its parameters. `peer`: the address of who
-    points there. Nobody can be called by anything else: then `user` and `host` are "", `written` is how it begins."""
+    """A `sip:` URI, without its parameters, and the address of the `peer` that named it. Other schemes cannot be
+    called: then `user` and `host` are "", and `raw` is the beginning of the URI."""
 
     user: str
     host: str
@@ -30,11 +30,11 @@ class Contact:
 
 
 FollowContact = Callable[[Contact], Awaitable[str | None]]
-"""Called on the event loop with whom a peer points to: the user to call there, None when nobody is to be called."""
+"""Decides on the event loop whether a contact is called: returns the user to call, or None."""
 
 
 def redirect_contacts(message: str, peer: str) -> list[Contact]:
-    """The contacts of a 3xx, the peer's favourite first (RFC 3261 20.10: q is 1 where it is not said)."""
+    """The contacts of a 3xx by descending q (RFC 3261 20.10: q is 1 by default)."""
     contacts = (
         entry
         for name, value in headers.header_fields(message)
@@ -42,11 +42,11 @@ def redirect_contacts(message: str, peer: str) -> list[Contact]:
         for entry in headers.split_list(value)
     )
     found = [(_preference(entry), parse_contact(entry, peer)) for entry in islice(contacts, MAX_CONTACTS)]
-    return [there for _, there in sorted(found, key=lambda each: -each[0])]
+    return [contact for _, contact in sorted(found, key=lambda each: -each[0])]
 
 
 def parse_contact(value: str, peer: str) -> Contact:
-    """Whom a Contact or Refer-To names."""
+    """The contact in a Contact or Refer-To value."""
     uri, _ = headers.split_name_addr(value)
     user = headers.uri_user(uri) if uri[:4].lower() == "sip:" else ""
     if not user:
@@ -55,5 +55,5 @@ def parse_contact(value: str, peer: str) -> Contact:
 
 
 def _preference(contact: str) -> float:
-    said = _Q.search(headers.split_name_addr(contact)[1])
-    return float(said[1]) if said else 1.0
+    q = _Q.search(headers.split_name_addr(contact)[1])
+    return float(q[1]) if q else 1.0

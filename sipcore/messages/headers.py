@@ -1,6 +1,6 @@
-"""The few facts of a SIP message that admission needs, read from what the network sent, and the names that we send.
+"""SIP header fields and URIs: reads those of received messages, and formats those that we send.
 
-Everything here may be hostile: results are short, printable and valid Unicode, and the time taken is linear.
+Received messages may be hostile: results are short, printable and valid Unicode, and the time taken is linear.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import unquote
 
-# Possessive, so that no input makes them try twice.
+# Possessive, so that no input causes backtracking.
 _NAME_ADDR = re.compile(r'(?:"((?:[^"\\]|\\.)*+)"|([^<"]*+))\s*+<([^>]*+)>', re.DOTALL)
 _URI = re.compile(r"(sips?|tel):([^>]*+)", re.IGNORECASE)
 _AFTER_USER = re.compile(r"[:;?]")
@@ -28,7 +28,7 @@ _LONGEST = 128
 
 @dataclass(frozen=True)
 class NameAddr:
-    """Who: the user part of the URI ("" when it has none) and the display name."""
+    """A name-addr (RFC 3261 25.1): the user part of its URI ("" without one) and its display name."""
 
     user: str
     display_name: str
@@ -63,7 +63,7 @@ def parse_tag(name_addr: str) -> str:
 
 
 def split_name_addr(name_addr: str) -> tuple[str, str]:
-    """The URI of a name-addr or of a bare URI, and the header's parameters behind it (RFC 3261 20.10)."""
+    """The URI of a name-addr or addr-spec, and the header parameters behind it (RFC 3261 20.10)."""
     match = _NAME_ADDR.match(name_addr.strip())
     if match:
         return match[3].strip(), name_addr.strip()[match.end() :]
@@ -71,10 +71,10 @@ def split_name_addr(name_addr: str) -> tuple[str, str]:
     return uri, semicolon + parameters
 
 
-def format_name_addr(who: NameAddr, host: str) -> str:
-    """A From value (RFC 3261 20.20): the name, when there is one, as a quoted string. The user needs no escapes."""
-    quoted = re.sub(r'(["\\])', r"\\\1", printable(who.display_name))
-    return f'"{quoted}" <sip:{who.user}@{host}>' if quoted else f"<sip:{who.user}@{host}>"
+def format_name_addr(name_addr: NameAddr, host: str) -> str:
+    """A From value (RFC 3261 20.20): the display name, if any, as a quoted string. The user must need no escapes."""
+    quoted = re.sub(r'(["\\])', r"\\\1", printable(name_addr.display_name))
+    return f'"{quoted}" <sip:{name_addr.user}@{host}>' if quoted else f"<sip:{name_addr.user}@{host}>"
 
 
 def uri_host(uri: str) -> str:
@@ -96,7 +96,7 @@ def bracketed(host: str) -> str:
 
 
 def is_ip_address(host: str) -> bool:
-    """Whether a host is an IP address, IPv6 without brackets."""
+    """True if a host is an IP address, IPv6 without brackets."""
     try:
         ip_address(host)
     except ValueError:
@@ -115,19 +115,19 @@ def request_user(message: str) -> str:
 
 
 def request_uri(message: str) -> str:
-    """The request URI in a request's first line; "" when that is none."""
+    """The request URI in the first line of a request; "" when the line is malformed."""
     words = _BLANKS.split(_lines(message)[0].strip(" \t"))
     return words[1] if len(words) == 3 else ""
 
 
 def header_value(message: str, name: str, short: str) -> str:
-    """A header's first value, by its name or its compact form, unfolded (RFC 3261 7.3.1); "" when it is not there."""
-    wanted = (name.lower(), short.lower())
-    return next((found for field, found in header_fields(message) if field.lower() in wanted), "")
+    """The first value of a header, by its name or its compact form, unfolded (RFC 3261 7.3.1); "" without one."""
+    names = (name.lower(), short.lower())
+    return next((found for field, found in header_fields(message) if field.lower() in names), "")
 
 
 def header_fields(message: str) -> Iterator[tuple[str, str]]:
-    """Every header as it is spelled: its name, and its value unfolded (RFC 3261 7.3.1)."""
+    """Every header field: its name as spelled, and its value unfolded (RFC 3261 7.3.1)."""
     name, parts = "", list[str]()
     for line in _lines(message):
         if line[:1] in (" ", "\t"):
@@ -142,7 +142,7 @@ def header_fields(message: str) -> Iterator[tuple[str, str]]:
 
 
 def split_list(value: str) -> Iterator[str]:
-    """The entries of a header that is a list: commas within quotes and angle brackets part nothing (RFC 3261 7.3)."""
+    """The entries of a comma-separated header; commas in quotes and angle brackets do not separate (RFC 3261 7.3)."""
     entry = ""
     for piece in _PIECE.findall(value):
         if piece == ",":
@@ -154,22 +154,22 @@ def split_list(value: str) -> Iterator[str]:
 
 
 def _lines(message: str) -> list[str]:
-    """The lines before the body. CR LF or LF ends one; what else Unicode takes for a line end is part of a line."""
+    """The lines before the body, ended by CR LF or LF; other line ends of Unicode are part of a line."""
     return _LINE_END.split(_BODY.split(message.lstrip("\r\n"), maxsplit=1)[0])
 
 
 def without_port(address: str) -> str:
-    """The host of PJSIP's `host:port` or `[host]:port`."""
+    """The host of `host:port` or `[host]:port`, as PJSIP writes addresses."""
     bare = address.count(":") > 1 and not address.startswith("[")
     host, _, port = address.rpartition(":")
     return (host if host and port.isdigit() and not bare else address).strip("[]")
 
 
 def printable(text: str, longest: int = _LONGEST) -> str:
-    """At most so many characters, without control characters and line ends; bytes that were no UTF-8 become U+FFFD."""
+    """At most `longest` characters, without control characters and line ends; invalid UTF-8 becomes U+FFFD."""
     text = _SURROGATE.sub("\ufffd", text[: 4 * longest])
     return "".join(c for c in text if c.isprintable())[:longest]
 
 
 HeaderLines = Sequence[tuple[str, str]]
-"""Names and values of headers to send, a line each: a name may come again."""
+"""Names and values of headers to send, a line each; a name may occur more than once."""

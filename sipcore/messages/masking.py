@@ -1,6 +1,6 @@
-"""SIP messages as people may read them: without passwords, digests, keys of media and pressed keys (which may be a card
-number's). What is not known to be harmless is left out. Linear in the length of the message; most messages hold no
-secret, which a few looks at the whole of them tell."""
+"""Masks secrets in SIP messages: passwords, digests, SRTP keys, and DTMF digits (which may be of a card number).
+Content that is not known to be harmless is left out. Linear in the length of the message; most messages hold no secret,
+which a few searches of the whole message show."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _AUTH_HEADERS: Final = frozenset(
 )  # RFC 3261 20.7, 20.27, 20.28, 20.44
 _SHOWN_PARAMETERS: Final = frozenset(("username", "realm", "uri", "algorithm", "qop", "nc", "stale", "domain"))
 _SECRET_WORDS: Final = ("auth", "token", "secret", "passw", "credential", "key", "cookie", "pin", "pwd")
-"""A header field with one of them in its name is not shown."""
+"""A header field with one of them in its name is masked."""
 _HIDDEN: Final = "(a body that is not shown)"
 _DEEPEST: Final = 4
-"""Bodies within bodies that are looked into."""
+"""Depth of nested bodies that are read."""
 _SHOWN_IN_URI: Final = frozenset(("replaces", "reason", "privacy", "require"))
 
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -40,12 +40,12 @@ _INLINE: Final = re.compile(r"inline:\S*+", re.IGNORECASE)
 _DTMF: Final = re.compile(r"application/dtmf(?:-relay)?\s*(?:;|\Z)", re.IGNORECASE)
 _BOUNDARY: Final = re.compile(r"""multipart/[^;]*+;(?:.*;)?\s*boundary\s*=\s*(?:"([^"]+)"|([^\s;"]+))""", re.I | re.S)
 _PUSH_DEVICE: Final = re.compile(r"""(;\s*+pn-prid\s*+=\s*+)(?:"[^"]*+"|[^;?&>\s",]++)""", re.IGNORECASE)
-"""RFC 8599: who has it may wake that phone."""
+"""RFC 8599: its holder can send push notifications to the phone."""
 _DURATION: Final = re.compile(r"\s*Duration\s*=\s*\d{1,6}\s*", re.IGNORECASE)
 
 
 def mask_message(message: bytes) -> str:
-    """The message for people: lines end with LF, control characters and what is no UTF-8 are U+FFFD."""
+    """The message with its secrets masked: lines end with LF, control characters and invalid UTF-8 become U+FFFD."""
     shown = _masked_message(
         message.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n"), _DEEPEST
     )
@@ -53,12 +53,12 @@ def mask_message(message: bytes) -> str:
 
 
 def is_secret_header(name: str) -> bool:
-    """Whether a header field of this name may hold what nobody is to read."""
+    """True if a header field of this name may hold a secret."""
     return any(word in name.lower() for word in _SECRET_WORDS)
 
 
 def mask_uris(text: str) -> str:
-    """Text that holds URIs: their passwords, and the header fields in them, are masked."""
+    """Text with URIs, whose passwords and header fields are masked."""
     if "@" in text:
         text = "@".join(_without_passwords(text.split("@")))
     if "?" in text:
@@ -75,7 +75,7 @@ def _masked_message(text: str, depth: int) -> str:
 
 
 def _kinds(head: str, body: str) -> list[str]:
-    """What the header fields say of the body; nothing when it is encoded."""
+    """The Content-Type values of a body; none when it is encoded."""
     if _ENCODED.search(head) or _ENCODED.search(body):
         return []
     return [kind.strip() for kind in _CONTENT_TYPE.findall(head)]
@@ -89,7 +89,7 @@ def _masked_fields(text: str) -> str:
 
 
 def _fields(text: str) -> Iterator[str]:
-    """Header fields with the lines that they go on in (RFC 3261 7.3.1)."""
+    """Header fields with their continuation lines (RFC 3261 7.3.1)."""
     field: list[str] = []
     for line in text.split("\n"):
         if field and line[:1] not in (" ", "\t"):
@@ -110,14 +110,14 @@ def _masked_field(field: str) -> str:
 
 
 def _masked_credentials(value: str) -> str:
-    """`Digest` with the parameters that are no secrets; anything else is `*`."""
+    """`Digest` with its harmless parameters; anything else is `*`."""
     scheme = _DIGEST.match(value)
     if scheme is None:
         return "*"
     shown, at = [], scheme.end()
     while at < len(value):
         piece = _PIECE.match(value, at)
-        if piece is None:  # a quotation without an end: nobody can tell what is what
+        if piece is None:  # a quoted string without an end: parameters cannot be told apart
             return f"{scheme[1]} *"
         shown.append(_masked_parameter(piece[0].removesuffix(",")))
         at = piece.end()
@@ -152,7 +152,7 @@ def _masked_uri_header(found: re.Match[str]) -> str:
 
 
 def _masked_body(kinds: list[str], body: str, depth: int) -> str:
-    """SDP and what may carry it are shown without keys, keys pressed as `Signal=*`; other bodies not at all."""
+    """SDP, and types that may contain it, without SRTP keys; DTMF as `Signal=*`; other bodies are left out."""
     if len(kinds) != 1 or not depth:
         return _HIDDEN
     kind = kinds[0].lower()
@@ -167,7 +167,7 @@ def _masked_body(kinds: list[str], body: str, depth: int) -> str:
 
 
 def _masked_parts(delimiter: str, body: str, depth: int) -> str:
-    """The parts between delimiters (RFC 2046 5.1.1), each for what it is; nothing that stands around them."""
+    """The parts between delimiters (RFC 2046 5.1.1), each masked by its type; the text around them is left out."""
     shown: list[str] = []
     part: list[str] = []
     inside = False

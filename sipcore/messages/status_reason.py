@@ -1,4 +1,4 @@
-"""What a final SIP status says about a call that was never answered."""
+"""The `endedReason` of an unanswered outbound call, by its final SIP status and Q.850 cause."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _CAUSES: Final[dict[int, UnansweredReason]] = {
     41: "unreachable",
     42: "unreachable",
 }
-"""Causes of ITU-T Q.850."""
-_VAGUE: Final = frozenset((480, 486, 500, 503))
-"""Gateways say these for many things (RFC 3398, 7.2.4.1): a cause that comes with them says more."""
+"""By cause of ITU-T Q.850."""
+_AMBIGUOUS: Final = frozenset((480, 486, 500, 503))
+"""Gateways send these for many causes (RFC 3398, 7.2.4.1): a Q.850 cause beside them is more precise."""
 
 
 def unanswered_reason(code: int, cause: int | None = None) -> UnansweredReason:
-    """The `endedReason` for a final status 300..699 and the Q.850 cause in it; no response at all is 0."""
-    if cause in _CAUSES and code in _VAGUE:
+    """The `endedReason` for a final status 300..699, or 0 for no response, and its Q.850 cause."""
+    if cause in _CAUSES and code in _AMBIGUOUS:
         return _CAUSES[cause]
     return _REASONS.get(code, "unreachable")

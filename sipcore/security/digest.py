@@ -1,8 +1,8 @@
-"""Who calls in tells a user and a password: HTTP digest as SIP has it (RFC 3261 22, RFC 7616, RFC 8760), with nonces of
-our own, which prove themselves and therefore need no table.
+"""Digest authentication of inbound requests (RFC 3261 22, RFC 7616, RFC 8760), with nonces that authenticate themselves
+and need no table.
 
-What callers send may be hostile: memory is bounded, the time taken is linear, and nothing tells a wrong user from a
-wrong password.
+The input may be hostile: memory is bounded, the time taken is linear, and a wrong user and a wrong password are treated
+alike.
 """
 
 from __future__ import annotations
@@ -23,24 +23,26 @@ from sipcore.messages.headers import HeaderLines
 
 REALM: Final = "trunkline"
 NONCE_LIFETIME_S: Final = 60.0
-"""How long a nonce is good for."""
+"""Lifetime of a nonce."""
 MAX_FAILURES: Final = 5
-"""Of one source with the numbers of one organization in `FAILURES_S`; then nothing of it is computed any more."""
+"""Failures of one source with the numbers of one organization in `FAILURE_WINDOW_S`; beyond them nothing is
+computed."""
 MAX_SOURCE_FAILURES: Final = 50
-"""The same with all numbers: so many organizations would have to have callers there that fail."""
+"""The same with the numbers of all organizations, several of which may have callers behind one address."""
 FAILURE_WINDOW_S: Final = 60.0
 MAX_SOURCES: Final = 4096
-"""Whose failures are remembered, of each kind; the one that failed longest ago is forgotten for another."""
+"""Sources whose failures are kept; the one that failed least recently is dropped for another."""
 MAX_NONCES: Final = 65536
-"""Whose counts are remembered, which takes the right password; more in a minute are told to ask again."""
+"""Nonces whose counts are kept, which takes the right password; with more in a minute, a nonce is stale."""
 
 Algorithm = Literal["SHA-256", "MD5"]
 DigestOutcome = Literal["granted", "asked", "stale", "wrong", "blocked"]
-"""Granted; no credentials yet; right ones on a nonce that holds no more; wrong ones; too many of those before."""
+"""`granted`; `asked`: no credentials for our realm; `stale`: right ones on a nonce that has expired; `wrong` ones;
+`blocked`: too many wrong ones before."""
 
 NONCE_MARK: Final = secrets.token_urlsafe(9)
-"""What nonces of this process begin with: a challenge that has one is ours, and we never answer it. A peer that could
-have us do so would come in by what we said."""
+"""The prefix of this process's nonces: a challenge with it is ours, and we never answer it. Else a peer could pass our
+challenge back to us and authenticate with our response."""
 
 _HASHES: Final[Mapping[Algorithm, Callable[[bytes], Any]]] = {
     "SHA-256": hashlib.sha256,
@@ -49,37 +51,37 @@ _HASHES: Final[Mapping[Algorithm, Callable[[bytes], Any]]] = {
 _PARAMETER: Final = re.compile(r'[\s,]*+([A-Za-z-]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,"]++))\s*+(?=,|\Z)')
 _ESCAPED: Final = re.compile(r"\\(.)")
 _COUNT: Final = re.compile(r"[0-9A-Fa-f]{8}")
-_PLACE: Final = 8  # bytes of the time in a nonce
-_CHANCE: Final = 12
-_PROOF: Final = 16
+_TIME_BYTES: Final = 8
+_RANDOM_BYTES: Final = 12
+_MAC_BYTES: Final = 16
 
 
 @dataclass(frozen=True)
 class DigestTarget:
-    """What a request wants. `names` tells whether a digest's `uri` names the same as the request URI (RFC 7616 3.4.6):
-    else an answer that somebody gave to something else could be used."""
+    """The method and URI that a digest must be for. `matches_uri` returns whether a digest's `uri` names the same
+    resource as the request URI (RFC 7616 3.4.6): else the response to another request could be replayed."""
 
     method: str
     matches_uri: Callable[[str], bool]
 
 
 class NonceStore:
-    """Nonces that hold for one source and a minute, each with counts that only go up. Times are seconds of any clock
-    that only goes forward."""
+    """Nonces that are valid for one source and a minute, each with nonce counts that only go up. Times are seconds of
+    any monotonic clock."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._used: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def issue(self, source: str, now_s: float) -> str:
-        """A new one."""
-        facts = int(now_s * 1000).to_bytes(_PLACE, "big") + secrets.token_bytes(_CHANCE)
-        return _written(facts + self._proof(facts, source))
+        """A new nonce."""
+        facts = int(now_s * 1000).to_bytes(_TIME_BYTES, "big") + secrets.token_bytes(_RANDOM_BYTES)
+        return _format_nonce(facts + self._mac(facts, source))
 
     def use(self, nonce: str, count: int, source: str, now_s: float) -> bool:
-        """Whether it is ours, for this source, young enough, and was not used with this count or a higher one. Only for
-        who has shown the right password: what is remembered takes memory."""
-        if not self._holds(nonce, source, now_s):
+        """Use a nonce with a count; False unless it is ours, for this source, not expired, and was not used with this
+        count or a higher one. Only after the right password, because kept counts take memory."""
+        if not self._is_valid(nonce, source, now_s):
             return False
         while self._used and next(iter(self._used.values()))[1] < now_s - NONCE_LIFETIME_S:
             self._used.popitem(last=False)
@@ -89,50 +91,51 @@ class NonceStore:
         self._used[nonce] = count, first_s
         return True
 
-    def _holds(self, nonce: str, source: str, now_s: float) -> bool:
+    def _is_valid(self, nonce: str, source: str, now_s: float) -> bool:
         if not nonce.startswith(NONCE_MARK):
             return False
         try:
-            told = base64.b64decode(nonce[len(NONCE_MARK) :].encode("ascii", "replace"), b"-_", validate=True)
+            decoded = base64.b64decode(nonce[len(NONCE_MARK) :].encode("ascii", "replace"), b"-_", validate=True)
         except binascii.Error:
             return False
-        if nonce != _written(told):  # else one nonce could be written, and used, in several ways
+        if nonce != _format_nonce(decoded):  # else one nonce could be spelled, and used, in several ways
             return False
-        facts, proof = told[:-_PROOF], told[-_PROOF:]
-        if len(facts) != _PLACE + _CHANCE or not hmac.compare_digest(proof, self._proof(facts, source)):
+        facts, mac = decoded[:-_MAC_BYTES], decoded[-_MAC_BYTES:]
+        if len(facts) != _TIME_BYTES + _RANDOM_BYTES or not hmac.compare_digest(mac, self._mac(facts, source)):
             return False
-        return now_s - int.from_bytes(facts[:_PLACE], "big") / 1000 <= NONCE_LIFETIME_S
+        return now_s - int.from_bytes(facts[:_TIME_BYTES], "big") / 1000 <= NONCE_LIFETIME_S
 
-    def _proof(self, facts: bytes, source: str) -> bytes:
-        return hmac.digest(self._key, facts + source.encode("utf-8", "replace"), "sha256")[:_PROOF]
+    def _mac(self, facts: bytes, source: str) -> bytes:
+        return hmac.digest(self._key, facts + source.encode("utf-8", "replace"), "sha256")[:_MAC_BYTES]
 
 
-def _written(nonce: bytes) -> str:
+def _format_nonce(nonce: bytes) -> str:
     return NONCE_MARK + base64.urlsafe_b64encode(nonce).decode()
 
 
 class AuthFailureLimiter:
-    """The latest wrong answers of each who gives some; `most` in `FAILURES_S` are too many."""
+    """The latest wrong responses by source; `most` of them in `FAILURE_WINDOW_S` block the source."""
 
     def __init__(self, most: int) -> None:
         self._most: Final = most
         self._times: OrderedDict[tuple[str, ...], deque[float]] = OrderedDict()
 
-    def record(self, who: tuple[str, ...], now_s: float) -> None:
-        """One more."""
-        self._times.setdefault(who, deque(maxlen=self._most)).append(now_s)
-        self._times.move_to_end(who)
+    def record(self, source: tuple[str, ...], now_s: float) -> None:
+        """Count a wrong response."""
+        self._times.setdefault(source, deque(maxlen=self._most)).append(now_s)
+        self._times.move_to_end(source)
         if len(self._times) > MAX_SOURCES:
             self._times.popitem(last=False)
 
-    def too_many(self, who: tuple[str, ...], now_s: float) -> bool:
-        """Whether it has failed as often as it may."""
-        times = self._times.get(who)
+    def is_blocked(self, source: tuple[str, ...], now_s: float) -> bool:
+        """True if the source has failed as often as it may."""
+        times = self._times.get(source)
         return times is not None and len(times) == self._most and times[0] > now_s - FAILURE_WINDOW_S
 
 
 class DigestVerifier:
-    """Judges what callers say of themselves. `algorithms`: which are offered and taken, the preferred one first."""
+    """Challenges requests and verifies their digests. `algorithms`: those that are offered and accepted, preferred
+    first."""
 
     def __init__(self, algorithms: Sequence[Algorithm]) -> None:
         self._algorithms: Final = tuple(algorithms)
@@ -153,52 +156,51 @@ class DigestVerifier:
         ]
 
     def verify(
-        self, authorization: str, wanted: DigestTarget, credentials: Credentials, source: str, owner: str, now_s: float
+        self, authorization: str, target: DigestTarget, credentials: Credentials, source: str, owner: str, now_s: float
     ) -> DigestOutcome:
-        """What an Authorization header is worth that came from `source` with a request that wants this; "" for none.
-        `owner` is whose credentials they are: several may share a source, and who fails with those of one is still
-        heard with those of another."""
-        if self._failures.too_many((source, owner), now_s) or self._failures_of_source.too_many((source,), now_s):
+        """Verify an Authorization header ("" without one) that came from `source` in a request for `target`. `owner`
+        owns the credentials: several may share a source, and failures with those of one do not block another."""
+        if self._failures.is_blocked((source, owner), now_s) or self._failures_of_source.is_blocked((source,), now_s):
             return "blocked"
         given = digest_parameters(authorization)
         if given is None or given.get("realm") != REALM:
             return "asked"
-        if not self._is_response_right(given, wanted, credentials):
+        if not self._is_response_right(given, target, credentials):
             self._failures.record((source, owner), now_s)
             self._failures_of_source.record((source,), now_s)
             return "wrong"
         fresh = self._nonces.use(given["nonce"], int(given["nc"], 16), source, now_s)
         return "granted" if fresh else "stale"
 
-    def _is_response_right(self, given: Mapping[str, str], wanted: DigestTarget, credentials: Credentials) -> bool:
-        """Whether the response is that of the credentials to the nonce that it names (RFC 7616 3.4). The user is
-        compared as late and as carefully as the rest: a wrong one takes as long as a wrong password."""
+    def _is_response_right(self, given: Mapping[str, str], target: DigestTarget, credentials: Credentials) -> bool:
+        """True if the response is that of the credentials to its nonce (RFC 7616 3.4). The user is compared as late,
+        and in constant time, as the rest: a wrong user takes as long as a wrong password."""
         algorithm = next((each for each in self._algorithms if each == given.get("algorithm", "MD5").upper()), None)
         if algorithm is None or given.get("qop") != "auth" or _COUNT.fullmatch(given.get("nc", "")) is None:
             return False
         if not given.get("nonce") or not given.get("cnonce"):
             return False
-        expected = digest_response(algorithm, wanted.method, credentials, given)
+        expected = digest_response(algorithm, target.method, credentials, given)
         right_user = hmac.compare_digest(_bytes(credentials.user), _bytes(given.get("username", "")))
         right_response = hmac.compare_digest(_bytes(expected), _bytes(given.get("response", "").lower()))
-        return right_user & right_response and wanted.matches_uri(given.get("uri", ""))
+        return right_user & right_response and target.matches_uri(given.get("uri", ""))
 
 
 def digest_response(algorithm: Algorithm, method: str, credentials: Credentials, given: Mapping[str, str]) -> str:
-    """The right `response` to what the other parameters say, in lower-case hex (RFC 7616 3.4.1, qop=auth)."""
+    """The right `response` for the other parameters, in lower-case hex (RFC 7616 3.4.1, qop=auth)."""
 
     def hashed(*parts: str) -> str:
-        told: str = _HASHES[algorithm](_bytes(":".join(parts))).hexdigest()
-        return told
+        digest: str = _HASHES[algorithm](_bytes(":".join(parts))).hexdigest()
+        return digest
 
-    secret = hashed(credentials.user, given["realm"], credentials.password)
-    wish = hashed(method, given.get("uri", ""))
-    return hashed(secret, given["nonce"], given["nc"], given["cnonce"], given["qop"], wish)
+    a1 = hashed(credentials.user, given["realm"], credentials.password)
+    a2 = hashed(method, given.get("uri", ""))
+    return hashed(a1, given["nonce"], given["nc"], given["cnonce"], given["qop"], a2)
 
 
 def digest_parameters(authorization: str) -> Mapping[str, str] | None:
-    """The parameters of digest credentials by their names in lower case, unquoted; None for another scheme, for what is
-    none, and when one comes twice."""
+    """The parameters of digest credentials by name in lower case, unquoted; None for another scheme, for malformed
+    ones, and for a repeated parameter."""
     scheme, _, rest = authorization.strip().partition(" ")
     if scheme.lower() != "digest":
         return None
@@ -215,13 +217,13 @@ def digest_parameters(authorization: str) -> Mapping[str, str] | None:
 
 
 def _bytes(text: str) -> bytes:
-    """As it stood in the message, also where that was no UTF-8."""
+    """The bytes of the message, also where they were invalid UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Who we are for a peer that asks (RFC 3261 22), whatever its realm is called."""
+    """User and password for the challenges of a peer (RFC 3261 22), in any realm."""
 
     user: str
     password: str = field(repr=False)

@@ -1,4 +1,4 @@
-"""What stands between the network and the SIP stack: who may talk to us, how often, and what was turned away."""
+"""The source guard in front of the SIP stack: which sources may send SIP, at which rate, and what was dropped."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ log = structlog.get_logger(__name__)
 
 
 def set_sources(known: Iterable[str], probes: Iterable[str]) -> None:
-    """Addresses and networks (CIDR) that may talk to us; `probes` may only send OPTIONS. Takes effect at once."""
+    """Set the addresses and networks (CIDR) that may send SIP; `probes` may only send OPTIONS. Takes effect at once."""
     _native.guard_sources(tuple(known), tuple(probes))
 
 
 def set_invite_rate_limit(per_second: int) -> None:
-    """So many new INVITEs a second are taken from each source address, twice as many at once; more get 503."""
+    """Set how many new INVITEs a second each source address may send; the burst is twice that, more get 503."""
     _native.invite_rate_limit_set(per_second)
 
 
 def log_events() -> None:
-    """Write what was turned away since the last call: one line for each source and reason. Of what a known source sent
-    and nobody could read, or named where no sound may go yet, the first is named."""
+    """Log what was dropped since the last call: one line for each source and reason. The first malformed message of a
+    known source, and the first address in SDP that RTP may not go to, are quoted."""
     events, more = _native.drop_events()
     for kind, source, count, about, message in events:
-        named = _named("address" if kind in _OF_ADDRESSES else "header", about, message)
+        named = _message_fields("address" if kind in _OF_ADDRESSES else "header", about, message)
         log.warning(f"sip.{kind}", source=source, count=count, **named, **_HINTS.get(kind, {}))
     if more:
         log.warning("sip.unknown_source", source="further sources", count=more)
 
 
 def drop_counts() -> dict[str, int]:
-    """How often each reason has turned something away since the process began."""
+    """Dropped messages since the process began, by reason."""
     return _native.drop_totals()
 
 
@@ -48,8 +48,8 @@ _HINTS = {
 }
 
 
-def _named(subject: str, about: str, message: bytes) -> dict[str, str | None]:
-    """What tells an operator which message it was, as far as that can be read."""
+def _message_fields(subject: str, about: str, message: bytes) -> dict[str, str | None]:
+    """Fields that identify a message for the operator, as far as it can be read."""
     if not message:
         return {}
     text = message.decode("utf-8", "replace")

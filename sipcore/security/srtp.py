@@ -1,4 +1,4 @@
-"""Whose sound is encrypted, and whether its keys can be read on the way."""
+"""SRTP: the negotiated keying of a call; warns when SDES keys cross unencrypted signalling."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ log = structlog.get_logger(__name__)
 SrtpKeying = Literal["sdes", "dtls"]
 
 MAX_PEERS: Final = 1000
-"""So many are remembered as warned of."""
+"""Peers that are kept as warned of."""
 
 
 @dataclass(frozen=True)
 class MediaEncryption:
-    """How a call's sound is encrypted (None: it is not), by which peer its SIP came or goes, and whether that is
-    encrypted too."""
+    """How the SRTP keys of a call were agreed on (None: RTP is not encrypted), the peer of its SIP, and whether its SIP
+    is encrypted too."""
 
     keying: SrtpKeying | None
     peer: str
@@ -28,22 +28,24 @@ class MediaEncryption:
 
     @classmethod
     def of_call(cls, call_id: int) -> MediaEncryption:
-        """Of PJSUA's call, on any thread."""
+        """The encryption of a PJSUA call. Any thread."""
         return cls(*_native.srtp_keying(call_id))
 
 
 class CleartextSdesWarning:
-    """Warns once of each peer that sends the keys of its sound in SIP which everybody on the way can read."""
+    """Warns once of each peer that sends SDES keys (RFC 4568) in unencrypted SIP."""
 
     def __init__(self) -> None:
         self._warned: set[str] = set()
 
-    def check(self, secrecy: MediaEncryption) -> None:
-        """A call's sound has been agreed on."""
-        if secrecy.keying != "sdes" or secrecy.signalling_encrypted or secrecy.peer in self._warned:
+    def check(self, encryption: MediaEncryption) -> None:
+        """Check the encryption of a new audio stream."""
+        if encryption.keying != "sdes" or encryption.signalling_encrypted or encryption.peer in self._warned:
             return
         if len(self._warned) < MAX_PEERS:
-            self._warned.add(secrecy.peer)
+            self._warned.add(encryption.peer)
             log.warning(
-                "sip.srtp_keys_in_clear", peer=secrecy.peer, remedy="use TLS with it: sipProtocol tls, [sip] tls_port"
+                "sip.srtp_keys_in_clear",
+                peer=encryption.peer,
+                remedy="use TLS with it: sipProtocol tls, [sip] tls_port",
             )
