@@ -205,8 +205,11 @@ class Server:
         """Stop it, at once. Raises `AssertionError` when its log shows a secret or is no log."""
         try:
             if self.serves:
+                since = self.log.mark()
                 self.signal(signal.SIGINT)
-                self.signal(signal.SIGINT)
+                with suppress(AssertionError, ProcessLookupError):  # it may have ended already
+                    await self.event("draining", since=since)
+                    self.signal(signal.SIGINT)  # two that come together are one
                 await self.ended()
         except TimeoutError:
             await self.kill()
