@@ -26,7 +26,7 @@ NOTHING: Final = Decimal(0)
 
 
 @asynccontextmanager
-async def database_of(settings: Settings) -> AsyncIterator[Database]:
+async def open_database(settings: Settings) -> AsyncIterator[Database]:
     """The installation's database, open. `StartupError` when it cannot be used, or was lost."""
     database = Database(settings.database_url)
     try:
@@ -59,7 +59,7 @@ async def create_organization(
         opened = balances.change(conn, made.id, balance, made_by=made_by, note="at first")
         return replace(made, balance=opened.balance_after)
 
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         return await database.write(create)
 
 
@@ -71,7 +71,7 @@ async def trunk_note(settings: Settings, name: str) -> str | None:
         before = {each.id for use in trunk_grants.uses(conn, rules) if use.standing for each in use.numbers}
         return rules, trunk_grants.organizations_counted(conn), len(before)
 
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         rules, count, before = await database.read(look)
     if not rules.enforced:
         return None
@@ -83,9 +83,9 @@ async def trunk_note(settings: Settings, name: str) -> str | None:
     return f"numbers of {name} need `trunkline trunk allow {shlex.quote(name)} HOST-OR-NETWORK`"
 
 
-async def organizations_of(settings: Settings) -> list[Organization]:
+async def list_organizations(settings: Settings) -> list[Organization]:
     """All of them, oldest first."""
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         return await database.read(organizations.all_of)
 
 
@@ -100,11 +100,11 @@ async def create_key(
         quotas.check_not_used_up(usage, ["api_keys"])
         return api_keys.create(conn, organization.id, name=name, requests_per_minute=requests_per_minute)[1]
 
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         return await database.write(create)
 
 
-async def keys(settings: Settings, organization_name: str | None) -> list[tuple[ApiKey, str]]:
+async def list_keys(settings: Settings, organization_name: str | None) -> list[tuple[ApiKey, str]]:
     """Keys with the name of their organization, of one organization or of all. Raises `NotFound` for an unknown one."""
 
     def look(conn: sa.Connection) -> list[tuple[ApiKey, str]]:
@@ -112,7 +112,7 @@ async def keys(settings: Settings, organization_name: str | None) -> list[tuple[
         names = {organization.id: organization.name for organization in organizations.all_of(conn)}
         return [(key, names[key.organization_id]) for key in api_keys.all_of(conn, only)]
 
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         return await database.read(look)
 
 
@@ -123,7 +123,7 @@ async def change_organization(settings: Settings, name: str, changes: Mapping[st
     def change(conn: sa.Connection) -> Organization:
         return organizations.change(conn, organization_named(conn, name), changes)
 
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         return await database.write(change)
 
 
@@ -137,7 +137,7 @@ def organization_named(conn: sa.Connection, name: str) -> Organization:
 
 async def revoke_key(settings: Settings, prefix_or_id: str) -> ApiKey:
     """End a key. Raises `NotFound` when none that still holds has this prefix or id."""
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         key = await database.write(lambda conn: api_keys.revoke(conn, prefix_or_id))
     if key is None:
         raise NotFound(f"no active key {prefix_or_id!r}: see `trunkline key list`")

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.api.data import AGENTS, agent
-from bench.api.load import Request, Sample, Target, fire, middle, wrk
+from bench.api.load import LoadRequest, Sample, Target, fire, middle, wrk
 from bench.api.server import PORTS
 from bench.capture.departure_times import SentPackets
 from bench.worker_process import Worker
@@ -51,7 +51,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Ours:
+class TrunklineServer:
     """Our server, filled; `call` as it answers it."""
 
     target: Target
@@ -61,17 +61,17 @@ class Ours:
 
 
 @asynccontextmanager
-async def ours(folder: str) -> AsyncIterator[Ours]:
+async def trunkline_server(folder: str) -> AsyncIterator[TrunklineServer]:
     """Our server with its data, until the block ends."""
     async with Worker("bench.api.server") as worker:
         facts = await worker.do("start", folder=folder)
         target = Target(facts["origin"], facts["key"])
         call = (await ask(target, "GET", f"/v1/calls/{facts['call_id']}"))["data"]
-        yield Ours(target, facts["sip_port"], call, await make_agents(target))
+        yield TrunklineServer(target, facts["sip_port"], call, await make_agents(target))
 
 
 @asynccontextmanager
-async def peer(folder: str, like: Ours) -> AsyncIterator[Target]:
+async def peer_server(folder: str, like: TrunklineServer) -> AsyncIterator[Target]:
     """The peer with the same data, until the block ends. Raises `RuntimeError` when it does not answer the same."""
     async with Worker("bench.api.fastapi_peer", str(PEER_PYTHON)) as worker:
         path = str(Path(folder, "peer.db"))
@@ -114,13 +114,13 @@ def must_match(left: list[dict[str, Any]], right: list[dict[str, Any]]) -> None:
             raise RuntimeError(f"the peer answers otherwise: {sorted(different)}")
 
 
-def requests(call_id: str) -> dict[str, Request]:
+def requests(call_id: str) -> dict[str, LoadRequest]:
     """The three routes. What writes comes last: lists of more and more agents would not be the same any more."""
     head, tail = json.dumps({**agent(0), "name": "Load #"}).split("#")
     return {
-        "GET /v1/agents?limit=50": Request("GET", "/v1/agents?limit=50"),
-        "GET /v1/calls/{id}": Request("GET", f"/v1/calls/{call_id}"),
-        "POST /v1/agents": Request("POST", "/v1/agents", (head, tail)),
+        "GET /v1/agents?limit=50": LoadRequest("GET", "/v1/agents?limit=50"),
+        "GET /v1/calls/{id}": LoadRequest("GET", f"/v1/calls/{call_id}"),
+        "POST /v1/agents": LoadRequest("POST", "/v1/agents", (head, tail)),
     }
 
 
@@ -128,7 +128,7 @@ async def alone(seconds: int, repeats: int) -> list[Row]:
     """Ours and the peer in turns, nothing else on the machine."""
     rows = []
     with TemporaryDirectory() as folder:
-        async with ours(folder) as server, peer(folder, server) as other:
+        async with trunkline_server(folder) as server, peer_server(folder, server) as other:
             for name, request in requests(server.call["id"]).items():
                 for connections in CONNECTIONS:
                     figures = await _in_turns(server.target, other, request, connections, seconds, repeats)
@@ -137,7 +137,7 @@ async def alone(seconds: int, repeats: int) -> list[Row]:
 
 
 async def _in_turns(
-    own: Target, other: Target, request: Request, connections: int, seconds: int, repeats: int
+    own: Target, other: Target, request: LoadRequest, connections: int, seconds: int, repeats: int
 ) -> dict[str, Any]:
     taken: dict[Target, list[Sample]] = {own: [], other: []}
     for target in taken:
@@ -152,7 +152,7 @@ async def beside_calls(seconds: int, repeats: int, calls: int) -> list[Row]:
     """Ours while calls talk; before each run the same time without requests, for the packets' sake."""
     rows = []
     with TemporaryDirectory() as folder:
-        async with ours(folder) as server, Worker("bench.audio.pump_load") as load:
+        async with trunkline_server(folder) as server, Worker("bench.audio.pump_load") as load:
             trunk = {"number": NUMBER, "provider": "sip", "sipMode": "ip_allowlist", "sipIp": "127.0.0.1"}
             await ask(server.target, "POST", "/v1/phone-numbers", {**trunk, "agentId": server.agents[0]["id"]})
             await load.do("start", calls=calls, port=server.sip_port, number=NUMBER)
@@ -168,7 +168,7 @@ async def beside_calls(seconds: int, repeats: int, calls: int) -> list[Row]:
 
 
 async def _loaded(
-    target: Target, request: Request, connections: int, seconds: int, repeats: int, calls: int
+    target: Target, request: LoadRequest, connections: int, seconds: int, repeats: int, calls: int
 ) -> dict[str, Any]:
     await fire(target, request, connections, WARM_UP_S)
     every = 2 * max(1, calls // WATCHED)  # each call has two ports

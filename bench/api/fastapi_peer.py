@@ -30,7 +30,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic.alias_generators import to_camel
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
-from bench.api.fastapi_peer_models import Agent, AgentCreate, AgentOut, ApiKey, Base, Call, CallOut, Many, One
+from bench.api.fastapi_peer_models import AgentIn, AgentOut, AgentRow, ApiKeyRow, Base, CallOut, CallRow, Many, One
 from bench.worker_process import obey
 
 app = FastAPI()
@@ -47,23 +47,23 @@ Session = Annotated[AsyncSession, Depends(session)]
 Credentials = Annotated[HTTPAuthorizationCredentials, Depends(HTTPBearer())]
 
 
-async def api_key(credentials: Credentials, database: Session) -> ApiKey:
+async def api_key(credentials: Credentials, database: Session) -> ApiKeyRow:
     """The key of the request."""
     digest = hashlib.sha256(credentials.credentials.encode()).hexdigest()
-    key = await database.scalar(sa.select(ApiKey).where(ApiKey.sha256 == digest, ApiKey.revoked_at.is_(None)))
+    key = await database.scalar(sa.select(ApiKeyRow).where(ApiKeyRow.sha256 == digest, ApiKeyRow.revoked_at.is_(None)))
     if key is None:
         raise HTTPException(401, "Invalid API key")
     return key
 
 
-Key = Annotated[ApiKey, Depends(api_key)]
+Key = Annotated[ApiKeyRow, Depends(api_key)]
 
 
 @app.post("/v1/agents", status_code=201, response_model=One[AgentOut])
-async def create_agent(body: AgentCreate, database: Session, key: Key) -> Any:
+async def create_agent(body: AgentIn, database: Session, key: Key) -> Any:
     """Create an agent."""
     values = body.model_dump(mode="json")  # UUIDs as text
-    agent = Agent(**values, organization_id=key.organization_id)
+    agent = AgentRow(**values, organization_id=key.organization_id)
     database.add(agent)
     await database.commit()
     return {"data": agent}
@@ -77,9 +77,9 @@ async def list_agents(
     offset: Annotated[int, Query(ge=0)] = 0,
 ) -> Any:
     """List agents, newest first."""
-    own = Agent.organization_id == key.organization_id
-    total = await database.scalar(sa.select(sa.func.count()).select_from(Agent).where(own))
-    query = sa.select(Agent).where(own).order_by(Agent.created_at.desc(), Agent.id).limit(limit).offset(offset)
+    own = AgentRow.organization_id == key.organization_id
+    total = await database.scalar(sa.select(sa.func.count()).select_from(AgentRow).where(own))
+    query = sa.select(AgentRow).where(own).order_by(AgentRow.created_at.desc(), AgentRow.id).limit(limit).offset(offset)
     agents = (await database.scalars(query)).all()
     return {"data": agents, "pagination": {"total": total, "limit": limit, "offset": offset}}
 
@@ -87,7 +87,7 @@ async def list_agents(
 @app.get("/v1/calls/{call_id}", response_model=One[CallOut])
 async def get_call(call_id: UUID, database: Session, key: Key) -> Any:
     """Get a call with its talk."""
-    query = sa.select(Call).where(Call.id == str(call_id), Call.organization_id == key.organization_id)
+    query = sa.select(CallRow).where(CallRow.id == str(call_id), CallRow.organization_id == key.organization_id)
     call = await database.scalar(query)
     if call is None:
         raise HTTPException(404, "Call not found")
@@ -109,13 +109,13 @@ async def database(path: str, key: str, call: dict[str, Any]) -> AsyncIterator[N
     sessions.configure(bind=engine)
     async with engine.begin() as connection:
         await connection.run_sync(Base.metadata.create_all)
-    columns = {to_camel(each.key): each.key for each in sa.inspect(Call).attrs} | {"metadata": "call_metadata"}
+    columns = {to_camel(each.key): each.key for each in sa.inspect(CallRow).attrs} | {"metadata": "call_metadata"}
     values = {columns[name]: value for name, value in call.items()}
     times = {name: datetime.fromisoformat(values[name]) for name in ("started_at", "ended_at", "created_at")}
     async with sessions() as opened:
         digest = hashlib.sha256(key.encode()).hexdigest()
-        opened.add(ApiKey(organization_id=call["organizationId"], sha256=digest))
-        opened.add(Call(**values | times))
+        opened.add(ApiKeyRow(organization_id=call["organizationId"], sha256=digest))
+        opened.add(CallRow(**values | times))
         await opened.commit()
     yield
     await engine.dispose()

@@ -33,7 +33,7 @@ class Base(DeclarativeBase):
     type_annotation_map = {Json: sa.JSON, list[Json]: sa.JSON, list[str]: sa.JSON}  # noqa: RUF012
 
 
-class ApiKey(Base):
+class ApiKeyRow(Base):
     """A key is stored as its SHA-256."""
 
     __tablename__ = "api_keys"
@@ -44,7 +44,7 @@ class ApiKey(Base):
     revoked_at: Mapped[datetime | None]
 
 
-class Agent(Base):
+class AgentRow(Base):
     """An agent."""
 
     __tablename__ = "agents"
@@ -96,7 +96,7 @@ class Agent(Base):
         return self.post_call_webhook_secret is not None
 
 
-class Call(Base):
+class CallRow(Base):
     """A call with its talk."""
 
     __tablename__ = "calls"
@@ -141,7 +141,7 @@ class Out(BaseModel):
     model_config = ConfigDict(alias_generator=AliasGenerator(serialization_alias=to_camel), from_attributes=True)
 
 
-class ExtractionField(In):
+class ExtractionFieldIn(In):
     """One value to extract."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
@@ -149,7 +149,7 @@ class ExtractionField(In):
     type: Literal["string", "boolean", "number"]
 
 
-class TransferTarget(In):
+class TransferTargetIn(In):
     """Where a call may be handed to."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
@@ -158,7 +158,7 @@ class TransferTarget(In):
     mode: Literal["cold", "warm_briefing"]
 
 
-class AgentCreate(In):
+class AgentIn(In):
     """A new agent."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
@@ -178,7 +178,7 @@ class AgentCreate(In):
     allow_end_call: bool = True
     is_active: bool = True
     post_call_summary_enabled: bool = False
-    post_call_extraction_schema: Annotated[list[ExtractionField], Field(max_length=100)] = []
+    post_call_extraction_schema: Annotated[list[ExtractionFieldIn], Field(max_length=100)] = []
     post_call_webhook_url: str | None = None
     post_call_webhook_secret: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     first_speaker: Literal["user", "agent"] = "user"
@@ -194,7 +194,7 @@ class AgentCreate(In):
     hold_message: Annotated[str, Field(max_length=500)] | None = None
     hold_music_url: Annotated[str, Field(max_length=500)] | None = None
     tool_ids: Annotated[list[UUID], Field(max_length=500)] | None = None
-    transfer_targets: Annotated[list[TransferTarget], Field(max_length=64)] = []
+    transfer_targets: Annotated[list[TransferTargetIn], Field(max_length=64)] = []
     customer_silence_ms: Annotated[int, Field(ge=0, le=60_000)] = 10_000
 
 
@@ -219,7 +219,7 @@ class AgentOut(Out):
     allow_end_call: bool
     is_active: bool
     post_call_summary_enabled: bool
-    post_call_extraction_schema: list[ExtractionField]
+    post_call_extraction_schema: list[ExtractionFieldIn]
     post_call_webhook_url: str | None
     post_call_webhook_secret_set: bool
     first_speaker: Literal["user", "agent"]
@@ -235,20 +235,20 @@ class AgentOut(Out):
     hold_message: str | None
     hold_music_url: str | None
     tool_ids: list[str] | None
-    transfer_targets: list[TransferTarget]
+    transfer_targets: list[TransferTargetIn]
     customer_silence_ms: int
     created_at: datetime
     updated_at: datetime
 
 
-class TranscriptItem(Out):
+class TranscriptItemOut(Out):
     """One thing that was said."""
 
     role: Literal["user", "assistant"]
     content: str
 
 
-class Analysis(Out):
+class AnalysisOut(Out):
     """What was drawn from the talk."""
 
     summary: str | None
@@ -277,8 +277,8 @@ class CallOut(Out):
     transfer_type: str | None
     transfer_status: str | None
     transfer_calls: list[Json]
-    transcript: list[TranscriptItem]
-    analysis: Analysis | None
+    transcript: list[TranscriptItemOut]
+    analysis: AnalysisOut | None
     media_quality: Json | None
     sip_end: Json | None
     started_at: datetime | None

@@ -27,7 +27,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Request:
+class LoadRequest:
     """What is sent again and again. `body` is JSON in two halves: a number that grows goes between them."""
 
     method: str
@@ -53,7 +53,7 @@ def wrk() -> str:
     return found
 
 
-async def fire(target: Target, request: Request, connections: int, seconds: int) -> Sample:
+async def fire(target: Target, request: LoadRequest, connections: int, seconds: int) -> Sample:
     """Send it over so many connections for so many seconds. Raises `RuntimeError` when nothing was answered."""
     surroundings = {**os.environ, "BENCH_METHOD": request.method, "BENCH_KEY": target.key}
     if request.body is not None:

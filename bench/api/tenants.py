@@ -114,7 +114,7 @@ async def lists(target: Target, seconds: float) -> NDArray[np.float64]:
 
 
 @dataclass
-class _Watched:
+class _Measurement:
     """One spell of measuring."""
 
     lists_ms: NDArray[np.float64]
@@ -123,7 +123,7 @@ class _Watched:
     peak_mb: float
 
 
-async def _watch(both: Tenants, seconds: float) -> _Watched:
+async def _watch(both: Tenants, seconds: float) -> _Measurement:
     """The second tenant's lists and its calls' packets for some seconds; in between somebody calls it."""
     await asyncio.to_thread(_forget_peak, both.pid)
     async with Worker("bench.audio.pump_load") as caller:
@@ -132,7 +132,7 @@ async def _watch(both: Tenants, seconds: float) -> _Watched:
             await asyncio.sleep(seconds / 2)
             called = await caller.do("start", calls=1, port=both.sip_port, number=NUMBER)
             took = await asking
-    return _Watched(took, sent.gaps_ms(), called["slowest_ms"], _peak_mb(both.pid))
+    return _Measurement(took, sent.gaps_ms(), called["slowest_ms"], _peak_mb(both.pid))
 
 
 def _forget_peak(pid: int) -> None:
@@ -145,9 +145,9 @@ def _peak_mb(pid: int) -> float:
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
 
 
-def _row(what: str, spells: list[_Watched]) -> Row:
-    took = np.concatenate([each.lists_ms for each in spells])
-    gaps = np.concatenate([each.gaps_ms for each in spells])
+def _row(what: str, measurements: list[_Measurement]) -> Row:
+    took = np.concatenate([each.lists_ms for each in measurements])
+    gaps = np.concatenate([each.gaps_ms for each in measurements])
     return {
         "what": what,
         "lists": len(took),
@@ -155,8 +155,8 @@ def _row(what: str, spells: list[_Watched]) -> Row:
         "gap_ms": [round(float(each), 1) for each in (*np.percentile(gaps, [50, 99]), gaps.max())],
         "packets": len(gaps),
         "late": int((gaps > LATE_MS).sum()),
-        "answered_ms": round(max(each.answered_ms for each in spells), 0),
-        "peak_mb": round(max(each.peak_mb for each in spells)),
+        "answered_ms": round(max(each.answered_ms for each in measurements), 0),
+        "peak_mb": round(max(each.peak_mb for each in measurements)),
     }
 
 
@@ -169,7 +169,7 @@ async def run(
         f"{connections} connections that do not read": True,
         f"{connections} connections that read": False,
     }
-    spells: dict[str, list[_Watched]] = {what: [] for what in kinds}
+    measurements: dict[str, list[_Measurement]] = {what: [] for what in kinds}
     ended: dict[str, int] = dict.fromkeys(kinds, 0)
     with TemporaryDirectory() as folder:
         async with (
@@ -185,10 +185,10 @@ async def run(
                     if deaf is not None:
                         asked = {"origin": both.large.origin, "key": both.large.key, "path": LIST}
                         await load.do("start", **asked, connections=connections, deaf=deaf)
-                    spells[what].append(await _watch(both, seconds))
+                    measurements[what].append(await _watch(both, seconds))
                     if deaf is not None:
                         ended[what] += (await load.do("stop"))["ended"]
-    return [{**_row(what, spells[what]), "ended": ended[what]} for what in kinds]
+    return [{**_row(what, measurements[what]), "ended": ended[what]} for what in kinds]
 
 
 def misses(rows: list[Row]) -> list[str]:

@@ -21,7 +21,7 @@ from media.echo.speex import FRAME_MS, SpeexLibrary
 from media.turns.events import BargeIn, PlayoutPaused
 from tests.media.echo.echo_room import EchoPort, Room
 from tests.media.echo.test_echo_guard import monologue
-from tests.media.engine.test_engine import Listener, Studio
+from tests.media.engine.test_engine import EngineHarness, Listener
 from tests.media.speech import silence, speech
 
 LEVELS: Final = (-10, -20, -30)
@@ -34,20 +34,20 @@ AGENT_FROM_MS: Final = 500
 WORDS: Final = ("can I speak to a person", "no thank you that is wrong", "hold on please wait a moment")
 
 
-def talk(rooms: list[Room], callers: list[Samples], sentences: int = 5) -> tuple[Studio, list[Listener]]:
+def talk(rooms: list[Room], callers: list[Samples], sentences: int = 5) -> tuple[EngineHarness, list[Listener]]:
     """Let the agent speak on all lines at once, to its end."""
     port = EchoPort(len(rooms))
-    studio = Studio(port=port)
-    calls = [studio.call(caller, rate=room.rate) for room, caller in zip(rooms, callers, strict=True)]
+    harness = EngineHarness(port=port)
+    calls = [harness.call(caller, rate=room.rate) for room, caller in zip(rooms, callers, strict=True)]
     port.rooms.update({call.slot: room for (call, _, _), room in zip(calls, rooms, strict=True)})
-    studio.run(AGENT_FROM_MS)
+    harness.run(AGENT_FROM_MS)
     words = monologue(rooms[0].rate, sentences)
     for call, _, _ in calls:
         call.playout.begin("text")
         call.playout.write(words)
         call.playout.end()
-    studio.run(len(words) * 1000 // rooms[0].rate + 1000)
-    return studio, [listener for _, listener, _ in calls]
+    harness.run(len(words) * 1000 // rooms[0].rate + 1000)
+    return harness, [listener for _, listener, _ in calls]
 
 
 def taken_out(room: Room) -> Iterator[float]:
@@ -78,8 +78,8 @@ def interruptions(rate: int, level: int) -> list[float]:
     """ms from the caller's first sound to the pause, minInterruptionDuration 100 ms; infinite where there is none."""
     lines = list(product((1300, 4000, 7000), DELAYS[1::2], WORDS, ("rms", "awb")))
     callers = [np.concatenate([silence(at, rate), speech(text, rate, voice)]) for at, _, text, voice in lines]
-    studio, listeners = talk([Room(rate, level, delay) for _, delay, _, _ in lines], callers, sentences=2)
-    starts = [studio.start_ms + at for at, _, _, _ in lines]
+    harness, listeners = talk([Room(rate, level, delay) for _, delay, _, _ in lines], callers, sentences=2)
+    starts = [harness.start_ms + at for at, _, _, _ in lines]
     pauses = [[event.at_ms for event in listener.of(PlayoutPaused)] for listener in listeners]
     return [found[0] - start if found else float("inf") for found, start in zip(pauses, starts, strict=True)]
 
@@ -87,10 +87,10 @@ def interruptions(rate: int, level: int) -> list[float]:
 def cost_percent(rate: int, level: int) -> float:
     """Share of a core that the engine's ticks take for a call while the agent speaks, %."""
     port = EchoPort(COST_LINES)
-    studio = Studio(port=port)
+    harness = EngineHarness(port=port)
     words = monologue(rate, 3)
     for _ in range(COST_LINES):
-        call, _, _ = studio.call(silence(0), rate=rate)
+        call, _, _ = harness.call(silence(0), rate=rate)
         port.rooms[call.slot] = Room(rate, level, 150)
         call.playout.begin("text")
         call.playout.write(words)
@@ -98,9 +98,9 @@ def cost_percent(rate: int, level: int) -> float:
     for _ in range(ticks):
         port.step()
         before = time.process_time()
-        studio.engine.tick()
+        harness.engine.tick()
         taken += time.process_time() - before
-        studio.loop.run()
+        harness.loop.run()
     return taken / (ticks * 0.02 * COST_LINES) * 100
 
 
@@ -108,10 +108,10 @@ def ticks(rate: int, lines: int) -> tuple[float, float, float, int]:
     """Agents that begin at once on so many lines with an echo: ms of CPU time of the longest tick and of the median of
     the last 2 s, ms from their first word until all lines have learned (infinite: not within 8 s), false pauses."""
     port = EchoPort(lines)
-    studio = Studio(port=port)
-    calls = [studio.call(silence(0), rate=rate) for _ in range(lines)]
+    harness = EngineHarness(port=port)
+    calls = [harness.call(silence(0), rate=rate) for _ in range(lines)]
     port.rooms.update({call.slot: Room(rate, -20, DELAYS[i % len(DELAYS)]) for i, (call, _, _) in enumerate(calls)})
-    studio.run(AGENT_FROM_MS)
+    harness.run(AGENT_FROM_MS)
     words = monologue(rate, 3)
     for call, _, _ in calls:
         call.playout.begin("text")
@@ -122,9 +122,9 @@ def ticks(rate: int, lines: int) -> tuple[float, float, float, int]:
         for _ in range(TICKS_MS // TICK_MS):
             port.step()
             before = time.thread_time()
-            studio.engine.tick()
+            harness.engine.tick()
             taken.append((time.thread_time() - before) * 1000)
-            studio.loop.run()
+            harness.loop.run()
             found.append(sum(entry["event"] == "echo.found" for entry in logs))
     ready = next((i * TICK_MS for i, count in enumerate(found) if count >= lines), float("inf"))
     pauses = sum(len(listener.of(PlayoutPaused)) for _, listener, _ in calls)

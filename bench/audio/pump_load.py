@@ -30,7 +30,7 @@ SENTENCES = (
 )
 
 
-async def conversation() -> Samples:
+async def speech_pattern() -> Samples:
     """One side of a talk: sentences, with pauses that make up the rest."""
     flite = FliteTextToSpeech()
     settings = VoiceSettings(voice=flite.voices()[0], speed=1.0, stability=1.0, rate=RATE)
@@ -72,7 +72,7 @@ class PumpLoad:
             media = await asyncio.wait_for(leg.connected(), 10)
             self._legs.append((leg, media.slot))
             slowest_s = max(slowest_s, time.perf_counter() - began_s)
-        self._talking = asyncio.create_task(self._talk(await conversation()))
+        self._talking = asyncio.create_task(self._talk(await speech_pattern()))
         return {"calls": len(self._legs), "slowest_ms": slowest_s * 1000}
 
     async def _talk(self, talk: Samples) -> None:

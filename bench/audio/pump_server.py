@@ -23,7 +23,7 @@ from sipcore.settings import EndpointSettings
 PORTS = range(40000, 42000)
 
 
-class Deaf:
+class IgnoringListener:
     """A conversation that counts what it is told."""
 
     events = 0
@@ -55,7 +55,7 @@ class PumpServer:
         self._writer = RecordingWriter()
         self._engine = AudioEngine(self.endpoint.pump, asyncio.get_running_loop().call_soon_threadsafe)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._listener = Deaf()
+        self._listener = IgnoringListener()
         self._spinning = threading.Event()
 
     async def start(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.capture.packet_socket import PACKET_OUTGOING, RTP_AT, Tap
+from bench.capture.packet_socket import PACKET_OUTGOING, RTP_AT, PacketCapture
 
 _PACKET_TYPE: Final = -0x1000 + 4
 """SKF_AD_OFF + SKF_AD_PKTTYPE."""
@@ -36,7 +36,7 @@ def _program(first: int, last: int, every: int) -> bytes:
     return b"".join(struct.pack("HBBI", code, yes, no, k & 0xFFFFFFFF) for code, yes, no, k in instructions)
 
 
-class SentPackets(Tap):
+class SentPackets(PacketCapture):
     """Collects departure times while the block runs."""
 
     def __init__(self, first_port: int, last_port: int, every: int) -> None:

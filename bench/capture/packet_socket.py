@@ -16,7 +16,7 @@ RTP_AT: Final = 14 + 20 + 8
 """Ethernet, IPv4 without options, UDP."""
 
 
-class Tap:
+class PacketCapture:
     """Sees every packet that is sent, or those that a classic BPF `program` picks, while the block runs; subclasses
     keep what they want of them in `keep`, which runs on a thread of its own."""
 

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.capture.packet_socket import PACKET_OUTGOING, RTP_AT, Tap
+from bench.capture.packet_socket import PACKET_OUTGOING, RTP_AT, PacketCapture
 
 _HEADER: Final = RTP_AT + 12
 _PACKET_TYPE: Final = -0x1000 + 4
@@ -61,7 +61,7 @@ def _program(first: int, last: int, every: int) -> bytes:
     return b"".join(struct.pack("HBBI", code, yes, no, k & 0xFFFFFFFF) for code, yes, no, k in instructions)
 
 
-class Wire(Tap):
+class RtpCapture(PacketCapture):
     """Collects the RTP packets from and to every `every`-th of the server's `ports` while the block runs."""
 
     def __init__(self, ports: range, every: int = 2) -> None:

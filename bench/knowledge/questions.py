@@ -11,7 +11,7 @@ FOLDER: Final = Path(__file__).with_name("corpus")
 
 
 @dataclass(frozen=True)
-class Question:
+class HandbookQuestion:
     """What somebody asks, in which language, and the first line of the passage that answers: its headings."""
 
     text: str
@@ -26,7 +26,7 @@ class Handbook:
     name: str
     language: str
     markdown: str
-    questions: tuple[Question, ...]
+    questions: tuple[HandbookQuestion, ...]
 
 
 def handbooks() -> list[Handbook]:
@@ -43,6 +43,6 @@ def _read(path: Path) -> Handbook:
         if line.startswith("## "):
             passage = f"{title} > {line.removeprefix('## ')}"
         if line.startswith("? "):
-            questions.append(Question(line.removeprefix("? "), language, passage))
+            questions.append(HandbookQuestion(line.removeprefix("? "), language, passage))
     markdown = "\n".join(line for line in lines if not line.startswith("? "))
     return Handbook(path.stem, language, markdown, tuple(questions))

@@ -31,7 +31,7 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from bench.knowledge.questions import Handbook, Question, handbooks
+from bench.knowledge.questions import Handbook, HandbookQuestion, handbooks
 from bench.models import random_minilm
 from calls.knowledge.indexer import KnowledgeIndexer
 from calls.knowledge.search import KnowledgeSearch, combined_score
@@ -69,13 +69,13 @@ Scores = dict[str, float]
 """By the first lines of passages."""
 
 
-class Simulated:
+class SimulatedEmbeddings:
     """Vectors without a model: each passage has one of its own, and a question lies near its answer's, now more, now
     less."""
 
     dimensions = SIZE
 
-    def __init__(self, cosine: float, questions: Iterable[Question]) -> None:
+    def __init__(self, cosine: float, questions: Iterable[HandbookQuestion]) -> None:
         self.name = self.version = f"simulated-{cosine}"
         self.scale = ScoreCalibration(1.28 / SIZE**0.5, cosine)
         self._cosine = cosine
@@ -100,7 +100,7 @@ def _vector(text: str) -> NDArray[np.float32]:
 
 
 @dataclass(frozen=True)
-class House:
+class KnowledgeBases:
     """A database, and an agent for each language."""
 
     database: Database
@@ -108,9 +108,9 @@ class House:
 
 
 @asynccontextmanager
-async def furnished(
+async def with_knowledge_bases(
     folder: Path, texts: Sequence[Handbook], languages: Sequence[str] = LANGUAGES
-) -> AsyncIterator[House]:
+) -> AsyncIterator[KnowledgeBases]:
     """Agents that have all handbooks."""
     database = Database(f"sqlite+aiosqlite:///{folder / 'trunkline.db'}")
     await database.open()
@@ -123,7 +123,7 @@ async def furnished(
         for text in texts:
             chunks = list(chunks_of(blocks_from_markdown(text.markdown), language=language))
             await database.write(partial(_document, owner=owner, agent=agent, chunks=chunks, language=language))
-    yield House(database, made)
+    yield KnowledgeBases(database, made)
     await database.close()
 
 
@@ -140,32 +140,34 @@ def _document(conn: sa.Connection, owner: str, agent: str, chunks: Sequence[Chun
     return number
 
 
-async def kept(house: House, meanings: VectorSearch) -> None:
+async def index_vectors(knowledge_bases: KnowledgeBases, meanings: VectorSearch) -> None:
     """Vectors for all passages."""
-    keeper = KnowledgeIndexer(house.database, meanings)
+    keeper = KnowledgeIndexer(knowledge_bases.database, meanings)
     task = asyncio.create_task(keeper.run())
     await keeper.idle()
     task.cancel()
     await asyncio.wait([task])
 
 
-def ranked(name: str, places: Sequence[int | None]) -> dict[str, Any]:
+def ranked(name: str, ranks: Sequence[int | None]) -> dict[str, Any]:
     """A row: `places` are the ranks of the right passages, from 1 on; None: not found."""
-    at = lambda most: sum(place is not None and place <= most for place in places) / len(places)  # noqa: E731
-    mrr = sum(1 / place for place in places if place is not None) / len(places)
-    return {"search": name, "recall@1": at(1), "recall@5": at(5), "MRR": mrr, "questions": len(places)}
+    at = lambda most: sum(rank is not None and rank <= most for rank in ranks) / len(ranks)  # noqa: E731
+    mrr = sum(1 / rank for rank in ranks if rank is not None) / len(ranks)
+    return {"search": name, "recall@1": at(1), "recall@5": at(5), "MRR": mrr, "questions": len(ranks)}
 
 
-async def searched(house: House, questions: Sequence[Question], meanings: VectorSearch | None) -> list[int | None]:
+async def searched(
+    knowledge_bases: KnowledgeBases, questions: Sequence[HandbookQuestion], meanings: VectorSearch | None
+) -> list[int | None]:
     """As calls do."""
-    search, places = KnowledgeSearch(house.database, meanings), list[int | None]()
+    search, ranks = KnowledgeSearch(knowledge_bases.database, meanings), list[int | None]()
     for question in questions:
-        found = await search.search(house.agents[question.language], question.text, MOST)
-        places.append(_place([each.content.splitlines()[0] for each in found], question.passage))
-    return places
+        found = await search.search(knowledge_bases.agents[question.language], question.text, MOST)
+        ranks.append(_rank([each.content.splitlines()[0] for each in found], question.passage))
+    return ranks
 
 
-def _place(found: Sequence[str], wanted: str) -> int | None:
+def _rank(found: Sequence[str], wanted: str) -> int | None:
     return found.index(wanted) + 1 if wanted in found else None
 
 
@@ -195,15 +197,17 @@ def _order(scores: Scores) -> list[str]:
     return sorted(scores, key=lambda key: (-scores[key], key))
 
 
-async def compared(house: House, questions: Sequence[Question], meanings: VectorSearch) -> dict[str, list[int | None]]:
+async def compared(
+    knowledge_bases: KnowledgeBases, questions: Sequence[HandbookQuestion], meanings: VectorSearch
+) -> dict[str, list[int | None]]:
     """The places of right passages by each way to join."""
-    places: dict[str, list[int | None]] = {name: [] for name in JOININGS}
+    ranks: dict[str, list[int | None]] = {name: [] for name in JOININGS}
     for question in questions:
-        agent = house.agents[question.language]
-        words, meaning = await _both(house.database, agent, question.text, meanings)
+        agent = knowledge_bases.agents[question.language]
+        words, meaning = await _both(knowledge_bases.database, agent, question.text, meanings)
         for name, join in JOININGS.items():
-            places[name].append(_place(_order(join(words, meaning))[:MOST], question.passage))
-    return places
+            ranks[name].append(_rank(_order(join(words, meaning))[:MOST], question.passage))
+    return ranks
 
 
 async def _both(database: Database, agent: str, text: str, meanings: VectorSearch) -> tuple[Scores, Scores]:
@@ -229,20 +233,18 @@ async def quality(model: Embeddings | None) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
         with mock.patch.multiple(words, stems=_folded), mock.patch.multiple(stop_words, stems=_folded):
             stop_words.stop_terms.cache_clear()
-            async with furnished(Path(name), texts) as house:
-                rows.append(ranked("words with their endings", await searched(house, questions, None)))
+            async with with_knowledge_bases(Path(name), texts) as knowledge_bases:
+                rows.append(ranked("words with their endings", await searched(knowledge_bases, questions, None)))
         stop_words.stop_terms.cache_clear()
     with tempfile.TemporaryDirectory() as name:
-        async with furnished(Path(name), texts) as house:
-            places = await searched(house, questions, None)
-            rows.append(ranked("words", places))
+        async with with_knowledge_bases(Path(name), texts) as knowledge_bases:
+            ranks = await searched(knowledge_bases, questions, None)
+            rows.append(ranked("words", ranks))
             for language in LANGUAGES:
-                some = [
-                    place for place, question in zip(places, questions, strict=True) if question.language == language
-                ]
+                some = [rank for rank, question in zip(ranks, questions, strict=True) if question.language == language]
                 rows.append(ranked(f"words, {language}", some))
-            for each in [model] if model else [Simulated(cosine, questions) for cosine in QUALITIES]:
-                rows += await _with(house, questions, each)
+            for each in [model] if model else [SimulatedEmbeddings(cosine, questions) for cosine in QUALITIES]:
+                rows += await _with(knowledge_bases, questions, each)
     return rows
 
 
@@ -250,13 +252,15 @@ def _folded(word: str, _language: str) -> tuple[str, ...]:
     return (words.fold(word),)
 
 
-async def _with(house: House, questions: Sequence[Question], model: Embeddings) -> list[dict[str, Any]]:
-    scale = model.scale if isinstance(model, Simulated) else None
-    meanings = VectorSearch(house.database, model, scale=scale)
-    await kept(house, meanings)
-    rows = [ranked(f"{model.name}, as searched", await searched(house, questions, meanings))]
-    for name, places in (await compared(house, questions, meanings)).items():
-        rows.append(ranked(f"{model.name}, {name}", places))
+async def _with(
+    knowledge_bases: KnowledgeBases, questions: Sequence[HandbookQuestion], model: Embeddings
+) -> list[dict[str, Any]]:
+    scale = model.scale if isinstance(model, SimulatedEmbeddings) else None
+    meanings = VectorSearch(knowledge_bases.database, model, scale=scale)
+    await index_vectors(knowledge_bases, meanings)
+    rows = [ranked(f"{model.name}, as searched", await searched(knowledge_bases, questions, meanings))]
+    for name, ranks in (await compared(knowledge_bases, questions, meanings)).items():
+        rows.append(ranked(f"{model.name}, {name}", ranks))
     return rows
 
 
@@ -271,16 +275,17 @@ async def speed(passages: int, asked: int) -> list[dict[str, Any]]:
         folder = Path(name)
         model = _minilm(folder, vocabulary.tolist())
         opened.callback(model.close)
-        async with furnished(folder, (), (ENGLISH,)) as house:
-            agent = house.agents[ENGLISH]
+        async with with_knowledge_bases(folder, (), (ENGLISH,)) as knowledge_bases:
+            agent = knowledge_bases.agents[ENGLISH]
             said = partial(random.choice, vocabulary, p=shares)
-            await _fill(house.database, agent, passages, model.version, random, said)
-            meanings = VectorSearch(house.database, model, scale=ScoreCalibration(0.1, 0.5))
+            await _fill(knowledge_bases.database, agent, passages, model.version, random, said)
+            meanings = VectorSearch(knowledge_bases.database, model, scale=ScoreCalibration(0.1, 0.5))
             rows = []
             for count in (4, 6, 12):
                 questions = [" ".join(said(count)) for _ in range(asked)]
                 for kind, search in (
-                    ("words", KnowledgeSearch(house.database)), ("both", KnowledgeSearch(house.database, meanings)),
+                    ("words", KnowledgeSearch(knowledge_bases.database)),
+                    ("both", KnowledgeSearch(knowledge_bases.database, meanings)),
                 ):  # fmt: skip
                     rows.append(await _timed(f"{count} words asked, {kind}", search, agent, questions))
             rows.append(
@@ -300,7 +305,7 @@ async def _fill(
     owner = await database.read(lambda conn: conn.execute(sa.text("SELECT id FROM organizations")).scalar_one())
     for begin in range(0, passages, 1000):
         texts = [" ".join(said(200)) for _ in range(min(1000, passages - begin))]
-        chunks = [Chunk(place, text, " ".join(terms_of(text, ENGLISH))) for place, text in enumerate(texts)]
+        chunks = [Chunk(index, text, " ".join(terms_of(text, ENGLISH))) for index, text in enumerate(texts)]
         content = await database.write(partial(_document, owner=owner, agent=agent, chunks=chunks, language=ENGLISH))
         vectors = random.standard_normal((len(chunks), random_minilm.WIDTH)).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -62,7 +62,7 @@ LINE_HZ = (300, 3400)
 
 
 @dataclass(frozen=True)
-class Spoken:
+class SpokenSentence:
     """A sentence, or its first half; `complete` says which. `int16[n]` at 16 kHz without silence at its end."""
 
     complete: bool
@@ -93,7 +93,7 @@ JUDGES: dict[str, Callable[[Verdict], float]] = {
 }
 
 
-def spoken() -> Iterator[Spoken]:
+def spoken() -> Iterator[SpokenSentence]:
     """All sentences in all voices, complete and cut behind the word in the middle."""
     library = FliteLibrary()
     for voice in VOICES:
@@ -102,8 +102,8 @@ def spoken() -> Iterator[Spoken]:
             utterance = library.speak(text, voice, 1.0)
             ends = [token.end_s for token in utterance.tokens if token.end_s]
             loud = np.flatnonzero(np.abs(utterance.samples.astype(np.int32)) > 200)
-            yield Spoken(True, utterance.samples[: loud[-1] + 1])
-            yield Spoken(False, utterance.samples[: int(ends[len(ends) // 2 - 1] * utterance.rate)])
+            yield SpokenSentence(True, utterance.samples[: loud[-1] + 1])
+            yield SpokenSentence(False, utterance.samples[: int(ends[len(ends) // 2 - 1] * utterance.rate)])
 
 
 def telephone(sound: Samples) -> Samples:
@@ -124,7 +124,7 @@ def heard(sound: Samples, rate: int) -> Samples:
     return np.clip(np.rint(room), -32768, 32767).astype(np.int16)
 
 
-async def judged(recognizer: PocketsphinxSpeechToText, network: Network, each: Spoken) -> list[Verdict]:
+async def judged(recognizer: PocketsphinxSpeechToText, network: Network, each: SpokenSentence) -> list[Verdict]:
     """The sound in full and through a telephone line, after each of the silences."""
     rules, verdicts = LexicalEndOfTurn(), []
     for line, rate, sound in (("16 kHz", 16000, each.sound), ("telephone", 8000, telephone(each.sound))):

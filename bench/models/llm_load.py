@@ -1,6 +1,6 @@
 """Talks with a language model, in numbers: what callers wait for, and how many turns there are in a second.
 
-The models of this bench answer in another process each, in the same way: `Answering`. Texts are made of words of one
+The models of this bench answer in another process each, in the same way: `LlmUnderTest`. Texts are made of words of one
 token (`model_words`), so that all have the same to read and to write.
 """
 
@@ -52,7 +52,7 @@ class Answer:
             self._loop.call_soon_threadsafe(self.begun.set)
 
 
-class Answering(Protocol):
+class LlmUnderTest(Protocol):
     """A language model under test."""
 
     async def answer(self, call: str, messages: Sequence[Message], tokens: int, into: Answer) -> None:
@@ -62,10 +62,10 @@ class Answering(Protocol):
         """Wait until nothing is computed any more."""
 
 
-class Call:
+class LlmSession:
     """A talk: everything that was said is told again with each turn, as chat interfaces want it."""
 
-    def __init__(self, model: Answering, name: str, agent: str, earlier: int = 0) -> None:
+    def __init__(self, model: LlmUnderTest, name: str, agent: str, earlier: int = 0) -> None:
         """`earlier` turns were said before, somewhere else."""
         self._model, self._name = model, name
         # Marks of the template take five tokens.
@@ -107,12 +107,12 @@ class Call:
         self._messages.append({"role": role, "content": text})
 
 
-class Talks:
+class LlmSessions:
     """The measurements, with one model."""
 
-    def __init__(self, model: Answering) -> None:
+    def __init__(self, model: LlmUnderTest) -> None:
         self._model = model
-        self._calls: dict[bool, list[Call]] = {True: [], False: []}
+        self._calls: dict[bool, list[LlmSession]] = {True: [], False: []}
         self._made = 0
 
     async def first_tokens(self, turns: Sequence[int]) -> Row:
@@ -129,10 +129,10 @@ class Talks:
         """Seconds to the first token of each of so many calls that ask for their second turn in one moment, `alike` of
         one agent, else each of its own."""
         agents = [self._new_name("agent")] * calls if alike else [self._new_name("agent") for _ in range(calls)]
-        talks = [self._new_call(agent) for agent in agents]
-        for call in talks:
+        sessions = [self._new_call(agent) for agent in agents]
+        for call in sessions:
             await call.turn(_FEW)
-        turns = await asyncio.gather(*(call.turn() for call in talks))
+        turns = await asyncio.gather(*(call.turn() for call in sessions))
         return {"first_s": sorted(answer.times[0] - began for began, answer in turns)}
 
     async def beside(self) -> Row:
@@ -157,7 +157,7 @@ class Talks:
         there = self._calls[alike]
         while len(there) < calls:
             agent = "the agent" if alike else self._new_name("agent")
-            there.append(Call(self._model, self._new_name("call"), agent, EARLIER))
+            there.append(LlmSession(self._model, self._new_name("call"), agent, EARLIER))
             if read:
                 await there[-1].read()
         return {}
@@ -167,7 +167,7 @@ class Talks:
         to the first token."""
         answers: list[tuple[float, Answer]] = []
 
-        async def talk(call: Call) -> None:
+        async def talk(call: LlmSession) -> None:
             while True:
                 call.rewind()
                 answer = Answer()
@@ -188,8 +188,8 @@ class Talks:
         first = [answer.times[0] - asked for asked, answer in answers if answer.times]
         return {"turns_per_s": tokens / ANSWERED / (ended - began), "first_s": median(first) if first else None}
 
-    def _new_call(self, agent: str) -> Call:
-        return Call(self._model, self._new_name("call"), agent)
+    def _new_call(self, agent: str) -> LlmSession:
+        return LlmSession(self._model, self._new_name("call"), agent)
 
     def _new_name(self, what: str) -> str:
         self._made += 1

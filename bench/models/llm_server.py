@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.models.llama_cpp_python import llama_class
-from bench.models.llm_load import LONG, Answer, Answering, Message, Talks
+from bench.models.llm_load import LONG, Answer, LlmSessions, LlmUnderTest, Message
 from bench.worker_process import obey
 
 THREADS: Final = len(os.sched_getaffinity(0))
@@ -24,7 +24,7 @@ CAPACITY: Final = 1536
 """Tokens of a call."""
 
 
-class Ours:
+class TrunklineLlm:
     """`LlamaLanguageModel`, as the server uses it."""
 
     def __init__(self, path: str) -> None:
@@ -46,7 +46,7 @@ class Ours:
             raise RuntimeError("there is too little memory free for the talks")
 
     async def answer(self, call: str, messages: Sequence[Message], tokens: int, into: Answer) -> None:
-        """See `Answering`."""
+        """See `LlmUnderTest`."""
         from models.protocols import ChatMessage, ChatPrompt, TextDelta
 
         system, *rest = messages
@@ -61,11 +61,11 @@ class Ours:
                     break
 
     async def settle(self) -> None:
-        """See `Answering`."""
+        """See `LlmUnderTest`."""
         await asyncio.sleep(0.5)
 
 
-class Locked:
+class LockedLlama:
     """`Llama.create_chat_completion`, one call at a time; those that wait are served in the order in which they came.
     Flash attention is off, as it is unless somebody asks for it."""
 
@@ -74,7 +74,7 @@ class Locked:
         self._lock, self._computes = asyncio.Lock(), threading.Lock()
 
     async def answer(self, call: str, messages: Sequence[Message], tokens: int, into: Answer) -> None:
-        """See `Answering`."""
+        """See `LlmUnderTest`."""
         stop = threading.Event()
         async with self._lock:
             try:
@@ -97,12 +97,12 @@ class Locked:
                     into.add(text)
 
     async def settle(self) -> None:
-        """See `Answering`."""
+        """See `LlmUnderTest`."""
         await asyncio.to_thread(self._computes.acquire)
         self._computes.release()
 
 
-class Peer:
+class XllamacppServer:
     """llama.cpp's own server, asked in its process, without HTTP. Each call is told its slot; all else are its
     defaults: flash attention on, memory of its own for each slot."""
 
@@ -117,7 +117,7 @@ class Peer:
         self._slots: dict[str, int] = {}
 
     async def answer(self, call: str, messages: Sequence[Message], tokens: int, into: Answer) -> None:
-        """See `Answering`."""
+        """See `LlmUnderTest`."""
         # Left to itself, it gives a call of the same agent the slot of another call, which then reads its talk anew.
         slot = self._slots.setdefault(call, len(self._slots) % SEQUENCES)
         stop = threading.Event()
@@ -141,21 +141,21 @@ class Peer:
             stop.set()
 
     async def settle(self) -> None:
-        """See `Answering`."""
+        """See `LlmUnderTest`."""
         await asyncio.sleep(0.5)
 
 
 async def main() -> None:
     """Take orders."""
-    talks: list[Talks] = []
+    sessions: list[LlmSessions] = []
 
     async def start(model: str, path: str) -> dict[str, Any]:
-        made: Answering = {"ours": Ours, "locked": Locked, "peer": Peer}[model](path)
-        talks.append(Talks(made))
+        made: LlmUnderTest = {"ours": TrunklineLlm, "locked": LockedLlama, "peer": XllamacppServer}[model](path)
+        sessions.append(LlmSessions(made))
         return {}
 
     async def measure(name: str, **arguments: Any) -> dict[str, Any]:
-        result: dict[str, Any] = await getattr(talks[0], name)(**arguments)
+        result: dict[str, Any] = await getattr(sessions[0], name)(**arguments)
         return result
 
     loop = asyncio.get_running_loop()

@@ -27,7 +27,7 @@ TURNS = 5
 FRAME = 160
 
 
-class Beat:
+class TickThread:
     """The longest and the typical stall of a thread that wants to run every millisecond, ms."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ async def measure(callers: int) -> dict[str, object]:
     await asyncio.gather(*(stream.end_turn() for stream in streams))
     lags: list[float] = []
     lag = asyncio.create_task(loop_lag(lags))
-    beat, finishes, used = Beat(), [], time.process_time()
+    beat, finishes, used = TickThread(), [], time.process_time()
     for _ in range(TURNS):
         await asyncio.to_thread(feed, list(streams), sound)
         finishes += await asyncio.gather(*(timed_finish(stream) for stream in streams))

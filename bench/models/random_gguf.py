@@ -38,7 +38,7 @@ _TILE: Final = 64
 
 
 @dataclass(frozen=True)
-class Shape:
+class ModelShape:
     """A transformer's sizes. `syllables` make `syllables` squared words; `vocabulary` includes what pads it."""
 
     width: int
@@ -53,9 +53,9 @@ class Shape:
 
 
 SHAPES: Final = {
-    "15M": Shape(288, 6, 6, 6, 48, 768, 176, 32_000),
-    "0.6B": Shape(1024, 28, 16, 8, 128, 3072, 388, 151_936),
-    "1.7B": Shape(2048, 28, 16, 8, 128, 6144, 388, 151_936),
+    "15M": ModelShape(288, 6, 6, 6, 48, 768, 176, 32_000),
+    "0.6B": ModelShape(1024, 28, 16, 8, 128, 3072, 388, 151_936),
+    "1.7B": ModelShape(2048, 28, 16, 8, 128, 6144, 388, 151_936),
 }
 """Of stories15M, Qwen3-0.6B and Qwen3-1.7B."""
 
@@ -71,7 +71,7 @@ def shape_file(name: str, folder: Path = FOLDER) -> Path:
     return path
 
 
-def write(path: Path, shape: Shape) -> None:
+def write(path: Path, shape: ModelShape) -> None:
     """A GGUF file of the architecture qwen3, always the same."""
     writer = gguf.GGUFWriter(path, "qwen3")
     writer.add_name(path.name.partition("-")[0])
@@ -96,7 +96,7 @@ def write(path: Path, shape: Shape) -> None:
     writer.close()
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter, shape: Shape) -> slice:
+def _add_tokenizer(writer: gguf.GGUFWriter, shape: ModelShape) -> slice:
     """Which tokens can be written."""
     bytes_, known = _byte_names(), syllables(shape.syllables)
     spaced = [SPACE + syllable for syllable in known]
@@ -130,7 +130,7 @@ def _byte_names() -> list[str]:
     return [named[byte] for byte in range(256)]
 
 
-def _add_embeddings(writer: gguf.GGUFWriter, rng: np.random.Generator, shape: Shape, writable: slice) -> None:
+def _add_embeddings(writer: gguf.GGUFWriter, rng: np.random.Generator, shape: ModelShape, writable: slice) -> None:
     """Each row of its own: of equal ones the first would always be taken. In 6 bits (Q6_K: 128 + 64 bytes of digits, 16
     scales, one 16-bit scale of all), where rows divide into blocks of 256, else in 8."""
     rows, width = shape.vocabulary, shape.width
@@ -148,7 +148,7 @@ def _add_embeddings(writer: gguf.GGUFWriter, rng: np.random.Generator, shape: Sh
     writer.add_tensor("token_embd.weight", blocks.reshape(rows, -1), raw_dtype=GGMLQuantizationType.Q6_K)
 
 
-def _add_layers(writer: gguf.GGUFWriter, rng: np.random.Generator, shape: Shape) -> None:
+def _add_layers(writer: gguf.GGUFWriter, rng: np.random.Generator, shape: ModelShape) -> None:
     kind, tiles = GGMLQuantizationType.Q4_0, dict[int, npt.NDArray[np.uint8]]()
     for columns in (shape.width, shape.heads * shape.head_size, shape.inner):
         drawn = (rng.standard_normal((_TILE, columns)) / np.sqrt(columns)).astype(np.float32)

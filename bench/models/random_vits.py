@@ -33,7 +33,7 @@ RATE: Final = 22050
 HOP: Final = 256
 
 
-class _Network:
+class _VitsGraph:
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
@@ -74,7 +74,7 @@ class _Network:
 
 def write(folder: Path) -> tuple[Path, Path]:
     """The voice's two files. Some seconds."""
-    net = _Network()
+    net = _VitsGraph()
     lengths = _lengths(net)
     x = _decoded(net, _flowed(net, _stretched(net, _encoded(net), lengths)))
     net.nodes.append(helper.make_node("Unsqueeze", [x, net.ints(1)], ["output"]))
@@ -112,14 +112,14 @@ def _settings() -> dict[str, Any]:
     }
 
 
-def _lengths(net: _Network) -> str:
+def _lengths(net: _VitsGraph) -> str:
     """Frames of each id, [ids]."""
     ids = net.op("Reshape", net.op("Cast", "input", to=TensorProto.FLOAT), net.ints(-1))
     even = net.add(net.op("Mul", ids, net.real(0)), net.real(FRAMES_OF_AN_ID))
     return net.op("Ceil", net.op("Mul", even, net.op("Gather", "scales", net.keep(np.array(1, np.int64)))))
 
 
-def _encoded(net: _Network) -> str:
+def _encoded(net: _VitsGraph) -> str:
     """[1, WIDTH, ids]."""
     x = net.op("Transpose", net.op("Gather", net.random(SYMBOLS, WIDTH, inputs=WIDTH), "input"), perm=[0, 2, 1])
     for _ in range(LAYERS):
@@ -133,7 +133,7 @@ def _encoded(net: _Network) -> str:
     return x
 
 
-def _stretched(net: _Network, x: str, lengths: str) -> str:
+def _stretched(net: _VitsGraph, x: str, lengths: str) -> str:
     """[1, WIDTH, frames], with noise."""
     ends = net.op("CumSum", lengths, net.keep(np.array(0, np.int64)))
     total = net.op("ReduceSum", lengths, net.ints(0), keepdims=0)
@@ -145,7 +145,7 @@ def _stretched(net: _Network, x: str, lengths: str) -> str:
     return net.add(long, net.op("Mul", noise, net.op("Gather", "scales", net.keep(np.array(0, np.int64)))))
 
 
-def _flowed(net: _Network, z: str) -> str:
+def _flowed(net: _VitsGraph, z: str) -> str:
     half = WIDTH // 2
     for _ in range(FLOWS):
         parts = [net.op("Slice", z, net.ints(at), net.ints(at + half), net.ints(1)) for at in (0, half)]
@@ -163,7 +163,7 @@ def _flowed(net: _Network, z: str) -> str:
     return z
 
 
-def _decoded(net: _Network, z: str) -> str:
+def _decoded(net: _VitsGraph, z: str) -> str:
     """[1, 1, samples], -1 to 1."""
     x, wide = net.conv(z, WIDTH, DECODER_WIDTH, 7), DECODER_WIDTH
     for rate, kernel in UPSAMPLE:
@@ -174,7 +174,7 @@ def _decoded(net: _Network, z: str) -> str:
     return net.op("Tanh", net.conv(net.op("LeakyRelu", x, alpha=0.01), wide, 1, 7))
 
 
-def _residual(net: _Network, x: str, wide: int, kernel: int, dilations: Sequence[int]) -> str:
+def _residual(net: _VitsGraph, x: str, wide: int, kernel: int, dilations: Sequence[int]) -> str:
     for dilation in dilations:
         x = net.add(x, net.conv(net.op("LeakyRelu", x, alpha=0.1), wide, wide, kernel, dilation))
     return x

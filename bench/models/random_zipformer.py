@@ -30,7 +30,7 @@ VOCABULARY: Final = 500
 JOINED: Final = 512
 
 
-class Network:
+class ZipformerGraph:
     """Nodes of a graph, each named by its number; every method gives the name of what it makes."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Network:
 class Layer:
     """One layer of a stack, and the six states that it keeps."""
 
-    def __init__(self, net: Network, stack: int, states: Sequence[str]) -> None:
+    def __init__(self, net: ZipformerGraph, stack: int, states: Sequence[str]) -> None:
         self._net = net
         self._dim, self._heads, self._kernel = DIMS[stack], HEADS[stack], KERNELS[stack]
         self._wide = FEED_FORWARD[stack]
@@ -194,7 +194,7 @@ def _state_shapes(stack: int) -> list[tuple[str | int, ...]]:
             ("N", dim, half), ("N", dim, half)]  # fmt: skip
 
 
-def _embedding(net: Network) -> tuple[str, str]:
+def _embedding(net: ZipformerGraph) -> tuple[str, str]:
     """Frames to steps, and the next state."""
     image = net.op("Unsqueeze", "x", net.ints(1))
     image = net.swoosh(net.op("Conv", image, net.weight(8, 1, 3, 3), pads=[0, 1, 0, 1]))
@@ -208,20 +208,20 @@ def _embedding(net: Network) -> tuple[str, str]:
     return net.linear(flat, 128 * 19, DIMS[0]), net.last(both, 3, 2)
 
 
-def _fitted(net: Network, x: str, before: int, after: int) -> str:
+def _fitted(net: ZipformerGraph, x: str, before: int, after: int) -> str:
     """Another width: cut, or filled with zeros."""
     if after > before:
         return net.op("Pad", x, net.ints(0, 0, 0, 0, 0, after - before))
     return x if after == before else net.op("Slice", x, net.ints(0), net.ints(after), net.ints(2))
 
 
-def _thinned(net: Network, x: str, steps: int, by: int, wide: int) -> str:
+def _thinned(net: ZipformerGraph, x: str, steps: int, by: int, wide: int) -> str:
     """The mean of each few steps."""
     return net.op("ReduceMean", net.op("Reshape", x, net.ints(0, steps // by, by, wide)), net.ints(2), keepdims=0)
 
 
 def _encoder() -> Graph:
-    net = Network()
+    net = ZipformerGraph()
     inputs = [_float("x", "N", FRAMES, MELS)]
     outputs: list[onnx.ValueInfoProto] = []
     x, next_embedding = _embedding(net)
@@ -261,7 +261,7 @@ def _encoder() -> Graph:
 
 
 def _decoder() -> Graph:
-    net = Network()
+    net = ZipformerGraph()
     embedded = net.op("Transpose", net.op("Gather", net.weight(VOCABULARY, JOINED), "y"), perm=[0, 2, 1])
     mixed = net.op("Squeeze", net.op("Conv", embedded, net.weight(JOINED, 4, 2), group=JOINED // 4), net.ints(2))
     net.nodes.append(helper.make_node("Identity", [net.linear(mixed, JOINED, JOINED)], ["decoder_out"]))
@@ -271,7 +271,7 @@ def _decoder() -> Graph:
 
 
 def _joiner() -> Graph:
-    net = Network()
+    net = ZipformerGraph()
     joined = net.op("Tanh", net.op("Add", "encoder_out", "decoder_out"))
     net.nodes.append(helper.make_node("Identity", [net.linear(joined, JOINED, VOCABULARY)], ["logit"]))
     inputs = [_float("encoder_out", "N", JOINED), _float("decoder_out", "N", JOINED)]

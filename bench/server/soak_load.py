@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from bench.audio.pump_load import RATE, conversation
+from bench.audio.pump_load import RATE, speech_pattern
 from bench.worker_process import obey
 from config import logging as logs
 from media.audio_port import Samples
@@ -36,7 +36,7 @@ class SoakLoad:
 
     async def open(self) -> None:
         """Open the port."""
-        self._talk = await conversation()
+        self._talk = await speech_pattern()
         await self.endpoint.start()
         self.endpoint.set_sources(["127.0.0.1"])
 

@@ -49,7 +49,7 @@ GIVE_UP_MS: Final = 8000
 
 
 @dataclass(eq=False)
-class Talker:
+class TurnTakingCaller:
     """When one caller speaks. Times in ms."""
 
     number: int
@@ -96,12 +96,12 @@ class Talker:
 
 
 @dataclass(frozen=True)
-class Call:
+class MeasuredCall:
     """A call that is up."""
 
     leg: Leg
     slot: int
-    talker: Talker
+    talker: TurnTakingCaller
 
 
 class TurnLoad:
@@ -112,7 +112,7 @@ class TurnLoad:
             host="127.0.0.1", port=0, rtp_first_port=44000, rtp_last_port=46000, codecs=("PCMU",), max_calls=calls
         )  # fmt: skip
         self.endpoint = Endpoint(settings, lambda leg: None)
-        self._calls: list[Call] = []
+        self._calls: list[MeasuredCall] = []
         self._stopping = threading.Event()
 
     async def start(self, calls: int, port: int, number: str, over: bool) -> dict[str, Any]:
@@ -126,8 +126,8 @@ class TurnLoad:
         for count in range(calls):
             leg = await self.endpoint.call(f"sip:{number}@127.0.0.1:{port}")
             media = await asyncio.wait_for(leg.connected(), 10)
-            talker = Talker(count, time.monotonic() * 1000 + spread * count / calls)
-            self._calls.append(Call(leg, media.slot, talker))
+            talker = TurnTakingCaller(count, time.monotonic() * 1000 + spread * count / calls)
+            self._calls.append(MeasuredCall(leg, media.slot, talker))
         self._thread = threading.Thread(target=self._talk, args=(lines, over), daemon=True)
         self._thread.start()
         return {"calls": calls}

@@ -21,8 +21,8 @@ import aiohttp
 import numpy as np
 
 from bench.capture.rtp_capture import mulaw_peak
-from bench.turn.callers import ACTIVITY, LINES, RATE, Talker
-from bench.turn.turn_latency import SHORT_ANSWER, Spell, response_gaps, spells, summary
+from bench.turn.callers import ACTIVITY, LINES, RATE, TurnTakingCaller
+from bench.turn.turn_latency import SHORT_ANSWER, SpeechSegment, response_gaps, speech_segments, summary
 from bench.worker_process import Worker, thread_seconds
 from media.audio_port import Samples
 from models.tts.flite.text_to_speech import FliteTextToSpeech
@@ -60,9 +60,9 @@ class Packets:
         self.peaks.append(mulaw_peak(payload))
         return self.peaks[-1]
 
-    def spells(self, since: float) -> list[Spell]:
+    def speech_segments(self, since: float) -> list[SpeechSegment]:
         """Speech."""
-        found = spells(np.array(self.times), np.array(self.peaks, np.int32))
+        found = speech_segments(np.array(self.times), np.array(self.peaks, np.int32))
         return [spell for spell in found if spell.start_s >= since]
 
 
@@ -71,7 +71,7 @@ class Session:
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, number: int, since_ms: float) -> None:
         self._socket = socket
-        self.talker = Talker(number, since_ms)
+        self.talker = TurnTakingCaller(number, since_ms)
         self.said, self.heard = Packets(), Packets()
         self._queue = b""
 
@@ -134,7 +134,9 @@ async def measure(sessions: int, seconds: float, python: str = str(PEER_PYTHON))
             for task in tasks:
                 task.cancel()
     gaps = [
-        gap for each in callers for gap in response_gaps(each.said.spells(since), each.heard.spells(since), STOP_MS)
+        gap
+        for each in callers
+        for gap in response_gaps(each.said.speech_segments(since), each.heard.speech_segments(since), STOP_MS)
     ]
     return {
         "what": f"Pipecat: gap beyond stop_secs {STOP_MS / 1000}, instant models",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.models import random_zipformer
-from bench.turn.scripted_models import InstantEarStream, Sure
+from bench.turn.scripted_models import CertainTurnDetector, InstantSttStream
 from media.audio_port import Samples
 from models.llm.llama.language_model import LlamaLanguageModel
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
@@ -29,11 +29,11 @@ ANSWERED: Final = 30
 """Tokens of an answer."""
 
 
-class WeightyEarStream:
+class RealisticSttStream:
     """Hears with a real network, and tells scripted words when that is done."""
 
     def __init__(self, real: SpeechToTextStream, on_words: Callable[[str], None]) -> None:
-        self._real, self._script = real, InstantEarStream(on_words)
+        self._real, self._script = real, InstantSttStream(on_words)
 
     def feed(self, samples: Samples) -> None:
         """To both."""
@@ -65,7 +65,7 @@ class WeightyEarStream:
         self._script.close()
 
 
-class WeightyEar:
+class RealisticStt:
     """`models.protocols.SpeechToText`."""
 
     name = "weighty-ear"
@@ -77,10 +77,10 @@ class WeightyEar:
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
     ) -> SpeechToTextStream:
         """A stream. Calls are of one language, whatever they say."""
-        return WeightyEarStream(self._real.open(rate=rate, language="en", on_words=lambda words: None), on_words)
+        return RealisticSttStream(self._real.open(rate=rate, language="en", on_words=lambda words: None), on_words)
 
 
-class WeightyLanguage:
+class RealisticLlm:
     """`models.protocols.LanguageModel`."""
 
     name = "weighty-language"
@@ -98,14 +98,14 @@ class WeightyLanguage:
                 yield TextDelta(part.text + ".") if ends and isinstance(part, TextDelta) else part
 
 
-def weighty_models(language: str, folder: Path) -> Catalogue:
+def realistic_models(language: str, folder: Path) -> Catalogue:
     """A catalogue of these; `language` is a file, `folder` takes those of the recognizer. Some seconds."""
-    model = WeightyLanguage(LlamaLanguageModel(Path(language), most_tokens=ANSWERED, capacity=2048))
+    model = RealisticLlm(LlamaLanguageModel(Path(language), most_tokens=ANSWERED, capacity=2048))
     info = LanguageModelInfo(language_model_id(model.name), model.name, "llama.cpp", 2048, True)
-    return Catalogue(WeightyEar(_ear(folder)), {info: model}, [FliteTextToSpeech()], Sure())
+    return Catalogue(RealisticStt(_speech_to_text(folder)), {info: model}, [FliteTextToSpeech()], CertainTurnDetector())
 
 
-def _ear(folder: Path) -> SpeechToText:
+def _speech_to_text(folder: Path) -> SpeechToText:
     random_zipformer.write(folder)
     make: Any = ENGINES["zipformer"]
     paths = {role: str(folder / ("tokens.txt" if role == "tokens" else f"{role}.onnx")) for role in make.files}

@@ -47,7 +47,7 @@ QUIET: Final = 100
 """A peak under this (int16) is silence: 0.3 % of full scale, more than what G.711 leaves of it."""
 
 
-class InstantEarStream:
+class InstantSttStream:
     """Knows the words as soon as there is sound."""
 
     def __init__(self, on_words: Callable[[str], None]) -> None:
@@ -81,7 +81,7 @@ class InstantEarStream:
         """Nothing to free."""
 
 
-class DelayedEarStream(InstantEarStream):
+class DelayedSttStream(InstantSttStream):
     """Knows the words as soon as there is sound, and takes its time to be sure of them."""
 
     def __init__(self, on_words: Callable[[str], None], delays: Delays) -> None:
@@ -113,7 +113,7 @@ class DelayedEarStream(InstantEarStream):
         await asyncio.sleep(self._ready_at - now)
 
 
-class ScriptedEar:
+class ScriptedStt:
     """`models.protocols.SpeechToText`."""
 
     name = "scripted-ear"
@@ -125,10 +125,10 @@ class ScriptedEar:
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
     ) -> SpeechToTextStream:
         """A stream."""
-        return DelayedEarStream(on_words, self._delays) if self._delays.text else InstantEarStream(on_words)
+        return DelayedSttStream(on_words, self._delays) if self._delays.text else InstantSttStream(on_words)
 
 
-class ScriptedLanguage:
+class ScriptedLlm:
     """Always gives the same answer."""
 
     name = "scripted-language"
@@ -144,7 +144,7 @@ class ScriptedLanguage:
         yield TextDelta(self._text)
 
 
-class ScriptedVoice:
+class ScriptedTts:
     """flite, remembered from the first time on."""
 
     name = "scripted-voice"
@@ -176,13 +176,13 @@ class ScriptedVoice:
         self._flite.close()
 
 
-class Sure:
+class CertainTurnDetector:
     """Every turn is over when it is asked; its own stream for all calls."""
 
     name = "sure"
     latency_ms = 0
 
-    def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> Sure:
+    def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> CertainTurnDetector:
         """The same for all."""
         return self
 
@@ -202,6 +202,6 @@ class Sure:
 
 def scripted_models(answer: str, delays: Delays = NONE) -> Catalogue:
     """A catalogue of these."""
-    language = ScriptedLanguage(answer, delays)
+    language = ScriptedLlm(answer, delays)
     info = LanguageModelInfo(language_model_id(language.name), language.name, "builtin", 4096, True)
-    return Catalogue(ScriptedEar(delays), {info: language}, [ScriptedVoice(delays)], Sure())
+    return Catalogue(ScriptedStt(delays), {info: language}, [ScriptedTts(delays)], CertainTurnDetector())

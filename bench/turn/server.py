@@ -27,7 +27,7 @@ from storage.agents.agents import AgentFields
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
 from trunkline.server.server import Server
-from trunkline.server.startup import SWITCH_S, running, spare_what_stays
+from trunkline.server.startup import SWITCH_S, freeze_gc, running
 
 PORTS: Final = range(40000, 42000)
 NUMBER: Final = "2000"
@@ -65,9 +65,9 @@ def _prepare(conn: sa.Connection, agent: dict[str, Any]) -> None:
 def _models(answer: str, delays: Delays, weights: str | None, folder: Path) -> Catalogue:
     if weights is None:
         return scripted_models(answer, delays)
-    from bench.turn.realistic_models import weighty_models  # nothing of it counts as memory of the other benches
+    from bench.turn.realistic_models import realistic_models  # nothing of it counts as memory of the other benches
 
-    return weighty_models(weights, folder)
+    return realistic_models(weights, folder)
 
 
 def _name_threads() -> None:
@@ -135,7 +135,7 @@ async def main() -> None:
             await server.database.write(partial(_prepare, agent=agent))
             await server.sources.refresh()
             servers.append(server)
-            spare_what_stays()
+            freeze_gc()
             return {"port": server.sip_port}
 
         async def facts() -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.capture.rtp_capture import Wire, levels
+from bench.capture.rtp_capture import RtpCapture, levels
 from bench.turn.scripted_models import NONE, REALISTIC, Delays
 from bench.turn.server import NUMBER, PORTS
 from bench.worker_process import Worker, thread_seconds
@@ -51,18 +51,18 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Spell:
+class SpeechSegment:
     """Speech on the wire, s."""
 
     start_s: float
     end_s: float
 
 
-Measure = Callable[[Sequence[Spell], Sequence[Spell]], list[float]]
+Measure = Callable[[Sequence[SpeechSegment], Sequence[SpeechSegment]], list[float]]
 
 
 @dataclass(frozen=True)
-class Scene:
+class Scenario:
     """A talk that is measured. `goal_ms` says what is to be reached at the 95th percentile with so many calls; with
     `over` the callers interrupt."""
 
@@ -79,7 +79,7 @@ class Scene:
         """What the agent always says."""
         return LONG_ANSWER if self.over else SHORT_ANSWER
 
-    def values(self, caller: Sequence[Spell], agent: Sequence[Spell]) -> list[float]:
+    def values(self, caller: Sequence[SpeechSegment], agent: Sequence[SpeechSegment]) -> list[float]:
         """What was measured in one call, ms."""
         return stop_times(caller, agent) if self.over else response_gaps(caller, agent, self._delay_ms)
 
@@ -90,24 +90,24 @@ class Scene:
 
 
 SCENES: Final = (
-    Scene(
+    Scenario(
         "gap beyond turnEndpointDelay 100, instant models",
         {"turn_endpoint_delay": 100},
         lambda calls: 40.0 if calls == 1 else 60.0,
     ),
-    Scene(
+    Scenario(
         "gap beyond turnEndpointDelay 500, models take 290 ms, speculativeSilenceMs 150",
         {"turn_endpoint_delay": 500, "speculative_silence_ms": 150},
         lambda _: 120.0,
         REALISTIC,
     ),
-    Scene(
+    Scenario(
         "the same without speculation",
         {"turn_endpoint_delay": 500, "speculative_silence_ms": None},
         lambda _: None,
         REALISTIC,
     ),
-    Scene(
+    Scenario(
         "barge-in: first sound to silence, minInterruptionDuration 100",
         {"turn_endpoint_delay": 100, "min_interruption_duration": 100},
         lambda _: 160.0,
@@ -116,17 +116,17 @@ SCENES: Final = (
 )
 
 
-def spells(times: NDArray[np.float64], peaks: NDArray[np.int32], least: int = SOUND) -> list[Spell]:
+def speech_segments(times: NDArray[np.float64], peaks: NDArray[np.int32], least: int = SOUND) -> list[SpeechSegment]:
     """Stretches of packets with sound: a peak of at least `least`."""
     loud = times[peaks >= least]
     if not len(loud):
         return []
     breaks = np.nonzero(np.diff(loud) > PAUSE_S)[0]
     starts, ends = np.concatenate(([0], breaks + 1)), np.concatenate((breaks, [len(loud) - 1]))
-    return [Spell(float(loud[a]), float(loud[b])) for a, b in zip(starts, ends, strict=True)]
+    return [SpeechSegment(float(loud[a]), float(loud[b])) for a, b in zip(starts, ends, strict=True)]
 
 
-def response_gaps(caller: Sequence[Spell], agent: Sequence[Spell], delay_ms: int) -> list[float]:
+def response_gaps(caller: Sequence[SpeechSegment], agent: Sequence[SpeechSegment], delay_ms: int) -> list[float]:
     """ms beyond the delay, from each end of the caller's speech to the next beginning of the agent's; the last one may
     not have been answered yet."""
     found = []
@@ -137,7 +137,7 @@ def response_gaps(caller: Sequence[Spell], agent: Sequence[Spell], delay_ms: int
     return found
 
 
-def stop_times(caller: Sequence[Spell], agent: Sequence[Spell]) -> list[float]:
+def stop_times(caller: Sequence[SpeechSegment], agent: Sequence[SpeechSegment]) -> list[float]:
     """ms from the caller's first sound over the agent to the agent's last."""
     return [
         (over.end_s - spell.start_s) * 1000
@@ -147,7 +147,7 @@ def stop_times(caller: Sequence[Spell], agent: Sequence[Spell]) -> list[float]:
     ]
 
 
-async def measure(scene: Scene, calls: int, seconds: float) -> Row:
+async def measure(scene: Scenario, calls: int, seconds: float) -> Row:
     """A server and its callers, watched for so long."""
     with TemporaryDirectory() as folder:
         async with Worker("bench.turn.server") as server, Worker("bench.turn.callers") as load:
@@ -165,7 +165,7 @@ async def measure(scene: Scene, calls: int, seconds: float) -> Row:
             await server.do("facts")  # ticks count from here
             stats, before = await load.do("stats"), thread_seconds(server.pid)
             began = asyncio.get_running_loop().time()
-            with Wire(PORTS, 2 * max(1, calls // WATCHED)) as wire:
+            with RtpCapture(PORTS, 2 * max(1, calls // WATCHED)) as wire:
                 await asyncio.sleep(seconds)
             took = asyncio.get_running_loop().time() - began
             percent = _percent(before, thread_seconds(server.pid), took)
@@ -196,13 +196,13 @@ def _percent(before: dict[str, float], after: dict[str, float], took_s: float) -
     return {name: share for name, share in sorted(percent.items(), key=lambda each: -each[1]) if share > 0}
 
 
-def _times(scene: Scene, wire: Wire) -> list[float]:
+def _times(scene: Scenario, wire: RtpCapture) -> list[float]:
     """For interruptions even the agent's faintest sound counts: a pause of speech is not taken for the end of it."""
     least = FAINT if scene.over else SOUND
     return [
         time
         for caller, agent in wire.calls()
-        for time in scene.values(spells(*levels(caller)), spells(*levels(agent), least))
+        for time in scene.values(speech_segments(*levels(caller)), speech_segments(*levels(agent), least))
     ]
 
 

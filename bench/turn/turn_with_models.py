@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bench.models.random_gguf import shape_file
 from bench.models.random_vocabulary import sentence
-from bench.turn.turn_latency import Scene, measure
+from bench.turn.turn_latency import Scenario, measure
 
 DELAY_MS: Final = 100
 """`turnEndpointDelay`: part of what is told."""
@@ -33,7 +33,7 @@ async def run(quick: bool) -> list[Row]:
         "system_prompt": sentence("the agent", PROMPT),
         "allow_end_call": False,
     }
-    scene = Scene(f"{shape}, Zipformer, flite", agent, lambda _: None, weights=path)
+    scene = Scenario(f"{shape}, Zipformer, flite", agent, lambda _: None, weights=path)
     rows = []
     for calls in (1,) if quick else (1, 4):
         row = await measure(scene, calls, seconds)

@@ -63,7 +63,7 @@ class ArrayPump(ArrayPort):
         self.released.append(slot)
 
 
-class NotedDialog:
+class RecordingDialog:
     """Notes the statuses that were sent. 200 is followed by sound, unless `mute`; any end by the leg's end."""
 
     def __init__(self, pump: ArrayPump, caller: Samples | None) -> None:
@@ -120,7 +120,7 @@ class Phone:
         caller: Samples | None = None,
     ) -> None:
         Phone.numbers += 1
-        self.dialog = NotedDialog(pump, caller)
+        self.dialog = RecordingDialog(pump, caller)
         facts = InviteFacts(
             sip_call_id=f"call-{Phone.numbers}@test",
             direction="inbound",
@@ -159,7 +159,7 @@ class Callee:
         self.caller = caller
         self.headers: HeaderLines = ()
         self.follow: FollowContact | None = None
-        self.dialog = NotedDialog(pump, None)
+        self.dialog = RecordingDialog(pump, None)
         to = NameAddr(uri.removeprefix("sip:").partition("@")[0], "")
         facts = InviteFacts(sip_call_id, "outbound", "", to.user, to, caller or NameAddr("", ""))
         self.driver = LegDriver(facts, self.dialog, cast(Pump, pump), asyncio.get_running_loop())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from bench.turn.scripted_models import HANG_UP, InstantEarStream
+from bench.turn.scripted_models import HANG_UP, InstantSttStream
 from config.settings import Settings
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.protocols import (
@@ -19,13 +19,13 @@ from models.protocols import (
     VoiceSettings,
 )
 from models.tts.flite.text_to_speech import FliteTextToSpeech
-from tests.fakes.scripted_call import AlwaysOver
+from tests.fakes.scripted_call import AlwaysEndOfTurn
 
 BROKEN = "broken"
 """The language hint, the prompt or the text that makes a model raise."""
 
 
-class SureEars(SpeechToText):
+class CertainStt(SpeechToText):
     """Understand `bench.turn.scripted_models.WORDS` as soon as there is sound; raise for a caller who speaks
     `BROKEN`."""
 
@@ -36,10 +36,10 @@ class SureEars(SpeechToText):
     ) -> SpeechToTextStream:
         if language == BROKEN:
             raise RuntimeError("the ears fail")
-        return InstantEarStream(on_words)
+        return InstantSttStream(on_words)
 
 
-class PromptedLanguage:
+class PromptedLlm:
     """Says what its prompt says, after the first line break; END hangs up after it. `BROKEN` raises."""
 
     name = "prompted"
@@ -58,7 +58,7 @@ class PromptedLanguage:
             yield HANG_UP
 
 
-class FragileVoice(TextToSpeech):
+class FragileTts(TextToSpeech):
     """flite; raises when it is to say `BROKEN`."""
 
     name = "fragile-voice"
@@ -83,6 +83,6 @@ class FragileVoice(TextToSpeech):
 
 def ready_models(_: Settings) -> Catalogue:
     """For `running`: models that load at once."""
-    language = PromptedLanguage()
+    language = PromptedLlm()
     info = LanguageModelInfo(language_model_id(language.name), language.name, "builtin", 4096, True)
-    return Catalogue(SureEars(), {info: language}, [FragileVoice()], AlwaysOver())
+    return Catalogue(CertainStt(), {info: language}, [FragileTts()], AlwaysEndOfTurn())

@@ -177,13 +177,13 @@ class ScriptedStt:
         return stream
 
 
-class AlwaysOver:
+class AlwaysEndOfTurn:
     """An end-of-turn model, and its streams, for which every turn is over."""
 
     name = "always"
     latency_ms = 0
 
-    def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> AlwaysOver:
+    def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> AlwaysEndOfTurn:
         return self
 
     def feed(self, samples: Samples) -> None:
@@ -202,7 +202,7 @@ class AlwaysOver:
 def scripted_catalogue(llm: LanguageModel, stt: ScriptedStt, tts: ScriptedTts) -> Catalogue:
     """A catalogue of scripted models."""
     info = LanguageModelInfo(uuid4(), "scripted", "builtin", 1000, True)
-    return Catalogue(stt, {info: llm}, [tts], AlwaysOver())
+    return Catalogue(stt, {info: llm}, [tts], AlwaysEndOfTurn())
 
 
 async def settle() -> None:

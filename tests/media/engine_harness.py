@@ -98,7 +98,7 @@ class WaitingJudge(AnsweringJudge):
             self.waiting.pop()(None)
 
 
-class Studio:
+class EngineHarness:
     """An engine with its port, clock and loop; `start_ms` is when the first call's sound begins."""
 
     def __init__(self, rows: int = 4, port: ArrayPort | None = None) -> None:

@@ -12,7 +12,7 @@ from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.sip_phone import PhoneCall
 
 
-class TakenCall(PhoneCall):
+class ReceivedCall(PhoneCall):
     """A G.711 call that the phone got; entering answers it."""
 
     def __init__(self, callee: RawCallee) -> None:
@@ -30,7 +30,7 @@ class TakenCall(PhoneCall):
         await self.callee.hangs_up()
 
 
-class Desk:
+class TrunkPhone:
     """A phone behind a trunk; `port` is where it listens."""
 
     def __init__(self, phone: RawPhone) -> None:
@@ -43,7 +43,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(target: str) -> AsyncIterator[Desk]:
+async def trunk_phone(target: str) -> AsyncIterator[TrunkPhone]:
     """A phone that the server at `target` can call."""
     async with RawPhone(target) as phone:
-        yield Desk(phone)
+        yield TrunkPhone(phone)

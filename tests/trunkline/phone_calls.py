@@ -21,12 +21,12 @@ from models.tts.cache import CachingTextToSpeech, SpeechCache
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from models.turn_detection.smart_turn import SmartTurn
-from tests.fakes.fake_models import PromptedLanguage, SureEars
-from tests.fakes.scripted_call import AlwaysOver
+from tests.fakes.fake_models import CertainStt, PromptedLlm
+from tests.fakes.scripted_call import AlwaysEndOfTurn
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.sipcore.tones import from_mulaw, mulaw
-from tests.trunkline.recording_analysis import audible, spells
-from tests.trunkline.server_in_process import Place
+from tests.trunkline.recording_analysis import audible, speech_segments
+from tests.trunkline.server_in_process import LocalServer
 from tests.trunkline.sip_phone import FRAME, PhoneCall
 
 THINKS_S = 0.6
@@ -41,7 +41,7 @@ LONG = (
 T = TypeVar("T")
 
 
-class Directed(PromptedLanguage):
+class Directed(PromptedLlm):
     """What its prompt says. SLOW before it: after `THINKS_S`. END behind it: and hangs up, whether it may or not,
     unless it has just used a tool. USE before a name: uses the tool of this name, and then says what it told."""
 
@@ -62,10 +62,10 @@ class Directed(PromptedLanguage):
                 yield HANG_UP
 
 
-class Unsure(AlwaysOver):
+class HesitantTurnDetector(AlwaysEndOfTurn):
     """An end-of-turn model that never knows."""
 
-    def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> Unsure:
+    def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> HesitantTurnDetector:
         return self
 
     def ask(self, answer: Callable[[float | None], None]) -> None:
@@ -74,7 +74,7 @@ class Unsure(AlwaysOver):
 
 def scripted(_: Settings) -> Catalogue:
     """Models that know the words as soon as there is sound; the voices are real."""
-    return Catalogue(SureEars(), _language(), _voices(), Unsure())
+    return Catalogue(CertainStt(), _language(), _voices(), HesitantTurnDetector())
 
 
 def real(_: Settings) -> Catalogue:
@@ -82,7 +82,7 @@ def real(_: Settings) -> Catalogue:
     return Catalogue(PocketsphinxSpeechToText(), _language(), _voices(), SmartTurn())
 
 
-def _language() -> dict[LanguageModelInfo, PromptedLanguage]:
+def _language() -> dict[LanguageModelInfo, PromptedLlm]:
     language = Directed()
     return {LanguageModelInfo(language_model_id(language.name), language.name, "builtin", 4096, True): language}
 
@@ -94,11 +94,11 @@ def _voices() -> list[TextToSpeech]:
 
 
 @dataclass
-class Line:
+class AgentCall:
     """A call. Places in its sound are counted in packets of 20 ms; the caller answers each one, so that what is said
     after n packets is heard by the server as the sound of its own n-th packet."""
 
-    place: Place
+    local_server: LocalServer
     phone: PhoneCall
     call_id: str
 
@@ -129,19 +129,19 @@ class Line:
 
     async def answers(self, count: int) -> None:
         """Wait until the agent has said so much to its end, or was cut."""
-        await self.place.log.events_of("turn.agent", count, call_id=self.call_id)
+        await self.local_server.log.events_of("turn.agent", count, call_id=self.call_id)
 
     def loud(self) -> NDArray[np.bool_]:
         """For each packet, whether something is heard in it."""
         return audible(self.phone.sound(), 8000)
 
-    def spells(self, pause_s: float = 0.7) -> list[tuple[float, float]]:
+    def speech_segments(self, pause_s: float = 0.7) -> list[tuple[float, float]]:
         """What the agent said: stretches in packets."""
-        return [(a * 50, b * 50) for a, b in spells(self.phone.sound(), 8000, pause_s)]
+        return [(a * 50, b * 50) for a, b in speech_segments(self.phone.sound(), 8000, pause_s)]
 
     async def stored(self) -> dict[str, Any]:
         """The call, once it has ended."""
-        return await self.place.ended(self.call_id)
+        return await self.local_server.ended(self.call_id)
 
     async def talk(self) -> list[tuple[str, str]]:
         """Its transcript."""
@@ -150,7 +150,9 @@ class Line:
     async def turns(self) -> list[dict[str, Any]]:
         """Its timeline, once it has ended."""
         await self.stored()
-        turns: list[dict[str, Any]] = (await self.place.client.v1("GET", f"calls/{self.call_id}/timeline"))["turns"]
+        turns: list[dict[str, Any]] = (await self.local_server.client.v1("GET", f"calls/{self.call_id}/timeline"))[
+            "turns"
+        ]
         return turns
 
 
@@ -165,12 +167,14 @@ class SpeakerPhone(PhoneCall):
 
 
 @asynccontextmanager
-async def held(place: Place, prompt: str, phone: type[PhoneCall] = PhoneCall, **agent: Any) -> AsyncIterator[Line]:
+async def agent_call(
+    local_server: LocalServer, prompt: str, phone: type[PhoneCall] = PhoneCall, **agent: Any
+) -> AsyncIterator[AgentCall]:
     """A call to a new agent, answered. Afterwards nothing more is heard of it."""
-    number = await place.line(prompt, **agent)
-    async with RawPhone(place.target) as raw, phone(raw, number) as call:
-        incoming = await place.log.event("call.incoming", number=number)
-        yield Line(place, call, incoming["call_id"])
+    number = await local_server.number_with_agent(prompt, **agent)
+    async with RawPhone(local_server.target) as raw, phone(raw, number) as call:
+        incoming = await local_server.log.event("call.incoming", number=number)
+        yield AgentCall(local_server, call, incoming["call_id"])
 
 
 async def together(*calls: Coroutine[Any, Any, T]) -> list[T]:
@@ -180,10 +184,12 @@ async def together(*calls: Coroutine[Any, Any, T]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-async def answer_to(place: Place, sound: Samples, prompt: str = "Yes. END", **agent: Any) -> tuple[float, Line]:
+async def answer_to(
+    local_server: LocalServer, sound: Samples, prompt: str = "Yes. END", **agent: Any
+) -> tuple[float, AgentCall]:
     """A call in which the caller says this and is answered: ms from the caller's last sound to the agent's first, as
     the phone hears it. The agent hangs up."""
-    async with held(place, prompt, **agent) as line:
+    async with agent_call(local_server, prompt, **agent) as line:
         await line.phone.hears(20)
         first = line.says(sound)
         await line.phone.hung_up()

@@ -33,7 +33,7 @@ def audible(side: Samples, rate: int) -> NDArray[np.bool_]:
     return heard
 
 
-def spells(side: Samples, rate: int, pause_s: float = 0.7) -> list[tuple[float, float]]:
+def speech_segments(side: Samples, rate: int, pause_s: float = 0.7) -> list[tuple[float, float]]:
     """Stretches of sound in s; a shorter pause belongs to its stretch."""
     loud = np.flatnonzero(audible(side, rate)) / 50
     if not len(loud):
@@ -46,7 +46,7 @@ async def heard_words(recognizer: SpeechToText, side: Samples, rate: int, most: 
     """What the recognizer makes of each stretch of sound, or of the first `most` of them, as of one speaker."""
     texts = []
     stream = recognizer.open(rate=rate, language="en-US", on_words=lambda _: None)
-    for start, end in spells(side, rate)[:most]:
+    for start, end in speech_segments(side, rate)[:most]:
         stream.feed(np.pad(side[max(0, int((start - 0.2) * rate)) : int((end + 0.3) * rate)], rate // 10))
         texts.append(await stream.end_turn())
     stream.close()

@@ -15,23 +15,23 @@ import structlog
 from config.settings import Settings
 from models.loading.catalogue import Catalogue
 from storage.accounts import api_keys, organizations
-from tests.fakes.fake_models import PromptedLanguage, ready_models
+from tests.fakes.fake_models import PromptedLlm, ready_models
 from tests.trunkline.api_client import Client
 from tests.trunkline.data_folder import furnish
-from tests.trunkline.server_process import LOOPBACK, Told, merged
+from tests.trunkline.server_process import LOOPBACK, JsonLines, merged
 from tests.trunkline.sip_phone import known
 from trunkline.server.server import Server
 from trunkline.server.startup import running
 
 
 @dataclass
-class Place:
+class LocalServer:
     """The server in this process, an API client, its log, and its language model."""
 
     server: Server
     client: Client
-    log: Told
-    language: PromptedLanguage
+    log: JsonLines
+    language: PromptedLlm
     numbers: int = 300
 
     @property
@@ -39,7 +39,7 @@ class Place:
         """Where it takes calls."""
         return f"127.0.0.1:{self.server.sip_port}"
 
-    async def line(self, prompt: str, **agent: Any) -> str:
+    async def number_with_agent(self, prompt: str, **agent: Any) -> str:
         """A new number whose agent answers with its prompt; returns the number."""
         self.numbers += 1
         number = str(self.numbers)
@@ -57,17 +57,17 @@ class Place:
 
 
 @asynccontextmanager
-async def open_place(
+async def open_local_server(
     data_dir: Path,
     made: Callable[[Settings], Catalogue] = ready_models,
     *,
     prepare: Callable[[Settings], Awaitable[None]] | None = None,
     **settings: Any,
-) -> AsyncIterator[Place]:
+) -> AsyncIterator[LocalServer]:
     """Start the server, with other models and changed settings, once its data were prepared; the log is kept beside the
     one that is written."""
     furnish(data_dir)
-    loop, log = asyncio.get_running_loop(), Told("the server")
+    loop, log = asyncio.get_running_loop(), JsonLines("the server")
     log.begin()
 
     def keep(_: object, level: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
@@ -89,10 +89,10 @@ async def open_place(
     async with running(wanted, load) as server:
         owner = await server.database.write(lambda conn: organizations.create(conn, "place"))
         _, key = await server.database.write(lambda conn: api_keys.create(conn, owner.id))
-        language = cast(PromptedLanguage, loaded[0].llm(None))  # tests of others do not ask it
+        language = cast(PromptedLlm, loaded[0].llm(None))  # tests of others do not ask it
         async with Client(server.api_origin, key, set()) as client:
-            place = Place(server, client, log, language)
-            await place.line("")
-            await known(place.target)
-            yield place
+            local_server = LocalServer(server, client, log, language)
+            await local_server.number_with_agent("")
+            await known(local_server.target)
+            yield local_server
     structlog.configure(**before)

@@ -63,7 +63,7 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     return result
 
 
-class Told:
+class JsonLines:
     """JSON objects that a process writes, one a line; `event` waits for one of them. Other lines are kept too."""
 
     def __init__(self, name: str) -> None:
@@ -146,7 +146,7 @@ class Server:
         self.settings = merged(merged(LOOPBACK, settings), {"sip": {"port": self.sip_port}})
         self.settings = merged(self.settings, {"api": {"port": self.api_port}})
         self.environment = environment(self.data_dir, self.settings)
-        self.log = Told("the server")
+        self.log = JsonLines("the server")
         self.event = self.log.event
         self.secrets: set[str] = set()
         """What must never stand in the log."""
@@ -294,7 +294,7 @@ class Receiver:
         return web.Response()
 
 
-class Caller(Told):
+class Caller(JsonLines):
     """`python -m trunkline.demo.scripted_caller` with a script; it tells what it hears."""
 
     def __init__(self, **script: Any) -> None:

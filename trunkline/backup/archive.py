@@ -25,7 +25,7 @@ MANIFEST: Final = "manifest.json"
 DATABASE: Final = "trunkline.db"
 KEY: Final = "secret.key"
 SETTINGS: Final = "settings.toml"
-PIECE: Final = 1024 * 1024
+CHUNK_BYTES: Final = 1024 * 1024
 """Bytes that are read at once."""
 MOST_HEAD: Final = 64 * 1024
 MOST_MANIFEST: Final = 16 * 1024 * 1024
@@ -58,7 +58,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class BackupManifest:
     """What is in an archive. `version` is Trunkline's, `revision` that of the tables, `created_at` the moment of the
     database (ISO 8601). `missing`: files that its rows speak of and that were gone when they were to be read."""
 
@@ -82,7 +82,7 @@ class Manifest:
 class ArchiveWriter:
     """Writes an archive from its beginning to its end; keeps the manifest. `OSError` when `out` takes no more."""
 
-    def __init__(self, out: BinaryIO, manifest: Manifest, at: float, pause: Callable[[], None]) -> None:
+    def __init__(self, out: BinaryIO, manifest: BackupManifest, at: float, pause: Callable[[], None]) -> None:
         """`at`: the time of every file in it, Unix time in s. `pause` is called after each piece."""
         self._out = out
         self._pause = pause
@@ -151,11 +151,11 @@ class ArchiveReader:
     def pieces(self) -> Iterator[bytes]:
         """The bytes of the file that `files` has just named."""
         while self._left:
-            piece = self._exactly(min(self._left, PIECE))
+            piece = self._exactly(min(self._left, CHUNK_BYTES))
             self._left -= len(piece)
             yield piece
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> BackupManifest:
         """After `files`: what should have been in it. Nothing but the archive's end may follow."""
         told = _object(self._all())
         if self._next() is not None:
@@ -168,7 +168,7 @@ class ArchiveReader:
             version, revision, created_at = (_fact(told[name]) for name in ("version", "revision", "createdAt"))
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise BadArchive("its manifest is none") from error
-        return Manifest(version, revision, created_at, files, missing)
+        return BackupManifest(version, revision, created_at, files, missing)
 
     def _first(self) -> tuple[str, int]:
         """Name and size of what the archive begins with. Of whatever does not begin as a backup does, nothing more is

@@ -29,7 +29,7 @@ from media.recording import HEADER_BYTES
 from storage import snapshot
 from storage.database import key_check, migrate
 from storage.database.database import Database
-from trunkline.backup.archive import DATABASE, KEY, PIECE, SETTINGS, ArchiveWriter, Manifest
+from trunkline.backup.archive import CHUNK_BYTES, DATABASE, KEY, SETTINGS, ArchiveWriter, BackupManifest
 from trunkline.backup.atomic_moves import JOURNAL
 
 STDOUT: Final = "-"
@@ -42,14 +42,16 @@ _QUICK: Final = 1
 
 
 @dataclass(frozen=True)
-class Written:
+class BackupSummary:
     """A backup that was made. `size` in bytes; None on standard output."""
 
-    manifest: Manifest
+    manifest: BackupManifest
     size: int | None
 
 
-def back_up(settings: Settings, target: str, *, settings_file: Path | None = None, with_key: bool = True) -> Written:
+def back_up(
+    settings: Settings, target: str, *, settings_file: Path | None = None, with_key: bool = True
+) -> BackupSummary:
     """Write the archive to a file, which appears when it is whole and on the disk, or to standard output (`-`). Names
     that end in .gz or .tgz are compressed. Blocks. `StartupError` when that cannot be; nothing is left of it then."""
     database = Database(settings.database_url).path
@@ -67,14 +69,14 @@ def back_up(settings: Settings, target: str, *, settings_file: Path | None = Non
             at = utc_now()
             snapshot.take(database, copy, scratch.keep_pace)
             conn = stack.enter_context(snapshot.opened(copy))
-            manifest = Manifest(version("trunkline"), _revision(conn), iso(at))
+            manifest = BackupManifest(version("trunkline"), _revision(conn), iso(at))
             key = _key(settings.secret_key_path, conn) if with_key else None
             out = _standard_output() if target == STDOUT else stack.enter_context(_appearing(beside))
-            pace = (lambda: None) if target == STDOUT else _Pace(out.fileno()).keep_pace
+            pace = (lambda: None) if target == STDOUT else _ThroughputLimit(out.fileno()).keep_pace
             with _compressed(out, target) as stream:
                 writer = ArchiveWriter(stream, manifest, at.timestamp(), pace)
                 _fill(writer, conn, copy, settings.data_dir, key, settings_file)
-            return Written(manifest, None if target == STDOUT else out.tell())
+            return BackupSummary(manifest, None if target == STDOUT else out.tell())
     except OSError as error:
         raise StartupError(f"the backup {target} cannot be written: {error.strerror or error}") from error
 
@@ -146,14 +148,14 @@ def _pieces(begin: bytes, file: io.FileIO, size: int) -> Iterator[bytes]:
     yield begin
     left = size - len(begin)
     while left:
-        piece = file.read(min(left, PIECE))
+        piece = file.read(min(left, CHUNK_BYTES))
         if not piece:
             raise OSError(f"{file.name!s} became shorter while it was read")
         left -= len(piece)
         yield piece
 
 
-class _Pace:
+class _ThroughputLimit:
     """Takes a file that grows to the disk in small steps. All of it at once would make the commits of a server on the
     same disk wait behind it, for many times as long."""
 
@@ -170,11 +172,11 @@ class _Pace:
 
 
 @contextmanager
-def _scratch(path: Path) -> Iterator[_Pace]:
+def _scratch(path: Path) -> Iterator[_ThroughputLimit]:
     """An empty file of ours alone, gone at the end; what a killed backup has left of it is overwritten."""
     with _held(path) as file:
         try:
-            yield _Pace(file.fileno())
+            yield _ThroughputLimit(file.fileno())
         finally:
             path.unlink(missing_ok=True)
 

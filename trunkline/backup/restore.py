@@ -27,13 +27,13 @@ from storage import snapshot
 from storage.database import key_check, lock, migrate
 from storage.database.database import Database
 from storage.snapshot import UnfinishedWork
-from trunkline.backup.archive import DATABASE, KEY, SETTINGS, ArchiveReader, BadArchive, Entry, Manifest
+from trunkline.backup.archive import DATABASE, KEY, SETTINGS, ArchiveReader, BackupManifest, BadArchive, Entry
 from trunkline.backup.atomic_moves import JOURNAL, Move, finish, give, move_all
 from trunkline.backup.backup import STDOUT
 
 SETTINGS_NAME: Final = "settings-of-backup.toml"
 """Where the settings file of the backup lies afterwards: to be read, not in use."""
-ROOM: Final = 64 * 1024 * 1024
+SPARE_BYTES: Final = 64 * 1024 * 1024
 """Bytes that a restore leaves free on the disk."""
 _BESIDE_DATABASE: Final = ("-wal", "-shm", "-journal")
 _READY: Final = re.compile(r"restoring-[0-9]{8}T[0-9]{6}\.[0-9]{6}Z")
@@ -45,14 +45,14 @@ class Restored:
     """What was put in place. `kept`: where the files that were there lie now; `key_missing`: where the key must be put
     before a start; `unfinished`: what a start goes on with; `settings`: where the backup's settings file lies."""
 
-    manifest: Manifest
+    manifest: BackupManifest
     unfinished: UnfinishedWork
     kept: list[Path]
     key_missing: Path | None
     settings: Path | None
 
 
-class _Places:
+class _RestorePaths:
     """Where each file of an archive belongs on this machine, is made ready, and is kept when another takes its place:
     all of it on one file system."""
 
@@ -106,7 +106,7 @@ def restore(settings: Settings, archive: str, *, replace: bool = False) -> Resto
         try:
             _hold(settings, stack)
             finish(settings.data_dir)
-            places = _Places(settings)
+            places = _RestorePaths(settings)
             if not replace and (found := places.in_the_way()) is not None:
                 raise StartupError(f"{found} is there already: --replace keeps it aside, another data_dir leaves it be")
             _check_file_systems(places)
@@ -128,7 +128,7 @@ def _hold(settings: Settings, stack: ExitStack) -> None:
         raise StartupError(f"{error}; a restore needs it stopped: then `trunkline restore FILE --replace`") from error
 
 
-def _restore(reader: ArchiveReader, places: _Places, *, replace: bool) -> Restored:
+def _restore(reader: ArchiveReader, places: _RestorePaths, *, replace: bool) -> Restored:
     unpacked: dict[str, Entry] = {}
     owner = places.data_dir.stat()
     for name, size in reader.files():
@@ -138,7 +138,7 @@ def _restore(reader: ArchiveReader, places: _Places, *, replace: bool) -> Restor
             raise StartupError(f"{places.key} is another key than the backup's: --replace keeps it aside")
     manifest = reader.manifest()
     _compare(manifest, unpacked)
-    unfinished, key_missing = _look_into(manifest, places, with_key=KEY in unpacked)
+    unfinished, key_missing = _check_contents(manifest, places, with_key=KEY in unpacked)
     going = places.there(with_key=KEY in unpacked)
     aside: list[Move] = [(path, places.aside(path)) for path in going if not _is_empty(path)]
     for path in going:
@@ -153,7 +153,7 @@ def _restore(reader: ArchiveReader, places: _Places, *, replace: bool) -> Restor
 def _unpack(reader: ArchiveReader, path: Path, size: int, owner: os.stat_result) -> Entry:
     """Write the file that the reader is at, for the data directory's owner alone."""
     _make_folders(path.parent, owner)
-    if shutil.disk_usage(path.parent).free < size + ROOM:
+    if shutil.disk_usage(path.parent).free < size + SPARE_BYTES:
         raise StartupError(f"the disk of {path.parent.parent} is too small for the backup")
     digest = hashlib.sha256()
     try:
@@ -177,7 +177,7 @@ def _make_folders(folder: Path, owner: os.stat_result) -> None:
             give(each, owner)
 
 
-def _compare(manifest: Manifest, unpacked: dict[str, Entry]) -> None:
+def _compare(manifest: BackupManifest, unpacked: dict[str, Entry]) -> None:
     """Each file is in both, and the same. Raises `BadArchive`."""
     wrong = next((name for name, entry in manifest.files.items() if unpacked.get(name) != entry), None)
     unknown = next((name for name in unpacked if name not in manifest.files), None)
@@ -187,7 +187,9 @@ def _compare(manifest: Manifest, unpacked: dict[str, Entry]) -> None:
         raise BadArchive("it holds no database")
 
 
-def _look_into(manifest: Manifest, places: _Places, *, with_key: bool) -> tuple[UnfinishedWork, Path | None]:
+def _check_contents(
+    manifest: BackupManifest, places: _RestorePaths, *, with_key: bool
+) -> tuple[UnfinishedWork, Path | None]:
     """The database is whole, not newer than we are, and the key is its own. What waits in it, and where its key must
     be put, when there is none."""
     with snapshot.opened(places.ready(DATABASE)) as conn:
@@ -207,7 +209,7 @@ def _look_into(manifest: Manifest, places: _Places, *, with_key: bool) -> tuple[
         return snapshot.unfinished(conn), None
 
 
-def _check_file_systems(places: _Places) -> None:
+def _check_file_systems(places: _RestorePaths) -> None:
     """A folder that is a file system of its own cannot be moved aside."""
     for path in places.roots.values():
         if path.is_dir() and path.is_mount():

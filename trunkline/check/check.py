@@ -20,7 +20,7 @@ from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.transport.tls_identity import now, read_identity
 from storage.database import file_permissions, key_check, lock
-from trunkline.admin import database_of
+from trunkline.admin import open_database
 from trunkline.check import models as check_models
 from trunkline.check import remote_models, sandbox
 from trunkline.check import sip as check_sip
@@ -33,7 +33,7 @@ AUDIO_WAIT_S: Final = 5.0
 async def check(settings: Settings) -> int:
     """Print the lines; 0 when everything is in order."""
     models = check_models.Models()
-    structlog.configure(processors=[models.hear, _drop])  # the lines below say it all
+    structlog.configure(processors=[models.capture_log, _drop])  # the lines below say it all
     checks: list[tuple[str, Callable[[Settings], Awaitable[str]]]] = [
         ("settings", _settings),
         ("data", _data),
@@ -80,7 +80,7 @@ async def _data(settings: Settings) -> str:
 
 async def _database(settings: Settings) -> str:
     """It can be opened, and the key file is its own."""
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         await key_check.load(database, settings.secret_key_path)
         return str(database.path)
 

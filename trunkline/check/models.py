@@ -38,7 +38,7 @@ class Models:
         self._left_out: dict[str, str] = {}
         """Why, by name."""
 
-    def hear(self, _logger: object, _method: str, event: EventDict) -> EventDict:
+    def capture_log(self, _logger: object, _method: str, event: EventDict) -> EventDict:
         """Keep what the log would say of models that are left out; for `structlog`."""
         if event.get("event") == "model.left_out":
             self._left_out[str(event["name"])] = str(event["error"])
@@ -88,7 +88,7 @@ class Models:
             )
             names = f"{models.stt(None).name}, {llm}, {voices} voices, {models.eot.name}, {meaning}"
             self._speeds = _without(measure_costs(models), away)
-            return "\n".join([names, *_told(self._speeds), *_memory(models)])
+            return "\n".join([names, *_describe(self._speeds), *_memory(models)])
         finally:
             models.close()
 
@@ -105,7 +105,7 @@ def _without(speeds: ModelCosts, away: Mapping[str, str]) -> ModelCosts:
     return replace(speeds, tts=None) if "tts" in away else speeds
 
 
-def _told(speeds: ModelCosts) -> Iterator[str]:
+def _describe(speeds: ModelCosts) -> Iterator[str]:
     """A line for each that was measured."""
     if (hearing := speeds.stt) is not None:
         times = " / ".join(f"{1 / factor:.3g}" for factor in hearing.factors.values())

@@ -20,10 +20,10 @@ async def workers(settings: Settings) -> str:
     answer, _ = await process.communicate()
     if process.returncode != 0:
         raise OSError(f"the sandbox of document and sound workers cannot be entered (status {process.returncode})")
-    return told(json.loads(answer))
+    return describe(json.loads(answer))
 
 
-def told(lacks: dict[str, str]) -> str:
+def describe(lacks: dict[str, str]) -> str:
     """A line of what there is, with the reason for each that is not."""
     parts = (f"{name} no: {lacks[part]}" if lacks[part] else f"{name} yes" for part, name in _PARTS.items())
     return f"documents and sounds are read with limits, {', '.join(parts)}"

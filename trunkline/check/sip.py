@@ -22,7 +22,7 @@ from storage.database import lock
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
-from trunkline.server.control_socket import ask
+from trunkline.server.control_socket import query
 from trunkline.wiring.trunk_hosts import locator_of
 
 MOST_NAMED: Final = 3
@@ -118,7 +118,7 @@ async def _why_lost(locator: SipLocator, place: SipHostPort) -> str | None:
 
 async def _standing(settings: Settings) -> str:
     """As the running server tells."""
-    told: list[dict[str, Any]] = [fact async for fact in ask(settings.data_dir, {"command": "sip.status"})]
+    told: list[dict[str, Any]] = [fact async for fact in query(settings.data_dir, {"command": "sip.status"})]
     failed = [f"{each['number']}: {each['detail'] or 'failed'}" for each in told if each["state"] == "failed"]
     if failed:
         raise OSError(f"{_several(failed)}; see `trunkline sip status`")

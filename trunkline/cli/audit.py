@@ -18,7 +18,7 @@ from storage.accounts.organizations import Organization
 from storage.calls import outbound_audit
 from storage.calls.outbound_audit import AttemptWithCall
 from storage.database.database import Database
-from trunkline.admin import database_of, organization_named
+from trunkline.admin import open_database, organization_named
 
 PIECE: Final = 1000
 """Rows that are read at once."""
@@ -28,7 +28,7 @@ BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 async def audit(settings: Settings, organization_name: str | None, since: datetime | None, *, as_json: bool) -> int:
     """Print the log, one organization after the other, oldest first; of one organization or of all. Raises `NotFound`
     for an unknown one."""
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         if organization_name is None:
             wanted = await database.read(organizations.all_of)
         else:

@@ -13,7 +13,7 @@ from typing import Final
 from config.settings import Settings
 from config.settings_source import DEFAULT_FILE
 from storage.snapshot import UnfinishedWork
-from trunkline.backup.archive import KEY, Manifest
+from trunkline.backup.archive import KEY, BackupManifest
 from trunkline.backup.backup import back_up
 from trunkline.backup.restore import Restored, restore
 
@@ -21,7 +21,7 @@ _POLITE: Final = 10
 """Calls come first (nice(2))."""
 
 
-def make(options: argparse.Namespace, settings: Settings) -> int:
+def run_backup(options: argparse.Namespace, settings: Settings) -> int:
     """Write a backup."""
     _end_at_once()
     os.nice(_POLITE)
@@ -39,7 +39,7 @@ def make(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def bring_back(options: argparse.Namespace, settings: Settings) -> int:
+def run_restore(options: argparse.Namespace, settings: Settings) -> int:
     """Restore a backup."""
     _end_at_once()
     where = settings
@@ -52,12 +52,12 @@ def bring_back(options: argparse.Namespace, settings: Settings) -> int:
         f"restored into {where.data_dir}: the backup of {manifest.created_at} by version {manifest.version}, "
         f"{_counted(manifest)}"
     )
-    for line in _to_know(restored):
+    for line in _next_steps(restored):
         _say(line)
     return 0
 
 
-def _to_know(restored: Restored) -> list[str]:
+def _next_steps(restored: Restored) -> list[str]:
     """What the operator should know before a start."""
     waits, lines = restored.unfinished, []
     if restored.kept:
@@ -77,7 +77,7 @@ def _to_know(restored: Restored) -> list[str]:
     return lines
 
 
-def _counted(manifest: Manifest) -> str:
+def _counted(manifest: BackupManifest) -> str:
     found = Counter(name.partition("/")[0] for name in manifest.files)
     return f"database, {found['recordings']} recordings, {found['knowledge']} documents, {found['sounds']} sounds"
 

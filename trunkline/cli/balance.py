@@ -55,38 +55,38 @@ def add_arguments(
 
 async def topup(options: argparse.Namespace, settings: Settings) -> int:
     """Add to a balance, and print what it is now."""
-    print(told(await _changed(settings, options.name, options.amount, options.note)))
+    print(format_amount(await _changed(settings, options.name, options.amount, options.note)))
     return 0
 
 
 async def debit(options: argparse.Namespace, settings: Settings) -> int:
     """Take from a balance, and print what it is now."""
-    print(told(await _changed(settings, options.name, -options.amount, options.note)))
+    print(format_amount(await _changed(settings, options.name, -options.amount, options.note)))
     return 0
 
 
 async def show(options: argparse.Namespace, settings: Settings) -> int:
     """Print the last changes of a balance, oldest first, and what it is now."""
     from storage.accounts import balances
-    from trunkline.admin import database_of, organization_named
+    from trunkline.admin import open_database, organization_named
 
     def look(conn: sa.Connection) -> tuple[Organization, list[BalanceChange]]:
         organization = organization_named(conn, options.name)
         return organization, balances.last_changes(conn, organization.id, max(options.last, 0))
 
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         organization, changes = await database.read(look)
     for change in changes:
         print(_json(change) if options.json else _line(change))
     if not options.json:
-        print(f"balance {told(organization.balance)}  {organization.plan}  {organization.name}")
+        print(f"balance {format_amount(organization.balance)}  {organization.plan}  {organization.name}")
     return 0
 
 
 async def _changed(settings: Settings, name: str, change_by: Decimal, note: str | None) -> Decimal:
     """What is left after a change. Raises `NotFound`, and `Conflict` on the free plan."""
     from storage.accounts import balances
-    from trunkline.admin import database_of, organization_named
+    from trunkline.admin import open_database, organization_named
 
     def change(conn: sa.Connection) -> Decimal:
         organization = organization_named(conn, name)
@@ -96,7 +96,7 @@ async def _changed(settings: Settings, name: str, change_by: Decimal, note: str 
             )
         return balances.change(conn, organization.id, change_by, made_by=user(), note=note).balance_after
 
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         return await database.write(change)
 
 
@@ -108,7 +108,7 @@ def user() -> str:
         return f"user {os.getuid()}"
 
 
-def told(value: Decimal) -> str:
+def format_amount(value: Decimal) -> str:
     """An amount with all its places that say something, and two at least."""
     whole, _, places = f"{value:.6f}".partition(".")
     return f"{whole}.{places[:2]}{places[2:].rstrip('0')}"
@@ -118,8 +118,8 @@ def _line(change: BalanceChange) -> str:
     sign = "+" if change.amount > 0 else ""
     words = [
         iso(change.created_at),
-        f"{sign + told(change.amount):>14}",
-        f"{told(change.balance_after):>14}",
+        f"{sign + format_amount(change.amount):>14}",
+        f"{format_amount(change.balance_after):>14}",
         change.made_by,
         change.call_id or "-",
         change.note or "",
@@ -130,8 +130,8 @@ def _line(change: BalanceChange) -> str:
 def _json(change: BalanceChange) -> str:
     shown = {
         "at": iso(change.created_at),
-        "amount": told(change.amount),
-        "balanceAfter": told(change.balance_after),
+        "amount": format_amount(change.amount),
+        "balanceAfter": format_amount(change.balance_after),
         "madeBy": change.made_by,
         "callId": change.call_id,
         "note": change.note,

@@ -124,10 +124,10 @@ def _add_keys(commands: Any) -> None:
 
 def _add_models(commands: Any) -> None:
     group = commands.add_parser("models", help="models").add_subparsers(required=True, metavar="ACTION")
-    _add(group, "list", "list all models, and how each stands on this machine", models.show)
+    _add(group, "list", "list all models, and how each stands on this machine", models.list_models)
     pull = _add(group, "pull", "get models; what broke off goes on", models.pull_all)
     verify = _add(group, "verify", "read the files of models whole, and say whether they have changed", models.verify)
-    bring = _add(group, "import", "take models from a folder, a tarball or a file", models.bring_in)
+    bring = _add(group, "import", "take models from a folder, a tarball or a file", models.import_bundle)
     models.add_arguments(pull, verify, bring)
     remote = group.add_parser("remote", help="models on other machines").add_subparsers(required=True, metavar="ACTION")
     remote_models.add_arguments(
@@ -253,13 +253,13 @@ async def _replay(options: argparse.Namespace, settings: Settings) -> int:
 async def _backup(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline.cli import backup as backup_cli
 
-    return backup_cli.make(options, settings)
+    return backup_cli.run_backup(options, settings)
 
 
 async def _restore(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline.cli import backup as backup_cli
 
-    return backup_cli.bring_back(options, settings)
+    return backup_cli.run_restore(options, settings)
 
 
 async def _org_create(options: argparse.Namespace, settings: Settings) -> int:
@@ -270,7 +270,7 @@ async def _org_create(options: argparse.Namespace, settings: Settings) -> int:
         made_by=balance.user(),
     )  # fmt: skip
     print(organization.id)
-    await trunk.tell_server(settings)
+    await trunk.notify_server(settings)
     if (note := await admin.trunk_note(settings, organization.name)) is not None:
         print(f"note: {note}", file=sys.stderr)
     return 0
@@ -279,7 +279,7 @@ async def _org_create(options: argparse.Namespace, settings: Settings) -> int:
 async def _org_list(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline import admin
 
-    for organization in await admin.organizations_of(settings):
+    for organization in await admin.list_organizations(settings):
         print(_organization_line(organization))
     return 0
 
@@ -288,8 +288,8 @@ def _organization_line(organization: Organization) -> str:
     ceiling, cap = organization.max_calls or "-", organization.outbound_per_minute or "-"
     prefixes = organization.outbound_prefixes
     places = "anywhere" if prefixes is None else f"to {','.join(prefixes) or 'nowhere'}"
-    plan = f"paid  {balance.told(organization.balance)}" if organization.plan == "paid" else "free"
-    kept = privacy.told(organization)
+    plan = f"paid  {balance.format_amount(organization.balance)}" if organization.plan == "paid" else "free"
+    kept = privacy.describe(organization)
     return (
         f"{organization.id}  {plan}  {kept}  max calls {ceiling:>4}  a minute {cap:>4}  {places}  {organization.name}"
     )
@@ -332,7 +332,7 @@ async def _key_create(options: argparse.Namespace, settings: Settings) -> int:
 async def _key_list(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline import admin
 
-    for key, organization in await admin.keys(settings, options.org):
+    for key, organization in await admin.list_keys(settings, options.org):
         state = "revoked" if key.revoked_at else "active "
         used = key.last_used_at.isoformat(timespec="seconds") if key.last_used_at else "never used"
         print(f"{key.prefix}  {state}  {organization}  {key.name or '-'}  {used}")

@@ -44,7 +44,7 @@ def add_arguments(
     bring_it.add_argument("name", nargs="?", metavar="NAME", help="only this model (default: all that are whole in it)")
 
 
-async def show(options: argparse.Namespace, settings: Settings) -> int:
+async def list_models(options: argparse.Namespace, settings: Settings) -> int:
     """Print every model, those of a kind together."""
     store = await _store(settings)
     with disk_errors(store.directory):
@@ -93,7 +93,7 @@ async def verify(options: argparse.Namespace, settings: Settings) -> int:
     return 1 if failed else 0
 
 
-async def bring_in(options: argparse.Namespace, settings: Settings) -> int:
+async def import_bundle(options: argparse.Namespace, settings: Settings) -> int:
     """Take models from a folder or an archive."""
     from models.model_files.import_bundle import import_models
 
@@ -199,9 +199,9 @@ def _standing(store: ModelStore, model: KnownModel) -> str:
 
 async def _remote_rows(settings: Settings) -> list[dict[str, str]]:
     from storage.agents import remote_models
-    from trunkline.admin import database_of
+    from trunkline.admin import open_database
 
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         return [
             {"kind": each.kind, "name": each.name, "size": "-", "licence": "-", "languages": "-", "state": "remote"}
             for each in await database.read(remote_models.all_of)

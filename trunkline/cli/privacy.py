@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from storage.accounts.organizations import Organization
 
-KINDS: Final = ("recordings", "transcripts", "calls")
+DATA_KINDS: Final = ("recordings", "transcripts", "calls")
 FOR_EVER: Final = "forever"
 MOST_DAYS: Final = 36500
 
@@ -20,7 +20,7 @@ def add_arguments(change: argparse.ArgumentParser) -> None:
         "transcripts": "transcripts, summaries, context variables, SIP messages and webhooks",
         "calls": "calls at all",
     }
-    for kind in KINDS:
+    for kind in DATA_KINDS:
         change.add_argument(
             f"--keep-{kind}-days", type=_days, metavar=f"N|{FOR_EVER}", help=f"how long {what[kind]} are kept"
         )
@@ -31,7 +31,7 @@ def add_arguments(change: argparse.ArgumentParser) -> None:
 
 def changes_of(options: argparse.Namespace) -> dict[str, Any]:
     """What of an organization is to be set."""
-    days = {f"keep_{kind}_days": getattr(options, f"keep_{kind}_days") for kind in KINDS}
+    days = {f"keep_{kind}_days": getattr(options, f"keep_{kind}_days") for kind in DATA_KINDS}
     switches = {"redact": options.redact, "redact_dialled": options.redact_dialled}
     return {
         **{name: None if value == FOR_EVER else value for name, value in days.items() if value is not None},
@@ -39,10 +39,10 @@ def changes_of(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def told(organization: Organization) -> str:
+def describe(organization: Organization) -> str:
     """For `org list`."""
     days = (organization.keep_recordings_days, organization.keep_transcripts_days, organization.keep_calls_days)
-    kept = [f"{kind} {FOR_EVER if each is None else f'{each} d'}" for kind, each in zip(KINDS, days, strict=True)]
+    kept = [f"{kind} {FOR_EVER if each is None else f'{each} d'}" for kind, each in zip(DATA_KINDS, days, strict=True)]
     hidden = {"numbers": organization.redact, "what is dialled": organization.redact_dialled}
     redacts = " and ".join(name for name, is_on in hidden.items() if is_on)
     return f"keeps {', '.join(kept)}  redacts {redacts or 'nothing'}"

@@ -39,13 +39,13 @@ def merged(own: Mapping[str, int] | None, given: Sequence[tuple[str, int | None]
 async def show(options: argparse.Namespace, settings: Settings) -> int:
     """Print what an organization uses and may use."""
     from storage.accounts import quotas
-    from trunkline.admin import database_of, organization_named
+    from trunkline.admin import open_database, organization_named
 
     def look(conn: sa.Connection) -> list[QuotaUsage]:
         owner = organization_named(conn, options.name).id
         return list(quotas.usage(conn, owner, settings.quotas.model_dump()).values())
 
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         for each in await database.read(look):
             print(
                 json.dumps(each.__dict__) if options.json else f"{each.quota:24} {each.used:>15} of {each.allowed:>15}"
@@ -56,13 +56,13 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
 async def change(settings: Settings, name: str, given: Sequence[tuple[str, int | None]]) -> None:
     """Set quotas of an organization; they hold from the next request on. Raises `NotFound` for an unknown one."""
     from storage.accounts import organizations
-    from trunkline.admin import database_of, organization_named
+    from trunkline.admin import open_database, organization_named
 
     def store(conn: sa.Connection) -> None:
         stored = organization_named(conn, name)
         organizations.change(conn, stored, {"quotas": merged(stored.quotas, given)})
 
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         await database.write(store)
 
 

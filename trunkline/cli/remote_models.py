@@ -100,13 +100,13 @@ async def add(options: argparse.Namespace, settings: Settings) -> int:
     from storage.agents import remote_models
     from storage.agents.remote_models import StoredRemoteModel
     from storage.database import key_check
-    from trunkline.admin import database_of
+    from trunkline.admin import open_database
 
     await _refuse_names_of_others(options.name, settings)
     if options.kind == "tts" and not options.voice:
         raise StartupError("a tts model needs at least one --voice")
     key = await asyncio.to_thread(_read_key) if options.key_stdin else None
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         box = await key_check.load(database, settings.secret_key_path)
         stored = StoredRemoteModel(
             name=options.name, kind=options.kind, base_url=options.url, model=options.model,
@@ -124,9 +124,9 @@ async def add(options: argparse.Namespace, settings: Settings) -> int:
 async def show(options: argparse.Namespace, settings: Settings) -> int:
     """Print every one, without keys."""
     from storage.agents import remote_models
-    from trunkline.admin import database_of
+    from trunkline.admin import open_database
 
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         stored = await database.read(remote_models.all_of)
     rows = [
         {
@@ -152,9 +152,9 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
 async def remove(options: argparse.Namespace, settings: Settings) -> int:
     """Forget one."""
     from storage.agents import remote_models
-    from trunkline.admin import database_of
+    from trunkline.admin import open_database
 
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         await database.write(lambda conn: remote_models.remove(conn, options.name))
     print(f"{options.name}: removed; a server that runs uses it until its next start")
     return 0

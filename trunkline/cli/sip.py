@@ -11,7 +11,7 @@ from typing import Any
 
 from config.settings import Settings
 from trunkline.cli.table import table
-from trunkline.server.control_socket import ask
+from trunkline.server.control_socket import query
 
 _TRUNKS = {
     "number": "NUMBER", "organization": "ORGANIZATION", "mode": "MODE", "trunk": "TRUNK", "state": "STATE",
@@ -52,7 +52,7 @@ async def calls(options: argparse.Namespace, settings: Settings) -> int:
 
 async def _print(settings: Settings, question: Mapping[str, Any], words_of: Any) -> int:
     try:
-        async for fact in ask(settings.data_dir, question):
+        async for fact in query(settings.data_dir, question):
             print(words_of(fact), flush=True)
     except BrokenPipeError:  # `| head` has seen enough; what is still in the buffer must not complain at the exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -62,7 +62,7 @@ async def _print(settings: Settings, question: Mapping[str, Any], words_of: Any)
 async def _list(settings: Settings, command: str, columns: Mapping[str, str], *, as_json: bool) -> int:
     if as_json:
         return await _print(settings, {"command": command}, json.dumps)
-    rows = [_texts(fact) async for fact in ask(settings.data_dir, {"command": command})]
+    rows = [_texts(fact) async for fact in query(settings.data_dir, {"command": command})]
     for line in table(columns, rows):
         print(line)
     return 0

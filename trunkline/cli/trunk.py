@@ -74,15 +74,15 @@ async def allow(options: argparse.Namespace, settings: Settings) -> int:
     """Give a trunk."""
     from storage.phone_numbers import trunk_grants
     from storage.phone_numbers.sip_sources import is_host_name
-    from trunkline.admin import database_of, organization_named
+    from trunkline.admin import open_database, organization_named
 
     def give(conn: sa.Connection) -> TrunkGrant:
         owner = organization_named(conn, options.org)
         return trunk_grants.allow(conn, owner.id, options.trunk, options.number, actor=user())
 
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         made = await database.write(give)
-    await tell_server(settings)
+    await notify_server(settings)
     _print([_given(made, options.org, ())], as_json=options.json)
     if is_host_name(made.trunk):
         print(f"note: {made.trunk} may lead to no private address and to none of this machine or of another "
@@ -93,7 +93,7 @@ async def allow(options: argparse.Namespace, settings: Settings) -> int:
 async def deny(options: argparse.Namespace, settings: Settings) -> int:
     """Take one back. Live calls go on."""
     from storage.phone_numbers import trunk_grants
-    from trunkline.admin import database_of, organization_named
+    from trunkline.admin import open_database, organization_named
 
     def take(conn: sa.Connection) -> tuple[RevokedGrants, list[TrunkUse]]:
         owner = organization_named(conn, options.org)
@@ -102,9 +102,9 @@ async def deny(options: argparse.Namespace, settings: Settings) -> int:
         left = [each for each in trunk_grants.uses(conn, rules) if each.organization_id == owner.id]
         return denied, [each for each in left if each.standing is None]
 
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         denied, refused = await database.write(take)
-    await tell_server(settings)
+    await notify_server(settings)
     rows = [_given(each, options.org, ()) | {"state": "denied"} for each in denied.grants]
     lost = {"organization": options.org, "trunk": options.trunk, "numberPattern": None, "state": "denied"}
     rows += [lost | {"numbers": [each.number for each in denied.numbers], "since": None}] if denied.numbers else []
@@ -116,14 +116,14 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
     """Print what was given, and what numbers use without that."""
     from storage.accounts import organizations
     from storage.phone_numbers import trunk_grants
-    from trunkline.admin import database_of, organization_named
+    from trunkline.admin import open_database, organization_named
 
     def look(conn: sa.Connection) -> tuple[TrunkRules, list[TrunkUse], dict[str, str]]:
         shown = organizations.all_of(conn) if options.org is None else [organization_named(conn, options.org)]
         rules = trunk_grants.rules(conn, settings.trunks.policy)
         return rules, trunk_grants.uses(conn, rules), {each.id: each.name for each in shown}
 
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         rules, uses, names = await database.read(look)
     rows = [
         _given(grant, names[grant.organization_id], [each for each in uses if _is_by(grant, each)])
@@ -143,12 +143,12 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-async def tell_server(settings: Settings) -> None:
+async def notify_server(settings: Settings) -> None:
     """A server that runs here keeps to what is stored now; without one there is nothing to tell."""
-    from trunkline.server.control_socket import ask
+    from trunkline.server.control_socket import query
 
     try:
-        async for _ in ask(settings.data_dir, {"command": "trunks.changed"}):
+        async for _ in query(settings.data_dir, {"command": "trunks.changed"}):
             pass
     except StartupError:
         return

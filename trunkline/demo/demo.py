@@ -16,7 +16,7 @@ from config.settings import Settings
 from trunkline.demo import analysis, document, tool_server
 from trunkline.demo.api_client import Api, WebhookReceiver, prepare
 from trunkline.demo.scripted_caller import Script
-from trunkline.demo.transcript_printer import answer_of, watch
+from trunkline.demo.transcript_printer import answer_of, print_new_calls
 from trunkline.server.server import Server
 from trunkline.server.signals import StopSignals
 from trunkline.server.startup import running
@@ -136,7 +136,7 @@ async def _phone(
         uri=f"sip:{NUMBER}@127.0.0.1:{server.sip_port}", lines=[line for line, _ in TALK],
         barge_after_ms=BARGE_AFTER_MS, barge_lines=[CUT], answer_wait_s=PATIENCE_S,
     )  # fmt: skip
-    watcher = asyncio.ensure_future(watch(api, before))
+    watcher = asyncio.ensure_future(print_new_calls(api, before))
     try:
         gaps = [event["gap_ms"] async for event in _caller(script) if event["event"] == "heard"]
         call, turns = await watcher

@@ -80,7 +80,7 @@ async def spoken(flite: FliteTextToSpeech, line: str, voice: str, rate: int) -> 
     return (await flite.synthesize(line, settings)).samples
 
 
-class Ear:
+class AgentAudio:
     """Follows the agent's voice through the pump: which frames are audible, and since when it is silent."""
 
     def __init__(self, endpoint: Endpoint, media: Media) -> None:
@@ -139,26 +139,28 @@ class Caller:
         leg = await endpoint.call(self._script.uri)
         media = await asyncio.wait_for(leg.connected(), 30)
         _say("connected", codec=media.codec, rate=media.rate)
-        ear = Ear(endpoint, media)
-        await asyncio.to_thread(self._converse, endpoint, leg, media, ear, speech[media.rate])
+        audio = AgentAudio(endpoint, media)
+        await asyncio.to_thread(self._converse, endpoint, leg, media, audio, speech[media.rate])
         if self._script.hang_up or not leg.ended.done():
             await leg.hangup()
         end = await asyncio.wait_for(leg.ended, 10)
         _say("ended", code=end.code, reason=end.reason, by_peer=end.by_peer)
 
-    def _converse(self, endpoint: Endpoint, leg: Leg, media: Media, ear: Ear, speech: list[Samples]) -> None:
+    def _converse(self, endpoint: Endpoint, leg: Leg, media: Media, audio: AgentAudio, speech: list[Samples]) -> None:
         """The talk, on a thread of its own: it blocks on the pump's ticks."""
         said_at: float | None = None
-        if not self._script.first and not self._hear_agent(leg, ear, None, 0):
+        if not self._script.first and not self._hear_agent(leg, audio, None, 0):
             return
         for number, (line, samples) in enumerate(zip(self._script.lines, speech, strict=True), 1):
-            said_at = self._utter(endpoint, leg, media, ear, samples, line)
-            if said_at is None or not self._hear_agent(leg, ear, said_at, number):
+            said_at = self._utter(endpoint, leg, media, audio, samples, line)
+            if said_at is None or not self._hear_agent(leg, audio, said_at, number):
                 break
         if not self._script.hang_up:
-            self._wait(leg, ear, self._script.last_wait_s)
+            self._wait(leg, audio, self._script.last_wait_s)
 
-    def _utter(self, endpoint: Endpoint, leg: Leg, media: Media, ear: Ear, samples: Samples, line: str) -> float | None:
+    def _utter(
+        self, endpoint: Endpoint, leg: Leg, media: Media, audio: AgentAudio, samples: Samples, line: str
+    ) -> float | None:
         """Speak or dial; returns the time of our last audible frame or key, None when the call ended meanwhile."""
         pump, slot, dials = endpoint.pump, media.slot, KEYS.fullmatch(line) is not None
         if dials:
@@ -166,26 +168,26 @@ class Caller:
         else:
             pump.write(slot, samples)
         end = pump.written(slot)
-        last = ear.clock_ms
+        last = audio.clock_ms
         while not leg.ended.done():
-            for at, _, we in ear.listen():
+            for at, _, we in audio.listen():
                 last = at if we or dials else last
             if pump.taken(slot) >= end and not pump.dtmf_samples_left(slot):
                 _say("spoke", text=line, at_ms=last)
                 return last
         return None
 
-    def _hear_agent(self, leg: Leg, ear: Ear, said_at: float | None, upcoming: int) -> bool:
+    def _hear_agent(self, leg: Leg, audio: AgentAudio, said_at: float | None, upcoming: int) -> bool:
         """Wait for the agent's voice and until the `upcoming` line may be spoken; False when the agent stays silent or
         the call ends."""
         began: float | None = None
         last = 0.0
         deadline = time.monotonic() + self._script.answer_wait_s
         while not leg.ended.done() and (began is not None or time.monotonic() < deadline):
-            for at, agent, _ in ear.listen():
+            for at, agent, _ in audio.listen():
                 if agent:
                     began, last = (at if began is None else began), at
-            if began is not None and self._our_turn(upcoming, ear.clock_ms, began, last):
+            if began is not None and self._our_turn(upcoming, audio.clock_ms, began, last):
                 break
         if began is not None:
             gap = None if said_at is None else began - said_at
@@ -196,10 +198,10 @@ class Caller:
         barge = self._script.barge_ms(line)
         return now - last >= self._script.patience_ms if barge is None else now - began >= barge
 
-    def _wait(self, leg: Leg, ear: Ear, wait_s: float) -> None:
+    def _wait(self, leg: Leg, audio: AgentAudio, wait_s: float) -> None:
         deadline = time.monotonic() + wait_s
         while not leg.ended.done() and time.monotonic() < deadline:
-            for _ in ear.listen():
+            for _ in audio.listen():
                 pass
 
 

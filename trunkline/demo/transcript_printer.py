@@ -12,7 +12,7 @@ LOOK_EVERY_S: Final = 0.2
 CUT: Final = "— interrupted by the caller"
 
 
-async def watch(api: Api, before: set[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+async def print_new_calls(api: Api, before: set[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Follow the call that is not among `before`; returns it, ended, and the turns of its timeline."""
     shown = 0
     while True:

@@ -36,10 +36,10 @@ from storage.calls.calls import Call
 from storage.database.database import Database
 from storage.database.read_only import read_only as look_into
 from trunkline.replay.report import Column, Report, as_json, as_text
-from trunkline.replay.runner import Hearing, Replay
+from trunkline.replay.runner import Replay, ReplayModels
 from trunkline.replay.settings import changed
-from trunkline.replay.turn_comparison import Outcome, apart, of_stored
-from trunkline.wiring.remote_models import settings_here
+from trunkline.replay.turn_comparison import ReplayOutcome, apart, of_stored
+from trunkline.wiring.remote_models import without_remote_models
 
 ONSET_NEAR_MS: Final = 1000
 """A stored beginning of an answer and one in the recording this near to each other are the same."""
@@ -50,7 +50,7 @@ Jitter = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Case:
+class ReplayCase:
     """What is to be replayed; `call` None: a recording alone. `agent` None: it is not known, defaults stand in."""
 
     sound: RecordedCall
@@ -94,7 +94,7 @@ async def replay(
     runs = [("as set now" if case.agent else "defaults", case.settings)]
     if assignments:
         runs.append((" ".join(assignments), changed(case.settings, assignments)))
-    models = await asyncio.to_thread(_load_models, await settings_here(settings))
+    models = await asyncio.to_thread(_load_models, await without_remote_models(settings))
     try:
         report = await compare(case, runs, models)
     finally:
@@ -108,12 +108,12 @@ def _load_models(settings: Settings) -> Catalogue:
     return loader.load(settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second)
 
 
-async def compare(case: Case, runs: Sequence[tuple[str, TurnSettings]], models: Catalogue) -> Report:
+async def compare(case: ReplayCase, runs: Sequence[tuple[str, TurnSettings]], models: Catalogue) -> Report:
     """Replay the case with each of the settings, whose columns have these titles."""
-    sound, hearing = case.sound, Hearing(models.stt(case.language), models.eot, case.language)
+    sound, hearing = case.sound, ReplayModels(models.stt(case.language), models.eot, case.language)
     audible, answers_apart = _audible(case)
 
-    async def replayed(settings: TurnSettings, jitter_ms: Jitter | None) -> Outcome:
+    async def replayed(settings: TurnSettings, jitter_ms: Jitter | None) -> ReplayOutcome:
         run = Replay(sound, audible, settings, hearing, jitter_ms=jitter_ms, protected=case.protected)
         return await run.run()
 
@@ -142,7 +142,7 @@ def _jitter(speech_apart: Sequence[tuple[float, float]], answers_apart: float, t
     return between
 
 
-def _audible(case: Case) -> tuple[Ticks, float | None]:
+def _audible(case: ReplayCase) -> tuple[Ticks, float | None]:
     """When the agent was audible: while it is heard, and from the beginning to the end of each stored answer, whose
     pauses belong to it. With that, how much later the recording has the answers than the timeline, ms."""
     sounding = agent_audible(case.sound)
@@ -163,7 +163,7 @@ def _audible(case: Case) -> tuple[Ticks, float | None]:
     return sounding, apart
 
 
-def _notes(case: Case) -> list[str]:
+def _notes(case: ReplayCase) -> list[str]:
     """What the reader should know of this case."""
     notes = []
     if case.call is None:
@@ -175,16 +175,16 @@ def _notes(case: Case) -> list[str]:
     return notes
 
 
-async def find(settings: Settings, call_id: str | None, recording: Path | None = None) -> Case:
+async def find(settings: Settings, call_id: str | None, recording: Path | None = None) -> ReplayCase:
     """What is asked for, `recording` in the place of the call's own. Raises `NotFound`, `InvalidRecording`."""
     if call_id is None:
         if recording is None:
             raise NotFound("name a call, or a file with --recording")
-        return Case(await asyncio.to_thread(read_recording, recording))
+        return ReplayCase(await asyncio.to_thread(read_recording, recording))
     call, agent = await _stored(settings, call_id)
     if recording is None:
         recording = await asyncio.to_thread(_recording_of, settings, call)
-    return Case(await asyncio.to_thread(read_recording, recording), call, agent)
+    return ReplayCase(await asyncio.to_thread(read_recording, recording), call, agent)
 
 
 async def _stored(settings: Settings, call_id: str) -> tuple[Call, Agent | None]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from media.turns.settings import TurnSettings
 from trunkline.replay.settings import as_given
-from trunkline.replay.turn_comparison import Outcome, TurnSeen
+from trunkline.replay.turn_comparison import ReplayedTurn, ReplayOutcome
 
 FOOTNOTE: Final = (
     "Times are from the beginning of the recording. The agent's side is played as it was recorded: its answers stay\n"
@@ -26,7 +26,7 @@ class Column:
     """One timeline and what it is of; `settings` None: those of the call, which are not stored with it."""
 
     title: str
-    outcome: Outcome
+    outcome: ReplayOutcome
     settings: TurnSettings | None = None
 
 
@@ -79,10 +79,10 @@ def as_json(report: Report) -> str:
     return json.dumps(found, indent=2)
 
 
-def _side_by_side(timelines: Sequence[Sequence[TurnSeen]]) -> list[list[TurnSeen | None]]:
+def _side_by_side(timelines: Sequence[Sequence[ReplayedTurn]]) -> list[list[ReplayedTurn | None]]:
     """Rows of turns whose speech overlaps; one turn of a timeline may face several of another."""
     waiting = [list(turns) for turns in timelines]
-    rows: list[list[TurnSeen | None]] = []
+    rows: list[list[ReplayedTurn | None]] = []
     while any(waiting):
         first = min((turns[0] for turns in waiting if turns), key=lambda turn: turn.start_ms)
         row = [turns.pop(0) if turns and turns[0].start_ms <= first.end_ms else None for turns in waiting]
@@ -94,7 +94,7 @@ def _line(head: str, cells: Sequence[str], label: int = 4) -> str:
     return f"{head:{label}}  {''.join(f'{cell:{_ROOM}}' for cell in cells)}".rstrip()
 
 
-def _cell(turn: TurnSeen | None) -> str:
+def _cell(turn: ReplayedTurn | None) -> str:
     if turn is None:
         return f"{_NONE:>8}"
     gap = _NONE if turn.gap_ms is None else f"{turn.gap_ms:.0f}"
@@ -103,15 +103,15 @@ def _cell(turn: TurnSeen | None) -> str:
     return f"{start:8.2f}{end:8.2f}{turn.wait_ms:7.0f}  {turn.why:8}{mark}{gap:>6}"
 
 
-def _median(outcome: Outcome) -> float | None:
+def _median(outcome: ReplayOutcome) -> float | None:
     return outcome.wait_ms(50)
 
 
-def _p95(outcome: Outcome) -> float | None:
+def _p95(outcome: ReplayOutcome) -> float | None:
     return outcome.wait_ms(95)
 
 
-_FIGURES: Final[Mapping[str, Callable[[Outcome], float | None]]] = {
+_FIGURES: Final[Mapping[str, Callable[[ReplayOutcome], float | None]]] = {
     "turns": lambda outcome: len(outcome.turns),
     "ended too early": lambda outcome: outcome.cut_offs,
     "wait, median ms": _median,
@@ -155,7 +155,7 @@ def _column_json(column: Column) -> dict[str, Any]:
     }
 
 
-def _turn_json(turn: TurnSeen) -> dict[str, Any]:
+def _turn_json(turn: ReplayedTurn) -> dict[str, Any]:
     return {
         "speechStartMs": _whole(turn.start_ms),
         "speechEndMs": _whole(turn.end_ms),

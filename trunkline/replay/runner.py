@@ -26,7 +26,7 @@ from media.turns.events import AgentStopped, TurnEnded
 from media.turns.settings import TurnSettings
 from models.protocols import EndOfTurn, EndOfTurnStream, SpeechToText, SpeechToTextStream
 from models.turn_detection.backchannels import is_backchannel
-from trunkline.replay.turn_comparison import Outcome, of_events
+from trunkline.replay.turn_comparison import ReplayOutcome, of_events
 
 WORDS_EVERY_MS: Final = 60
 """Words are looked for after so much sound of a turn, about as often as a recognizer does in a call."""
@@ -35,27 +35,27 @@ BREATH_TICKS: Final = 50
 
 
 @dataclass(frozen=True)
-class Hearing:
+class ReplayModels:
     """What a replay hears with: the models and the language (a BCP 47 tag or None) of the call."""
 
-    ear: SpeechToText
+    speech_to_text: SpeechToText
     end_of_turn: EndOfTurn
     language: str | None
 
 
 @runtime_checkable
-class Decodes(Protocol):
+class DecodingStream(Protocol):
     """A recognizer's stream that can be waited for without an end of anything."""
 
     async def decoded(self) -> str:
         """The words so far, once all that was fed has been decoded. Raises `ModelError`."""
 
 
-class PacedEar:
+class PacedStt:
     """A recognizer's stream that is waited for. `text` is what was recognized up to the last wait."""
 
-    def __init__(self, hearing: Hearing, rate: int) -> None:
-        self._stream: SpeechToTextStream = hearing.ear.open(
+    def __init__(self, hearing: ReplayModels, rate: int) -> None:
+        self._stream: SpeechToTextStream = hearing.speech_to_text.open(
             rate=rate, language=hearing.language, on_words=lambda _: None
         )
         self._due = WORDS_EVERY_MS * rate // 1000
@@ -78,7 +78,7 @@ class PacedEar:
             return ""
         self._fed = 0
         stream = self._stream  # whose settled words would stay, wherever in a word it was asked
-        words = await (stream.decoded() if isinstance(stream, Decodes) else stream.flush())
+        words = await (stream.decoded() if isinstance(stream, DecodingStream) else stream.flush())
         before, self.text = self.text, words
         return self.text if self.text != before else ""
 
@@ -92,7 +92,7 @@ class PacedEar:
         self._stream.close()
 
 
-class PacedJudge:
+class PacedTurnDetector:
     """An end-of-turn model's stream whose answers are kept until they are asked for, if they do not come at once."""
 
     def __init__(self, stream: EndOfTurnStream) -> None:
@@ -129,7 +129,7 @@ class PacedJudge:
             await asyncio.to_thread(await each)
 
 
-class _Kept:
+class _CollectedEvents:
     """The listener: all events, and those of the tick."""
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class Replay:
         sound: RecordedCall,
         audible: Ticks,
         settings: TurnSettings,
-        hearing: Hearing,
+        hearing: ReplayModels,
         *,
         jitter_ms: NDArray[np.float64] | None = None,
         protected: bool = False,
@@ -165,21 +165,21 @@ class Replay:
         self._settings = settings
         self._hearing = hearing
         self._protected = protected
-        self._kept = _Kept()
+        self._kept = _CollectedEvents()
         self._wordless: list[TurnEnded] = []
 
-    async def run(self) -> Outcome:
+    async def run(self) -> ReplayOutcome:
         """To the end of the recording, once. Raises `StartupError` without the voice activity model, and what the
         other models raise."""
         rate = self._port.rate(self._port.slot)
         engine = await asyncio.to_thread(AudioEngine, self._port, lambda work: work(), self._port.now_ns)
         with ExitStack() as stack:
             stack.callback(engine.close)
-            ear = stack.enter_context(closing(PacedEar(self._hearing, rate)))
+            ear = stack.enter_context(closing(PacedStt(self._hearing, rate)))
             opened = self._hearing.end_of_turn.open(
                 rate=rate, language=self._hearing.language, partial=lambda: ear.text
             )
-            judge = stack.enter_context(closing(PacedJudge(opened)))
+            judge = stack.enter_context(closing(PacedTurnDetector(opened)))
             ahead_ms = self._hearing.end_of_turn.latency_ms
             call = engine.add(self._port.slot, self._settings, self._kept, ask_ahead_ms=ahead_ms)
             call.speech_sink, call.end_of_turn_sink = ear, judge
@@ -194,7 +194,7 @@ class Replay:
                     await asyncio.sleep(0)
         return of_events(self._kept.events, self._wordless).moved(-START_MS)
 
-    async def _follow(self, call: CallAudio, ear: PacedEar, judge: PacedJudge) -> None:
+    async def _follow(self, call: CallAudio, ear: PacedStt, judge: PacedTurnDetector) -> None:
         """What the conversation does in a call, as far as turn taking hears of it."""
         for event in self._kept.take():
             match event:

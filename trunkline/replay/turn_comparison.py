@@ -22,7 +22,7 @@ NO_WORDS: Final = "no words in it"
 
 
 @dataclass(frozen=True)
-class TurnSeen:
+class ReplayedTurn:
     """A turn of the caller: the speech, when it was taken to be over and why. `answer_ms`: the agent's next sound in
     the recording, before the next turn. `cut_off`: the caller had not finished; None where that cannot be told."""
 
@@ -43,7 +43,7 @@ class TurnSeen:
         """From the end of the speech to the recorded answer."""
         return None if self.answer_ms is None else self.answer_ms - self.end_ms
 
-    def moved(self, by_ms: float) -> TurnSeen:
+    def moved(self, by_ms: float) -> ReplayedTurn:
         """The same so much later."""
         answer = None if self.answer_ms is None else self.answer_ms + by_ms
         start, end, decided = self.start_ms + by_ms, self.end_ms + by_ms, self.decided_ms + by_ms
@@ -51,10 +51,10 @@ class TurnSeen:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReplayOutcome:
     """The turns of a call, and what else happened; None: not stored with a call."""
 
-    turns: Sequence[TurnSeen]
+    turns: Sequence[ReplayedTurn]
     interruptions: int
     pauses: int | None = None
     resumes: int | None = None
@@ -70,19 +70,19 @@ class Outcome:
         waits = [turn.wait_ms for turn in self.turns]
         return float(np.percentile(waits, percentile)) if waits else None
 
-    def moved(self, by_ms: float) -> Outcome:
+    def moved(self, by_ms: float) -> ReplayOutcome:
         """The same so much later."""
         return replace(self, turns=[turn.moved(by_ms) for turn in self.turns])
 
 
-def of_events(events: Sequence[CallEvent], wordless: Sequence[TurnEnded]) -> Outcome:
+def of_events(events: Sequence[CallEvent], wordless: Sequence[TurnEnded]) -> ReplayOutcome:
     """What a replay's events say. `wordless` are the ended turns in which nothing was recognized."""
     ended = [each for each in events if isinstance(each, TurnEnded) and each not in wordless]
     answers = [each.at_ms for each in events if isinstance(each, AgentStarted)]
     turns = [_seen(each, later, answers) for each, later in zip_longest(ended, ended[1:])]
     dropped = Counter[str](each.reason for each in events if isinstance(each, TurnDropped))
     dropped.update({NO_WORDS: len(wordless)} if wordless else {})
-    return Outcome(
+    return ReplayOutcome(
         turns,
         interruptions=_count(events, BargeIn),
         pauses=_count(events, PlayoutPaused),
@@ -91,19 +91,19 @@ def of_events(events: Sequence[CallEvent], wordless: Sequence[TurnEnded]) -> Out
     )
 
 
-def of_stored(timeline: Sequence[Mapping[str, Any]]) -> Outcome:
+def of_stored(timeline: Sequence[Mapping[str, Any]]) -> ReplayOutcome:
     """What was stored with the call: times count from its answer. A turn that went on before it was answered is one
     there, so that cut-offs cannot be told."""
     turns = [
-        TurnSeen(each["speech_start_ms"], each["speech_end_ms"], each["turn_end_ms"], each["ended_by"],
+        ReplayedTurn(each["speech_start_ms"], each["speech_end_ms"], each["turn_end_ms"], each["ended_by"],
                  each["agent_start_ms"])
         for each in timeline
         if each["speech_end_ms"] is not None and each["ended_by"] != "digits"
     ]  # fmt: skip
-    return Outcome(turns, interruptions=sum(bool(each["interrupted"]) for each in timeline))
+    return ReplayOutcome(turns, interruptions=sum(bool(each["interrupted"]) for each in timeline))
 
 
-def apart(stored: Outcome, replayed: Outcome) -> list[tuple[float, float]]:
+def apart(stored: ReplayOutcome, replayed: ReplayOutcome) -> list[tuple[float, float]]:
     """Where the replay has the end of each speech that both found, and how much later that is. The same are the ends
     nearest to each other, if they are near enough."""
     found = []
@@ -118,9 +118,9 @@ def _count(events: Sequence[CallEvent], kind: type[object]) -> int:
     return sum(isinstance(each, kind) for each in events)
 
 
-def _seen(ended: TurnEnded, later: TurnEnded | None, answers: Sequence[float]) -> TurnSeen:
+def _seen(ended: TurnEnded, later: TurnEnded | None, answers: Sequence[float]) -> ReplayedTurn:
     next_ms = float("inf") if later is None else later.speech_start_ms
     answer = next((at for at in answers if ended.speech_end_ms <= at < next_ms), None)
     heard = answer is not None and next_ms - answer > JUST_BEGUN_MS
     cut_off = next_ms - ended.at_ms <= CUT_OFF_MS and not heard
-    return TurnSeen(ended.speech_start_ms, ended.speech_end_ms, ended.at_ms, ended.reason, answer, cut_off)
+    return ReplayedTurn(ended.speech_start_ms, ended.speech_end_ms, ended.at_ms, ended.reason, answer, cut_off)

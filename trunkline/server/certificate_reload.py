@@ -16,7 +16,7 @@ LOOK_S: Final = 60.0
 log = structlog.get_logger()
 
 
-class CertificateWatch:
+class CertificateReloader:
     """Follows the files; `look` does so at once (SIGHUP), and reads them even if they look the same."""
 
     def __init__(self, endpoint: Endpoint) -> None:

@@ -22,14 +22,14 @@ import structlog
 from config.errors import StartupError, TrunklineError
 
 SOCKET_NAME: Final = "control.sock"
-MOST_CLIENTS: Final = 16
+MAX_CLIENTS: Final = 16
 ROOT: Final = 0
-QUESTION_S: Final = 5.0
+REQUEST_TIMEOUT_S: Final = 5.0
 """How long a client may take to ask."""
-LONGEST_QUESTION: Final = 4096
-LONGEST_ANSWER: Final = 1024 * 1024
+MAX_REQUEST_BYTES: Final = 4096
+MAX_RESPONSE_LINE_BYTES: Final = 1024 * 1024
 """Bytes of one line."""
-MOST_WAITING: Final = 1024 * 1024
+MAX_BUFFERED_BYTES: Final = 1024 * 1024
 """Bytes that wait in a connection for their reader."""
 _PEER_CREDENTIALS: Final = struct.Struct("3i")
 """Process, user and group (unix(7), SO_PEERCRED)."""
@@ -37,66 +37,66 @@ _PEER_CREDENTIALS: Final = struct.Struct("3i")
 log = structlog.get_logger()
 
 
-class Line:
+class ControlConnection:
     """The connection to whoever asked. On the event loop."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
-        writer.transport.set_write_buffer_limits(high=MOST_WAITING)
+        writer.transport.set_write_buffer_limits(high=MAX_BUFFERED_BYTES)
         self._writer = writer
-        self._lost = 0
-        self._making_up: asyncio.Task[None] | None = None
+        self._dropped = 0
+        self._reporting_drops: asyncio.Task[None] | None = None
 
-    def tell(self, fact: Mapping[str, Any]) -> None:
+    def send(self, fact: Mapping[str, Any]) -> None:
         """Send it, or leave it out when the reader is too slow; returns at once."""
-        if self._making_up is None and self._writer.transport.get_write_buffer_size() < MOST_WAITING:
+        if self._reporting_drops is None and self._writer.transport.get_write_buffer_size() < MAX_BUFFERED_BYTES:
             self._write(fact)
             return
-        self._lost += 1
-        if self._making_up is None:
-            self._making_up = asyncio.get_running_loop().create_task(self._make_up())
+        self._dropped += 1
+        if self._reporting_drops is None:
+            self._reporting_drops = asyncio.get_running_loop().create_task(self._report_drops())
 
     async def end(self, fact: Mapping[str, Any]) -> None:
         """Send the last word once there is room for it, and close."""
-        if self._making_up is not None:
-            await self._making_up
+        if self._reporting_drops is not None:
+            await self._reporting_drops
         self._write(fact)
         await self._writer.drain()
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
         """Nobody reads any more."""
-        if self._making_up is not None:
-            self._making_up.cancel()
+        if self._reporting_drops is not None:
+            self._reporting_drops.cancel()
         self._writer.close()
 
     def _write(self, fact: Mapping[str, Any]) -> None:
         self._writer.write(json.dumps(fact, ensure_ascii=False).encode(errors="replace") + b"\n")
 
-    async def _make_up(self) -> None:
+    async def _report_drops(self) -> None:
         """When there is room again, say how much is missing."""
         try:
             await self._writer.drain()
         except ConnectionError:  # nobody is there to be told
             return
-        lost, self._lost, self._making_up = self._lost, 0, None
+        lost, self._dropped, self._reporting_drops = self._dropped, 0, None
         self._write({"lost": lost})
 
 
-Answer = Callable[[Mapping[str, Any], Line], Awaitable[None]]
+CommandHandler = Callable[[Mapping[str, Any], ControlConnection], Awaitable[None]]
 
 
-class Control:
+class ControlServer:
     """Answers questions by their `command`. A `TrunklineError` of an answer is told to whoever asked."""
 
-    def __init__(self, data_dir: Path, answers: Mapping[str, Answer]) -> None:
+    def __init__(self, data_dir: Path, answers: Mapping[str, CommandHandler]) -> None:
         self._path = data_dir / SOCKET_NAME
-        self._answers = answers
+        self._handlers = answers
         self._clients: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
         """Take questions until the block ends. Raises `StartupError`."""
-        listener = await asyncio.to_thread(_bound, self._path)
-        server = await asyncio.start_unix_server(self._connected, sock=listener, limit=LONGEST_QUESTION)
+        listener = await asyncio.to_thread(_bind, self._path)
+        server = await asyncio.start_unix_server(self._connected, sock=listener, limit=MAX_REQUEST_BYTES)
         try:
             yield
         finally:
@@ -113,29 +113,29 @@ class Control:
         task.add_done_callback(self._clients.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line = Line(writer)
+        line = ControlConnection(writer)
         try:
-            await line.end(await self._answer(reader, writer, line))
+            await line.end(await self._handle(reader, writer, line))
         except ConnectionError:
             log.debug("control.reader_gone")
         except Exception as error:
             log.error("control.failed", error=repr(error), exc_info=error)
         finally:
-            line.hang_up()
+            line.close()
 
-    async def _answer(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: Line
+    async def _handle(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: ControlConnection
     ) -> Mapping[str, Any]:
         """Answer, until all is said or the client goes; the last word."""
         if (problem := self._problem(writer)) is not None:
             return {"error": problem}
         try:
-            async with asyncio.timeout(QUESTION_S):
-                question = _question(await reader.readline())
-            answer = self._answers.get(str(question.get("command")))
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                request = _parse_request(await reader.readline())
+            answer = self._handlers.get(str(request.get("command")))
             if answer is None:
                 return {"error": "the server does not know this command: is it of another version?"}
-            await _until_gone(reader, answer(question, line))
+            await _until_disconnect(reader, answer(request, line))
         except TrunklineError as error:
             return {"error": str(error)}
         except (TimeoutError, ValueError):
@@ -150,18 +150,18 @@ class Control:
         if user not in (os.getuid(), ROOT):
             log.warning("control.refused", user=user)
             return "the server runs as another user"
-        return "too many others are asking" if len(self._clients) > MOST_CLIENTS else None
+        return "too many others are asking" if len(self._clients) > MAX_CLIENTS else None
 
 
-def _question(line: bytes) -> Mapping[str, Any]:
+def _parse_request(line: bytes) -> Mapping[str, Any]:
     """Raises `ValueError`."""
-    question = json.loads(line)
-    if not isinstance(question, dict):
+    request = json.loads(line)
+    if not isinstance(request, dict):
         raise ValueError("no object")
-    return question
+    return request
 
 
-async def _until_gone(reader: asyncio.StreamReader, answering: Awaitable[None]) -> None:
+async def _until_disconnect(reader: asyncio.StreamReader, answering: Awaitable[None]) -> None:
     """Let it answer until it has, or until the client closes the connection."""
     work = asyncio.ensure_future(answering)
     gone = asyncio.ensure_future(reader.read(1))
@@ -175,14 +175,14 @@ async def _until_gone(reader: asyncio.StreamReader, answering: Awaitable[None]) 
         await asyncio.wait((work, gone))
 
 
-def _bound(path: Path) -> socket.socket:
+def _bind(path: Path) -> socket.socket:
     """A listening socket that is our user's alone from its first moment. A file of a dead server is in the way; the
     data directory is ours."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.unlink(missing_ok=True)
         os.fchmod(listener.fileno(), 0o600)  # what bind makes has these rights (Linux)
-        with short_name(path) as name:
+        with short_socket_path(path) as name:
             listener.bind(name)
     except OSError as error:
         listener.close()
@@ -191,7 +191,7 @@ def _bound(path: Path) -> socket.socket:
 
 
 @contextmanager
-def short_name(path: Path) -> Iterator[str]:
+def short_socket_path(path: Path) -> Iterator[str]:
     """A name of at most 108 bytes (unix(7)) for a socket, however long its folder's is. Raises `OSError`."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -200,18 +200,18 @@ def short_name(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-async def ask(data_dir: Path, question: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+async def query(data_dir: Path, request: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
     """What the running server answers. Raises `StartupError` when there is none, or when it does not answer."""
     path = data_dir / SOCKET_NAME
     try:
-        with short_name(path) as name:
-            reader, writer = await asyncio.open_unix_connection(name, limit=LONGEST_ANSWER)
+        with short_socket_path(path) as name:
+            reader, writer = await asyncio.open_unix_connection(name, limit=MAX_RESPONSE_LINE_BYTES)
     except (FileNotFoundError, ConnectionRefusedError) as error:
         raise StartupError(f"no server runs on {data_dir}: start it with `trunkline serve`") from error
     except OSError as error:
         raise StartupError(f"the server on {data_dir} cannot be asked: {error.strerror}") from error
     try:
-        writer.write(json.dumps(question).encode() + b"\n")
+        writer.write(json.dumps(request).encode() + b"\n")
         while line := await reader.readline():
             fact: dict[str, Any] = json.loads(line)
             if "error" in fact:

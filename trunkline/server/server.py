@@ -18,7 +18,7 @@ from config.settings import Settings
 from media.engine.engine import AudioEngine
 from sipcore.endpoint import Endpoint
 from storage.database.database import Database
-from trunkline.server.certificate_reload import CertificateWatch
+from trunkline.server.certificate_reload import CertificateReloader
 from trunkline.server.signals import StopSignals
 
 LAST_WEBHOOKS_S: Final = 5.0
@@ -40,7 +40,7 @@ class Server:
     calls: CallService
     webhook_sender: WebhookSender
     sources: SourceAllowlist
-    certificate: CertificateWatch
+    certificate: CertificateReloader
     sip_port: int
     load: ModelLoadShedder | None = None
     api_origin: str = ""
@@ -59,7 +59,7 @@ class Server:
         self.parts["audio"] = "the audio engine stands still" if ticks == self._ticks_seen else None
         self._ticks_seen = ticks
 
-    def say_whether_calls_are_taken(self) -> None:
+    def log_call_readiness(self) -> None:
         """To whoever phones or asks with OPTIONS, from now on."""
         self.endpoint.set_accepting(self.why_refused() is None, RETRY_AFTER_S)
 
@@ -76,7 +76,7 @@ class Server:
         self.draining = True
         timeout_s = self.settings.sip.drain_timeout_s
         log.info("draining", live_calls=self.calls.active_call_count, timeout_s=timeout_s)
-        self.say_whether_calls_are_taken()
+        self.log_call_readiness()
         drained = asyncio.ensure_future(self.calls.drain(timeout_s))
         at_once = asyncio.ensure_future(stop.now.wait())
         await asyncio.wait((drained, at_once), return_when=asyncio.FIRST_COMPLETED)
@@ -92,7 +92,7 @@ class Server:
         """Those that are due; nothing new is sent after `LAST_WEBHOOKS_S`, and what is under way then may end, unless
         a second SIGINT comes."""
         sending = asyncio.ensure_future(self.webhook_sender.drain(LAST_WEBHOOKS_S))
-        hurried = asyncio.ensure_future(_hurried(stop))
+        hurried = asyncio.ensure_future(_wait_for_second_signal(stop))
         await asyncio.wait((sending, hurried), return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
         if not (sending.done() and sending.result()):
@@ -100,6 +100,6 @@ class Server:
         sending.cancel()
 
 
-async def _hurried(stop: StopSignals) -> None:
+async def _wait_for_second_signal(stop: StopSignals) -> None:
     await stop.now.wait()
     await asyncio.sleep(HURRIED_S)

@@ -26,13 +26,13 @@ from storage.calls.sip_traces import StoredSipMessage
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
-from trunkline.server.control_socket import Answer, Line
+from trunkline.server.control_socket import CommandHandler, ControlConnection
 
-Wanted = Callable[[SipMessage, DialogKey | None, TracedCall | None], bool]
+MessageFilter = Callable[[SipMessage, DialogKey | None, TracedCall | None], bool]
 
 
 @dataclass(frozen=True)
-class Told:
+class SipControlContext:
     """What is known at the moment. `aliases_of` gives the names that an address has among the sources of trunks."""
 
     database: Database
@@ -44,37 +44,37 @@ class Told:
     status_of: Callable[[PhoneNumber], TrunkStatus]
 
 
-class SipAnswers:
+class SipCommands:
     """`trunkline sip` asks, these answer."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, context: SipControlContext) -> None:
+        self._context = context
 
-    def answers(self) -> Mapping[str, Answer]:
+    def handlers(self) -> Mapping[str, CommandHandler]:
         """By command."""
         return {"sip.trace": self.trace, "sip.status": self.status, "sip.calls": self.calls}
 
-    async def trace(self, question: Mapping[str, Any], line: Line) -> None:
+    async def trace(self, request: Mapping[str, Any], connection: ControlConnection) -> None:
         """Every message that is wanted, from now on; of one call also those that were before, until it is over."""
-        match question:
+        match request:
             case {"call": str(call_id)}:
-                await self._trace_call(call_id, line)
+                await self._trace_call(call_id, connection)
             case {"trunk": str(number)}:
-                with self._watching(line, await self._of_trunk(number)):
+                with self._watching(connection, await self._trunk_filter(number)):
                     await _for_ever()
             case {"all": True}:
-                with self._watching(line, lambda message, key, followed: True):
+                with self._watching(connection, lambda message, key, followed: True):
                     await _for_ever()
             case _:
                 raise Invalid([], "a trace is of a call, of a trunk, or of all")
 
-    async def status(self, question: Mapping[str, Any], line: Line) -> None:
+    async def status(self, request: Mapping[str, Any], connection: ControlConnection) -> None:
         """Every trunk: its number, how it stands, and its live calls."""
-        numbers, names = await self._told.database.read(_trunks)
-        busy = [call.call.phone_number_id for call in self._told.service.active_calls()]
+        numbers, names = await self._context.database.read(_trunks)
+        busy = [call.call.phone_number_id for call in self._context.service.active_calls()]
         for number in numbers:
-            status = self._told.status_of(number)
-            line.tell(
+            status = self._context.status_of(number)
+            connection.send(
                 {
                     "number": number.number,
                     "organization": names.get(number.organization_id),
@@ -86,75 +86,75 @@ class SipAnswers:
                 }
             )
 
-    async def calls(self, question: Mapping[str, Any], line: Line) -> None:
+    async def calls(self, request: Mapping[str, Any], connection: ControlConnection) -> None:
         """Every live call."""
-        numbers, _ = await self._told.database.read(_trunks)
+        numbers, _ = await self._context.database.read(_trunks)
         by_id = {number.id: number.number for number in numbers}
-        for active in self._told.service.active_calls():
-            line.tell(_call(active.snapshot(), by_id))
+        for active in self._context.service.active_calls():
+            connection.send(_call(active.snapshot(), by_id))
 
-    async def _trace_call(self, call_id: str, line: Line) -> None:
-        self._told.see()
+    async def _trace_call(self, call_id: str, connection: ControlConnection) -> None:
+        self._context.see()
         keys = self._dialogs_of(call_id)
         if not keys:
-            await self._tell_stored(call_id, line)
+            await self._send_stored(call_id, connection)
             return
-        with self._watching(line, lambda message, key, followed: key in keys):
+        with self._watching(connection, lambda message, key, followed: key in keys):
             for key in keys:
-                for kept in self._told.sip_log.dialog_trace(key) or ():
-                    line.tell(_shown(kept, key, self._told.sip_traces.call_of(key)))
-            if self._told.sip_traces.dialog_key(call_id) is None:
+                for kept in self._context.sip_log.dialog_trace(key) or ():
+                    connection.send(_shown(kept, key, self._context.sip_traces.call_of(key)))
+            if self._context.sip_traces.dialog_key(call_id) is None:
                 await _for_ever()
-            await self._told.sip_traces.wait_stored(call_id)
+            await self._context.sip_traces.wait_stored(call_id)
 
     def _dialogs_of(self, call_id: str) -> Collection[DialogKey]:
         """Of a call of ours, or of all that have this SIP Call-ID."""
-        key = self._told.sip_traces.dialog_key(call_id)
+        key = self._context.sip_traces.dialog_key(call_id)
         if key is not None:
             return {key}
-        sip_log = self._told.sip_log
+        sip_log = self._context.sip_log
         found = sip_log.key_of(call_id, "caller"), sip_log.key_of(call_id, "callee")
         return {each for each in found if each is not None}
 
-    async def _tell_stored(self, call_id: str, line: Line) -> None:
-        call, sip = await self._told.database.read(
+    async def _send_stored(self, call_id: str, connection: ControlConnection) -> None:
+        call, sip = await self._context.database.read(
             lambda conn: (calls.get_by_id(conn, call_id), sip_traces.get(conn, call_id))
         )
         if call is None:
             raise NotFound(f"there is no call {call_id}: see `trunkline sip calls`")
         for message in sip.messages if sip else ():
-            line.tell(_public(message, call.call_sid, call_id))
+            connection.send(_public(message, call.call_sid, call_id))
 
-    async def _of_trunk(self, number: str) -> Wanted:
+    async def _trunk_filter(self, number: str) -> MessageFilter:
         """Calls of the number, and what comes from its addresses or goes there outside of other numbers' calls."""
-        told = self._told
-        stored = [each for each in (await told.database.read(_trunks))[0] if each.number == number]
+        context = self._context
+        stored = [each for each in (await context.database.read(_trunks))[0] if each.number == number]
         if not stored:
             raise NotFound(f"there is no trunk with the number {number}: see `trunkline sip status`")
         ids = {each.id for each in stored}
         sources = {source for each in stored for source in phone_numbers.sources_of(each)}
 
-        def wanted(message: SipMessage, key: DialogKey | None, followed: TracedCall | None) -> bool:
+        def is_shown(message: SipMessage, key: DialogKey | None, followed: TracedCall | None) -> bool:
             if followed is not None:
                 return followed.phone_number_id in ids
-            return not sources.isdisjoint(told.names_of(without_port(message.peer)))
+            return not sources.isdisjoint(context.names_of(without_port(message.peer)))
 
-        return wanted
+        return is_shown
 
     @contextmanager
-    def _watching(self, line: Line, wanted: Wanted) -> Iterator[None]:
+    def _watching(self, connection: ControlConnection, is_shown: MessageFilter) -> Iterator[None]:
         """What is wanted is told until the block ends."""
 
         def watch(message: SipMessage, key: DialogKey | None, again: bool) -> None:
-            followed = None if key is None else self._told.sip_traces.call_of(key)
-            if wanted(message, key, followed):
-                line.tell(_shown(LoggedMessage(message, again), key, followed))
+            followed = None if key is None else self._context.sip_traces.call_of(key)
+            if is_shown(message, key, followed):
+                connection.send(_shown(LoggedMessage(message, again), key, followed))
 
-        self._told.sip_log.watchers.add(watch)
+        self._context.sip_log.watchers.add(watch)
         try:
             yield
         finally:
-            self._told.sip_log.watchers.discard(watch)
+            self._context.sip_log.watchers.discard(watch)
 
 
 async def _for_ever() -> None:

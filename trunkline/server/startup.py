@@ -49,19 +49,19 @@ from storage.background_sounds import presets as preset_sounds
 from storage.database import lock
 from storage.database.disk_space import DiskSpace
 from trunkline.backup import atomic_moves
-from trunkline.server.certificate_reload import CertificateWatch
-from trunkline.server.control_socket import Answer, Control, Line
+from trunkline.server.certificate_reload import CertificateReloader
+from trunkline.server.control_socket import CommandHandler, ControlConnection, ControlServer
 from trunkline.server.file_limits import allow_enough
 from trunkline.server.server import Server
 from trunkline.server.signals import StopSignals
-from trunkline.server.sip_commands import SipAnswers, Told
+from trunkline.server.sip_commands import SipCommands, SipControlContext
 from trunkline.wiring.components import (
+    log_open_trunk_decisions,
+    open_audio,
     open_database,
+    open_egress,
+    open_host_tracker,
     open_models,
-    open_places,
-    open_sound,
-    open_ways_out,
-    tell_what_to_decide,
 )
 from trunkline.wiring.endpoint_settings import endpoint_settings
 from trunkline.wiring.model_load import load_of
@@ -88,7 +88,7 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 log = structlog.get_logger()
 
 
-def spare_what_stays() -> None:
+def freeze_gc() -> None:
     """From now on Python's garbage collection passes over all that has been made so far, models and code: it is here to
     stay, and to look through it takes tenths of a second, in which nothing else runs."""
     gc.collect()
@@ -101,7 +101,7 @@ async def serve(settings: Settings) -> None:
     stop.listen()
     sys.setswitchinterval(SWITCH_S)
     async with running(settings) as server:
-        spare_what_stays()
+        freeze_gc()
         stop.on_hangup = server.certificate.look
         await server.until_stopped(stop)
 
@@ -121,12 +121,12 @@ async def running(
         stack.push_async_callback(asyncio.wait, (presets,))
         models = await open_models(settings, load_models, await configured(database, key), stack)
         load = load_of(settings, models)
-        webhook_sender, tool_http = await open_ways_out(settings, database, key, stack)
+        webhook_sender, tool_http = await open_egress(settings, database, key, stack)
         inbox = _Inbox()
         endpoint = Endpoint(endpoint_settings(settings), inbox.incoming)
         await endpoint.start()
         stack.push_async_callback(endpoint.close)
-        engine, writer = open_sound(endpoint, stack)
+        engine, writer = open_audio(endpoint, stack)
         sip_traces = CallSipTraces(database, endpoint.sip_log, endpoint.take_messages)
         stack.push_async_callback(sip_traces.close)
         finalizer = CallFinalizer(
@@ -134,7 +134,7 @@ async def running(
             CallAnalyzer(models, settings.after_call.max_wait_s),
         )  # fmt: skip
         trunk_policy = TrunkPolicy(settings.trunks.policy)
-        hosts = open_places(settings, endpoint, trunk_policy, stack)
+        hosts = open_host_tracker(settings, endpoint, trunk_policy, stack)
         sources = SourceAllowlist(
             database, partial(endpoint.set_sources, probes=[*map(str, settings.sip.probes)]), hosts, trunk_policy.mode
         )
@@ -153,11 +153,11 @@ async def running(
         service = inbox.service = _call_service(settings, key, deps, endpoint.call, trunk_provisioner, load)
         stack.push_async_callback(service.drain, 0)
         await service.recover()
-        watch = CertificateWatch(endpoint)
+        watch = CertificateReloader(endpoint)
         server = Server(
             settings, database, endpoint, engine, service, webhook_sender, sources, watch, endpoint.sip_port, load
         )
-        service.on_capacity_changed = server.say_whether_calls_are_taken
+        service.on_capacity_changed = server.log_call_readiness
         disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, service.on_disk_space)
         retention = Retention(database, settings.data_dir)
         ingester = DocumentIngester(database, settings.data_dir, indexer.wake, retention.request_wal_truncation)
@@ -178,7 +178,7 @@ async def running(
         server.api_origin = _origin(settings, port)
         if settings.links_follow_the_client:
             log.warning("api.public_url_not_set", links=settings.public_origin, remedy=NO_PUBLIC_URL)
-        sip = Told(
+        sip = SipControlContext(
             database,
             endpoint.sip_log,
             endpoint.take_messages,
@@ -187,11 +187,11 @@ async def running(
             sources.aliases_of,
             services.trunk_status,
         )
-        answers: dict[str, Answer] = {
-            **SipAnswers(sip).answers(),
+        answers: dict[str, CommandHandler] = {
+            **SipCommands(sip).handlers(),
             "trunks.changed": partial(_read_trunks, sources, trunk_provisioner),
         }
-        await stack.enter_async_context(Control(settings.data_dir, answers).listening())
+        await stack.enter_async_context(ControlServer(settings.data_dir, answers).listening())
         figures = SipCollector(endpoint.sip_log, trunk_provisioner.statuses)
         figures.register()
         stack.callback(figures.unregister)
@@ -201,7 +201,7 @@ async def running(
         await sources.refresh()
         await hosts.wait_resolved(NAMES_S)
         await trunk_provisioner.refresh()
-        await tell_what_to_decide(database, trunk_policy.mode)
+        await log_open_trunk_decisions(database, trunk_policy.mode)
         more: dict[str, Work] = {"disk": disk.run, "quotas": quota_monitor.run}
         _start_tasks(server, stack, _work(server, trunk_provisioner, ingester, indexer, retention) | more)
         log.info("ready", api=server.api_origin, **_sip_facts(server))
@@ -229,13 +229,16 @@ def _work(
     if not server.settings.standby:
         work["webhooks"] = server.webhook_sender.run
     if server.load is not None:
-        server.load.on_change = server.say_whether_calls_are_taken
+        server.load.on_change = server.log_call_readiness
         work["models"] = server.load.run
     return work
 
 
 async def _read_trunks(
-    sources: SourceAllowlist, trunk_provisioner: TrunkProvisioner, _question: Mapping[str, Any], _line: Line
+    sources: SourceAllowlist,
+    trunk_provisioner: TrunkProvisioner,
+    _request: Mapping[str, Any],
+    _connection: ControlConnection,
 ) -> None:
     """The operator has given or taken trunks: from now on that holds for whoever is heard and registered."""
     await trunk_provisioner.refresh()

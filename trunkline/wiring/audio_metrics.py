@@ -28,7 +28,7 @@ class GuardCollector(Collector):
         yield away
 
 
-class SoundCollector(Collector):
+class AudioCollector(Collector):
     """Pump and engine of a running server: to be unregistered before the pump stops."""
 
     def __init__(self, pump: Pump, engine: AudioEngine) -> None:

@@ -34,7 +34,7 @@ from storage.phone_numbers import trunk_grants
 from storage.phone_numbers.trunk_grants import TrunkUse
 from storage.phone_numbers.trunk_rules import Policy
 from storage.webhooks import claims
-from trunkline.wiring.audio_metrics import GuardCollector, SoundCollector
+from trunkline.wiring.audio_metrics import AudioCollector, GuardCollector
 from trunkline.wiring.egress import egress_rules, egress_tls
 from trunkline.wiring.remote_models import with_remote, without_remote
 from trunkline.wiring.trunk_hosts import locator_of
@@ -83,7 +83,7 @@ def _load_models(settings: Settings, speech_files: SpeechDiskCache | None) -> Ca
     )  # fmt: skip
 
 
-async def open_ways_out(
+async def open_egress(
     settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack
 ) -> tuple[WebhookSender, ToolHttpAccess]:
     """For webhooks and for tools, with a client each: neither waits for the other's slow name servers. We hold the
@@ -98,7 +98,7 @@ async def open_ways_out(
     return WebhookSender(database, clients[0], key, policy), ToolHttpAccess(clients[1], EgressConcurrency(), key)
 
 
-def open_places(settings: Settings, endpoint: Endpoint, gate: TrunkPolicy, stack: AsyncExitStack) -> HostTracker:
+def open_host_tracker(settings: Settings, endpoint: Endpoint, gate: TrunkPolicy, stack: AsyncExitStack) -> HostTracker:
     """Where trunks' host names are, found without PJSIP and told to it."""
     hosts = SystemResolver()
     stack.callback(hosts.close)
@@ -109,7 +109,7 @@ def open_places(settings: Settings, endpoint: Endpoint, gate: TrunkPolicy, stack
     return places
 
 
-async def tell_what_to_decide(database: Database, policy: Policy) -> None:
+async def log_open_trunk_decisions(database: Database, policy: Policy) -> None:
     """Tell the operator of numbers that use trunks from before trunks had to be given."""
 
     def look(conn: sa.Connection) -> tuple[bool, list[TrunkUse]]:
@@ -129,7 +129,7 @@ async def tell_what_to_decide(database: Database, policy: Policy) -> None:
         )
 
 
-def open_sound(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[AudioEngine, RecordingWriter]:
+def open_audio(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[AudioEngine, RecordingWriter]:
     """The tick thread and the writer of recordings, both running, and their figures."""
     writer = RecordingWriter()
     writer.start()
@@ -137,7 +137,7 @@ def open_sound(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[AudioEngine, 
     engine = AudioEngine(endpoint.pump, asyncio.get_running_loop().call_soon_threadsafe)
     engine.start()
     stack.push_async_callback(asyncio.to_thread, engine.close)
-    for collector in (SoundCollector(endpoint.pump, engine), GuardCollector()):
+    for collector in (AudioCollector(endpoint.pump, engine), GuardCollector()):
         REGISTRY.register(collector)
         stack.callback(REGISTRY.unregister, collector)
     return engine, writer

@@ -21,7 +21,7 @@ from storage.agents import remote_models
 from storage.agents.remote_models import StoredRemoteModel
 from storage.database import key_check
 from storage.database.database import Database
-from trunkline.admin import database_of
+from trunkline.admin import open_database
 from trunkline.wiring.egress import egress_client
 
 OFF: Final = "off"
@@ -47,11 +47,11 @@ def remote_model(stored: StoredRemoteModel, key: Secrets) -> RemoteModel:
 
 async def configured_in(settings: Settings) -> list[RemoteModel]:
     """The same, for commands that have no database open. Raises `SecretUnreadable`, `StartupError`."""
-    async with database_of(settings) as database:
+    async with open_database(settings) as database:
         return await configured(database, await key_check.load(database, settings.secret_key_path))
 
 
-async def settings_here(settings: Settings) -> Settings:
+async def without_remote_models(settings: Settings) -> Settings:
     """`without_remote`, for commands that have no database open."""
     wanted = settings.models
     plain = wanted.stt_second in (AUTO, OFF) and wanted.embedding in (AUTO, OFF)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from bench.models.llm import LOCKED, OURS, PEER, misses
-from bench.models.llm_load import EARLIER, LATEST, SYSTEM_TOKENS, Answer, Message, Talks
+from bench.models.llm_load import EARLIER, LATEST, SYSTEM_TOKENS, Answer, LlmSessions, Message
 from bench.models.random_gguf import SHAPES, shape_file
 from bench.models.random_vocabulary import sentence, words
 from models.llm.llama.bindings import Model
@@ -51,7 +51,7 @@ class Echo:
 
 async def test_each_turn_tells_the_whole_talk_again() -> None:
     model = Echo()
-    times = await Talks(model).first_tokens([1, 3])
+    times = await LlmSessions(model).first_tokens([1, 3])
     assert len(times["first_s"]) == 2
     calls, told, tokens = zip(*model.heard, strict=True)
     assert len(set(calls)) == 1
@@ -63,7 +63,7 @@ async def test_each_turn_tells_the_whole_talk_again() -> None:
 
 async def test_calls_that_talk_on_forget_before_their_talk_grows_too_long() -> None:
     model = Echo()
-    talks = Talks(model)
+    talks = LlmSessions(model)
     await talks.prepare(2, alike=False, read=True)
     assert [len(messages) for _, messages, _ in model.heard] == [1 + 2 * EARLIER] * 2
     row = await talks.turns(2, alike=False, seconds=0.7)
@@ -72,7 +72,7 @@ async def test_calls_that_talk_on_forget_before_their_talk_grows_too_long() -> N
 
 
 async def test_the_gaps_of_a_speaking_call_end_with_the_other_one_s_first_word() -> None:
-    row = await Talks(Echo()).beside()
+    row = await LlmSessions(Echo()).beside()
     assert row["alone_s"]
     assert row["gaps_s"]
     assert sum(row["gaps_s"]) <= row["first_s"] + max(row["gaps_s"]) + max(row["alone_s"])

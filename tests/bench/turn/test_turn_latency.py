@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from bench.capture.rtp_capture import mulaw_peak
-from bench.turn.callers import ACTIVITY, GIVE_UP_MS, OVER_MS, PATIENCE_MS, Talker
+from bench.turn.callers import ACTIVITY, GIVE_UP_MS, OVER_MS, PATIENCE_MS, TurnTakingCaller
 from bench.turn.pipecat_bench import mulaw
-from bench.turn.scripted_models import REALISTIC, WORDS, DelayedEarStream
-from bench.turn.turn_latency import SCENES, Spell, misses, response_gaps, spells, stop_times
+from bench.turn.scripted_models import REALISTIC, WORDS, DelayedSttStream
+from bench.turn.turn_latency import SCENES, SpeechSegment, misses, response_gaps, speech_segments, stop_times
 
 SOUND = np.full(160, 5000, np.int16)
 SILENCE = np.full(160, 8, np.int16)
 
 
-def spoken_once(line_ms: float = 1000.0) -> Talker:
+def spoken_once(line_ms: float = 1000.0) -> TurnTakingCaller:
     """A caller that began at 0 and has spoken one line."""
-    talker = Talker(0, 0.0)
+    talker = TurnTakingCaller(0, 0.0)
     talker.says(0.0, line_ms)
     return talker
 
@@ -51,7 +51,7 @@ def test_a_caller_that_nobody_answers_goes_on_after_a_while() -> None:
 
 async def test_a_recognizer_that_was_asked_before_has_only_silence_left_to_decode() -> None:
     heard: list[str] = []
-    stream, clock = DelayedEarStream(heard.append, REALISTIC), asyncio.get_running_loop().time
+    stream, clock = DelayedSttStream(heard.append, REALISTIC), asyncio.get_running_loop().time
     stream.feed(SOUND)
     assert heard == [WORDS]
     began = clock()
@@ -69,22 +69,22 @@ async def test_a_recognizer_that_was_asked_before_has_only_silence_left_to_decod
 
 
 def test_gaps_are_told_from_the_end_of_speech_to_the_next_answer_beyond_the_delay() -> None:
-    caller = [Spell(0.0, 1.0), Spell(5.0, 6.0), Spell(9.0, 9.5)]
-    agent = [Spell(1.14, 2.0), Spell(6.2, 7.0)]
+    caller = [SpeechSegment(0.0, 1.0), SpeechSegment(5.0, 6.0), SpeechSegment(9.0, 9.5)]
+    agent = [SpeechSegment(1.14, 2.0), SpeechSegment(6.2, 7.0)]
     assert response_gaps(caller, agent, 100) == pytest.approx([40.0, 100.0])
     assert response_gaps(caller, agent[1:], 100) == pytest.approx([100.0]), "an answer that never came is none"
 
 
 def test_a_stop_is_told_from_the_caller_s_first_sound_over_the_agent_to_the_agent_s_last() -> None:
-    caller = [Spell(0.0, 1.0), Spell(3.0, 4.0)]
-    agent = [Spell(1.1, 3.14), Spell(4.1, 9.0)]
+    caller = [SpeechSegment(0.0, 1.0), SpeechSegment(3.0, 4.0)]
+    agent = [SpeechSegment(1.1, 3.14), SpeechSegment(4.1, 9.0)]
     assert stop_times(caller, agent) == pytest.approx([140.0])
 
 
 def test_short_silences_belong_to_the_speech() -> None:
     times, peaks = np.array([0.02 * tick for tick in range(100)]), np.zeros(100, np.int32)
     peaks[10:20] = peaks[30:40] = peaks[80:90] = 4000
-    assert spells(times, peaks) == [Spell(times[10], times[39]), Spell(times[80], times[89])]
+    assert speech_segments(times, peaks) == [SpeechSegment(times[10], times[39]), SpeechSegment(times[80], times[89])]
 
 
 def test_a_row_says_itself_that_it_misses_its_goal() -> None:

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from bench.knowledge.questions import handbooks
-from bench.knowledge.retrieval import House, Simulated, furnished, kept, ranked, searched
+from bench.knowledge.retrieval import (
+    KnowledgeBases,
+    SimulatedEmbeddings,
+    index_vectors,
+    ranked,
+    searched,
+    with_knowledge_bases,
+)
 from calls.knowledge import vector_search
 from calls.knowledge.vector_search import VectorSearch
 
@@ -19,9 +26,11 @@ SOME = [question for question in QUESTIONS if question.language == "en"][::5]
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    async with furnished(tmp_path, [text for text in TEXTS if text.language == "en"], ["en"]) as house:
-        yield house
+async def knowledge_bases(tmp_path: Path) -> AsyncIterator[KnowledgeBases]:
+    async with with_knowledge_bases(
+        tmp_path, [text for text in TEXTS if text.language == "en"], ["en"]
+    ) as knowledge_bases:
+        yield knowledge_bases
 
 
 def test_every_question_belongs_to_a_passage() -> None:
@@ -31,13 +40,15 @@ def test_every_question_belongs_to_a_passage() -> None:
     assert len({question.text for question in QUESTIONS}) == len(QUESTIONS)
 
 
-async def test_words_and_vectors_together_find_more_than_words(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_words_and_vectors_together_find_more_than_words(
+    knowledge_bases: KnowledgeBases, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for wait in ("EMBED_TIMEOUT_S", "READ_TIMEOUT_S"):
         monkeypatch.setattr(vector_search, wait, 20.0)
-    by_words = ranked("", await searched(house, SOME, None))
-    model = Simulated(0.3, QUESTIONS)
-    await kept(house, meanings := VectorSearch(house.database, model, scale=model.scale))
-    by_both = ranked("", await searched(house, SOME, meanings))
+    by_words = ranked("", await searched(knowledge_bases, SOME, None))
+    model = SimulatedEmbeddings(0.3, QUESTIONS)
+    await index_vectors(knowledge_bases, meanings := VectorSearch(knowledge_bases.database, model, scale=model.scale))
+    by_both = ranked("", await searched(knowledge_bases, SOME, meanings))
     assert by_words["recall@5"] >= 0.2
     assert by_both["recall@5"] >= 0.8
     assert by_both["MRR"] >= 0.7

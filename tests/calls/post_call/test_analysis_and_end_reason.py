@@ -19,7 +19,7 @@ from storage.database.database import StorageUnavailable
 from tests.calls.call_service_harness import until
 from tests.calls.post_call.finalizer_harness import DAY, SUMMARY, TALK, Writer, desk, ending
 from tests.fakes.scripted_call import (
-    AlwaysOver,
+    AlwaysEndOfTurn,
     ScriptedLlm,
     ScriptedStt,
     ScriptedTts,
@@ -53,7 +53,7 @@ async def test_no_model_waits_for_another_one(tmp_path: Path) -> None:
     slow.stuck.clear()
     quick.name = "quick"
     infos = [LanguageModelInfo(uuid4(), each, "openai", None, each == "slow") for each in ("slow", "quick")]
-    models = Catalogue(ScriptedStt(), dict(zip(infos, (slow, quick), strict=True)), [ScriptedTts()], AlwaysOver())
+    models = Catalogue(ScriptedStt(), dict(zip(infos, (slow, quick), strict=True)), [ScriptedTts()], AlwaysEndOfTurn())
     async with desk(tmp_path) as here:
         _, agent = await here.call(post_call_summary_enabled=True)
         analyst, hurried = CallAnalyzer(models), asyncio.Event()

@@ -13,7 +13,7 @@ from calls.session.conversation_runner import CallParticipants, open_speech_inpu
 from calls.session.stt_hotwords import MAX_PHRASES, hot_words
 from calls.tools.toolset import ToolSet
 from models.protocols import END_CALL_TOOL, ToolDefinition
-from tests.fakes.scripted_call import AlwaysOver, ScriptedStt
+from tests.fakes.scripted_call import AlwaysEndOfTurn, ScriptedStt
 
 
 def tool(properties: dict[str, object]) -> ToolDefinition:
@@ -76,7 +76,7 @@ async def test_a_call_tells_its_recognizer_what_to_expect() -> None:
     agent = SimpleNamespace(name="Ada", system_prompt="You know Mr. Okonkwo.", language_hint="en")
     call = SimpleNamespace(context_variables={"pet": "Biscuit", "age": 3})
     participants = SimpleNamespace(agent=agent, call=call, meter=UsageMeter())
-    models = SimpleNamespace(stt=ears, end_of_turn=AlwaysOver())
+    models = SimpleNamespace(stt=ears, end_of_turn=AlwaysEndOfTurn())
     open_speech_input(
         cast(AgentModels, models), cast(CallParticipants, participants), ToolSet(), 8000, lambda only: None
     ).close()

@@ -18,7 +18,7 @@ from media.recording import RecordingResult, RecordingWriter
 from media.turns.events import BargeIn, PlayoutPaused, SpeechStarted, TurnDropped, TurnEnded
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from tests.media.echo.echo_room import EchoPort, Room
-from tests.media.engine_harness import NO_MODEL, Ear, Listener, Studio
+from tests.media.engine_harness import NO_MODEL, Ear, EngineHarness, Listener
 from tests.media.speech import silence, speech
 from tests.media.test_recording import recorded
 
@@ -47,7 +47,7 @@ class Phones:
 
     def __init__(self, rows: int = 1) -> None:
         self.port = EchoPort(rows)
-        self.studio = Studio(port=self.port)
+        self.studio = EngineHarness(port=self.port)
         self.start_ms = self.studio.start_ms
 
     def call(self, room: Room, caller: Samples | None = None) -> tuple[CallAudio, Listener, Ear]:
@@ -232,22 +232,22 @@ def test_the_recording_keeps_the_sound_as_it_came(tmp_path: Path) -> None:
     writer = RecordingWriter()
     writer.start()
     port = EchoPort(1)
-    studio = Studio(port=port)
+    harness = EngineHarness(port=port)
     path = tmp_path / "call.wav"
     slot = port.open(8000)
     port.rooms[slot] = Room(8000, -10, 150)
     recording = writer.open(path, rate=8000, call_id="c", on_closed=ends.put)
-    call = studio.engine.add(slot, NO_MODEL, Listener(), recording)
-    studio.engine.tick()
+    call = harness.engine.add(slot, NO_MODEL, Listener(), recording)
+    harness.engine.tick()
     came = []
     say(call, monologue(8000, 1))
     with capture_logs() as logs:
         for _ in range(3000 // TICK_MS):
             port.step()
             came.append(port.newest(slot))
-            studio.engine.tick()
-    studio.engine.remove(slot)
-    studio.engine.tick()
+            harness.engine.tick()
+    harness.engine.remove(slot)
+    harness.engine.tick()
     ends.get(timeout=10)
     writer.close()
     assert [entry["event"] for entry in logs if entry["event"].startswith("echo")] == ["echo.found"]

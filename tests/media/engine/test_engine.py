@@ -22,19 +22,19 @@ from media.turns.events import (
 )
 from media.turns.settings import TurnSettings
 from tests.fakes.fake_audio_port import ArrayPort
-from tests.media.engine_harness import NO_MODEL, AnsweringJudge, DeafEar, Ear, Listener, Studio, WaitingJudge
+from tests.media.engine_harness import NO_MODEL, AnsweringJudge, DeafEar, Ear, EngineHarness, Listener, WaitingJudge
 from tests.media.speech import silence, speech, tone
 
 
 def response_gap(text: str, *, lead_ms: int, rate: int = 8000, jitter_ms: int = 0, noise: int = 0) -> float:
     """ms from the last speech sample on the wire to the agent's first, beyond the delay of 100 ms. The agent answers in
     the tick in which it is told, with a tone."""
-    studio = Studio()
+    harness = EngineHarness()
     words = speech(text, rate)
     caller = np.concatenate([silence(lead_ms, rate), words, silence(1000, rate)])
     if noise:
         caller = caller + np.random.default_rng(7).normal(0, noise, len(caller)).astype(np.int16)
-    call, listener, _ = studio.call(caller, rate=rate, jitter_ms=jitter_ms)
+    call, listener, _ = harness.call(caller, rate=rate, jitter_ms=jitter_ms)
 
     def answer(event: CallEvent) -> None:
         if isinstance(event, TurnEnded):
@@ -43,8 +43,8 @@ def response_gap(text: str, *, lead_ms: int, rate: int = 8000, jitter_ms: int = 
             call.playout.end()
 
     listener.react = answer
-    studio.run(lead_ms + len(words) * 1000 // rate + 600)
-    first = int(np.flatnonzero(studio.port.sent(call.slot))[0]) * 1000 / rate
+    harness.run(lead_ms + len(words) * 1000 // rate + 600)
+    first = int(np.flatnonzero(harness.port.sent(call.slot))[0]) * 1000 / rate
     assert len(listener.of(TurnEnded)) == 1
     # `first` is where the sound begins in the frame's stream; the frame leaves at that frame's tick.
     end = lead_ms + len(words) * 1000 / rate
@@ -70,46 +70,48 @@ def test_line_noise_does_not_delay_the_answer() -> None:
 
 
 def test_gaps_inside_a_sentence_do_not_end_the_turn() -> None:
-    studio = Studio()
+    harness = EngineHarness()
     sentence = speech("I would like to book a table for two people tomorrow night")
-    _, listener, _ = studio.call(np.concatenate([silence(500), sentence, silence(1000)]))
-    studio.run(500 + len(sentence) // 8 + 900)
+    _, listener, _ = harness.call(np.concatenate([silence(500), sentence, silence(1000)]))
+    harness.run(500 + len(sentence) // 8 + 900)
     assert len(listener.of(SpeechStarted)) == len(listener.of(TurnEnded)) == 1
 
 
 @pytest.mark.parametrize("amplitude", [0, 40, 400])
 def test_noise_alone_is_no_turn(amplitude: int) -> None:
-    studio = Studio()
+    harness = EngineHarness()
     noise = np.random.default_rng(5).normal(0, amplitude, 8000 * 5).astype(np.int16)
-    _, listener, _ = studio.call(noise)
-    studio.run(5000)
+    _, listener, _ = harness.call(noise)
+    harness.run(5000)
     assert listener.of(TurnEnded) == []
 
 
 def test_the_ear_gets_the_turn_with_300_ms_before_it_and_nothing_else() -> None:
-    studio = Studio()
+    harness = EngineHarness()
     words = speech("what is your address")
     caller = np.concatenate([silence(1500), words, silence(1500)])
-    _, listener, ear = studio.call(caller)
-    studio.run(3400)
+    _, listener, ear = harness.call(caller)
+    harness.run(3400)
     (ended,) = listener.of(TurnEnded)
     begin = caller.tobytes().find(np.trim_zeros(ear.sound, "b").tobytes()) // 2
-    assert begin / 8 == pytest.approx(ended.speech_start_ms - studio.start_ms - 300, abs=TICK_MS)
+    assert begin / 8 == pytest.approx(ended.speech_start_ms - harness.start_ms - 300, abs=TICK_MS)
     assert 0 < len(ear.sound) - (1500 * 8 + len(words) - begin) < 150 * 8
     assert ear.discarded == 0
 
 
 def test_the_ear_forgets_speech_that_counts_for_nothing() -> None:
-    studio = Studio()
+    harness = EngineHarness()
     settings = TurnSettings(ultravad_eot_threshold=None, min_turn_duration=2000)
-    _, listener, ear = studio.call(np.concatenate([silence(500), speech("yes"), silence(500)]), settings)
-    studio.run(1500)
+    _, listener, ear = harness.call(np.concatenate([silence(500), speech("yes"), silence(500)]), settings)
+    harness.run(1500)
     assert [event.reason for event in listener.of(TurnDropped)] == ["short"]
     assert ear.discarded == 1
 
 
-def talking_agent(studio: Studio, caller: Samples, settings: TurnSettings = NO_MODEL) -> tuple[CallAudio, Listener]:
-    call, listener, _ = studio.call(caller, settings)
+def talking_agent(
+    harness: EngineHarness, caller: Samples, settings: TurnSettings = NO_MODEL
+) -> tuple[CallAudio, Listener]:
+    call, listener, _ = harness.call(caller, settings)
     call.playout.begin("a long tone")
     call.playout.write(tone(8000))
     call.playout.end()
@@ -117,209 +119,209 @@ def talking_agent(studio: Studio, caller: Samples, settings: TurnSettings = NO_M
 
 
 def test_barge_in_silences_the_wire_within_60_ms_of_the_minimum() -> None:
-    studio = Studio()
+    harness = EngineHarness()
     words = speech("hold on please wait a moment")
-    call, listener = talking_agent(studio, np.concatenate([silence(1000), words, silence(1000)]))
-    studio.run(1600)
+    call, listener = talking_agent(harness, np.concatenate([silence(1000), words, silence(1000)]))
+    harness.run(1600)
     assert len(listener.of(PlayoutPaused)) == 1
-    silent_from = (int(np.flatnonzero(studio.port.sent(call.slot))[-1]) + 1) / 8
+    silent_from = (int(np.flatnonzero(harness.port.sent(call.slot))[-1]) + 1) / 8
     assert 1100 <= silent_from <= 1160
 
 
 def test_an_interruption_flushes_and_tells_what_was_heard() -> None:
-    studio = Studio()
-    call, listener, _ = studio.call(np.concatenate([silence(1000), speech("hold on please"), silence(1000)]))
+    harness = EngineHarness()
+    call, listener, _ = harness.call(np.concatenate([silence(1000), speech("hold on please"), silence(1000)]))
     utterance = call.playout.begin("a long tone")
     call.playout.write(tone(8000))
-    studio.run(1300)
+    harness.run(1300)
     assert listener.of(PlayoutPaused)
     call.on_transcript()
-    studio.run(200)
+    harness.run(200)
     assert listener.of(BargeIn)
     heard = call.playout.played(utterance)
-    assert heard == len(np.trim_zeros(studio.port.sent(call.slot), "b"))
+    assert heard == len(np.trim_zeros(harness.port.sent(call.slot), "b"))
     assert not call.playout.write(tone(100))
-    studio.run(1500)
+    harness.run(1500)
     assert call.playout.played(utterance) == heard
     assert len(listener.of(TurnEnded)) == 1
 
 
 def test_a_sound_without_words_only_pauses_the_agent() -> None:
-    studio = Studio()
-    call, listener = talking_agent(studio, np.concatenate([silence(1000), speech("hmm"), silence(9000)]))
-    studio.run(10_000)
+    harness = EngineHarness()
+    call, listener = talking_agent(harness, np.concatenate([silence(1000), speech("hmm"), silence(9000)]))
+    harness.run(10_000)
     assert len(listener.of(PlayoutPaused)) == len(listener.of(PlayoutResumed)) == 1
-    sent = studio.port.sent(call.slot)
+    sent = harness.port.sent(call.slot)
     assert np.count_nonzero(sent) == np.count_nonzero(tone(8000))
     assert len(listener.of(AgentStopped)) == 1
 
 
 def test_a_protected_message_is_played_to_its_end() -> None:
-    studio = Studio()
-    call, listener = talking_agent(studio, np.concatenate([silence(1000), speech("hold on please wait a moment")]))
+    harness = EngineHarness()
+    call, listener = talking_agent(harness, np.concatenate([silence(1000), speech("hold on please wait a moment")]))
     call.set_uninterruptible(True)
-    studio.run(9000)
+    harness.run(9000)
     assert not listener.of(PlayoutPaused)
-    assert np.count_nonzero(studio.port.sent(call.slot)[: 8 * 8100]) == np.count_nonzero(tone(8000))
+    assert np.count_nonzero(harness.port.sent(call.slot)[: 8 * 8100]) == np.count_nonzero(tone(8000))
 
 
 def test_the_agent_counts_as_audible_from_its_first_sound_to_its_last() -> None:
-    studio = Studio()
-    call, listener, _ = studio.call(silence(100))
+    harness = EngineHarness()
+    call, listener, _ = harness.call(silence(100))
     first = call.playout.begin("one")
     call.playout.expect_more(True)
     call.playout.write(tone(100))
     call.playout.end()
-    studio.run(300)  # an under-run in the middle of the answer
+    harness.run(300)  # an under-run in the middle of the answer
     second = call.playout.begin("two")
     call.playout.expect_more(False)
     call.playout.write(tone(100))
     call.playout.end()
-    studio.run(300)
+    harness.run(300)
     assert [type(event) for event in listener.events] == [AgentStarted, UtterancePlayed, UtterancePlayed, AgentStopped]
     assert [event.utterance for event in listener.of(UtterancePlayed)] == [first, second]
 
 
 def test_the_end_of_turn_model_is_asked_in_the_tick() -> None:
-    studio = Studio()
-    call, listener, _ = studio.call(np.concatenate([silence(500), speech("yes"), silence(3000)]), TurnSettings())
+    harness = EngineHarness()
+    call, listener, _ = harness.call(np.concatenate([silence(500), speech("yes"), silence(3000)]), TurnSettings())
     answers = iter([None, 0.0, 0.9])
     call.end_of_turn_sink = AnsweringJudge(answers)
-    studio.run(2500)
+    harness.run(2500)
     (ended,) = listener.of(TurnEnded)
     assert ended.reason == "model"
     assert ended.at_ms - ended.speech_end_ms == pytest.approx(500, abs=TICK_MS)
 
 
 def test_an_answer_from_another_thread_counts_at_the_next_tick() -> None:
-    studio = Studio()
-    call, listener, _ = studio.call(np.concatenate([silence(500), speech("yes"), silence(3000)]), TurnSettings())
+    harness = EngineHarness()
+    call, listener, _ = harness.call(np.concatenate([silence(500), speech("yes"), silence(3000)]), TurnSettings())
     judge = call.end_of_turn_sink = WaitingJudge(answers_at_the_end=False)
-    studio.run(2000)
+    harness.run(2000)
     assert listener.of(TurnEnded) == []
     answering = threading.Thread(target=judge.waiting[-1], args=(0.9,))
     answering.start()
     answering.join()
-    studio.run(TICK_MS)
+    harness.run(TICK_MS)
     assert [ended.reason for ended in listener.of(TurnEnded)] == ["model"]
     assert judge.discarded == 1
 
 
 def test_an_answer_given_when_the_turn_is_over_leaves_the_next_turn_its_questions() -> None:
     """The judge answers on the tick thread, when it is told that the turn has ended."""
-    studio = Studio()
+    harness = EngineHarness()
     words, more = speech("yes please", voice="rms"), speech("no", voice="rms")
     caller = np.concatenate([silence(500), words, silence(450), more, silence(2000)])
     settings = TurnSettings(turn_endpoint_delay=100, fallback_silence_ms=300, speculative_silence_ms=None)
-    call, listener, _ = studio.call(caller, settings)
+    call, listener, _ = harness.call(caller, settings)
     call.end_of_turn_sink = WaitingJudge(answers_at_the_end=True)
-    studio.run(len(caller) // 8)
+    harness.run(len(caller) // 8)
     first, second = listener.of(TurnEnded)
     assert (first.reason, second.reason) == ("fallback", "model")
     assert second.at_ms - second.speech_end_ms == pytest.approx(100, abs=2 * TICK_MS)
 
 
 def test_the_judge_is_fed_what_the_ear_gets() -> None:
-    studio = Studio()
-    call, _, _ = studio.call(np.concatenate([silence(500), speech("yes"), silence(1000)]), TurnSettings())
+    harness = EngineHarness()
+    call, _, _ = harness.call(np.concatenate([silence(500), speech("yes"), silence(1000)]), TurnSettings())
     judge = call.end_of_turn_sink = AnsweringJudge(iter([1.0]))
     ear = call.speech_sink = Ear()
-    studio.run(1800)
+    harness.run(1800)
     assert len(judge.fed) > 5 and np.array_equal(np.concatenate(judge.fed), ear.sound)
 
 
 def test_an_ear_that_raises_ends_its_own_call_alone() -> None:
-    studio = Studio()
+    harness = EngineHarness()
     caller = np.concatenate([silence(500), speech("hello there"), silence(1000)])
-    broken, broken_listener, _ = studio.call(caller)
+    broken, broken_listener, _ = harness.call(caller)
     broken.speech_sink = DeafEar()
-    _, listener, _ = studio.call(caller)
-    studio.run(2000)
+    _, listener, _ = harness.call(caller)
+    harness.run(2000)
     assert [str(event.error) for event in broken_listener.of(AudioFailure)] == ["the recognizer is gone"]
     assert isinstance(broken_listener.events[-1], AudioFailure)
     assert len(listener.of(TurnEnded)) == 1
 
 
 def test_a_listener_that_raises_ends_its_own_call_alone() -> None:
-    studio = Studio()
+    harness = EngineHarness()
     caller = np.concatenate([silence(500), speech("hello there"), silence(1000)])
-    _, failing, _ = studio.call(caller)
+    _, failing, _ = harness.call(caller)
 
     def fail(event: CallEvent) -> None:
         if isinstance(event, SpeechStarted):
             raise RuntimeError("the conversation is gone")
 
     failing.react = fail
-    _, listener, _ = studio.call(caller)
-    studio.run(2000)
+    _, listener, _ = harness.call(caller)
+    harness.run(2000)
     assert [str(event.error) for event in failing.of(AudioFailure)] == ["the conversation is gone"]
     assert failing.of(TurnEnded) == []
     assert len(listener.of(TurnEnded)) == 1
 
 
 def test_a_stalled_tick_catches_up_with_all_that_was_said() -> None:
-    studio = Studio()
+    harness = EngineHarness()
     words = speech("what is your address")
     caller = np.concatenate([silence(500), words, silence(2000)])
-    _, listener, ear = studio.call(caller)
-    studio.run(600)
-    studio.stall(380)
-    studio.run(1200)
+    _, listener, ear = harness.call(caller)
+    harness.run(600)
+    harness.stall(380)
+    harness.run(1200)
     (ended,) = listener.of(TurnEnded)
-    true_end = studio.start_ms + 500 + len(words) / 8
+    true_end = harness.start_ms + 500 + len(words) / 8
     assert ended.speech_end_ms == pytest.approx(true_end, abs=40)
     assert np.trim_zeros(ear.sound).tobytes() in caller.tobytes()
 
 
 def test_a_slot_that_changes_hands_gives_the_new_call_nothing_of_the_old() -> None:
-    studio = Studio(rows=1)
-    first, first_listener, _ = studio.call(np.concatenate([silence(300), speech("hello there")]))
-    studio.run(600)
-    studio.engine.remove(first.slot)
-    studio.port.close(first.slot)
-    second, listener, _ = studio.call(silence(100))
+    harness = EngineHarness(rows=1)
+    first, first_listener, _ = harness.call(np.concatenate([silence(300), speech("hello there")]))
+    harness.run(600)
+    harness.engine.remove(first.slot)
+    harness.port.close(first.slot)
+    second, listener, _ = harness.call(silence(100))
     assert second.slot != first.slot
-    studio.run(2000)
+    harness.run(2000)
     assert listener.events == []
     assert first_listener.of(TurnEnded) == []
-    assert studio.engine.stats.calls == 1
+    assert harness.engine.stats.calls == 1
 
 
 def test_what_was_heard_is_known_after_the_call_left() -> None:
-    studio = Studio()
-    call, _, _ = studio.call(silence(100))
+    harness = EngineHarness()
+    call, _, _ = harness.call(silence(100))
     utterance = call.playout.begin("goodbye")
     call.playout.write(tone(1000))
     call.playout.end()
-    studio.run(200)
-    studio.engine.remove(call.slot)
-    studio.port.close(call.slot)
+    harness.run(200)
+    harness.engine.remove(call.slot)
+    harness.port.close(call.slot)
     assert call.playout.played(utterance) == 200 * 8
     assert not call.playout.write(tone(100))
 
 
 def test_a_rate_without_a_voice_activity_model_is_refused() -> None:
-    studio = Studio()
+    harness = EngineHarness()
     with pytest.raises(ValueError, match="48000"):
-        studio.engine.add(studio.port.open(48000), NO_MODEL, Listener())
+        harness.engine.add(harness.port.open(48000), NO_MODEL, Listener())
 
 
 def test_what_the_old_answer_begins_before_it_knows_of_the_interruption_is_not_sent() -> None:
-    studio = Studio()
-    call, listener = talking_agent(studio, np.concatenate([silence(1000), speech("hold on please"), silence(1000)]))
-    studio.run(1300)
+    harness = EngineHarness()
+    call, listener = talking_agent(harness, np.concatenate([silence(1000), speech("hold on please"), silence(1000)]))
+    harness.run(1300)
     call.on_transcript()
     for _ in range(200 // TICK_MS):
-        studio.port.step()
-        studio.engine.tick()  # the event waits in the loop
+        harness.port.step()
+        harness.engine.tick()  # the event waits in the loop
     stale = call.playout.begin("the next sentence")
     assert stale.flushed and not call.playout.write(tone(500))
-    studio.loop.run()
+    harness.loop.run()
     assert listener.of(BargeIn)
-    studio.run(1000)  # the caller's turn is over
+    harness.run(1000)  # the caller's turn is over
     fresh = call.playout.begin("the new answer")
     assert call.playout.write(tone(100))
-    studio.run(200)
+    harness.run(200)
     assert (call.playout.played(stale), call.playout.played(fresh)) == (0, 800)
 
 
@@ -341,13 +343,13 @@ def test_the_tick_thread_runs_until_it_is_closed() -> None:
 
 def test_pieces_that_are_no_whole_frames_are_heard_as_well() -> None:
     """A codec with frames of 30 ms gives one or two of them a tick."""
-    studio = Studio()
+    harness = EngineHarness()
     words = speech("what is your address")
-    _, listener, ear = studio.call(np.concatenate([silence(510), words, silence(1500)]))
+    _, listener, ear = harness.call(np.concatenate([silence(510), words, silence(1500)]))
     for ms in [30, 0, 30, 15, 5] * 30:
-        studio.port.step(ms)
-        studio.engine.tick()
-        studio.loop.run()
+        harness.port.step(ms)
+        harness.engine.tick()
+        harness.loop.run()
     (ended,) = listener.of(TurnEnded)
-    assert ended.speech_end_ms - studio.start_ms == pytest.approx(510 + len(words) / 8, abs=25)
+    assert ended.speech_end_ms - harness.start_ms == pytest.approx(510 + len(words) / 8, abs=25)
     assert words.tobytes() in ear.sound.tobytes()

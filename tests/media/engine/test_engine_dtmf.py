@@ -9,7 +9,7 @@ from media.audio_port import Samples
 from media.engine.call_audio import CallEvent, DtmfDetected
 from media.turns.events import BargeIn, PlayoutPaused, SpeechStarted, TurnEnded
 from tests.media.dtmf.dtmf_signals import gap, key, sent
-from tests.media.engine_harness import Studio
+from tests.media.engine_harness import EngineHarness
 from tests.media.speech import silence, speech, tone
 
 
@@ -23,26 +23,26 @@ def dialled(digits: str, rate: int = 8000, ms: float = 100, dbm0: float = -10.0)
 @pytest.mark.parametrize("jitter_ms", [0, 60])
 @pytest.mark.parametrize("rate", [8000, 16000])
 def test_keys_are_told_once_with_the_time_at_which_they_arrived(rate: int, jitter_ms: int) -> None:
-    studio = Studio()
-    _, listener, _ = studio.call(dialled("19*#0A", rate), rate=rate, jitter_ms=jitter_ms)
-    studio.run(2500)
+    harness = EngineHarness()
+    _, listener, _ = harness.call(dialled("19*#0A", rate), rate=rate, jitter_ms=jitter_ms)
+    harness.run(2500)
     keys = listener.of(DtmfDetected)
     assert "".join(each.digit for each in keys) == "19*#0A"
-    expected = [studio.start_ms + 500 + 200 * number for number in range(6)]
+    expected = [harness.start_ms + 500 + 200 * number for number in range(6)]
     assert [each.at_ms for each in keys] == pytest.approx(expected, abs=15)
 
 
 def test_a_key_is_told_within_100_ms(rate: int = 8000) -> None:
-    studio = Studio()
-    _, listener, _ = studio.call(dialled("7", ms=400), rate=rate)
+    harness = EngineHarness()
+    _, listener, _ = harness.call(dialled("7", ms=400), rate=rate)
     told: list[int] = []
 
     def note(event: CallEvent) -> None:
         if isinstance(event, DtmfDetected):
-            told.append(studio.port.now_ms - studio.start_ms)
+            told.append(harness.port.now_ms - harness.start_ms)
 
     listener.react = note
-    studio.run(1200)
+    harness.run(1200)
     assert len(told) == 1
     assert 540 <= told[0] <= 600
 
@@ -51,12 +51,12 @@ def test_a_key_is_told_within_100_ms(rate: int = 8000) -> None:
 @pytest.mark.parametrize("ms", [60, 100, 400])
 def test_keys_do_not_interrupt_the_agent_and_are_no_turn(digits: str, dbm0: float, ms: int) -> None:
     """Faint ones are speech to the voice activity model."""
-    studio = Studio()
-    call, listener, _ = studio.call(dialled(digits, ms=ms, dbm0=dbm0))
+    harness = EngineHarness()
+    call, listener, _ = harness.call(dialled(digits, ms=ms, dbm0=dbm0))
     call.playout.begin("a long sentence")
     call.playout.write(tone(1500 + 12 * ms))
     call.playout.end()
-    studio.run(1500 + 13 * ms)
+    harness.run(1500 + 13 * ms)
     assert "".join(each.digit for each in listener.of(DtmfDetected)) == digits
     assert not listener.of(PlayoutPaused)
     assert not listener.of(BargeIn)
@@ -64,25 +64,25 @@ def test_keys_do_not_interrupt_the_agent_and_are_no_turn(digits: str, dbm0: floa
 
 
 def test_speech_after_a_key_is_a_turn_and_the_ear_gets_no_key_in_it() -> None:
-    studio = Studio()
+    harness = EngineHarness()
     words = speech("hello there")
     caller = np.concatenate([dialled("3"), words, sent(gap(20), key("4", ms=300)), silence(1500)])
-    _, listener, ear = studio.call(caller)
-    studio.run(len(caller) // 8)
+    _, listener, ear = harness.call(caller)
+    harness.run(len(caller) // 8)
     assert [each.digit for each in listener.of(DtmfDetected)] == ["3", "4"]
     (started,) = listener.of(SpeechStarted)
-    assert started.began_ms == pytest.approx(studio.start_ms + len(dialled("3")) / 8, abs=60)
+    assert started.began_ms == pytest.approx(harness.start_ms + len(dialled("3")) / 8, abs=60)
     assert len(listener.of(TurnEnded)) == 1
     behind = ear.sound[-800:]
     assert not behind.any()
 
 
 def test_a_call_that_is_alone_in_its_row_begins_without_the_keys_of_the_last_one() -> None:
-    studio = Studio()
-    first, _, _ = studio.call(sent(gap(300), key("5", ms=1000)))
-    studio.run(600)
-    studio.engine.remove(first.slot)
-    studio.port.close(first.slot)
-    _, listener, _ = studio.call(sent(gap(300), key("5", ms=100), gap(300)))
-    studio.run(700)
+    harness = EngineHarness()
+    first, _, _ = harness.call(sent(gap(300), key("5", ms=1000)))
+    harness.run(600)
+    harness.engine.remove(first.slot)
+    harness.port.close(first.slot)
+    _, listener, _ = harness.call(sent(gap(300), key("5", ms=100), gap(300)))
+    harness.run(700)
     assert [each.digit for each in listener.of(DtmfDetected)] == ["5"]

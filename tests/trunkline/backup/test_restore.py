@@ -27,7 +27,7 @@ from storage.calls import calls, recordings
 from storage.database import lock, migrate
 from tests.trunkline.stored_data import SOUND, SOUND_FILE, store, within
 from trunkline.backup import atomic_moves
-from trunkline.backup.archive import HEAD, MANIFEST, ArchiveWriter, Entry, Manifest
+from trunkline.backup.archive import HEAD, MANIFEST, ArchiveWriter, BackupManifest, Entry
 from trunkline.backup.backup import back_up
 from trunkline.backup.restore import restore
 
@@ -320,7 +320,7 @@ def test_a_size_beyond_the_disk_is_refused_before_it_is_written(archive: Path, t
 def test_nothing_that_an_archive_tells_of_itself_reaches_the_terminal_unread(tmp_path: Path) -> None:
     for version, missing in (("\x1b[2J", []), ("1.0", ["\x1b[2J"]), ("1" * 65, [])):
         out = io.BytesIO()
-        ArchiveWriter(out, Manifest(version, "0001", "2026", {}, missing), 0, lambda: None).close()
+        ArchiveWriter(out, BackupManifest(version, "0001", "2026", {}, missing), 0, lambda: None).close()
         assert "its manifest is none" in _refused(out.getvalue(), tmp_path)
 
 
@@ -328,7 +328,7 @@ def test_a_size_that_is_none_is_refused(tmp_path: Path) -> None:
     out = io.BytesIO()
     endless: Any = float("inf")
     files = {"trunkline.db": Entry(endless, "")}
-    ArchiveWriter(out, Manifest("1.0", "0001", "2026", files), 0, lambda: None).close()
+    ArchiveWriter(out, BackupManifest("1.0", "0001", "2026", files), 0, lambda: None).close()
     assert "its manifest is none" in _refused(out.getvalue(), tmp_path)
 
 

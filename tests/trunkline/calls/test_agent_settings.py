@@ -18,8 +18,8 @@ from media.audio_port import Samples
 from tests.calls.http_server import serving
 from tests.trunkline.caller_speech import words
 from tests.trunkline.calls.test_background_sounds import uploaded
-from tests.trunkline.phone_calls import Line, held, scripted, together
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.phone_calls import AgentCall, agent_call, scripted, together
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 WHOLE_WEEK = "We are open from nine to five on all days of the week."
@@ -27,10 +27,10 @@ HOURS = "We are open from nine to five on weekdays."
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module."""
-    async with open_place(tmp_path_factory.mktemp("place"), scripted) as place:
-        yield place
+    async with open_local_server(tmp_path_factory.mktemp("place"), scripted) as local_server:
+        yield local_server
 
 
 def greets(text: str, **agent: Any) -> dict[str, Any]:
@@ -38,9 +38,9 @@ def greets(text: str, **agent: Any) -> dict[str, Any]:
     return {"firstSpeaker": "agent", "agentGreeting": text, "agentGreetingEnabled": True, **agent}
 
 
-async def greeted(place: Place, text: str, prompt: str = "All right.", **agent: Any) -> Line:
+async def greeted(local_server: LocalServer, text: str, prompt: str = "All right.", **agent: Any) -> AgentCall:
     """A call that ends when the agent's first message was heard."""
-    async with held(place, prompt, **greets(text, **agent)) as line:
+    async with agent_call(local_server, prompt, **greets(text, **agent)) as line:
         await line.answers(1)
         await line.phone.hears(10)
         await line.phone.hang_up()
@@ -61,32 +61,32 @@ def pitches(sound: Samples) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def greetings(place: Place) -> dict[str, Line]:
+async def greetings(local_server: LocalServer) -> dict[str, AgentCall]:
     """First messages of agents that differ; all these calls are held at once."""
     calls = {
-        "enabled": greeted(place, "Hi.", HOURS),
-        "disabled": greeted(place, "Hi.", HOURS, agentGreetingEnabled=False),
-        "missing": greeted(place, "Hi.", HOURS, agentGreeting=None),
-        "slow": greeted(place, HOURS, voiceSpeed=0.7),
-        "quick": greeted(place, HOURS, voiceSpeed=1.4),
-        "lively": greeted(place, WHOLE_WEEK, voiceStability=0),
-        "even": greeted(place, WHOLE_WEEK, voiceStability=1),
+        "enabled": greeted(local_server, "Hi.", HOURS),
+        "disabled": greeted(local_server, "Hi.", HOURS, agentGreetingEnabled=False),
+        "missing": greeted(local_server, "Hi.", HOURS, agentGreeting=None),
+        "slow": greeted(local_server, HOURS, voiceSpeed=0.7),
+        "quick": greeted(local_server, HOURS, voiceSpeed=1.4),
+        "lively": greeted(local_server, WHOLE_WEEK, voiceStability=0),
+        "even": greeted(local_server, WHOLE_WEEK, voiceStability=1),
     }
     return dict(zip(calls, await together(*calls.values()), strict=True))
 
 
-async def test_allow_end_call_lets_the_agent_hang_up(place: Place) -> None:
+async def test_allow_end_call_lets_the_agent_hang_up(local_server: LocalServer) -> None:
     said = words("hello there")
 
-    async def may() -> Line:
-        async with held(place, "Bye. END", allowEndCall=True) as line:
+    async def may() -> AgentCall:
+        async with agent_call(local_server, "Bye. END", allowEndCall=True) as line:
             await line.phone.hears(25)
             line.says(said)
             await line.phone.hung_up()
         return line
 
-    async def may_not() -> Line:
-        async with held(place, "Bye. END", allowEndCall=False) as line:
+    async def may_not() -> AgentCall:
+        async with agent_call(local_server, "Bye. END", allowEndCall=False) as line:
             for count in (1, 2):
                 await line.phone.hears(20)
                 line.says(said)
@@ -101,11 +101,11 @@ async def test_allow_end_call_lets_the_agent_hang_up(place: Place) -> None:
     assert (await ended.talk(), await went_on.talk()) == (turn, turn * 2)
 
 
-async def test_first_speaker_says_who_is_heard_first(place: Place) -> None:
+async def test_first_speaker_says_who_is_heard_first(local_server: LocalServer) -> None:
     said = words("hello there")
 
     async def first(speaker: str) -> tuple[bool, list[tuple[str, str]]]:
-        async with held(place, "Good morning.", firstSpeaker=speaker) as line:
+        async with agent_call(local_server, "Good morning.", firstSpeaker=speaker) as line:
             await line.phone.hears(75)
             spoke = bool(line.loud().any())
             if not spoke:
@@ -119,36 +119,38 @@ async def test_first_speaker_says_who_is_heard_first(place: Place) -> None:
     assert user == (False, [("user", "hello there"), ("assistant", "Good morning.")])
 
 
-async def test_the_greeting_is_said_if_it_is_enabled(greetings: dict[str, Line]) -> None:
+async def test_the_greeting_is_said_if_it_is_enabled(greetings: dict[str, AgentCall]) -> None:
     lines = [greetings[name] for name in ("enabled", "disabled", "missing")]
     assert [(await line.talk())[0][1] for line in lines] == ["Hi.", HOURS, HOURS]
     heard = [line.loud().sum() / 50 for line in lines]
     assert heard[0] < 0.8 < 1.5 < min(heard[1:])
 
 
-async def test_voice_speed_divides_the_time_that_speech_takes(greetings: dict[str, Line]) -> None:
-    (slow,), (quick,) = greetings["slow"].spells(), greetings["quick"].spells()
+async def test_voice_speed_divides_the_time_that_speech_takes(greetings: dict[str, AgentCall]) -> None:
+    (slow,), (quick,) = greetings["slow"].speech_segments(), greetings["quick"].speech_segments()
     assert slow[1] - slow[0] == pytest.approx(2 * (quick[1] - quick[0]), rel=0.2)
 
 
-async def test_voice_stability_evens_the_pitch(greetings: dict[str, Line]) -> None:
+async def test_voice_stability_evens_the_pitch(greetings: dict[str, AgentCall]) -> None:
     found = [pitches(greetings[name].phone.sound()) for name in ("lively", "even")]
     lively, even = (float(np.std(each) / np.mean(each)) for each in found)
     assert lively > 1.5 * even
 
 
-async def test_an_uninterruptible_first_message_is_heard_in_full(place: Place) -> None:
+async def test_an_uninterruptible_first_message_is_heard_in_full(local_server: LocalServer) -> None:
     said = words("where are you located")
 
     async def greeted_over(protected: bool) -> tuple[str, float]:
-        async with held(place, "Yes.", **greets(WHOLE_WEEK, firstMessageUninterruptible=protected)) as line:
+        async with agent_call(
+            local_server, "Yes.", **greets(WHOLE_WEEK, firstMessageUninterruptible=protected)
+        ) as line:
             begun = await line.agent_begins()
             await line.phone.has_heard(begun + 30)
             line.says(said)
             await line.answers(1)
             await line.phone.hears(10)
             await line.phone.hang_up()
-        return (await line.talk())[0][1], (line.spells()[0][1] - begun) / 50
+        return (await line.talk())[0][1], (line.speech_segments()[0][1] - begun) / 50
 
     (whole, whole_s), (cut, cut_s) = await together(greeted_over(True), greeted_over(False))
     assert whole == WHOLE_WEEK and whole_s > 2.5
@@ -156,9 +158,9 @@ async def test_an_uninterruptible_first_message_is_heard_in_full(place: Place) -
     assert 0.6 < cut_s < 1.5
 
 
-async def test_the_first_message_comes_after_its_delay(place: Place) -> None:
+async def test_the_first_message_comes_after_its_delay(local_server: LocalServer) -> None:
     async def begins(delay: int) -> float:
-        async with held(place, "", **greets("Hi.", firstMessageDelay=delay)) as line:
+        async with agent_call(local_server, "", **greets("Hi.", firstMessageDelay=delay)) as line:
             first = await line.agent_begins()
             await line.phone.hang_up()
         return first / 50
@@ -168,9 +170,11 @@ async def test_the_first_message_comes_after_its_delay(place: Place) -> None:
     assert 1.4 < later < 2.1
 
 
-async def test_a_silent_caller_is_asked_once_after_customer_silence_ms_and_then_let_go(place: Place) -> None:
-    async def silent_for(ms: int) -> Line:
-        async with held(place, "All right.", customerSilenceMs=ms) as line:
+async def test_a_silent_caller_is_asked_once_after_customer_silence_ms_and_then_let_go(
+    local_server: LocalServer,
+) -> None:
+    async def silent_for(ms: int) -> AgentCall:
+        async with agent_call(local_server, "All right.", customerSilenceMs=ms) as line:
             if ms:
                 await line.phone.hung_up()
             else:
@@ -183,15 +187,15 @@ async def test_a_silent_caller_is_asked_once_after_customer_silence_ms_and_then_
     assert await asked.talk() == [("assistant", phrases.still_there), ("assistant", phrases.silent_goodbye)]
     assert (await asked.stored())["endedReason"] == "customer_silent"
     assert [turn["endedBy"] for turn in await asked.turns()] == ["silence", "silence"]
-    (question, question_end), (goodbye, _) = asked.spells(0.5)
+    (question, question_end), (goodbye, _) = asked.speech_segments(0.5)
     assert 15 < question < 60
     assert 17 < goodbye - question_end < 60
     assert await left_alone.talk() == [] and not left_alone.loud().any()
 
 
-async def test_the_language_hint_chooses_voice_and_words(place: Place) -> None:
+async def test_the_language_hint_chooses_voice_and_words(local_server: LocalServer) -> None:
     async def asked_in(language: str) -> tuple[str, float]:
-        async with held(place, "", languageHint=language, customerSilenceMs=500) as line:
+        async with agent_call(local_server, "", languageHint=language, customerSilenceMs=500) as line:
             await line.answers(1)
             await line.phone.hang_up()
         return (await line.talk())[0][1], float(np.median(pitches(line.phone.sound())))
@@ -201,13 +205,13 @@ async def test_the_language_hint_chooses_voice_and_words(place: Place) -> None:
     assert flite > 1.3 * espeak, "a woman's voice, and a man's"
 
 
-async def test_the_background_sound_is_softer_under_the_agents_speech(place: Place) -> None:
+async def test_the_background_sound_is_softer_under_the_agents_speech(local_server: LocalServer) -> None:
     """A tone above nearly all of the voice, by its part in 100 ms."""
-    background = {"backgroundSoundId": await uploaded(place.client, 3400), "firstMessageDelay": 1200}
+    background = {"backgroundSoundId": await uploaded(local_server.client, 3400), "firstMessageDelay": 1200}
 
     async def levels(volume: float) -> list[float]:
         agent = greets(HOURS, backgroundSoundVolume=volume, **background)
-        async with held(place, "", **agent) as line:
+        async with agent_call(local_server, "", **agent) as line:
             await line.answers(1)
             since = len(line.phone.packets)
             await line.phone.hears(75)
@@ -223,7 +227,7 @@ async def test_the_background_sound_is_softer_under_the_agents_speech(place: Pla
     assert soft == pytest.approx(before / 4, rel=0.1)
 
 
-async def test_a_slow_tool_is_bridged_by_a_few_words_and_its_result_is_said(place: Place) -> None:
+async def test_a_slow_tool_is_bridged_by_a_few_words_and_its_result_is_said(local_server: LocalServer) -> None:
     said = words("hello there")
     asked: list[str] = []
 
@@ -234,8 +238,8 @@ async def test_a_slow_tool_is_bridged_by_a_few_words_and_its_result_is_said(plac
 
     async with serving(berths) as origin:
         config = {"url": f"{origin}/berths", "method": "GET"}
-        tool = await place.client.v1("POST", "tools", {"name": "berths", "type": "http", "config": config})
-        async with held(place, "USE berths", toolIds=[tool["id"]]) as line:
+        tool = await local_server.client.v1("POST", "tools", {"name": "berths", "type": "http", "config": config})
+        async with agent_call(local_server, "USE berths", toolIds=[tool["id"]]) as line:
             await line.phone.hears(25)
             first = line.says(said)
             await line.answers(1)
@@ -248,7 +252,7 @@ async def test_a_slow_tool_is_bridged_by_a_few_words_and_its_result_is_said(plac
     ((name, ok, took),) = [(each["name"], each["ok"], each["endMs"] - each["startMs"]) for each in turn["tools"]]
     assert (name, ok) == ("berths", True)
     assert 2500 <= took < 3500
-    (bridge, _), (result, _) = line.spells(0.3)
+    (bridge, _), (result, _) = line.speech_segments(0.3)
     since = (bridge - first) / 50 - len(said) / 8000
     assert FILLER_AFTER_S <= since < FILLER_AFTER_S + 0.7, "the filler, 800 ms after the tool was asked"
     assert 2.5 < since + (result - bridge) / 50 < 3.6, "the result as soon as it is there"

@@ -20,8 +20,8 @@ from calls.metrics import RESPONSE_GAP
 from storage import tables
 from tests.fakes.fake_models import BROKEN
 from tests.media.speech import speech
-from tests.trunkline.recording_analysis import audible, read_wav, spells
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.recording_analysis import audible, read_wav, speech_segments
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import FRAME, calling
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -32,10 +32,10 @@ LONG = (
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module."""
-    async with open_place(tmp_path_factory.mktemp("place")) as place:
-        yield place
+    async with open_local_server(tmp_path_factory.mktemp("place")) as local_server:
+        yield local_server
 
 
 @pytest.mark.parametrize(
@@ -47,92 +47,94 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
     ],
     ids=["language model", "voice", "ears"],
 )
-async def test_a_model_that_raises_ends_its_own_call_as_error(place: Place, agent: dict[str, Any]) -> None:
-    sound = await place.line("Goodbye. END", firstSpeaker="user")
-    broken = await place.line(agent.pop("systemPrompt", "Hello."), firstSpeaker="agent", **agent)
-    since = place.log.mark()
-    async with calling(place.target, sound) as other:
-        other_id = await place.answered(since)
-        since = place.log.mark()
-        async with calling(place.target, broken) as call:
-            broken_id = await place.answered(since)
+async def test_a_model_that_raises_ends_its_own_call_as_error(local_server: LocalServer, agent: dict[str, Any]) -> None:
+    sound = await local_server.number_with_agent("Goodbye. END", firstSpeaker="user")
+    broken = await local_server.number_with_agent(agent.pop("systemPrompt", "Hello."), firstSpeaker="agent", **agent)
+    since = local_server.log.mark()
+    async with calling(local_server.target, sound) as other:
+        other_id = await local_server.answered(since)
+        since = local_server.log.mark()
+        async with calling(local_server.target, broken) as call:
+            broken_id = await local_server.answered(since)
             await call.hung_up()
-        failed = await place.ended(broken_id)
+        failed = await local_server.ended(broken_id)
         assert (failed["status"], failed["endedReason"]) == ("completed", "error")
         other.say(speech("hello there"))
         await other.hung_up()
-    ended = await place.ended(other_id)
+    ended = await local_server.ended(other_id)
     assert ended["endedReason"] == "agent_ended"
     assert [item["content"] for item in ended["transcript"]] == [WORDS, "Goodbye."]
-    assert len(place.log.all("call.failed", since)) == 1
+    assert len(local_server.log.all("call.failed", since)) == 1
 
 
-async def test_models_that_raise_harm_none_of_twenty_others(place: Place) -> None:
-    sound = await place.line("Goodbye. END", firstSpeaker="user")
+async def test_models_that_raise_harm_none_of_twenty_others(local_server: LocalServer) -> None:
+    sound = await local_server.number_with_agent("Goodbye. END", firstSpeaker="user")
     prompts = [BROKEN, f"{BROKEN} voice."]
-    broken = [await place.line(prompt, firstSpeaker="agent") for prompt in prompts]
-    broken.append(await place.line("Hello.", firstSpeaker="agent", languageHint=BROKEN))
-    since = place.log.mark()
+    broken = [await local_server.number_with_agent(prompt, firstSpeaker="agent") for prompt in prompts]
+    broken.append(await local_server.number_with_agent("Hello.", firstSpeaker="agent", languageHint=BROKEN))
+    since = local_server.log.mark()
 
     async def fails(number: str) -> None:
-        async with calling(place.target, number) as call:
+        async with calling(local_server.target, number) as call:
             await call.hung_up()
 
     async with AsyncExitStack() as stack:
-        others = [await stack.enter_async_context(calling(place.target, sound)) for _ in range(20)]
+        others = [await stack.enter_async_context(calling(local_server.target, sound)) for _ in range(20)]
         await asyncio.gather(*(fails(number) for number in broken))
         for other in others:
             other.say(speech("hello there"))
         await asyncio.gather(*(other.hung_up() for other in others))
-    ended = await place.log.events_of("call.ended", 23, since=since)
+    ended = await local_server.log.events_of("call.ended", 23, since=since)
     assert Counter(each["reason"] for each in ended) == {"agent_ended": 20, "error": 3}
-    assert len(place.log.all("call.failed", since)) == 3
+    assert len(local_server.log.all("call.failed", since)) == 3
     for other in others:
         first = other.packets[0].sequence
         assert [packet.sequence - first for packet in other.packets] == list(range(len(other.packets)))
 
 
-async def test_an_interruption_cuts_the_transcript_and_the_sound(place: Place) -> None:
-    number = await place.line(LONG, firstSpeaker="agent", turnEndpointDelay=2000, ultravadEotThreshold=None)
-    since = place.log.mark()
-    async with calling(place.target, number) as call:
-        call_id = await place.answered(since)
+async def test_an_interruption_cuts_the_transcript_and_the_sound(local_server: LocalServer) -> None:
+    number = await local_server.number_with_agent(
+        LONG, firstSpeaker="agent", turnEndpointDelay=2000, ultravadEotThreshold=None
+    )
+    since = local_server.log.mark()
+    async with calling(local_server.target, number) as call:
+        call_id = await local_server.answered(since)
         await call.hears(150)
         before = len(call.packets)
         call.say(speech("excuse me please, I have a question for you"))
-        await place.log.event("call.interrupted", call_id=call_id)
+        await local_server.log.event("call.interrupted", call_id=call_id)
         await call.has_said()
         silent_from = before + 60
         await call.has_heard(silent_from + 40)
         assert not audible(call.sound(silent_from)[: 40 * 160], 8000).any(), "the phone hears nothing more of it"
         await call.hang_up()
-    found = await place.ended(call_id)
+    found = await local_server.ended(call_id)
     said = found["transcript"][0]["content"]
     assert said == LONG[: len(said)]
     assert 20 < len(said) < 100, said
-    rate, sides = read_wav(await place.client.recording(call_id))
-    [(began, ended)] = spells(sides[:, 0], rate)
+    rate, sides = read_wav(await local_server.client.recording(call_id))
+    [(began, ended)] = speech_segments(sides[:, 0], rate)
     left_over = audible(sides[int((began + 0.8) * rate) : int(ended * rate), 1], rate)
     assert audible(sides[: int(began * rate), 1], rate).mean() > 0.7, "the agent speaks until then"
     assert len(left_over) > 25
     assert not left_over.any(), "the right channel is silent while the caller speaks on"
 
 
-async def test_the_timeline_has_the_gap_that_the_caller_hears(place: Place) -> None:
+async def test_the_timeline_has_the_gap_that_the_caller_hears(local_server: LocalServer) -> None:
     delay_ms = 300
     settings = {"ultravadEotThreshold": None, "speculativeSilenceMs": None}
-    number = await place.line("All right. END", turnEndpointDelay=delay_ms, **settings)
-    since, measured = place.log.mark(), RESPONSE_GAP._sum.get()
-    async with calling(place.target, number) as call:
-        call_id = await place.answered(since)
+    number = await local_server.number_with_agent("All right. END", turnEndpointDelay=delay_ms, **settings)
+    since, measured = local_server.log.mark(), RESPONSE_GAP._sum.get()
+    async with calling(local_server.target, number) as call:
+        call_id = await local_server.answered(since)
         await call.hears(50)
         said, first = speech("hello there"), len(call.packets)
         call.say(said)
         await call.hung_up()
         heard = np.abs(call.sound(first).astype(np.int32)).reshape(-1, FRAME).max(axis=1)
     gap_ms = 20 * (np.flatnonzero(heard >= SOUND)[0] - np.flatnonzero(np.abs(said) >= SOUND)[-1] / FRAME)
-    await place.ended(call_id)
-    timeline = await place.client.v1("GET", f"calls/{call_id}/timeline")
+    await local_server.ended(call_id)
+    timeline = await local_server.client.v1("GET", f"calls/{call_id}/timeline")
     assert (timeline["callId"], timeline["status"]) == (call_id, "completed")
     (turn,) = timeline["turns"]
     assert (turn["turn"], turn["endedBy"], turn["interrupted"]) == (1, "delay", False)
@@ -147,59 +149,59 @@ async def test_the_timeline_has_the_gap_that_the_caller_hears(place: Place) -> N
     assert turn["speechEndMs"] - turn["speechStartMs"] == pytest.approx(len(said) / 8, abs=300)
 
 
-async def test_a_call_ends_when_its_longest_time_is_over(place: Place) -> None:
-    number = await place.line("", firstSpeaker="user")
-    database, longest = place.server.database, sa.update(tables.agents)
+async def test_a_call_ends_when_its_longest_time_is_over(local_server: LocalServer) -> None:
+    number = await local_server.number_with_agent("", firstSpeaker="user")
+    database, longest = local_server.server.database, sa.update(tables.agents)
     await database.write(lambda conn: conn.execute(longest.values(max_call_duration_seconds=2)))
-    since = place.log.mark()
-    async with calling(place.target, number) as call:
-        call_id = await place.answered(since)
+    since = local_server.log.mark()
+    async with calling(local_server.target, number) as call:
+        call_id = await local_server.answered(since)
         await call.hung_up()
     await database.write(lambda conn: conn.execute(longest.values(max_call_duration_seconds=600)))
-    found = await place.ended(call_id)
+    found = await local_server.ended(call_id)
     assert (found["status"], found["endedReason"], found["durationSeconds"]) == ("completed", "max_duration", 2)
 
 
-async def test_the_service_hangs_up_a_live_call(place: Place) -> None:
-    number = await place.line("Hello.", firstSpeaker="user")
-    since = place.log.mark()
-    async with calling(place.target, number) as call:
-        call_id = await place.answered(since)
-        hanging_up = asyncio.create_task(place.server.calls.hangup(call_id))
+async def test_the_service_hangs_up_a_live_call(local_server: LocalServer) -> None:
+    number = await local_server.number_with_agent("Hello.", firstSpeaker="user")
+    since = local_server.log.mark()
+    async with calling(local_server.target, number) as call:
+        call_id = await local_server.answered(since)
+        hanging_up = asyncio.create_task(local_server.server.calls.hangup(call_id))
         await call.hung_up()
         assert await hanging_up
-    found = await place.ended(call_id)
+    found = await local_server.ended(call_id)
     assert (found["status"], found["endedReason"]) == ("completed", "api_hangup")
-    assert not await place.server.calls.hangup(call_id), "it has ended"
+    assert not await local_server.server.calls.hangup(call_id), "it has ended"
 
 
-async def test_placeholders_are_filled_in_prompt_and_greeting(place: Place) -> None:
-    number = await place.line(
+async def test_placeholders_are_filled_in_prompt_and_greeting(local_server: LocalServer) -> None:
+    number = await local_server.number_with_agent(
         "You dialled {{phone_number}}{{nothing}}. END",
         firstSpeaker="agent",
         agentGreetingEnabled=True,
         agentGreeting="Hello {{customer_number}}.",
     )
-    since = place.log.mark()
-    async with calling(place.target, number) as call:
-        call_id = await place.answered(since)
-        await place.log.event("turn.agent", call_id=call_id)
+    since = local_server.log.mark()
+    async with calling(local_server.target, number) as call:
+        call_id = await local_server.answered(since)
+        await local_server.log.event("turn.agent", call_id=call_id)
         call.say(speech("hello there"))
         await call.hung_up()
-    found = await place.ended(call_id)
+    found = await local_server.ended(call_id)
     assert [item["content"] for item in found["transcript"]] == ["Hello raw.", WORDS, f"You dialled {number}."]
-    missing = await place.log.event("context.missing", call_id=call_id)
+    missing = await local_server.log.event("context.missing", call_id=call_id)
     assert missing["names"] == ["nothing"]
 
 
-async def test_dialled_digits_are_an_item_of_the_caller(place: Place) -> None:
-    number = await place.line("Thank you. END", firstSpeaker="user")
-    since = place.log.mark()
-    async with calling(place.target, number) as call:
-        call_id = await place.answered(since)
+async def test_dialled_digits_are_an_item_of_the_caller(local_server: LocalServer) -> None:
+    number = await local_server.number_with_agent("Thank you. END", firstSpeaker="user")
+    since = local_server.log.mark()
+    async with calling(local_server.target, number) as call:
+        call_id = await local_server.answered(since)
         call.press("421#")
         await call.hung_up()
-    found = await place.ended(call_id)
+    found = await local_server.ended(call_id)
     assert found["transcript"] == [
         {"role": "user", "content": "421"},
         {"role": "assistant", "content": "Thank you."},
@@ -207,10 +209,10 @@ async def test_dialled_digits_are_an_item_of_the_caller(place: Place) -> None:
     assert (found["endedReason"], found["turnCount"]) == ("agent_ended", 1)
 
 
-async def test_nothing_of_the_talk_is_logged_above_debug(place: Place) -> None:
+async def test_nothing_of_the_talk_is_logged_above_debug(local_server: LocalServer) -> None:
     """All that was said in the calls of this module."""
     levels: dict[str, list[str]] = {"debug": [], "above": []}
-    for event, line in zip(place.log.events, place.log.lines, strict=True):
+    for event, line in zip(local_server.log.events, local_server.log.lines, strict=True):
         levels["debug" if event["level"] == "debug" else "above"].append(line)
     for text in (WORDS, "Thank you.", "You dialled", "Our office is open", '"421"'):
         assert not [line for line in levels["above"] if text in line]

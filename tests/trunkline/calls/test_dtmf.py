@@ -8,17 +8,17 @@ import pytest
 import pytest_asyncio
 
 from tests.media.dtmf.dtmf_signals import gap, key, sent
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import PhoneCall, calling
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module."""
-    async with open_place(tmp_path_factory.mktemp("place")) as place:
-        yield place
+    async with open_local_server(tmp_path_factory.mktemp("place")) as local_server:
+        yield local_server
 
 
 async def press(call: PhoneCall, digit: str, ways: str) -> None:
@@ -37,31 +37,31 @@ async def press(call: PhoneCall, digit: str, ways: str) -> None:
 @pytest.mark.parametrize(
     "ways", ["tone", "events", "info", "tone events", "tone info", "events info", "tone events info"]
 )
-async def test_an_entry_is_the_callers_whatever_ways_its_keys_come_by(place: Place, ways: str) -> None:
-    number = await place.line("Thank you. END", firstSpeaker="user")
-    since = place.log.mark()
-    async with calling(place.target, number) as call:
-        call_id = await place.answered(since)
+async def test_an_entry_is_the_callers_whatever_ways_its_keys_come_by(local_server: LocalServer, ways: str) -> None:
+    number = await local_server.number_with_agent("Thank you. END", firstSpeaker="user")
+    since = local_server.log.mark()
+    async with calling(local_server.target, number) as call:
+        call_id = await local_server.answered(since)
         await call.hears(25)
         for digit in "4221#":
             await press(call, digit, ways)
         await call.hung_up()
-    found = await place.ended(call_id)
+    found = await local_server.ended(call_id)
     assert [(item["role"], item["content"]) for item in found["transcript"]] == [
         ("user", "4221"),
         ("assistant", "Thank you."),
     ]
 
 
-async def test_digits_of_a_caller_who_hangs_up_at_once_are_in_the_transcript(place: Place) -> None:
-    number = await place.line("Thank you. END", firstSpeaker="user")
-    since = place.log.mark()
-    async with calling(place.target, number) as call:
-        call_id = await place.answered(since)
+async def test_digits_of_a_caller_who_hangs_up_at_once_are_in_the_transcript(local_server: LocalServer) -> None:
+    number = await local_server.number_with_agent("Thank you. END", firstSpeaker="user")
+    since = local_server.log.mark()
+    async with calling(local_server.target, number) as call:
+        call_id = await local_server.answered(since)
         await call.hears(25)
         call.press("4711")
         await call.has_said()
         await call.hears(5)
         await call.hang_up()
-    found = await place.ended(call_id)
+    found = await local_server.ended(call_id)
     assert [(item["role"], item["content"]) for item in found["transcript"]] == [("user", "4711")]

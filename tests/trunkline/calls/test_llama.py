@@ -25,11 +25,11 @@ from models.loading.catalogue import Catalogue, Closable, language_model_id
 from models.protocols import ChatPrompt, LlmOutput
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from tests.calls.http_server import serving
-from tests.fakes.fake_models import SureEars
+from tests.fakes.fake_models import CertainStt
 from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
 from tests.trunkline.caller_speech import words
-from tests.trunkline.phone_calls import NO_MODEL, Unsure, held
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.phone_calls import NO_MODEL, HesitantTurnDetector, agent_call
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.server_process import Receiver
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -79,11 +79,11 @@ def chosen(settings: Settings) -> Catalogue:
     assert isinstance(ear, Closable)
     ear.close()
     info = next(info for info in loaded.language_models() if info.is_default)
-    return Catalogue(SureEars(), {info: loaded.llm(None)}, [FliteTextToSpeech()], Unsure())
+    return Catalogue(CertainStt(), {info: loaded.llm(None)}, [FliteTextToSpeech()], HesitantTurnDetector())
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """A server that found the file in its folder."""
     folder = tmp_path_factory.mktemp("place")
     (folder / "models").mkdir()
@@ -91,16 +91,18 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
     settings: dict[str, Any] = {"models": {"llm": "harbour"}}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "open_gguf", small)
-        async with open_place(folder, chosen, **settings) as place:
-            yield place
+        async with open_local_server(folder, chosen, **settings) as local_server:
+            yield local_server
 
 
-async def test_it_is_the_default_of_the_models_that_are_listed(place: Place) -> None:
-    listed = await place.client.v1("GET", "slm-models")
+async def test_it_is_the_default_of_the_models_that_are_listed(local_server: LocalServer) -> None:
+    listed = await local_server.client.v1("GET", "slm-models")
     assert [model["id"] for model in listed if model["isDefault"]] == [str(language_model_id("harbour"))]
 
 
-async def test_a_call_is_answered_with_what_a_tool_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_is_answered_with_what_a_tool_told(
+    local_server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the agent was told is read before the caller says a word; the tool is used as it must be."""
     booked: list[dict[str, Any]] = []
     read: list[int] = []
@@ -122,9 +124,9 @@ async def test_a_call_is_answered_with_what_a_tool_told(place: Place, monkeypatc
     said = words("a table for two please")
     async with Receiver() as receiver, serving(book) as origin:
         config = {"url": f"{origin}/tables", "method": "POST", "body": PARAMETERS}
-        tool = await place.client.v1("POST", "tools", {"name": "book table", "type": "http", "config": config})
+        tool = await local_server.client.v1("POST", "tools", {"name": "book table", "type": "http", "config": config})
         agent = {"toolIds": [tool["id"]], "allowEndCall": False, "customerSilenceMs": 0, **NO_MODEL}
-        async with held(place, PROMPT, postCallWebhookUrl=receiver.url, **agent) as line:
+        async with agent_call(local_server, PROMPT, postCallWebhookUrl=receiver.url, **agent) as line:
             await prepared.wait()
             await line.agent_begins(line.says(said))
             await line.phone.hears(200)
@@ -147,13 +149,15 @@ WANTED = [
 ]
 
 
-async def test_a_call_is_summed_up_and_its_values_are_found_by_the_model_after_it(place: Place) -> None:
+async def test_a_call_is_summed_up_and_its_values_are_found_by_the_model_after_it(local_server: LocalServer) -> None:
     """Random weights say nothing that is true, but what was asked for, in its form."""
     async with Receiver() as receiver:
         asked = {"postCallSummaryEnabled": True, "postCallExtractionSchema": WANTED, "toolIds": [], **NO_MODEL}
-        async with held(place, PROMPT, postCallWebhookUrl=receiver.url, allowEndCall=False, **asked) as line:
+        async with agent_call(
+            local_server, PROMPT, postCallWebhookUrl=receiver.url, allowEndCall=False, **asked
+        ) as line:
             line.says(words("a table for two please"))
-            await place.log.event("turn.user", call_id=line.call_id)
+            await local_server.log.event("turn.user", call_id=line.call_id)
             await line.phone.hang_up()
         call = await line.stored()
         _, body = await receiver.about(line.call_id)
@@ -166,5 +170,5 @@ async def test_a_call_is_summed_up_and_its_values_are_found_by_the_model_after_i
         value = analysis["extractions"][each["name"]]
         assert value is None or isinstance(value, kinds[each["type"]])
     assert (told["summary"], told["extractedData"]) == (analysis["summary"], analysis["extractions"])
-    [analysed] = place.log.all("call.analysed", call_id=line.call_id)
+    [analysed] = local_server.log.all("call.analysed", call_id=line.call_id)
     assert (analysed["method"], analysed["error"]) == ("model", None)

@@ -17,9 +17,9 @@ from bench.turn.scripted_models import WORDS
 from storage import tables
 from tests.media.speech import speech
 from tests.peers.sipp_baresip import Baresip, free_port
-from tests.trunkline.callees import Desk, TakenCall, desk
+from tests.trunkline.callees import ReceivedCall, TrunkPhone, trunk_phone
 from tests.trunkline.recording_analysis import audible, read_wav
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.server_process import Receiver
 
 RING_TIMEOUT_S = 1.5
@@ -28,33 +28,35 @@ in_this_module = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module, whose calls ring for a short time only."""
     folder = tmp_path_factory.mktemp("place")
-    async with open_place(
+    async with open_local_server(
         folder, sip={"ring_timeout_s": RING_TIMEOUT_S}, limits={"max_outbound_per_second": 50}
-    ) as place:
-        yield place
+    ) as local_server:
+        yield local_server
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def phone(place: Place) -> AsyncIterator[Desk]:
+async def phone(local_server: LocalServer) -> AsyncIterator[TrunkPhone]:
     """Whom the server calls."""
-    async with desk(place.target) as phone:
+    async with trunk_phone(local_server.target) as phone:
         yield phone
 
 
-async def body_for(place: Place, port: int, *, trunk: dict[str, Any] | None = None, **agent: Any) -> dict[str, Any]:
+async def body_for(
+    local_server: LocalServer, port: int, *, trunk: dict[str, Any] | None = None, **agent: Any
+) -> dict[str, Any]:
     """What POST /calls takes for a new agent and a new number, whose trunk is at that port."""
-    place.numbers += 1
-    agent_id = await place.client.agent(**{"systemPrompt": "Thank you. END", **agent})
-    number_id = await place.client.number(str(place.numbers), None, sipPort=port, **(trunk or {}))
+    local_server.numbers += 1
+    agent_id = await local_server.client.agent(**{"systemPrompt": "Thank you. END", **agent})
+    number_id = await local_server.client.number(str(local_server.numbers), None, sipPort=port, **(trunk or {}))
     return {"agentId": agent_id, "phoneNumberId": number_id, "to": TO}
 
 
-async def start(place: Place, body: dict[str, Any]) -> str:
+async def start(local_server: LocalServer, body: dict[str, Any]) -> str:
     """POST /calls; the call's id."""
-    return str((await place.client.v1("POST", "calls", body))["id"])
+    return str((await local_server.client.v1("POST", "calls", body))["id"])
 
 
 def how(call: dict[str, Any]) -> tuple[str, str]:
@@ -63,28 +65,30 @@ def how(call: dict[str, Any]) -> tuple[str, str]:
 
 
 @in_this_module
-async def test_a_callee_is_greeted_listened_to_and_told_of_by_webhook(place: Place, phone: Desk) -> None:
-    since = place.log.mark()
+async def test_a_callee_is_greeted_listened_to_and_told_of_by_webhook(
+    local_server: LocalServer, phone: TrunkPhone
+) -> None:
+    since = local_server.log.mark()
     async with Receiver() as receiver:
         body = await body_for(
-            place, phone.port, trunk={"name": "Front desk"}, firstSpeaker="agent", agentGreetingEnabled=True,
+            local_server, phone.port, trunk={"name": "Front desk"}, firstSpeaker="agent", agentGreetingEnabled=True,
             agentGreeting="Hello {{first_name}}, this is the harbour office.", postCallWebhookUrl=receiver.url,
             systemPrompt="You are {{vip}}. END",
         )  # fmt: skip
         body |= {"contextVariables": {"first_name": "Ann", "vip": True}, "metadata": {"order": 7}}
-        call_id = await start(place, body)
+        call_id = await start(local_server, body)
         callee = await phone.called()
         assert callee.invite.first_line.split()[1] == f"sip:{TO}@127.0.0.1:{phone.port};transport=udp"
-        assert callee.invite.header("From").startswith(f'"Front desk" <sip:{place.numbers}@127.0.0.1>')
+        assert callee.invite.header("From").startswith(f'"Front desk" <sip:{local_server.numbers}@127.0.0.1>')
         callee.rings()
-        await place.log.event("call.ringing", call_id=call_id)
-        async with TakenCall(callee) as call:
-            await place.log.event("turn.agent", call_id=call_id)
+        await local_server.log.event("call.ringing", call_id=call_id)
+        async with ReceivedCall(callee) as call:
+            await local_server.log.event("turn.agent", call_id=call_id)
             call.say(speech("hello there"))
             await call.hung_up()
             heard = call.sound()
         payload = json.loads((await receiver.about(call_id))[1])
-    ended = await place.ended(call_id)
+    ended = await local_server.ended(call_id)
     assert how(ended) == ("completed", "agent_ended")
     assert [item["content"] for item in ended["transcript"]] == [
         "Hello Ann, this is the harbour office.",
@@ -95,31 +99,31 @@ async def test_a_callee_is_greeted_listened_to_and_told_of_by_webhook(place: Pla
     assert audible(heard, 8000).mean() > 0.3
     told = ("direction", "status", "customerNumber", "contextVariables", "metadata")
     assert {name: payload[name] for name in told} == {name: ended[name] for name in told}
-    rate, sides = read_wav(await place.client.recording(call_id))
+    rate, sides = read_wav(await local_server.client.recording(call_id))
     assert audible(sides[:, 0], rate).any(), "the callee is on the left"
     assert audible(sides[:, 1], rate).any(), "the agent is on the right"
-    events = [each for each in place.log.events[since:] if each.get("call_id") == call_id]
+    events = [each for each in local_server.log.events[since:] if each.get("call_id") == call_id]
     steps = [each["event"] for each in events if each["event"].startswith("call.")]
     assert steps == ["call.queued", "call.placed", "call.ringing", "call.answered", "call.ended"]
-    shown = {each["event"] for each in place.log.events[since:] if TO in json.dumps(each)}
+    shown = {each["event"] for each in local_server.log.events[since:] if TO in json.dumps(each)}
     assert shown == {"outbound.attempt", "call.placed"}
 
 
 @in_this_module
-async def test_baresip_is_called_and_holds_a_conversation(place: Place, tmp_path: Path) -> None:
+async def test_baresip_is_called_and_holds_a_conversation(local_server: LocalServer, tmp_path: Path) -> None:
     sound = tmp_path / "says.wav"
     with wave.open(str(sound), "wb") as file:
         file.setparams((1, 2, 8000, 0, "NONE", ""))
         file.writeframes(bytes(2 * 8000 * 2) + speech("hello there").tobytes() + bytes(2 * 8000 * 20))
     async with Baresip("PCMU/8000/1", play=sound, user=TO) as baresip:
         body = await body_for(
-            place, baresip.port, firstSpeaker="agent", agentGreetingEnabled=True, agentGreeting="Good morning."
+            local_server, baresip.port, firstSpeaker="agent", agentGreetingEnabled=True, agentGreeting="Good morning."
         )
-        call_id = await start(place, body)
+        call_id = await start(local_server, body)
         await baresip.event("CALL_ESTABLISHED")
         await baresip.event("CALL_CLOSED")
         _, heard = baresip.heard()
-    ended = await place.ended(call_id)
+    ended = await local_server.ended(call_id)
     assert how(ended) == ("completed", "agent_ended")
     assert [item["content"] for item in ended["transcript"]] == ["Good morning.", WORDS, "Thank you."]
     assert audible(heard, 8000).any()
@@ -137,117 +141,117 @@ async def test_baresip_is_called_and_holds_a_conversation(place: Place, tmp_path
     ],
 )
 async def test_a_refusal_is_the_reason_of_the_end(
-    place: Place, phone: Desk, status: str, expected: tuple[str, str]
+    local_server: LocalServer, phone: TrunkPhone, status: str, expected: tuple[str, str]
 ) -> None:
-    call_id = await start(place, await body_for(place, phone.port))
+    call_id = await start(local_server, await body_for(local_server, phone.port))
     callee = await phone.called()
     callee.rings(phone.phone.offer("0"), "183 Session Progress")
     callee.refuses(status, "Contact: <sip:elsewhere@127.0.0.1:9>")
     await callee.gets("ACK")
-    ended = await place.ended(call_id)
+    ended = await local_server.ended(call_id)
     assert (how(ended), ended["startedAt"], ended["recordingUrl"]) == (expected, None, None)
 
 
 @in_this_module
-async def test_who_rings_for_too_long_is_cancelled(place: Place, phone: Desk) -> None:
-    call_id = await start(place, await body_for(place, phone.port))
+async def test_who_rings_for_too_long_is_cancelled(local_server: LocalServer, phone: TrunkPhone) -> None:
+    call_id = await start(local_server, await body_for(local_server, phone.port))
     callee = await phone.called()
     callee.rings()
     await callee.is_cancelled()
-    ended = await place.ended(call_id)
+    ended = await local_server.ended(call_id)
     assert how(ended) == ("no_answer", "no_answer")
 
 
 @in_this_module
-async def test_who_says_nothing_at_all_is_unreachable(place: Place, phone: Desk) -> None:
-    call_id = await start(place, await body_for(place, phone.port))
+async def test_who_says_nothing_at_all_is_unreachable(local_server: LocalServer, phone: TrunkPhone) -> None:
+    call_id = await start(local_server, await body_for(local_server, phone.port))
     callee = await phone.called()
-    assert how(await place.ended(call_id)) == ("failed", "unreachable")
+    assert how(await local_server.ended(call_id)) == ("failed", "unreachable")
     callee.trying()
     await callee.is_cancelled()
 
 
 @in_this_module
-async def test_a_trunk_that_takes_no_connection_is_unreachable_at_once(place: Place) -> None:
-    call_id = await start(place, await body_for(place, free_port(), trunk={"sipProtocol": "tcp"}))
-    assert how(await place.ended(call_id)) == ("failed", "unreachable")
+async def test_a_trunk_that_takes_no_connection_is_unreachable_at_once(local_server: LocalServer) -> None:
+    call_id = await start(local_server, await body_for(local_server, free_port(), trunk={"sipProtocol": "tcp"}))
+    assert how(await local_server.ended(call_id)) == ("failed", "unreachable")
 
 
 @in_this_module
-async def test_a_trunk_is_reached_by_its_host_s_name(place: Place, phone: Desk) -> None:
-    call_id = await start(place, await body_for(place, phone.port, trunk={"sipIp": "localhost"}))
+async def test_a_trunk_is_reached_by_its_host_s_name(local_server: LocalServer, phone: TrunkPhone) -> None:
+    call_id = await start(local_server, await body_for(local_server, phone.port, trunk={"sipIp": "localhost"}))
     callee = await phone.called()
     assert f"@127.0.0.1:{phone.port}" in callee.invite.first_line
     callee.refuses("486 Busy Here")
-    assert how(await place.ended(call_id)) == ("failed", "busy")
+    assert how(await local_server.ended(call_id)) == ("failed", "busy")
 
 
 @in_this_module
-async def test_a_ringing_call_is_hung_up_by_api(place: Place, phone: Desk) -> None:
-    call_id = await start(place, await body_for(place, phone.port))
+async def test_a_ringing_call_is_hung_up_by_api(local_server: LocalServer, phone: TrunkPhone) -> None:
+    call_id = await start(local_server, await body_for(local_server, phone.port))
     callee = await phone.called()
     callee.rings()
-    await place.log.event("call.ringing", call_id=call_id)
-    hanging_up = asyncio.create_task(place.client.v1("POST", f"calls/{call_id}/hangup"))
+    await local_server.log.event("call.ringing", call_id=call_id)
+    hanging_up = asyncio.create_task(local_server.client.v1("POST", f"calls/{call_id}/hangup"))
     await callee.is_cancelled()
     assert how(await hanging_up) == ("no_answer", "api_hangup")
 
 
 @in_this_module
-async def test_a_talking_call_is_hung_up_by_api(place: Place, phone: Desk) -> None:
-    call_id = await start(place, await body_for(place, phone.port))
-    async with TakenCall(await phone.called()) as call:
-        await place.log.event("call.answered", call_id=call_id)
+async def test_a_talking_call_is_hung_up_by_api(local_server: LocalServer, phone: TrunkPhone) -> None:
+    call_id = await start(local_server, await body_for(local_server, phone.port))
+    async with ReceivedCall(await phone.called()) as call:
+        await local_server.log.event("call.answered", call_id=call_id)
         await call.hears(5)
-        hanging_up = asyncio.create_task(place.client.v1("POST", f"calls/{call_id}/hangup"))
+        hanging_up = asyncio.create_task(local_server.client.v1("POST", f"calls/{call_id}/hangup"))
         await call.hung_up()
     assert how(await hanging_up) == ("completed", "api_hangup")
 
 
 @in_this_module
-async def test_a_callee_who_hangs_up_ends_the_call(place: Place, phone: Desk) -> None:
-    call_id = await start(place, await body_for(place, phone.port))
-    async with TakenCall(await phone.called()) as call:
+async def test_a_callee_who_hangs_up_ends_the_call(local_server: LocalServer, phone: TrunkPhone) -> None:
+    call_id = await start(local_server, await body_for(local_server, phone.port))
+    async with ReceivedCall(await phone.called()) as call:
         await call.hears(25)
         await call.hang_up()
-    assert how(await place.ended(call_id)) == ("completed", "customer_ended")
+    assert how(await local_server.ended(call_id)) == ("completed", "customer_ended")
 
 
 @in_this_module
-async def test_an_answer_without_usable_sound_is_no_conversation(place: Place, phone: Desk) -> None:
-    call_id = await start(place, await body_for(place, phone.port))
+async def test_an_answer_without_usable_sound_is_no_conversation(local_server: LocalServer, phone: TrunkPhone) -> None:
+    call_id = await start(local_server, await body_for(local_server, phone.port))
     callee = await phone.called()
     callee.answers(sdp="")
     await callee.is_hung_up_on()
-    ended = await place.ended(call_id)
+    ended = await local_server.ended(call_id)
     assert how(ended) == ("completed", "unreachable")
     assert ended["transcript"] == []
 
 
 @in_this_module
-async def test_a_repeated_request_makes_one_call(place: Place, phone: Desk) -> None:
-    body = await body_for(place, phone.port)
-    session, url = place.client._session, f"{place.server.api_origin}/v1/calls"
+async def test_a_repeated_request_makes_one_call(local_server: LocalServer, phone: TrunkPhone) -> None:
+    body = await body_for(local_server, phone.port)
+    session, url = local_server.client._session, f"{local_server.server.api_origin}/v1/calls"
     responses = [await session.post(url, json=body, headers={"Idempotency-Key": "one-call"}) for _ in range(3)]
     assert {await response.read() for response in responses} == {await responses[0].read()}
     callee = await phone.called()
     callee.refuses("486 Busy Here")
     await callee.gets("ACK")
-    await place.ended((await responses[0].json())["data"]["id"])
+    await local_server.ended((await responses[0].json())["data"]["id"])
     await phone.phone.options()
     assert phone.phone.sip.received.empty(), "nobody else was called"
 
 
 @in_this_module
-async def test_an_organization_makes_no_more_calls_than_it_may(place: Place, phone: Desk) -> None:
+async def test_an_organization_makes_no_more_calls_than_it_may(local_server: LocalServer, phone: TrunkPhone) -> None:
     async def allow(most: int | None) -> None:
         change = sa.update(tables.organizations).values(max_calls=most)
-        await place.server.database.write(lambda conn: conn.execute(change))
+        await local_server.server.database.write(lambda conn: conn.execute(change))
 
-    body = await body_for(place, phone.port)
+    body = await body_for(local_server, phone.port)
     await allow(2)
-    url = f"{place.server.api_origin}/v1/calls"
-    responses = await asyncio.gather(*(place.client._session.post(url, json=body) for _ in range(6)))
+    url = f"{local_server.server.api_origin}/v1/calls"
+    responses = await asyncio.gather(*(local_server.client._session.post(url, json=body) for _ in range(6)))
     statuses = sorted(response.status for response in responses)
     await allow(None)
     assert statuses == [201, 201, 429, 429, 429, 429]
@@ -255,4 +259,4 @@ async def test_an_organization_makes_no_more_calls_than_it_may(place: Place, pho
         (await phone.called()).refuses("486 Busy Here")
     for response in responses:
         if response.status == 201:
-            await place.ended((await response.json())["data"]["id"])
+            await local_server.ended((await response.json())["data"]["id"])

@@ -16,9 +16,9 @@ from models.protocols import VoiceSettings
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from tests.media.speech import silence
 from tests.trunkline.caller_speech import bark, cough, hum, in_noise, pink, words
-from tests.trunkline.phone_calls import LONG, NO_MODEL, Line, SpeakerPhone, held, real, together
+from tests.trunkline.phone_calls import LONG, NO_MODEL, AgentCall, SpeakerPhone, agent_call, real, together
 from tests.trunkline.recording_analysis import share_heard
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 GREETING: dict[str, Any] = {"firstSpeaker": "agent", "agentGreeting": LONG, "agentGreetingEnabled": True}
@@ -28,19 +28,19 @@ QUESTION = "excuse me please i have a question for you"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module."""
-    async with open_place(tmp_path_factory.mktemp("place"), real) as place:
-        yield place
+    async with open_local_server(tmp_path_factory.mktemp("place"), real) as local_server:
+        yield local_server
 
 
 def said_by(talk: list[tuple[str, str]], role: str) -> list[str]:
     return [content for each, content in talk if each == role]
 
 
-async def heard_over(place: Place, sound: Samples | None) -> Line:
+async def heard_over(local_server: LocalServer, sound: Samples | None) -> AgentCall:
     """A call whose caller makes this sound 1 s after the greeting has begun, and hangs up behind it."""
-    async with held(place, "Yes.", **GREETING, **EASILY) as line:
+    async with agent_call(local_server, "Yes.", **GREETING, **EASILY) as line:
         await line.phone.has_heard(await line.agent_begins() + 50)
         if sound is not None:
             line.says(sound)
@@ -63,14 +63,14 @@ def inserted_ms(whole: Samples, heard: Samples) -> float:
     return longer / 8
 
 
-def agents_sound(line: Line) -> Samples:
+def agents_sound(line: AgentCall) -> Samples:
     loud = np.flatnonzero(line.loud())
     return line.phone.sound()[loud[0] * 160 : (loud[-1] + 1) * 160]
 
 
-async def test_a_cough_or_a_hum_only_pauses_the_agent_which_goes_on_where_it_stopped(place: Place) -> None:
+async def test_a_cough_or_a_hum_only_pauses_the_agent_which_goes_on_where_it_stopped(local_server: LocalServer) -> None:
     over = {"nothing": None, "cough": cough(), "bark": bark(), "hum": hum(), "okay": words("okay", "rms")}
-    calls = dict(zip(over, await together(*(heard_over(place, sound) for sound in over.values())), strict=True))
+    calls = dict(zip(over, await together(*(heard_over(local_server, sound) for sound in over.values())), strict=True))
     whole = agents_sound(calls["nothing"])
     for what, line in calls.items():
         assert await line.talk() == [("assistant", LONG)], what
@@ -80,12 +80,12 @@ async def test_a_cough_or_a_hum_only_pauses_the_agent_which_goes_on_where_it_sto
     assert all(pauses[what] < 2500 for what in ("cough", "bark")), "they may be over before it halts"
 
 
-async def test_words_cut_the_agent_and_the_transcript_at_the_word(place: Place) -> None:
+async def test_words_cut_the_agent_and_the_transcript_at_the_word(local_server: LocalServer) -> None:
     """The caller begins 1.5 s after the agent, or 200 ms after it."""
     said = words(QUESTION)
 
-    async def interrupted(after: int) -> tuple[Line, int, int]:
-        async with held(place, "Yes. END", **GREETING) as line:
+    async def interrupted(after: int) -> tuple[AgentCall, int, int]:
+        async with agent_call(local_server, "Yes. END", **GREETING) as line:
             begun = await line.agent_begins()
             await line.phone.has_heard(begun + after)
             at = line.says(said)
@@ -99,7 +99,7 @@ async def test_words_cut_the_agent_and_the_transcript_at_the_word(place: Place) 
         talk = await line.talk()
         assert [role for role, _ in talk] in (["assistant", "user", "assistant"], ["user", "assistant"])
         assert share_heard(QUESTION, " ".join(said_by(talk, "user"))) >= 0.5
-        end = line.spells(0.6)[0][1]
+        end = line.speech_segments(0.6)[0][1]
         assert 0 < end - at < 75, "it stops soon"
         kept = said_by(talk, "assistant")[0] if talk[0][0] == "assistant" else ""
         heard_s = (end - begun) / 50
@@ -108,11 +108,13 @@ async def test_words_cut_the_agent_and_the_transcript_at_the_word(place: Place) 
         assert kept in near or (kept == "" and heard_s < 0.6)
 
 
-async def test_a_pause_in_the_middle_of_a_sentence_ends_the_turn_only_without_the_model(place: Place) -> None:
+async def test_a_pause_in_the_middle_of_a_sentence_ends_the_turn_only_without_the_model(
+    local_server: LocalServer,
+) -> None:
     parts = [words("i would like to"), silence(600), words("talk about your opening hours")]
 
-    async def paused(**agent: Any) -> tuple[Line, float]:
-        async with held(place, "Yes.", turnEndpointDelay=150, fallbackSilenceMs=1500, **agent) as line:
+    async def paused(**agent: Any) -> tuple[AgentCall, float]:
+        async with agent_call(local_server, "Yes.", turnEndpointDelay=150, fallbackSilenceMs=1500, **agent) as line:
             await line.phone.hears(25)
             at = line.says(np.concatenate(parts))
             await line.phone.has_said()
@@ -120,72 +122,72 @@ async def test_a_pause_in_the_middle_of_a_sentence_ends_the_turn_only_without_th
             await line.answers(1)
             await line.phone.hears(25)
             await line.phone.hang_up()
-        return line, (line.spells()[0][0] - at) / 50 - len(parts[0]) / 8000
+        return line, (line.speech_segments()[0][0] - at) / 50 - len(parts[0]) / 8000
 
     calls = (paused(ultravadEotThreshold=threshold) for threshold in (0.8, None))
     (patient, waited), (hasty, _) = await together(*calls)
     assert waited > 0.6 + len(parts[2]) / 8000
-    assert len(patient.spells()) == 1
+    assert len(patient.speech_segments()) == 1
     (user, answer) = await patient.talk()
     assert share_heard("i would like to talk about your opening hours", user[1]) >= 0.6
     assert answer == ("assistant", "Yes.")
     assert [turn["endedBy"] for turn in await patient.turns()] in (["model"], ["fallback"])
-    ends = [len(place.log.all("turn.user", call_id=line.call_id)) for line in (patient, hasty)]
+    ends = [len(local_server.log.all("turn.user", call_id=line.call_id)) for line in (patient, hasty)]
     assert ends == [1, 2], "without the model it is over in the pause, and goes on"
 
 
-async def test_a_caller_who_goes_on_when_the_turn_was_over_has_one_turn(place: Place) -> None:
+async def test_a_caller_who_goes_on_when_the_turn_was_over_has_one_turn(local_server: LocalServer) -> None:
     """The answer, which takes its time, was not heard yet."""
     sentence = np.concatenate([words("what are your opening hours"), silence(400), words("on the weekend")])
-    async with held(place, "SLOW Yes.", turnEndpointDelay=100, **NO_MODEL) as line:
+    async with agent_call(local_server, "SLOW Yes.", turnEndpointDelay=100, **NO_MODEL) as line:
         await line.phone.hears(25)
         at = line.says(sentence)
         await line.answers(1)
         await line.phone.hears(50)
         await line.phone.hang_up()
-    ((begun, _),) = line.spells()
+    ((begun, _),) = line.speech_segments()
     assert begun > at + len(sentence) // 160
     (user, answer) = await line.talk()
     assert share_heard("what are your opening hours on the weekend", user[1]) >= 0.6
     assert answer == ("assistant", "Yes.")
-    ended = line.place.log.all("turn.user", call_id=line.call_id)
+    ended = line.local_server.log.all("turn.user", call_id=line.call_id)
     assert [turn["turn"] for turn in ended] == [1, 1], "it was over, and went on"
 
 
-async def test_turns_begin_and_end_in_noise(place: Place) -> None:
+async def test_turns_begin_and_end_in_noise(local_server: LocalServer) -> None:
     """At 15 dB under the caller, all the time."""
     spoken = [words("what are your opening hours"), words("where are you located")]
     sound = np.concatenate([silence(1000), spoken[0], silence(2500), spoken[1], silence(2000)])
     noisy = in_noise(sound, pink(len(sound)), 15)
-    async with held(place, "Yes.", fallbackSilenceMs=1000) as line:
+    async with agent_call(local_server, "Yes.", fallbackSilenceMs=1000) as line:
         at = line.says(noisy)
         await line.phone.has_said()
         await line.phone.hang_up()
     talk = await line.talk()
     assert [role for role, _ in talk] == ["user", "assistant"] * 2
     ends = [at + 50 + len(spoken[0]) // 160, at + 175 + (len(spoken[0]) + len(spoken[1])) // 160]
-    begun = [a for a, _ in line.spells()]
+    begun = [a for a, _ in line.speech_segments()]
     assert len(begun) == 2
     assert all(0 < first - end < 100 for first, end in zip(begun, ends, strict=True)), (begun, ends)
 
 
-async def test_an_agent_that_hears_itself_is_not_interrupted_but_its_caller_is_heard(place: Place) -> None:
+async def test_an_agent_that_hears_itself_is_not_interrupted_but_its_caller_is_heard(local_server: LocalServer) -> None:
     """The caller's phone sends back what it hears 200 ms later, 20 dB softer."""
     said = words(QUESTION)
 
-    async def loudspeaker() -> Line:
-        async with held(place, "Yes. END", SpeakerPhone, **GREETING) as line:
+    async def loudspeaker() -> AgentCall:
+        async with agent_call(local_server, "Yes. END", SpeakerPhone, **GREETING) as line:
             await line.answers(1)
             await line.phone.hears(50)
             line.says(said)
             await line.phone.hung_up()
         return line
 
-    line, alone = await together(loudspeaker(), heard_over(place, None))
+    line, alone = await together(loudspeaker(), heard_over(local_server, None))
     talk = await line.talk()
     assert [role for role, _ in talk] == ["assistant", "user", "assistant"]
     assert talk[0][1] == LONG
     assert share_heard(QUESTION, talk[1][1]) >= 0.5
     assert [turn["interrupted"] for turn in await line.turns()] == [False, False]
-    first, whole = line.spells()[0], alone.spells()[0]
+    first, whole = line.speech_segments()[0], alone.speech_segments()[0]
     assert first[1] - first[0] == pytest.approx(whole[1] - whole[0], abs=3), "never paused"

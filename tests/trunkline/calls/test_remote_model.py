@@ -20,8 +20,8 @@ from storage.agents.remote_models import StoredRemoteModel
 from storage.database.database import Database
 from tests.models.remote.llama_server import KEY, MODEL, LlamaServer, llama_server, saying
 from tests.trunkline.caller_speech import words
-from tests.trunkline.phone_calls import NO_MODEL, held, scripted
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.phone_calls import NO_MODEL, agent_call, scripted
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 NAME = "gpu-box"
@@ -44,7 +44,7 @@ async def gpu(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LlamaSe
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(gpu: LlamaServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def local_server(gpu: LlamaServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """A server whose operator has added the remote model; the local one says what its prompt says."""
 
     async def add(settings: Settings) -> None:
@@ -59,8 +59,8 @@ async def place(gpu: LlamaServer, tmp_path_factory: pytest.TempPathFactory) -> A
         await database.close()
 
     folder: Path = tmp_path_factory.mktemp("place")
-    async with open_place(folder, scripted, prepare=add, egress={"allow": ["127.0.0.0/8"]}) as place:
-        yield place
+    async with open_local_server(folder, scripted, prepare=add, egress={"allow": ["127.0.0.0/8"]}) as local_server:
+        yield local_server
 
 
 async def spoken(text: str) -> Samples:
@@ -80,8 +80,8 @@ def holds(sound: Samples, part: Samples) -> bool:
     return bool((likeness / (around * np.linalg.norm(part.astype(np.float64)))).max() > 0.8)
 
 
-async def test_the_remote_model_is_listed_and_is_the_default(place: Place) -> None:
-    listed = await place.client.v1("GET", "slm-models")
+async def test_the_remote_model_is_listed_and_is_the_default(local_server: LocalServer) -> None:
+    listed = await local_server.client.v1("GET", "slm-models")
     first, second = listed["items"] if isinstance(listed, dict) else listed
     assert (first["name"], first["provider"], first["contextLength"], first["isDefault"]) == (
         NAME,
@@ -93,10 +93,10 @@ async def test_the_remote_model_is_listed_and_is_the_default(place: Place) -> No
 
 
 async def test_a_remote_model_that_is_killed_mid_sentence_leaves_the_caller_with_an_answer(
-    place: Place, gpu: LlamaServer
+    local_server: LocalServer, gpu: LlamaServer
 ) -> None:
-    since = place.log.mark()
-    async with held(place, LOCAL, **NO_MODEL, turnEndpointDelay=500) as line:
+    since = local_server.log.mark()
+    async with agent_call(local_server, LOCAL, **NO_MODEL, turnEndpointDelay=500) as line:
         await line.phone.hears(20)
         line.says(words("hello there"))
         await line.agent_begins()
@@ -117,9 +117,9 @@ async def test_a_remote_model_that_is_killed_mid_sentence_leaves_the_caller_with
     assert holds(after, await spoken(LOCAL)), "the caller hears it"
     assert not holds(after, await spoken("They close at six.")), "and would not hear anything else"
     assert second == ("assistant", LOCAL), "while the remote one is gone the local one answers at once"
-    fell = place.log.all("model.fell_back", since)
+    fell = local_server.log.all("model.fell_back", since)
     assert [(each["model"], each["to"], each["said_characters"] > 0) for each in fell] == [
         (NAME, "prompted", True),
         (NAME, "prompted", False),
     ]
-    assert not [line for line in place.log.lines if KEY in line]
+    assert not [line for line in local_server.log.lines if KEY in line]

@@ -15,8 +15,8 @@ from storage.calls import sip_traces
 from storage.calls.sip_traces import SipTrace
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.api_client import Client
-from tests.trunkline.callees import desk
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.callees import trunk_phone
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import PhoneCall
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -26,14 +26,14 @@ ANSWERED = ["INVITE", "100 Trying", "180 Ringing", "200 OK", "ACK"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
-    async with open_place(tmp_path_factory.mktemp("place")) as place:
-        yield place
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
+    async with open_local_server(tmp_path_factory.mktemp("place")) as local_server:
+        yield local_server
 
 
-async def stored(place: Place, call_id: str) -> SipTrace:
+async def stored(local_server: LocalServer, call_id: str) -> SipTrace:
     """What the database has of a call, once it has it."""
-    read = place.server.database.read
+    read = local_server.server.database.read
     async with asyncio.timeout(10 * STORE_DELAY_S):
         while (found := await read(lambda conn: sip_traces.get(conn, call_id))) is None:  # noqa: ASYNC110 - a task writes it
             await asyncio.sleep(0.05)
@@ -44,18 +44,18 @@ def told(sip: dict[str, Any]) -> list[str]:
     return [message["summary"].split(" sip:")[0].split(" (")[0] for message in sip["messages"]]
 
 
-async def test_a_call_is_told_while_it_lives_and_when_it_has_ended(place: Place) -> None:
-    number = await place.line("Hello.")
-    since = place.log.mark()
-    async with RawPhone(place.target) as phone, PhoneCall(phone, number) as call:
-        call_id = await place.answered(since)
-        live = await place.client.v1("GET", f"calls/{call_id}/sip")
+async def test_a_call_is_told_while_it_lives_and_when_it_has_ended(local_server: LocalServer) -> None:
+    number = await local_server.number_with_agent("Hello.")
+    since = local_server.log.mark()
+    async with RawPhone(local_server.target) as phone, PhoneCall(phone, number) as call:
+        call_id = await local_server.answered(since)
+        live = await local_server.client.v1("GET", f"calls/{call_id}/sip")
         await call.hang_up()
-        await place.ended(call_id)
-        just_ended = await place.client.v1("GET", f"calls/{call_id}/sip")
-        ours, theirs = place.target, f"127.0.0.1:{phone.sip.port}"
-    await stored(place, call_id)
-    ended = await place.client.v1("GET", f"calls/{call_id}/sip")
+        await local_server.ended(call_id)
+        just_ended = await local_server.client.v1("GET", f"calls/{call_id}/sip")
+        ours, theirs = local_server.target, f"127.0.0.1:{phone.sip.port}"
+    await stored(local_server, call_id)
+    ended = await local_server.client.v1("GET", f"calls/{call_id}/sip")
     assert told(live) == ANSWERED
     assert told(ended) == [*ANSWERED, "BYE", "200 OK"]
     assert just_ended == ended
@@ -69,78 +69,78 @@ async def test_a_call_is_told_while_it_lives_and_when_it_has_ended(place: Place)
     assert (bye["direction"], bye["from"], bye["to"], bye["summary"]) == ("sent", ours, theirs, "200 OK (BYE)")
     assert ended["callId"] == call_id and ended["leftOut"] == 0
     assert "|<-" in ended["ladder"] and "->|" in ended["ladder"]
-    assert (await place.client.get(f"/v1/calls/{call_id}/sip?format=text")) == (200, ended["ladder"].encode())
+    assert (await local_server.client.get(f"/v1/calls/{call_id}/sip?format=text")) == (200, ended["ladder"].encode())
 
 
-async def test_a_refused_call_out_tells_what_the_peer_said(place: Place) -> None:
-    async with desk(place.target) as phone:
-        number_id = await place.client.number("555", None, sipPort=phone.port)
-        body = {"agentId": await place.client.agent(), "phoneNumberId": number_id, "to": "+41445550199"}
-        call_id = (await place.client.v1("POST", "calls", body))["id"]
+async def test_a_refused_call_out_tells_what_the_peer_said(local_server: LocalServer) -> None:
+    async with trunk_phone(local_server.target) as phone:
+        number_id = await local_server.client.number("555", None, sipPort=phone.port)
+        body = {"agentId": await local_server.client.agent(), "phoneNumberId": number_id, "to": "+41445550199"}
+        call_id = (await local_server.client.v1("POST", "calls", body))["id"]
         callee = await phone.called()
         callee.refuses("486 Busy Here")
         await callee.gets("ACK")
-    await place.ended(call_id)
-    sip = await place.client.v1("GET", f"calls/{call_id}/sip")
+    await local_server.ended(call_id)
+    sip = await local_server.client.v1("GET", f"calls/{call_id}/sip")
     assert [each for each in told(sip) if each != "100 Trying"] == ["INVITE", "486 Busy Here", "ACK"]
     assert [message["direction"] for message in sip["messages"]][-2:] == ["received", "sent"]
 
 
-async def test_what_comes_just_after_the_end_is_kept_too(place: Place) -> None:
-    number = await place.line("Hello.")
-    since = place.log.mark()
-    async with RawPhone(place.target) as phone, PhoneCall(phone, number) as call:
-        call_id = await place.answered(since)
+async def test_what_comes_just_after_the_end_is_kept_too(local_server: LocalServer) -> None:
+    number = await local_server.number_with_agent("Hello.")
+    since = local_server.log.mark()
+    async with RawPhone(local_server.target) as phone, PhoneCall(phone, number) as call:
+        call_id = await local_server.answered(since)
         call.dialog.cseq += 1
         bye = phone.request("BYE", call.dialog)
         phone.send(bye)
         await phone.final("BYE")
-        await place.ended(call_id)
+        await local_server.ended(call_id)
         phone.send(bye)
         await phone.final("BYE")
-    sip = await stored(place, call_id)
+    sip = await stored(local_server, call_id)
     assert [(each["summary"].split()[0], each["again"]) for each in sip.messages[-4:]] == [
         ("BYE", False), ("200", False), ("BYE", True), ("200", True),
     ]  # fmt: skip
 
 
-async def test_secrets_of_a_message_are_nowhere(place: Place) -> None:
-    number = await place.line("Hello.")
-    since = place.log.mark()
+async def test_secrets_of_a_message_are_nowhere(local_server: LocalServer) -> None:
+    number = await local_server.number_with_agent("Hello.")
+    since = local_server.log.mark()
     headers = (f"Authorization: {KEY}", f"Alert-Info: <sip:ann:{PASSWORD}@host>")
-    async with RawPhone(place.target) as phone:
+    async with RawPhone(local_server.target) as phone:
         call = PhoneCall(phone, number)
         phone.invite(call.dialog, phone.offer() + f"a=ice-pwd:{PASSWORD}\r\n", headers)
         await phone.accepted(call.dialog)
-        call_id = await place.answered(since)
+        call_id = await local_server.answered(since)
         assert await phone.info(call.dialog, "dtmf-relay", b"Signal=7\r\nDuration=160\r\n") == 200
         await phone.bye(call.dialog)
-        await place.ended(call_id)
-    kept = await stored(place, call_id)
-    _, body = await place.client.get(f"/v1/calls/{call_id}/sip")
+        await local_server.ended(call_id)
+    kept = await stored(local_server, call_id)
+    _, body = await local_server.client.get(f"/v1/calls/{call_id}/sip")
     for text in (str(kept), body.decode()):
         assert PASSWORD not in text and "Signal=7" not in text
         assert "sip:ann:*@host" in text and "Signal=*" in text and "username=" in text
 
 
-async def test_calls_of_others_and_unknown_calls_are_not_found(place: Place) -> None:
-    number = await place.line("Hello.")
-    since = place.log.mark()
-    async with RawPhone(place.target) as phone, PhoneCall(phone, number) as call:
-        call_id = await place.answered(since)
-        other = await place.server.database.write(lambda conn: organizations.create(conn, "other"))
-        _, key = await place.server.database.write(lambda conn: api_keys.create(conn, other.id))
-        async with Client(place.server.api_origin, key, set()) as stranger:
+async def test_calls_of_others_and_unknown_calls_are_not_found(local_server: LocalServer) -> None:
+    number = await local_server.number_with_agent("Hello.")
+    since = local_server.log.mark()
+    async with RawPhone(local_server.target) as phone, PhoneCall(phone, number) as call:
+        call_id = await local_server.answered(since)
+        other = await local_server.server.database.write(lambda conn: organizations.create(conn, "other"))
+        _, key = await local_server.server.database.write(lambda conn: api_keys.create(conn, other.id))
+        async with Client(local_server.server.api_origin, key, set()) as stranger:
             for path in (f"/v1/calls/{call_id}/sip", "/v1/calls/none/sip", f"/v1/calls/{call_id}/sip?format=text"):
                 assert await stranger.get(path) == (404, b'{"error":"Call not found"}')
-        assert (await place.client.get(f"/v1/calls/{call_id}/sip?format=xml"))[0] == 400
+        assert (await local_server.client.get(f"/v1/calls/{call_id}/sip?format=xml"))[0] == 400
         await call.hang_up()
 
 
-async def test_a_call_that_was_never_sent_has_no_messages(place: Place) -> None:
-    number_id = (await place.client.v1("POST", "phone-numbers", {"number": "556", "provider": "sip"}))["id"]
-    body = {"agentId": await place.client.agent(), "phoneNumberId": number_id, "to": "+41445550199"}
-    call_id = (await place.client.v1("POST", "calls", body))["id"]
-    await place.ended(call_id)
-    sip = await place.client.v1("GET", f"calls/{call_id}/sip")
+async def test_a_call_that_was_never_sent_has_no_messages(local_server: LocalServer) -> None:
+    number_id = (await local_server.client.v1("POST", "phone-numbers", {"number": "556", "provider": "sip"}))["id"]
+    body = {"agentId": await local_server.client.agent(), "phoneNumberId": number_id, "to": "+41445550199"}
+    call_id = (await local_server.client.v1("POST", "calls", body))["id"]
+    await local_server.ended(call_id)
+    sip = await local_server.client.v1("GET", f"calls/{call_id}/sip")
     assert (sip["messages"], sip["leftOut"], sip["ladder"]) == ([], 0, "no SIP messages\n")

@@ -17,9 +17,9 @@ from tests.media.speech import speech
 from tests.sipcore.dialogs.test_refer import is_told
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Message, RawPhone
-from tests.trunkline.callees import TakenCall
+from tests.trunkline.callees import ReceivedCall
 from tests.trunkline.recording_analysis import audible, read_wav
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import PhoneCall, calling, dialled
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -28,10 +28,10 @@ TALK = [GREETING, WORDS, "Thank you."]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module."""
-    async with open_place(tmp_path_factory.mktemp("place")) as place:
-        yield place
+    async with open_local_server(tmp_path_factory.mktemp("place")) as local_server:
+        yield local_server
 
 
 class Heir(PhoneCall):
@@ -50,26 +50,26 @@ class Heir(PhoneCall):
 
 
 @asynccontextmanager
-async def taking_over(place: Place, number: str, before: PhoneCall) -> AsyncIterator[Heir]:
+async def taking_over(local_server: LocalServer, number: str, before: PhoneCall) -> AsyncIterator[Heir]:
     """The heir of a call, connected."""
-    async with RawPhone(place.target) as phone, Heir(phone, number, before) as heir:
+    async with RawPhone(local_server.target) as phone, Heir(phone, number, before) as heir:
         yield heir
 
 
-async def number_of(place: Place, **trunk: Any) -> str:
+async def number_of(local_server: LocalServer, **trunk: Any) -> str:
     """A new number whose agent greets, listens, thanks and hangs up."""
-    place.numbers += 1
-    agent = await place.client.agent(
+    local_server.numbers += 1
+    agent = await local_server.client.agent(
         firstSpeaker="agent", agentGreetingEnabled=True, agentGreeting=GREETING, systemPrompt="Thank you. END"
     )
-    await place.client.number(str(place.numbers), agent, **trunk)
-    return str(place.numbers)
+    await local_server.client.number(str(local_server.numbers), agent, **trunk)
+    return str(local_server.numbers)
 
 
-async def greeted(place: Place, since: int) -> str:
+async def greeted(local_server: LocalServer, since: int) -> str:
     """Wait until the agent has greeted; the call's id."""
-    call_id = await place.answered(since)
-    await place.log.event("turn.agent", call_id=call_id)
+    call_id = await local_server.answered(since)
+    await local_server.log.event("turn.agent", call_id=call_id)
     return call_id
 
 
@@ -78,16 +78,16 @@ def contents(call: dict[str, Any]) -> list[str]:
     return [item["content"] for item in call["transcript"]]
 
 
-async def test_who_takes_a_call_over_goes_on_with_its_conversation_and_its_recording(place: Place) -> None:
-    number, since = await number_of(place), place.log.mark()
-    async with calling(place.target, number) as caller:
-        call_id = await greeted(place, since)
-        async with taking_over(place, number, caller) as heir:
+async def test_who_takes_a_call_over_goes_on_with_its_conversation_and_its_recording(local_server: LocalServer) -> None:
+    number, since = await number_of(local_server), local_server.log.mark()
+    async with calling(local_server.target, number) as caller:
+        call_id = await greeted(local_server, since)
+        async with taking_over(local_server, number, caller) as heir:
             await caller.hung_up()
             heir.say(speech("hello there"))
             await heir.hung_up()
             assert audible(heir.sound(), 8000).any()
-    ended = await place.ended(call_id)
+    ended = await local_server.ended(call_id)
     assert (ended["status"], ended["endedReason"], contents(ended)) == ("completed", "agent_ended", TALK)
     assert ended["sipEnd"] == {
         "statusCode": 200,
@@ -96,31 +96,31 @@ async def test_who_takes_a_call_over_goes_on_with_its_conversation_and_its_recor
         "q850Text": "Normal call clearing",
         "byPeer": False,
     }
-    rate, sides = read_wav(await place.client.recording(call_id))
+    rate, sides = read_wav(await local_server.client.recording(call_id))
     assert audible(sides[:, 0], rate).any(), "who took over is on the left"
     agent = audible(sides[:, 1], rate)
     assert agent[: len(agent) // 3].any(), "the greeting was to the first caller"
     assert agent[-len(agent) // 3 :].any(), "the thanks to the second"
 
 
-async def test_a_call_goes_on_with_whom_the_caller_names_by_refer(place: Place) -> None:
-    async with RawPhone(place.target) as phone:
-        number = await number_of(place, sipPort=phone.sip.port, sipAllowRefer=True)
-        since = place.log.mark()
-        async with calling(place.target, number) as caller:
-            call_id = await greeted(place, since)
+async def test_a_call_goes_on_with_whom_the_caller_names_by_refer(local_server: LocalServer) -> None:
+    async with RawPhone(local_server.target) as phone:
+        number = await number_of(local_server, sipPort=phone.sip.port, sipAllowRefer=True)
+        since = local_server.log.mark()
+        async with calling(local_server.target, number) as caller:
+            call_id = await greeted(local_server, since)
             caller.phone.within("REFER", caller.dialog, Refer_To="<sip:555@127.0.0.1>")
             callee = await RawCallee.called(phone)
             assert (callee.number, callee.invite.header("From").split("@")[0]) == ("555", f"<sip:{number}")
-            async with TakenCall(callee) as other:
+            async with ReceivedCall(callee) as other:
                 notices = [await is_told(caller.phone), await is_told(caller.phone)]
                 await caller.hung_up()
                 other.say(speech("hello there"))
                 await other.hung_up()
-    ended = await place.ended(call_id)
+    ended = await local_server.ended(call_id)
     assert (ended["endedReason"], contents(ended)) == ("agent_ended", TALK)
     assert [notice.body.strip() for notice in notices] == ["SIP/2.0 100 Trying", "SIP/2.0 200 OK"]
-    attempt = await place.log.event("outbound.attempt", since=since)
+    attempt = await local_server.log.event("outbound.attempt", since=since)
     assert (attempt["verdict"], attempt["destination"], attempt["call_id"]) == ("referred", "555", call_id)
 
 
@@ -130,25 +130,27 @@ async def refused(caller: PhoneCall, to: str) -> Message:
     return await caller.phone.final("REFER")
 
 
-async def test_nobody_is_called_for_a_refer_unless_the_number_allows_it_at_that_time(place: Place) -> None:
-    number, since = await number_of(place), place.log.mark()
-    (number_id,) = [each["id"] for each in await place.client.v1("GET", "phone-numbers") if each["number"] == number]
-    async with RawPhone(place.target) as phone, calling(place.target, number) as caller:
-        call_id = await greeted(place, since)
+async def test_nobody_is_called_for_a_refer_unless_the_number_allows_it_at_that_time(local_server: LocalServer) -> None:
+    number, since = await number_of(local_server), local_server.log.mark()
+    (number_id,) = [
+        each["id"] for each in await local_server.client.v1("GET", "phone-numbers") if each["number"] == number
+    ]
+    async with RawPhone(local_server.target) as phone, calling(local_server.target, number) as caller:
+        call_id = await greeted(local_server, since)
         assert (await refused(caller, "<sip:555@127.0.0.1>")).status == 603
         assert (await refused(caller, "<tel:+19005550100>")).status == 603
         trunk = {"sipPort": phone.sip.port, "sipAllowRefer": True}
-        await place.client.v1("PATCH", f"phone-numbers/{number_id}", trunk)
+        await local_server.client.v1("PATCH", f"phone-numbers/{number_id}", trunk)
         assert (await refused(caller, "<sip:556@127.0.0.1>")).status == 202
         (await RawCallee.called(phone)).refuses("486 Busy Here")
         assert [(await is_told(caller.phone)).body.strip() for _ in range(2)][1] == "SIP/2.0 486 Busy Here"
-        await place.client.v1("PATCH", f"phone-numbers/{number_id}", {"sipAllowRefer": False})
+        await local_server.client.v1("PATCH", f"phone-numbers/{number_id}", {"sipAllowRefer": False})
         assert (await refused(caller, "<sip:557@127.0.0.1>")).status == 603
         await caller.hang_up()
-    assert (await place.ended(call_id))["endedReason"] == "customer_ended"
+    assert (await local_server.ended(call_id))["endedReason"] == "customer_ended"
     t = tables.outbound_attempts
     rows = sa.select(t.c.destination, t.c.verdict, t.c.client, t.c.detail).where(t.c.call_id == call_id)
-    told = await place.server.database.read(lambda conn: conn.execute(rows.order_by(t.c.created_at)).all())
+    told = await local_server.server.database.read(lambda conn: conn.execute(rows.order_by(t.c.created_at)).all())
     never = "the trunk does not allow it"
     assert [tuple(each) for each in told] == [
         ("555", "refer_refused", "127.0.0.1", never),
@@ -158,36 +160,36 @@ async def test_nobody_is_called_for_a_refer_unless_the_number_allows_it_at_that_
     ]
 
 
-async def test_a_redirect_within_the_trunk_is_followed(place: Place) -> None:
-    async with RawPhone(place.target) as phone:
-        agent = await place.client.agent(systemPrompt="Thank you. END")
-        place.numbers += 1
+async def test_a_redirect_within_the_trunk_is_followed(local_server: LocalServer) -> None:
+    async with RawPhone(local_server.target) as phone:
+        agent = await local_server.client.agent(systemPrompt="Thank you. END")
+        local_server.numbers += 1
         trunk = {"sipPort": phone.sip.port, "sipAllowRedirect": True}
-        number = await place.client.number(str(place.numbers), None, **trunk)
+        number = await local_server.client.number(str(local_server.numbers), None, **trunk)
         body = {"agentId": agent, "phoneNumberId": number, "to": "+41445550199", "metadata": {"sip.X-Order": "17"}}
-        call_id = str((await place.client.v1("POST", "calls", body))["id"])
+        call_id = str((await local_server.client.v1("POST", "calls", body))["id"])
         first = await RawCallee.called(phone)
         first.refuses("302 Moved Temporarily", "Contact: <sip:555@elsewhere.example>;q=1, <sip:556@127.0.0.1>;q=0.5")
         second = await RawCallee.called(phone)
         assert (second.number, second.invite.header("X-Order")) == ("556", "17")
-        async with TakenCall(second) as call:
+        async with ReceivedCall(second) as call:
             call.say(speech("hello there"))
             await call.hung_up()
-    ended = await place.ended(call_id)
+    ended = await local_server.ended(call_id)
     assert (ended["endedReason"], contents(ended)) == ("agent_ended", [WORDS, "Thank you."])
 
 
-async def test_what_an_invite_carries_is_told_with_the_call(place: Place) -> None:
-    number, since = await number_of(place), place.log.mark()
+async def test_what_an_invite_carries_is_told_with_the_call(local_server: LocalServer) -> None:
+    number, since = await number_of(local_server), local_server.log.mark()
     headers = ("P-Asserted-Identity: <sip:+41441@carrier>", "X-Customer: 17", "Diversion: <sip:8@h>")
-    async with RawPhone(place.target) as phone:
+    async with RawPhone(local_server.target) as phone:
         dialog = dialled(phone, number)
         phone.invite(dialog, phone.offer(), headers=headers)
         await phone.accepted(dialog)
-        call_id = await place.answered(since)
+        call_id = await local_server.answered(since)
         phone.within("BYE", dialog, Reason='Q.850;cause=16;text="Bye"')
         await phone.final("BYE")
-    ended = await place.ended(call_id)
+    ended = await local_server.ended(call_id)
     assert (ended["customerNumber"], ended["metadata"]["sip.X-Customer"]) == ("+41441", "17")
     assert ended["metadata"]["sip.Diversion"] == "<sip:8@h>"
     assert (ended["sipEnd"]["q850Cause"], ended["sipEnd"]["q850Text"], ended["sipEnd"]["byPeer"]) == (16, "Bye", True)

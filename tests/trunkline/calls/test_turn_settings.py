@@ -12,25 +12,25 @@ import pytest_asyncio
 from media.audio_port import Samples
 from tests.media.speech import silence
 from tests.trunkline.caller_speech import in_noise, white, words
-from tests.trunkline.phone_calls import LONG, NO_MODEL, THINKS_S, Line, answer_to, held, scripted, together
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.phone_calls import LONG, NO_MODEL, THINKS_S, AgentCall, agent_call, answer_to, scripted, together
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 QUESTION = "what are your opening hours"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module."""
-    async with open_place(tmp_path_factory.mktemp("place"), scripted) as place:
-        yield place
+    async with open_local_server(tmp_path_factory.mktemp("place"), scripted) as local_server:
+        yield local_server
 
 
-async def first_sound_counts(place: Place, first: Samples, **agent: Any) -> bool:
+async def first_sound_counts(local_server: LocalServer, first: Samples, **agent: Any) -> bool:
     """Whether the agent answers what the caller says first; the next thing, 1.1 s later, it answers in any case. If the
     agent has a greeting, the caller begins 400 ms after it."""
     second = words("where are you located")
-    async with held(place, "Yes. END", **agent) as line:
+    async with agent_call(local_server, "Yes. END", **agent) as line:
         begun = 20
         if "agentGreeting" in agent:
             begun = await line.agent_is_silent(await line.agent_begins(), 8) + 20
@@ -51,7 +51,7 @@ def waits(gap_ms: float, wanted_ms: float) -> bool:
     return wanted_ms - 30 <= gap_ms < wanted_ms + 400
 
 
-Pairs = dict[str, list[tuple[float, Line]]]
+Pairs = dict[str, list[tuple[float, AgentCall]]]
 GUARDED: dict[str, Any] = {"firstSpeaker": "agent", "agentGreeting": "Hi.", "agentGreetingEnabled": True}
 SLOW: dict[str, Any] = {"prompt": "SLOW Yes. END", "ultravadEotThreshold": None, "turnEndpointDelay": 900}
 WAITS: dict[str, tuple[dict[str, Any], tuple[Any, Any]]] = {
@@ -64,17 +64,17 @@ WAITS: dict[str, tuple[dict[str, Any], tuple[Any, Any]]] = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def answers(place: Place) -> Pairs:
+async def answers(local_server: LocalServer) -> Pairs:
     """For each setting of `WAITS`, how long the agent with either value waits with its answer, and the call. All these
     calls are held at once."""
     said = words("hello there")
     asked = [(name, {**agent, name: value}) for name, (agent, values) in WAITS.items() for value in values]
-    found = await together(*(answer_to(place, said, **agent) for _, agent in asked))
+    found = await together(*(answer_to(local_server, said, **agent) for _, agent in asked))
     return {name: [each for (of, _), each in zip(asked, found, strict=True) if of == name] for name in WAITS}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def counted(place: Place) -> dict[str, list[bool]]:
+async def counted(local_server: LocalServer) -> dict[str, list[bool]]:
     """For three settings whether what the caller said counted, with either value; all these calls are held at once."""
     short, clear = words("hello"), words("hello there", "slt")
     noisy = in_noise(clear, white(len(clear)), 3)
@@ -83,7 +83,7 @@ async def counted(place: Place) -> dict[str, list[bool]]:
         *(("frameActivationThreshold", noisy, {"frameActivationThreshold": p}) for p in (0.2, 0.97)),
         *(("postSpeechCooldown", short, {"postSpeechCooldown": ms, **GUARDED}) for ms in (0, 1100)),
     ]
-    found = await together(*(first_sound_counts(place, sound, **agent) for _, sound, agent in asked))
+    found = await together(*(first_sound_counts(local_server, sound, **agent) for _, sound, agent in asked))
     return {name: [each for (of, *_), each in zip(asked, found, strict=True) if of == name] for name, *_ in asked}
 
 
@@ -132,16 +132,16 @@ async def test_an_answer_that_was_begun_at_speculative_silence_ms_comes_earlier(
     assert await begun.talk() == [("user", "hello there"), ("assistant", "Yes.")]
 
 
-async def test_the_agent_stops_after_min_interruption_duration(place: Place) -> None:
+async def test_the_agent_stops_after_min_interruption_duration(local_server: LocalServer) -> None:
     said = words(QUESTION)
 
     async def stops_after(ms: int) -> float:
         greeting: dict[str, Any] = {"firstSpeaker": "agent", "agentGreeting": LONG, "agentGreetingEnabled": True}
-        async with held(place, "Yes. END", minInterruptionDuration=ms, **greeting) as line:
+        async with agent_call(local_server, "Yes. END", minInterruptionDuration=ms, **greeting) as line:
             await line.phone.has_heard(await line.agent_begins() + 50)
             first = line.says(said)
             await line.phone.hung_up()
-        return 20 * (line.spells()[0][1] - first)
+        return 20 * (line.speech_segments()[0][1] - first)
 
     soon, late = await together(stops_after(100), stops_after(800))
     assert waits(soon, 100)

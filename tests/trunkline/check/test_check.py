@@ -79,6 +79,6 @@ async def test_a_model_that_fails_its_trial_fails_the_check(tmp_path: Path, monk
 
 async def test_what_the_log_says_of_models_that_are_left_out_fails_the_check(tmp_path: Path) -> None:
     models = Models()
-    models.hear(None, "error", {"event": "model.left_out", "name": "our", "error": "the voice our is left out"})
+    models.capture_log(None, "error", {"event": "model.left_out", "name": "our", "error": "the voice our is left out"})
     with pytest.raises(StartupError, match="the voice our is left out"):
         await models.trials(Settings(data_dir=tmp_path))

@@ -19,7 +19,7 @@ from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
 from tests.peers.dnsmasq import NameServer
 from trunkline.check import sip as check_sip
-from trunkline.server.control_socket import Control, Line
+from trunkline.server.control_socket import ControlConnection, ControlServer
 
 
 @pytest.fixture
@@ -125,12 +125,12 @@ async def test_a_running_server_tells_how_its_trunks_stand(tmp_path: Path, monke
     await with_numbers(settings, {"sip_ip": "127.0.0.1"})
     states: list[dict[str, Any]] = [{"number": str(at), "state": "listening", "detail": None} for at in (100, 101)]
 
-    async def status(question: Mapping[str, Any], line: Line) -> None:
+    async def status(question: Mapping[str, Any], line: ControlConnection) -> None:
         for state in states:
-            line.tell(state)
+            line.send(state)
 
     monkeypatch.setattr(lock, "is_held", lambda data_dir: True)
-    async with Control(tmp_path, {"sip.status": status}).listening():
+    async with ControlServer(tmp_path, {"sip.status": status}).listening():
         assert await check_sip.trunks(settings) == "2 listening"
         states.append({"number": "102", "state": "failed", "detail": "403 Forbidden"})
         with pytest.raises(OSError, match=r"^102: 403 Forbidden; see `trunkline sip status`"):

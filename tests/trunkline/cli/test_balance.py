@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.cli import main
-from trunkline.cli.balance import told
+from trunkline.cli.balance import format_amount
 
 PLACES = "takes an amount as 20 or 12.50, with at most 6 decimal places"
 
@@ -96,4 +96,4 @@ def test_an_amount_is_a_plain_number(arguments: list[str], complaint: str, capsy
     [("0", "0.00"), ("5", "5.00"), ("-0.5", "-0.50"), ("0.012340", "0.01234"), ("1234567.000001", "1234567.000001")],
 )
 def test_an_amount_shows_the_places_that_say_something(amount: str, shown: str) -> None:
-    assert told(Decimal(amount)) == shown
+    assert format_amount(Decimal(amount)) == shown

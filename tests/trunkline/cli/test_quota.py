@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from config.settings import Settings
 from storage.accounts import organizations
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 from trunkline import admin
 from trunkline.cli import main
 
@@ -59,23 +59,25 @@ def test_what_is_no_quota_is_told(wrong: str, capsys: pytest.CaptureFixture[str]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """A server that finds an organization with a key."""
 
     async def prepare(settings: Settings) -> None:
         await admin.create_organization(settings, "Bay")
         await admin.create_key(settings, "Bay")
 
-    async with open_place(tmp_path_factory.mktemp("place"), prepare=prepare, quotas={"api_keys": 7}) as place:
-        yield place
+    async with open_local_server(
+        tmp_path_factory.mktemp("place"), prepare=prepare, quotas={"api_keys": 7}
+    ) as local_server:
+        yield local_server
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_what_is_used_and_may_be_used_is_among_the_figures(place: Place) -> None:
-    found = await place.server.database.read(organizations.all_of)
+async def test_what_is_used_and_may_be_used_is_among_the_figures(local_server: LocalServer) -> None:
+    found = await local_server.server.database.read(organizations.all_of)
     [bay] = [each.id for each in found if each.name == "Bay"]
     which = f'{{organization="{bay}",quota="api_keys"}}'
     wanted = {f"trunkline_quota_used{which} 1.0", f"trunkline_quota_limit{which} 7.0"}
     async with asyncio.timeout(20):
-        while not wanted <= {*(await place.client.get("/metrics"))[1].decode().splitlines()}:  # noqa: ASYNC110 - no event tells of it
+        while not wanted <= {*(await local_server.client.get("/metrics"))[1].decode().splitlines()}:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.05)

@@ -22,7 +22,7 @@ from tests.calls.http_server import serving
 from tests.media.speech import speech
 from trunkline.check import remote_models
 from trunkline.cli.main import _parser
-from trunkline.wiring.remote_models import configured_in, settings_here
+from trunkline.wiring.remote_models import configured_in, without_remote_models
 
 KEY = "sk-hush-hush-of-the-gpu-box"
 LOOPBACK = {"egress": {"allow": ["127.0.0.0/8"]}}
@@ -235,10 +235,10 @@ async def _checked(settings: Settings) -> list[tuple[str, tuple[str, str]]]:
 async def test_of_a_setting_that_names_a_remote_model_the_best_is_loaded_here(settings: Settings) -> None:
     await remote(settings, *llm())
     named = settings.with_changes({"models": {"llm": "gpu", "stt": "pocketsphinx"}})
-    here = (await settings_here(named)).models
+    here = (await without_remote_models(named)).models
     assert (here.llm, here.stt, here.stt_second) == ("auto", "pocketsphinx", "auto")
     await remote(settings, "add", "ear", "--kind", "stt", "--url", "http://10.1.2.3", "--model", "m")
     for changes in ({"stt": "ear"}, {"stt_second": "ear"}):
-        here = (await settings_here(settings.with_changes({"models": changes}))).models
+        here = (await without_remote_models(settings.with_changes({"models": changes}))).models
         assert (here.stt, here.stt_second) == ("auto", "off"), "turns are heard again once"
-    assert await settings_here(settings) is settings
+    assert await without_remote_models(settings) is settings

@@ -13,13 +13,13 @@ import pytest
 
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.conftest import Office
-from tests.trunkline.server_process import TRUNKLINE, Told, command, environment
+from tests.trunkline.server_process import TRUNKLINE, JsonLines, command, environment
 from tests.trunkline.sip_phone import PhoneCall, dialled, refusal
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
-class Trace(Told):
+class Trace(JsonLines):
     """`trunkline sip trace --json`, running."""
 
     process: asyncio.subprocess.Process

@@ -24,7 +24,7 @@ from sipcore.security import source_guard
 from storage import tables
 from tests.peers.sipp_baresip import RTP_PORTS
 from tests.sipcore.raw.raw_phone import Dialog, RawPhone
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import PhoneCall, calling, dialled
 from tests.trunkline.small_disk import NEEDS_ROOT, filled, small_disk
 
@@ -45,18 +45,18 @@ FULL = (503, "10")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """A server with few places. Its data is on a small disk where one can be had."""
     folder = tmp_path_factory.mktemp("place")
     with small_disk(folder, "64m"):
-        async with open_place(folder, **SETTINGS) as place:
-            yield place
+        async with open_local_server(folder, **SETTINGS) as local_server:
+            yield local_server
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def line(place: Place) -> str:
+async def line(local_server: LocalServer) -> str:
     """A number whose agent waits for its caller to speak, for as long as that takes."""
-    return await place.line("Thank you.", customerSilenceMs=0)
+    return await local_server.number_with_agent("Thank you.", customerSilenceMs=0)
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ class Footprint:
     table: int = 0
 
     @classmethod
-    def of(cls, place: Place) -> Footprint:
+    def of(cls, local_server: LocalServer) -> Footprint:
         """As it is now."""
-        server = place.server
+        server = local_server.server
         registry = server.endpoint._call_registry
         assert registry is not None
         return cls(
@@ -92,13 +92,13 @@ class Footprint:
         )
 
 
-async def leaves_nothing(place: Place, before: Footprint) -> None:
+async def leaves_nothing(local_server: LocalServer, before: Footprint) -> None:
     """All that was taken is given back, within seconds."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(20):
-            while _more(Footprint.of(place), before):  # noqa: ASYNC110 - the kernel tells nobody
+            while _more(Footprint.of(local_server), before):  # noqa: ASYNC110 - the kernel tells nobody
                 await asyncio.sleep(0.05)
-    assert _more(Footprint.of(place), before) == {}
+    assert _more(Footprint.of(local_server), before) == {}
 
 
 def _more(now: Footprint, before: Footprint) -> dict[str, tuple[int, int]]:
@@ -109,10 +109,10 @@ def _more(now: Footprint, before: Footprint) -> dict[str, tuple[int, int]]:
     }
 
 
-async def answers_to(place: Place, number: str, count: int = MANY) -> Counter[tuple[int, str]]:
+async def answers_to(local_server: LocalServer, number: str, count: int = MANY) -> Counter[tuple[int, str]]:
     """So many INVITEs to a number; how often each final status came, with its Retry-After."""
     told: Counter[tuple[int, str]] = Counter()
-    async with RawPhone(place.target) as phone:
+    async with RawPhone(local_server.target) as phone:
         for _ in range(0, count, AT_ONCE):
             waiting: dict[str, tuple[Dialog, str]] = {}
             for _ in range(AT_ONCE):
@@ -127,78 +127,80 @@ async def answers_to(place: Place, number: str, count: int = MANY) -> Counter[tu
 
 
 @contextlib.asynccontextmanager
-async def talking(place: Place, number: str, calls: int) -> AsyncIterator[list[PhoneCall]]:
+async def talking(local_server: LocalServer, number: str, calls: int) -> AsyncIterator[list[PhoneCall]]:
     """So many calls that go on for the block, and can be heard at its end."""
     async with contextlib.AsyncExitStack() as stack:
-        made = [await begin(place, number, stack) for _ in range(calls)]
+        made = [await begin(local_server, number, stack) for _ in range(calls)]
         yield made
         for call in made:
             await call.hears(5)
 
 
-async def begin(place: Place, number: str, stack: contextlib.AsyncExitStack) -> PhoneCall:
+async def begin(local_server: LocalServer, number: str, stack: contextlib.AsyncExitStack) -> PhoneCall:
     """A call that is hung up when the stack is left."""
-    call = await stack.enter_async_context(calling(place.target, number))
+    call = await stack.enter_async_context(calling(local_server.target, number))
     stack.push_async_callback(call.hang_up)
     return call
 
 
-async def test_a_full_server_says_503_and_takes_calls_again_as_soon_as_one_has_ended(place: Place, line: str) -> None:
-    before = Footprint.of(place)
-    async with talking(place, line, PLACES - 1), contextlib.AsyncExitStack() as last:
-        await (await begin(place, line, last)).hears(10)
-        full = Footprint.of(place)
-        assert await answers_to(place, line) == {FULL: MANY}
-        await leaves_nothing(place, full)
-        async with RawPhone(place.target) as phone:
+async def test_a_full_server_says_503_and_takes_calls_again_as_soon_as_one_has_ended(
+    local_server: LocalServer, line: str
+) -> None:
+    before = Footprint.of(local_server)
+    async with talking(local_server, line, PLACES - 1), contextlib.AsyncExitStack() as last:
+        await (await begin(local_server, line, last)).hears(10)
+        full = Footprint.of(local_server)
+        assert await answers_to(local_server, line) == {FULL: MANY}
+        await leaves_nothing(local_server, full)
+        async with RawPhone(local_server.target) as phone:
             assert (await phone.options()).status == 503
-            since = place.log.mark()
+            since = local_server.log.mark()
             await last.aclose()
-            await place.log.event("call.ended", since=since)
+            await local_server.log.event("call.ended", since=since)
             assert (await phone.options()).status == 200
-        async with talking(place, line, 1):
+        async with talking(local_server, line, 1):
             pass
-    await leaves_nothing(place, before)
+    await leaves_nothing(local_server, before)
 
 
-async def test_an_organization_with_all_its_calls_is_busy(place: Place, line: str) -> None:
+async def test_an_organization_with_all_its_calls_is_busy(local_server: LocalServer, line: str) -> None:
     async def allow(most: int | None) -> None:
         change = sa.update(tables.organizations).values(max_calls=most)
-        await place.server.database.write(lambda conn: conn.execute(change))
+        await local_server.server.database.write(lambda conn: conn.execute(change))
 
-    before = Footprint.of(place)
-    async with talking(place, line, 1):
+    before = Footprint.of(local_server)
+    async with talking(local_server, line, 1):
         await allow(1)
-        told = await answers_to(place, line)
+        told = await answers_to(local_server, line)
         await allow(None)
     assert told == {(486, ""): MANY}
-    await leaves_nothing(place, before)
+    await leaves_nothing(local_server, before)
 
 
-async def test_who_begins_more_calls_than_one_may_is_told_to_come_back(place: Place, line: str) -> None:
-    before = Footprint.of(place)
+async def test_who_begins_more_calls_than_one_may_is_told_to_come_back(local_server: LocalServer, line: str) -> None:
+    before = Footprint.of(local_server)
     source_guard.set_invite_rate_limit(10)
     try:
-        told = await answers_to(place, "999")
+        told = await answers_to(local_server, "999")
     finally:
         source_guard.set_invite_rate_limit(SETTINGS["sip"]["max_invites_per_second"])
     assert told.keys() == {(404, ""), (503, "2")}
     assert told[503, "2"] > MANY / 2
-    await leaves_nothing(place, before)
+    await leaves_nothing(local_server, before)
 
 
-async def test_without_a_port_for_the_sound_calls_get_503(place: Place, line: str) -> None:
+async def test_without_a_port_for_the_sound_calls_get_503(local_server: LocalServer, line: str) -> None:
     """Other programs have all of them, and those after them that PJSIP would try."""
-    before = Footprint.of(place)
+    before = Footprint.of(local_server)
     with contextlib.ExitStack() as stack:
         for port in range(FIRST_PORT, FIRST_PORT + 400):
             stack.enter_context(socket.socket(type=socket.SOCK_DGRAM)).bind(("127.0.0.1", port))
-        taken = Footprint.of(place)
-        assert await answers_to(place, line) == {FULL: MANY}
-        await leaves_nothing(place, taken)
-    await place.log.event("sip.no_rtp_port")
-    await leaves_nothing(place, before)
-    async with talking(place, line, 1):
+        taken = Footprint.of(local_server)
+        assert await answers_to(local_server, line) == {FULL: MANY}
+        await leaves_nothing(local_server, taken)
+    await local_server.log.event("sip.no_rtp_port")
+    await leaves_nothing(local_server, before)
+    async with talking(local_server, line, 1):
         pass
 
 
@@ -228,54 +230,56 @@ async def another_program(statement: str, path: Path) -> AsyncIterator[None]:
 
 
 async def test_a_database_that_does_not_answer_turns_calls_away(
-    place: Place, line: str, monkeypatch: pytest.MonkeyPatch
+    local_server: LocalServer, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "ADMISSION_TIMEOUT_S", 0.5)
-    before = Footprint.of(place)
-    async with another_program(LOCKS, place.server.database.path):
-        assert await answers_to(place, line) == {FULL: MANY}
-    await leaves_nothing(place, before)
-    async with talking(place, line, 1):
+    before = Footprint.of(local_server)
+    async with another_program(LOCKS, local_server.server.database.path):
+        assert await answers_to(local_server, line) == {FULL: MANY}
+    await leaves_nothing(local_server, before)
+    async with talking(local_server, line, 1):
         pass
-    assert {call["callSid"] for call in await place.client.v1("GET", "calls?limit=5&status=failed")} == set()
+    assert {call["callSid"] for call in await local_server.client.v1("GET", "calls?limit=5&status=failed")} == set()
 
 
-async def test_calls_that_are_given_up_before_anybody_answered_keep_nobody_out(place: Place, line: str) -> None:
+async def test_calls_that_are_given_up_before_anybody_answered_keep_nobody_out(
+    local_server: LocalServer, line: str
+) -> None:
     """SIP waits 32 s for the callee of each."""
     clients = PLACES - 1
-    await asyncio.gather(*(place.client.v1("GET", "calls") for _ in range(clients)))  # each has a connection now
-    before = Footprint.of(place)
-    async with RawPhone(place.target) as silent:
-        number = await place.client.number("900", None, sipPort=silent.sip.port)
-        body = {"agentId": await place.client.agent(), "phoneNumberId": number, "to": "+41445550199"}
+    await asyncio.gather(*(local_server.client.v1("GET", "calls") for _ in range(clients)))  # each has a connection now
+    before = Footprint.of(local_server)
+    async with RawPhone(local_server.target) as silent:
+        number = await local_server.client.number("900", None, sipPort=silent.sip.port)
+        body = {"agentId": await local_server.client.agent(), "phoneNumberId": number, "to": "+41445550199"}
 
         async def ring_in_vain() -> None:
             for _ in range(15):
-                call = await place.client.v1("POST", "calls", body)
-                await place.log.event("call.placed", call_id=call["id"])
-                ended = await place.client.v1("POST", f"calls/{call['id']}/hangup")
+                call = await local_server.client.v1("POST", "calls", body)
+                await local_server.log.event("call.placed", call_id=call["id"])
+                ended = await local_server.client.v1("POST", f"calls/{call['id']}/hangup")
                 assert (ended["status"], ended["endedReason"]) == ("no_answer", "api_hangup")
 
         await asyncio.gather(*(ring_in_vain() for _ in range(clients)))
         assert _native.call_table_used() >= 15 * clients
-        async with talking(place, line, PLACES):
+        async with talking(local_server, line, PLACES):
             pass
-    await leaves_nothing(place, replace(before, table=before.table + 15 * PLACES))
+    await leaves_nothing(local_server, replace(before, table=before.table + 15 * PLACES))
 
 
 async def test_on_a_full_disk_calls_have_their_places_and_only_those_beyond_are_turned_away(
-    place: Place, line: str
+    local_server: LocalServer, line: str
 ) -> None:
-    data_dir = place.server.settings.data_dir
+    data_dir = local_server.server.settings.data_dir
     if not data_dir.is_mount():
         pytest.skip(NEEDS_ROOT)
-    before = Footprint.of(place)
-    async with talking(place, line, 1):
-        async with another_program(EMPTIES_LOG, place.server.database.path):
+    before = Footprint.of(local_server)
+    async with talking(local_server, line, 1):
+        async with another_program(EMPTIES_LOG, local_server.server.database.path):
             pass  # what is written next needs room
         with filled(data_dir):
-            async with talking(place, line, PLACES - 1):
-                assert await answers_to(place, line) == {FULL: MANY}
-    await leaves_nothing(place, before)
-    async with talking(place, line, 1):
+            async with talking(local_server, line, PLACES - 1):
+                assert await answers_to(local_server, line) == {FULL: MANY}
+    await leaves_nothing(local_server, before)
+    async with talking(local_server, line, 1):
         pass

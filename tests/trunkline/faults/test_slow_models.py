@@ -10,18 +10,18 @@ import pytest_asyncio
 
 from config.settings import Settings
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
-from tests.fakes.fake_models import FragileVoice, PromptedLanguage, SureEars
-from tests.fakes.scripted_call import AlwaysOver
+from tests.fakes.fake_models import CertainStt, FragileTts, PromptedLlm
+from tests.fakes.scripted_call import AlwaysEndOfTurn
 from tests.sipcore.raw.raw_phone import RawPhone
-from tests.trunkline.callees import desk
+from tests.trunkline.callees import trunk_phone
 from tests.trunkline.calls.test_outbound import body_for, start
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import calling, refusal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-class BusyLanguage(PromptedLanguage):
+class BusyLanguage(PromptedLlm):
     """Says how long it would let callers wait."""
 
     wait_s = 0.0
@@ -33,7 +33,7 @@ class BusyLanguage(PromptedLanguage):
 def busy_models(_: Settings) -> Catalogue:
     language = BusyLanguage()
     info = LanguageModelInfo(language_model_id(language.name), language.name, "builtin", 4096, True)
-    return Catalogue(SureEars(), {info: language}, [FragileVoice()], AlwaysOver())
+    return Catalogue(CertainStt(), {info: language}, [FragileTts()], AlwaysEndOfTurn())
 
 
 @pytest.fixture(scope="module")
@@ -46,76 +46,80 @@ def quickly() -> Iterator[None]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory, quickly: None) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory, quickly: None) -> AsyncIterator[LocalServer]:
     folder = tmp_path_factory.mktemp("place")
-    async with open_place(folder, busy_models, limits={"slow_answers": "refuse"}) as place:
-        yield place
+    async with open_local_server(folder, busy_models, limits={"slow_answers": "refuse"}) as local_server:
+        yield local_server
 
 
-async def become(place: Place, wait_s: float) -> None:
+async def become(local_server: LocalServer, wait_s: float) -> None:
     """The models let wait so long from now on, and the server has seen it."""
-    language, since = place.language, place.log.mark()
+    language, since = local_server.language, local_server.log.mark()
     assert isinstance(language, BusyLanguage)
     language.wait_s = wait_s
-    await place.log.event("models.slow" if wait_s else "models.keep_up_again", since=since)
+    await local_server.log.event("models.slow" if wait_s else "models.keep_up_again", since=since)
 
 
-async def options(place: Place) -> int:
+async def options(local_server: LocalServer) -> int:
     """What OPTIONS is answered with."""
-    async with RawPhone(place.target) as phone:
+    async with RawPhone(local_server.target) as phone:
         phone.send(phone.request("OPTIONS", phone.dialog()))
         return (await phone.final("OPTIONS")).status
 
 
-async def page(place: Place, path: str) -> str:
-    async with aiohttp.ClientSession() as session, session.get(f"{place.server.api_origin}/{path}") as answer:
+async def page(local_server: LocalServer, path: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(f"{local_server.server.api_origin}/{path}") as answer:
         return await answer.text()
 
 
-async def test_callers_get_503_while_answers_wait_too_long_and_are_taken_again_afterwards(place: Place) -> None:
-    line = await place.line("Thank you.", customerSilenceMs=0)
-    async with calling(place.target, line) as call:
-        await become(place, 60.0)
-        refused = await refusal(place.target, line)
+async def test_callers_get_503_while_answers_wait_too_long_and_are_taken_again_afterwards(
+    local_server: LocalServer,
+) -> None:
+    line = await local_server.number_with_agent("Thank you.", customerSilenceMs=0)
+    async with calling(local_server.target, line) as call:
+        await become(local_server, 60.0)
+        refused = await refusal(local_server.target, line)
         assert (refused.status, refused.header("Retry-After")) == (503, "10")
-        assert await options(place) == 503
-        assert "answers wait" in await page(place, "readyz")
-        assert "trunkline_models_slow 1.0" in await page(place, "metrics")
+        assert await options(local_server) == 503
+        assert "answers wait" in await page(local_server, "readyz")
+        assert "trunkline_models_slow 1.0" in await page(local_server, "metrics")
         await call.hears(5)
-        await become(place, 0.0)
-        assert await options(place) == 200
-        async with calling(place.target, line) as second:
+        await become(local_server, 0.0)
+        assert await options(local_server) == 200
+        async with calling(local_server.target, line) as second:
             await second.hears(5)
             await second.hang_up()
         await call.hang_up()
 
 
-async def test_a_call_of_the_api_stays_queued_while_answers_wait_too_long_and_goes_out_afterwards(place: Place) -> None:
-    line = await place.line("Thank you.", customerSilenceMs=0)
-    async with desk(place.target) as phone, calling(place.target, line) as call:
-        await become(place, 60.0)
-        since = place.log.mark()
-        call_id = await start(place, await body_for(place, phone.port))
-        await place.log.event("call.waits_for_models", since=since)
-        assert (await place.client.call(call_id))["status"] == "queued"
-        await become(place, 0.0)
+async def test_a_call_of_the_api_stays_queued_while_answers_wait_too_long_and_goes_out_afterwards(
+    local_server: LocalServer,
+) -> None:
+    line = await local_server.number_with_agent("Thank you.", customerSilenceMs=0)
+    async with trunk_phone(local_server.target) as phone, calling(local_server.target, line) as call:
+        await become(local_server, 60.0)
+        since = local_server.log.mark()
+        call_id = await start(local_server, await body_for(local_server, phone.port))
+        await local_server.log.event("call.waits_for_models", since=since)
+        assert (await local_server.client.call(call_id))["status"] == "queued"
+        await become(local_server, 0.0)
         callee = await phone.called()
         callee.rings()
-        await place.log.event("call.ringing", call_id=call_id)
-        await place.client.v1("POST", f"calls/{call_id}/hangup", {})
+        await local_server.log.event("call.ringing", call_id=call_id)
+        await local_server.client.v1("POST", f"calls/{call_id}/hangup", {})
         await call.hang_up()
 
 
-async def test_the_only_caller_is_taken_however_slow_the_models_are(place: Place) -> None:
-    line = await place.line("Thank you.", customerSilenceMs=0)
-    async with calling(place.target, line) as call:
-        await become(place, 60.0)
-        since = place.log.mark()
+async def test_the_only_caller_is_taken_however_slow_the_models_are(local_server: LocalServer) -> None:
+    line = await local_server.number_with_agent("Thank you.", customerSilenceMs=0)
+    async with calling(local_server.target, line) as call:
+        await become(local_server, 60.0)
+        since = local_server.log.mark()
         await call.hang_up()
-    await place.log.event("models.keep_up_again", since=since)
-    async with calling(place.target, line) as alone:
+    await local_server.log.event("models.keep_up_again", since=since)
+    async with calling(local_server.target, line) as alone:
         await alone.hears(5)
         await alone.hang_up()
-    language = place.language
+    language = local_server.language
     assert isinstance(language, BusyLanguage)
     language.wait_s = 0.0

@@ -16,7 +16,7 @@ from tests.peers.asterisk import Asterisk, needs_root
 from tests.peers.certificate_authority import Authority
 from tests.peers.sipp_baresip import free_port
 from tests.trunkline.recording_analysis import audible, read_wav
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.server_process import until
 
 pytestmark = [needs_root, pytest.mark.asyncio(loop_scope="module")]
@@ -50,11 +50,11 @@ def block(title: str) -> str:
     return found[1]
 
 
-def pbx(place: Place, how: str, extensions: str = "", changes: Mapping[str, str] = {}) -> Asterisk:
+def pbx(local_server: LocalServer, how: str, extensions: str = "", changes: Mapping[str, str] = {}) -> Asterisk:
     """Asterisk as the page sets it up, with the addresses and the keys of this test, and with `changes`."""
     pjsip = re.sub("bind=0.0.0.0:506[01]", "bind=127.0.0.1:{port}", block(f"pjsip.conf, {how}"))
-    pjsip = pjsip.replace("198.51.100.5:5060", place.target).replace("198.51.100.5", "127.0.0.1")
-    pjsip = pjsip.replace("127.0.0.1:5061", f"127.0.0.1:{place.server.settings.sip.tls_port}")
+    pjsip = pjsip.replace("198.51.100.5:5060", local_server.target).replace("198.51.100.5", "127.0.0.1")
+    pjsip = pjsip.replace("127.0.0.1:5061", f"127.0.0.1:{local_server.server.settings.sip.tls_port}")
     pjsip = pjsip.replace("/etc/asterisk/keys/", "{folder}/")
     for there, here in changes.items():
         assert there in pjsip
@@ -69,7 +69,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> AsyncIterator[LocalServer]:
     """The server of this module."""
     folder = tmp_path_factory.mktemp("place")
     files = authority.files("127.0.0.1")
@@ -77,61 +77,61 @@ async def place(tmp_path_factory: pytest.TempPathFactory, authority: Authority) 
         "ring_timeout_s": 2, "tls_port": free_port(), "tls_cert": str(files.certificate), "tls_key": str(files.key),
         "tls_ca": str(files.authorities), "srtp": "optional",
     }  # fmt: skip
-    async with open_place(folder, sip=sip, limits={"max_outbound_per_second": 50}) as place:
-        yield place
+    async with open_local_server(folder, sip=sip, limits={"max_outbound_per_second": 50}) as local_server:
+        yield local_server
 
 
-async def placed(place: Place, number_id: str, to: str) -> str:
+async def placed(local_server: LocalServer, number_id: str, to: str) -> str:
     """POST /calls; the call's id."""
-    agent_id = await place.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
+    agent_id = await local_server.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
     body = {"agentId": agent_id, "phoneNumberId": number_id, "to": to}
-    return str((await place.client.v1("POST", "calls", body))["id"])
+    return str((await local_server.client.v1("POST", "calls", body))["id"])
 
 
-def recorded_bytes(place: Place, call_id: str) -> int:
+def recorded_bytes(local_server: LocalServer, call_id: str) -> int:
     """How long its recording has become."""
-    return sum(path.stat().st_size for path in place.server.settings.data_dir.rglob(f"*{call_id}*.wav"))
+    return sum(path.stat().st_size for path in local_server.server.settings.data_dir.rglob(f"*{call_id}*.wav"))
 
 
-async def ends_as(place: Place, number_id: str, to: str) -> tuple[str, str]:
+async def ends_as(local_server: LocalServer, number_id: str, to: str) -> tuple[str, str]:
     """Status and reason of the end of a call that is made to an extension."""
-    call = await place.ended(await placed(place, number_id, to))
+    call = await local_server.ended(await placed(local_server, number_id, to))
     return call["status"], call["endedReason"]
 
 
-async def test_extensions_dial_an_agent_through_the_trunk_by_address(place: Place) -> None:
-    async with pbx(place, "by address") as asterisk:
-        agent_id = await place.client.agent(systemPrompt="Thank you.", firstSpeaker="user")
-        await place.client.number("700", agent_id, sipPort=asterisk.port)
-        since = place.log.mark()
+async def test_extensions_dial_an_agent_through_the_trunk_by_address(local_server: LocalServer) -> None:
+    async with pbx(local_server, "by address") as asterisk:
+        agent_id = await local_server.client.agent(systemPrompt="Thank you.", firstSpeaker="user")
+        await local_server.client.number("700", agent_id, sipPort=asterisk.port)
+        since = local_server.log.mark()
         await asterisk.cli("channel originate Local/700@phones extension talk@tests")
-        call_id = await place.answered(since)
-        await until(lambda: recorded_bytes(place, call_id) > 1.2 * 16000 * 4)
+        call_id = await local_server.answered(since)
+        await until(lambda: recorded_bytes(local_server, call_id) > 1.2 * 16000 * 4)
         await asterisk.cli("channel request hangup all")
-        call = await place.ended(call_id)
+        call = await local_server.ended(call_id)
         assert (call["status"], call["endedReason"], call["direction"]) == ("completed", "customer_ended", "inbound")
-        rate, sides = read_wav(await place.client.recording(call_id))
+        rate, sides = read_wav(await local_server.client.recording(call_id))
         assert rate == 16000, "G.722 is what both prefer"
         assert audible(sides[:, 0], rate).mean() > 0.7
         spectrum = np.abs(np.fft.rfft(sides[rate // 2 : rate, 0].astype(float)))
         assert np.argmax(spectrum) * 2 == pytest.approx(1004, abs=6), "the tone of Milliwatt()"
 
 
-async def test_keys_that_asterisk_sends_are_a_turn(place: Place) -> None:
-    async with pbx(place, "by address") as asterisk:
-        agent_id = await place.client.agent(systemPrompt="Thank you. END", allowEndCall=True)
-        await place.client.number("701", agent_id, sipPort=asterisk.port)
-        since = place.log.mark()
+async def test_keys_that_asterisk_sends_are_a_turn(local_server: LocalServer) -> None:
+    async with pbx(local_server, "by address") as asterisk:
+        agent_id = await local_server.client.agent(systemPrompt="Thank you. END", allowEndCall=True)
+        await local_server.client.number("701", agent_id, sipPort=asterisk.port)
+        since = local_server.log.mark()
         await asterisk.cli("channel originate Local/701@phones extension keys@tests")
-        call = await place.ended(await place.answered(since))
+        call = await local_server.ended(await local_server.answered(since))
         assert call["transcript"][0] == {"role": "user", "content": "4711"}
 
 
-async def test_calls_go_out_and_end_as_asterisk_says(place: Place) -> None:
-    async with pbx(place, "by address") as asterisk:
-        number_id = await place.client.number("702", None, sipPort=asterisk.port)
+async def test_calls_go_out_and_end_as_asterisk_says(local_server: LocalServer) -> None:
+    async with pbx(local_server, "by address") as asterisk:
+        number_id = await local_server.client.number("702", None, sipPort=asterisk.port)
         ends = await asyncio.gather(
-            *(ends_as(place, number_id, f"+410000{to}") for to in ("11", "21", "22", "23", "24"))
+            *(ends_as(local_server, number_id, f"+410000{to}") for to in ("11", "21", "22", "23", "24"))
         )
         assert ends == [
             ("completed", "agent_ended"),
@@ -142,28 +142,28 @@ async def test_calls_go_out_and_end_as_asterisk_says(place: Place) -> None:
         ]
 
 
-async def test_trunkline_registers_and_calls_go_both_ways(place: Place) -> None:
-    async with pbx(place, "by registration") as asterisk:
-        agent_id = await place.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
-        since = place.log.mark()
-        number_id = await place.client.number(
+async def test_trunkline_registers_and_calls_go_both_ways(local_server: LocalServer) -> None:
+    async with pbx(local_server, "by registration") as asterisk:
+        agent_id = await local_server.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
+        since = local_server.log.mark()
+        number_id = await local_server.client.number(
             "703", agent_id, sipMode="registration", sipUsername="trunkline", sipPassword="a-long-password",
             sipProxy=f"127.0.0.1:{asterisk.port}",
         )  # fmt: skip
-        await place.log.event("trunk.registered", since=since)
-        assert (await place.client.v1("GET", f"phone-numbers/{number_id}"))["sipStatus"] == "registered"
+        await local_server.log.event("trunk.registered", since=since)
+        assert (await local_server.client.v1("GET", f"phone-numbers/{number_id}"))["sipStatus"] == "registered"
         assert "trunkline/sip:" in await asterisk.cli("pjsip show contacts")
         await asterisk.cli("channel originate Local/700@phones extension talk@tests")
-        call = await place.ended(await place.answered(since))
+        call = await local_server.ended(await local_server.answered(since))
         assert (call["phoneNumberId"], call["endedReason"]) == (number_id, "agent_ended")
-        assert await ends_as(place, number_id, "+41000011") == ("completed", "agent_ended"), "after a 401"
-        await place.client.v1("DELETE", f"phone-numbers/{number_id}")
-        await place.log.event("trunk.unregistered", since=since)
+        assert await ends_as(local_server, number_id, "+41000011") == ("completed", "agent_ended"), "after a 401"
+        await local_server.client.v1("DELETE", f"phone-numbers/{number_id}")
+        await local_server.log.event("trunk.unregistered", since=since)
         assert "trunkline/sip" not in await asterisk.cli("pjsip show contacts")
 
 
-async def test_calls_through_tls_are_encrypted_both_ways(place: Place, authority: Authority) -> None:
-    asterisk = pbx(place, "encrypted", "by address")
+async def test_calls_through_tls_are_encrypted_both_ways(local_server: LocalServer, authority: Authority) -> None:
+    asterisk = pbx(local_server, "encrypted", "by address")
     files = authority.files("127.0.0.1", file="asterisk")
     for source, name in (
         (files.certificate, "asterisk.crt"),
@@ -172,22 +172,22 @@ async def test_calls_through_tls_are_encrypted_both_ways(place: Place, authority
     ):
         shutil.copy(source, asterisk.spool / name)
     async with asterisk:
-        agent_id = await place.client.agent(systemPrompt="Thank you.", firstSpeaker="user")
+        agent_id = await local_server.client.agent(systemPrompt="Thank you.", firstSpeaker="user")
         trunk = {"sipPort": asterisk.port, "sipProtocol": "tls"}
-        number_id = await place.client.number("704", agent_id, **trunk)
-        since = place.log.mark()
+        number_id = await local_server.client.number("704", agent_id, **trunk)
+        since = local_server.log.mark()
         await asterisk.cli("channel originate Local/704@phones extension talk@tests")
-        call_id = await place.answered(since)
-        await until(lambda: recorded_bytes(place, call_id) > 1.2 * 16000 * 4)
-        assert "SAVP" in await sdp_of(place, call_id)
+        call_id = await local_server.answered(since)
+        await until(lambda: recorded_bytes(local_server, call_id) > 1.2 * 16000 * 4)
+        assert "SAVP" in await sdp_of(local_server, call_id)
         await asterisk.cli("channel request hangup all")
-        await place.ended(call_id)
-        rate, sides = read_wav(await place.client.recording(call_id))
+        await local_server.ended(call_id)
+        rate, sides = read_wav(await local_server.client.recording(call_id))
         heard = audible(sides[:, 0], rate)
         assert heard.any() and heard[heard.argmax() :].mean() > 0.7, "what Asterisk plays, from where it begins"
-        assert await ends_as(place, number_id, "+41000011") == ("completed", "agent_ended")
+        assert await ends_as(local_server, number_id, "+41000011") == ("completed", "agent_ended")
 
 
-async def sdp_of(place: Place, call_id: str) -> str:
+async def sdp_of(local_server: LocalServer, call_id: str) -> str:
     """What both sides have said about the call's sound."""
-    return "\n".join(each["text"] for each in (await place.client.v1("GET", f"calls/{call_id}/sip"))["messages"])
+    return "\n".join(each["text"] for each in (await local_server.client.v1("GET", f"calls/{call_id}/sip"))["messages"])

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from tests.peers.sipp_baresip import Baresip, Process, free_port
 from tests.sipcore.raw.raw_phone import RawPhone
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -54,42 +54,44 @@ class Balancer(Process):
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module."""
-    async with open_place(tmp_path_factory.mktemp("place"), limits={"max_outbound_per_second": 50}) as place:
-        yield place
+    async with open_local_server(
+        tmp_path_factory.mktemp("place"), limits={"max_outbound_per_second": 50}
+    ) as local_server:
+        yield local_server
 
 
-async def test_calls_go_to_the_server_that_answers_and_come_from_it_to_the_pbx(place: Place) -> None:
-    number = await place.line("Thank you. END", firstSpeaker="user")
-    since = place.log.mark()
+async def test_calls_go_to_the_server_that_answers_and_come_from_it_to_the_pbx(local_server: LocalServer) -> None:
+    number = await local_server.number_with_agent("Thank you. END", firstSpeaker="user")
+    since = local_server.log.mark()
     dead = f"127.0.0.1:{free_port()}"
     async with (
         Baresip("PCMU/8000/1", user="+41445550123") as phone,
-        Balancer([dead, place.target], phone.port) as balancer,
+        Balancer([dead, local_server.target], phone.port) as balancer,
     ):
         for _ in range(2):
             await phone.command("dial", f"sip:{number}@{balancer.target}")
             await phone.event("CALL_ESTABLISHED")
             await phone.command("hangup")
             await phone.event("CALL_CLOSED")
-        ended = await place.log.events_of("call.ended", 2, since=since)
+        ended = await local_server.log.events_of("call.ended", 2, since=since)
         assert [each["reason"] for each in ended] == ["customer_ended"] * 2
-        agent_id = await place.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
-        number_id = await place.client.number("+41445550100", None, sipPort=balancer.port)
+        agent_id = await local_server.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
+        number_id = await local_server.client.number("+41445550100", None, sipPort=balancer.port)
         body = {"agentId": agent_id, "phoneNumberId": number_id, "to": "+41445550123"}
-        call = await place.ended((await place.client.v1("POST", "calls", body))["id"])
+        call = await local_server.ended((await local_server.client.v1("POST", "calls", body))["id"])
         assert (call["status"], call["endedReason"]) == ("completed", "agent_ended")
         await phone.event("CALL_ESTABLISHED")
 
 
-async def test_a_server_that_drains_gets_no_calls(place: Place) -> None:
-    number = await place.line("Thank you. END")
-    async with Baresip("PCMU/8000/1") as phone, Balancer([place.target], phone.port) as balancer:
-        place.server.endpoint.set_accepting(False)
+async def test_a_server_that_drains_gets_no_calls(local_server: LocalServer) -> None:
+    number = await local_server.number_with_agent("Thank you. END")
+    async with Baresip("PCMU/8000/1") as phone, Balancer([local_server.target], phone.port) as balancer:
+        local_server.server.endpoint.set_accepting(False)
         try:
             await phone.command("dial", f"sip:{number}@{balancer.target}")
             closed = await phone.event("CALL_CLOSED")
         finally:
-            place.server.endpoint.set_accepting(True)
+            local_server.server.endpoint.set_accepting(True)
     assert closed["param"].startswith("503")

@@ -13,8 +13,8 @@ from tests.media.speech import speech
 from tests.peers.kamailio import Kamailio
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
-from tests.trunkline.callees import TakenCall
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.callees import ReceivedCall
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import PhoneCall
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -32,10 +32,10 @@ async def kamailio() -> AsyncIterator[Kamailio]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module."""
-    async with open_place(tmp_path_factory.mktemp("place")) as place:
-        yield place
+    async with open_local_server(tmp_path_factory.mktemp("place")) as local_server:
+        yield local_server
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -53,89 +53,89 @@ def registration(kamailio: Kamailio, user: str, password: str) -> dict[str, Any]
     }  # fmt: skip
 
 
-async def number(place: Place, number: str, **trunk: Any) -> str:
+async def number(local_server: LocalServer, number: str, **trunk: Any) -> str:
     """A number with an agent that thanks; its id. It has no sipIp."""
-    agent = await place.client.agent(systemPrompt="Thank you. END")
+    agent = await local_server.client.agent(systemPrompt="Thank you. END")
     body = {"number": number, "provider": "sip", "agentId": agent, **trunk}
-    return str((await place.client.v1("POST", "phone-numbers", body))["id"])
+    return str((await local_server.client.v1("POST", "phone-numbers", body))["id"])
 
 
-async def status(place: Place, number_id: str) -> tuple[str, str | None]:
+async def status(local_server: LocalServer, number_id: str) -> tuple[str, str | None]:
     """As the API tells it."""
-    found = await place.client.v1("GET", f"phone-numbers/{number_id}")
+    found = await local_server.client.v1("GET", f"phone-numbers/{number_id}")
     return found["sipStatus"], found["sipStatusDetail"]
 
 
-async def begin_call(place: Place, number_id: str) -> str:
+async def begin_call(local_server: LocalServer, number_id: str) -> str:
     """POST /calls; the call's id."""
-    found = await place.client.v1("GET", f"phone-numbers/{number_id}")
+    found = await local_server.client.v1("GET", f"phone-numbers/{number_id}")
     body = {"agentId": found["agentId"], "phoneNumberId": number_id, "to": OUTSIDE}
-    return str((await place.client.v1("POST", "calls", body))["id"])
+    return str((await local_server.client.v1("POST", "calls", body))["id"])
 
 
 async def test_a_registration_from_its_number_s_creation_to_its_end(
-    place: Place, kamailio: Kamailio, phone: RawPhone
+    local_server: LocalServer, kamailio: Kamailio, phone: RawPhone
 ) -> None:
-    ann = await number(place, ANN, **registration(kamailio, "ann", "s3cret"))
-    bob = await number(place, BOB, **registration(kamailio, "bob", "swordfish"))
+    ann = await number(local_server, ANN, **registration(kamailio, "ann", "s3cret"))
+    bob = await number(local_server, BOB, **registration(kamailio, "bob", "swordfish"))
     for each in (ann, bob):
-        await place.log.event("trunk.registered", trunk=each)
-    state, detail = await status(place, ann)
+        await local_server.log.event("trunk.registered", trunk=each)
+    state, detail = await status(local_server, ann)
     assert state == "registered"
     assert str(detail).startswith("registered until ") and str(detail).endswith(f"Z at {PROVIDER}")
     [bobs] = await kamailio.contacts("bob")
 
-    since = place.log.mark()
+    since = local_server.log.mark()
     async with PhoneCall(phone, ANN) as call:
-        call_id = await place.answered(since)
+        call_id = await local_server.answered(since)
         call.say(speech("hello there"))
         await call.hung_up()
-    ended = await place.ended(call_id)
+    ended = await local_server.ended(call_id)
     assert (ended["status"], ended["phoneNumberId"], ended["direction"]) == ("completed", ann, "inbound")
     assert [item["content"] for item in ended["transcript"]] == [WORDS, "Thank you."]
 
-    out = await begin_call(place, ann)
+    out = await begin_call(local_server, ann)
     callee = await RawCallee.called(phone)
     assert callee.number == OUTSIDE
     assert callee.invite.header("From").startswith(f"<sip:ann@{PROVIDER}>;tag=")
     assert callee.invite.header("P-Asserted-Identity") == f"<sip:{ANN}@{PROVIDER}>"
-    async with TakenCall(callee) as call:
-        await place.answered(since=place.log.mark() - 1)
+    async with ReceivedCall(callee) as call:
+        await local_server.answered(since=local_server.log.mark() - 1)
         await call.hears(5)
-        await place.client.v1("PATCH", f"phone-numbers/{bob}", {"sipPassword": "guess"})
-        told = await place.log.event("trunk.failed", trunk=bob)
-        assert told["number"] == (await place.client.v1("GET", f"phone-numbers/{bob}"))["number"]
+        await local_server.client.v1("PATCH", f"phone-numbers/{bob}", {"sipPassword": "guess"})
+        told = await local_server.log.event("trunk.failed", trunk=bob)
+        assert told["number"] == (await local_server.client.v1("GET", f"phone-numbers/{bob}"))["number"]
         assert told["why"] == f"401 Unauthorized from {PROVIDER}: the user name or the password is wrong"
-        assert await status(place, bob) == ("failed", told["why"])
+        assert await status(local_server, bob) == ("failed", told["why"])
         await kamailio.until_bound("bob", 0)
-        await place.client.v1("PATCH", f"phone-numbers/{ann}", {"sipPassword": "guess"})
-        await place.log.event("trunk.failed", trunk=ann)
+        await local_server.client.v1("PATCH", f"phone-numbers/{ann}", {"sipPassword": "guess"})
+        await local_server.log.event("trunk.failed", trunk=ann)
         await call.hears(5)
         call.say(speech("hello there"))
         await call.hung_up()
-    assert (await place.ended(out))["endedReason"] == "agent_ended"
-    assert "swordfish" not in str(place.log.events) and "s3cret" not in str(place.log.events)
+    assert (await local_server.ended(out))["endedReason"] == "agent_ended"
+    assert "swordfish" not in str(local_server.log.events) and "s3cret" not in str(local_server.log.events)
 
-    since = place.log.mark()
-    await place.client.v1("PATCH", f"phone-numbers/{bob}", {"sipPassword": "swordfish"})
-    await place.log.event("trunk.registered", trunk=bob, since=since)
+    since = local_server.log.mark()
+    await local_server.client.v1("PATCH", f"phone-numbers/{bob}", {"sipPassword": "swordfish"})
+    await local_server.log.event("trunk.registered", trunk=bob, since=since)
     assert await kamailio.until_bound("bob") == [bobs]
-    assert await place.client.status("DELETE", f"phone-numbers/{bob}") == 200
+    assert await local_server.client.status("DELETE", f"phone-numbers/{bob}") == 200
     await kamailio.until_bound("bob", 0)
-    assert await place.client.status("DELETE", f"phone-numbers/{ann}") == 200
+    assert await local_server.client.status("DELETE", f"phone-numbers/{ann}") == 200
 
 
 async def test_a_trunk_that_has_just_been_stored_can_be_called_from(
-    place: Place, kamailio: Kamailio, phone: RawPhone
+    local_server: LocalServer, kamailio: Kamailio, phone: RawPhone
 ) -> None:
     """Nobody waits for its registration; INVITE is challenged by itself."""
     trunk = registration(kamailio, "ann", "s3cret") | {
         "sipAuthUser": "ann",
         "sipOutboundProxy": f"sip:{kamailio.target}",
     }
-    line = await number(place, ANN, **trunk)
-    call_id = await begin_call(place, line)
+    line = await number(local_server, ANN, **trunk)
+    call_id = await begin_call(local_server, line)
     callee = await RawCallee.called(phone)
     callee.refuses("486 Busy Here")
-    assert (await place.ended(call_id))["endedReason"] == "busy"
-    assert await place.client.status("DELETE", f"phone-numbers/{line}") == 200
+    assert (await local_server.ended(call_id))["endedReason"] == "busy"
+    assert await local_server.client.status("DELETE", f"phone-numbers/{line}") == 200

@@ -13,7 +13,7 @@ from tests.peers.asterisk import Asterisk, needs_root
 from tests.peers.certificate_authority import Authority
 from tests.peers.dnsmasq import NameServer
 from tests.trunkline.pbx.test_asterisk import ends_as, pbx, placed, sdp_of
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 
 pytestmark = [needs_root, pytest.mark.asyncio(loop_scope="module")]
 
@@ -25,22 +25,26 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> AsyncIterator[LocalServer]:
     """The server of this module."""
     async with NameServer("host-record=pbx.test,other.test,127.0.0.1") as names:
         sip = {"tls_ca": str(authority.root), "srtp": "optional", "nameservers": ["{}:{}".format(*names.address)]}
-        async with open_place(tmp_path_factory.mktemp("place"), sip=sip) as place:
-            yield place
+        async with open_local_server(tmp_path_factory.mktemp("place"), sip=sip) as local_server:
+            yield local_server
 
 
 @pytest_asyncio.fixture(
     params=["rewrite_contact=yes", "rewrite_contact=no"], scope="module", loop_scope="module"
 )  # fmt: skip
-async def asterisk(request: pytest.FixtureRequest, place: Place, authority: Authority) -> AsyncIterator[Asterisk]:
+async def asterisk(
+    request: pytest.FixtureRequest, local_server: LocalServer, authority: Authority
+) -> AsyncIterator[Asterisk]:
     """With a certificate for its name alone: as the page has it, and believing our Contact."""
     files = authority.files("pbx.test")
     assert files.certificate and files.key
-    asterisk = pbx(place, "by registration, encrypted", "by registration", {"rewrite_contact=yes": request.param})
+    asterisk = pbx(
+        local_server, "by registration, encrypted", "by registration", {"rewrite_contact=yes": request.param}
+    )
     shutil.copy(files.certificate, asterisk.spool / "asterisk.crt")
     shutil.copy(files.key, asterisk.spool / "asterisk.key")
     async with asterisk:
@@ -48,46 +52,46 @@ async def asterisk(request: pytest.FixtureRequest, place: Place, authority: Auth
         yield asterisk
 
 
-async def registering(place: Place, asterisk: Asterisk, host: str, user: str = "trunkline") -> str:
+async def registering(local_server: LocalServer, asterisk: Asterisk, host: str, user: str = "trunkline") -> str:
     """A number that registers there; its id."""
-    agent_id = await place.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
-    return await place.client.number(
+    agent_id = await local_server.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
+    return await local_server.client.number(
         "700", agent_id, sipMode="registration", sipUsername=user, sipPassword="a-long-password",
         sipProxy=f"{host}:{asterisk.port}", sipRegisterTransport="tls",
     )  # fmt: skip
 
 
-async def test_it_registers_is_called_calls_and_leaves(place: Place, asterisk: Asterisk) -> None:
-    since = place.log.mark()
-    number_id = await registering(place, asterisk, "pbx.test")
-    await place.log.event("trunk.registered", since=since)
-    assert not place.log.all("trunk.failed", since), "its host was still being looked for"
-    assert (await place.client.v1("GET", f"phone-numbers/{number_id}"))["sipStatus"] == "registered"
+async def test_it_registers_is_called_calls_and_leaves(local_server: LocalServer, asterisk: Asterisk) -> None:
+    since = local_server.log.mark()
+    number_id = await registering(local_server, asterisk, "pbx.test")
+    await local_server.log.event("trunk.registered", since=since)
+    assert not local_server.log.all("trunk.failed", since), "its host was still being looked for"
+    assert (await local_server.client.v1("GET", f"phone-numbers/{number_id}"))["sipStatus"] == "registered"
     assert "trunkline/sip:" in await asterisk.cli("pjsip show contacts")
 
     await asterisk.cli("channel originate Local/700@phones extension talk@tests")
-    call = await place.ended(await place.answered(since))
+    call = await local_server.ended(await local_server.answered(since))
     assert (call["phoneNumberId"], call["endedReason"]) == (number_id, "agent_ended")
-    assert "RTP/SAVP" in await sdp_of(place, call["id"])
+    assert "RTP/SAVP" in await sdp_of(local_server, call["id"])
 
-    assert await ends_as(place, number_id, "+41000011") == ("completed", "agent_ended"), "after a 401"
-    call_id = await placed(place, number_id, "+41000012")
-    call = await place.ended(call_id)
+    assert await ends_as(local_server, number_id, "+41000011") == ("completed", "agent_ended"), "after a 401"
+    call_id = await placed(local_server, number_id, "+41000012")
+    call = await local_server.ended(call_id)
     assert (call["status"], call["endedReason"]) == ("completed", "customer_ended"), "their BYE finds us"
 
-    assert await place.client.status("DELETE", f"phone-numbers/{number_id}") == 200
-    await place.log.event("trunk.unregistered", since=since)
+    assert await local_server.client.status("DELETE", f"phone-numbers/{number_id}") == 200
+    await local_server.log.event("trunk.unregistered", since=since)
     assert "trunkline/sip" not in await asterisk.cli("pjsip show contacts")
 
 
 async def test_a_certificate_for_another_name_is_told_and_nobody_there_hears_of_us(
-    place: Place, asterisk: Asterisk
+    local_server: LocalServer, asterisk: Asterisk
 ) -> None:
-    since = place.log.mark()
-    number_id = await registering(place, asterisk, "other.test", "secretive")
-    await place.log.event("trunk.failed", since=since)
-    found = await place.client.v1("GET", f"phone-numbers/{number_id}")
+    since = local_server.log.mark()
+    number_id = await registering(local_server, asterisk, "other.test", "secretive")
+    await local_server.log.event("trunk.failed", since=since)
+    found = await local_server.client.v1("GET", f"phone-numbers/{number_id}")
     assert found["sipStatus"] == "failed"
     assert found["sipStatusDetail"] == "no connection to 127.0.0.1: its certificate is for pbx.test, not for other.test"
-    assert await place.client.status("DELETE", f"phone-numbers/{number_id}") == 200
+    assert await local_server.client.status("DELETE", f"phone-numbers/{number_id}") == 200
     assert "secretive" not in asterisk.output()

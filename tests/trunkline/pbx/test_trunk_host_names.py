@@ -13,7 +13,7 @@ from sipcore.trunks import qualify
 from tests.peers.dnsmasq import NameServer
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Message, RawPhone
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import dialled, known
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -28,10 +28,12 @@ async def servers() -> AsyncIterator[NameServer]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory, servers: NameServer) -> AsyncIterator[Place]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory, servers: NameServer) -> AsyncIterator[LocalServer]:
     host, port = servers.address
-    async with open_place(tmp_path_factory.mktemp("place"), sip={"nameservers": [f"{host}:{port}"]}) as place:
-        yield place
+    async with open_local_server(
+        tmp_path_factory.mktemp("place"), sip={"nameservers": [f"{host}:{port}"]}
+    ) as local_server:
+        yield local_server
 
 
 @pytest.fixture(autouse=True)
@@ -45,76 +47,78 @@ def accept(raw: RawPhone, request: Message) -> None:
     raw.send("\r\n".join(["SIP/2.0 200 OK", *lines, to, "Content-Length: 0", "", ""]).encode())
 
 
-async def answering(place: Place, number_id: str) -> dict[str, Any]:
+async def answering(local_server: LocalServer, number_id: str) -> dict[str, Any]:
     """The number, once its trunk has answered OPTIONS."""
     async with asyncio.timeout(10):
         while True:
-            numbers = await place.client.v1("GET", "phone-numbers?limit=50")
+            numbers = await local_server.client.v1("GET", "phone-numbers?limit=50")
             number: dict[str, Any] = next(each for each in numbers if each["id"] == number_id)
             if (number["sipStatusDetail"] or "").startswith("answers OPTIONS in "):
                 return number
 
 
 async def test_a_trunk_by_srv_takes_calls_makes_calls_and_is_asked_whether_it_is_there(
-    place: Place, servers: NameServer
+    local_server: LocalServer, servers: NameServer
 ) -> None:
-    async with RawPhone(place.target, SBC) as sbc:
+    async with RawPhone(local_server.target, SBC) as sbc:
         await servers.change(
             f"srv-host=_sip._udp.pbx.test,sbc.pbx.test,{sbc.sip.port},10,1",
             f"host-record=sbc.pbx.test,{SBC}",
             "host-record=pbx.test,127.0.0.99",
         )
-        agent_id = await place.client.agent(systemPrompt="Hello.")
-        number_id = await place.client.number("881", agent_id, sipIp="pbx.test", sipQualifySeconds=60)
+        agent_id = await local_server.client.agent(systemPrompt="Hello.")
+        number_id = await local_server.client.number("881", agent_id, sipIp="pbx.test", sipQualifySeconds=60)
         while not (request := await sbc.message()).first_line.startswith("OPTIONS"):
             pass
         accept(sbc, request)
-        told = await answering(place, number_id)
+        told = await answering(local_server, number_id)
         assert told["sipStatus"] == "listening"
 
-        await known(place.target, SBC)
-        await known(place.target, "127.0.0.99")
+        await known(local_server.target, SBC)
+        await known(local_server.target, "127.0.0.99")
         dialog = dialled(sbc, "881")
         sbc.invite(dialog, sbc.offer())
         await sbc.accepted(dialog)
         await sbc.bye(dialog)
 
         body = {"agentId": agent_id, "phoneNumberId": number_id, "to": "+41445550199"}
-        await place.client.v1("POST", "calls", body)
+        await local_server.client.v1("POST", "calls", body)
         callee = await RawCallee.called(sbc)
         assert callee.number == "+41445550199"
         callee.refuses("486 Busy Here")
 
 
-async def test_a_network_is_a_source_and_its_neighbours_are_strangers(place: Place) -> None:
-    agent_id = await place.client.agent(systemPrompt="Hello.")
-    await place.client.number("882", agent_id, sipIp="192.0.2.1", sipSources=["127.0.0.82/31"], sipQualifySeconds=0)
-    await known(place.target, BRANCH)
+async def test_a_network_is_a_source_and_its_neighbours_are_strangers(local_server: LocalServer) -> None:
+    agent_id = await local_server.client.agent(systemPrompt="Hello.")
+    await local_server.client.number(
+        "882", agent_id, sipIp="192.0.2.1", sipSources=["127.0.0.82/31"], sipQualifySeconds=0
+    )
+    await known(local_server.target, BRANCH)
     for host in (BRANCH, "127.0.0.83"):
-        async with RawPhone(place.target, host) as raw:
+        async with RawPhone(local_server.target, host) as raw:
             dialog = dialled(raw, "882")
             raw.invite(dialog, raw.offer())
             await raw.accepted(dialog)
             await raw.bye(dialog)
-    since = place.log.mark()
-    async with RawPhone(place.target, "127.0.0.84") as stranger:
+    since = local_server.log.mark()
+    async with RawPhone(local_server.target, "127.0.0.84") as stranger:
         stranger.invite(dialled(stranger, "882"), stranger.offer())
-        await place.log.event("sip.unknown_source", since=since, source="127.0.0.84")
+        await local_server.log.event("sip.unknown_source", since=since, source="127.0.0.84")
         assert stranger.sip.received.empty()
 
 
-async def test_a_call_to_a_name_that_nobody_knows_ends_as_unreachable(place: Place) -> None:
-    agent_id = await place.client.agent(systemPrompt="Hello.")
-    number_id = await place.client.number("883", None, sipIp="nowhere.test", sipQualifySeconds=0)
+async def test_a_call_to_a_name_that_nobody_knows_ends_as_unreachable(local_server: LocalServer) -> None:
+    agent_id = await local_server.client.agent(systemPrompt="Hello.")
+    number_id = await local_server.client.number("883", None, sipIp="nowhere.test", sipQualifySeconds=0)
     body = {"agentId": agent_id, "phoneNumberId": number_id, "to": "+41445550199"}
-    call = await place.client.v1("POST", "calls", body)
-    ended = await place.ended(str(call["id"]))
+    call = await local_server.client.v1("POST", "calls", body)
+    ended = await local_server.ended(str(call["id"]))
     assert (ended["status"], ended["endedReason"]) == ("failed", "unreachable")
-    assert place.log.all("trunks.host_unknown", host="nowhere.test")
+    assert local_server.log.all("trunks.host_unknown", host="nowhere.test")
 
 
-async def test_metrics_count_what_was_turned_away(place: Place) -> None:
-    _, metrics = await place.client.get("/metrics")
+async def test_metrics_count_what_was_turned_away(local_server: LocalServer) -> None:
+    _, metrics = await local_server.client.get("/metrics")
     lines = [line for line in metrics.decode().splitlines() if line.startswith("trunkline_sip_turned_away_total{")]
     counts = {line.split('"')[1]: float(line.split()[-1]) for line in lines}
     assert counts.keys() == {

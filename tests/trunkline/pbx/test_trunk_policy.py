@@ -25,7 +25,7 @@ ELSEWHERE = "its host name leads to an address that the operator has not given t
 
 
 @dataclass
-class World:
+class TwoTenants:
     """A server whose second organization has come, its name server and its organizations."""
 
     server: Server
@@ -35,7 +35,7 @@ class World:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def tenants(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TwoTenants]:
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(NameServer(f"host-record=evil.test,{HERS}"))
         host, port = names.address
@@ -49,29 +49,29 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
             for name, key in zip(("ann", "bob"), keys, strict=True)
         ]
         await run(server, "trunk", "allow", "ann", HERS)
-        yield World(server, names, ann, bob)
+        yield TwoTenants(server, names, ann, bob)
 
 
-async def test_nobody_places_calls_through_anothers_trunk(world: World) -> None:
+async def test_nobody_places_calls_through_anothers_trunk(tenants: TwoTenants) -> None:
     """Toll fraud: by its address, by a registration there, and by a name that leads there."""
-    number_id = await world.ann.client.number("900", world.ann.agent_id, sipIp=HERS)
-    await known(world.server.target, HERS)
-    bob = world.bob
+    number_id = await tenants.ann.client.number("900", tenants.ann.agent_id, sipIp=HERS)
+    await known(tenants.server.target, HERS)
+    bob = tenants.bob
     assert await bob.refused_fields({"number": "901", "sipIp": HERS}) == ["sipIp"]
     login = {"sipMode": "registration", "sipUsername": "bob", "sipPassword": "hush"}
     assert await bob.refused_fields({"number": "901", **login, "sipProxy": f"{HERS}:5060"}) == ["sipProxy"]
     assert await bob.refused_fields({"number": "901", "sipIp": "evil.test"}) == ["sipIp"]
-    await run(world.server, "trunk", "allow", "bob", "evil.test")
-    async with RawPhone(world.server.target, HERS) as phone:
+    await run(tenants.server, "trunk", "allow", "bob", "evil.test")
+    async with RawPhone(tenants.server.target, HERS) as phone:
         trunk = {"sipIp": "evil.test", "sipPort": phone.sip.port, "sipQualifySeconds": 10}
         evil_id = await bob.client.number("901", bob.agent_id, **trunk)
-        since = world.server.log.mark()
+        since = tenants.server.log.mark()
         call_id = await bob.dials(evil_id, "+41445550199")
-        ended = await world.server.event("call.ended", since=since, call_id=call_id)
+        ended = await tenants.server.event("call.ended", since=since, call_id=call_id)
         assert (ended["status"], ended["reason"]) == ("failed", "unreachable")
         assert await bob.trunk_status(evil_id) == ("failed", ELSEWHERE)
-        await world.ann.client.v1("PATCH", f"phone-numbers/{number_id}", {"sipPort": phone.sip.port})
-        await world.ann.dials(number_id, "+41445550100")
+        await tenants.ann.client.v1("PATCH", f"phone-numbers/{number_id}", {"sipPort": phone.sip.port})
+        await tenants.ann.dials(number_id, "+41445550100")
         callee = await RawCallee.called(phone)  # nothing of bob's has come before: no OPTIONS, no INVITE
         assert callee.number == "+41445550100"
         callee.refuses("486 Busy Here")
@@ -80,13 +80,13 @@ async def test_nobody_places_calls_through_anothers_trunk(world: World) -> None:
         assert (await phone.final("INVITE")).status == 404
 
 
-async def test_a_status_says_nothing_of_addresses_that_were_not_given(world: World) -> None:
+async def test_a_status_says_nothing_of_addresses_that_were_not_given(tenants: TwoTenants) -> None:
     """No scanner of this machine's ports: neither an answer nor a refusal there shows."""
-    bob = world.bob
+    bob = tenants.bob
     assert await bob.refused_fields({"number": "902", "sipIp": "127.0.0.1", "sipPort": 22}) == ["sipIp"]
-    await world.names.change(f"host-record=evil.test,{HERS}", "host-record=scan.test,127.0.0.1")
-    await run(world.server, "trunk", "allow", "bob", "scan.test")
-    open_port, closed_port = world.server.api_port, world.server.api_port + 1
+    await tenants.names.change(f"host-record=evil.test,{HERS}", "host-record=scan.test,127.0.0.1")
+    await run(tenants.server, "trunk", "allow", "bob", "scan.test")
+    open_port, closed_port = tenants.server.api_port, tenants.server.api_port + 1
     told = set()
     for number, port in (("903", open_port), ("904", closed_port)):
         trunk = {"sipIp": "scan.test", "sipPort": port, "sipProtocol": "tcp", "sipQualifySeconds": 10}
@@ -98,8 +98,8 @@ async def test_a_status_says_nothing_of_addresses_that_were_not_given(world: Wor
     assert told == {("failed", ELSEWHERE)}
 
 
-async def test_a_trunk_that_is_taken_back_is_used_no_more_while_live_calls_go_on(world: World) -> None:
-    server, ann = world.server, world.ann
+async def test_a_trunk_that_is_taken_back_is_used_no_more_while_live_calls_go_on(tenants: TwoTenants) -> None:
+    server, ann = tenants.server, tenants.ann
     await run(server, "trunk", "allow", "ann", f"{DENIED}/32", "--number", "91*")
     assert await ann.refused_fields({"number": "920", "sipIp": DENIED}) == ["number"]
     async with RawPhone(server.target, DENIED) as phone:
@@ -125,8 +125,8 @@ async def test_a_trunk_that_is_taken_back_is_used_no_more_while_live_calls_go_on
         await is_answered(phone, "910")
 
 
-async def test_the_operator_sees_what_was_given_and_the_audit_log_who_did_it(world: World) -> None:
-    server = world.server
+async def test_the_operator_sees_what_was_given_and_the_audit_log_who_did_it(tenants: TwoTenants) -> None:
+    server = tenants.server
     await run(server, "trunk", "allow", "ann", "SBC.example.", "--number", "+4930*")
     await run(server, "trunk", "allow", "ann", "sbc.example", "--number", "+4930*")
     [row] = [each for each in await listed(server, "trunk", "list") if each["trunk"] == "sbc.example"]
@@ -151,7 +151,7 @@ async def test_the_operator_sees_what_was_given_and_the_audit_log_who_did_it(wor
     assert f"trunk.allow       ann  {entries[0]['actor']}" in await run(server, "audit", "--org", "ann")
 
 
-async def test_what_cannot_be_given_is_told_in_one_line(world: World) -> None:
+async def test_what_cannot_be_given_is_told_in_one_line(tenants: TwoTenants) -> None:
     unicast, form = "takes a unicast address: ", "takes an IP address, a network as 192.0.2.0/24 or a host name"
     nobody = "trunkline: there is no organization 'nobody': see `trunkline org list`"
     cases: list[tuple[list[str], int, str]] = [
@@ -165,14 +165,14 @@ async def test_what_cannot_be_given_is_told_in_one_line(world: World) -> None:
         (["allow", "bob", "192.0.2.0/33"], 2, form),
         (["allow", "bob", HERS, "--number", "+49[0]"], 2, "takes digits with * (any) and ? (one)"),
     ]
-    told = await asyncio.gather(*(run(world.server, "trunk", *each, status=status) for each, status, _ in cases))
+    told = await asyncio.gather(*(run(tenants.server, "trunk", *each, status=status) for each, status, _ in cases))
     for (_, _, complaint), words in zip(cases, told, strict=True):
         assert complaint in words.splitlines()[-1]
 
 
-async def test_a_second_organization_is_told_of(world: World) -> None:
+async def test_a_second_organization_is_told_of(tenants: TwoTenants) -> None:
     """`org create` on a folder of its own, without a server."""
-    folder = Server(world.server.data_dir.parent / "fresh", trunks={"policy": "auto"})
+    folder = Server(tenants.server.data_dir.parent / "fresh", trunks={"policy": "auto"})
     folder.data_dir.parent.mkdir(exist_ok=True)
 
     async def create(name: str) -> str:

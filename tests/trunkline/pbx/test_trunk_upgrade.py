@@ -74,7 +74,7 @@ def old_database(path: Path, *names: str) -> None:
 
 
 @dataclass
-class World:
+class TwoTenants:
     """The server after its upgrade, and whose it is."""
 
     server: Server
@@ -83,7 +83,7 @@ class World:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def tenants(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TwoTenants]:
     server = Server(tmp_path_factory.mktemp("upgraded"), trunks={"policy": "auto"})
     old_database(server.data_dir / "trunkline.db", *KEYS)
     async with AsyncExitStack() as stack:
@@ -91,14 +91,14 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         ann, bob = [await stack.enter_async_context(tenant(server, name, key)) for name, key in KEYS.items()]
         for each, number_id in ((ann, ANNS), (bob, BOBS)):
             await each.client.v1("PATCH", f"phone-numbers/{number_id}", {"agentId": each.agent_id})
-        yield World(server, ann, bob)
+        yield TwoTenants(server, ann, bob)
 
 
-async def test_the_start_tells_what_the_operator_has_to_decide(world: World) -> None:
-    [line] = world.server.log.all("trunks.to_decide")
+async def test_the_start_tells_what_the_operator_has_to_decide(tenants: TwoTenants) -> None:
+    [line] = tenants.server.log.all("trunks.to_decide")
     assert (line["organizations"], line["numbers"], line["policy"]) == (2, 3, "auto")
     assert "trunkline trunk list" in line["remedy"]
-    rows = await listed(world.server, "trunk", "list")
+    rows = await listed(tenants.server, "trunk", "list")
     assert [(each["organization"], each["trunk"], each["state"], each["numbers"]) for each in rows] == [
         ("ann", HERS, "taken over", ["700"]),
         ("bob", "127.0.0.0/9", "taken over", ["800", "701"]),
@@ -106,9 +106,9 @@ async def test_the_start_tells_what_the_operator_has_to_decide(world: World) -> 
     ]
 
 
-async def test_numbers_of_before_are_called_and_call(world: World) -> None:
-    for owner, number_id, host, number in ((world.ann, ANNS, HERS, "700"), (world.bob, BOBS, HIS, "800")):
-        async with RawPhone(world.server.target, host) as phone:
+async def test_numbers_of_before_are_called_and_call(tenants: TwoTenants) -> None:
+    for owner, number_id, host, number in ((tenants.ann, ANNS, HERS, "700"), (tenants.bob, BOBS, HIS, "800")):
+        async with RawPhone(tenants.server.target, host) as phone:
             await is_answered(phone, number)
             await owner.client.v1("PATCH", f"phone-numbers/{number_id}", {"sipPort": phone.sip.port})
             await owner.dials(number_id, "+41445550199")
@@ -118,9 +118,9 @@ async def test_numbers_of_before_are_called_and_call(world: World) -> None:
         assert (await owner.trunk_status(number_id))[0] == "listening"
 
 
-async def test_new_claims_need_the_operator_who_beats_what_was_squatted(world: World) -> None:
+async def test_new_claims_need_the_operator_who_beats_what_was_squatted(tenants: TwoTenants) -> None:
     """Bob has 701 from a network around Ann's trunk; once Ann's trunk is hers, so is the number."""
-    ann, bob, server = world.ann, world.bob, world.server
+    ann, bob, server = tenants.ann, tenants.bob, tenants.server
     assert await bob.refused_fields({"number": "900", "sipIp": HERS}) == ["sipIp"]
     assert await ann.refused_fields({"number": "701", "sipIp": HERS}) == ["sipIp"]
     await run(server, "trunk", "allow", "ann", HERS)

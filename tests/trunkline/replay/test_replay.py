@@ -15,12 +15,12 @@ from config.settings import Settings
 from models.loading.catalogue import Catalogue
 from tests.fakes.fake_models import ready_models
 from tests.media.speech import silence, speech
-from tests.trunkline.server_in_process import open_place
+from tests.trunkline.server_in_process import open_local_server
 from tests.trunkline.sip_phone import calling
-from trunkline.replay.replay import Case, compare, find
+from trunkline.replay.replay import ReplayCase, compare, find
 from trunkline.replay.report import Report, as_json, as_text
 from trunkline.replay.settings import changed
-from trunkline.replay.turn_comparison import Outcome
+from trunkline.replay.turn_comparison import ReplayOutcome
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 DELAY_MS = 300
@@ -33,7 +33,7 @@ HESITATION_MS = 600
 class Story:
     """A call that has ended, and models to hear it with again."""
 
-    case: Case
+    case: ReplayCase
     models: Catalogue
 
     async def report(self, *assignments: str) -> Report:
@@ -43,7 +43,7 @@ class Story:
             runs.append((" ".join(assignments), changed(self.case.settings, assignments)))
         return await compare(self.case, runs, self.models)
 
-    async def replayed(self, *assignments: str) -> Outcome:
+    async def replayed(self, *assignments: str) -> ReplayOutcome:
         """The last of them."""
         return (await self.report(*assignments)).columns[-1].outcome
 
@@ -53,8 +53,8 @@ async def story(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Story
     """A caller who asks twice and hesitates in the last turn, which is taken for its end."""
     folder = tmp_path_factory.mktemp("place")
     hesitating = np.concatenate([speech("no thank you"), silence(HESITATION_MS), speech("that is all")])
-    async with open_place(folder) as place:
-        number = await place.line(
+    async with open_local_server(folder) as local_server:
+        number = await local_server.number_with_agent(
             "We are open from nine to five.",
             turnEndpointDelay=DELAY_MS,
             ultravadEotThreshold=None,
@@ -62,20 +62,20 @@ async def story(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Story
             agentGreetingEnabled=True,
             agentGreeting="Good morning.",
         )
-        since = place.log.mark()
-        async with calling(place.target, number) as call:
-            call_id = await place.answered(since)
-            await place.log.event("turn.agent", call_id=call_id)
+        since = local_server.log.mark()
+        async with calling(local_server.target, number) as call:
+            call_id = await local_server.answered(since)
+            await local_server.log.event("turn.agent", call_id=call_id)
             for answers, said in enumerate(
                 (speech("when do you open"), speech("are you open on monday"), hesitating), 2
             ):
                 await call.hears(50)
                 call.say(said)
                 await call.has_said()
-                await place.log.events_of("turn.agent", answers, call_id=call_id)
+                await local_server.log.events_of("turn.agent", answers, call_id=call_id)
             await call.hears(120)
             await call.hang_up()
-        await place.ended(call_id)
+        await local_server.ended(call_id)
     models = ready_models(Settings())
     yield Story(await find(Settings(data_dir=folder), call_id), models)
     models.close()

@@ -15,13 +15,13 @@ from media.turns.settings import TurnSettings
 from models.protocols import SpeechToText
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from models.turn_detection.lexical import LexicalEndOfTurn
-from tests.fakes.fake_models import SureEars
-from tests.fakes.scripted_call import AlwaysOver
+from tests.fakes.fake_models import CertainStt
+from tests.fakes.scripted_call import AlwaysEndOfTurn
 from tests.media.speech import silence, speech
-from trunkline.replay.runner import Hearing, Replay
-from trunkline.replay.turn_comparison import NO_WORDS, Outcome
+from trunkline.replay.runner import Replay, ReplayModels
+from trunkline.replay.turn_comparison import NO_WORDS, ReplayOutcome
 
-SURE = Hearing(SureEars(), AlwaysOver(), None)
+SURE = ReplayModels(CertainStt(), AlwaysEndOfTurn(), None)
 LONG = "our office is open from nine to five on every weekday and you will find it next to the train station"
 NO_MODEL = TurnSettings(ultravad_eot_threshold=None)
 
@@ -33,8 +33,8 @@ def recorded(caller: Samples, agent: Samples) -> RecordedCall:
 
 
 async def outcome(
-    sound: RecordedCall, settings: TurnSettings = NO_MODEL, hearing: Hearing = SURE, protected: bool = False
-) -> Outcome:
+    sound: RecordedCall, settings: TurnSettings = NO_MODEL, hearing: ReplayModels = SURE, protected: bool = False
+) -> ReplayOutcome:
     return await Replay(sound, agent_audible(sound), settings, hearing, protected=protected).run()
 
 
@@ -43,7 +43,7 @@ def asked(word: str) -> RecordedCall:
     return recorded(np.concatenate([silence(1500), speech(word)]), np.concatenate([silence(500), speech(LONG)]))
 
 
-class Deaf(SureEars):
+class Deaf(CertainStt):
     """Hears sound, no words."""
 
     def open(
@@ -72,7 +72,7 @@ class DeafStream:
         pass
 
 
-class Pensive(AlwaysOver):
+class Pensive(AlwaysEndOfTurn):
     """Answers from another thread, after a time that nobody knows: no to the first question, then yes."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ async def test_words_over_the_agent_interrupt_it() -> None:
 
 
 async def test_a_sound_without_words_only_pauses_the_agent() -> None:
-    heard = await outcome(asked("hmm"), hearing=Hearing(Deaf(), AlwaysOver(), None))
+    heard = await outcome(asked("hmm"), hearing=ReplayModels(Deaf(), AlwaysEndOfTurn(), None))
     assert (heard.pauses, heard.interruptions, heard.resumes) == (1, 0, 1)
     assert heard.dropped == {"no_words": 1}
 
@@ -110,21 +110,21 @@ async def test_the_first_message_is_protected_as_in_the_call() -> None:
 
 async def test_a_turn_in_which_no_words_are_found_is_no_turn() -> None:
     sound = recorded(np.concatenate([silence(500), speech("hello there")]), silence(0))
-    heard = await outcome(sound, hearing=Hearing(Deaf(), AlwaysOver(), None))
+    heard = await outcome(sound, hearing=ReplayModels(Deaf(), AlwaysEndOfTurn(), None))
     assert (heard.turns, heard.dropped) == ([], {NO_WORDS: 1})
 
 
 async def test_an_answer_from_another_thread_counts_at_the_next_tick_whenever_it_comes() -> None:
     sound = recorded(np.concatenate([silence(500), speech("hello there"), silence(2000)]), silence(0))
-    (turn,) = (await outcome(sound, TurnSettings(), Hearing(SureEars(), Pensive(), None))).turns
+    (turn,) = (await outcome(sound, TurnSettings(), ReplayModels(CertainStt(), Pensive(), None))).turns
     assert turn.why == "model"
     assert turn.wait_ms == pytest.approx(300, abs=40), "the second question, 200 ms after the first"
-    again = await outcome(sound, TurnSettings(), Hearing(SureEars(), Pensive(), None))
+    again = await outcome(sound, TurnSettings(), ReplayModels(CertainStt(), Pensive(), None))
     assert list(again.turns) == [turn]
 
 
 async def test_a_model_that_raises_ends_the_replay() -> None:
-    class Broken(SureEars):
+    class Broken(CertainStt):
         def open(
             self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
         ) -> DeafStream:
@@ -135,7 +135,7 @@ async def test_a_model_that_raises_ends_the_replay() -> None:
             raise RuntimeError("the recognizer is gone")
 
     with pytest.raises(RuntimeError, match="the recognizer is gone"):
-        await outcome(asked("hold on please"), hearing=Hearing(Broken(), AlwaysOver(), None))
+        await outcome(asked("hold on please"), hearing=ReplayModels(Broken(), AlwaysEndOfTurn(), None))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -151,7 +151,7 @@ async def test_a_real_recognizer_says_the_same_at_the_same_moment_every_time(ear
     sound = recorded(
         np.concatenate([*caller, speech("train station")]), np.concatenate([silence(2500), speech("hello there")])
     )
-    hearing = Hearing(ear, LexicalEndOfTurn(), "en")
+    hearing = ReplayModels(ear, LexicalEndOfTurn(), "en")
     first, second = [await outcome(sound, TurnSettings(), hearing) for _ in range(2)]
     assert first == second
     assert len(first.turns) >= 2

@@ -18,7 +18,7 @@ from tests.sipcore.raw.raw_phone import RawPhone
 from tests.sipcore.raw.raw_tls import Connection, client_context
 from tests.trunkline.server_process import Server
 from trunkline.check import check
-from trunkline.server.certificate_reload import CertificateWatch
+from trunkline.server.certificate_reload import CertificateReloader
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -77,7 +77,7 @@ async def test_a_changed_file_is_noticed_without_a_signal(
             renewed.set()
             return identity
 
-    watch = asyncio.create_task(CertificateWatch(cast(RealEndpoint, Endpoint())).run())
+    watch = asyncio.create_task(CertificateReloader(cast(RealEndpoint, Endpoint())).run())
     with pytest.raises(TimeoutError):  # it has looked a few times
         await asyncio.wait_for(renewed.wait(), 0.1)
     authority.files("localhost")

@@ -16,7 +16,7 @@ from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.api_client import Client
 from tests.trunkline.conftest import Office
 from tests.trunkline.pbx.test_inbound_digest import Asked
-from tests.trunkline.server_process import Server, Told
+from tests.trunkline.server_process import JsonLines, Server
 from tests.trunkline.sip_phone import dialled, known
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -49,7 +49,7 @@ async def found(lines: list[str], folder: Path) -> list[str]:
     return output.decode().split()
 
 
-class ConsoleLog(Told):
+class ConsoleLog(JsonLines):
     """The log as a person reads it."""
 
     def take(self, line: str) -> None:
@@ -91,7 +91,7 @@ async def has_a_number(client: Client, agent_id: str) -> None:
     await client.number(NUMBER, agent_id, sipIp=CALLER, **more)
 
 
-async def judge(log: Told, since: int, folder: Path) -> None:
+async def judge(log: JsonLines, since: int, folder: Path) -> None:
     """What fail2ban makes of what the server wrote since then."""
     lines = log.lines[since:]
     addresses = await found(lines, folder)

@@ -142,7 +142,7 @@ async def test_a_lost_database_stops_the_start_and_the_commands_and_none_is_made
     complaint = rf"the database {path} is missing, and there are files of one: .*secret.key\. Put the database back"
     await refuses(folder, complaint)
     with pytest.raises(StartupError, match=complaint):
-        await admin.organizations_of(settings_for(folder))
+        await admin.list_organizations(settings_for(folder))
     assert not path.exists()
 
 

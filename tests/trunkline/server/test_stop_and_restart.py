@@ -20,7 +20,7 @@ from tests.sipcore.raw.raw_phone import RawPhone, Rtp
 from tests.sipcore.raw.raw_registrar import RawRegistrar, accepts, says
 from tests.sipcore.tones import mulaw, tone
 from tests.trunkline.api_client import Client
-from tests.trunkline.callees import TakenCall
+from tests.trunkline.callees import ReceivedCall
 from tests.trunkline.recording_analysis import audible, read_wav
 from tests.trunkline.server_process import Receiver, Server
 from tests.trunkline.sip_phone import PhoneCall, calling, known, refusal
@@ -157,7 +157,7 @@ async def test_a_drain_keeps_the_registration_for_the_calls_that_go_on_and_a_sta
         async with PhoneCall(phone, ANN) as inbound:
             first = (await server.event("call.answered", since=since))["call_id"]
             second = await site.call_out()
-            async with TakenCall(await RawCallee.called(callee_phone)) as outbound:
+            async with ReceivedCall(await RawCallee.called(callee_phone)) as outbound:
                 await server.event("call.answered", call_id=second)
                 server.signal(signal.SIGTERM)
                 await server.event("draining", since=since, live_calls=2)
@@ -234,7 +234,7 @@ async def test_a_kill_closes_calls_keeps_recordings_and_registration_and_nothing
             first = (await server.event("call.answered", since=since))["call_id"]
             second = await site.call_out()
             callee = await RawCallee.called(callee_phone)
-            async with TakenCall(callee) as outbound:
+            async with ReceivedCall(callee) as outbound:
                 await server.event("call.answered", call_id=second)
                 ringing = await site.call_out()
                 (await RawCallee.called(callee_phone)).rings()

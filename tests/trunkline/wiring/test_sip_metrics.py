@@ -10,21 +10,21 @@ import pytest_asyncio
 from sipcore.trace.sip_log import SipLog
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.sipcore.trace.test_sip_log import message
-from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import PhoneCall, refusal
 
 in_this_module = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
-    async with open_place(tmp_path_factory.mktemp("place")) as place:
-        yield place
+async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
+    async with open_local_server(tmp_path_factory.mktemp("place")) as local_server:
+        yield local_server
 
 
-async def figures(place: Place) -> dict[str, float]:
+async def figures(local_server: LocalServer) -> dict[str, float]:
     """By name and labels."""
-    _, body = await place.client.get("/metrics")
+    _, body = await local_server.client.get("/metrics")
     lines = [line for line in body.decode().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
@@ -34,18 +34,18 @@ def grown(before: dict[str, float], after: dict[str, float], name: str) -> float
 
 
 @in_this_module
-async def test_a_call_is_counted_by_its_messages_and_its_setup_is_timed(place: Place) -> None:
-    number = await place.line("Hello.")
-    before, since = await figures(place), place.log.mark()
-    async with RawPhone(place.target) as phone, PhoneCall(phone, number) as call:
-        call_id = await place.answered(since)
+async def test_a_call_is_counted_by_its_messages_and_its_setup_is_timed(local_server: LocalServer) -> None:
+    number = await local_server.number_with_agent("Hello.")
+    before, since = await figures(local_server), local_server.log.mark()
+    async with RawPhone(local_server.target) as phone, PhoneCall(phone, number) as call:
+        call_id = await local_server.answered(since)
         await phone.info(call.dialog, "made-up", b"x")
         phone.send(invented := phone.request("MAKEUP", call.dialog))
         phone.send(invented)
         await call.hang_up()
-    await place.ended(call_id)
-    place.server.endpoint.take_messages()
-    after = await figures(place)
+    await local_server.ended(call_id)
+    local_server.server.endpoint.take_messages()
+    after = await figures(local_server)
     for direction, method, kind, least in [
         ("received", "INVITE", "request", 1), ("sent", "INVITE", "1xx", 2), ("sent", "INVITE", "2xx", 1),
         ("received", "BYE", "request", 1), ("sent", "BYE", "2xx", 1), ("received", "other", "request", 2),
@@ -61,14 +61,14 @@ async def test_a_call_is_counted_by_its_messages_and_its_setup_is_timed(place: P
 
 
 @in_this_module
-async def test_trunks_are_counted_by_state_and_no_label_names_a_number(place: Place) -> None:
-    number_id = await place.client.number("80199", None, sipIp="127.0.0.81")
-    await place.server.sources.refresh()
-    assert (await refusal(place.target, "999")).status == 404
-    numbers = await place.client.v1("GET", "phone-numbers?limit=100")
-    found = await figures(place)
+async def test_trunks_are_counted_by_state_and_no_label_names_a_number(local_server: LocalServer) -> None:
+    number_id = await local_server.client.number("80199", None, sipIp="127.0.0.81")
+    await local_server.server.sources.refresh()
+    assert (await refusal(local_server.target, "999")).status == 404
+    numbers = await local_server.client.v1("GET", "phone-numbers?limit=100")
+    found = await figures(local_server)
     while found['trunkline_trunks{state="listening"}'] < len(numbers):
-        found = await figures(place)  # the trunks are read by another task
+        found = await figures(local_server)  # the trunks are read by another task
     assert found['trunkline_trunks{state="failed"}'] == 0
     (usable,) = (name for name in found if name.startswith("trunkline_trunk_usable"))
     assert 'sip_mode="ip_allowlist"' in usable
