@@ -20,7 +20,7 @@ class TokenUsage:
     def count_prompt(self, model: str, prompt: Sequence[int]) -> None:
         """A model has read a prompt."""
         known = self._known if model == self._model else []
-        self.read += len(prompt) - _shared(known, prompt)
+        self.read += len(prompt) - _common_prefix(known, prompt)
         self._model, self._known = model, [*prompt]
 
     def count_written(self, *tokens: int) -> None:
@@ -38,7 +38,7 @@ class TokenUsage:
         self._known = []
 
 
-def _shared(known: Sequence[int], prompt: Sequence[int]) -> int:
+def _common_prefix(known: Sequence[int], prompt: Sequence[int]) -> int:
     """How many tokens both begin with. Slices are compared, each half as long as the one before: a loop over thousands
     of tokens would hold up others."""
     low, high = 0, min(len(known), len(prompt))

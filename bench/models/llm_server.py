@@ -52,7 +52,7 @@ class TrunklineLlm:
         system, *rest = messages
         said = [ChatMessage(message["role"], message["content"]) for message in rest]  # type: ignore[arg-type]
         prompt = ChatPrompt(call, system["content"], said)
-        async with aclosing(self._model.respond(prompt, within_s=PATIENCE_S)) as parts:
+        async with aclosing(self._model.respond(prompt, first_token_timeout_s=PATIENCE_S)) as parts:
             async for part in parts:
                 assert isinstance(part, TextDelta)
                 # Models begin their answers without the space with which all words here begin: it is taken away.

@@ -109,7 +109,7 @@ class InputPipeline:
         whole window left. `talking` says for every row whether speech is open; it may change on the way."""
         for rate, members in self._of_rate.items():
             self._measure(rate, members)
-            yield from self._judge(rate, members, talking)
+            yield from self._detect_voice(rate, members, talking)
 
     def take_dtmf_keys(self) -> list[DtmfKey]:
         """The keys that were heard since this was asked last."""
@@ -152,7 +152,9 @@ class InputPipeline:
         for key in self.dtmf.detect(self.history, rows, self.history.cursor[rows, Cursor.LEVEL], sounding, rate):
             self._keys.append(DtmfKey(key.row, key.digit, self.measured_ms(key.row) - key.began_ms))
 
-    def _judge(self, rate: int, members: Rows, talking: NDArray[np.bool_]) -> Iterator[tuple[Rows, Probabilities]]:
+    def _detect_voice(
+        self, rate: int, members: Rows, talking: NDArray[np.bool_]
+    ) -> Iterator[tuple[Rows, Probabilities]]:
         cursor, window = self.history.cursor, rate * WINDOW_MS // 1000
         while True:
             rows = members[cursor[members, Cursor.READY] - cursor[members, Cursor.VAD] >= window]

@@ -58,7 +58,7 @@ class FallbackLanguageModel:
         self.models: Final = tuple(models)
 
     async def respond(self, prompt: ChatPrompt) -> AsyncGenerator[LlmOutput, None]:
-        """See `LanguageModel.answer`. A model that fails after it has called a tool has said enough: it is asked again
+        """See `LanguageModel.respond`. A model that fails after it has called a tool has said enough: it is asked again
         with the tool's result. Raises `ModelError` when the last model fails too."""
         said: list[str] = []
         calls = 0
@@ -84,7 +84,7 @@ class FallbackLanguageModel:
                     raise failure from error
 
     async def prefill(self, prompt: ChatPrompt) -> None:
-        """See `SupportsPrefill.prepare`: by the best, if it can; the others are not expected to be asked."""
+        """See `SupportsPrefill.prefill`: by the best, if it can; the others are not expected to be asked."""
         if isinstance(self.models[0], SupportsPrefill):
             await self.models[0].prefill(prompt)
 
@@ -100,7 +100,7 @@ class FallbackLanguageModel:
                 model.close()
 
     async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
-        """See `SupportsJsonSchema.complete`: by the first model that can and does."""
+        """See `SupportsJsonSchema.complete_json`: by the first model that can and does."""
         able = [model for model in self.models if isinstance(model, SupportsJsonSchema)]
         for place, model in enumerate(able):
             try:

@@ -50,7 +50,7 @@ class OnDemandLanguageModel:
         """When it was, and why."""
 
     async def respond(self, prompt: ChatPrompt) -> AsyncGenerator[LlmOutput, None]:
-        """See `LanguageModel.answer`. Raises `ModelError`, also when the model cannot be loaded, or not in time."""
+        """See `LanguageModel.respond`. Raises `ModelError`, also when the model cannot be loaded, or not in time."""
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 model = await self.loaded()
@@ -61,13 +61,13 @@ class OnDemandLanguageModel:
                 yield part
 
     async def prefill(self, prompt: ChatPrompt) -> None:
-        """See `SupportsPrefill.prepare`: the model is loaded, whether it prepares or not."""
+        """See `SupportsPrefill.prefill`: the model is loaded, whether it prepares or not."""
         model = await self.loaded()
         if isinstance(model, SupportsPrefill):
             await model.prefill(prompt)
 
     async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
-        """See `SupportsJsonSchema.complete`. Raises `ModelError` for a model that cannot be held to a form too."""
+        """See `SupportsJsonSchema.complete_json`. Raises `ModelError` for a model that cannot be held to a form too."""
         model = await self.loaded()
         if not isinstance(model, SupportsJsonSchema):
             raise ModelError(f"{self.name} cannot be held to a form")

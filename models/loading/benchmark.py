@@ -54,13 +54,13 @@ def primary_model(model: LanguageModel) -> LanguageModel:
 
 def _recognizers(model: SpeechToText, sound: Samples) -> tuple[SttCost | None, SttCost | None]:
     """What hears while the caller speaks, and what hears the turn again."""
-    again = None
+    second_passes = None
     while isinstance(model, TwoPassSpeechToText):
         factors = _factors(model.offline)
         if factors:
-            again = SttCost(model.offline.name, factors, getattr(model.offline, "threads", 1))
+            second_passes = SttCost(model.offline.name, factors, getattr(model.offline, "threads", 1))
         model = model.streaming
-    return _stt_cost(model, sound), again
+    return _stt_cost(model, sound), second_passes
 
 
 def _work(heard: tuple[SttCost | None, SttCost | None]) -> float:
@@ -120,10 +120,10 @@ def _eot_cost(model: EndOfTurn) -> EotCost | None:
 def _llm_cost(model: LanguageModel) -> LlmCost | None:
     """Of a model that runs here; the memory tells how many calls it remembers."""
     steps = getattr(getattr(model, "speed", None), "steps", None)
-    talks = getattr(getattr(model, "memory", None), "sequences", None)
-    if not isinstance(steps, Mapping) or not isinstance(talks, int):
+    sequences = getattr(getattr(model, "memory", None), "sequences", None)
+    if not isinstance(steps, Mapping) or not isinstance(sequences, int):
         return None
-    return LlmCost(model.name, StepTimes(steps), talks)
+    return LlmCost(model.name, StepTimes(steps), sequences)
 
 
 def _tts_cost(model: TextToSpeech, voice: str) -> tuple[TtsCost | None, Samples]:

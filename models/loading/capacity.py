@@ -125,31 +125,31 @@ class Capacity:
     bound: str
 
 
-def forecast_latency(speeds: ModelCosts, cores: float, calls: int, talk: CallProfile) -> LatencyForecast:
+def forecast_latency(costs: ModelCosts, cores: float, calls: int, profile: CallProfile) -> LatencyForecast:
     """How it will be with so many calls."""
-    others = _others_cores(speeds, calls, talk)
+    others = _others_cores(costs, calls, profile)
     share = others / cores
     if share >= 1:
         return LatencyForecast(ENDLESS_S, share)
-    written = _written(speeds, calls, talk, slowed=1 / (1 - share))
-    beside_s = sum(line.waits_s(share) for line in _queues(speeds, cores, calls, talk)) * (1 + written.busy)
+    written = _written(costs, calls, profile, slowed=1 / (1 - share))
+    beside_s = sum(queue.waits_s(share) for queue in _queues(costs, cores, calls, profile)) * (1 + written.busy)
     return LatencyForecast(min(ENDLESS_S, written.wait_s + beside_s), share + written.busy * (1 - share))
 
 
 def capacities(
-    speeds: ModelCosts, cores: float, most: int, talk: CallProfile, within_s: Sequence[float]
+    costs: ModelCosts, cores: float, most: int, profile: CallProfile, within_s: Sequence[float]
 ) -> tuple[Capacity, ...]:
     """How many calls get their answers within each of these times; at most `most`, and as many as the language model
     remembers. Up to a second or two."""
-    limit = most if speeds.llm is None else min(most, speeds.llm.conversations)
-    foretold = cache(lambda calls: forecast_latency(speeds, cores, calls, talk))
-    enough_cores = _largest(lambda calls: _others_cores(speeds, calls, talk) <= MOST_BUSY * cores, limit)
+    limit = most if costs.llm is None else min(most, costs.llm.conversations)
+    forecasts = cache(lambda calls: forecast_latency(costs, cores, calls, profile))
+    enough_cores = _largest(lambda calls: _others_cores(costs, calls, profile) <= MOST_BUSY * cores, limit)
     found = []
     for seconds in within_s:
-        calls = _largest(lambda calls, seconds=seconds: foretold(calls).wait_s <= seconds, enough_cores)  # type: ignore[misc]
+        calls = _largest(lambda calls, seconds=seconds: forecasts(calls).wait_s <= seconds, enough_cores)  # type: ignore[misc]
         bound = "max_calls" if limit == most else "memory"
         if calls < limit:
-            bound = _bottleneck(speeds, cores, calls + 1, talk)
+            bound = _bottleneck(costs, cores, calls + 1, profile)
         found.append(Capacity(seconds, calls, bound))
     return tuple(found)
 
@@ -169,20 +169,20 @@ def _largest(holds: Callable[[int], bool], limit: int) -> int:
     return low
 
 
-def _bottleneck(speeds: ModelCosts, cores: float, calls: int, talk: CallProfile) -> str:
+def _bottleneck(costs: ModelCosts, cores: float, calls: int, profile: CallProfile) -> str:
     """What makes so many callers wait the longest, when there are cores enough."""
-    others = _others_cores(speeds, calls, talk)
+    others = _others_cores(costs, calls, profile)
     if others > MOST_BUSY * cores:
         return "cores"
     share = others / cores
-    waits = {line.part: line.waits_s(share) for line in _queues(speeds, cores, calls, talk)}
-    waits["language model"] = _written(speeds, calls, talk, slowed=1 / (1 - share)).wait_s
+    waits = {queue.part: queue.waits_s(share) for queue in _queues(costs, cores, calls, profile)}
+    waits["language model"] = _written(costs, calls, profile, slowed=1 / (1 - share)).wait_s
     return max(waits, key=lambda part: waits[part])
 
 
-def _others_cores(speeds: ModelCosts, calls: int, talk: CallProfile) -> float:
+def _others_cores(costs: ModelCosts, calls: int, profile: CallProfile) -> float:
     """Cores that all but the language model takes."""
-    return calls * talk.call_cores + sum(line.cores for line in _queues(speeds, 1, calls, talk))
+    return calls * profile.call_cores + sum(queue.cores for queue in _queues(costs, 1, calls, profile))
 
 
 @dataclass(frozen=True)
@@ -200,39 +200,39 @@ class _Queue:
         return _wait_s(self.work_s, max(self.cores, share * self.servers), self.servers)
 
 
-def _queues(speeds: ModelCosts, cores: float, calls: int, talk: CallProfile) -> list[_Queue]:
-    lines = []
-    if speeds.stt is not None:
-        factor = speeds.stt.factor(calls * talk.caller_speaks)
-        threads = min(cores, speeds.stt.threads)
-        lines.append(_Queue("recognizer", factor * _LAST_WORDS_S, calls * talk.caller_speaks * factor, threads))
-    if speeds.stt_second is not None:  # one turn after the other, at worst: few end at the same moment
-        factor, threads = speeds.stt_second.factor(1), min(cores, speeds.stt_second.threads)
-        turn_s = talk.turn_every_s * talk.caller_speaks
-        lines.append(_Queue("second pass", factor * turn_s, calls * talk.caller_speaks * factor, threads))
-    if speeds.eot is not None:  # it is asked before the turn is over
-        questions = calls * talk.questions / talk.turn_every_s
-        lines.append(_Queue("end of turn", 0.0, questions * speeds.eot.answer_s, cores))
-    if speeds.tts is not None:
-        first_s = talk.agent_speaks * talk.turn_every_s * talk.first_tokens / talk.tokens_out
-        factor, threads = speeds.tts.factor, min(cores, speeds.tts.threads)
-        lines.append(_Queue("voice", factor * first_s, calls * talk.agent_speaks * factor, threads))
-    return lines
+def _queues(costs: ModelCosts, cores: float, calls: int, profile: CallProfile) -> list[_Queue]:
+    queues = []
+    if costs.stt is not None:
+        factor = costs.stt.factor(calls * profile.caller_speaks)
+        threads = min(cores, costs.stt.threads)
+        queues.append(_Queue("recognizer", factor * _LAST_WORDS_S, calls * profile.caller_speaks * factor, threads))
+    if costs.stt_second is not None:  # one turn after the other, at worst: few end at the same moment
+        factor, threads = costs.stt_second.factor(1), min(cores, costs.stt_second.threads)
+        turn_s = profile.turn_every_s * profile.caller_speaks
+        queues.append(_Queue("second pass", factor * turn_s, calls * profile.caller_speaks * factor, threads))
+    if costs.eot is not None:  # it is asked before the turn is over
+        questions = calls * profile.questions / profile.turn_every_s
+        queues.append(_Queue("end of turn", 0.0, questions * costs.eot.answer_s, cores))
+    if costs.tts is not None:
+        first_s = profile.agent_speaks * profile.turn_every_s * profile.first_tokens / profile.tokens_out
+        factor, threads = costs.tts.factor, min(cores, costs.tts.threads)
+        queues.append(_Queue("voice", factor * first_s, calls * profile.agent_speaks * factor, threads))
+    return queues
 
 
-def _written(speeds: ModelCosts, calls: int, talk: CallProfile, slowed: float) -> LlmLatencyForecast:
-    if speeds.llm is None:
+def _written(costs: ModelCosts, calls: int, profile: CallProfile, slowed: float) -> LlmLatencyForecast:
+    if costs.llm is None:
         return LlmLatencyForecast(0.0, 0.0)
     turns = TurnPattern(
-        talk.turn_every_s,
-        talk.tokens_in,
-        talk.tokens_out,
-        talk.first_tokens,
-        talk.turn_every_s * talk.agent_speaks,
-        talk.prompt_tokens,
-        talk.conversation_tokens,
+        profile.turn_every_s,
+        profile.tokens_in,
+        profile.tokens_out,
+        profile.first_tokens,
+        profile.turn_every_s * profile.agent_speaks,
+        profile.prompt_tokens,
+        profile.conversation_tokens,
     )
-    return forecast(speeds.llm.steps, calls, turns, slowed=slowed)
+    return forecast(costs.llm.steps, calls, turns, slowed=slowed)
 
 
 def _wait_s(work_s: float, load: float, servers: float) -> float:

@@ -111,15 +111,15 @@ class Catalogue:
         order = (
             (more.synthesizers, self._synthesizers) if more.voices_first else (self._synthesizers, more.synthesizers)
         )
-        ears = {id(ear): ear for ear in (self._stt, *self._stt_by_language.values())}
+        by_language = {id(recognizer): recognizer for recognizer in (self._stt, *self._stt_by_language.values())}
         if more.second_pass is not None:
-            ears = {key: more.second_pass(ear) for key, ear in ears.items()}
+            by_language = {key: more.second_pass(recognizer) for key, recognizer in by_language.items()}
         return Catalogue(
-            ears[id(self._stt)],
+            by_language[id(self._stt)],
             {**more.llms, **here},
             [*order[0], *order[1]],
             self.eot,
-            {language: ears[id(ear)] for language, ear in self._stt_by_language.items()},
+            {language: by_language[id(recognizer)] for language, recognizer in self._stt_by_language.items()},
             unsure=more.synthesizers,
             embeddings=more.embeddings or self.embeddings,
         )

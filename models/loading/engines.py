@@ -15,7 +15,7 @@ from models.model_files.known_models import KnownModel
 from models.model_files.store import ModelStore
 from models.model_files.trial import ModelTrials, TrialCandidate
 from models.protocols import Embeddings, LanguageModel, SpeechToText, TextToSpeech
-from models.runtime.machine import cores
+from models.runtime.machine import available_cores
 
 SHERPA: Final = "sherpa-onnx"
 LLAMA: Final = "llama.cpp"
@@ -26,9 +26,9 @@ def open_gguf(path: Path, name: str, calls: int) -> LanguageModel:
     """A GGUF file, ready to answer so many calls, or as many as the machine can. Takes seconds. Raises
     `StartupError`."""
     from models.llm.llama.language_model import LlamaLanguageModel
-    from models.llm.llama.memory_plan import sequences_for
+    from models.llm.llama.memory_plan import sequences_for_calls
 
-    return LlamaLanguageModel(path, name=name, sequences=sequences_for(calls, cores()))
+    return LlamaLanguageModel(path, name=name, sequences=sequences_for_calls(calls, available_cores()))
 
 
 def trial_gguf(trials: ModelTrials, path: Path, name: str) -> None:

@@ -67,11 +67,11 @@ def load(
         language_models = _language_models(store, llm, opened, calls)
         cache = SpeechCache(on_use=on_speech, files=speech_files)
         synthesizers = [CachingTextToSpeech(voice, cache) for voice in _synthesizers(store, tts, opened)]
-        ears = recognizers(store, stt, stt_second, opened)
-        judge = load_selected("eot", eot, _EOT, opened)
+        by_language = recognizers(store, stt, stt_second, opened)
+        end_of_turn = load_selected("eot", eot, _EOT, opened)
         embeds = embeddings_of(store, embedding, opened)
         opened.pop_all()
-        return Catalogue(ears[ANY], language_models, synthesizers, judge, ears, embeddings=embeds)
+        return Catalogue(by_language[ANY], language_models, synthesizers, end_of_turn, by_language, embeddings=embeds)
 
 
 def built_in() -> list[tuple[str, str, str]]:

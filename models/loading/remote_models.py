@@ -53,7 +53,7 @@ def add_remote_models(
         raise StartupError(
             f"a remote model and one that is here are both called {twice}: run `trunkline models remote remove {twice}`"
         )
-    default, ear, voice = (
+    default, recognizer, voice = (
         choose_remote(remotes, "llm", llm),
         choose_remote(remotes, "stt", stt_second),
         choose_remote(remotes, "tts", tts),
@@ -71,7 +71,7 @@ def add_remote_models(
     ]
     meaning = choose_remote(remotes, "embedding", embedding)
     embeds = RemoteEmbeddings(RemoteModelClient(meaning, http)) if meaning else None
-    hears = _second_pass(ear, http) if ear else None
+    hears = _second_pass(recognizer, http) if recognizer else None
     return here.with_remote(RemoteModels(llms, voices, voice is not None, hears, embeds))
 
 
@@ -95,7 +95,9 @@ def _second_pass(remote: RemoteModel, http: HttpClient) -> Callable[[SpeechToTex
     transcriber = RemoteTranscriber(RemoteModelClient(remote, http))
     limit_s = remote.timeouts.total_s + _GRACE_S
 
-    def hears_again(ear: SpeechToText) -> SpeechToText:
-        return TwoPassSpeechToText(ear.streaming if isinstance(ear, TwoPassSpeechToText) else ear, transcriber, limit_s)
+    def with_second_pass(recognizer: SpeechToText) -> SpeechToText:
+        return TwoPassSpeechToText(
+            recognizer.streaming if isinstance(recognizer, TwoPassSpeechToText) else recognizer, transcriber, limit_s
+        )
 
-    return hears_again
+    return with_second_pass

@@ -36,8 +36,8 @@ def recognizers(store: ModelStore, wanted: str, second: str, opened: ExitStack) 
     loaded: dict[str, SpeechToText] = {}
     unfit: set[str] = set()
     whole = [model for model in files if engines.is_offline_stt(model) and second in (AUTO, model.name)]
-    again = {} if second == OFF else _by_language(whole, makers, loaded, opened, unfit)
-    if second not in (AUTO, OFF) and not again and second not in unfit:
+    second_passes = {} if second == OFF else _by_language(whole, makers, loaded, opened, unfit)
+    if second not in (AUTO, OFF) and not second_passes and second not in unfit:
         turns = [model.name for model in files if engines.is_offline_stt(model)]
         raise StartupError(
             f"[models] stt_second = {second!r} is no model for whole turns that can be loaded; "
@@ -45,14 +45,17 @@ def recognizers(store: ModelStore, wanted: str, second: str, opened: ExitStack) 
         )
     if wanted != AUTO:
         only = loaded.get(wanted) or load_selected("stt", wanted, makers, opened, others=BUILT_IN)
-        ears = {language: _behind(only, ear, second) for language, ear in again.items()}
-        return {ANY: only, **ears}
+        by_language = {language: _behind(only, recognizer, second) for language, recognizer in second_passes.items()}
+        return {ANY: only, **by_language}
     first = _by_language([model for model in files if not engines.is_offline_stt(model)], makers, loaded, opened, unfit)
     if _BUILT_IN_LANGUAGE not in first and ANY not in first:
         first[_BUILT_IN_LANGUAGE] = load_selected("stt", AUTO, BUILT_IN, opened)
-    ears = {language: _behind(ear, again.get(language, again.get(ANY)), second) for language, ear in first.items()}
-    ears = {**again, **ears}
-    return {ANY: ears[_BUILT_IN_LANGUAGE], **ears} if ANY not in ears else ears
+    by_language = {
+        language: _behind(recognizer, second_passes.get(language, second_passes.get(ANY)), second)
+        for language, recognizer in first.items()
+    }
+    by_language = {**second_passes, **by_language}
+    return {ANY: by_language[_BUILT_IN_LANGUAGE], **by_language} if ANY not in by_language else by_language
 
 
 def _by_language(
@@ -64,13 +67,13 @@ def _by_language(
 ) -> dict[str, SpeechToText]:
     """The first model that knows a language and loads, for each language that any knows. `loaded` gets those that were
     loaded, by name, `unfit` the names of those that failed their trial."""
-    ears: dict[str, SpeechToText] = {}
+    by_language: dict[str, SpeechToText] = {}
     for model in models:
         spoken = {ANY if tag == "*" else tag.lower().split("-")[0] for tag in model.languages}
-        if spoken - ears.keys() and (ear := load_or_log("stt", model.name, makers, opened, unfit)):
-            loaded[model.name] = ear
-            ears.update(dict.fromkeys(spoken - ears.keys(), ear))
-    return ears
+        if spoken - by_language.keys() and (recognizer := load_or_log("stt", model.name, makers, opened, unfit)):
+            loaded[model.name] = recognizer
+            by_language.update(dict.fromkeys(spoken - by_language.keys(), recognizer))
+    return by_language
 
 
 def _behind(first: SpeechToText, second: object, wanted: str) -> SpeechToText:

@@ -63,7 +63,7 @@ OnProgress = Callable[[int, int | None], None]
 """Is told the bytes that are there, and how many there will be if that is known."""
 
 
-class _Note(BaseModel):
+class _PartState(BaseModel):
     """What a part is a part of."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -75,7 +75,7 @@ class _Note(BaseModel):
 
 
 @dataclass(frozen=True)
-class _Hop:
+class _Response:
     """An answer, and what the named host said of the file on the way to it."""
 
     response: aiohttp.ClientResponse
@@ -108,7 +108,7 @@ async def fetch(
     idle, furthest = 0, await asyncio.to_thread(_length, part)
     while True:
         try:
-            return await _Try(client, wanted, part, on_progress, keep_free).run()
+            return await _Attempt(client, wanted, part, on_progress, keep_free).run()
         except _BrokenOffError as broken:
             there = await asyncio.to_thread(_length, part)
             idle, furthest = (0, there) if there > furthest else (idle + 1, furthest)
@@ -120,7 +120,7 @@ async def fetch(
             await asyncio.sleep(pauses_s[idle - 1])
 
 
-class _Try:
+class _Attempt:
     """One request for what is missing."""
 
     def __init__(
@@ -140,7 +140,7 @@ class _Try:
 
     async def run(self) -> DownloadedFile:
         note = await asyncio.to_thread(self._read_note)
-        have = await asyncio.to_thread(self._have, note)
+        have = await asyncio.to_thread(self._resumable_bytes, note)
         size = self._wanted.size or note.size
         if have and have == size:
             self._on_progress(have, size)
@@ -149,21 +149,21 @@ class _Try:
             if hop.response.status == 416:  # what is here is no part of what is there
                 await asyncio.to_thread(self._forget)
                 raise _BrokenOffError("it has become shorter")
-            note = self._look_at(hop, note)
+            note = self._update_state(hop, note)
             have, total = await self._begin(hop, have, note)
             note = note.model_copy(update={"size": total})
             await asyncio.to_thread(write_whole, self._note_path, note.model_dump_json().encode())
             digest = await self._receive(hop.response, have, total)
         return await self._check(digest, note, went_on=have > 0)
 
-    def _read_note(self) -> _Note:
+    def _read_note(self) -> _PartState:
         try:
-            note = _Note.model_validate_json(self._note_path.read_bytes())
+            note = _PartState.model_validate_json(self._note_path.read_bytes())
         except (FileNotFoundError, ValidationError):
-            return _Note(url=self._wanted.url)
-        return note if note.url == self._wanted.url else _Note(url=self._wanted.url)
+            return _PartState(url=self._wanted.url)
+        return note if note.url == self._wanted.url else _PartState(url=self._wanted.url)
 
-    def _have(self, note: _Note) -> int:
+    def _resumable_bytes(self, note: _PartState) -> int:
         """How many bytes can be gone on from. Without a SHA-256 or a tag nobody could tell a mixture of two files."""
         have = _length(self._part)
         size = self._wanted.size or note.size
@@ -174,7 +174,7 @@ class _Try:
         return have
 
     @asynccontextmanager
-    async def _answer(self, have: int, note: _Note) -> AsyncIterator[_Hop]:
+    async def _answer(self, have: int, note: _PartState) -> AsyncIterator[_Response]:
         """The answer at the end of all redirects. Raises `ModelFileError` and `_BrokenOffError`."""
         headers = {"Range": f"bytes={have}-"} if have else {}
         if have and note.etag is not None:
@@ -188,11 +188,11 @@ class _Try:
                         sha256 = _linked_sha256(response) or sha256
                     location = response.headers.get("Location")
                     if response.status not in (301, 302, 303, 307, 308) or location is None:
-                        yield _Hop(response, size, sha256)
+                        yield _Response(response, size, sha256)
                         return
                     url = self._next(url, location)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise _BrokenOffError(_words(error)) from error
+            raise _BrokenOffError(_short_message(error)) from error
         raise ModelFileError(f"{self._wanted.url} leads from one address to the next: tell whoever keeps it")
 
     def _next(self, url: URL, location: str) -> URL:
@@ -204,10 +204,10 @@ class _Try:
             f"{self._wanted.url} leads to {target.scheme}://{target.host}, which is not safe: nothing was taken"
         )
 
-    def _look_at(self, hop: _Hop, note: _Note) -> _Note:
+    def _update_state(self, hop: _Response, note: _PartState) -> _PartState:
         """What is known of the file now. Raises `ModelFileError` when it is not the one that is wanted."""
         wanted, response = self._wanted, hop.response
-        self._look_at_status(response)
+        self._check_status(response)
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise ModelFileError(f"{wanted.url} comes in another form than it is: is a proxy between?")
         if wanted.sha256 is not None and hop.sha256 not in (None, wanted.sha256):
@@ -222,9 +222,9 @@ class _Try:
             )
         etag = response.headers.get("ETag")
         strong = etag if etag is not None and etag.startswith('"') else None
-        return _Note(url=wanted.url, etag=strong, size=hop.size or note.size, announced=hop.sha256)
+        return _PartState(url=wanted.url, etag=strong, size=hop.size or note.size, announced=hop.sha256)
 
-    def _look_at_status(self, response: aiohttp.ClientResponse) -> None:
+    def _check_status(self, response: aiohttp.ClientResponse) -> None:
         url, status = self._wanted.url, response.status
         if status in (200, 206):
             return
@@ -238,7 +238,7 @@ class _Try:
             raise ModelFileError(f"{url} is not there any more (HTTP {status}): get the file elsewhere, then import it")
         raise ModelFileError(f"{url} is not to be had: HTTP {status}")
 
-    async def _begin(self, hop: _Hop, have: int, note: _Note) -> tuple[int, int | None]:
+    async def _begin(self, hop: _Response, have: int, note: _PartState) -> tuple[int, int | None]:
         """Where the answer begins in the file, and the size of the whole, if it tells."""
         response = hop.response
         length = response.content_length
@@ -275,7 +275,7 @@ class _Try:
             have += await asyncio.to_thread(_write, handle, waiting, have, digest)
         except (aiohttp.ClientError, TimeoutError) as error:
             await asyncio.to_thread(_write, handle, waiting, have, digest)
-            raise _BrokenOffError(_words(error)) from error
+            raise _BrokenOffError(_short_message(error)) from error
         finally:
             await asyncio.shield(asyncio.to_thread(_close, handle))
         self._on_progress(have, total)
@@ -283,7 +283,7 @@ class _Try:
             raise _BrokenOffError(f"{have} of {total} bytes came")
         return digest
 
-    async def _check(self, digest: hashlib._Hash, note: _Note, *, went_on: bool) -> DownloadedFile:
+    async def _check(self, digest: hashlib._Hash, note: _PartState, *, went_on: bool) -> DownloadedFile:
         """Whether what has come is what is wanted. What is wrong is thrown away: put together from two tries it may be
         of two files, and is got once more; got in one go it is an error."""
         right = self._wanted.sha256 or note.announced
@@ -364,7 +364,7 @@ def _content_range(response: aiohttp.ClientResponse) -> tuple[int, int | None]:
     return int(match[1]), None if match[2] == "*" else int(match[2])
 
 
-def _words(error: BaseException) -> str:
+def _short_message(error: BaseException) -> str:
     """An error on the way, in few words."""
     if isinstance(error, TimeoutError):
         return "nothing comes any more"

@@ -75,9 +75,9 @@ async def import_models(
             stage = store.directory / _STAGE
             try:
                 found = await asyncio.to_thread(_staged, stage, source, wanted, keep_free)
-                for model, come in found:
+                for model, files in found:
                     async with store.lock(model.name, on_wait):
-                        await asyncio.to_thread(store.install, model, come)
+                        await asyncio.to_thread(store.install, model, files)
             finally:
                 await asyncio.to_thread(shutil.rmtree, stage, ignore_errors=True)
     return [model for model, _ in found]
@@ -95,10 +95,10 @@ def _staged(
             _copied(content, name, size, stage / str(number), keep_free)
             for number, (name, size, content) in enumerate(_entries(source, files))
         ]
-    found = [(model, come) for model in wanted if (come := _whole(model, copies, alone=len(wanted) == 1))]
+    found = [(model, own) for model in wanted if (own := _complete_files(model, copies, alone=len(wanted) == 1))]
     if not found:
-        raise ModelFileError(_nothing(source, wanted, copies))
-    return _apart(found, stage, keep_free)
+        raise ModelFileError(_why_nothing(source, wanted, copies))
+    return _separate_copies(found, stage, keep_free)
 
 
 def _entries(source: Path, files: Sequence[KnownFile]) -> Iterator[tuple[str, int, IO[bytes]]]:
@@ -127,7 +127,7 @@ def _of_folder(source: Path, files: Sequence[KnownFile]) -> Iterator[tuple[str, 
         if path.is_file() and not path.is_symlink():
             with path.open("rb") as content:
                 size = os.fstat(content.fileno()).st_size
-                if _may_be(path.name, size, files):
+                if _may_match(path.name, size, files):
                     yield path.name, size, content
 
 
@@ -140,9 +140,9 @@ def _of_archive(source: Path, files: Sequence[KnownFile]) -> Iterator[tuple[str,
             unpacked += member.size
             if unpacked > LARGEST:
                 raise ModelFileError(f"{source} holds more than {LARGEST >> 30} GiB: no models are so large")
-            _honest(source, member)
+            _check_member(source, member)
             name = PurePosixPath(member.name).name
-            content = archive.extractfile(member) if member.isreg() and _may_be(name, member.size, files) else None
+            content = archive.extractfile(member) if member.isreg() and _may_match(name, member.size, files) else None
             if content is not None:
                 yield name, member.size, content
 
@@ -159,7 +159,7 @@ def _readable(source: Path) -> Iterator[None]:
         raise ModelFileError(f"{source} is no tar file, or a damaged one ({error}): copy it again") from error
 
 
-def _honest(source: Path, member: tarfile.TarInfo) -> None:
+def _check_member(source: Path, member: tarfile.TarInfo) -> None:
     """Raise `ModelFileError` for what no archive of models holds."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts or "\0" in member.name:
@@ -173,7 +173,7 @@ def _count(source: Path, number: int) -> None:
         raise ModelFileError(f"{source} holds more than {ENTRIES_MAX} files: give the folder of the models alone")
 
 
-def _may_be(name: str, size: int, files: Sequence[KnownFile]) -> bool:
+def _may_match(name: str, size: int, files: Sequence[KnownFile]) -> bool:
     return any(file.name == name and file.size in (None, size) for file in files)
 
 
@@ -193,41 +193,41 @@ def _copied(content: IO[bytes], name: str, size: int, path: Path, keep_free: int
     return _Copy(name, path, size, digest.hexdigest())
 
 
-def _whole(model: KnownModel, copies: Sequence[_Copy], *, alone: bool) -> ImportedFiles | None:
+def _complete_files(model: KnownModel, copies: Sequence[_Copy], *, alone: bool) -> ImportedFiles | None:
     """The files of a model, when all are there. A file whose SHA-256 nobody knows is taken by its name, for a model
     that was asked for by name (`alone`)."""
-    come: ImportedFiles = {}
+    files: ImportedFiles = {}
     for file in model.files:
-        fitting = [copy for copy in copies if copy.name == file.name and _is(file, copy, alone=alone)]
+        fitting = [copy for copy in copies if copy.name == file.name and _matches(file, copy, alone=alone)]
         if not fitting:
             return None
         origin: Origin = "first copy" if file.sha256 is None else "list"
-        come[file.name] = fitting[0].path, FileRecord(size=fitting[0].size, sha256=fitting[0].sha256, origin=origin)
-    return come
+        files[file.name] = fitting[0].path, FileRecord(size=fitting[0].size, sha256=fitting[0].sha256, origin=origin)
+    return files
 
 
-def _is(file: KnownFile, copy: _Copy, *, alone: bool) -> bool:
+def _matches(file: KnownFile, copy: _Copy, *, alone: bool) -> bool:
     if file.size not in (None, copy.size):
         return False
     return copy.sha256 == file.sha256 if file.sha256 is not None else alone
 
 
-def _apart(
+def _separate_copies(
     found: Sequence[tuple[KnownModel, ImportedFiles]], stage: Path, keep_free: int
 ) -> list[tuple[KnownModel, ImportedFiles]]:
     """The same with a copy for each: two models may have a file in common, and each takes its own away."""
     taken: set[Path] = set()
-    for number, (_, come) in enumerate(found):
-        for name, (path, record) in come.items():
+    for number, (_, files) in enumerate(found):
+        for name, (path, record) in files.items():
             if path in taken:
                 with path.open("rb") as content:
                     copy = _copied(content, name, record.size, stage / f"{number}-{name}", keep_free)
-                come[name] = copy.path, record
+                files[name] = copy.path, record
             taken.add(path)
     return list(found)
 
 
-def _nothing(source: Path, wanted: Sequence[KnownModel], copies: Sequence[_Copy]) -> str:
+def _why_nothing(source: Path, wanted: Sequence[KnownModel], copies: Sequence[_Copy]) -> str:
     """Why nothing was taken, for one model file by file."""
     if len(wanted) > 1:
         return f"{source} holds no whole model that is known: name the one that it should be, to hear what is missing"
@@ -236,5 +236,5 @@ def _nothing(source: Path, wanted: Sequence[KnownModel], copies: Sequence[_Copy]
         if not any(copy.name == file.name for copy in copies):
             size = "" if file.size is None else f" of {file.size} bytes"
             return f"{source} holds no {file.name}{size}, which {model.name} needs: add it"
-    wrong = next(file for file in model.files if not any(_is(file, copy, alone=True) for copy in copies))
+    wrong = next(file for file in model.files if not any(_matches(file, copy, alone=True) for copy in copies))
     return f"{source}: {wrong.name} is not the file that {model.name} means (SHA-256 {wrong.sha256}): get it again"

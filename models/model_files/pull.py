@@ -34,13 +34,13 @@ async def pull(
                 file for file in model.files if await asyncio.to_thread(store.intact_record, model, file) is None
             ]
             await asyncio.to_thread(_prepare, store, model, missing, keep_free)
-            come: dict[str, tuple[Path, FileRecord]] = {}
+            files: dict[str, tuple[Path, FileRecord]] = {}
             async with session() as client:
                 for file in missing:
-                    come[file.name] = await _get(client, store, model, file, on_progress, pauses_s, keep_free)
-            if come:
-                await asyncio.to_thread(store.install, model, come)
-            return {name: record for name, (_, record) in come.items()}
+                    files[file.name] = await _get(client, store, model, file, on_progress, pauses_s, keep_free)
+            if files:
+                await asyncio.to_thread(store.install, model, files)
+            return {name: record for name, (_, record) in files.items()}
 
 
 def _prepare(store: ModelStore, model: KnownModel, missing: Sequence[KnownFile], keep_free: int) -> None:

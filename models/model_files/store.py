@@ -128,14 +128,14 @@ class ModelStore:
             return None
         return manifest.files[file.name]
 
-    def install(self, model: KnownModel, come: Mapping[str, tuple[Path, FileRecord]]) -> None:
+    def install(self, model: KnownModel, files: Mapping[str, tuple[Path, FileRecord]]) -> None:
         """Put files, by name, in the place of what was there, and write the record. Each was checked, and lies on the
         same disk. Whoever has an old one open keeps it. Raises `OSError`."""
         folder = self.folder(model)
         folder.mkdir(parents=True, exist_ok=True)
         manifest = self.manifest(model)
-        records = {**(manifest.files if manifest else {}), **{name: record for name, (_, record) in come.items()}}
-        for name, (path, _) in come.items():
+        records = {**(manifest.files if manifest else {}), **{name: record for name, (_, record) in files.items()}}
+        for name, (path, _) in files.items():
             path.replace(folder / name)
         sync_folder(folder)
         names = {file.name for file in model.files}
@@ -169,11 +169,11 @@ class ModelStore:
     def _absent(self, model: KnownModel) -> ModelState:
         if self.folder(model).is_dir() and any(self.folder(model).iterdir()):
             return ModelState("damaged", f"{MANIFEST} is missing")
-        come = sum(size for file in model.files if (size := _size(self.part(model, file))) is not None)
-        if not come:
+        received = sum(size for file in model.files if (size := _size(self.part(model, file))) is not None)
+        if not received:
             return ModelState("not pulled")
         return ModelState(
-            "not pulled", f"{come * 100 // model.size} % is here" if model.size else f"{come} bytes are here"
+            "not pulled", f"{received * 100 // model.size} % is here" if model.size else f"{received} bytes are here"
         )
 
     def _problem(self, model: KnownModel, file: KnownFile, manifest: Manifest, *, whole: bool = False) -> str | None:

@@ -26,7 +26,7 @@ import structlog
 
 from config.errors import ModelTrialError, StartupError
 from models.model_files.store import write_whole
-from models.runtime.machine import processor
+from models.runtime.machine import cpu_kind
 
 LIMIT_S: Final = 120.0
 """For a trial; a file that must be read from a slow disk gets more."""
@@ -34,11 +34,11 @@ SLOWEST_DISK: Final = 50_000_000
 """Bytes that are read in a second."""
 FAILURE_KEPT_S: Final = 24 * 3600.0
 """A model that ended its trial is not tried again at each start."""
-NOTES: Final = ".tried"
+RESULTS_FOLDER: Final = ".tried"
 """In the folder of all models: what passed, and what did not of late."""
 _ROOM: Final = 4 << 30
 """Memory that a trial may take beside three times the size of its files: libraries, stacks, weights put in order."""
-_MOST_TOLD: Final = 4096
+_MAX_OUTPUT: Final = 4096
 """Bytes of the end of what the process said that are looked at."""
 _AGAIN: Final = "choose another model or another file of it; `trunkline models verify {name}` tries it again"
 _REMEDIES: Final = {
@@ -80,9 +80,9 @@ class TrialCandidate:
         return {
             "engine": self.engine,
             "packages": {name: version(name) for name in self.packages},
-            "library": {path.name: _told_apart(path) for path in self.library},
-            "processor": processor(),
-            "files": {path.name: _told_apart(path) for path in self.files},
+            "library": {path.name: _file_stamp(path) for path in self.library},
+            "processor": cpu_kind(),
+            "files": {path.name: _file_stamp(path) for path in self.files},
             "recipe": {name: self.recipe[name] for name in self.lasting},
         }
 
@@ -92,7 +92,7 @@ class ModelTrials:
 
     def __init__(self, directory: Path) -> None:
         """`directory` is the folder of all models."""
-        self._notes = directory / NOTES
+        self._notes = directory / RESULTS_FOLDER
         self._lock = threading.Lock()
         self._running: set[int] = set()
         self._stopped = False
@@ -117,20 +117,20 @@ class ModelTrials:
             raise StartupError(
                 f"The model {candidate.name} cannot be read: {error.strerror}: {error.filename}"
             ) from error
-        note = self._noted(candidate, stamp)
+        note = self._stored_result(candidate, stamp)
         if "passed" in note:
             return dict(note["passed"])
         if "failed" in note and 0 <= time.time() - note["at"] < FAILURE_KEPT_S:
             raise ModelTrialError(candidate.name, str(candidate.files[0]), note["fault"], note["failed"])
         began = time.monotonic()
         try:
-            found = self._tried(candidate)
+            found = self._run_trial(candidate)
         except ModelTrialError as error:
             if error.fault != "SIGKILL":
-                self._note(candidate, stamp, {"failed": error.message, "fault": error.fault, "at": time.time()})
+                self._store_result(candidate, stamp, {"failed": error.message, "fault": error.fault, "at": time.time()})
             raise
         _log.info("model.tried", name=candidate.name, seconds=round(time.monotonic() - began, 2))
-        self._note(candidate, stamp, {"passed": found})
+        self._store_result(candidate, stamp, {"passed": found})
         return found
 
     def forget(self, candidate_name: str) -> None:
@@ -146,7 +146,7 @@ class ModelTrials:
             for group in self._running:
                 _kill(group)
 
-    def _tried(self, candidate: TrialCandidate) -> Mapping[str, Any]:
+    def _run_trial(self, candidate: TrialCandidate) -> Mapping[str, Any]:
         """Run the process, and judge what came of it."""
         size = sum(path.stat().st_size for path in candidate.files)
         limit_s = time_limit_s(candidate, size)
@@ -154,7 +154,7 @@ class ModelTrials:
         answer, told = os.memfd_create("answer"), os.memfd_create("told")
         try:
             status = self._run(candidate, json.dumps(given), limit_s, answer, told)
-            return _judged(candidate, status, _end_of(answer), _end_of(told), limit_s)
+            return _verdict(candidate, status, _tail(answer), _tail(told), limit_s)
         finally:
             os.close(answer)
             os.close(told)
@@ -183,7 +183,7 @@ class ModelTrials:
             raise StartupError(f"the trial of the model {candidate.name} was given up: the server ends")
         return process.returncode
 
-    def _noted(self, candidate: TrialCandidate, stamp: Mapping[str, Any]) -> dict[str, Any]:
+    def _stored_result(self, candidate: TrialCandidate, stamp: Mapping[str, Any]) -> dict[str, Any]:
         """What is known of just this; nothing when it was never tried, or something has changed."""
         try:
             note = json.loads((self._notes / candidate.note_name).read_text())
@@ -192,7 +192,7 @@ class ModelTrials:
         except (OSError, ValueError, KeyError, TypeError):
             return {}
 
-    def _note(self, candidate: TrialCandidate, stamp: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+    def _store_result(self, candidate: TrialCandidate, stamp: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         try:
             self._notes.mkdir(mode=0o700, exist_ok=True)
             write_whole(self._notes / candidate.note_name, json.dumps({"stamp": stamp, **result}).encode())
@@ -215,15 +215,17 @@ def log_left_out(kind: str, error: ModelTrialError) -> None:
     _log.error("model.left_out", name=error.model, kind=kind, file=error.file, fault=error.fault, error=error.message)
 
 
-def _judged(candidate: TrialCandidate, status: int | None, answer: str, told: str, limit_s: float) -> Mapping[str, Any]:
+def _verdict(
+    candidate: TrialCandidate, status: int | None, answer: str, told: str, limit_s: float
+) -> Mapping[str, Any]:
     """What a trial found. Raises what `ModelTrials.require` does."""
     if status is None:
         _fail(candidate, "time limit", f"did not come to an end within {limit_s:.0f} s")
     if status < 0:
         name = _signal_name(-status)
-        _fail(candidate, name, f"was ended by {name}{_said(told)}")
+        _fail(candidate, name, f"was ended by {name}{_last_line(told)}")
     if status > 0:
-        _fail(candidate, f"status {status}", f"ended with status {status}{_said(told)}")
+        _fail(candidate, f"status {status}", f"ended with status {status}{_last_line(told)}")
     try:
         result = json.loads(answer)
         [(verdict, found)] = result.items()
@@ -246,7 +248,7 @@ def _fail(candidate: TrialCandidate, fault: str, what: str) -> NoReturn:
     raise ModelTrialError(candidate.name, file, fault, message)
 
 
-def _said(told: str) -> str:
+def _last_line(told: str) -> str:
     """The last line that a library wrote before it ended the process."""
     lines = [line.strip() for line in told.splitlines() if line.strip()]
     return f" ({lines[-1][-300:]})" if lines else ""
@@ -259,9 +261,9 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _end_of(file: int) -> str:
+def _tail(file: int) -> str:
     end = os.fstat(file).st_size
-    return os.pread(file, _MOST_TOLD, max(0, end - _MOST_TOLD)).decode(errors="replace")
+    return os.pread(file, _MAX_OUTPUT, max(0, end - _MAX_OUTPUT)).decode(errors="replace")
 
 
 def _kill(group: int) -> None:
@@ -278,7 +280,7 @@ def _environment(candidate: TrialCandidate) -> dict[str, str]:
     return kept | dict(candidate.environment)
 
 
-def _told_apart(path: Path) -> list[int]:
+def _file_stamp(path: Path) -> list[int]:
     """What differs when a file is another one."""
     there = path.stat()
     return [there.st_size, there.st_mtime_ns, there.st_ctime_ns]

@@ -49,7 +49,7 @@ class RemoteLanguageModel:
         self._ids = (f"call{number % 100_000:05d}" for number in itertools.count(1))
 
     async def respond(self, prompt: ChatPrompt) -> AsyncGenerator[LlmOutput, None]:
-        """See `LanguageModel.answer`. Raises `RemoteModelError`; it is asked again by itself only before the first
+        """See `LanguageModel.respond`. Raises `RemoteModelError`; it is asked again by itself only before the first
         part."""
         with self._endpoint.attempt() as turn:
             async with aclosing(
@@ -59,8 +59,8 @@ class RemoteLanguageModel:
                     yield part
 
     async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
-        """See `SupportsJsonSchema.complete`. Time for the first word is all of the time: nobody waits at the telephone.
-        Raises `RemoteModelError` also for what is no JSON, or was cut off."""
+        """See `SupportsJsonSchema.complete_json`. Time for the first word is all of the time: nobody waits at the
+        telephone. Raises `RemoteModelError` also for what is no JSON, or was cut off."""
         with self._endpoint.attempt(self._endpoint.model.timeouts.total_s) as turn:
             async with aclosing(
                 self._with_retries(turn, prompt, partial(self._requests.json_request, prompt, schema))

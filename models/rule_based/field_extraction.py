@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, Literal
 
-from models.rule_based.spoken_numbers import SaidNumber
+from models.rule_based.spoken_numbers import SpokenNumber
 from models.rule_based.tool_arguments import readable
 from models.rule_based.value_parsers import day_in, email_in, is_unsure, numbers_in, telephone_in, time_in, yes_or_no
 from models.text.bm25 import STOP_WORDS, stem, tokens
@@ -169,7 +169,7 @@ class _Sentence:
     """It asks for something that the caller does not know: what, when, how."""
     unsure: bool
     clauses: list[tuple[str, frozenset[str]]]
-    numbers: list[tuple[SaidNumber, dict[int, int]]]
+    numbers: list[tuple[SpokenNumber, dict[int, int]]]
 
 
 def extract_values(wanted: Sequence[ExtractionField], transcript: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -245,7 +245,7 @@ def _is_question(sentence: _Sentence) -> bool:
     return sentence.asks or sentence.wonders
 
 
-def _gaps(number: SaidNumber, stems: Sequence[str], known: Mapping[str, Sequence[int]]) -> dict[int, int]:
+def _gaps(number: SpokenNumber, stems: Sequence[str], known: Mapping[str, Sequence[int]]) -> dict[int, int]:
     """Words between a number and the words that fields go by, for each field: right behind it, or some words before."""
     before = ((place, number.start - place - 1) for place in range(max(number.start - _NEAR - 1, 0), number.start))
     behind = ((place, place - number.end) for place in range(number.end, min(number.end + 2, len(stems))))
@@ -377,7 +377,7 @@ def _nearest(place: int, sentence: _Sentence) -> float | None:
     return _amount(sentence.numbers[min(best)[1]][0]) if best else None
 
 
-def _amount(number: SaidNumber) -> float | None:
+def _amount(number: SpokenNumber) -> float | None:
     if number.amount is None or not math.isfinite(number.amount):
         return None
     return int(number.amount) if number.amount.is_integer() else number.amount

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from models.rule_based.spoken_numbers import said_numbers
-from models.text.bm25 import TextIndex, tokens
+from models.rule_based.spoken_numbers import find_spoken_numbers
+from models.text.bm25 import Bm25Index, tokens
 
 _PRESS: Final = re.compile(r"\b(?:press|dial)\b")
 _KEYS: Final = {"star": "*", "asterisk": "*", "pound": "#", "hash": "#"}
@@ -24,7 +24,7 @@ def keys_to_press(heard: str, system: str) -> str:
         return ""
     if any(keys == told for _, keys in choices):
         return told or ""
-    best = TextIndex([purpose for purpose, _ in choices]).search(system)
+    best = Bm25Index([purpose for purpose, _ in choices]).search(system)
     return choices[best[0].index if best else 0][1]
 
 
@@ -45,7 +45,7 @@ def _keys(said: list[str]) -> str:
     """The keys at the beginning of the words."""
     keys, at = "", 0
     while at < len(said):
-        run = next((number for number in said_numbers(said[at:]) if number.start == 0), None)
+        run = next((number for number in find_spoken_numbers(said[at:]) if number.start == 0), None)
         if run is not None:
             keys, at = keys + run.identifier, at + run.end
         elif said[at] in _KEYS:

@@ -46,14 +46,14 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Brief:
+class PromptFacts:
     """A prompt taken apart: who the agent is ("Anna, the assistant of the hotel"), "" if unsaid, and the facts."""
 
     role: str
     facts: tuple[Fact, ...]
 
 
-def read_prompt(prompt: str) -> Brief:
+def parse_prompt(prompt: str) -> PromptFacts:
     """Take a prompt apart."""
     role = name = asked = ""
     facts: list[Fact] = []
@@ -73,7 +73,7 @@ def read_prompt(prompt: str) -> Brief:
                 name = match["name"].strip()
             elif _is_fact(sentence):
                 facts.append(Fact(sentence))
-    return Brief(_identity(name, role), tuple(facts))
+    return PromptFacts(_identity(name, role), tuple(facts))
 
 
 def _identity(name: str, role: str) -> str:

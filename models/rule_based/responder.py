@@ -25,10 +25,10 @@ from models.protocols import (
     ToolDefinition,
 )
 from models.rule_based.ivr_keys import is_menu
-from models.rule_based.prompt_facts import Brief, read_prompt
+from models.rule_based.prompt_facts import PromptFacts, parse_prompt
 from models.rule_based.tool_results import said_result, sentences_of
 from models.rule_based.tool_selection import SEND_DTMF, Toolbox
-from models.text.bm25 import STOP_WORDS, TextIndex, tokens
+from models.text.bm25 import STOP_WORDS, Bm25Index, tokens
 from models.text.sentence_splitter import split_sentences
 
 NAME: Final = "extractive-responder"
@@ -73,8 +73,8 @@ _ARTICLE: Final = re.compile(r"^(?:our|the|a|an)\s+", re.IGNORECASE)
 class _Knowledge:
     """A prompt made ready for questions."""
 
-    brief: Brief
-    index: TextIndex
+    brief: PromptFacts
+    index: Bm25Index
     toolbox: Toolbox
     tools: Sequence[ToolDefinition]
     """Kept, so that no others get their identities while these are remembered by them."""
@@ -178,7 +178,7 @@ def _told(prompt: ChatPrompt, said: list[str], known: _Knowledge) -> str:
         return ""
     if call.name == SEARCH_KNOWLEDGE:
         passages = sentences_of(result)
-        return _best_of(heard, passages, TextIndex(passages)) or _without_tools(heard, said, known)
+        return _best_of(heard, passages, Bm25Index(passages)) or _without_tools(heard, said, known)
     return said_result(result, call)
 
 
@@ -191,7 +191,7 @@ def _content(heard: str) -> list[str]:
     return [word for word in tokens(heard) if not (word in STOP_WORDS or word in _NO or word in _YES or word in _SMALL)]
 
 
-def _best_of(heard: str, texts: Sequence[str], index: TextIndex) -> str:
+def _best_of(heard: str, texts: Sequence[str], index: Bm25Index) -> str:
     """The best sentence; a second one with it when that fits nearly as well; "" for none."""
     matches = index.search(heard)
     if not matches:
@@ -204,21 +204,21 @@ def _best_of(heard: str, texts: Sequence[str], index: TextIndex) -> str:
 
 
 def _study(system: str, tools: Sequence[ToolDefinition]) -> _Knowledge:
-    brief = read_prompt(system)
-    index = TextIndex([f"{fact.asked} {fact.text}" for fact in brief.facts])
+    brief = parse_prompt(system)
+    index = Bm25Index([f"{fact.asked} {fact.text}" for fact in brief.facts])
     return _Knowledge(brief, index, Toolbox(tools), tuple(tools))
 
 
-def _greeting(brief: Brief) -> str:
+def _greeting(brief: PromptFacts) -> str:
     return f"Hello, this is {brief.role}. How can I help you?" if brief.role else "Hello! How can I help you?"
 
 
-def _introduction(brief: Brief) -> str:
+def _introduction(brief: PromptFacts) -> str:
     who = f"This is {brief.role}. " if brief.role else ""
     return f"{who}I am a computer that answers the telephone."
 
 
-def _offer(brief: Brief) -> str:
+def _offer(brief: PromptFacts) -> str:
     """What can be asked: the subjects of the first facts."""
     topics = _topics(brief)
     if not topics:
@@ -227,7 +227,7 @@ def _offer(brief: Brief) -> str:
     return f"You can ask me about {listed}."
 
 
-def _topics(brief: Brief) -> list[str]:
+def _topics(brief: PromptFacts) -> list[str]:
     topics: list[str] = []
     for fact in brief.facts:
         subject = _SUBJECT_END.split(fact.text, maxsplit=1)[0]

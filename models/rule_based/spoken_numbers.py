@@ -28,7 +28,7 @@ _WRITTEN: Final = re.compile(r"[\w-]*\d[\w.-]*")
 
 
 @dataclass(frozen=True)
-class SaidNumber:
+class SpokenNumber:
     """A number at `words[start:end]`: what it is as an identifier ("4711", "007", "ab12"), and as an amount (None for
     what is none)."""
 
@@ -38,10 +38,10 @@ class SaidNumber:
     amount: float | None
 
 
-def said_numbers(words: Sequence[str]) -> list[SaidNumber]:
+def find_spoken_numbers(words: Sequence[str]) -> list[SpokenNumber]:
     """The numbers among lower-case words, in order. Words that stand side by side are one number: callers make no
     pauses that a text would show."""
-    found: list[SaidNumber] = []
+    found: list[SpokenNumber] = []
     at = 0
     while at < len(words):
         end = _run_end(words, at)
@@ -69,13 +69,13 @@ def _may_join(word: str, before: str) -> bool:
     return word in _MISHEARD or word == "point" or (word == "and" and before in _SCALES)
 
 
-def _number(said: Sequence[str], start: int, end: int) -> SaidNumber:
+def _number(said: Sequence[str], start: int, end: int) -> SpokenNumber:
     written = said[0].rstrip(".-")
     if len(said) == 1 and _WRITTEN.fullmatch(said[0]):
-        return SaidNumber(start, end, written, _amount(written))
+        return SpokenNumber(start, end, written, _amount(written))
     whole, _, decimals = " ".join(said).partition(" point ")
     before, after = _digits(whole.split()), _digits(decimals.split())
-    return SaidNumber(start, end, before + after, _amount(f"{before}.{after}" if after else before))
+    return SpokenNumber(start, end, before + after, _amount(f"{before}.{after}" if after else before))
 
 
 def _amount(digits: str) -> float | None:

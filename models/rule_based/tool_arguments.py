@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from models.protocols import ToolDefinition
-from models.rule_based.spoken_numbers import SaidNumber, said_numbers
+from models.rule_based.spoken_numbers import SpokenNumber, find_spoken_numbers
 from models.text.bm25 import STOP_WORDS, stem, tokens
 from models.text.word_lists import words
 
@@ -137,7 +137,7 @@ def answered_argument(parameter: Parameter, text: str) -> Value | None:
     """What the answer to `question_for` holds; None for nothing that fits."""
     said = _words(text)
     if parameter.holds_number:
-        values = [_number_value(parameter, number) for number in said_numbers(_lower(said))]
+        values = [_number_value(parameter, number) for number in find_spoken_numbers(_lower(said))]
         return next((value for value in values if value is not None), None)
     if parameter.kind == "boolean":
         return _yes_or_no(" ".join(_lower(said)))
@@ -186,7 +186,7 @@ def _lower(said: Sequence[str]) -> list[str]:
 def _numbers(parameters: Sequence[Parameter], said: Sequence[str]) -> dict[str, Value]:
     """Each number goes to the parameter whose name is nearest; one that has none near takes what is left over."""
     lower = _lower(said)
-    left = said_numbers(lower)
+    left = find_spoken_numbers(lower)
     places = [stem(word) for word in lower]
     wanted = [parameter for parameter in parameters if parameter.holds_number]
     pairs = sorted(
@@ -211,7 +211,7 @@ def _numbers(parameters: Sequence[Parameter], said: Sequence[str]) -> dict[str, 
     return found
 
 
-def _distance(parameter: Parameter, number: SaidNumber, stems: Sequence[str]) -> int:
+def _distance(parameter: Parameter, number: SpokenNumber, stems: Sequence[str]) -> int:
     """Words between a number and the parameter's name; `_FAR` when the name was not said."""
     names = {stem(word) for word in parameter.words}
     gaps = [
@@ -222,7 +222,7 @@ def _distance(parameter: Parameter, number: SaidNumber, stems: Sequence[str]) ->
     return min(gaps, default=_FAR)
 
 
-def _number_value(parameter: Parameter, number: SaidNumber) -> Value | None:
+def _number_value(parameter: Parameter, number: SpokenNumber) -> Value | None:
     if parameter.kind == "string":
         return number.identifier
     if number.amount is None or (parameter.kind == "integer" and not number.amount.is_integer()):
@@ -264,7 +264,7 @@ def _following(said: Sequence[str], start: int) -> str | None:
 def _placed_value(said: Sequence[str], about: Collection[str]) -> str:
     """What stands behind the last preposition that a value can follow: "the weather in london in three days"."""
     lower = _lower(said)
-    numbers = said_numbers(lower)
+    numbers = find_spoken_numbers(lower)
     end = len(said)
     for place in range(len(said) - 1, -1, -1):
         if lower[place] not in _PLACING:

@@ -21,7 +21,7 @@ from models.rule_based.tool_arguments import (
     said_arguments,
 )
 from models.rule_based.tool_results import SORRY, said_result
-from models.text.bm25 import TextIndex, stem, tokens
+from models.text.bm25 import Bm25Index, stem, tokens
 from models.text.word_lists import words
 
 SEND_DTMF: Final = "send_dtmf"
@@ -89,8 +89,8 @@ class Toolbox:
         self._built_in = _BUILT_IN & {tool.name for tool in tools}
         own = [(tool, parameters_of(tool)) for tool in tools if tool.name not in _BUILT_IN]
         self._offers = [Offer(tool, tuple(found)) for tool, found in own if found is not None]
-        self._names = TextIndex([_telling(readable(offer.tool.name)) for offer in self._offers])
-        self._texts = TextIndex([_described(offer) for offer in self._offers])
+        self._names = Bm25Index([_telling(readable(offer.tool.name)) for offer in self._offers])
+        self._texts = Bm25Index([_described(offer) for offer in self._offers])
 
     def step(self, prompt: ChatPrompt, heard: str, fact_weight: float) -> str | ToolCall | None:
         """What to do about the caller's last words: a tool to call, something to say, or None when it is no matter

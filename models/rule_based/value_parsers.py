@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from models.rule_based.spoken_numbers import SaidNumber, said_numbers
+from models.rule_based.spoken_numbers import SpokenNumber, find_spoken_numbers
 from models.rule_based.tool_arguments import Parameter, answered_argument
 from models.text.word_lists import words
 
@@ -68,15 +68,15 @@ _EMAIL: Final = Parameter("email", "string", "", required=False)
 
 
 def plain_words(text: str) -> list[str]:
-    """Lower-case words for `said_numbers`: no signs of money, no commas in numbers."""
+    """Lower-case words for `find_spoken_numbers`: no signs of money, no commas in numbers."""
     spaced = _MONEY.sub(" ", _GROUPED.sub("", text.replace("\u2019", "'")))
     return [word.strip(".,;:!?\"'()") for word in spaced.lower().replace("-", " -").split()]
 
 
-def numbers_in(text: str) -> tuple[list[str], list[SaidNumber]]:
+def numbers_in(text: str) -> tuple[list[str], list[SpokenNumber]]:
     """The words of a text, and the numbers among them."""
     said = plain_words(text)
-    return said, said_numbers(said)
+    return said, find_spoken_numbers(said)
 
 
 def is_unsure(text: str) -> bool:

@@ -21,7 +21,7 @@ _MEMORY_FILES: Final = {
 """By the version of control groups: the limit, the use, and the figure for files in `memory.stat`."""
 
 
-def cores(root: Path = Path("/")) -> float:
+def available_cores(root: Path = Path("/")) -> float:
     """Cores that this process may use: those that it may run on, or less where a control group (version 1 or 2) has a
     smaller share of time."""
     there = float(len(os.sched_getaffinity(0)))
@@ -35,7 +35,7 @@ def cores(root: Path = Path("/")) -> float:
     return there
 
 
-def processor(root: Path = Path("/")) -> str:
+def cpu_kind(root: Path = Path("/")) -> str:
     """The kind of processor, and a hash of what it can do as Linux tells it: code that is made for what is there runs
     differently on another one."""
     flags = ""

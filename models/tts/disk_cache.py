@@ -139,7 +139,7 @@ class SpeechDiskCache:
         except OSError as error:
             with suppress(OSError):
                 fresh.unlink(missing_ok=True)
-            self._rest(error)
+            self._suspend(error)
         else:
             with self._lock:
                 self._size += len(content) - self._sizes.pop(name, 0)
@@ -149,7 +149,7 @@ class SpeechDiskCache:
             with self._lock:
                 self._waiting -= 1
 
-    def _rest(self, error: OSError) -> None:
+    def _suspend(self, error: OSError) -> None:
         self._resting_until = time.monotonic() + _REST_S
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         _log.warning("speech_files.not_written", error=error.strerror, seconds=_REST_S)

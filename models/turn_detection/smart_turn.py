@@ -117,7 +117,7 @@ class SmartTurn:
                 self._workers.submit(stream)
             return not self._closed
 
-    def judge(self, sound: Sequence[Samples], rate: int, words: Callable[[], float], asked_s: float) -> float | None:
+    def predict(self, sound: Sequence[Samples], rate: int, words: Callable[[], float], asked_s: float) -> float | None:
         """The probability for a turn's sound, in pieces, asked at `asked_s` of `time.monotonic`. What had to wait for
         other calls is judged by its words alone: no caller waits for a busy machine. None when the model fails, which
         is logged once for each kind of failure."""
@@ -189,7 +189,7 @@ class SmartTurnStream:
         with self._lock:
             question, self._waiting = self._waiting, None
         if question is not None:
-            p = self._model.judge(question.sound, self._rate, self._words, question.asked_s)
+            p = self._model.predict(question.sound, self._rate, self._words, question.asked_s)
             self._answer(question, p)
         return False
 

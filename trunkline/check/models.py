@@ -19,7 +19,7 @@ from models.loading.remote_models import choose_remote
 from models.model_files.known_models import read_known
 from models.model_files.store import ModelStore
 from models.model_files.trial import ModelTrials
-from models.runtime.machine import cores, free_bytes
+from models.runtime.machine import available_cores, free_bytes
 from trunkline.wiring.model_load import TALK
 from trunkline.wiring.remote_models import configured_in, without_remote
 
@@ -144,7 +144,7 @@ def _mebibytes(count: int) -> str:
 
 def _capacity(settings: Settings, speeds: ModelCosts) -> Iterator[str]:
     """For each time how many calls get their answers in it and what bounds them; and what they are taken to do."""
-    there = cores()
+    there = available_cores()
     for each in capacities(speeds, there, settings.limits.max_calls, TALK, WITHIN_S):
         bound = _BOUNDS.get(each.bound, f"the {each.bound}")
         yield f"about {each.calls} calls at once have answers within {each.within_s:g} s, bound by {bound}"

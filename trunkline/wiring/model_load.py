@@ -10,7 +10,7 @@ from config.settings import Settings
 from models.loading.benchmark import measure_costs
 from models.loading.capacity import CallProfile, capacities
 from models.loading.catalogue import Catalogue
-from models.runtime.machine import cores
+from models.runtime.machine import available_cores
 
 TALK = CallProfile()
 
@@ -44,6 +44,6 @@ def _expected_calls(settings: Settings, models: Catalogue) -> int | None:
         return None
     if speeds.cost_nothing:
         return None
-    [there] = capacities(speeds, cores(), limits.max_calls, TALK, [limits.max_answer_wait_s])
+    [there] = capacities(speeds, available_cores(), limits.max_calls, TALK, [limits.max_answer_wait_s])
     log.info("models.measured", calls=there.calls, within_s=there.within_s, bound=there.bound)
     return there.calls

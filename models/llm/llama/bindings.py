@@ -21,7 +21,7 @@ import structlog
 from config.errors import ModelError, StartupError
 from models.llm.llama.memory_plan import Shape
 from models.llm.llama.native import lib
-from models.llm.llama.special_tokens import matters
+from models.llm.llama.special_tokens import is_marker
 
 _ERROR_LEVEL: Final = 4
 """`GGML_LOG_LEVEL_ERROR`."""
@@ -52,13 +52,13 @@ _load_processors(Path(lib.__file__).parent / "lib")
 lib.llama_backend_init()
 
 
-_loaded: weakref.WeakSet[Model] = weakref.WeakSet()
+_loaded_models: weakref.WeakSet[Model] = weakref.WeakSet()
 
 
 def weights_in_memory() -> int:
     """Bytes of the weights of all models that are loaded now. Linux says that they are free, because it could read
     them again from their files; but they are needed for every word."""
-    return sum(model.shape.weights_bytes for model in list(_loaded))
+    return sum(model.shape.weights_bytes for model in list(_loaded_models))
 
 
 class Model:
@@ -80,24 +80,24 @@ class Model:
         freed.atexit = False  # a thread may still compute then
         self.vocabulary = lib.llama_model_get_vocab(self.handle)
         self.size = int(lib.llama_vocab_n_tokens(self.vocabulary))
-        self.trained_for = int(self.fact("{architecture}.context_length") or 0)
+        self.trained_for = int(self.metadata("{architecture}.context_length") or 0)
         self.path = path
         self._pieces: dict[int, bytes] = {}
         if not vocabulary_only:
-            _loaded.add(self)
+            _loaded_models.add(self)
 
-    def must_write(self) -> None:
+    def require_generative(self) -> None:
         """Raises `StartupError` for a model that reads texts and writes none: one for embeddings sees what follows a
         word too, or is made to sum up a text."""
-        pools = self.fact("{architecture}.pooling_type") or "0"
-        causal = self.fact("{architecture}.attention.causal") != "false"
+        pools = self.metadata("{architecture}.pooling_type") or "0"
+        causal = self.metadata("{architecture}.attention.causal") != "false"
         if lib.llama_model_has_encoder(self.handle) or not causal or pools != "0":
             raise StartupError(f"The model {self.path} is no language model: it reads texts and writes none.")
 
-    def fact(self, key: str) -> str | None:
+    def metadata(self, key: str) -> str | None:
         """What the file says under a key, `{architecture}` in it filled in; None: nothing."""
         if "{architecture}" in key:
-            key = key.replace("{architecture}", self.fact("general.architecture") or "")
+            key = key.replace("{architecture}", self.metadata("general.architecture") or "")
         buffer = ctypes.create_string_buffer(256)
         length = lib.llama_model_meta_val_str(self.handle, key.encode(), buffer, len(buffer))
         return None if length < 0 else buffer.value.decode(errors="replace")
@@ -123,7 +123,7 @@ class Model:
         """What its memory depends on. Layers that remember by other means than keys and values count like the rest."""
         heads = int(lib.llama_model_n_head(self.handle))
         usual = int(lib.llama_model_n_embd(self.handle)) // max(1, heads)
-        sizes = [self.fact(f"{{architecture}}.attention.{each}_length") for each in ("key", "value")]
+        sizes = [self.metadata(f"{{architecture}}.attention.{each}_length") for each in ("key", "value")]
         key, value = (int(size) if size and size.isdigit() else usual for size in sizes)
         layers, groups = int(lib.llama_model_n_layer(self.handle)), int(lib.llama_model_n_head_kv(self.handle))
         return Shape(layers, heads, groups, key, value, int(lib.llama_model_size(self.handle)))
@@ -152,11 +152,11 @@ class Model:
         if token not in self._pieces:
             text = self._raw(token)
             self._pieces[token] = (
-                b"" if self._is_control(token) and not matters(text.decode(errors="replace")) else text
+                b"" if self._is_control(token) and not is_marker(text.decode(errors="replace")) else text
             )
         return self._pieces[token]
 
-    def ends(self, token: int) -> bool:
+    def is_end(self, token: int) -> bool:
         """Whether an answer is over with this token."""
         return bool(lib.llama_vocab_is_eog(self.vocabulary, token))
 
@@ -251,7 +251,7 @@ class Context:
         lib.llama_memory_seq_rm(self._memory, target, -1, -1)
         lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
-    def keep(self, sequence: int, tokens: int) -> bool:
+    def truncate(self, sequence: int, tokens: int) -> bool:
         """Forget all but the first `tokens`. False: this kind of model cannot; nothing is held any more."""
         if lib.llama_memory_seq_rm(self._memory, sequence, tokens, -1):
             return True

@@ -28,7 +28,7 @@ from models.llm.llama.output.tool_call_parser import ToolCallParser
 from models.llm.llama.prompt.chat_template import ChatTemplate
 from models.llm.llama.prompt.prompt_tokenizer import PromptTokenizer
 from models.protocols import ChatPrompt, LlmOutput, Measured
-from models.runtime.machine import cores, free_bytes
+from models.runtime.machine import available_cores, free_bytes
 from models.token_usage import TokenUsage
 
 MAX_TOKENS: Final = 400
@@ -56,7 +56,7 @@ class _PreparedRequest:
     sampling: Sampling
     grammar: Grammar | None
     priority: Priority
-    within_s: float | None = None
+    first_token_timeout_s: float | None = None
     count: TokenUsage | None = None
 
 
@@ -109,7 +109,7 @@ class LlamaLanguageModel:
         """Weights, and memory as there is room for it now: while one is loaded, no other takes what it was promised."""
         others = weights_in_memory()
         self._model = Model(path)
-        self._model.must_write()
+        self._model.require_generative()
         self.memory = plan_memory(
             self.name,
             self._model.shape,
@@ -123,7 +123,7 @@ class LlamaLanguageModel:
             sequences=self.memory.sequences,
             capacity=self.memory.capacity,
             batch_tokens=BATCH_TOKENS,
-            threads=threads or max(1, int(cores())),
+            threads=threads or max(1, int(available_cores())),
         )
 
     def close(self) -> None:
@@ -135,17 +135,21 @@ class LlamaLanguageModel:
         return self.engine.expected_wait_s(_TURN_TOKENS)
 
     async def respond(
-        self, prompt: ChatPrompt, *, priority: Priority = Priority.LIVE, within_s: float | None = FIRST_TOKEN_TIMEOUT_S
+        self,
+        prompt: ChatPrompt,
+        *,
+        priority: Priority = Priority.LIVE,
+        first_token_timeout_s: float | None = FIRST_TOKEN_TIMEOUT_S,
     ) -> AsyncGenerator[LlmOutput, None]:
-        """See `LanguageModel.answer`. `within_s`: seconds after which the first word comes too late. Raises
-        `ModelError` also when the model ends without a word or a call, but for what it said before it used a tool:
-        nobody is to hear silence."""
+        """See `LanguageModel.respond`. `first_token_timeout_s`: seconds after which the first word comes too late.
+        Raises `ModelError` also when the model ends without a word or a call, but for what it said before it used a
+        tool: nobody is to hear silence."""
         tokens, grammar = await asyncio.to_thread(lambda: (self.read(prompt), self._grammar(prompt)))
         parser = ToolCallParser({tool.name: tool.parameters for tool in prompt.tools}, self._new_id)
         characters = codecs.getincrementaldecoder("utf-8")("replace")
         sampling = replace(self._sampling, seed=_seed(prompt) ^ self._sampling.seed)
         request: _PreparedRequest | None = _PreparedRequest(
-            prompt.call_id, tokens, self._most, sampling, grammar, priority, within_s, prompt.tokens
+            prompt.call_id, tokens, self._most, sampling, grammar, priority, first_token_timeout_s, prompt.tokens
         )
         gave = False
         while request is not None:
@@ -157,9 +161,9 @@ class LlamaLanguageModel:
                     for part in parser.feed(characters.decode(self._model.piece(token))):
                         gave = True
                         yield part
-                    thought = thought + 1 if parser.thought_end else 0
+                    thought = thought + 1 if parser.thinking_end else 0
                     if thought > MAX_THINKING_TOKENS:
-                        cut = parser.thought_end
+                        cut = parser.thinking_end
                         break
             request = self._past_thought(request, cut, written)
             if cut:
@@ -175,7 +179,7 @@ class LlamaLanguageModel:
     async def complete_json(
         self, prompt: ChatPrompt, schema: Mapping[str, Any], *, priority: Priority = Priority.AFTER_CALL
     ) -> str:
-        """See `SupportsJsonSchema.complete`."""
+        """See `SupportsJsonSchema.complete_json`."""
         most = min(MAX_JSON_TOKENS, self.context_length // 2)
         asked = replace(prompt, tools=())
         room = self.context_length - most
@@ -194,8 +198,8 @@ class LlamaLanguageModel:
         raise ModelError(f"The language model did not come to the end of its JSON within {most} tokens")
 
     async def prefill(self, prompt: ChatPrompt) -> None:
-        """See `SupportsPrefill.prepare`."""
-        tokens = await asyncio.to_thread(self._reader.beginning, prompt, self.context_length - self._most)
+        """See `SupportsPrefill.prefill`."""
+        tokens = await asyncio.to_thread(self._reader.shared_prefix, prompt, self.context_length - self._most)
         if tokens:
             wanted = _PreparedRequest(prompt.call_id, tokens, 0, self._sampling, None, Priority.PREFILL)
             async for _ in self._written(wanted):
@@ -226,7 +230,7 @@ class LlamaLanguageModel:
                 tell,
                 wanted.grammar,
                 wanted.priority,
-                wanted.within_s,
+                wanted.first_token_timeout_s,
             )
         )
         try:
@@ -248,7 +252,7 @@ class LlamaLanguageModel:
             return None
         prompt = [*request.prompt, *self._model.tokens(end)]
         most = min(request.most - written, self.context_length - len(prompt))
-        return replace(request, prompt=prompt, most=most, within_s=None) if most > 0 else None
+        return replace(request, prompt=prompt, most=most, first_token_timeout_s=None) if most > 0 else None
 
     def _grammar(self, prompt: ChatPrompt) -> Grammar | None:
         """What holds an answer to the tools that there are; None for what no grammar can be made of."""

@@ -13,7 +13,7 @@ from config.errors import StartupError
 
 CAPACITY: Final = 4096
 """Tokens of a talk: what an agent is told, and what was said of late."""
-TALK_TOKENS: Final = 2048
+CONVERSATION_TOKENS: Final = 2048
 """Of one call: its agent's prompt and some minutes of talk."""
 LEAST_TOKENS: Final = 1024
 """With less, not even one call can be talked through."""
@@ -41,12 +41,12 @@ class Shape:
     value_size: int
     weights_bytes: int
 
-    def talks_bytes(self, talks: int, capacity: int, batch_tokens: int) -> int:
+    def kv_cache_bytes(self, sequences: int, capacity: int, batch_tokens: int) -> int:
         """So many talks of up to `capacity` tokens, which llama.cpp rounds up (keys and values of 16 bits), and what a
         batch of so many tokens needs to be compared with one of them (scores of 32 bits)."""
         capacity = -(-capacity // _STEP) * _STEP
         cell = self.layers * self.kv_heads * (self.key_size + self.value_size) * 2
-        return capacity * (talks * cell + batch_tokens * self.heads * 4)
+        return capacity * (sequences * cell + batch_tokens * self.heads * 4)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class MemoryPlan:
     weights_bytes: int
 
 
-def sequences_for(calls: int, cores: float) -> int:
+def sequences_for_calls(calls: int, cores: float) -> int:
     """How many talks to keep apart when there may be so many calls: not more than so many cores can answer in time with
     a model that is worth it."""
     return max(_LEAST_SEQUENCES, min(calls, MOST_SEQUENCES, max(_USUAL_SEQUENCES, int(_CALLS_OF_A_CORE * cores))))
@@ -69,11 +69,11 @@ def plan_memory(
     name: str, shape: Shape, *, sequences: int, capacity: int, batch_tokens: int, free_bytes: int
 ) -> MemoryPlan:
     """Memory for so many talks of up to `capacity` tokens each. Where that is more than half of what is free beside the
-    weights, talks become shorter (`TALK_TOKENS`), then fewer, then shorter still. Raises `StartupError` when not even
-    a short one fits into all that is free."""
+    weights, talks become shorter (`CONVERSATION_TOKENS`), then fewer, then shorter still. Raises `StartupError` when
+    not even a short one fits into all that is free."""
     least = min(capacity, LEAST_TOKENS)
     left = free_bytes - shape.weights_bytes - _RESERVE
-    least_bytes = shape.talks_bytes(1, least, batch_tokens)
+    least_bytes = shape.kv_cache_bytes(1, least, batch_tokens)
     if left < least_bytes:
         needed = shape.weights_bytes + least_bytes + _RESERVE
         raise StartupError(
@@ -81,18 +81,18 @@ def plan_memory(
             f"its weights, {_mebibytes(least_bytes)} for the talk of one call, {_mebibytes(_RESERVE)} that stay free),"
             f" and {_mebibytes(free_bytes)} are free: choose a smaller one ([models] llm), or give this server more."
         )
-    usual = min(capacity, TALK_TOKENS)
+    usual = min(capacity, CONVERSATION_TOKENS)
     fewer = ((count, usual) for count in range(sequences, 0, -1))
     shorter = ((1, tokens) for tokens in range(usual - _STEP, least, -_STEP))
-    talks, tokens = next(
+    sequences, tokens = next(
         (
             (count, tokens)
             for count, tokens in ((sequences, capacity), *fewer, *shorter)
-            if shape.talks_bytes(count, tokens, batch_tokens) <= left * _SHARE
+            if shape.kv_cache_bytes(count, tokens, batch_tokens) <= left * _SHARE
         ),
         (1, least),
     )
-    return MemoryPlan(talks, tokens, shape.talks_bytes(talks, tokens, batch_tokens), shape.weights_bytes)
+    return MemoryPlan(sequences, tokens, shape.kv_cache_bytes(sequences, tokens, batch_tokens), shape.weights_bytes)
 
 
 def _mebibytes(count: int) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 TO_THE_END: Final = ""
 """In place of a closing mark: there is none."""
-THOUGHTS: Final[Mapping[str, str]] = {
+THINKING_TAGS: Final[Mapping[str, str]] = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
     "<thought>": "</thought>",
@@ -19,7 +19,7 @@ THOUGHTS: Final[Mapping[str, str]] = {
     "<tool_response>": "</tool_response>",  # what a model imagines that a tool tells
 }
 """What begins something that nobody is to hear, and what ends it."""
-CALLS: Final[Mapping[str, str]] = {
+TOOL_CALL_TAGS: Final[Mapping[str, str]] = {
     "<tool_call>": "</tool_call>",
     "<function_call>": "</function_call>",
     "<functioncall>": "</functioncall>",
@@ -35,16 +35,20 @@ CALLS: Final[Mapping[str, str]] = {
     "<|channel|>commentary": TO_THE_END,
 }
 """What begins tool calls, and what ends them."""
-OPENS: Final[Mapping[str, str]] = {**THOUGHTS, **CALLS}
-ALONE: Final = frozenset({close for close in OPENS.values() if close} | {"<|channel|>final<|message|>"})
+OPENING_TAGS: Final[Mapping[str, str]] = {**THINKING_TAGS, **TOOL_CALL_TAGS}
+STANDALONE_TAGS: Final = frozenset(
+    {close for close in OPENING_TAGS.values() if close} | {"<|channel|>final<|message|>"}
+)
 """Marks that say nothing where nothing was opened."""
-THOUGHT_ENDS: Final[Mapping[str, str]] = {
-    mark: f"\n{close}\n\n" for mark, close in THOUGHTS.items() if mark not in ("<|channel|>analysis", "<tool_response>")
+THINKING_ENDS: Final[Mapping[str, str]] = {
+    mark: f"\n{close}\n\n"
+    for mark, close in THINKING_TAGS.items()
+    if mark not in ("<|channel|>analysis", "<tool_response>")
 }
 """What to write in a model's stead when it has thought long enough."""
-_PARTS: Final = ("[ARGS]", "[CALL_ID]", *OPENS, *ALONE)
+_PARTS: Final = ("[ARGS]", "[CALL_ID]", *OPENING_TAGS, *STANDALONE_TAGS)
 
 
-def matters(text: str) -> bool:
+def is_marker(text: str) -> bool:
     """Whether a control token's text is a mark, or a part of one."""
     return any(text in mark for mark in _PARTS)

@@ -16,7 +16,7 @@ import numpy as np
 
 from models.model_files.trial import NoOutput, TrialCandidate
 from models.protocols import ChatMessage, ChatPrompt
-from models.runtime.machine import cores, free_bytes
+from models.runtime.machine import available_cores, free_bytes
 
 ENGINE: Final = "llama.cpp"
 TOKENS: Final = 32
@@ -33,7 +33,7 @@ def gguf_candidate(path: Path, name: str) -> TrialCandidate:
     library = sys.modules.get("models.llm.llama.bindings")
     others = library.weights_in_memory() if library else 0
     recipe = {
-        "path": str(path), "name": name, "threads": max(1, int(cores())), "free_bytes": free_bytes() - others
+        "path": str(path), "name": name, "threads": max(1, int(available_cores())), "free_bytes": free_bytes() - others
     }  # fmt: skip
     return TrialCandidate(name, ENGINE, recipe, _parts(path), (_PACKAGE,), _library(), lasting=("threads",))
 
@@ -66,10 +66,10 @@ def run(recipe: Mapping[str, Any]) -> dict[str, Any]:
     path = Path(recipe["path"])
     if recipe.get("header"):
         model = Model(path, vocabulary_only=True)
-        model.must_write()
+        model.require_generative()
         return {"trained_for": model.trained_for}
     model = Model(path)
-    model.must_write()
+    model.require_generative()
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_written, model, recipe).result()
 

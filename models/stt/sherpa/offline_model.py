@@ -30,7 +30,7 @@ from models.stt.sherpa.truecasing import Truecaser
 from models.stt.sherpa.upsampling import RATE, Sound, at_model_rate
 from models.stt.text_future import TextFuture
 
-_MOST: Final = 8
+_MAX_BATCH: Final = 8
 """Turns of one run."""
 _LONGEST_S: Final = 25
 """Whisper hears 30 s at most: a longer turn is cut where it is quietest."""
@@ -81,7 +81,7 @@ class OfflineSpeechToText:
         self.languages = tuple(languages)
         self._recognizer = recognizer
         self._tokens = tokens
-        self._told = told
+        self._whisper_languages = told
         self.speed = offline_speed(recognizer)
         # One word for each job; False ends the thread.
         self._woken: SimpleQueue[bool] = SimpleQueue()
@@ -144,16 +144,16 @@ class OfflineSpeechToText:
         # On Linux this sets the niceness of the calling thread alone.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         while self._woken.get():
-            jobs = [job for job in self._next() if self._wanted(job)]
+            jobs = [job for job in self._next() if self._is_wanted(job)]
             for _, alike in groupby(sorted(jobs, key=self._group), key=self._group):
-                self._hear(list(alike))
+                self._recognize(list(alike))
 
     def _next(self) -> list[_Job]:
         """What somebody waits for, or else what is heard meanwhile, the oldest first."""
         jobs = self._awaited or self._meanwhile
-        return [jobs.popleft() for _ in range(min(_MOST, len(jobs)))]
+        return [jobs.popleft() for _ in range(min(_MAX_BATCH, len(jobs)))]
 
-    def _wanted(self, job: _Job) -> bool:
+    def _is_wanted(self, job: _Job) -> bool:
         try:
             return job.wanted()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is lost for this turn alone
@@ -173,9 +173,9 @@ class OfflineSpeechToText:
 
     def _group(self, job: _Job) -> str:
         """Whisper is told the language for a whole run; without one it finds it out for each turn."""
-        return "" if self._told is None else whisper_language(job.language, self._told)
+        return "" if self._whisper_languages is None else whisper_language(job.language, self._whisper_languages)
 
-    def _hear(self, jobs: Sequence[_Job]) -> None:
+    def _recognize(self, jobs: Sequence[_Job]) -> None:
         try:
             texts = self._texts(jobs)
         except Exception as error:  # noqa: BLE001 - whatever it is, these turns alone are lost
@@ -185,13 +185,13 @@ class OfflineSpeechToText:
             self._answer(job, text, None)
 
     def _texts(self, jobs: Sequence[_Job]) -> list[str]:
-        if self._told is not None:
+        if self._whisper_languages is not None:
             self._recognizer.config.model_config.whisper.language = self._group(jobs[0])
             self._recognizer.recognizer.set_config(self._recognizer.config)
         streams: list[list[Any]] = []
         for job in jobs:
             streams.append([])
-            for piece in pieces(_wide(job)):
+            for piece in split_at_pauses(_wide(job)):
                 stream = self._recognizer.create_stream()
                 stream.accept_waveform(RATE, _as_list(np.concatenate([piece, _AFTER])))
                 streams[-1].append(stream)
@@ -296,7 +296,7 @@ def whisper_language(tag: str | None, known: Collection[str]) -> str:
     return next((name for name in (primary, _WHISPER_NAMES.get(primary, "")) if name in known), "")
 
 
-def pieces(sound: Sound) -> Iterable[Sound]:
+def split_at_pauses(sound: Sound) -> Iterable[Sound]:
     """A turn at the model's rate as pieces of at most 25 s, cut where the last 5 s of each are quietest."""
     longest, look_back = _LONGEST_S * RATE, _LOOK_BACK_S * RATE
     while len(sound) > longest:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from models.protocols import Measured
-from models.runtime.machine import cores
+from models.runtime.machine import available_cores
 from models.stt.sherpa.batcher import Batcher
 from models.stt.sherpa.benchmark import streaming_speed
 from models.stt.sherpa.chunk_timing import measure_chunk_timing
@@ -19,7 +19,7 @@ from models.stt.sherpa.upsampling import RATE
 
 _RUN_S: Final = 0.08
 """A caller who has ended a turn waits for the run that goes on: it is to take no longer."""
-_MOST: Final = 32
+_MAX_BATCH: Final = 32
 
 
 class SherpaSpeechToText:
@@ -49,9 +49,9 @@ class SherpaSpeechToText:
         self._biased = biased
         self._pace = measure_chunk_timing(recognizer)
         self.speed = streaming_speed(recognizer, self._pace)
-        count = threads or max(1, int(cores()) // 4)
+        count = threads or max(1, int(available_cores()) // 4)
         self.threads = count
-        most = most or min(_MOST, self.speed.streams_in(_RUN_S, self._pace.step / RATE))
+        most = most or min(_MAX_BATCH, self.speed.streams_in(_RUN_S, self._pace.step / RATE))
         self._batchers = [Batcher(recognizer, f"{name}-{number}", most) for number in range(count)]
         self._streams: list[WeakSet[SherpaStream]] = [WeakSet() for _ in self._batchers]
 

@@ -23,14 +23,14 @@ from models.model_files.known_models import KnownModel
 from models.model_files.store import ModelStore, sha256_of
 from models.model_files.trial import ModelTrials, log_left_out
 from models.protocols import Measured, SynthesizedSpeech, VoiceSettings
-from models.runtime.machine import cores
+from models.runtime.machine import available_cores
 from models.tts.piper.phoneme_ids import PhonemeIds, Sentence
 from models.tts.piper.phonemizer import Phonemizer
 from models.tts.piper.trial import voice_candidate
-from models.tts.piper.voice import Network, Run, Scales, Sound, check_network
+from models.tts.piper.voice import CancellableRun, Network, NetworkOutput, Scales, check_network
 from models.tts.piper.voice_config import VoiceConfig, read_config
 from models.tts.piper.vowel_restoration import diacritized, hebrew_clause
-from models.tts.piper.word_timing import Piece, spoken_words
+from models.tts.piper.word_timing import SentenceAudio, spoken_words
 from models.tts.prosody import TtsSpeed, pitch_range
 from models.tts.trimming import trim_silence
 
@@ -82,7 +82,7 @@ class PiperTextToSpeech:
         self._lock = threading.Lock()
         self._loading: dict[str, threading.Lock] = {model: threading.Lock() for model in self._voices}
         self._networks: OrderedDict[str, Network] = OrderedDict()
-        self._at_once = threads or max(1, int(cores()) - 1)
+        self._at_once = threads or max(1, int(available_cores()) - 1)
         self._phonemizer = Phonemizer(min(2, self._at_once))
         self._threads = ThreadPoolExecutor(self._at_once, thread_name_prefix=NAME, initializer=_give_way)
         try:
@@ -112,7 +112,7 @@ class PiperTextToSpeech:
             raise ModelError(f"there is no voice {settings.voice}")
         if not any(character.isalnum() for character in text):
             return SynthesizedSpeech(text, np.zeros(0, np.int16), settings.rate)
-        run = Run()
+        run = CancellableRun()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._speak, text, settings, run)
         except asyncio.CancelledError:
@@ -128,13 +128,13 @@ class PiperTextToSpeech:
         with self._lock:
             self._networks.clear()
 
-    def _speak(self, text: str, settings: VoiceSettings, run: Run) -> SynthesizedSpeech:
+    def _speak(self, text: str, settings: VoiceSettings, run: CancellableRun) -> SynthesizedSpeech:
         model, speaker = self._names[settings.voice]
         voice = self._voices[model]
         network = self._network(model)
         rate = voice.config.audio.sample_rate
         pieces = [
-            Piece(_loud(sound), rate, sentence, sound.lengths)
+            SentenceAudio(_loud(sound), rate, sentence, sound.lengths)
             for sentence in self._sentences(voice, text, model)
             if (sound := self._sound(network, sentence, voice.config, settings, speaker, run)) is not None
         ]
@@ -150,8 +150,14 @@ class PiperTextToSpeech:
         )
 
     def _sound(
-        self, network: Network, sentence: Sentence, config: VoiceConfig, settings: VoiceSettings, speaker: int, run: Run
-    ) -> Sound | None:
+        self,
+        network: Network,
+        sentence: Sentence,
+        config: VoiceConfig,
+        settings: VoiceSettings,
+        speaker: int,
+        run: CancellableRun,
+    ) -> NetworkOutput | None:
         """None once nobody waits for it."""
         if run.stopped:
             return None
@@ -228,7 +234,7 @@ class PiperTextToSpeech:
         took, seconds = 0.0, 1.0
         for _ in range(2):
             began = time.perf_counter()
-            speech = self._threads.submit(self._speak, _TRIAL, settings, Run()).result()
+            speech = self._threads.submit(self._speak, _TRIAL, settings, CancellableRun()).result()
             took, seconds = time.perf_counter() - began, max(0.1, len(speech.samples) / speech.rate)
         return TtsSpeed(took / seconds, took * 1000, self._at_once)
 
@@ -298,7 +304,7 @@ def _give_way() -> None:
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
 
 
-def _loud(sound: Sound) -> Samples:
+def _loud(sound: NetworkOutput) -> Samples:
     peak = max(_LEAST_PEAK, float(np.abs(sound.samples).max(initial=0)))
     loud: Samples = np.rint(sound.samples * (_PEAK * 32767 / peak)).astype(np.int16)
     return loud

@@ -24,7 +24,7 @@ def voice_candidate(network: Path, settings: Path, name: str) -> TrialCandidate:
 
 def run(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Try it. Raises `NoOutput`, and `ModelError` or `ValueError` with what is wrong with the files."""
-    from models.tts.piper.voice import Network, Run, Scales
+    from models.tts.piper.voice import CancellableRun, Network, Scales
     from models.tts.piper.voice_config import read_config
 
     config = read_config(Path(recipe["settings"]))
@@ -32,7 +32,7 @@ def run(recipe: Mapping[str, Any]) -> dict[str, Any]:
     network = Network(Path(recipe["network"]), config, 1)
     ids = [number for each in islice(config.phoneme_id_map.values(), _PHONEMES) for number in each]
     scales = Scales(normal.noise_scale, normal.length_scale, normal.noise_w)
-    sound = network.speak(ids, scales, 0, Run())
+    sound = network.speak(ids, scales, 0, CancellableRun())
     if sound is None or not len(sound.samples):
         raise NoOutput("brought no sound")
     if not np.isfinite(sound.samples).all():

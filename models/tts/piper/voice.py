@@ -31,7 +31,7 @@ class Scales:
 
 
 @dataclass(frozen=True)
-class Sound:
+class NetworkOutput:
     """`float32[n]` at the voice's rate, and how many samples each id took, `int64[ids]`, which sum up to n; None when
     the network does not tell."""
 
@@ -39,7 +39,7 @@ class Sound:
     lengths: NDArray[np.int64] | None
 
 
-class Run:
+class CancellableRun:
     """One piece of work, which another thread may stop."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Network:
         except Exception as error:
             raise ModelError(f"the voice {path} cannot be loaded ({_line(error)}): {_REMEDY}") from error
 
-    def speak(self, ids: Sequence[int], scales: Scales, speaker: int, run: Run) -> Sound:
+    def speak(self, ids: Sequence[int], scales: Scales, speaker: int, run: CancellableRun) -> NetworkOutput:
         """Speak one sentence. Takes a fraction of the time that it lasts. Raises `ModelError`."""
         inputs = {
             "input": np.array([ids], np.int64),
@@ -109,7 +109,7 @@ class Network:
         except Exception as error:
             raise ModelError(f"the voice failed: {_line(error)}") from error
         samples = np.asarray(results[0], np.float32).reshape(-1)
-        return Sound(samples, self._lengths(results[1:], len(ids), len(samples)))
+        return NetworkOutput(samples, self._lengths(results[1:], len(ids), len(samples)))
 
     def _lengths(self, more: Sequence[Any], count: int, samples: int) -> NDArray[np.int64] | None:
         """Samples of each id, from the frames that the network counted; None for numbers that do not fit the sound."""

@@ -19,7 +19,7 @@ _TOKEN: Final = re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
-class Piece:
+class SentenceAudio:
     """A sentence's sound, `int16[n]` at `rate` Hz, and samples of each id, `int64[ids]`, if they are known."""
 
     samples: Samples
@@ -28,7 +28,9 @@ class Piece:
     lengths: NDArray[np.int64] | None
 
 
-def spoken_words(text: str, pieces: Sequence[Piece], start: int, samples: Samples, rate: int) -> tuple[WordTiming, ...]:
+def spoken_words(
+    text: str, pieces: Sequence[SentenceAudio], start: int, samples: Samples, rate: int
+) -> tuple[WordTiming, ...]:
     """The ends of the text's words in `samples`, `int16[n]` at `rate` Hz, which begin at sample `start` of the pieces.
     Words that the phonemes do not tell apart share their time by their letters."""
     places = _known_places(pieces)
@@ -48,7 +50,7 @@ def spoken_words(text: str, pieces: Sequence[Piece], start: int, samples: Sample
     return tuple(words)
 
 
-def _known_places(pieces: Sequence[Piece]) -> list[tuple[int, int]] | None:
+def _known_places(pieces: Sequence[SentenceAudio]) -> list[tuple[int, int]] | None:
     """Characters and the samples of all pieces at which they have been heard, both ascending; None if a piece does not
     tell."""
     places: list[tuple[int, int]] = []

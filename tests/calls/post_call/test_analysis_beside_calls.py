@@ -69,7 +69,7 @@ async def test_a_live_turn_waits_for_no_analysis(model: LlamaLanguageModel, monk
         asked_at = steps
         said.clear()
         prompt = ChatPrompt(call_id, "You answer the telephone.", [ChatMessage("user", "When do you open?")])
-        async with aclosing(model.respond(prompt, within_s=None)) as parts:
+        async with aclosing(model.respond(prompt, first_token_timeout_s=None)) as parts:
             await anext(parts)
         return said[0] - asked_at
 

@@ -226,7 +226,7 @@ def test_what_passed_is_tried_again_when_file_library_or_processor_change(
 ) -> None:
     path = write_tiny_gguf(tmp_path / "harbour.gguf")
     results = iter(range(100))
-    monkeypatch.setattr(ModelTrials, "_tried", lambda *_: {"trial": next(results)})
+    monkeypatch.setattr(ModelTrials, "_run_trial", lambda *_: {"trial": next(results)})
     known: set[Any] = set()
 
     def tried() -> bool:
@@ -243,7 +243,7 @@ def test_what_passed_is_tried_again_when_file_library_or_processor_change(
     assert (tried(), tried()) == (True, False)
     monkeypatch.setattr(trial, "version", lambda _: "9.9")
     assert (tried(), tried()) == (True, False)
-    monkeypatch.setattr(trial, "processor", lambda: "x86_64 of another kind")
+    monkeypatch.setattr(trial, "cpu_kind", lambda: "x86_64 of another kind")
     assert (tried(), tried()) == (True, False)
     built_anew = tmp_path / "libggml.so"
     for content in (b"", b"of the same version"):

@@ -80,7 +80,7 @@ def test_a_model_of_sentences_that_passes_is_tried_once(
     sentences: ModelStore, opened: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert loader.embeddings_of(sentences, "tiny", opened) is not None
-    monkeypatch.setattr(ModelTrials, "_tried", lambda *_: pytest.fail("again"))
+    monkeypatch.setattr(ModelTrials, "_run_trial", lambda *_: pytest.fail("again"))
     assert loader.embeddings_of(sentences, "tiny", opened) is not None
 
 

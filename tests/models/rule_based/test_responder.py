@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from models.protocols import END_CALL_TOOL, ChatMessage, ChatPrompt, LanguageModel, TextDelta, ToolCall
-from models.rule_based.prompt_facts import read_prompt
+from models.rule_based.prompt_facts import parse_prompt
 from models.rule_based.responder import ExtractiveResponder
-from models.text.bm25 import TextIndex
+from models.text.bm25 import Bm25Index
 
 PROMPT = """You are Anna, the assistant of the Harbour Dental Clinic. Be brief and friendly.
 Our opening hours are Monday to Friday from nine to five. The office is at twelve Main Street, next to the library.
@@ -75,7 +75,7 @@ def test_what_it_does_not_know_it_says_and_offers_what_it_knows() -> None:
 
 
 def test_instructions_are_not_facts() -> None:
-    facts = " ".join(fact.text for fact in read_prompt(PROMPT).facts)
+    facts = " ".join(fact.text for fact in parse_prompt(PROMPT).facts)
     for instruction in ("brief", "medical", "pain", "cancel", "dialled", "You are"):
         assert instruction not in facts
 
@@ -147,5 +147,5 @@ def test_the_longest_prompt_is_read() -> None:
 
 
 def test_a_rare_word_weighs_more_than_a_common_one() -> None:
-    index = TextIndex(["the room has a bath", "the room has a safe", "the room has a view"])
+    index = Bm25Index(["the room has a bath", "the room has a safe", "the room has a view"])
     assert index.search("a room with a view")[0].index == 2

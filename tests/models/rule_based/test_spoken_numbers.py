@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.rule_based.spoken_numbers import said_numbers
+from models.rule_based.spoken_numbers import find_spoken_numbers
 
 
 @pytest.mark.parametrize(
@@ -30,21 +30,21 @@ from models.rule_based.spoken_numbers import said_numbers
     ],
 )
 def test_a_number_is_read_as_it_is_said(said: str, identifier: str, amount: float | None) -> None:
-    [number] = said_numbers(said.split())
+    [number] = find_spoken_numbers(said.split())
     assert (number.identifier, number.amount) == (identifier, amount)
     assert (number.start, number.end) == (0, len(said.split()))
 
 
 def test_numbers_stand_where_they_were_said() -> None:
     said = "a table for two on the third at nineteen thirty please"
-    found = said_numbers(said.split())
+    found = find_spoken_numbers(said.split())
     assert [(number.start, number.end, number.identifier) for number in found] == [(3, 4, "2"), (8, 10, "1930")]
 
 
 def test_an_and_between_two_numbers_parts_them() -> None:
-    assert [number.identifier for number in said_numbers(["one", "two", "and", "three", "four"])] == ["12", "34"]
+    assert [number.identifier for number in find_spoken_numbers(["one", "two", "and", "three", "four"])] == ["12", "34"]
 
 
 @pytest.mark.parametrize("said", ["oh i see", "to be or not to be", "and", "", "hundred", "double", "for too long"])
 def test_words_that_only_sound_like_numbers_are_none(said: str) -> None:
-    assert said_numbers(said.split()) == []
+    assert find_spoken_numbers(said.split()) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import StartupError
-from models.runtime.machine import cores, free_bytes
+from models.runtime.machine import available_cores, free_bytes
 
 MIB = 2**20
 
@@ -66,7 +66,7 @@ def test_a_system_that_does_not_say_what_is_free_stops_the_start_with_one_line(t
 
 
 def test_without_a_share_of_time_all_cores_count_that_we_may_run_on(tmp_path: Path) -> None:
-    assert cores(tmp_path) == len(os.sched_getaffinity(0))
+    assert available_cores(tmp_path) == len(os.sched_getaffinity(0))
 
 
 def test_a_control_group_s_share_of_time_counts(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_control_group_s_share_of_time_counts(tmp_path: Path) -> None:
         "sys/fs/cgroup/ours/cpu.max": "50000 100000\n",
         "sys/fs/cgroup/cpu.max": "max 100000\n",
     }
-    assert cores(write(tmp_path, groups)) == 0.5
+    assert available_cores(write(tmp_path, groups)) == 0.5
 
 
 def test_a_group_of_version_1_has_a_share_of_time_too(tmp_path: Path) -> None:
@@ -86,4 +86,4 @@ def test_a_group_of_version_1_has_a_share_of_time_too(tmp_path: Path) -> None:
         "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1\n",
         "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
     }
-    assert cores(write(tmp_path, groups)) == 0.25
+    assert available_cores(write(tmp_path, groups)) == 0.25

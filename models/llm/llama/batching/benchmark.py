@@ -15,7 +15,7 @@ READ: Final = 64
 """Tokens of the prompt that is read."""
 _CHUNK: Final = 16
 """Of one that is read beside those who speak."""
-_TALK: Final = 320
+_HELD_TOKENS: Final = 320
 """Of a talk: llama.cpp compares each token with so many times 256."""
 _TRIALS: Final = 3
 _ENOUGH_S: Final = 1.0
@@ -40,35 +40,35 @@ def measure(context: Context, pace: StepTimePredictor, calls: tuple[int, ...] = 
     length = min(READ, context.batch_tokens)
     counts = [count for count in calls if count <= context.sequences]
     steps, held = {}, 0
-    for talk in (length, _TALK):
-        if talk + length > context.capacity:
+    for held_tokens in (length, _HELD_TOKENS):
+        if held_tokens + length > context.capacity:
             break
-        while held < talk:  # the first step makes ready what later ones find
-            tokens = min(talk - held, context.batch_tokens)
+        while held < held_tokens:  # the first step makes ready what later ones find
+            tokens = min(held_tokens - held, context.batch_tokens)
             context.evaluate([Chunk(0, held, [0] * tokens, True)])
             held += tokens
         for number in range(1, context.sequences):
             context.copy(0, number)
-        context.evaluate([Chunk(0, talk, [0], True)])  # makes the copies, too
-        context.keep(0, talk)
-        steps[talk] = _steps(context, pace, counts, talk)
+        context.evaluate([Chunk(0, held_tokens, [0], True)])  # makes the copies, too
+        context.truncate(0, held_tokens)
+        steps[held_tokens] = _steps(context, pace, counts, held_tokens)
     for number in range(context.sequences):
-        context.keep(number, 0)
+        context.truncate(number, 0)
     first = steps[length]
     reads = length / first.reads[length]
     return LlmSpeed(reads, {count: count / first.writes[count] for count in counts}, steps)
 
 
-def _steps(context: Context, pace: StepTimePredictor, counts: list[int], talk: int) -> MeasuredSteps:
+def _steps(context: Context, pace: StepTimePredictor, counts: list[int], held_tokens: int) -> MeasuredSteps:
     """The seconds of steps when calls hold `talk` tokens each. Those who speak are seldom next to each other."""
     chunks = sorted({min(tokens, context.batch_tokens) for tokens in (_CHUNK, READ)})
     writes = {}
     for count in counts:
         apart = 2 if 2 * count <= context.sequences + 1 else 1
-        words = [Chunk(apart * number, talk, [0], True) for number in range(count)]
+        words = [Chunk(apart * number, held_tokens, [0], True) for number in range(count)]
         writes[count] = _best_s(context, words, pace)
     return MeasuredSteps(
-        writes, {tokens: _best_s(context, [Chunk(0, talk, [0] * tokens, True)], pace) for tokens in chunks}
+        writes, {tokens: _best_s(context, [Chunk(0, held_tokens, [0] * tokens, True)], pace) for tokens in chunks}
     )
 
 
@@ -80,7 +80,7 @@ def _best_s(context: Context, chunks: list[Chunk], pace: StepTimePredictor) -> f
         context.evaluate(chunks)
         took.append(time.perf_counter() - began)
         for chunk in chunks:
-            context.keep(chunk.sequence, chunk.at)
+            context.truncate(chunk.sequence, chunk.at)
         pace.learn(len(chunks), len(chunks[0].tokens), took[-1])
         if sum(took) > _ENOUGH_S:
             break

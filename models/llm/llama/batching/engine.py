@@ -30,8 +30,8 @@ from models.llm.llama.batching.scheduler import (
     StepLimits,
     StepTimePredictor,
     expected_wait_s,
+    expired,
     next_step,
-    too_late,
     urgency,
 )
 from models.llm.llama.bindings import Chunk, Context, Model
@@ -56,13 +56,13 @@ class BatchRequest:
 
     owner: str
     prompt: list[int]
-    most: int
+    max_tokens: int
     sampling: Sampling
     on_token: Callable[[int], None]
     on_end: Callable[[EndReason | ModelError], None]
     grammar: Grammar | None = None
     priority: Priority = Priority.LIVE
-    within_s: float | None = None
+    first_token_timeout_s: float | None = None
     """The first token is not wanted later."""
 
 
@@ -81,8 +81,8 @@ class _ActiveRequest:
     turn: bool = False
     sequence: int | None = None
     sampler: Sampler | None = None
-    unwanted: bool = False
-    alone: bool = False
+    cancelled: bool = False
+    must_run_alone: bool = False
 
     @property
     def made(self) -> int:
@@ -90,7 +90,7 @@ class _ActiveRequest:
 
     def work(self) -> ResponseWork:
         request = self.request
-        deadline_s = None if request.within_s is None else self.arrived_s + request.within_s
+        deadline_s = None if request.first_token_timeout_s is None else self.arrived_s + request.first_token_timeout_s
         speaks = self.made > 0
         return ResponseWork(
             self.key,
@@ -113,7 +113,7 @@ class RequestHandle:
 
     def cancel(self) -> None:
         """Nobody wants it any more: no callback comes after the step that runs now. Any thread, at any time."""
-        self._answer.unwanted = True
+        self._answer.cancelled = True
         self._inbox.put(None)
 
 
@@ -155,7 +155,7 @@ class BatchEngine:
 
     def submit(self, request: BatchRequest) -> RequestHandle:
         """Begin an answer. Any thread; returns at once. Raises `ModelError` when the prompt cannot fit."""
-        if not request.prompt or len(request.prompt) + request.most > self.capacity:
+        if not request.prompt or len(request.prompt) + request.max_tokens > self.capacity:
             raise ModelError(f"The prompt has {len(request.prompt)} tokens; {self.capacity} fit")
         now_s = time.monotonic()
         answer = _ActiveRequest(next(self._keys), request, now_s, list(request.prompt), request.prompt, now_s)
@@ -163,7 +163,7 @@ class BatchEngine:
             raise ModelError("The language model is closed")
         self._inbox.put(answer)
         if not self._thread.is_alive():  # closed meanwhile
-            self._refuse_rest()
+            self._reject_rest()
         return RequestHandle(answer, self._inbox)
 
     def expected_wait_s(self, tokens: int) -> float:
@@ -178,14 +178,14 @@ class BatchEngine:
         self._closing = True
         self._inbox.put(None)
         self._thread.join()
-        self._refuse_rest()
+        self._reject_rest()
         self._context.close()
 
-    def _refuse_rest(self) -> None:
+    def _reject_rest(self) -> None:
         """What came too late for the thread to see."""
         with suppress(Empty):
             while True:
-                if (answer := self._inbox.get_nowait()) is not None and not answer.unwanted:
+                if (answer := self._inbox.get_nowait()) is not None and not answer.cancelled:
                     answer.request.on_end(ModelError("The language model is closed"))
 
     def _run(self, first: Callable[[], None], began: Future[None]) -> None:
@@ -198,8 +198,8 @@ class BatchEngine:
         while self._collect():
             try:
                 now_s = time.monotonic()
-                self._drop_the_late(now_s)
-                self._give_places(now_s)
+                self._drop_expired(now_s)
+                self._assign_sequences(now_s)
                 self._step(now_s)
             except Exception as error:  # noqa: BLE001 - the thread serves all calls, also those that come later
                 _log.error("language_model.failed", error=repr(error), exc_info=error)
@@ -212,8 +212,8 @@ class BatchEngine:
             with suppress(Empty):
                 while True:
                     self._take(self._inbox.get_nowait())
-            for answer in [answer for answer in self._answers.values() if answer.unwanted]:
-                self._let_go(answer)
+            for answer in [answer for answer in self._answers.values() if answer.cancelled]:
+                self._release(answer)
             if self._closing or self._answers:
                 return not self._closing
             self._works, self._lacking_since_s = [], None
@@ -229,22 +229,22 @@ class BatchEngine:
                     self._finish(other, "length")
         self._answers[arrived.key] = arrived
 
-    def _drop_the_late(self, now_s: float) -> None:
-        late = too_late([answer.work() for answer in self._answers.values()], now_s)
+    def _drop_expired(self, now_s: float) -> None:
+        late = expired([answer.work() for answer in self._answers.values()], now_s)
         self._fail([self._answers[key] for key in late], ModelError("The language model is too busy"))
 
-    def _give_places(self, now_s: float) -> None:
+    def _assign_sequences(self, now_s: float) -> None:
         """A sequence for each that has none, the most urgent first. At most one copy is made in a step, for all who
         speak wait for it."""
         self._may_copy = True
         without = [answer for answer in self._answers.values() if answer.sequence is None]
         for answer in sorted(without, key=lambda one: (one.request.priority, urgency(one.work(), now_s, self._pace))):
-            place = self._place(answer, now_s)
+            place = self._sequence_for(answer, now_s)
             if place is None:
                 continue
-            answer.sequence, answer.pending = place.sequence, answer.known[place.kept :]
+            answer.sequence, answer.pending = place.sequence, answer.known[place.cached :]
             for change in place.changes:
-                self._make(change, answer)
+                self._apply_change(change, answer)
             answer.turn = len(answer.pending) <= TURN
             if answer.sampler is None:
                 try:
@@ -252,7 +252,7 @@ class BatchEngine:
                 except Exception as error:  # noqa: BLE001 - of one call, and the thread serves all
                     self._fail([answer], ModelError(f"The answer cannot be drawn: {error}"))
 
-    def _place(self, answer: _ActiveRequest, now_s: float) -> CachePlan | None:
+    def _sequence_for(self, answer: _ActiveRequest, now_s: float) -> CachePlan | None:
         """A place for one; those who wait for an answer take it from work for which nobody waits."""
         request, rank = answer.request, int(answer.request.priority)
         placed = [other for other in self._answers.values() if other.sequence is not None]
@@ -266,23 +266,23 @@ class BatchEngine:
             and lesser
             and not (self._contexts.idle or self._contexts.should_wait(answer.known, rank=rank))
         ):
-            self._put_back(max(lesser, key=lambda other: other.request.priority), now_s)
+            self._preempt(max(lesser, key=lambda other: other.request.priority), now_s)
             place = enter()
         return place
 
-    def _make(self, change: CacheChange, answer: _ActiveRequest) -> None:
+    def _apply_change(self, change: CacheChange, answer: _ActiveRequest) -> None:
         """Change the memory as `contexts` wants it for an answer."""
         match change:
             case CopySequence(source, target):
                 self._context.copy(source, target)
                 self._may_copy, self._copied = False, True
             case TruncateSequence(sequence, tokens):
-                if not self._context.keep(sequence, tokens):
+                if not self._context.truncate(sequence, tokens):
                     self._contexts.clear(sequence)
                     if sequence == answer.sequence:
                         answer.pending = answer.known
 
-    def _put_back(self, answer: _ActiveRequest, now_s: float) -> None:
+    def _preempt(self, answer: _ActiveRequest, now_s: float) -> None:
         """Its sequence is for others now; it goes on when there is another one."""
         assert answer.sequence is not None
         self._contexts.release(answer.sequence, now_s)
@@ -294,7 +294,7 @@ class BatchEngine:
         live = (answer for answer in self._answers.values() if answer.request.priority is Priority.LIVE)
         self._lacking_since_s = min((answer.served_s for answer in live if answer.sequence is None), default=None)
         shares = next_step([answer.work() for answer in placed], now_s, self._pace, self._bounds)
-        shares = next(([share] for share in shares if self._answers[share.key].alone), shares)
+        shares = next(([share] for share in shares if self._answers[share.key].must_run_alone), shares)
         self.steps += bool(shares)
         for together in self._grouped(shares):
             self._evaluate(together, now_s)
@@ -320,27 +320,27 @@ class BatchEngine:
         try:
             rows = self._context.evaluate(chunks)
         except ModelError as error:
-            self._doubt([answer for answer, _ in together], error, now_s)
+            self._retry_alone([answer for answer, _ in together], error, now_s)
             return
         if not self._copied:
             self._pace.learn(len(chunks), len(chunks[0].tokens), time.monotonic() - began_s)
         self._copied = False
         for (answer, chunk), row in zip(together, rows, strict=True):
-            answer.served_s, answer.alone = now_s, False
+            answer.served_s, answer.must_run_alone = now_s, False
             answer.pending = answer.pending[len(chunk.tokens) :]
             self._contexts.on_evaluated(chunk.sequence, chunk.tokens)
             if not answer.pending:
-                self._go_on(answer, row)
+                self._continue(answer, row)
 
     def _chunk(self, answer: _ActiveRequest, share: BatchSlice) -> Chunk:
         assert answer.sequence is not None
         tokens = answer.pending[: share.tokens]
-        answers = len(tokens) == len(answer.pending) and answer.request.most > 0
+        answers = len(tokens) == len(answer.pending) and answer.request.max_tokens > 0
         return Chunk(answer.sequence, self._contexts.length(answer.sequence), tokens, answers)
 
-    def _go_on(self, answer: _ActiveRequest, row: int) -> None:
+    def _continue(self, answer: _ActiveRequest, row: int) -> None:
         """All that is known of an answer was evaluated: what is its next token? What goes wrong ends it alone."""
-        if answer.unwanted:
+        if answer.cancelled:
             return
         try:
             self._write(answer, row)
@@ -349,17 +349,17 @@ class BatchEngine:
             self._fail([answer], ModelError(f"The language model failed: {error}"))
 
     def _write(self, answer: _ActiveRequest, row: int) -> None:
-        if answer.request.most == 0:
+        if answer.request.max_tokens == 0:
             self._finish(answer, "length")
             return
         assert answer.sampler is not None
         token = answer.sampler.draw(self._context, row)
-        if self._model.ends(token):
+        if self._model.is_end(token):
             self._finish(answer, "stop")
             return
         answer.known.append(token)
         answer.request.on_token(token)
-        if answer.made >= answer.request.most:
+        if answer.made >= answer.request.max_tokens:
             self._finish(answer, "length")
         else:
             answer.pending = [token]
@@ -367,10 +367,10 @@ class BatchEngine:
     def _finish(self, answer: _ActiveRequest, end: EndReason | ModelError) -> None:
         if answer.key not in self._answers:
             return
-        self._let_go(answer)
+        self._release(answer)
         answer.request.on_end(end)
 
-    def _let_go(self, answer: _ActiveRequest) -> None:
+    def _release(self, answer: _ActiveRequest) -> None:
         del self._answers[answer.key]
         if answer.sequence is not None:
             self._contexts.release(answer.sequence, time.monotonic())
@@ -379,21 +379,21 @@ class BatchEngine:
 
     def _fail(self, answers: Sequence[_ActiveRequest], error: ModelError) -> None:
         for answer in answers:
-            if answer.unwanted:
-                self._let_go(answer)
+            if answer.cancelled:
+                self._release(answer)
             else:
                 self._finish(answer, error)
 
-    def _doubt(self, answers: Sequence[_ActiveRequest], error: ModelError, now_s: float) -> None:
+    def _retry_alone(self, answers: Sequence[_ActiveRequest], error: ModelError, now_s: float) -> None:
         """A step failed: nobody knows what its sequences hold. Each answer tries again by itself, once: a fault of one
         is not to end the others."""
         _log.error("language_model.step_failed", error=error.message, answers=len(answers))
         for answer in answers:
             assert answer.sequence is not None
-            self._context.keep(answer.sequence, 0)
+            self._context.truncate(answer.sequence, 0)
             self._contexts.clear(answer.sequence)
-            if not answer.alone:
-                self._put_back(answer, now_s)
-        self._fail([answer for answer in answers if answer.alone], error)
+            if not answer.must_run_alone:
+                self._preempt(answer, now_s)
+        self._fail([answer for answer in answers if answer.must_run_alone], error)
         for answer in answers:
-            answer.alone = True
+            answer.must_run_alone = True

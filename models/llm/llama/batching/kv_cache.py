@@ -41,7 +41,7 @@ class CachePlan:
     """Where an answer is made: make the `changes` in order, then evaluate what follows the first `kept` tokens."""
 
     sequence: int
-    kept: int
+    cached: int
     changes: tuple[CacheChange, ...]
 
 
@@ -50,11 +50,11 @@ class _Sequence:
     """`held` is evaluated. `coming` is all that the answer in the making reads, while others may wait for it; `rank` is
     how important it is, 0 most."""
 
-    held: list[int] = field(default_factory=list)
+    cached: list[int] = field(default_factory=list)
     owner: str | None = None
     used_s: float = 0.0
     busy: bool = False
-    coming: list[int] = field(default_factory=list)
+    expected: list[int] = field(default_factory=list)
     rank: int = 0
 
 
@@ -73,15 +73,16 @@ class KvCacheSlots:
         self, owner: str, wanted: list[int], now_s: float, *, rank: int = 0, copies: bool = True
     ) -> CachePlan | None:
         """A place to read `wanted` for `owner`, busy from now on; None while there is none, while it is better to wait
-        (`_is_coming`), or when it takes a copy and none is to be made now. `rank` is how important it is, 0 most."""
+        (`_is_being_cached`), or when it takes a copy and none is to be made now. `rank` is how important it is, 0
+        most."""
         idle = [number for number, sequence in enumerate(self._sequences) if not sequence.busy]
         if not idle:
             return None
-        common = [_common(sequence.held, wanted) for sequence in self._sequences]
-        if self._is_coming(wanted, max(common), rank):
+        common = [_common_prefix(sequence.cached, wanted) for sequence in self._sequences]
+        if self._is_being_cached(wanted, max(common), rank):
             return None
         own = next((number for number in idle if self._sequences[number].owner == owner), None)
-        target = own if own is not None else self._oldest(idle)
+        target = own if own is not None else self._least_recently_used(idle)
         giver = max(
             range(len(common)),
             key=lambda number: (common[number], number == target, self._sequences[number].used_s),
@@ -92,57 +93,59 @@ class KvCacheSlots:
             return None
         # The last token is evaluated in any case: only so is it known what follows.
         kept = min(common[giver], len(wanted) - 1)
-        changes = self._take_over(giver, target, kept)
+        changes = self._copy_prefix(giver, target, kept)
         sequence = self._sequences[target]
         sequence.owner, sequence.used_s, sequence.busy = owner, now_s, True
-        sequence.coming, sequence.rank = wanted, rank
+        sequence.expected, sequence.rank = wanted, rank
         return CachePlan(target, kept, tuple(changes))
 
     def should_wait(self, wanted: list[int], *, rank: int = 0) -> bool:
         """Whether one who is at least as important reads what `wanted` begins with, and has not come to its end."""
-        return self._is_coming(wanted, max(_common(sequence.held, wanted) for sequence in self._sequences), rank)
+        return self._is_being_cached(
+            wanted, max(_common_prefix(sequence.cached, wanted) for sequence in self._sequences), rank
+        )
 
     def on_evaluated(self, sequence: int, tokens: Sequence[int]) -> None:
         """The model has read these in a busy sequence."""
-        self._sequences[sequence].held.extend(tokens)
+        self._sequences[sequence].cached.extend(tokens)
 
     def length(self, sequence: int) -> int:
         """How many tokens a sequence holds."""
-        return len(self._sequences[sequence].held)
+        return len(self._sequences[sequence].cached)
 
     def release(self, sequence: int, now_s: float) -> None:
         """The answer is made, or nobody wants it. What was evaluated stays for the next turn."""
         this = self._sequences[sequence]
-        this.busy, this.coming, this.used_s = False, [], now_s
+        this.busy, this.expected, this.used_s = False, [], now_s
 
     def clear(self, sequence: int) -> None:
         """Nothing is held there any more."""
-        self._sequences[sequence].held.clear()
+        self._sequences[sequence].cached.clear()
 
-    def _oldest(self, idle: Sequence[int]) -> int:
+    def _least_recently_used(self, idle: Sequence[int]) -> int:
         """The first that is empty, else the one that nobody has used for the longest time."""
-        return min(idle, key=lambda number: (bool(self._sequences[number].held), self._sequences[number].used_s))
+        return min(idle, key=lambda number: (bool(self._sequences[number].cached), self._sequences[number].used_s))
 
-    def _is_coming(self, wanted: list[int], common: int, rank: int) -> bool:
+    def _is_being_cached(self, wanted: list[int], common: int, rank: int) -> bool:
         """Whether a sequence that is busy now will hold much more of `wanted` than is held anywhere."""
         return any(
             sequence.busy
             and sequence.rank <= rank
-            and len(sequence.held) < len(sequence.coming)
-            and _common(sequence.coming, wanted) >= common + _BLOCK
+            and len(sequence.cached) < len(sequence.expected)
+            and _common_prefix(sequence.expected, wanted) >= common + _BLOCK
             for sequence in self._sequences
         )
 
-    def _take_over(self, giver: int, target: int, kept: int) -> list[CacheChange]:
+    def _copy_prefix(self, giver: int, target: int, kept: int) -> list[CacheChange]:
         """Let `target` hold the first `kept` tokens of `giver`."""
         source, this = self._sequences[giver], self._sequences[target]
-        whole = kept == len(source.held)
-        this.held = source.held[:kept]
+        whole = kept == len(source.cached)
+        this.cached = source.cached[:kept]
         changes: list[CacheChange] = [] if giver == target else [CopySequence(giver, target)]
         return changes if whole else [*changes, TruncateSequence(target, kept)]
 
 
-def _common(one: list[int], other: list[int]) -> int:
+def _common_prefix(one: list[int], other: list[int]) -> int:
     """How many tokens both begin with."""
     end = min(len(one), len(other))
     start = 0

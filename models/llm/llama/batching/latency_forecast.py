@@ -37,7 +37,7 @@ class TurnPattern:
     first_tokens: int
     speech_s: float
     prompt_tokens: int = 600
-    talk_tokens: int = 300
+    conversation_tokens: int = 300
 
 
 @dataclass(frozen=True)
@@ -70,19 +70,19 @@ class StepTimes:
         self._writes = [_Interpolation(measured[length].writes) for length in (self._short, self._long)]
         self._reads = [_Interpolation(measured[length].reads) for length in (self._short, self._long)]
 
-    def writes(self, calls: int, talk: int = 0) -> float:
+    def writes(self, calls: int, held_tokens: int = 0) -> float:
         """Seconds for the next words of so many calls."""
-        return self._between(self._writes, calls, talk)
+        return self._between(self._writes, calls, held_tokens)
 
-    def reads(self, tokens: int, talk: int = 0) -> float:
+    def reads(self, tokens: int, held_tokens: int = 0) -> float:
         """Seconds for so many tokens of a prompt."""
-        return self._between(self._reads, tokens, talk)
+        return self._between(self._reads, tokens, held_tokens)
 
-    def _between(self, lines: Sequence[_Interpolation], tokens: int, talk: int) -> float:
+    def _between(self, lines: Sequence[_Interpolation], tokens: int, held_tokens: int) -> float:
         low_s, high_s = (line(tokens) for line in lines)
         if self._long == self._short:
             return low_s
-        return low_s + max(0.0, high_s - low_s) * max(0, talk - self._short) / (self._long - self._short)
+        return low_s + max(0.0, high_s - low_s) * max(0, held_tokens - self._short) / (self._long - self._short)
 
 
 class _Interpolation:
@@ -130,7 +130,7 @@ class _Simulation:
     def __init__(self, step_s: StepTimes, calls: int, turns: TurnPattern, slowed: float, bounds: StepLimits) -> None:
         self._step_s, self._turns, self._slowed, self._bounds = step_s, turns, slowed, bounds
         self._chance = random.Random(calls)
-        self._talk = turns.prompt_tokens + turns.talk_tokens
+        self._talk = turns.prompt_tokens + turns.conversation_tokens
         few_s, many_s = (slowed * step_s.reads(tokens, self._talk) for tokens in (_FEW, _MANY))
         each_s = (many_s - few_s) / (_MANY - _FEW)
         self._pace = StepTimePredictor(max(0.0, few_s - _FEW * each_s), each_s)
@@ -158,7 +158,7 @@ class _Simulation:
         for number, call in enumerate(self._calls):
             if call.work is None and call.next_s <= self._now_s:
                 tokens = self._turns.tokens_in
-                call.work = ResponseWork(number, tokens, False, call.next_s, call.next_s, turn=tokens <= TURN)
+                call.work = ResponseWork(number, tokens, False, call.next_s, call.next_s, is_turn=tokens <= TURN)
                 call.made = 0
 
     def _step(self, works: list[ResponseWork]) -> None:
@@ -185,7 +185,7 @@ class _Simulation:
     def _token(self, call: _Call, work: ResponseWork) -> None:
         turns = self._turns
         call.made += 1
-        call.work = replace(work, pending=1, speaks=True)
+        call.work = replace(work, pending=1, generating=True)
         if call.made == turns.first_tokens:
             call.first_s = self._now_s
         if call.made < turns.tokens_out:

@@ -45,17 +45,17 @@ class ResponseWork:
 
     key: int
     pending: int
-    speaks: bool
+    generating: bool
     arrived_s: float
     served_s: float
     priority: Priority = Priority.LIVE
     deadline_s: float | None = None
-    turn: bool = False
+    is_turn: bool = False
 
     @property
     def reads(self) -> bool:
         """Whether there is more to evaluate than the token before the next."""
-        return not self.speaks or self.pending > 1
+        return not self.generating or self.pending > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class StepTimePredictor:
 
     def __init__(self, step_s: float = 0.02, token_s: float = 0.006) -> None:
         """What is believed before the first step: a fixed part, and one for each token."""
-        self._writing, self._reading = _Line(step_s, token_s), _Line(step_s, token_s)
+        self._writing, self._reading = _LeastSquares(step_s, token_s), _LeastSquares(step_s, token_s)
 
     @property
     def token_s(self) -> float:
@@ -131,7 +131,7 @@ class StepTimePredictor:
             self._reading.learn(calls * tokens, seconds)
 
 
-class _Line:
+class _LeastSquares:
     """Seconds by tokens: a fixed part and one for each, by least squares in which what is old fades."""
 
     def __init__(self, fixed: float, each: float) -> None:
@@ -176,7 +176,7 @@ def next_step(
     waiting = [work for work in live if work.reads]
     after = [work for work in works if work.priority is Priority.AFTER_CALL]
     if live:
-        after = [work for work in after if now_s - work.served_s >= _rest_s(work, now_s, bounds)]
+        after = [work for work in after if now_s - work.served_s >= _pause_s(work, now_s, bounds)]
     ahead = [] if waiting else [work for work in works if work.priority is Priority.PREFILL]
     admitted = [*live, *ahead, *after]
     speaking = sorted((work for work in admitted if not work.reads), key=lambda work: (work.priority, work.served_s))
@@ -185,7 +185,7 @@ def next_step(
         (work for work in admitted if work.reads),
         key=lambda work: (work.priority, urgency(work, now_s, pace)),
     )
-    turns = sum(work.turn for work in waiting)
+    turns = sum(work.is_turn for work in waiting)
     short, room = bounds.room(pace, len(live) - len(waiting), len(waiting), turns)
     rested = 0
     if live and reading and reading[-1].priority is Priority.AFTER_CALL:
@@ -197,7 +197,7 @@ def next_step(
             chunk = min(work.pending, rested)
             rested -= chunk
         else:
-            chunk = _chunk(work.pending, short if work.turn else room, bounds)
+            chunk = _chunk(work.pending, short if work.is_turn else room, bounds)
             if chunk < work.pending and not first and chunk < _WORTH:
                 continue
             room, short, first = room - chunk - pace.pass_tokens, short - chunk - pace.pass_tokens, False
@@ -211,7 +211,7 @@ def _chunk(pending: int, room: int, bounds: StepLimits) -> int:
     return min(pending, bounds.batch_tokens) if pending <= room + bounds.least_chunk // 2 else room
 
 
-def _rest_s(work: ResponseWork, now_s: float, bounds: StepLimits) -> float:
+def _pause_s(work: ResponseWork, now_s: float, bounds: StepLimits) -> float:
     """How long work after a call rests between two steps: the shorter, the longer it has waited."""
     return bounds.patience_s / (1 + max(now_s - work.arrived_s, 0.0) / bounds.ageing_s)
 
@@ -225,9 +225,11 @@ def urgency(work: ResponseWork, now_s: float, pace: StepTimePredictor) -> float:
     return by_length if work.deadline_s is None else min(by_length, work.deadline_s - now_s - to_read_s)
 
 
-def too_late(works: Iterable[ResponseWork], now_s: float) -> list[int]:
+def expired(works: Iterable[ResponseWork], now_s: float) -> list[int]:
     """The keys of those whose deadline passed before they had a token."""
-    return [work.key for work in works if not work.speaks and work.deadline_s is not None and work.deadline_s < now_s]
+    return [
+        work.key for work in works if not work.generating and work.deadline_s is not None and work.deadline_s < now_s
+    ]
 
 
 def expected_wait_s(tokens: int, works: Sequence[ResponseWork], pace: StepTimePredictor, bounds: StepLimits) -> float:

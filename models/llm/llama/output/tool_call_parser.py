@@ -15,11 +15,11 @@ from typing import Final
 import structlog
 
 from models.llm.llama.output.tool_call_formats import Call, Tools, call_of, calls_in, python_names
-from models.llm.llama.special_tokens import ALONE, OPENS, THOUGHT_ENDS, THOUGHTS, TO_THE_END
+from models.llm.llama.special_tokens import OPENING_TAGS, STANDALONE_TAGS, THINKING_ENDS, THINKING_TAGS, TO_THE_END
 from models.protocols import LlmOutput, TextDelta, ToolCall
 
 _FENCE: Final = "```"
-_MARKS: Final = sorted((*OPENS, *ALONE, _FENCE), key=len, reverse=True)
+_MARKS: Final = sorted((*OPENING_TAGS, *STANDALONE_TAGS, _FENCE), key=len, reverse=True)
 _NOTABLE: Final = re.compile("|".join([*map(re.escape, _MARKS), r"[\[{]"]))
 _BEGINS_JSON: Final = re.compile(r"""\{\s*["'}]|\[\s*\{\s*["'}]|\[\s*\[""")
 _MAY_BEGIN_JSON: Final = re.compile(r"[\[{]\s*\{?\s*")
@@ -41,9 +41,9 @@ class ToolCallParser:
         self._trim = " \t\r\n"  # what is not said before the first words, and after a call
 
     @property
-    def thought_end(self) -> str | None:
+    def thinking_end(self) -> str | None:
         """What would end the thought that is being written; None: it does not think."""
-        return THOUGHT_ENDS.get(self._opened or "")
+        return THINKING_ENDS.get(self._opened or "")
 
     def feed(self, text: str) -> Iterator[LlmOutput]:
         """The parts that are certain now."""
@@ -64,7 +64,7 @@ class ToolCallParser:
         elif not (
             self._trim and _begun(held) == len(held.lstrip())
         ):  # what begins behind a call is half of the next one
-            yield from self._say(held)
+            yield from self._emit(held)
 
     def _outside(self) -> Iterator[LlmOutput]:
         """Say what is surely no beginning of a call."""
@@ -72,21 +72,21 @@ class ToolCallParser:
             return
         place = 0
         while (found := _NOTABLE.search(self._held, place)) is not None:
-            if found[0] in OPENS or found[0] == _FENCE:
+            if found[0] in OPENING_TAGS or found[0] == _FENCE:
                 yield from self._open(found)
                 return
-            if found[0] in ALONE:
-                yield from self._pass(found.start(), found.end())
+            if found[0] in STANDALONE_TAGS:
+                yield from self._emit_and_drop(found.start(), found.end())
                 return
             if _BEGINS_JSON.match(self._held, found.start()):
                 yield from self._json(found.start())
                 return
             if _MAY_BEGIN_JSON.fullmatch(self._held, found.start()):
-                yield from self._pass(found.start(), found.start())
+                yield from self._emit_and_drop(found.start(), found.start())
                 return
             place = found.end()
         certain = len(self._held[: len(self._held) - _begun(self._held)].rstrip("\n"))
-        yield from self._pass(certain, certain)
+        yield from self._emit_and_drop(certain, certain)
 
     def _may_be_python(self) -> bool:
         """Whether the answer is a call as Python writes it, or may become one. Then it is held to its end."""
@@ -98,12 +98,12 @@ class ToolCallParser:
 
     def _open(self, found: re.Match[str]) -> Iterator[LlmOutput]:
         keeps = found[0] == "<function="  # the name is in the mark
-        yield from self._pass(found.start(), found.start() if keeps else found.end(), until_mark=True)
+        yield from self._emit_and_drop(found.start(), found.start() if keeps else found.end(), until_mark=True)
         self._opened = found[0]
 
     def _json(self, start: int) -> Iterator[LlmOutput]:
         """Nobody is to hear it; it is a call once it is whole."""
-        yield from self._pass(start, start, until_mark=True)
+        yield from self._emit_and_drop(start, start, until_mark=True)
         try:
             value, end = json.JSONDecoder(strict=False).raw_decode(self._held)
         except (ValueError, RecursionError):
@@ -115,7 +115,7 @@ class ToolCallParser:
     def _inside(self) -> Iterator[LlmOutput]:
         """Wait for the closing mark."""
         opened = self._opened or ""
-        closes = _FENCE if opened == _FENCE else OPENS.get(opened, TO_THE_END)
+        closes = _FENCE if opened == _FENCE else OPENING_TAGS.get(opened, TO_THE_END)
         if closes == TO_THE_END or closes not in self._held:
             return
         inside, self._held = self._held.split(closes, 1)
@@ -123,14 +123,14 @@ class ToolCallParser:
         yield from self._close(opened, inside)
 
     def _close(self, opened: str, inside: str) -> Iterator[LlmOutput]:
-        if opened in THOUGHTS:
+        if opened in THINKING_TAGS:
             self._trim = _BETWEEN_CALLS
             return
         calls = calls_in(_FENCE + inside if opened == _FENCE else inside, self._tools)
         if calls or opened != _FENCE or _BEGINS_JSON.search(inside):
             yield from self._use(calls, inside)
         else:
-            yield from self._say(inside)
+            yield from self._emit(inside)
 
     def _use(self, calls: list[Call], text: str) -> Iterator[LlmOutput]:
         self._trim = _BETWEEN_CALLS
@@ -139,12 +139,12 @@ class ToolCallParser:
         for name, arguments in calls:
             yield ToolCall(self._new_id(), name, arguments)
 
-    def _pass(self, said: int, dropped: int, *, until_mark: bool = False) -> Iterator[LlmOutput]:
+    def _emit_and_drop(self, said: int, dropped: int, *, until_mark: bool = False) -> Iterator[LlmOutput]:
         """Say the first characters of what is held, and drop it up to another one."""
         text, self._held = self._held[:said], self._held[dropped:]
-        yield from self._say(text.rstrip("\n") if until_mark else text)
+        yield from self._emit(text.rstrip("\n") if until_mark else text)
 
-    def _say(self, text: str) -> Iterator[LlmOutput]:
+    def _emit(self, text: str) -> Iterator[LlmOutput]:
         if self._trim and (text := text.lstrip(self._trim)) and self._said:
             text = f" {text}"  # what was between is not heard
         if text:

@@ -14,8 +14,8 @@ from typing import Any, Final
 import structlog
 from jinja2 import Template
 
-from models.llm.llama.prompt.template_sandbox import BoundedEnvironment, Unbounded
-from models.llm.llama.special_tokens import THOUGHT_ENDS
+from models.llm.llama.prompt.template_sandbox import BoundedEnvironment, LimitExceeded
+from models.llm.llama.special_tokens import THINKING_ENDS
 from models.protocols import ChatMessage, ChatPrompt, ToolDefinition
 
 Line = dict[str, Any]
@@ -71,7 +71,7 @@ class ChatTemplate:
         while template is not None and (attempt := next(attempts, None)) is not None:
             try:
                 return _thoughtless(self._fill(template, *attempt))
-            except Unbounded as error:
+            except LimitExceeded as error:
                 self._give_up(error)
                 break
             except Exception as error:  # noqa: BLE001 - a stranger's program; there is always a plainer way
@@ -116,7 +116,7 @@ class ChatTemplate:
 def _thoughtless(text: str) -> str:
     """Ends the thought that a template begins in the model's stead."""
     written = text.rstrip()
-    ends = (end for begins, end in THOUGHT_ENDS.items() if written.endswith(begins))
+    ends = (end for begins, end in THINKING_ENDS.items() if written.endswith(begins))
     return next((written + end for end in ends), text)
 
 

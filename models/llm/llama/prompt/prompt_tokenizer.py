@@ -40,20 +40,20 @@ class PromptTokenizer:
         """The prompt's tokens, at most `room`: a talk that has grown too long loses its oldest turns, which stay lost
         if `remembers`, so that its next prompts begin alike. Some milliseconds."""
         prompt = self._cleaned(prompt)
-        dropped = self._recall(prompt) if remembers else 0
-        tokens = self._told(prompt, dropped)
+        dropped = self._dropped_before(prompt) if remembers else 0
+        tokens = self._render(prompt, dropped)
         if len(tokens) <= room:
             return tokens
         costs = [self._cost(message) for message in prompt.messages]
         fixed = len(tokens) - sum(costs[dropped:])
         dropped = first_kept(costs, turn_starts(prompt.messages), room - fixed, dropped)
         if remembers:
-            self._remember(prompt.call_id, dropped)
+            self._remember_dropped(prompt.call_id, dropped)
         _log.info("language_model.turns_left_out", call_id=prompt.call_id, messages=dropped)
-        tokens = self._told(prompt, dropped)
+        tokens = self._render(prompt, dropped)
         return tokens if len(tokens) <= room else self._squeezed(prompt, dropped, room)
 
-    def beginning(self, prompt: ChatPrompt, room: int) -> list[int]:
+    def shared_prefix(self, prompt: ChatPrompt, room: int) -> list[int]:
         """What the tokens of a talk begin with, whatever the caller says next."""
         one, other = (
             self.tokens(replace(prompt, messages=[*prompt.messages, ChatMessage("user", text)]), room)
@@ -68,12 +68,12 @@ class PromptTokenizer:
         _log.warning("language_model.turn_cut", call_id=prompt.call_id, room=room)
         tokens: list[int] = []
         for share in _TIGHTER:
-            tokens = self._told(squeezed(last, int(share * room), self._count), 0)
+            tokens = self._render(squeezed(last, int(share * room), self._count), 0)
             if len(tokens) <= room:
                 return tokens
         return without_middle(tokens, room)
 
-    def _told(self, prompt: ChatPrompt, dropped: int) -> list[int]:
+    def _render(self, prompt: ChatPrompt, dropped: int) -> list[int]:
         return self._model.tokens(self._template.render(replace(prompt, messages=prompt.messages[dropped:])))
 
     def _count(self, text: str) -> int:
@@ -83,13 +83,13 @@ class PromptTokenizer:
         text = message.content + "".join(call.name + call.arguments for call in message.tool_calls)
         return self._count(text) + LINE_COST * (1 + len(message.tool_calls))
 
-    def _recall(self, prompt: ChatPrompt) -> int:
+    def _dropped_before(self, prompt: ChatPrompt) -> int:
         """How many messages were left out the last time; none when this is another talk."""
         with self._lock:
             dropped = self._dropped.get(prompt.call_id, 0)
         return dropped if dropped < len(prompt.messages) and prompt.messages[dropped].role != "tool" else 0
 
-    def _remember(self, call_id: str, dropped: int) -> None:
+    def _remember_dropped(self, call_id: str, dropped: int) -> None:
         with self._lock:
             self._dropped[call_id] = dropped
             self._dropped.move_to_end(call_id)

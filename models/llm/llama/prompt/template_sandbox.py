@@ -25,7 +25,7 @@ from jinja2.visitor import NodeTransformer
 
 LONGEST_S: Final = 1.0
 """Of a core: a template that takes longer is given up; those of models take a millisecond."""
-MOST: Final = 2_000_000
+MAX_SIZE: Final = 2_000_000
 """Characters that a template may make in one run, and 100 times as many as it is given."""
 _MOST_AT_ONCE: Final = 200_000_000
 """The product of the sizes of all that goes into one operation."""
@@ -45,7 +45,7 @@ _FILTERS: Final = (
 """Those that no template can make much of little with; each counts besides."""
 
 
-class Unbounded(TemplateError):
+class LimitExceeded(TemplateError):
     """A template wants more time or memory than any talk needs."""
 
 
@@ -56,14 +56,14 @@ class _Refused(TemplateError):
 class _Budget(threading.local):
     """What the run in this thread has left."""
 
-    left: float = MOST
+    left: float = MAX_SIZE
     until_s: float = float("inf")
 
     def spend(self, size: float) -> None:
-        """Raises `Unbounded` when there is not so much left."""
+        """Raises `LimitExceeded` when there is not so much left."""
         self.left -= size
         if self.left < 0 or time.thread_time() > self.until_s:
-            raise Unbounded("the template does not come to an end")
+            raise LimitExceeded("the template does not come to an end")
 
 
 class _Generation(Extension):
@@ -124,23 +124,23 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     @contextmanager
     def bounded(self, given: object) -> Iterator[None]:
         """A run of a template in this thread, which is given so much."""
-        self._budget.left = MOST + 100 * _size(given, float("inf"))
+        self._budget.left = MAX_SIZE + 100 * _size(given, float("inf"))
         self._budget.until_s = time.thread_time() + LONGEST_S
         try:
             yield
         finally:
-            self._budget.left, self._budget.until_s = MOST, float("inf")
+            self._budget.left, self._budget.until_s = MAX_SIZE, float("inf")
 
     def call(self, context: Any, function: Any, /, *args: Any, **options: Any) -> Any:
         """What a template calls."""
         wrapped = getattr(function, "__wrapped__", function)  # the sandbox wraps str.format
         this = getattr(wrapped, "__self__", None)
         if isinstance(this, int) and wrapped.__name__ == "to_bytes":
-            raise Unbounded("the template makes bytes of numbers")  # as many as it likes
+            raise LimitExceeded("the template makes bytes of numbers")  # as many as it likes
         if isinstance(this, str | bytes | list | tuple | dict):
             self._check(this, *args, *options.values())
             if isinstance(this, str) and wrapped.__name__.startswith("format") and _is_wide(this):
-                raise Unbounded("the template formats text too widely")
+                raise LimitExceeded("the template formats text too widely")
         result = super().call(context, function, *args, **options)
         self._made(result)
         return result
@@ -148,9 +148,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """What can make much of little."""
         if operator == "**" and max(abs(left), abs(right)) > 1000:
-            raise Unbounded("the template computes with numbers that are too large")
+            raise LimitExceeded("the template computes with numbers that are too large")
         if operator == "%" and isinstance(left, str):
-            raise Unbounded("the template formats text")  # its widths may be anything
+            raise LimitExceeded("the template formats text")  # its widths may be anything
         if operator != "+":
             self._check(left, right)
         result = super().call_binop(context, operator, left, right)
@@ -162,12 +162,12 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return tree.set_environment(self)  # type: ignore[return-value]
 
     def _check(self, *given: Any) -> None:
-        """Raises `Unbounded` when an operation might make too much of what it is given."""
+        """Raises `LimitExceeded` when an operation might make too much of what it is given."""
         product = 1.0
         for each in given:
             product *= max(1, _size(each, self._budget.left))
         if product > _MOST_AT_ONCE:
-            raise Unbounded("the template makes too much of what it is given")
+            raise LimitExceeded("the template makes too much of what it is given")
 
     def _made(self, result: Any) -> None:
         self._budget.spend(_STEP + _size(result, self._budget.left))
@@ -238,13 +238,13 @@ def _is_wide(form: str) -> bool:
 def _to_json(value: Any, indent: int | str | None = None, **_options: Any) -> str:
     """Jinja's own filter escapes for HTML, which no model was trained on."""
     if (len(indent) if isinstance(indent, str) else indent or 0) > _WIDEST_INDENT:
-        raise Unbounded("the template indents text too widely")  # each level once more
+        raise LimitExceeded("the template indents text too widely")  # each level once more
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 def _rounded(value: float, precision: int = 0, method: str = "common") -> float:
     if abs(precision) > _MOST_PLACES:
-        raise Unbounded("the template computes with numbers that are too large")  # ten to that power
+        raise LimitExceeded("the template computes with numbers that are too large")  # ten to that power
     rounded: float = FILTERS["round"](value, precision, method)
     return rounded
 
@@ -252,7 +252,7 @@ def _rounded(value: float, precision: int = 0, method: str = "common") -> float:
 def _without_tags(value: Any) -> str:
     text = str(value)
     if len(text) > _MOST_TAGGED:
-        raise Unbounded("the template looks for tags in too much")  # for each of them through all of it
+        raise LimitExceeded("the template looks for tags in too much")  # for each of them through all of it
     plain: str = FILTERS["striptags"](text)
     return plain
 

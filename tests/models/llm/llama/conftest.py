@@ -106,7 +106,7 @@ def alone(model: Model, prompt: list[int], most: int = 30, sampling: Sampling = 
         [row] = context.evaluate([Chunk(0, at, pending, True)])
         at += len(pending)
         token = sampler.draw(context, row)
-        if model.ends(token):
+        if model.is_end(token):
             break
         tokens.append(token)
         pending = [token]

@@ -230,7 +230,7 @@ async def test_a_prompt_that_was_prepared_is_not_read_again(
 
 async def test_what_comes_too_late_is_a_model_error(model: LlamaLanguageModel) -> None:
     with pytest.raises(ModelError):
-        async for _ in model.respond(prompt("hello", call_id="late"), within_s=-1):
+        async for _ in model.respond(prompt("hello", call_id="late"), first_token_timeout_s=-1):
             pass
 
 
@@ -238,7 +238,7 @@ async def test_a_model_that_ends_without_a_word_is_a_model_error(
     model: LlamaLanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that another one answers."""
-    monkeypatch.setattr(Model, "ends", lambda *_: True)
+    monkeypatch.setattr(Model, "is_end", lambda *_: True)
     with pytest.raises(ModelError, match="nothing"):
         await parts_of(model, prompt("hello", call_id="silent"))
 
@@ -247,7 +247,7 @@ async def test_a_model_that_ends_without_a_word_is_a_model_error(
 async def test_a_model_may_be_silent_after_a_tool_only_when_it_spoke_before(
     model: LlamaLanguageModel, monkeypatch: pytest.MonkeyPatch, before: str, silent: bool
 ) -> None:
-    monkeypatch.setattr(Model, "ends", lambda *_: True)
+    monkeypatch.setattr(Model, "is_end", lambda *_: True)
     used = ToolCall("call00001", BOOK.name, '{"people": 2}')
     told = (
         ChatMessage("user", "a table please"),

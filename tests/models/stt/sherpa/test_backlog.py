@@ -70,7 +70,7 @@ def test_sound_that_nobody_takes_is_behind(streaming: SherpaSpeechToText) -> Non
 def test_a_share_of_the_machine_has_fewer_threads(
     streaming: SherpaSpeechToText, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming_model, "cores", lambda: 8.5)
+    monkeypatch.setattr(streaming_model, "available_cores", lambda: 8.5)
     model = SherpaSpeechToText("share", streaming._recognizer, streaming._tokens, languages=("en",), biased=True)
     assert model.threads == 2
     model.close()

@@ -13,7 +13,7 @@ import pytest
 from config.errors import ModelError
 from media.audio_port import Samples
 from models.stt.sherpa.loader import open_recognizer
-from models.stt.sherpa.offline_model import OfflineSpeechToText, pieces, whisper_language
+from models.stt.sherpa.offline_model import OfflineSpeechToText, split_at_pauses, whisper_language
 from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from models.stt.sherpa.upsampling import RATE
 from models.stt.two_pass import TwoPassSpeechToText
@@ -160,7 +160,7 @@ async def test_a_turn_longer_than_a_minute_keeps_the_first_passes_text(streaming
 def test_a_long_turn_is_cut_where_it_is_quietest() -> None:
     sound = np.ones(60 * RATE, np.float32)
     sound[22 * RATE : 23 * RATE] = sound[44 * RATE : 45 * RATE] = 0
-    parts = list(pieces(sound))
+    parts = list(split_at_pauses(sound))
     assert [round(len(part) / RATE, 2) for part in parts] == [22.05, 22.0, 15.95]
     assert sum(len(part) for part in parts) == len(sound)
 

@@ -68,7 +68,7 @@ class FakeContext:
     def copy(self, source: int, target: int) -> None:
         self.pending += 1
 
-    def keep(self, sequence: int, tokens: int) -> bool:
+    def truncate(self, sequence: int, tokens: int) -> bool:
         return True
 
 

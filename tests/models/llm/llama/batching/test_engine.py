@@ -71,7 +71,7 @@ def test_who_else_is_in_a_batch_changes_no_answer(tiny: Model) -> None:
     for number, prompt in enumerate(prompts):
         [row] = context.evaluate([Chunk(number, 0, prompt, True)])
         apart.append(context.logits(row).copy())
-        context.keep(number, 100)
+        context.truncate(number, 100)
     rows = context.evaluate([Chunk(number, 100, prompt[100:], True) for number, prompt in enumerate(prompts)])
     for row, logits in zip(rows, apart, strict=True):
         assert abs(context.logits(row) - logits).max() < 1e-3
@@ -231,8 +231,8 @@ def test_a_model_that_cannot_take_back_a_part_reads_anew(
     tiny: Model, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As those with a running state cannot."""
-    whole = Context.keep
-    monkeypatch.setattr(Context, "keep", lambda self, sequence, tokens: whole(self, sequence, 0) and tokens == 0)
+    whole = Context.truncate
+    monkeypatch.setattr(Context, "truncate", lambda self, sequence, tokens: whole(self, sequence, 0) and tokens == 0)
     engine = make_engine()
     prompt = prompt_of(tiny, "hello")
     said = ask(engine, "a", prompt, 8).wait()
@@ -300,7 +300,7 @@ def test_tokens_and_pieces_give_the_text_back(tiny: Model) -> None:
 
 def test_control_tokens_are_read_as_such_and_add_no_text(tiny: Model) -> None:
     tokens = tiny.tokens("<|im_start|>user\nhi<|im_end|>")
-    assert tiny.ends(tokens[-1])
+    assert tiny.is_end(tokens[-1])
     assert b"".join(map(tiny.piece, tokens)) == b"user\nhi"
     assert tiny.control_texts.sub("", "a<|im_end|>b<|im_start|>c") == "abc"
 

@@ -15,7 +15,7 @@ def talk(contexts: KvCacheSlots, owner: str, prompt: list[int], answer: list[int
     """A whole answer: the prompt is read, `answer` is written."""
     place = contexts.acquire(owner, prompt, now_s)
     assert place is not None
-    contexts.on_evaluated(place.sequence, prompt[place.kept :])
+    contexts.on_evaluated(place.sequence, prompt[place.cached :])
     contexts.on_evaluated(place.sequence, answer)
     contexts.release(place.sequence, now_s)
     return place
@@ -77,7 +77,7 @@ def test_who_begins_like_one_that_is_being_read_waits_for_it() -> None:
     contexts.on_evaluated(place.sequence, [*AGENT[40:], 1])
     second = contexts.acquire("b", [*AGENT, 2], 0)
     assert second is not None
-    assert second.kept == 200
+    assert second.cached == 200
 
 
 def test_nobody_waits_for_one_that_does_not_hurry() -> None:
@@ -95,7 +95,7 @@ def test_nobody_waits_for_an_answer_that_was_given_up() -> None:
     contexts.release(place.sequence, 1)
     second = contexts.acquire("b", [*AGENT, 2], 1)
     assert second is not None
-    assert second.kept == 40
+    assert second.cached == 40
 
 
 def test_the_oldest_makes_room() -> None:
@@ -104,7 +104,7 @@ def test_the_oldest_makes_room() -> None:
     talk(contexts, "b", [4, 5, 6], [], 1)
     talk(contexts, "a", [1, 2, 3, 7], [], 2)
     assert talk(contexts, "c", [8, 9], [], 3) == CachePlan(1, 0, (TruncateSequence(1, 0),))
-    assert talk(contexts, "a", [1, 2, 3, 7, 8], [], 4).kept == 4
+    assert talk(contexts, "a", [1, 2, 3, 7, 8], [], 4).cached == 4
 
 
 def test_a_call_that_lost_its_place_begins_again_with_what_others_hold() -> None:
@@ -112,7 +112,7 @@ def test_a_call_that_lost_its_place_begins_again_with_what_others_hold() -> None
     talk(contexts, "a", [*AGENT, 1], [], 0)
     talk(contexts, "b", [*AGENT, 2], [], 1)
     talk(contexts, "c", [*OTHER_AGENT, 3], [], 2)
-    assert talk(contexts, "a", [*AGENT, 1, 4], [], 3).kept == 200
+    assert talk(contexts, "a", [*AGENT, 1, 4], [], 3).cached == 200
 
 
 def test_a_busy_sequence_is_never_given_away() -> None:
@@ -178,9 +178,9 @@ def test_a_place_always_holds_what_the_prompt_begins_with(
                     assert tokens <= len(memory[sequence])
                     assert sequence not in speaking
                     del memory[sequence][tokens:]
-        assert memory[place.sequence] == prompt[: place.kept]
-        assert place.kept < len(prompt)
-        new = [*prompt[place.kept :], *range(100, 100 + most)]
+        assert memory[place.sequence] == prompt[: place.cached]
+        assert place.cached < len(prompt)
+        new = [*prompt[place.cached :], *range(100, 100 + most)]
         memory[place.sequence] += new
         contexts.on_evaluated(place.sequence, new)
         speaking.append(place.sequence)

@@ -74,5 +74,5 @@ def test_longer_talks_make_steps_longer() -> None:
     assert times.writes(1, 544) == pytest.approx(0.025)
     assert times.reads(64, 1984) == pytest.approx(0.8)
     assert times.writes(1) == 0.02
-    long = replace(TURNS, talk_tokens=2000)
+    long = replace(TURNS, conversation_tokens=2000)
     assert forecast(times, 2, long).wait_s > 1.2 * forecast(times, 2, TURNS).wait_s

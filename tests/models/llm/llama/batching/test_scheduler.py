@@ -16,8 +16,8 @@ from models.llm.llama.batching.scheduler import (
     StepLimits,
     StepTimePredictor,
     expected_wait_s,
+    expired,
     next_step,
-    too_late,
     urgency,
 )
 
@@ -128,7 +128,7 @@ def test_work_after_a_call_moves_however_much_callers_read() -> None:
 
 def test_work_after_a_call_moves_beside_turns_too() -> None:
     after = reads(9, 600, priority=Priority.AFTER_CALL, served_s=-1000.0)
-    turns = [reads(key, 40, turn=True) for key in (1, 2)]
+    turns = [reads(key, 40, is_turn=True) for key in (1, 2)]
     assert shares(speaks(0), *turns, after)[9] == 8
     assert shares(*turns, after)[9] == 8
 
@@ -142,7 +142,7 @@ def test_work_after_a_call_goes_on_by_little_when_it_has_rested_too_long() -> No
 
 def test_what_missed_its_deadline_before_its_first_token_is_too_late() -> None:
     works = [reads(1, 9, deadline_s=1.0), speaks(2, deadline_s=1.0), reads(3, 9, deadline_s=3.0), reads(4, 9)]
-    assert too_late(works, 2.0) == [1]
+    assert expired(works, 2.0) == [1]
 
 
 def test_an_answer_that_lost_its_place_after_it_spoke_is_read_in_chunks_again() -> None:
@@ -150,7 +150,7 @@ def test_an_answer_that_lost_its_place_after_it_spoke_is_read_in_chunks_again() 
     assert shares(again) == {1: 36}
     assert shares(speaks(2), again) == {2: 1, 1: 16}
     assert shares(replace(again, priority=Priority.AFTER_CALL)) == {1: 16}
-    assert too_late([replace(again, deadline_s=1.0)], 2.0) == []
+    assert expired([replace(again, deadline_s=1.0)], 2.0) == []
     assert expected_wait_s(30, [replace(speaks(1), pending=20)], PACE, BOUNDS) == expected_wait_s(
         30, [reads(1, 20)], PACE, BOUNDS
     )
@@ -181,7 +181,9 @@ def test_live_work_always_moves_and_no_step_takes_longer_than_it_may(
     drawn: list[tuple[int, bool, Priority, float]], now_s: float
 ) -> None:
     works = [
-        ResponseWork(key, 1 if speaking else pending, speaking, at, at, priority, turn=not speaking and pending <= TURN)
+        ResponseWork(
+            key, 1 if speaking else pending, speaking, at, at, priority, is_turn=not speaking and pending <= TURN
+        )
         for key, (pending, speaking, priority, at) in enumerate(drawn)
     ]
     given_out = next_step(works, now_s, PACE, BOUNDS)
@@ -189,11 +191,11 @@ def test_live_work_always_moves_and_no_step_takes_longer_than_it_may(
     assert all(0 < share.tokens <= pending[share.key] for share in given_out)
     assert len({share.key for share in given_out}) == len(given_out)
     assert bool(given_out) == bool(works)
-    speaks = {work.key: work.speaks for work in works}
+    speaks = {work.key: work.generating for work in works}
     read_s = sum(PACE.step_s(0, share.tokens) for share in given_out if not speaks[share.key])
     live = [work for work in works if work.priority is Priority.LIVE]
-    heard, waiting = (sum(work.speaks is speaking for work in live) for speaking in (True, False))
-    turns = sum(work.turn for work in live)
+    heard, waiting = (sum(work.generating is speaking for work in live) for speaking in (True, False))
+    turns = sum(work.is_turn for work in live)
     longest_s = BOUNDS.step_s
     if turns:
         longest_s = BOUNDS.turn_step_s
@@ -270,7 +272,7 @@ def test_while_nobody_speaks_prompts_are_read_in_chunks_that_are_worth_a_step() 
 
 def test_when_many_callers_end_their_turns_at_once_the_few_who_hear_an_answer_wait_for_them() -> None:
     """One after the other in small steps, all would wait longer; long prompts do not get that room."""
-    waiting = [reads(key, 30, turn=True) for key in range(4)]
+    waiting = [reads(key, 30, is_turn=True) for key in range(4)]
     assert shares(*waiting, speaks(9), bounds=StepLimits()) == {0: 30, 1: 30, 9: 1}
     heard = [speaks(key) for key in range(9, 14)]
     assert shares(*waiting, *heard, bounds=StepLimits()) == {0: 30, **dict.fromkeys(range(9, 14), 1)}

@@ -209,6 +209,6 @@ def test_long_rows_of_marks_are_read_at_once(row: str) -> None:
 def test_a_thought_says_what_would_end_it() -> None:
     parser = ToolCallParser(TOOLS, lambda: "c")
     assert list(parser.feed("Hm. <think>I wonder")) == [TextDelta("Hm. ")]
-    assert parser.thought_end == "\n</think>\n\n"
+    assert parser.thinking_end == "\n</think>\n\n"
     assert list(parser.feed("</think>Yes")) == [TextDelta(" Yes")]
-    assert parser.thought_end is None
+    assert parser.thinking_end is None
