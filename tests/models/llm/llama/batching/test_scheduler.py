@@ -276,4 +276,4 @@ def test_when_many_callers_end_their_turns_at_once_the_few_who_hear_an_answer_wa
     assert shares(*waiting, speaks(9), bounds=StepLimits()) == {0: 30, 1: 30, 9: 1}
     heard = [speaks(key) for key in range(9, 14)]
     assert shares(*waiting, *heard, bounds=StepLimits()) == {0: 30, **dict.fromkeys(range(9, 14), 1)}
-    assert shares(*(replace(work, turn=False) for work in waiting), speaks(9), bounds=StepLimits()) == {0: 12, 9: 1}
+    assert shares(*(replace(work, is_turn=False) for work in waiting), speaks(9), bounds=StepLimits()) == {0: 12, 9: 1}
