@@ -25,7 +25,7 @@ from calls.session.agent_config import AgentModels, conversation_config, models_
 from calls.session.conversation_runner import CallParticipants, ConversationRunner, load_tools, open_speech_input
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
-from calls.session.progress import store_progress
+from calls.session.progress import write_progress
 from calls.session.snapshot import CallSnapshot
 from calls.session.transfer import ReferHandler, ReroutePolicy, TransferSupport, trunk_address_check
 from calls.tools.toolset import ToolSet
@@ -197,7 +197,7 @@ class CallSession:
     async def _store_ringing(self) -> None:
         await asyncio.wait((self._leg.ringing,))
         self._log.info("call.ringing")
-        await store_progress(self._deps.database, partial(calls.mark_ringing, call_id=self.call.id), self._log)
+        await write_progress(self._deps.database, self.call.id, partial(calls.mark_ringing, call_id=self.call.id))
 
     async def _media_of(self, connecting: Coroutine[Any, Any, Media]) -> Media | None:
         """The negotiated audio; None when the call ends first. A peer may confirm the dialog and never negotiate audio:

@@ -28,7 +28,7 @@ from calls.post_call.redaction import redactor
 from calls.session.agent_config import AgentModels, context_values
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
-from calls.session.progress import store_progress
+from calls.session.progress import write_progress
 from calls.session.rtp_timeout import RtpTimeout
 from calls.session.stt_hotwords import hot_words
 from calls.tools.builtin_tools import builtin_toolset, load_toolset
@@ -222,7 +222,7 @@ class ConversationRunner:
             )  # the call's row may wait for space on a full disk
             return calls.mark_answered(conn, call_id, self._answered_at)
 
-        await store_progress(self._deps.database, answered, self._log, deferrable=True)
+        await write_progress(self._deps.database, call_id, answered, deferrable=True)
         while True:
             await self._progressed.wait()
             await asyncio.sleep(PROGRESS_AFTER_S)
@@ -237,7 +237,7 @@ class ConversationRunner:
                 turn_count=transcript.turn_count,
                 usage=self._participants.meter.usage().to_json(),
             )
-            await store_progress(self._deps.database, write, self._log, deferrable=True)
+            await write_progress(self._deps.database, call_id, write, deferrable=True)
 
     async def _play_background(self) -> None:
         """Play the agent's background sound under the call; one that cannot be read is logged and left out."""

@@ -21,7 +21,7 @@ from calls.outbound.permissions import DialClearance
 from calls.session.call_session import CallSession
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle, SessionState
-from calls.session.progress import store_progress
+from calls.session.progress import write_progress
 from calls.session.snapshot import CallSnapshot
 from calls.session.transfer import ReroutePolicy, TransferSupport
 from config.clock import utc_now
@@ -189,7 +189,7 @@ class OutboundCall:
         can neither be stored nor read."""
         database, policy = self._deps.database, self._dialer.trunk_policy
         write = partial(_store_placement, call=self.call, policy=policy)
-        stored = await store_progress(database, write, self._log)
+        stored = await write_progress(database, self.call.id, write)
         if stored is not None:
             return stored
         return await database.read(partial(permissions.recheck_dial, call=self.call, policy=policy), lane="calls")
