@@ -1,4 +1,4 @@
-"""Where the endpoint listens and what it speaks."""
+"""Settings of the SIP endpoint: listeners, RTP, codecs, SRTP and TLS."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SrtpUse = Literal["off", "optional", "required"]
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """PEM files: the certificate with its chain, its key (both or none), and a private certificate authority's."""
+    """PEM files: the certificate chain, its key (both or neither), and private certificate authorities."""
 
     certificate: Path | None = None
     key: Path | None = None
     authorities: Path | None = None
 
     def stamp(self) -> tuple[tuple[int, int, int] | None, ...]:
-        """Changes when one of the files does."""
+        """Modification time, size and inode of each file: changes when a file does."""
         return tuple(_stamp(path) for path in (self.certificate, self.key, self.authorities) if path)
 
 
@@ -31,14 +31,14 @@ NO_TLS_FILES: Final = TlsFiles()
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     with suppress(OSError):
-        found = path.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        status = path.stat()
+        return status.st_mtime_ns, status.st_size, status.st_ino
     return None
 
 
 @dataclass(frozen=True)
 class EndpointSettings:
-    """Where to listen and what to speak. Ports are UDP (and TCP) numbers, 0 lets the system choose."""
+    """Ports are numbers of UDP (and TCP); 0 lets the system choose."""
 
     host: str = "0.0.0.0"
     port: int = 5060
@@ -47,23 +47,23 @@ class EndpointSettings:
     rtp_first_port: int = 10000
     rtp_last_port: int = 19999
     symmetric_rtp: bool = True
-    """Send RTP to where the peer's comes from, when that is not where its SDP says."""
+    """Symmetric RTP: send to the source of the peer's RTP when it differs from the address in its SDP."""
     codecs: tuple[str, ...] = ("opus", "G722", "PCMU", "PCMA")
     max_calls: int = 250
     refuse_unknown: bool = False
-    """403 for requests from unknown sources instead of silence."""
+    """Answer requests from unknown sources with 403 instead of not at all."""
     local_networks: tuple[IPv4Network | IPv6Network, ...] = PRIVATE_NETWORKS
-    """Peers in them are told our own address, others the public one."""
+    """Peers in them get our own address in SIP and SDP, others the public one."""
     media_networks: tuple[IPv4Network | IPv6Network, ...] = PRIVATE_NETWORKS
-    """Where a peer's SDP may want sound to go, beside the addresses of trunks; elsewhere only what speaks first is
-    spoken to."""
+    """Networks that RTP may be sent to by a peer's SDP alone, beside the addresses of trunks; to other addresses RTP is
+    sent after RTP from there."""
     srtp: SrtpUse = "off"
     tls_port: int = 0
-    """0: TLS is used for connections that we make, and nobody can make one to us."""
+    """0: TLS is used for outbound connections only, without a listener."""
     tls: TlsFiles = NO_TLS_FILES
     tls_verify: bool = True
-    """Peers that we connect to must have a certificate for their name, from an authority that we trust."""
+    """Verify the certificates of peers that we connect to: their host name, and a trusted certificate authority."""
     session_timer_s: int = 1800
-    """How often a call's peers show that they are still there (RFC 4028): 90 or more, 0: not at all."""
+    """Session-Expires (RFC 4028): 90 or more; 0: no session timers."""
     max_invites_per_second: int = 50
-    """New INVITEs of each source address; twice as many may come at once."""
+    """New INVITEs of each source address; the burst is twice that."""

@@ -1,4 +1,4 @@
-"""How well a call is heard: what its RTP and RTCP say, and what the E-model makes of it (ITU-T G.107)."""
+"""Audio quality of a call: RTP and RTCP statistics, and the MOS of the E-model (ITU-T G.107)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class RtpTotals:
     lost: int
     """Packets that never came, by their sequence numbers (RFC 3550 A.3): a peer that sends nothing loses none."""
     loss_runs: int
-    """How many gaps the lost packets made."""
+    """Number of gaps in the sequence numbers."""
     duplicate: int
     reordered: int
     foreign: int
-    """Packets that were not the peer's: dropped."""
+    """Packets from other sources: dropped."""
     malformed: int
     """Packets that were no RTP: dropped."""
     sent: int
@@ -29,11 +29,11 @@ class RtpTotals:
     jitter_mean_ms: float
     jitter_max_ms: float
     packet_ms: float
-    """Sound in one packet of the peer."""
+    """Audio in one packet of the peer."""
     buffer_ms: float
     """Mean delay of the jitter buffer."""
     discarded_ms: float
-    """Sound that the jitter buffer threw away: it came too late, or was too much."""
+    """Audio that the jitter buffer discarded: too late, or too much."""
     reports: int
     """Reports of the peer about what we sent (RFC 3550 6.4.1); the `remote` figures are theirs."""
     remote_lost: int
@@ -41,14 +41,14 @@ class RtpTotals:
     remote_jitter_mean_ms: float
     remote_jitter_max_ms: float
     round_trips: int
-    """How often the round trip could be measured by them."""
+    """Round-trip measurements by these reports."""
     round_trip_mean_ms: float
     round_trip_max_ms: float
 
 
 @dataclass(frozen=True)
 class CodecRating:
-    """What the E-model knows of a codec: the scale that it is rated on, its impairment, how well it bears loss."""
+    """A codec in the E-model: its scale, equipment impairment and packet-loss robustness."""
 
     wideband: bool
     impairment: float
@@ -70,12 +70,12 @@ _UNKNOWN: Final = CodecRating(False, 10, 15)
 _BEST_R: Final = {False: 93.2, True: 129.0}
 """Ro - Is with the default values of G.107, and of G.107.1."""
 _PEER_DELAY_MS: Final = 60.0
-"""Packet and jitter buffer of the other side, which nobody tells us."""
+"""Assumed packet and jitter buffer delay of the peer, which is unknown."""
 
 
 @dataclass(frozen=True)
 class DirectionQuality:
-    """One direction of a call, as its receiver hears it. Shares are 0..1."""
+    """The audio quality of one direction, at its receiver. Shares are 0..1."""
 
     packets: int
     lost: int
@@ -89,12 +89,12 @@ class DirectionQuality:
 
 @dataclass(frozen=True)
 class CallQuality:
-    """How well both sides hear each other. The round trip is None while nothing has been measured."""
+    """The audio quality of both directions. The round trip is None before any measurement."""
 
     codec: str
     received: DirectionQuality
     sent: DirectionQuality | None
-    """What the peer hears of us, by its RTCP reports; None when it sent none."""
+    """Our audio at the peer, by its RTCP reports; None without any."""
     discarded_ms: float
     duplicate: int
     reordered: int
@@ -106,7 +106,7 @@ class CallQuality:
 
 
 def call_quality(totals: RtpTotals, codec: str) -> CallQuality:
-    """Put the figures of a call together."""
+    """The audio quality by these statistics."""
     return CallQuality(
         codec=codec,
         received=_received(totals, codec),

@@ -25,9 +25,9 @@ class SlotStats:
     frames_missing: int
     """Ticks in which the stream had nothing to give (before the first packet, or on hold)."""
     under_runs: int
-    """Ticks in which an utterance that was said to go on had nothing queued."""
+    """Ticks in which an utterance with more to come had nothing queued."""
     over_runs: int
-    """Times that the oldest sound was dropped, because nobody had read for 400 ms."""
+    """Times that the oldest audio was dropped, because it was not read for 400 ms."""
     last_packet_ns: int
     """CLOCK_MONOTONIC, ns, of the latest look (every 100 ms) that found new RTP packets."""
 
@@ -52,7 +52,7 @@ class Pump:
     """The process's one pump. `start` belongs between PJSUA's initialization and its start."""
 
     def __init__(self, max_slots: int) -> None:
-        """`max_slots`: 1..4096, the most calls that can have sound at once; one thread serves 250 of them."""
+        """`max_slots`: 1..4096, the most calls with audio at once; one thread serves 250 of them."""
         self._rows = max_slots
 
     @property
@@ -141,7 +141,7 @@ class Pump:
         return SlotStats(**_native.slot_stats(slot))
 
     def rtp_totals(self, slot: int) -> RtpTotals:
-        """What the call's RTP and RTCP say of its quality."""
+        """The call's RTP and RTCP statistics."""
         return RtpTotals(**_native.rtp_totals(slot))
 
     def stats(self, *, reset: bool = False) -> PumpStats:

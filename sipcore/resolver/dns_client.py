@@ -1,4 +1,4 @@
-"""Questions to name servers: NAPTR, SRV and address records, with how long their answers hold."""
+"""DNS client: NAPTR, SRV and address records, with their TTLs, and the hosts file."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ import dns.resolver
 
 from sipcore.resolver.dns_records import DnsAnswer, LookupFailed, NaptrRecord, SrvRecord
 
-CONFIG_AGAIN_S: Final = 30.0
-"""How long what the system says of its name servers and its hosts file is believed."""
-PINNED_S: Final = 60.0
-"""How long an address in the hosts file holds: it has no time of its own."""
+CONFIG_TTL_S: Final = 30.0
+"""How long the system's resolver configuration and hosts file are used before they are read again."""
+HOSTS_FILE_TTL_S: Final = 60.0
+"""The TTL of an address in the hosts file, which states none."""
 _TYPES: Final = {4: "A", 6: "AAAA"}
 
 
 @dataclass(frozen=True)
-class _System:
-    """Whom to ask, and what the hosts file says, as read at `at_s`."""
+class _SystemConfig:
+    """The name servers and the hosts file, as read at `read_at_s`."""
 
     resolver: dns.asyncresolver.Resolver
-    pinned: dict[str, tuple[str, ...]]
-    at_s: float
+    hosts_file: dict[str, tuple[str, ...]]
+    read_at_s: float
 
 
 class DnsClient:
-    """Asks these servers, (IP address, port), one after the other; without any, those of the system. A question that
-    none has answered after `timeout_s` has failed."""
+    """Queries these name servers, (IP address, port), one after the other; without any, those of the system. A query
+    without a response within `timeout_s` has failed."""
 
     def __init__(
         self, servers: Sequence[tuple[str, int]] = (), timeout_s: float = 5.0, hosts_file: Path = Path("/etc/hosts")
@@ -45,16 +45,16 @@ class DnsClient:
         self._servers = servers
         self._timeout_s = timeout_s
         self._hosts_file = hosts_file
-        self._reading = asyncio.Lock()
-        self._read: _System | None = None
+        self._config_lock = asyncio.Lock()
+        self._config: _SystemConfig | None = None
 
     async def hosts_file_addresses(self, host: str) -> DnsAnswer[str]:
-        """The addresses that the hosts file gives a name, of both versions of IP."""
+        """The addresses of a name in the hosts file, of both IP versions."""
         system = await self._system()
-        return DnsAnswer(system.pinned.get(host.lower(), ()), PINNED_S)
+        return DnsAnswer(system.hosts_file.get(host.lower(), ()), HOSTS_FILE_TTL_S)
 
     async def naptr(self, name: str) -> DnsAnswer[NaptrRecord]:
-        """NAPTR records. Raises `LookupFailed`, as all of these."""
+        """NAPTR records. Raises `LookupFailed`, as all queries."""
         found, ttl_s = await self._ask(name, "NAPTR")
         return DnsAnswer(
             tuple(
@@ -74,12 +74,12 @@ class DnsClient:
         )
 
     async def addresses(self, name: str, version: int) -> DnsAnswer[str]:
-        """Addresses of one version of IP, CNAMEs followed."""
+        """A or AAAA records (`version` 4 or 6); CNAMEs are followed."""
         found, ttl_s = await self._ask(name, _TYPES[version])
         return DnsAnswer(tuple(str(each.address) for each in found), ttl_s)
 
     async def _ask(self, name: str, kind: str) -> tuple[tuple[Any, ...], float]:
-        """Records and their time. A name that is not there has none."""
+        """The records and their TTL; none for a name that does not exist."""
         system = await self._system()
         try:
             answer = await system.resolver.resolve(f"{name}.", kind, search=False, raise_on_no_answer=False)
@@ -89,20 +89,20 @@ class DnsClient:
             raise LookupFailed(f"{kind} of {name}: {_why(error)}") from error
         return tuple(answer.rrset or ()), float(answer.chaining_result.minimum_ttl)
 
-    async def _system(self) -> _System:
-        """What the system says, read now and then."""
-        async with self._reading:
-            if self._read is None or time.monotonic() - self._read.at_s > CONFIG_AGAIN_S:
-                self._read = await asyncio.to_thread(self._look)
-            return self._read
+    async def _system(self) -> _SystemConfig:
+        """The system's configuration, read again after `CONFIG_TTL_S`."""
+        async with self._config_lock:
+            if self._config is None or time.monotonic() - self._config.read_at_s > CONFIG_TTL_S:
+                self._config = await asyncio.to_thread(self._read_system)
+            return self._config
 
-    def _look(self) -> _System:
-        return _System(self._open_resolver(), _read_hosts(self._hosts_file), time.monotonic())
+    def _read_system(self) -> _SystemConfig:
+        return _SystemConfig(self._open_resolver(), _read_hosts(self._hosts_file), time.monotonic())
 
     def _open_resolver(self) -> dns.asyncresolver.Resolver:
         try:
             resolver = dns.asyncresolver.Resolver(configure=not self._servers)
-        except (dns.resolver.NoResolverConfiguration, OSError):  # then names are what other sources know
+        except (dns.resolver.NoResolverConfiguration, OSError):  # then names come from other sources
             resolver = dns.asyncresolver.Resolver(configure=False)
         if self._servers:
             resolver.nameservers = [dns.nameserver.Do53Nameserver(host, port) for host, port in self._servers]
@@ -135,7 +135,7 @@ def _name(value: object) -> str:
 
 
 def _read_hosts(path: Path) -> dict[str, tuple[str, ...]]:
-    """Names to addresses, as hosts(5) says. A file that is not there holds none."""
+    """Names to addresses (hosts(5)); none without the file."""
     found: dict[str, tuple[str, ...]] = {}
     try:
         lines = path.read_text(errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""What names have in the DNS, as far as SIP needs it."""
+"""DNS records that SIP uses: NAPTR and SRV, and the answer to a query."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ R = TypeVar("R")
 
 
 class LookupFailed(Exception):
-    """Nobody could say what a name has; what was known before may well be so still."""
+    """No name server has answered; what was known of the name may still be valid."""
 
 
 @dataclass(frozen=True)
 class DnsAnswer(Generic[R]):
-    """The records of a name; none when it has none. `ttl_s`: how long that holds."""
+    """The records of a name, perhaps none, and how long they are valid."""
 
     records: tuple[R, ...]
     ttl_s: float
@@ -22,7 +22,7 @@ class DnsAnswer(Generic[R]):
 
 @dataclass(frozen=True)
 class NaptrRecord:
-    """RFC 3403, 4.1, of what SIP uses (RFC 3263, 4.1)."""
+    """A NAPTR record (RFC 3403, 4.1), without the regexp, which SIP does not use (RFC 3263, 4.1)."""
 
     order: int
     preference: int
@@ -33,7 +33,7 @@ class NaptrRecord:
 
 @dataclass(frozen=True)
 class SrvRecord:
-    """RFC 2782. `target` is "" when the service is decidedly not there."""
+    """An SRV record (RFC 2782). `target` is "" when the service is not offered."""
 
     priority: int
     weight: int

@@ -1,4 +1,4 @@
-"""Where a host takes SIP: NAPTR, then SRV, then addresses (RFC 3263, 4)."""
+"""Locates SIP servers (RFC 3263, 4): NAPTR, then SRV, then address records."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ R = TypeVar("R")
 
 _SERVICES: Final[dict[str, Transport]] = {"SIP+D2U": "udp", "SIP+D2T": "tcp", "SIPS+D2T": "tls"}
 _SRV_PREFIX: Final[dict[Transport, str]] = {"udp": "_sip._udp", "tcp": "_sip._tcp", "tls": "_sips._tcp"}
-_MOST: Final = 16
-"""Targets of one place: as many as PJSIP takes."""
-_MOST_NAMES: Final = 32
+_MAX_TARGETS: Final = 16
+"""Targets of one host: as many as PJSIP takes."""
+_MAX_RECORDS: Final = 32
 """Records of one answer that are followed."""
 
 
 class DnsLookups(Protocol):
-    """What names have: `sipcore.resolver.dns_client.DnsClient`. Every question may raise `LookupFailed`."""
+    """The DNS queries, as `sipcore.resolver.dns_client.DnsClient` makes them. Each may raise `LookupFailed`."""
 
     async def hosts_file_addresses(self, host: str) -> DnsAnswer[str]:
-        """Addresses that this machine gives the name, whatever name servers say."""
+        """Addresses in the hosts file, which come before those of name servers."""
 
     async def naptr(self, name: str) -> DnsAnswer[NaptrRecord]:
         """NAPTR records."""
@@ -41,8 +41,8 @@ class DnsLookups(Protocol):
 
 @dataclass(frozen=True)
 class ResolvedTargets:
-    """Targets by preference, and how long they hold. `whole`: every question was answered; when not, there may be
-    better targets that nobody told of."""
+    """Targets by preference, and how long they are valid. `complete`: every query was answered; if not, there may be
+    better targets."""
 
     targets: tuple[SipTarget, ...]
     ttl_s: float
@@ -51,9 +51,9 @@ class ResolvedTargets:
 
 @dataclass(frozen=True)
 class SipLocator:
-    """Looks for places. `speaks`: the transports that we have, those that we would choose first; `versions`: of IP.
-    `elsewhere` asks the system's resolver for names that name servers do not know. `seed` decides between equals: the
-    same here always, another elsewhere."""
+    """Resolves hosts. `system_lookup` queries the system's resolver for names that name servers do not know.
+    `transports`: those that we have, preferred first. `seed` decides between equal targets: constant in one process,
+    and different in others, which spreads the load."""
 
     records: DnsLookups
     system_lookup: Callable[[str], Awaitable[DnsAnswer[str]]]
@@ -61,49 +61,49 @@ class SipLocator:
     ip_versions: Sequence[int] = (4,)
     seed: bytes = b""
 
-    async def locate(self, place: SipHostPort) -> ResolvedTargets:
-        """Where to send. Without targets the place is not there. Raises `LookupFailed` when nobody could say."""
-        pinned = await self.records.hosts_file_addresses(place.host)
-        addresses = [each for each in pinned.records if _version(each) in self.ip_versions]
+    async def locate(self, host_port: SipHostPort) -> ResolvedTargets:
+        """The targets of a host; none when it does not exist. Raises `LookupFailed` when no name server answers."""
+        in_hosts_file = await self.records.hosts_file_addresses(host_port.host)
+        addresses = [each for each in in_hosts_file.records if _version(each) in self.ip_versions]
         if addresses:
-            return ResolvedTargets(self._at(addresses, place), pinned.ttl_s)
-        if place.port is not None:
-            return await self._by_address(place, [])
+            return ResolvedTargets(self._at(addresses, host_port), in_hosts_file.ttl_s)
+        if host_port.port is not None:
+            return await self._by_address(host_port, [])
         failures: list[LookupFailed] = []
-        services, ttl_s = await self._services(place, failures)
+        services, ttl_s = await self._services(host_port, failures)
         answers = await asyncio.gather(*(_answer(self.records.srv(name), failures) for _, name in services))
-        asked = zip(services, answers, strict=True)
-        found = [(transport, answer) for (transport, _), answer in asked if answer.records]
+        queried = zip(services, answers, strict=True)
+        found = [(transport, answer) for (transport, _), answer in queried if answer.records]
         if not found:
-            return await self._by_address(place, failures)
+            return await self._by_address(host_port, failures)
         return await self._by_service(found, min(ttl_s, *(answer.ttl_s for _, answer in found)), failures)
 
     async def _services(
-        self, place: SipHostPort, failures: list[LookupFailed]
+        self, host_port: SipHostPort, failures: list[LookupFailed]
     ) -> tuple[list[tuple[Transport, str]], float]:
-        """The SRV names to ask, each for a transport, and how long that holds (RFC 3263, 4.1)."""
-        if place.transport is not None:
-            return [(place.transport, f"{_SRV_PREFIX[place.transport]}.{place.host}")], math.inf
-        answer = await _answer(self.records.naptr(place.host), failures)
+        """The SRV names of each transport, and how long they are valid (RFC 3263, 4.1)."""
+        if host_port.transport is not None:
+            return [(host_port.transport, f"{_SRV_PREFIX[host_port.transport]}.{host_port.host}")], math.inf
+        answer = await _answer(self.records.naptr(host_port.host), failures)
         offered = [
             (_SERVICES[each.service.upper()], each.replacement)
             for each in sorted(answer.records, key=lambda each: (each.order, each.preference))
             if each.flags.lower() == "s" and _SERVICES.get(each.service.upper()) in self.transports and each.replacement
         ]
         if offered:
-            return offered[:_MOST_NAMES], answer.ttl_s
-        return [(transport, f"{_SRV_PREFIX[transport]}.{place.host}") for transport in self.transports], math.inf
+            return offered[:_MAX_RECORDS], answer.ttl_s
+        return [(transport, f"{_SRV_PREFIX[transport]}.{host_port.host}") for transport in self.transports], math.inf
 
     async def _by_service(
         self, found: Sequence[tuple[Transport, DnsAnswer[SrvRecord]]], ttl_s: float, failures: list[LookupFailed]
     ) -> ResolvedTargets:
-        """The servers of SRV records. One that names no target says that there is none (RFC 2782)."""
+        """The targets of SRV records; one with an empty target says that there is none (RFC 2782)."""
         servers = [
             (transport, record)
             for transport, answer in found
             for record in order_srv(answer.records, self.seed)
             if record.target
-        ][:_MOST_NAMES]
+        ][:_MAX_RECORDS]
         names = list(dict.fromkeys(record.target for _, record in servers))
         answers = await asyncio.gather(*(self._addresses(name, failures) for name in names))
         known = dict(zip(names, answers, strict=True))
@@ -115,17 +115,21 @@ class SipLocator:
         if not targets and failures:
             raise failures[0]
         times = [answer.ttl_s for answer in answers if answer.records]
-        return ResolvedTargets(tuple(dict.fromkeys(targets))[:_MOST], min([ttl_s, *times]), complete=not failures)
+        return ResolvedTargets(
+            tuple(dict.fromkeys(targets))[:_MAX_TARGETS], min([ttl_s, *times]), complete=not failures
+        )
 
-    async def _by_address(self, place: SipHostPort, failures: list[LookupFailed]) -> ResolvedTargets:
-        answer = await self._addresses(place.host, failures)
+    async def _by_address(self, host_port: SipHostPort, failures: list[LookupFailed]) -> ResolvedTargets:
+        answer = await self._addresses(host_port.host, failures)
         if not answer.records:
-            answer = await self._system(place.host, answer, failures)
-        return ResolvedTargets(self._at(answer.records, place), answer.ttl_s, complete=not failures)
+            answer = await self._system_addresses(host_port.host, answer, failures)
+        return ResolvedTargets(self._at(answer.records, host_port), answer.ttl_s, complete=not failures)
 
-    async def _system(self, host: str, answer: DnsAnswer[str], failures: list[LookupFailed]) -> DnsAnswer[str]:
-        """What the system's resolver knows, when name servers know nothing. What they could not say is worth more than
-        that it does not know."""
+    async def _system_addresses(
+        self, host: str, answer: DnsAnswer[str], failures: list[LookupFailed]
+    ) -> DnsAnswer[str]:
+        """The addresses of the system's resolver, when name servers have none. A failure of name servers is raised in
+        preference to its own."""
         try:
             found = await self.system_lookup(host)
         except LookupFailed as failure:
@@ -135,34 +139,34 @@ class SipLocator:
         return DnsAnswer(tuple(each for each in found.records if _version(each) in self.ip_versions), found.ttl_s)
 
     async def _addresses(self, name: str, failures: list[LookupFailed]) -> DnsAnswer[str]:
-        """IPv4 first: it is what SIP peers have got right."""
+        """The addresses of a name, IPv4 first, because more SIP peers support it."""
         answers = await asyncio.gather(
             *(_answer(self.records.addresses(name, version), failures) for version in sorted(self.ip_versions))
         )
-        ordered = (sorted(answer.records, key=lambda address: _chance(self.seed, name, address)) for answer in answers)
+        ordered = (sorted(answer.records, key=lambda address: _uniform(self.seed, name, address)) for answer in answers)
         times = [answer.ttl_s for answer in answers if answer.records] or [answer.ttl_s for answer in answers]
         return DnsAnswer(tuple(address for records in ordered for address in records), min(times))
 
-    def _at(self, addresses: Collection[str], place: SipHostPort) -> tuple[SipTarget, ...]:
-        transport = place.transport or "udp"
-        port = place.port or DEFAULT_PORT[transport]
-        return tuple(SipTarget(address, port, transport) for address in addresses)[:_MOST]
+    def _at(self, addresses: Collection[str], host_port: SipHostPort) -> tuple[SipTarget, ...]:
+        transport = host_port.transport or "udp"
+        port = host_port.port or DEFAULT_PORT[transport]
+        return tuple(SipTarget(address, port, transport) for address in addresses)[:_MAX_TARGETS]
 
 
 def order_srv(records: Sequence[SrvRecord], seed: bytes) -> list[SrvRecord]:
-    """By priority, and among equals drawn by weight (RFC 2782). `seed` and what the record says make the draw: the same
-    records are always in the same order here, and in all the orders that there are on many machines."""
-    return sorted(records, key=lambda each: (each.priority, _lot(each, seed), each.target, each.port))
+    """SRV records by priority, and in weighted random order among equals (RFC 2782). The draw depends on `seed` and the
+    record: the order is constant in one process, and varies over many machines."""
+    return sorted(records, key=lambda each: (each.priority, _srv_order(each, seed), each.target, each.port))
 
 
-def _lot(record: SrvRecord, seed: bytes) -> float:
-    """The one with the shortest of such waits comes first: as often as its share of the weights. Weight 0 has next to
-    no chance beside others."""
-    return -math.log(_chance(seed, record.target, str(record.port))) / (record.weight or 0.001)
+def _srv_order(record: SrvRecord, seed: bytes) -> float:
+    """An exponential variate by weight: the smallest comes first, in proportion to its weight. Weight 0 almost never
+    does."""
+    return -math.log(_uniform(seed, record.target, str(record.port))) / (record.weight or 0.001)
 
 
-def _chance(seed: bytes, *words: str) -> float:
-    """Above 0, up to 1, evenly spread."""
+def _uniform(seed: bytes, *words: str) -> float:
+    """Uniform in (0, 1]."""
     digest = blake2b("\0".join(words).encode("utf-8", "replace"), key=seed[:64], digest_size=8).digest()
     return (int.from_bytes(digest) + 1) / 2**64
 
@@ -171,10 +175,10 @@ def _version(address: str) -> int:
     return 6 if isinstance(ip_address(address.partition("%")[0]), IPv6Address) else 4
 
 
-async def _answer(question: Awaitable[DnsAnswer[R]], failures: list[LookupFailed]) -> DnsAnswer[R]:
-    """No records when the question fails, which is noted."""
+async def _answer(query: Awaitable[DnsAnswer[R]], failures: list[LookupFailed]) -> DnsAnswer[R]:
+    """The answer to a query; on failure none, and the failure is added to the list."""
     try:
-        return await question
+        return await query
     except LookupFailed as failure:
         failures.append(failure)
         return DnsAnswer((), math.inf)

@@ -1,4 +1,4 @@
-"""The addresses of host names by the system's resolver, in threads of their own: it blocks, for as long as it likes."""
+"""Host name lookups by the system's resolver, which blocks without a time limit, in threads of their own."""
 
 from __future__ import annotations
 
@@ -11,60 +11,60 @@ from typing import Final
 from sipcore.resolver.dns_records import DnsAnswer, LookupFailed
 
 TIMEOUT_S: Final = 5.0
-"""A name that takes longer counts as failed; what the resolver says later is used when the name is asked for again."""
+"""A lookup that takes longer has failed; its late result is used when the name is looked up again."""
 TTL_S: Final = 60.0
-"""How long an answer holds: the resolver does not say."""
+"""The TTL of an answer; the resolver states none."""
 THREADS: Final = 32
-"""So many slow names delay nobody."""
+"""Lookups at once: fewer slow names delay no other."""
 
-LookUp = Callable[[str], Collection[str]]
+Lookup = Callable[[str], Collection[str]]
 
 
-def resolve(name: str) -> Collection[str]:
+def resolve_blocking(name: str) -> Collection[str]:
     """The addresses of `name` by the system's resolver. Blocks. Raises `OSError`, or `UnicodeError` for a name that
     cannot be one (an empty label or one of over 63 characters)."""
     return {str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)}
 
 
 class SystemResolver:
-    """Asks the resolver for many names at once."""
+    """Looks up many names at once."""
 
-    def __init__(self, look_up: LookUp = resolve, timeout_s: float = TIMEOUT_S) -> None:
-        self._look_up = look_up
+    def __init__(self, resolve: Lookup = resolve_blocking, timeout_s: float = TIMEOUT_S) -> None:
+        self._resolve = resolve
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(THREADS, "host-names")
-        self._asked: dict[str, asyncio.Future[Collection[str]]] = {}
+        self._lookups: dict[str, asyncio.Future[Collection[str]]] = {}
 
     async def addresses(self, name: str) -> DnsAnswer[str]:
-        """The addresses of `name`, of both versions of IP. Raises `LookupFailed`, after `timeout_s` at the latest."""
-        asked = self._ask(name)
-        await asyncio.wait((asked,), timeout=self._timeout_s)
-        if not asked.done():
+        """The addresses of `name`, of both IP versions. Raises `LookupFailed`, after `timeout_s` at the latest."""
+        lookup = self._start(name)
+        await asyncio.wait((lookup,), timeout=self._timeout_s)
+        if not lookup.done():
             raise LookupFailed(f"{name}: no answer within {self._timeout_s:g} s")
-        self._asked.pop(name, None)
+        self._lookups.pop(name, None)
         try:
-            return DnsAnswer(tuple(sorted(asked.result())), TTL_S)
+            return DnsAnswer(tuple(sorted(lookup.result())), TTL_S)
         except (OSError, UnicodeError) as error:
             why = (error.strerror if isinstance(error, OSError) else None) or str(error)
             raise LookupFailed(f"{name}: {why}") from error
 
-    def _ask(self, name: str) -> asyncio.Future[Collection[str]]:
-        """A look-up that is still under way is waited for again instead of asking twice."""
-        if name not in self._asked:
+    def _start(self, name: str) -> asyncio.Future[Collection[str]]:
+        """A lookup in progress is shared instead of started twice."""
+        if name not in self._lookups:
             loop = asyncio.get_running_loop()
-            self._asked[name] = loop.run_in_executor(self._threads, self._look_up, name)
-            self._asked[name].add_done_callback(_seen)
-        return self._asked[name]
+            self._lookups[name] = loop.run_in_executor(self._threads, self._resolve, name)
+            self._lookups[name].add_done_callback(_retrieve_error)
+        return self._lookups[name]
 
     def close(self) -> None:
-        """Wait for no answer any more."""
-        for asked in self._asked.values():
-            asked.cancel()
-        self._asked.clear()
+        """Cancel all lookups."""
+        for lookup in self._lookups.values():
+            lookup.cancel()
+        self._lookups.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _seen(asked: asyncio.Future[Collection[str]]) -> None:
-    """An answer that nobody waits for any more may well be an error."""
-    if not asked.cancelled():
-        asked.exception()
+def _retrieve_error(lookup: asyncio.Future[Collection[str]]) -> None:
+    """Retrieves the error of a lookup that is awaited no longer."""
+    if not lookup.cancelled():
+        lookup.exception()

@@ -1,7 +1,7 @@
-"""What was said over SIP: the messages of calls, kept by dialog, and everything for those who watch it live.
+"""The SIP log: the messages of calls by dialog, counters, and watchers of all messages.
 
-The tap copies each message of a known peer into a ring; here they are taken out of it on the event loop, which a
-descriptor wakes. The SIP stack never waits: when nobody takes them, the oldest are lost, and counted.
+The tap copies each message of a known peer into a ring; the event loop, woken by a file descriptor, takes them out. The
+SIP stack never waits: when messages are not taken in time, the oldest are lost, and counted.
 """
 
 from __future__ import annotations
@@ -20,39 +20,40 @@ from sipcore.messages.headers import header_value, printable, without_port
 from sipcore.trace.sip_message import SipMessage
 
 GATHER_S: Final = 0.05
-"""Messages that come within this time are taken together."""
+"""Messages within this time are taken together."""
 KEPT_FIRST: Final = 20
-"""Messages of a dialog that stay, whatever comes after them."""
+"""The first messages of a dialog, which are kept whatever follows."""
 MAX_MESSAGES: Final = 200
 MAX_DIALOG_BYTES: Final = 256 * 1024
 MAX_TOTAL_BYTES: Final = 64 * 1024 * 1024
-"""Of all dialogs together: then the one that has been silent for longest is forgotten."""
+"""Of all dialogs: beyond that, the dialog with the oldest last message is dropped."""
 LINGER_S: Final = 40.0
-"""How long a dialog is kept after its end: longer than its messages are repeated (64 times T1, RFC 3261 17.1.1.2)."""
+"""How long a dialog is kept after its end: longer than retransmissions last (64 times T1, RFC 3261 17.1.1.2)."""
 UNANSWERED_S: Final = 600.0
-"""How long a dialog without an answer is kept after its last message."""
+"""How long an unanswered dialog is kept after its last message."""
 SWEEP_S: Final = 5.0
 LOG_WINDOW_S: Final = 10.0
 MAX_LOGGED: Final = 20
-"""Refusals that are logged in such a time."""
+"""Refusals that are logged within `LOG_WINDOW_S`."""
 MAX_REMEMBERED: Final = 20_000
-"""Messages that are known again, at least; fewer when they are older than `OVER_S`."""
+"""Messages whose retransmissions are recognized, at least; fewer when they are older than `LINGER_S`."""
 
 METHODS: Final = frozenset(
     ("ACK", "BYE", "CANCEL", "INFO", "INVITE", "MESSAGE", "NOTIFY", "OPTIONS", "PRACK", "REFER", "REGISTER", "UPDATE")
 )
-"""Those that are counted apart; peers may make up others."""
+"""Methods that are counted by name; peers may invent others."""
 
 Role = Literal["caller", "callee"]
 Watcher = Callable[["SipMessage", "DialogKey | None", bool], None]
-"""Is given each message, its dialog, and whether it came again. Called on the event loop; must not raise or block."""
+"""Called on the event loop with each message, its dialog, and whether it is a retransmission; must not raise or
+block."""
 
 log = structlog.get_logger(__name__)
 
 
 class DialogKey(NamedTuple):
-    """A call's dialog, and our role in it: when a call of ours comes back to us, both ends are known by the same
-    Call-ID. `caller_tag` is the From tag of its INVITE."""
+    """A call's dialog and our role in it, because an outbound call that comes back to us has the same Call-ID at both
+    ends. `caller_tag` is the From tag of its INVITE."""
 
     call_id: str
     role: Role
@@ -60,7 +61,7 @@ class DialogKey(NamedTuple):
 
 
 class LoggedMessage(NamedTuple):
-    """A message of a dialog. `again`: its bytes had been on the wire before."""
+    """A message of a dialog. `retransmission`: the same bytes were on the wire before."""
 
     message: SipMessage
     retransmission: bool
@@ -86,13 +87,13 @@ class DialogTrace:
     def __len__(self) -> int:
         return len(self._first) + len(self._last)
 
-    def add(self, kept: LoggedMessage, now_s: float) -> None:
-        """Keep it; the first stay, of the others the last."""
+    def add(self, logged: LoggedMessage, now_s: float) -> None:
+        """Keep a message: the first `KEPT_FIRST`, and the last of the others."""
         self.last_s = now_s
-        self.began_ns = self.began_ns or kept.message.at_ns
-        self._follow(kept.message)
-        self.size += len(kept.message.raw)
-        (self._first if len(self._first) < KEPT_FIRST else self._last).append(kept)
+        self.began_ns = self.began_ns or logged.message.at_ns
+        self._follow(logged.message)
+        self.size += len(logged.message.raw)
+        (self._first if len(self._first) < KEPT_FIRST else self._last).append(logged)
         while self._last and (len(self) > MAX_MESSAGES or self.size > MAX_DIALOG_BYTES):
             self.size -= len(self._last.popleft().message.raw)
             self.left_out += 1
@@ -105,58 +106,58 @@ class DialogTrace:
             self.over = message.status >= 300
 
     def is_over(self, now_s: float) -> bool:
-        """Nobody will ask for it any more."""
-        silent_s = now_s - self.last_s
-        return silent_s > LINGER_S if self.over else not self.answered and silent_s > UNANSWERED_S
+        """True when the dialog can be dropped."""
+        idle_s = now_s - self.last_s
+        return idle_s > LINGER_S if self.over else not self.answered and idle_s > UNANSWERED_S
 
 
 class SipLog:
-    """Messages of live calls, and counters of all messages. On the event loop only; times are seconds of any clock
-    that only goes forward."""
+    """Messages of live calls, and counters of all messages. Event loop only; times are seconds of any monotonic
+    clock."""
 
     def __init__(self) -> None:
         self.received: Counter[tuple[str, int]] = Counter()
         """By method and status class (0: the request itself)."""
         self.sent: Counter[tuple[str, int]] = Counter()
         self.retransmitted: Counter[bool] = Counter()
-        """Messages that had been on the wire before; True: sent."""
+        """Retransmissions; True: sent, False: received."""
         self.lost = 0
-        """Messages that nobody took in time."""
+        """Messages that were not taken in time."""
         self.watchers: set[Watcher] = set()
         self.on_answered: Callable[[Role, float], None] | None = None
-        """Our role in a call that is answered, and the seconds since its INVITE."""
+        """Called with our role in an answered call, and the seconds since its INVITE."""
         self._traces: dict[DialogKey, DialogTrace] = {}
         self._by_call_id: dict[str, list[DialogKey]] = {}
         self._size = 0
         self._swept_s = 0.0
         self._seen: tuple[set[int], set[int]] = (set(), set())
-        """The hashes of younger and of older messages."""
-        self._turned_s = 0.0
+        """Hashes of recent and of older messages."""
+        self._rotated_s = 0.0
         self._legs: set[DialogKey] = set()
         self._logged = 0
         self._logged_since_s = 0.0
 
     def add(self, messages: Iterable[SipMessage], now_s: float) -> None:
-        """What came since, oldest first."""
+        """Add new messages, oldest first."""
         for message in messages:
-            again = self._remember(message, now_s)
+            retransmission = self._note_hash(message, now_s)
             counts = self.sent if message.sent else self.received
             counts[message.method if message.method in METHODS else "other", message.status // 100] += 1
-            self.retransmitted[message.sent] += again
-            key = self._file(LoggedMessage(message, again), now_s)
+            self.retransmitted[message.sent] += retransmission
+            key = self._file(LoggedMessage(message, retransmission), now_s)
             for watcher in tuple(self.watchers):
-                watcher(message, key, again)
+                watcher(message, key, retransmission)
         if now_s - self._swept_s > SWEEP_S:
             self._sweep(now_s)
 
     def leg_created(self, call_id: str, caller_tag: str) -> None:
-        """An INVITE has become a leg: what is answered to it is told elsewhere."""
+        """An INVITE has become a leg: its refusal is logged by `calls`."""
         if len(self._legs) >= MAX_REMEMBERED:
             self._legs.clear()
         self._legs.add(DialogKey(call_id, "callee", caller_tag))
 
     def key_of(self, call_id: str, role: Role, caller_tag: str = "") -> DialogKey | None:
-        """The dialog of this Call-ID in which we have this role; without a tag the first of them."""
+        """The dialog with this Call-ID and role; without a tag the first of them."""
         keys = (key for key in self._by_call_id.get(call_id, ()) if key.role == role)
         return next((key for key in keys if caller_tag in ("", key.caller_tag)), None)
 
@@ -165,52 +166,52 @@ class SipLog:
         return self._traces.get(key)
 
     def forget(self, key: DialogKey) -> None:
-        """Its messages have been stored."""
+        """Drop a dialog whose messages have been stored."""
         if key in self._traces:
             self._forget(key)
 
     def _sweep(self, now_s: float) -> None:
-        """Forget dialogs that are over for good, and messages that cannot come again."""
+        """Drop dialogs that are over, and hashes of messages that cannot be retransmitted any more."""
         self._swept_s = now_s
-        if now_s - self._turned_s > LINGER_S:
-            self._turn(now_s)
-        for key in [key for key, trail in self._traces.items() if trail.is_over(now_s)]:
+        if now_s - self._rotated_s > LINGER_S:
+            self._rotate_hashes(now_s)
+        for key in [key for key, trace in self._traces.items() if trace.is_over(now_s)]:
             self._forget(key)
 
-    def _turn(self, now_s: float) -> None:
-        self._turned_s = now_s
+    def _rotate_hashes(self, now_s: float) -> None:
+        self._rotated_s = now_s
         self._seen = set(), self._seen[0]
 
-    def _remember(self, message: SipMessage, now_s: float) -> bool:
-        young, old = self._seen
+    def _note_hash(self, message: SipMessage, now_s: float) -> bool:
+        recent, older = self._seen
         name = hash((message.sent, message.raw))
-        if name in young or name in old:
+        if name in recent or name in older:
             return True
-        if len(young) >= MAX_REMEMBERED:
-            self._turn(now_s)
+        if len(recent) >= MAX_REMEMBERED:
+            self._rotate_hashes(now_s)
         self._seen[0].add(name)
         return False
 
-    def _file(self, kept: LoggedMessage, now_s: float) -> DialogKey | None:
-        """Put a message to its dialog; None when it belongs to none, as a REGISTER."""
-        key = self._find(kept.message)
+    def _file(self, logged: LoggedMessage, now_s: float) -> DialogKey | None:
+        """Add a message to its dialog; None when it belongs to none, as a REGISTER."""
+        key = self._find(logged.message)
         if key is None:
             return None
-        trail = self._traces.pop(key, None) or self._open(key)
-        self._traces[key] = trail  # the dialogs lie in the order of their last messages
-        before, answered = trail.size, trail.answered
-        trail.add(kept, now_s)
-        self._size += trail.size - before
-        if key.role == "callee" and key not in self._legs and _is_refusal(kept):
-            self._log_refusal(kept.message, now_s)
-        if trail.answered and not answered and self.on_answered:
-            self.on_answered(key.role, (kept.message.at_ns - trail.began_ns) / 1e9)
+        trace = self._traces.pop(key, None) or self._open(key)
+        self._traces[key] = trace  # the dialogs lie in the order of their last messages
+        before, answered = trace.size, trace.answered
+        trace.add(logged, now_s)
+        self._size += trace.size - before
+        if key.role == "callee" and key not in self._legs and _is_refusal(logged):
+            self._log_refusal(logged.message, now_s)
+        if trace.answered and not answered and self.on_answered:
+            self.on_answered(key.role, (logged.message.at_ns - trace.began_ns) / 1e9)
         while self._size > MAX_TOTAL_BYTES and len(self._traces) > 1:
             self._forget(next(iter(self._traces)))
         return key
 
     def _log_refusal(self, message: SipMessage, now_s: float) -> None:
-        """An INVITE was refused before it became a leg, by the guard or by PJSIP: nobody else tells."""
+        """Log an INVITE that the guard or PJSIP refused before it became a leg."""
         if now_s - self._logged_since_s > LOG_WINDOW_S:
             self._logged, self._logged_since_s = 0, now_s
         self._logged += 1
@@ -222,7 +223,7 @@ class SipLog:
             )  # fmt: skip
 
     def _find(self, message: SipMessage) -> DialogKey | None:
-        """Who sends a request is its originator; its From tag tells whether that is the call's caller or callee."""
+        """The dialog of a message: the From tag says whether the sender of its request is the caller or the callee."""
         ours = message.sent == (message.status == 0)
         as_caller: Role = "caller" if ours else "callee"
         as_callee: Role = "callee" if ours else "caller"
@@ -247,15 +248,15 @@ class SipLog:
             del self._by_call_id[key.call_id]
 
 
-def _is_refusal(kept: LoggedMessage) -> bool:
-    """A refusal of ours to an INVITE, sent for the first time. 503 is told by the figures: we are full, or flooded."""
-    message = kept.message
+def _is_refusal(logged: LoggedMessage) -> bool:
+    """True for our refusal of an INVITE, sent for the first time. 503 is left to the metrics: overload, or a flood."""
+    message = logged.message
     refused = message.status >= 400 and message.status != 503
-    return refused and message.sent and not kept.retransmission and message.method == "INVITE"
+    return refused and message.sent and not logged.retransmission and message.method == "INVITE"
 
 
 class SipTap:
-    """Brings messages from the native ring to the log. `start` on the event loop, when PJSIP has installed the tap."""
+    """Moves messages from the native ring to the log. `start` it on the event loop, when the tap is installed."""
 
     def __init__(self, sip_log: SipLog) -> None:
         self._log = sip_log
@@ -264,14 +265,14 @@ class SipTap:
         self._later: asyncio.TimerHandle | asyncio.Handle | None = None
 
     def start(self, descriptor: int) -> None:
-        """Take messages whenever the descriptor tells that there are some."""
+        """Take messages whenever the file descriptor signals them."""
         self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
         self._loop.add_reader(descriptor, self._woken)
-        self.take()  # of what came before, nothing would tell
+        self.take()  # those that came before are not signalled
 
     def stop(self) -> None:
-        """Take what is left and no more. Before the tap is removed. Idempotent."""
+        """Take the messages that are left, and stop, before the tap is removed. Idempotent."""
         if self._loop is None:
             return
         while self.take():
@@ -282,7 +283,7 @@ class SipTap:
         self._loop = None
 
     def take(self) -> bool:
-        """Take a part of what is there; False when there is no more."""
+        """Take some of the messages; False when there are no more."""
         rows, lost = _native.tap_take()
         if lost > self._log.lost:
             log.warning("sip.messages_not_seen", count=lost - self._log.lost)
@@ -292,23 +293,23 @@ class SipTap:
         return bool(rows)
 
     def _woken(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # somebody has taken them since
+        with contextlib.suppress(BlockingIOError):  # taken since
             os.eventfd_read(self._descriptor)
         if self._later is None and self._loop is not None:
             self._later = self._loop.call_later(GATHER_S, self._gathered)
 
     def _gathered(self) -> None:
         self._later = None
-        if self.take() and self._loop is not None:  # others have their turn between two parts
+        if self.take() and self._loop is not None:  # other work comes between two parts
             self._later = self._loop.call_soon(self._gathered)
 
 
 def _message(row: _native.TapRow) -> SipMessage:
     at_ns, sent, transport, ours, peer, call_id, from_tag, to_tag, method, cseq, status, with_sdp, raw = row
-    names = _plain(call_id), _plain(from_tag), _plain(to_tag), _plain(method)
+    names = _printable(call_id), _printable(from_tag), _printable(to_tag), _printable(method)
     return SipMessage(at_ns, sent, transport.lower(), ours, peer, *names, cseq, status, with_sdp, raw)
 
 
-def _plain(text: str) -> str:
-    """As every Call-ID is written down (`headers.printable`); nearly all are that already."""
+def _printable(text: str) -> str:
+    """As `headers.printable`, which leaves nearly all texts as they are."""
     return text if text.isascii() and text.isprintable() and len(text) <= 128 else printable(text)

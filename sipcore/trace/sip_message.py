@@ -1,4 +1,4 @@
-"""One SIP message as the tap saw it on the wire."""
+"""One SIP message as it was on the wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why no connection came about, in words for an operator."""
+"""Transport errors of PJSIP, OpenSSL and the system, in words for the operator."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _WORDS: Final = {
     "Service Unavailable": "",
     "SSL certificate verification error (PJSIP_TLS_ECERTVERIF)": "its certificate is for another name",
 }
-"""For what PJSIP and OpenSSL say; everything else says enough. A pipe breaks when TCP is refused or ended: chance
-decides which of the words we get."""
+"""For errors of PJSIP and OpenSSL; other texts are clear as they are. A pipe breaks when TCP is refused or ended, and
+chance decides which of the errors is reported."""
 _SYSTEM: Final = {
     errno.ETIMEDOUT: "it is silent",
     errno.ECONNRESET: "it ended the connection",
@@ -30,16 +30,16 @@ _SYSTEM: Final = {
     errno.EMSGSIZE: "the message is too long for one packet",
     errno.ENOBUFS: "this machine has no room for packets",
 }
-"""For the errors of the system (errno(3)), whose texts its C library gives."""
+"""For errors of the system (errno(3)), by the texts of its C library."""
 _ALL: Final = _WORDS | {os.strerror(number): words for number, words in _SYSTEM.items()}
 
 
 def operator_words(why: str) -> str:
-    """What PJSIP, OpenSSL or the system say, in words for an operator; "" when it says nothing more."""
+    """An error text of PJSIP, OpenSSL or the system, in words for the operator; "" when it adds nothing."""
     return _ALL.get(why, why)
 
 
 def connection_failure(source: str, why: str, since: str = "") -> str:
-    """A sentence. `why`: PJSIP's words, "" for none; `since`: a time of day."""
+    """`no connection to 192.0.2.1 since 12:00:00Z: ...`. `why`: the error text, "" for none; `since`: a time of day."""
     words = operator_words(why)
     return f"no connection to {source}" + (f" since {since}" if since else "") + (f": {words}" if words else "")

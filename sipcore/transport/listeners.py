@@ -1,4 +1,4 @@
-"""Where SIP is listened for: UDP and TCP over IPv4 and IPv6, with one port number for all of them."""
+"""SIP listeners: UDP and TCP over IPv4 and IPv6, on one port number; and the IP versions of listening addresses."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from sipcore.settings import EndpointSettings
 IPV6_V6ONLY: Final = 26
 """Linux's number; Python names it only where its headers do."""
 _TRIES: Final = 20
-"""How many port numbers are tried when any will do: the system chooses one that is free for UDP, not for TCP too."""
+"""Attempts to find a port: the system chooses one that is free for UDP, perhaps not for TCP."""
 
-# Here for good: pjsua2's copies of them point to their values.
+# Kept for good, because pjsua2's copies point to their values.
 _NO_DELAY = pj.SockOpt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 _REUSE_ADDRESS = pj.SockOpt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 IPV6_ONLY = pj.SockOpt(socket.IPPROTO_IPV6, IPV6_V6ONLY, 1)
 
 
 _DOCUMENTATION_ADDRESS = {4: "192.0.2.1", 6: "2001:db8::1"}
-"""Addresses of nobody (RFC 5737, RFC 3849): packets to them would take the default route."""
+"""Documentation addresses (RFC 5737, RFC 3849): packets to them would take the default route."""
 log = structlog.get_logger(__name__)
 
 
 def ip_versions(host: str) -> tuple[int, ...]:
-    """The IP versions that a listening address stands for: `::` is every address of both, `0.0.0.0` those of IPv4."""
+    """The IP versions of a listening address: `::` listens on both, `0.0.0.0` on IPv4."""
     if host == "::":
         return (4, 6)
     return (6,) if ":" in host else (4,)
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether it stands for every address of this machine."""
+    """True if a listening address stands for every address of this machine."""
     return host in ("0.0.0.0", "::")
 
 
 def bound_address(host: str) -> str:
-    """What sockets are bound to; "" is every address."""
+    """The address that sockets are bound to; "" is every address."""
     return "" if is_wildcard(host) else host
 
 
 def default_local_address(host: str, version: int) -> str:
-    """The address of ours that stands in messages until it is known who gets them: that of the default route. Without
-    it PJSIP would ask name servers for the name of this machine."""
+    """Our address in messages whose peer is not known yet: that of the default route. Without it PJSIP would look up
+    the name of this machine."""
     if not is_wildcard(host):
         return host
     family, loopback = (socket.AF_INET6, "::1") if version == 6 else (socket.AF_INET, "127.0.0.1")
@@ -60,7 +60,7 @@ def default_local_address(host: str, version: int) -> str:
 
 
 def open_listeners(endpoint: pj.Endpoint, settings: EndpointSettings) -> int:
-    """Listen for SIP; returns the port. Raises `StartupError` with one clear line when a port cannot be opened."""
+    """Open the SIP listeners; returns their port. Raises `StartupError` with one clear line when a port is taken."""
     if settings.port:
         return _open_all(endpoint, settings, settings.port, [])
     for left in reversed(range(_TRIES)):
@@ -81,8 +81,8 @@ def _any_port() -> int:
 
 
 def _open_all(endpoint: pj.Endpoint, settings: EndpointSettings, port: int, opened: list[int]) -> int:
-    """Open each kind of transport on that port; 0: the first on any that is free, the others on the same. `opened` gets
-    what has been opened, also when an error is raised."""
+    """Open each kind of listener on that port; 0: the first on any free port, the others on the same one. `opened` gets
+    the PJSUA numbers of opened transports, also when an error is raised."""
     for name in ("udp", "tcp") if settings.tcp else ("udp",):
         for version in ip_versions(settings.host):
             config = _transport_config(settings, name, version, port)
@@ -113,8 +113,8 @@ def _transport_config(settings: EndpointSettings, name: str, version: int, port:
     config.publicAddress = default_local_address(settings.host, version)
     options = config.sockOptParams.sockOpts
     if name == "tcp":
-        options.append(_NO_DELAY)  # else a message waits 40 ms for the acknowledgement of the one before it
+        options.append(_NO_DELAY)  # else a message waits 40 ms for the acknowledgement of the former one
         options.append(_REUSE_ADDRESS)  # else connections of a server that has just stopped keep its port for a minute
     if version == 6:
-        options.append(IPV6_ONLY)  # else its port could not be that of IPv4 too, or it would listen there unasked
+        options.append(IPV6_ONLY)  # else it takes the port on IPv4 too
     return config

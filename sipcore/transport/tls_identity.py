@@ -1,5 +1,5 @@
-"""The certificate, the key and the certificate authorities of SIP over TLS: read from their files, judged, and handed
-to PJSIP from memory, so that files which are just being replaced do no harm."""
+"""Certificate, key and certificate authorities of SIP over TLS: read from their files, checked, and passed to PJSIP
+from memory, so that files which are being replaced do no harm."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from sipcore.settings import TlsFiles
 log = structlog.get_logger(__name__)
 
 EXPIRES_SOON_DAYS: Final = 14
-"""From then on the end of a certificate is warned of."""
+"""Days before its end from which a certificate is warned of."""
 
 
 class UnusableTlsFile(StartupError):
-    """A file of SIP over TLS that cannot be used; the message is one line that names the setting and the file."""
+    """A PEM file of SIP over TLS that cannot be used; the message is one line that names the setting and the file."""
 
 
 @dataclass(frozen=True)
 class TlsIdentity:
-    """What the files hold. Without a certificate we can only connect, and show none."""
+    """The content of the PEM files. Without a certificate we can only connect, and send none."""
 
     chain: bytes = b""
     key: bytes = b""
@@ -39,15 +39,15 @@ class TlsIdentity:
     expires_at: datetime | None = None
 
     def __repr__(self) -> str:
-        return f"Identity(names={self.names!r}, ends={self.expires_at!r})"
+        return f"TlsIdentity(names={self.names!r}, ends={self.expires_at!r})"
 
     def days_left(self, now: datetime) -> int | None:
-        """Whole days until the certificate ends, negative afterwards; None without one."""
+        """Whole days until the certificate expires, negative afterwards; None without one."""
         return None if self.expires_at is None else (self.expires_at - now).days
 
 
 def read_identity(files: TlsFiles) -> TlsIdentity:
-    """Read and judge the files. Raises `UnusableFile`."""
+    """Read and check the files. Raises `UnusableTlsFile`."""
     authorities = _read("tls_ca", files.authorities)
     if files.authorities:
         _certificates("tls_ca", files.authorities, authorities)
@@ -62,19 +62,20 @@ def read_identity(files: TlsFiles) -> TlsIdentity:
 
 
 class InMemoryPem:
-    """An identity as files that nobody else can open and that are never on a disk: `paths`. `close` ends them."""
+    """An identity as files in memory, which no other process can open and which are never on a disk. `close` frees
+    them."""
 
     def __init__(self, identity: TlsIdentity) -> None:
-        self._handles = [_hold(content) for content in (identity.chain, identity.key, identity.authorities)]
+        self._handles = [_memory_file(content) for content in (identity.chain, identity.key, identity.authorities)]
 
     @property
     def paths(self) -> tuple[str, str, str]:
-        """Of the certificate chain, the key and the authorities; "" for what there is none of."""
+        """Paths of the certificate chain, the key and the authorities; "" for a missing one."""
         chain, key, authorities = ("" if each is None else f"/proc/self/fd/{each}" for each in self._handles)
         return chain, key, authorities
 
     def close(self) -> None:
-        """Whoever has read them goes on. Idempotent."""
+        """Free the memory; readers that have read the files are not affected. Idempotent."""
         for handle in self._handles:
             if handle is not None:
                 os.close(handle)
@@ -82,7 +83,7 @@ class InMemoryPem:
 
 
 def system_authorities() -> str:
-    """The folder of the certificate authorities that this system trusts; "" when it has none."""
+    """The folder of the system's trusted certificate authorities; "" without one."""
     folder = ssl.get_default_verify_paths().capath
     return folder or ""
 
@@ -93,7 +94,7 @@ def now() -> datetime:
 
 
 def log_expiry(identity: TlsIdentity) -> None:
-    """Warn of a certificate that ends soon or has ended."""
+    """Warn of a certificate that expires soon or has expired."""
     left = identity.days_left(now())
     if left is not None and left < 0:
         log.warning("sip.certificate_expired", names=identity.names, days_ago=-left)
@@ -101,7 +102,7 @@ def log_expiry(identity: TlsIdentity) -> None:
         log.warning("sip.certificate_expires_soon", names=identity.names, days_left=left)
 
 
-def _hold(content: bytes) -> int | None:
+def _memory_file(content: bytes) -> int | None:
     if not content:
         return None
     handle = os.memfd_create("trunkline-tls")
@@ -139,7 +140,7 @@ def _check_key(files: TlsFiles, content: bytes, own: x509.Certificate) -> None:
 
 
 def _check_loadable(files: TlsFiles, identity: TlsIdentity) -> None:
-    """OpenSSL has the last word, about weak keys for example."""
+    """Load the chain and key with OpenSSL, which refuses weak keys for example."""
     memory = InMemoryPem(identity)
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*memory.paths[:2])
@@ -150,7 +151,7 @@ def _check_loadable(files: TlsFiles, identity: TlsIdentity) -> None:
 
 
 def _names(certificate: x509.Certificate) -> tuple[str, ...]:
-    """Host names and addresses that it is for."""
+    """Host names and addresses of a certificate."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

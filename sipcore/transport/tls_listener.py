@@ -1,4 +1,4 @@
-"""The TLS side of an endpoint: the port that is listened on, and the certificate that it and our connections show."""
+"""TLS of an endpoint: its listener, and the certificate of the listener and of outbound connections."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ log = structlog.get_logger(__name__)
 
 
 class TlsListener:
-    """Use it on the PJSIP thread."""
+    """The TLS listener. On the PJSIP thread only."""
 
     def __init__(self, settings: EndpointSettings) -> None:
         self._settings = settings
         self._pem: InMemoryPem | None = None
         self.identity = TlsIdentity()
-        """What we show."""
+        """The certificate in use."""
 
     def open(self) -> None:
-        """Listen on `tls_port`, or just be able to connect when it is 0. Raises `StartupError`."""
+        """Listen on `tls_port`, or only enable outbound connections when it is 0. Raises `StartupError`."""
         settings = self._settings
         identity = read_identity(settings.tls)
         if settings.tls_port and not identity.chain:
@@ -46,26 +46,26 @@ class TlsListener:
             self._open_one(address, default_local_address(settings.host, version), self._pem)
 
     def renew(self) -> TlsIdentity:
-        """Read the files again and use them for connections to come. Raises `UnusableFile`, and all stays as it was, or
+        """Read the files again and use them for new connections. Raises `UnusableTlsFile`, and nothing changes, or
         `OSError` when the port could not be opened again."""
         identity = read_identity(self._settings.tls)
         if self._settings.tls_port and not identity.chain:
             raise UnusableTlsFile("sip.tls_cert and sip.tls_key are gone")
-        memory = InMemoryPem(identity)
+        pem = InMemoryPem(identity)
         try:
-            _native.tls_renew(_files(memory))
+            _native.tls_renew(_files(pem))
         except OSError:
             self._restore()
-            memory.close()
+            pem.close()
             raise
         if self._pem:
             self._pem.close()
-        self._pem, self.identity = memory, identity
+        self._pem, self.identity = pem, identity
         log_expiry(identity)
         return identity
 
     def _restore(self) -> None:
-        """Some ports may have taken the new files already."""
+        """Go back to the former files, because some listeners may have taken the new ones."""
         if self._pem:
             try:
                 _native.tls_renew(_files(self._pem))
@@ -73,26 +73,26 @@ class TlsListener:
                 log.error("sip.tls_not_restored", why=str(error))
 
     def close(self) -> None:
-        """PJSIP is about to end. Idempotent."""
+        """Close before PJSIP ends. Idempotent."""
         _native.tls_forget()
         if self._pem:
             self._pem.close()
             self._pem = None
 
     def log_events(self) -> None:
-        """Write which connections failed since the last call, a line for each peer and cause."""
+        """Log the connections that failed since the last call, a line for each peer and cause."""
         events, more = _native.tls_events()
         for peer, why, count in events:
             log.warning("sip.tls_failed", peer=peer, why=printable(why), count=count)
         if more:
             log.warning("sip.tls_failed", peer="further peers", count=more)
 
-    def _open_one(self, address: str, name: str, memory: InMemoryPem) -> None:
+    def _open_one(self, address: str, name: str, pem: InMemoryPem) -> None:
         port = self._settings.tls_port
         try:
             if port:
                 _check_free(address, port)
-            _native.tls_open(address, port, name, _files(memory))
+            _native.tls_open(address, port, name, _files(pem))
             if not _native.tls_listens():
                 raise OSError("the port is not listened on")
         except OSError as error:
@@ -102,12 +102,12 @@ class TlsListener:
             ) from error
 
 
-def _files(memory: InMemoryPem) -> tuple[str, str, str, str]:
-    return (*memory.paths, system_authorities())
+def _files(pem: InMemoryPem) -> tuple[str, str, str, str]:
+    return (*pem.paths, system_authorities())
 
 
 def _check_free(address: str, port: int) -> None:
-    """PJSIP does not say why it could not listen. Raises `OSError`."""
+    """Check that the port is free, because PJSIP does not report why it could not listen. Raises `OSError`."""
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if probe.family == socket.AF_INET6:

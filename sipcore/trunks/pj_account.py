@@ -1,4 +1,4 @@
-"""pjsua2's accounts: who we are for a peer, and where the legs of its calls are taken."""
+"""pjsua2's accounts: our identity towards peers, and the media settings of calls."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from sipcore.trunks.trunk import Trunk
 from sipcore.trunks.trunk_uris import identity_uri
 
 SHORTEST_SESSION_TIMER_S = 90
-"""RFC 4028 5: who asks for a shorter one gets 422."""
+"""Min-SE (RFC 4028 5): a request for a shorter session gets 422."""
 
 
 class TrunkAccount(pj.Account):  # type: ignore[misc]
-    """The account that trunks share, which takes every INVITE that the guard lets through; or one that a trunk makes
-    its calls with."""
+    """The account that trunks share, which takes every INVITE that the guard lets through; or a trunk's own account for
+    its outbound calls."""
 
     def __init__(self, on_incoming: Callable[[pj.Account, pj.OnIncomingCallParam], None]) -> None:
         super().__init__()
         self._on_incoming = on_incoming
 
     def onIncomingCall(self, prm: pj.OnIncomingCallParam) -> None:
-        """PJSIP's worker: a new INVITE."""
+        """A new INVITE; on a thread of PJSIP."""
         self._on_incoming(self, prm)
 
 
 def account_config(settings: EndpointSettings, version: int = 4) -> pj.AccountConfig:
-    """Of an account that takes every call that comes, with the audio ports of the settings. Its sound goes over that IP
-    version, whatever the SIP of a call goes over."""
+    """The configuration of the account that takes inbound calls, with the RTP ports of the settings. `version`: the IP
+    version of RTP, independent of that of SIP."""
     config = pj.AccountConfig()
     config.idUri = f"sip:trunkline@{bracketed(settings.public_address or settings.host)}"
     config.natConfig.contactRewriteUse = 0
     config.natConfig.viaRewriteUse = False
     config.natConfig.sdpNatRewriteUse = False
-    config.natConfig.sipOutboundUse = 0  # RFC 5626 is not spoken; its `ob` in Contact would say so
+    config.natConfig.sipOutboundUse = 0  # RFC 5626 is not supported, as `ob` in Contact would claim
     config.natConfig.contactUseSrcPort = 0  # peers can reach the port that we listen on, however a connection ends
-    config.callConfig.prackUse = pj.PJSUA_100REL_OPTIONAL  # whoever supports it gets it, nobody is asked for it
+    config.callConfig.prackUse = pj.PJSUA_100REL_OPTIONAL  # PRACK for peers that support it, required of none
     _set_session_timer(config.callConfig, settings.session_timer_s)
     _set_srtp(config.mediaConfig, settings.srtp)
     transport = config.mediaConfig.transportConfig
@@ -56,12 +56,12 @@ def account_config(settings: EndpointSettings, version: int = 4) -> pj.AccountCo
 
 
 def trunk_config(settings: EndpointSettings, version: int, trunk: Trunk) -> pj.AccountConfig:
-    """Of an account that one trunk makes its calls with. PJSUA registers nothing by itself."""
+    """The configuration of a trunk's own account. PJSUA does not register it by itself."""
     config = account_config(settings, version)
     config.idUri = identity_uri(trunk)
     if trunk.credentials:
-        who = pj.AuthCredInfo("digest", "*", trunk.credentials.user, 0, trunk.credentials.password)
-        config.sipConfig.authCreds.append(who)
+        credentials = pj.AuthCredInfo("digest", "*", trunk.credentials.user, 0, trunk.credentials.password)
+        config.sipConfig.authCreds.append(credentials)
     return config
 
 
@@ -71,15 +71,15 @@ _SRTP_USE = {
     "required": pj.PJMEDIA_SRTP_MANDATORY,
 }
 _SUITES = ("AES_CM_128_HMAC_SHA1_80", "AES_256_CM_HMAC_SHA1_80", "AES_CM_128_HMAC_SHA1_32", "AES_256_CM_HMAC_SHA1_32")
-"""RFC 4568 6.2 and RFC 6188: what we offer, the one that everybody has first. An answer takes the offerer's first."""
+"""RFC 4568 6.2 and RFC 6188: the suites that we offer, the most common one first. An answer takes the offer's first."""
 
 
-def _set_srtp(config: pj.AccountMediaConfig, wanted: SrtpUse) -> None:
-    """Offers have keys in the SDP (RFC 4568), for an offer can have one way of keying only; answers take DTLS too."""
-    config.srtpUse = _SRTP_USE[wanted]
+def _set_srtp(config: pj.AccountMediaConfig, use: SrtpUse) -> None:
+    """Offers have SDES keys (RFC 4568), because an offer can have one keying only; answers accept DTLS too."""
+    config.srtpUse = _SRTP_USE[use]
     config.srtpSecureSignaling = 0  # keys in unencrypted SIP are warned of, not refused
     config.srtpOpt.keyings.append(pj.PJMEDIA_SRTP_KEYING_SDES)
-    if wanted != "off":
+    if use != "off":
         config.srtpOpt.keyings.append(pj.PJMEDIA_SRTP_KEYING_DTLS_SRTP)
     for name in _SUITES:
         suite = pj.SrtpCrypto()
@@ -88,7 +88,7 @@ def _set_srtp(config: pj.AccountMediaConfig, wanted: SrtpUse) -> None:
 
 
 def _set_session_timer(config: pj.AccountCallConfig, seconds: int) -> None:
-    """RFC 4028. In a call that comes in, the caller says whether there is one."""
+    """RFC 4028. In an inbound call the caller decides whether there is a session timer."""
     config.timerUse = pj.PJSUA_SIP_TIMER_OPTIONAL if seconds else pj.PJSUA_SIP_TIMER_INACTIVE
     config.timerMinSESec = SHORTEST_SESSION_TIMER_S
     config.timerSessExpiresSec = seconds or SHORTEST_SESSION_TIMER_S

@@ -1,4 +1,4 @@
-"""The URIs of a trunk: its registrar, who we are there, whom we call, and which way requests go."""
+"""The URIs of a trunk: registrar, address of record, identity, request URI and Route set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.trunks.trunk import Trunk
 
 _USER = "-_.!~*'()&=+$,;?/"
-"""What needs no escapes in the user part, beside letters and digits (RFC 3261 25.1)."""
+"""Characters that need no escapes in the user part, beside letters and digits (RFC 3261 25.1)."""
 
 
 def registrar_uri(trunk: Trunk) -> str:
@@ -17,61 +17,60 @@ def registrar_uri(trunk: Trunk) -> str:
     return host_port_uri(trunk.host_port)
 
 
-def host_port_uri(place: SipHostPort) -> str:
-    """Whoever answers for SIP at a place."""
-    return f"sip:{_host_port(place)}"
+def host_port_uri(host_port: SipHostPort) -> str:
+    """The URI of a host and port, without a user."""
+    return f"sip:{_host_port(host_port)}"
 
 
 def user_and_domain(trunk: Trunk) -> tuple[str, str]:
-    """Who a registered trunk is: the user part, with its escapes, and the domain. A user that has a domain in it keeps
-    that."""
+    """The user part, escaped, and the domain of a trunk that registers. A user that contains a domain keeps that."""
     user, at, domain = trunk.user.rpartition("@")
     return (escape_user(user), domain) if at else (escape_user(trunk.user), bracketed(trunk.host))
 
 
 def address_of_record(trunk: Trunk) -> str:
-    """From and To of REGISTER."""
+    """The address of record: From and To of REGISTER."""
     return "sip:{}@{}".format(*user_and_domain(trunk))
 
 
 def identity_uri(trunk: Trunk) -> str:
-    """Who calls: the number, at the registrar."""
+    """The identity of our calls: the number at the registrar."""
     return f"sip:{escape_user(trunk.number or trunk.user)}@{bracketed(trunk.host)}"
 
 
 def request_uri(trunk: Trunk, to: str) -> str:
-    """Whom an INVITE goes to."""
+    """The request URI of an INVITE."""
     return f"sip:{escape_user(to)}@{_host_port(trunk.host_port)}"
 
 
 def request_uri_at(trunk: Trunk, target: SipTarget, to: str) -> str:
-    """The same for a trunk without an account: by address, but for TLS, which goes by the name that the peer must
-    prove."""
+    """The request URI of an INVITE through a trunk without an account: by address, except over TLS, which verifies the
+    host name."""
     if target.transport == "tls":
         return request_uri(trunk, to)
     return f"sip:{escape_user(to)}@{bracketed(target.address)}:{target.port};transport={target.transport}"
 
 
 def route_set(trunk: Trunk, target: SipTarget) -> list[str]:
-    """Route values, first hop first: the outbound proxy, and before it the address that was chosen for it or for the
-    registrar. That one stays with us: PJSIP follows a route that has `hide`, and does not send it. TLS goes by the
-    name, which the peer must prove (RFC 5922 4); PJSIP finds the same address for it."""
+    """The Route set, first hop first: the outbound proxy, and before it the target of the proxy or the registrar, which
+    is not sent: PJSIP follows a route that has `hide` and removes it. TLS goes by the host name, which it verifies (RFC
+    5922 4), and PJSIP resolves to the same target."""
     proxy = trunk.outbound_proxy
-    first = proxy or trunk.host_port
+    first_hop = proxy or trunk.host_port
     hidden = _host_port(SipHostPort(target.address, target.port, target.transport))
     return [
-        *([] if is_ip_address(first.host) or target.transport == "tls" else [f"<sip:{hidden};lr;hide>"]),
+        *([] if is_ip_address(first_hop.host) or target.transport == "tls" else [f"<sip:{hidden};lr;hide>"]),
         *([f"<sip:{_host_port(proxy)};lr>"] if proxy else []),
     ]
 
 
 def escape_user(user: str) -> str:
-    """A user part, with what it must not hold escaped."""
+    """A user part with reserved characters escaped."""
     return quote(user, safe=_USER)
 
 
-def _host_port(place: SipHostPort) -> str:
+def _host_port(host_port: SipHostPort) -> str:
     """host[:port][;transport=tcp]"""
-    port = f":{place.port}" if place.port else ""
-    transport = "" if place.transport in (None, "udp") else f";transport={place.transport}"
-    return f"{bracketed(place.host)}{port}{transport}"
+    port = f":{host_port.port}" if host_port.port else ""
+    transport = "" if host_port.transport in (None, "udp") else f";transport={host_port.transport}"
+    return f"{bracketed(host_port.host)}{port}{transport}"

@@ -177,7 +177,7 @@ async def test_the_systems_resolver_is_asked_once_for_a_slow_name_and_waited_for
         assert asked == ["slow"]
     finally:
         released.set()
-    await until(lambda: next(iter(hosts._asked.values())).done())
+    await until(lambda: next(iter(hosts._lookups.values())).done())
     assert await hosts.addresses("slow") == DnsAnswer(("192.0.2.8",), 60.0)
     assert asked == ["slow"], "what it said meanwhile is used"
     hosts.close()
