@@ -1,4 +1,4 @@
-"""Why an outbound INVITE could not be sent, or reached nobody who could answer it."""
+"""`InviteError`: why an outbound INVITE could not be sent, or was not answered by any target."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ NO_PACKETS = RtpTotals(
 
 
 class ArrayPump(ArrayPort):
-    """An array port with what legs need of a pump besides."""
+    """An array port with the rest of a pump that legs use."""
 
     def __init__(self, rows: int = 8) -> None:
         super().__init__(rows)
@@ -64,7 +64,8 @@ class ArrayPump(ArrayPort):
 
 
 class RecordingDialog:
-    """Notes the statuses that were sent. 200 is followed by sound, unless `mute`; any end by the leg's end."""
+    """A `DialogControl` that records the statuses it sends. 200 is followed by audio, unless `mute`; a final status or
+    BYE by the leg's end."""
 
     def __init__(self, pump: ArrayPump, caller: Samples | None) -> None:
         self.sent: list[int] = []
@@ -101,7 +102,7 @@ class RecordingDialog:
 
 
 class Phone:
-    """A caller's side of one leg. `caller` is what they say after the answer."""
+    """The caller of one leg. `caller` is its audio after the answer."""
 
     numbers = 0
 
@@ -138,7 +139,7 @@ class Phone:
 
     @property
     def sent(self) -> list[int]:
-        """The statuses that we got; -1 is a BYE."""
+        """The statuses that the caller got; -1 is a BYE."""
         return self.dialog.sent
 
     def holds(self, on: bool = True) -> None:
@@ -152,7 +153,7 @@ class Phone:
 
 
 class Callee:
-    """The other side of a leg that we dialled; the test says what it does."""
+    """The callee of an outbound leg, which the test directs."""
 
     def __init__(self, pump: ArrayPump, uri: str, caller: NameAddr | None, sip_call_id: str) -> None:
         self.uri = uri
@@ -169,7 +170,7 @@ class Callee:
 
     @property
     def sent(self) -> list[int]:
-        """What we got after the INVITE; -1 is a BYE or a CANCEL."""
+        """What the callee got after the INVITE; -1 is a BYE or a CANCEL."""
         return self.dialog.sent
 
     def rings(self, *, early_media: bool = False) -> None:
@@ -185,7 +186,7 @@ class Callee:
         self.driver.on_answered()
 
     def ends(self, code: int = 200, why: ReasonHeader = NO_REASON) -> None:
-        """BYE, or a final status in place of an answer; 0 is the silence of somebody who is not there."""
+        """BYE, or a final status in place of an answer; 0: no response at all."""
         self.driver.on_ended(code, "", why)
 
     def _has_sound(self) -> None:
@@ -193,8 +194,8 @@ class Callee:
 
 
 class Callees:
-    """Everybody who can be called: stands for `Endpoint.call` and for the trunks. `gate` holds INVITEs back, `found`
-    trunks; `error` is raised in place of sending one."""
+    """All callees: stands for `Endpoint.call` and for the trunks. `gate` holds INVITEs back, `found` trunks; `error` is
+    raised instead of sending an INVITE."""
 
     def __init__(self, pump: ArrayPump) -> None:
         self.called: list[Callee] = []
@@ -204,7 +205,7 @@ class Callees:
         self.gate.set()
         self.asked = 0
         self.ports: list[int | None] = []
-        """Of the trunks that were dialled through."""
+        """Ports of the trunks of the calls."""
         self.found = asyncio.Event()
         self.found.set()
         self.is_looked_for = asyncio.Event()

@@ -12,7 +12,7 @@ from sipcore.security.digest import Credentials, DigestTarget, DigestVerifier
 from sipcore.trace.sip_message import SipMessage
 
 _LONGEST: Final = 128
-_WHO: Final = Credentials("ann", "s3cret")
+_CREDENTIALS: Final = Credentials("ann", "s3cret")
 _SOURCE: Final = "192.0.2.1"
 _NONCE: Final = "NONCE"
 """Stands in an input for a nonce of ours."""
@@ -47,9 +47,9 @@ def names(data: bytes) -> None:
 
 
 def _read(value: str) -> None:
-    party = headers.parse_name_addr(value)
-    _is_short(party.user)
-    _is_short(party.display_name)
+    parsed = headers.parse_name_addr(value)
+    _is_short(parsed.user)
+    _is_short(parsed.display_name)
     _is_short(headers.parse_tag(value))
     _is_short(headers.uri_host_port(value))
     uri, _ = headers.split_name_addr(value)
@@ -59,9 +59,9 @@ def _read(value: str) -> None:
     if reason.cause is not None:
         assert 1 <= reason.cause.number <= 127
         _is_short(reason.cause.text)
-    named = NameAddr("100", party.display_name)
+    named = NameAddr("100", parsed.display_name)
     assert headers.parse_name_addr(headers.format_name_addr(named, "h")) == NameAddr(
-        "100", " ".join([party.display_name])
+        "100", " ".join([parsed.display_name])
     )
 
 
@@ -80,23 +80,31 @@ def shown(data: bytes) -> None:
 
 def digest_answer(data: bytes) -> None:
     """Credentials: only those with the right response to a nonce of ours are granted, and those once."""
-    judge = DigestVerifier(("SHA-256", "MD5"))
-    nonce = dict(judge.challenge(_SOURCE, 0.0))["WWW-Authenticate"].split('nonce="')[1].split('"')[0]
-    said = data.decode("utf-8", "surrogateescape").replace(_NONCE, nonce)
-    wanted = DigestTarget("INVITE", lambda uri: uri == "sip:100@h")
-    assert judge.verify(said, wanted, _WHO, _SOURCE, "o", 1.0) in ("asked", "wrong", "blocked")
-    given = digest.digest_parameters(said)
+    verifier = DigestVerifier(("SHA-256", "MD5"))
+    nonce = dict(verifier.challenge(_SOURCE, 0.0))["WWW-Authenticate"].split('nonce="')[1].split('"')[0]
+    authorization = data.decode("utf-8", "surrogateescape").replace(_NONCE, nonce)
+    target = DigestTarget("INVITE", lambda uri: uri == "sip:100@h")
+    assert verifier.verify(authorization, target, _CREDENTIALS, _SOURCE, "o", 1.0) in ("asked", "wrong", "blocked")
+    given = digest.digest_parameters(authorization)
     if given is None or _RESPONSE not in given.values() or not given.keys() >= _NEEDED:
         return
     for algorithm in ("SHA-256", "MD5"):
-        right = digest.digest_response(algorithm, "INVITE", _WHO, given)
-        outcome = judge.verify(said.replace(_RESPONSE, right), wanted, _WHO, _SOURCE, "o", 1.0)
+        right = digest.digest_response(algorithm, "INVITE", _CREDENTIALS, given)
+        outcome = verifier.verify(authorization.replace(_RESPONSE, right), target, _CREDENTIALS, _SOURCE, "o", 1.0)
         if outcome != "granted":
             continue
         assert given["nonce"] == nonce
         assert given["uri"] == "sip:100@h"
-        assert given["username"] == _WHO.user
-        assert judge.verify(said.replace(_RESPONSE, right), wanted, _WHO, _SOURCE, "o", 1.0) == "stale"
-        assert judge.verify(said.replace(_RESPONSE, right), wanted, _WHO, "192.0.2.2", "o", 1.0) == "stale"
-        assert judge.verify(said.replace(_RESPONSE, right), wanted, _WHO, _SOURCE, "o", 100.0) == "stale"
+        assert given["username"] == _CREDENTIALS.user
+        assert (
+            verifier.verify(authorization.replace(_RESPONSE, right), target, _CREDENTIALS, _SOURCE, "o", 1.0) == "stale"
+        )
+        assert (
+            verifier.verify(authorization.replace(_RESPONSE, right), target, _CREDENTIALS, "192.0.2.2", "o", 1.0)
+            == "stale"
+        )
+        assert (
+            verifier.verify(authorization.replace(_RESPONSE, right), target, _CREDENTIALS, _SOURCE, "o", 100.0)
+            == "stale"
+        )
         return

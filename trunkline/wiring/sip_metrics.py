@@ -1,4 +1,4 @@
-"""SIP for Prometheus: messages and trunks, read when they are asked for."""
+"""SIP metrics for Prometheus: messages and trunks, read at each scrape."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ USABLE: Final = ("registered", "listening")
 
 
 class SipCollector(Collector):
-    """The SIP of a running server. `trunks` gives each number with a trunk and how it stands."""
+    """The SIP metrics of a running server. `trunks` returns each number with a trunk, and its status."""
 
     def __init__(self, sip_log: SipLog, trunks: Callable[[], Sequence[tuple[PhoneNumber, TrunkStatus]]]) -> None:
         self._log = sip_log
         self._trunks = trunks
 
     def register(self) -> None:
-        """Make the figures visible."""
+        """Register the metrics."""
         self._log.on_answered = _answered
         REGISTRY.register(self)
 
     def unregister(self) -> None:
-        """Take them away again."""
+        """Unregister the metrics."""
         REGISTRY.unregister(self)
 
     def describe(self) -> Iterator[Metric]:
-        """Names are the same always; nothing is read at registration."""
+        """Nothing: the names are constant, so registration reads no values."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Read the figures; on any thread."""
+        """Read the metrics. Any thread."""
         sip_log = self._log
         messages = CounterMetricFamily(
             "trunkline_sip_messages", "SIP messages of known peers", labels=["direction", "method", "kind"]
@@ -48,13 +48,17 @@ class SipCollector(Collector):
             for (method, status), count in sorted(counts.copy().items()):
                 messages.add_metric([direction, method, _kind(status)], count)
         yield messages
-        again = CounterMetricFamily(
-            "trunkline_sip_retransmissions", "Those of them that had been there before", labels=["direction"]
+        retransmissions = CounterMetricFamily(
+            "trunkline_sip_retransmissions", "Retransmitted SIP messages of known peers", labels=["direction"]
         )
-        again.add_metric(["received"], sip_log.retransmitted[False])
-        again.add_metric(["sent"], sip_log.retransmitted[True])
-        yield again
-        yield CounterMetricFamily("trunkline_sip_messages_not_seen", "Messages that no trace shows", sip_log.lost)
+        retransmissions.add_metric(["received"], sip_log.retransmitted[False])
+        retransmissions.add_metric(["sent"], sip_log.retransmitted[True])
+        yield retransmissions
+        yield CounterMetricFamily(
+            "trunkline_sip_messages_not_seen",
+            "SIP messages of known peers that were lost before they were logged",
+            sip_log.lost,
+        )
         yield from self._of_trunks()
 
     def _of_trunks(self) -> Iterator[Metric]:

@@ -34,9 +34,9 @@ class Stubborn:
     ("refusals", "status", "asked"), [(0, BUSY, 1), (3, BUSY, 4), (99, BUSY, 10), (1, OVER, 1)], ids=str
 )
 async def test_a_busy_call_is_asked_again(refusals: int, status: int, asked: int) -> None:
-    owner, call = PjsipThread(), Stubborn(refusals, status)
-    await PjDialogControl(owner, cast(PjCall, call)).respond(200, ())
+    pjsip_thread, call = PjsipThread(), Stubborn(refusals, status)
+    await PjDialogControl(pjsip_thread, cast(PjCall, call)).respond(200, ())
     for _ in range(12):
-        await owner.run(cast(Callable[[], None], lambda: None))
-    await owner.close()
+        await pjsip_thread.run(cast(Callable[[], None], lambda: None))
+    await pjsip_thread.close()
     assert call.asked == asked
