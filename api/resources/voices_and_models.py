@@ -7,7 +7,7 @@ from typing import Literal
 
 from api.routing.route import PageResponse, RequestContext, Route, ViewPage
 from api.schemas.base import IdView, Paging, View
-from api.services import LanguageModelEntry
+from models.loading.catalogue import LanguageModelInfo
 
 _COPIED = ("name", "provider", "context_length", "is_default")
 
@@ -29,7 +29,7 @@ class LanguageModel(View):
     is_default: bool
 
     @classmethod
-    def of(cls, entry: LanguageModelEntry) -> LanguageModel:
+    def of(cls, entry: LanguageModelInfo) -> LanguageModel:
         """As clients see it."""
         return cls.model_validate({"id": str(entry.id), **{name: getattr(entry, name) for name in _COPIED}})
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
-from storage.webhooks.destinations import organization_of
+from storage.webhooks.deliveries import organization_of
 
 MAX_ATTEMPTS: Final = 400
 """Attempts under way at the same time. An organization may have as many under way as there is room left: 200 where it
@@ -62,7 +62,7 @@ class _OrganizationAttempts:
 
 class ReceiverConcurrency:
     """The room there is. What `shares` gives is taken by `begin` and given back by `end`. Receivers are told by the
-    lanes of `storage.webhooks.destinations.lane_of`."""
+    lanes of `storage.webhooks.deliveries.lane_of`."""
 
     def __init__(self) -> None:
         self._receivers: OrderedDict[str, _Receiver] = OrderedDict()

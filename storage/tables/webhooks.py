@@ -56,4 +56,4 @@ webhook_attempts = sa.Table(
     ),
 )
 """Every sending of an event, made or still to come (`status` is pending). `claimed_by` says who makes it now.
-`destination` is `storage.webhooks.destinations.lane_of` the event's address; "" of those made before there was one."""
+`destination` is `storage.webhooks.deliveries.lane_of` the event's address; "" of those made before there was one."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -13,7 +14,6 @@ import sqlalchemy as sa
 from config.clock import utc_now
 from storage import tables
 from storage.tables.row_mapping import ResultPage, RowMapping
-from storage.webhooks.destinations import lane_of
 
 DeliveryStatus = Literal["pending", "succeeded", "failed"]
 CALL_COMPLETED: Final = "call.completed"
@@ -41,7 +41,7 @@ class DeliveryAttempt:
     """One sending. `attempt` is its number, 1, 2, ... by schedule; `manual`: somebody asked for it. Pending, it waits
     for `next_attempt_at` since `created_at`. Made, it was sent at `created_at`, took `duration_ms`, `error` says why
     there was no response, and `next_attempt_at` is when the one after it follows, if one does. `destination` is the
-    lane: `storage.webhooks.destinations.lane_of` the event's address."""
+    lane: `storage.webhooks.deliveries.lane_of` the event's address."""
 
     id: str
     delivery_id: str
@@ -247,3 +247,24 @@ def page(conn: sa.Connection, call_id: str, *, limit: int, offset: int) -> Resul
     query = sa.select(*_ATTEMPT.columns).select_from(joined).where(_t.c.call_id == call_id)
     rows = conn.execute(query.order_by(_a.c.created_at.desc(), _a.c.id).limit(limit).offset(offset))
     return ResultPage([_ATTEMPT.build(row) for row in rows], total)
+
+
+def destination_of(url: str) -> str:
+    """Host and port of an address, `receiver.example:443`; "" when it is none, so that those share one room too."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (80 if parts.scheme == "http" else 443)
+    except ValueError:
+        return ""
+    return f"{parts.hostname}:{port}" if parts.hostname else ""
+
+
+def lane_of(organization_id: str, url: str) -> str:
+    """The organization and the destination of an address: whom others know as slow is slow for none but them."""
+    return f"{organization_id} {destination_of(url)}"
+
+
+def organization_of(lane: str) -> str:
+    """Whose lane it is; "" for what was put into the outbox before lanes were organizations'."""
+    organization_id, found, _ = lane.partition(" ")
+    return organization_id if found else ""

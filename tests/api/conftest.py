@@ -17,13 +17,13 @@ from aiohttp.test_utils import TestClient, TestServer
 from cryptography.fernet import Fernet
 
 from api.app import create_app
-from api.services import Services
 from config.secrets import Secrets
 from config.settings import Settings
 from storage.accounts import api_keys, organizations
 from storage.database.database import Database
 from storage.database.disk_space import DiskSpace
 from storage.database.migrate import migrate
+from tests.fakes.services import Services
 
 NAMESPACE = UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a12")
 

@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from aiohttp.test_utils import TestClient, TestServer
 
 from api.app import create_app
-from api.services import Services
 from config.settings import Settings
 from storage import tables
 from storage.accounts import api_keys
@@ -22,6 +21,7 @@ from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.api.conftest import Api, Choices, Trouble
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until
 from tests.fakes.fake_leg import Callee
+from tests.fakes.services import Services
 
 TO = "+41441234567"
 

@@ -21,7 +21,6 @@ import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
 from api.app import create_app
-from api.services import Services
 from api.serving.listener import listen
 from calls.admission.capacity import ConcurrencyLimits, TransferLegs
 from config.clock import utc_now
@@ -34,6 +33,7 @@ from storage.calls import calls
 from storage.database.database import Database
 from tests.contract.client import Client
 from tests.contract.published import Published
+from tests.fakes.services import Services
 
 T = TypeVar("T")
 NAMESPACE: Final = UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a12")

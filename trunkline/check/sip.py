@@ -23,7 +23,7 @@ from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from trunkline.server.control_socket import query
-from trunkline.wiring.trunk_hosts import locator_of
+from trunkline.wiring.sip import sip_locator
 
 MOST_NAMED: Final = 3
 """Failures that are named in a line; the others are counted."""
@@ -104,7 +104,7 @@ async def _lost(settings: Settings, numbers: Sequence[PhoneNumber]) -> list[str]
         if place is not None and ip_literal_targets(place) is None
     }
     with closing(SystemResolver()) as hosts:
-        locator = locator_of(settings, hosts)
+        locator = sip_locator(settings, hosts)
         found = await asyncio.gather(*(_why_lost(locator, place) for place in places))
     return [f"{number}: {place.host} {why}" for (place, number), why in zip(places.items(), found, strict=True) if why]
 

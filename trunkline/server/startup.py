@@ -63,9 +63,9 @@ from trunkline.wiring.components import (
     open_host_tracker,
     open_models,
 )
-from trunkline.wiring.endpoint_settings import endpoint_settings
 from trunkline.wiring.model_load import load_of
 from trunkline.wiring.remote_models import configured
+from trunkline.wiring.sip import endpoint_settings
 from trunkline.wiring.sip_metrics import SipCollector
 
 HOUSEKEEPING_S: Final = 2.0

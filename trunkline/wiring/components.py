@@ -37,7 +37,7 @@ from storage.webhooks import claims
 from trunkline.wiring.audio_metrics import AudioCollector, GuardCollector
 from trunkline.wiring.egress import egress_rules, egress_tls
 from trunkline.wiring.remote_models import with_remote, without_remote
-from trunkline.wiring.trunk_hosts import locator_of
+from trunkline.wiring.sip import sip_locator
 
 log = structlog.get_logger()
 
@@ -102,7 +102,7 @@ def open_host_tracker(settings: Settings, endpoint: Endpoint, gate: TrunkPolicy,
     """Where trunks' host names are, found without PJSIP and told to it."""
     hosts = SystemResolver()
     stack.callback(hosts.close)
-    places = HostTracker(locator_of(settings, hosts).locate, endpoint.set_host_table)
+    places = HostTracker(sip_locator(settings, hosts).locate, endpoint.set_host_table)
     places.is_allowed, gate.resolved_hosts = gate.is_allowed, places.all_resolved_addresses
     endpoint.on_unresponsive = places.demote
     stack.push_async_callback(places.close)

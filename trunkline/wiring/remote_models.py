@@ -25,6 +25,13 @@ from trunkline.admin import open_database
 from trunkline.wiring.egress import egress_client
 
 OFF: Final = "off"
+_TIMEOUT_FIELDS: Final = {
+    "connect_s": "connect_s",
+    "first_s": "first_word_s",
+    "gap_s": "between_words_s",
+    "whole_s": "total_s",
+}
+"""The stored limits' names, and the fields of `RemoteTimeouts` that they are."""
 
 
 async def configured(database: Database, key: Secrets) -> list[RemoteModel]:
@@ -38,7 +45,7 @@ def remote_model(stored: StoredRemoteModel, key: Secrets) -> RemoteModel:
     return RemoteModel(
         stored.name, stored.kind, stored.base_url, stored.model,
         None if stored.key_encrypted is None else key.decrypt(stored.key_encrypted),
-        replace(DEFAULT_TIMEOUTS[stored.kind], **stored.limits),
+        replace(DEFAULT_TIMEOUTS[stored.kind], **{_TIMEOUT_FIELDS[name]: s for name, s in stored.limits.items()}),
         voices=tuple(RemoteVoice(str(name), language) for name, language in stored.voices),
         extra=stored.extra,
         **length,

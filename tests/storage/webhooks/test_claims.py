@@ -12,8 +12,7 @@ from storage import tables
 from storage.calls import calls
 from storage.database.database import Database
 from storage.webhooks import claims, deliveries
-from storage.webhooks.deliveries import Delivery, DeliveryAttempt
-from storage.webhooks.destinations import destination_of
+from storage.webhooks.deliveries import Delivery, DeliveryAttempt, destination_of
 
 SECOND = timedelta(seconds=1)
 A, B = "a.example:443", "b.example:80"

@@ -8,7 +8,7 @@ import pytest
 
 from config.setting_values import PRIVATE_NETWORKS
 from config.settings import Settings
-from trunkline.wiring.endpoint_settings import endpoint_settings
+from trunkline.wiring.sip import endpoint_settings
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,21 @@
-"""The settings of SIP and RTP as the endpoint takes them."""
+"""SIP by the settings: what the endpoint takes, and the locator of trunk hosts."""
 
 from __future__ import annotations
 
+import os
+
+from config.setting_values import name_server_address
 from config.settings import Settings
+from sipcore.resolver.dns_client import DnsClient
+from sipcore.resolver.sip_locator import SipLocator
+from sipcore.resolver.system_resolver import SystemResolver
+from sipcore.resolver.target import Transport
 from sipcore.settings import EndpointSettings, TlsFiles
+from sipcore.transport.listeners import ip_versions
 
 
 def endpoint_settings(settings: Settings) -> EndpointSettings:
-    """What the endpoint needs to know."""
+    """The settings of the SIP endpoint."""
     sip = settings.sip
     first, last = sip.rtp_port_range
     return EndpointSettings(
@@ -30,3 +38,10 @@ def endpoint_settings(settings: Settings) -> EndpointSettings:
         session_timer_s=sip.session_timer_s,
         max_invites_per_second=sip.max_invites_per_second,
     )
+
+
+def sip_locator(settings: Settings, hosts: SystemResolver) -> SipLocator:
+    """The locator of trunk hosts by RFC 3263. `hosts` asks the system resolver where the name servers know nothing."""
+    servers = DnsClient([name_server_address(each) for each in settings.sip.nameservers])
+    speaks: list[Transport] = ["udp", "tcp", "tls"] if settings.sip.tcp else ["udp", "tls"]
+    return SipLocator(servers, hosts.addresses, speaks, ip_versions(settings.sip.host), os.urandom(16))

@@ -1,0 +1,66 @@
+"""The API's services for tests without calls and SIP: what a test does not set does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from api import services
+from calls.trunks.provisioning import NO_TRUNK
+from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, TrunkStatus
+from storage.accounts.organizations import Organization
+from storage.calls.sip_traces import SipTrace
+from storage.phone_numbers.phone_numbers import PhoneNumber
+
+
+def status_without_sip(number: PhoneNumber) -> TrunkStatus:
+    """The status of a trunk by its settings alone."""
+    if number.source is None:
+        return NO_TRUNK
+    if number.sip_mode != "ip_allowlist":
+        return TrunkStatus("unregistered")
+    return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_QUALIFIED)
+
+
+def _ignore() -> None:
+    return None
+
+
+def _accept_all() -> None:
+    return None
+
+
+def _no_calls() -> int:
+    return 0
+
+
+def _has_capacity(_conn: sa.Connection, _organization: Organization) -> None:
+    return None
+
+
+async def _never_live(_call_id: str) -> bool:
+    return False
+
+
+async def _no_messages(_call_id: str) -> SipTrace | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Services(services.Services):
+    """`api.services.Services` whose callables do nothing unless a test sets them."""
+
+    live_calls: Callable[[], int] = _no_calls
+    why_calls_rejected: Callable[[], str | None] = _accept_all
+    trunk_status: Callable[[PhoneNumber], TrunkStatus] = status_without_sip
+    phone_numbers_changed: Callable[[], None] = _ignore
+    webhooks_waiting: Callable[[], None] = _ignore
+    documents_waiting: Callable[[], None] = _ignore
+    calls_removed: Callable[[], None] = _ignore
+    languages_changed: Callable[[], None] = _ignore
+    check_call_capacity: Callable[[sa.Connection, Organization], None] = _has_capacity
+    call_queued: Callable[[], None] = _ignore
+    hangup: Callable[[str], Awaitable[bool]] = _never_live
+    sip_messages: Callable[[str], Awaitable[SipTrace | None]] = _no_messages
