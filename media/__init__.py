@@ -1,1 +1,2 @@
-"""Sound without SIP and without models' weights: ports, voice activity, turn taking, playout, recording."""
+"""Audio of calls, without SIP and without model weights: audio port, voice activity detection, turn detection, playout,
+recording."""

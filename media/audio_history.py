@@ -1,4 +1,4 @@
-"""The last second and a half of every call's sound, both sides, in one array each, so that all calls are cut into
+"""Audio history: the last 1.6 s of every call, received and sent, in one array each, so that all calls are cut into
 frames and windows by one gather."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Cursor(IntEnum):
     VAD = 2
     """Behind the last window that was judged."""
     SPEECH_SINK = 3
-    """Behind the last sample that the ear was fed."""
+    """Behind the last sample that the sinks were fed."""
     RECORDED = 4
     """Behind the last sample that the recording was given."""
     READY = 5
@@ -43,8 +43,8 @@ class Cursor(IntEnum):
 
 
 class AudioHistory:
-    """`heard` and `said` are `int16[rows, SPAN_MS at 16 kHz]`, `cursor` is `int64[rows, len(Cursor)]`. On a line whose
-    echo is taken out, `heard` is what is left, and `original` what came in."""
+    """`rx_audio` and `tx_audio` are `int16[rows, SPAN_MS at 16 kHz]`, `cursor` is `int64[rows, len(Cursor)]`. On a line
+    whose echo is taken out, `rx_audio` is what is left, and `original` what came in."""
 
     def __init__(self, rows: int) -> None:
         self.rx_audio = np.zeros((rows, _LENGTH), np.int16)
@@ -65,13 +65,13 @@ class AudioHistory:
         self.cursor[row] = self._keep[row]
 
     def keep_original(self, row: int) -> None:
-        """From now on `heard` may be changed: what comes in is kept apart from it until the call ends."""
+        """From now on `rx_audio` may be changed: what comes in is kept apart from it until the call ends."""
         if not self._keeps_original[row]:
             self._original[row] = self.rx_audio[row]
             self._keeps_original[row] = True
 
     def original(self, row: int, start: int, end: int) -> Samples:
-        """A view of what came in, whatever has become of it in `heard`."""
+        """A view of what came in, whatever has become of it in `rx_audio`."""
         sound: Samples = (self._original if self._keeps_original[row] else self.rx_audio)[row, start:end]
         return sound
 

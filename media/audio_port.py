@@ -1,4 +1,5 @@
-"""What the audio engine needs of whatever carries the calls' sound: one wait and one read for all of them.
+"""The audio port: the interface between the audio engine and whatever carries the calls' audio, with one wait and one
+read for all calls.
 
 `sipcore.audio.pump` implements `AudioPort` on RTP; tests implement it on arrays.
 A slot handle names one call's pair of rings. Its low 16 bits are the row in the arrays of `read`; the bits
@@ -57,8 +58,8 @@ class AudioPort(Protocol):
         """Block without the GIL until a pump tick has passed; False on timeout."""
 
     def read(self, rx_audio: Samples, tx_audio: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
-        """Drain all slots: `heard` and `said` are `int16[rows, capacity]` (what came in, what went out in the same
-        ticks, sample-aligned), `counts` is `int32[rows]` (samples in each row, 0 where nothing is), `info` is
+        """Drain all slots: `rx_audio` and `tx_audio` are `int16[rows, capacity]` (what came in, what went out in the
+        same ticks, sample-aligned), `counts` is `int32[rows]` (samples in each row, 0 where nothing is), `info` is
         `int64[rows, INFO_COLUMNS]`. Returns the number of rows that may hold something (highest open row + 1)."""
 
     def rate(self, slot: int) -> int:

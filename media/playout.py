@@ -1,4 +1,4 @@
-"""What the agent says in one call, utterance by utterance, on the clock of the samples that were really sent.
+"""Playout of the agent's speech in one call, utterance by utterance, on the clock of the samples that were sent.
 
 The event loop writes, the tick thread flushes: one short lock per call (never held during I/O) keeps them in order.
 """
@@ -112,8 +112,8 @@ class Playout:
             return self._flush()
 
     def block(self) -> int:
-        """Flush, and cut every utterance that is begun before `unbar`: the engine does so at an interruption, until the
-        conversation has been told. Returns the index up to which samples were really sent."""
+        """Flush, and cut every utterance that is begun before `unblock`: the engine does so at an interruption, until
+        the conversation has been told. Returns the index up to which samples were really sent."""
         with self._lock:
             self._blocked = True
             return self._taken() if self._final is not None else self._flush()
@@ -143,7 +143,7 @@ class Playout:
                 self._port.pause(self._slot, on)
 
     def close(self) -> None:
-        """Give the slot up, before it is closed: flushes, and `heard` goes on answering from what was sent by now."""
+        """Give the slot up, before it is closed: flushes, and `played` goes on answering from what was sent by now."""
         sent = self.flush()
         with self._lock:
             self._final = sent

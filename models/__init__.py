@@ -1,1 +1,1 @@
-"""Local models behind one Protocol each: speech to text, language, text to speech, end of turn."""
+"""Models behind one Protocol each: speech to text, language model, text to speech, end of turn, embeddings."""

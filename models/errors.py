@@ -1,4 +1,4 @@
-"""What goes wrong with a model on another machine."""
+"""Errors of a model on another machine."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class RemoteModelError(ModelError):
 
     @property
     def retryable(self) -> bool:
-        """Whether to ask again could help."""
+        """True if to ask again could help."""
         return self.kind in ("unreachable", "busy", "failing")

@@ -62,7 +62,7 @@ class ToolDefinition:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """The model wants a tool to be used. `arguments` is JSON as the model wrote it: perhaps not what the tool takes."""
+    """A tool call by the model. `arguments` is JSON as the model wrote it: perhaps not what the tool takes."""
 
     id: str
     name: str
@@ -71,21 +71,21 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ChatMessage:
-    """One line of talk as the language model sees it; an assistant's line holds only what the caller heard. A line of
-    role "tool" is the result of the call `tool_call_id`, which an assistant's line before it holds."""
+    """A message as the language model sees it; an assistant's holds only what was played to the caller. A message of
+    role "tool" is the result of the call `tool_call_id`, which an assistant's message before it holds."""
 
     role: Literal["user", "assistant", "tool"]
     content: str
     tool_calls: Sequence[ToolCall] = ()
     tool_call_id: str | None = None
     ok: bool = True
-    """Of a tool's line: it did what was asked; else `content` says what went wrong."""
+    """Of a tool's message: the call succeeded; else `content` says what went wrong."""
 
 
 @dataclass(frozen=True)
 class ChatPrompt:
-    """Everything that a language model needs for one answer. `language` is a BCP 47 tag or None. `tokens` counts what
-    the answer takes, if it is to be counted; it makes no other prompt."""
+    """Everything that a language model needs for one answer. `language` is a BCP 47 tag or None. `tokens` counts the
+    tokens of the answer, if they are to be counted; it does not make another prompt."""
 
     call_id: str
     system: str
@@ -96,7 +96,7 @@ class ChatPrompt:
 
     @property
     def may_end_call(self) -> bool:
-        """Whether the agent may hang up."""
+        """True if the agent may hang up."""
         return any(tool.name == END_CALL for tool in self.tools)
 
 
@@ -114,35 +114,35 @@ LlmOutput = TextDelta | ToolCall
 
 
 class LanguageModel(Protocol):
-    """Turns a conversation into the agent's next words."""
+    """Generates the agent's next words from a conversation."""
 
     name: str
 
     def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
-        """Stream the answer. After tool calls it ends; it is asked again when their results are among the messages.
-        Closing the iterator cancels the work. Raises `ModelError`."""
+        """Stream the answer. It ends after tool calls; the next request has their results among the messages. Closing
+        the iterator cancels the work. Raises `ModelError`."""
 
 
 @runtime_checkable
 class SupportsPrefill(Protocol):
-    """A language model that answers sooner what it has begun to read before."""
+    """A language model that answers sooner when it has prefilled its KV cache with the conversation."""
 
     async def prefill(self, prompt: ChatPrompt) -> None:
-        """Read this talk, which goes on with a line of the caller. No answer waits for it: the answer to a prompt of
-        the same call ends it. Cancelling gives it up. Raises `ModelError`."""
+        """Prefill this conversation, which goes on with a message of the caller. No answer waits for it: the answer to
+        a prompt of the same call ends it. Cancelling gives it up. Raises `ModelError`."""
 
 
 @runtime_checkable
 class SupportsJsonSchema(Protocol):
-    """A language model that can be held to a form."""
+    """A language model whose output can be constrained to a JSON Schema."""
 
     async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
         """JSON that a JSON Schema (the part of it that tools use) takes, in answer to a prompt; its tools are not
-        used. It is work after calls: whoever waits for an answer goes first. Raises `ModelError`."""
+        used. It is work after calls: answers to callers go first. Raises `ModelError`."""
 
 
 class SpeechToTextStream(Protocol):
-    """One call's ear. It is fed from the tick thread and read from the event loop."""
+    """The recognition stream of one call. It is fed from the tick thread and read from the event loop."""
 
     def feed(self, samples: Samples) -> None:
         """Queue mono samples at the rate given to `open`; returns at once."""
@@ -151,15 +151,15 @@ class SpeechToTextStream(Protocol):
         """The words recognized so far in this turn, "" when there are none. Any thread, no waiting."""
 
     async def flush(self) -> str:
-        """The final text of all that was fed since the last `finish` or `discard`, while the turn may still go on: what
+        """The final text of all that was fed since the last `end_turn` or `reset`, while the turn may still go on: what
         is fed afterwards continues it. Raises `ModelError`."""
 
     async def end_turn(self) -> str:
-        """The final text of all that was fed since the last `finish` or `discard`; the next turn starts empty.
+        """The final text of all that was fed since the last `end_turn` or `reset`; the next turn starts empty.
         Raises `ModelError`."""
 
     def reset(self) -> None:
-        """Forget what was fed since the last `finish`."""
+        """Forget what was fed since the last `end_turn`."""
 
     def close(self) -> None:
         """Free the stream; queued work is dropped. Idempotent."""
@@ -175,8 +175,8 @@ class SpeechToText(Protocol):
     ) -> SpeechToTextStream:
         """A new stream for mono int16 sound at `rate` Hz (8000 or 16000). `on_words(partial)` is called from a worker
         thread each time the partial text changes to something that is not empty. `hot_words` are words and
-        phrases that the call may well bring up, names in their own spelling: a model that can do so hears them more
-        readily."""
+        phrases that the call is likely to bring up, names in their own spelling: a model that can do so recognizes them
+        more readily."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class SynthesizedSpeech:
 
 @dataclass(frozen=True)
 class VoiceSettings:
-    """How to speak: `speed` 0.6..1.5 (1 is normal), `stability` 0..1 where the engine knows it, `rate` in Hz wanted."""
+    """`speed` is 0.6..1.5 (1 is normal), `stability` 0..1 where the engine knows it, `rate` the wanted one in Hz."""
 
     voice: str
     speed: float
@@ -216,21 +216,22 @@ class TextToSpeech(Protocol):
         """The names of the voices that are installed, for example `flite/slt`, the best first."""
 
     def language_of(self, voice: str) -> str | None:
-        """The BCP 47 tag of what one of the voices speaks; None: it does not tell."""
+        """The BCP 47 tag of the language of one of the voices; None: not known."""
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         """Speak one sentence at `settings.rate` Hz. Raises `ModelError`."""
 
 
 class EndOfTurnStream(Protocol):
-    """Judges one call's turns. `feed`, `ask` and `discard` come from the tick thread and return at once."""
+    """End-of-turn detection in one call. `feed`, `ask` and `reset` are called from the tick thread and return at
+    once."""
 
     def feed(self, samples: Samples) -> None:
-        """The next mono int16 samples of the turn, at the rate given to `open`: those that the ear gets."""
+        """The next mono int16 samples of the turn, at the rate given to `open`: those that speech recognition gets."""
 
     def ask(self, answer: Callable[[float | None], None]) -> None:
-        """Is the turn over? `answer` gets the probability 0..1, or None when there is nothing to judge by: exactly
-        once, at once or later, from any thread."""
+        """Ask whether the turn is over. `answer` is called exactly once, at once or later, from any thread, with the
+        probability 0..1, or None when there is nothing to judge by."""
 
     def reset(self) -> None:
         """The turn is over: forget what was fed."""
@@ -240,8 +241,8 @@ class EndOfTurnStream(Protocol):
 
 
 class EndOfTurn(Protocol):
-    """Judges whether callers have finished. `latency_ms`: how long an answer usually takes, so that it is asked so much
-    before it is needed."""
+    """Judges whether callers have finished. `latency_ms`: how long an answer usually takes; it is asked so long before
+    the answer is needed."""
 
     name: str
     latency_ms: int
@@ -251,8 +252,8 @@ class EndOfTurn(Protocol):
 
 
 class Embeddings(Protocol):
-    """Turns texts into vectors that are near each other when the texts mean alike. `identity` is another one when its
-    vectors are others; `dimensions` are the numbers of a vector, 0 while that is not known."""
+    """Embeds texts: texts of like meaning get vectors that are near each other. `version` changes when the vectors do;
+    `dimensions` is the length of a vector, 0 while that is not known."""
 
     name: str
     version: str
@@ -260,12 +261,12 @@ class Embeddings(Protocol):
 
     async def embed(self, texts: Sequence[str], *, query: bool) -> NDArray[np.float32]:
         """float32[len(texts), dimensions], each row of length 1, in the order of `texts`: of questions (`query`), for
-        which somebody waits, or of passages. Raises `ModelError`."""
+        which a caller waits, or of passages. Raises `ModelError`."""
 
 
 @runtime_checkable
 class ReportsQueueWait(Protocol):
-    """A model that knows how busy it is."""
+    """A model that reports how long its queue is."""
 
     def expected_wait_s(self) -> float:
-        """How long what is asked of it now would wait, for its usual size. On the event loop, at once."""
+        """The time that a request of usual size would wait now. Called on the event loop; returns at once."""

@@ -1,4 +1,4 @@
-"""How many tokens language models read and write for somebody who is to pay for them."""
+"""Token usage of language models, as it is billed."""
 
 from __future__ import annotations
 

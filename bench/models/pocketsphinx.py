@@ -1,4 +1,4 @@
-"""Measures the recognizer: real-time factor, what `finish` takes, and how long the event loop and a 1 ms beat stand
+"""Measures the recognizer: real-time factor, what `end_turn` takes, and how long the event loop and a 1 ms beat stand
 still meanwhile (what a decoder that held the GIL would do to them).
 
     python -m bench.models.pocketsphinx [callers]
@@ -97,7 +97,7 @@ async def measure(callers: int) -> dict[str, object]:
 
 
 async def timed_finish(stream: SpeechToTextStream) -> float:
-    """ms that `finish` takes after the last sound."""
+    """ms that `end_turn` takes after the last sound."""
     began = time.perf_counter()
     await stream.end_turn()
     return (time.perf_counter() - began) * 1000

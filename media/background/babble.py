@@ -1,4 +1,4 @@
-"""Murmur of people who talk, without a word in it: formant synthesis of random syllables.
+"""Babble: the murmur of people talking, without a word in it, by formant synthesis of random syllables.
 
 A voice is a train of glottal pulses; each starts one damped oscillation for every formant of the vocal tract as it
 stands at that moment (the CHANT method, Rodet 1984), consonants are bursts of noise between the syllables. Pitch,

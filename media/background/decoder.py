@@ -1,4 +1,4 @@
-"""Uploaded sound files into samples, by libsndfile, in a process of its own.
+"""Decodes uploaded sound files to samples, by libsndfile, in a process of its own.
 
 What strangers send is parsed by C code. A fault in it ends a process that carries no calls; the kernel bounds its
 memory and its time, and lets it open, send and start nothing (`config.sandbox`); what the codecs print to standard
@@ -118,7 +118,7 @@ class _Stream(soundfile.SoundFile):  # type: ignore[misc]  # the library has no 
 
 
 def _has_known_signature(data: bytes) -> bool:
-    """Whether the first bytes are those of one of our formats, so that no other parser of libsndfile sees them."""
+    """True if the first bytes are those of one of our formats, so that no other parser of libsndfile sees them."""
     if data.startswith(b"RIFF"):
         return data[8:12] == b"WAVE"
     # An MPEG frame begins with eleven ones.

@@ -1,4 +1,4 @@
-"""Background sounds as files: what may be uploaded, how an upload becomes a loop, how loops are stored."""
+"""Files of background sounds: what may be uploaded, how an upload becomes a loop, how loops are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Building blocks of sounds that repeat without a seam: all of them work on a circle, whose end is its beginning.
+"""Building blocks of seamless loops: all of them work on a circle, whose end is its beginning.
 
 A loop is `float64[length]` at SAMPLE_RATE; filters are circular convolutions, events that reach past the end go on at
 the beginning.

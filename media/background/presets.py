@@ -1,4 +1,5 @@
-"""The background sounds that every organization has: computed, so that no recording has to be shipped or licensed.
+"""Preset background sounds, which every organization has: they are synthesized, so that no recording has to be shipped
+or licensed.
 
 Each is a loop without a seam, at one level, and lives mostly between 200 Hz and 4 kHz, where a telephone carries it.
 """

@@ -1,4 +1,4 @@
-"""The keys of a telephone, and the ways in which they come through a call."""
+"""DTMF keys, and the methods by which they arrive: RFC 4733, SIP INFO, in band."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that come as tones in the sound, found in all calls at once (ITU-T Q.23 and Q.24).
+"""In-band DTMF detection in all calls at once (ITU-T Q.23 and Q.24).
 
 A key is a low and a high tone at the same time. Every 20 ms one look at each call in which something sounds asks
 whether two such tones are nearly all that is there; that is one matrix product. Only then the sound is looked at in

@@ -1,5 +1,5 @@
-"""Lines that wait for their filter: they learn one after the other, in the order in which their echoes were found, and
-all together take no more of a tick than a set share of it.
+"""The queue of calls whose echo filter is to adapt: one after the other, in the order in which their echoes were found,
+within a set share of a tick for all together.
 
 A stall of the tick thread is a stall of every call. One after the other they are ready no later than they would be side
 by side. Work is counted in frames of a known cost, no clock is read: the same sound always takes the same ticks.

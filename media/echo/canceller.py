@@ -1,4 +1,4 @@
-"""The echo of one call: how late it is, the filter that has learned it, and how much is left.
+"""Echo cancellation of one call: its delay, the adaptive filter, and the suppression of the residual echo.
 
 What the filter leaves is turned down as far as it is likely to be echo still, but never under the noise of the line.
 """
@@ -105,11 +105,11 @@ class EchoCanceller:
         return frames
 
     def removed_all(self, end: int, per_ms: int) -> bool:
-        """Whether next to nothing is left of what came in of late, up to an index: nobody speaks but the agent."""
+        """True if next to nothing is left of what came in of late, up to an index: nobody speaks but the agent."""
         return self._left_of(end, WINDOW_MS * per_ms) < LEFT_NOW and self._left_of(end, LOOK_MS * per_ms) < LEFT
 
     def explains(self, end: int, per_ms: int) -> bool:
-        """Whether what came in of late, up to an index, can be the agent's alone: little is left of it, or no more than
+        """True if what came in of late, up to an index, can be the agent's alone: little is left of it, or no more than
         the filter usually leaves of an echo as loud as the last ones."""
         if self._left_of(end, WINDOW_MS * per_ms) < LEFT_NOW or self._left_of(end, LOOK_MS * per_ms) < LEFT:
             return True

@@ -1,4 +1,4 @@
-"""How much of what is heard was said a moment ago, and how long ago: a normalized cross-correlation over all delays.
+"""Echo delay estimation: a normalized cross-correlation of the received with the sent audio over all delays.
 
 Voiced speech resembles any other voiced speech, so both sides are whitened first, by linear prediction from what was
 said and by a plain difference; the geometric mean of the two correlations is high only where both agree. Over 128 ms an
@@ -44,7 +44,7 @@ class EchoCorrelation:
 
 
 def correlate(tx_audio: Samples, rx_audio: Samples, rate: int, noise: float = 0.0) -> EchoCorrelation:
-    """Compare `heard` (`int16[LOOK_MS]`) with `said` (`int16[MOST_MS + LOOK_MS]`, ending at the same moment).
+    """Compare `rx_audio` (`int16[LOOK_MS]`) with `tx_audio` (`int16[MOST_MS + LOOK_MS]`, ending at the same moment).
     `noise` is the mean square of the line's noise, which has no likeness with anything and is left out of account."""
     both = _correlations(tx_audio, rx_audio, rate // _NARROW, noise)[: 1 - LEAST_MS * _NARROW // 1000]
     return _best(both, len(tx_audio) - len(rx_audio), rate)
@@ -67,7 +67,7 @@ def _best(both: Signal, oldest: int, rate: int) -> EchoCorrelation:
 
 
 def _correlations(tx_audio: Samples, rx_audio: Samples, step: int, noise: float) -> Signal:
-    """Of `heard` with every stretch of `said` of its length, 0..1, the last one last."""
+    """Of `rx_audio` with every stretch of `tx_audio` of its length, 0..1, the last one last."""
     x, y = _narrowed(tx_audio, step), _narrowed(rx_audio, step)
     if not x.any() or not y.any():
         return np.zeros(len(x) - len(y) + 1)

@@ -139,14 +139,14 @@ class EchoGuard:
         return windows
 
     def held_due(self) -> Iterator[int]:
-        """At the end of a tick: the rows whose turn to be compared has come, or which can wait no longer. Each is to be
-        `settled` before the next is asked for."""
+        """At the end of a tick: the rows whose windows are to be correlated now, or which can be held no longer.
+        `release` each before taking the next."""
         for row in list(self._waiting):
             if self._left_us > 0 or len(self._rows[row].held) >= HOLD_WINDOWS:
                 yield row
 
     def release(self, row: int) -> Sequence[VadWindow]:
-        """The windows of a row that is `due`, as `judge` returns them."""
+        """Release the windows of a row of `held_due`, as `filter_window` returns them."""
         del self._waiting[row]
         row_state = self._rows[row]
         window = row_state.held.pop()

@@ -1,4 +1,5 @@
-"""Where a call's sound goes from here: the ear and the judge while a turn is open, the recording all the time."""
+"""Fans the caller's audio out to speech recognition and end-of-turn detection during a turn, and to the recording
+always."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ from media.engine.call_audio import CallAudio
 from media.vad.input_pipeline import InputPipeline
 
 PREROLL_MS: Final = 300
-"""Sound before the start of speech that the ear gets too."""
+"""Audio before the start of speech that speech recognition gets too (pre-roll)."""
 RECORD_MS: Final = 500
-"""A recording is handed this much at a time."""
+"""Audio that a recording is given at a time."""
 
 
 class AudioFanout:
-    """Gives listeners and recordings of all rows what they have not had. Raises whatever they raise."""
+    """Feeds the sinks and recordings of all rows. Raises whatever they raise."""
 
     def __init__(self, rows: int, sound: InputPipeline) -> None:
         self._sound = sound
@@ -29,7 +30,7 @@ class AudioFanout:
         self._feeding[row] = False
 
     def begin_turn(self, row: int, began_ms: float) -> None:
-        """A turn has begun: from 300 ms before `began_ms` on, the sound is the ear's and the judge's."""
+        """A turn has begun: from 300 ms before `began_ms` on, both sinks are fed."""
         cursor = self._cursor[row]
         end = int(cursor[Cursor.END])
         back = int((float(self._sound.arrival[row]) - began_ms + PREROLL_MS) * float(self._sound.per_ms[row]))
@@ -37,7 +38,7 @@ class AudioFanout:
         self._feeding[row] = True
 
     def feed(self, call: CallAudio, row: int) -> None:
-        """Give the ear and the judge what has come, while a turn is open."""
+        """Feed the speech sink and the end-of-turn sink with what has come, while a turn is open."""
         sinks = [each for each in (call.speech_sink, call.end_of_turn_sink) if each is not None]
         if self._feeding[row] and sinks:
             ready, fed = int(self._cursor[row, Cursor.READY]), int(self._cursor[row, Cursor.SPEECH_SINK])
@@ -50,7 +51,7 @@ class AudioFanout:
                     sink.feed(sound)
 
     def end_turn(self, call: CallAudio, row: int, *, forget: bool) -> None:
-        """The turn is over, or (`forget`) it was none."""
+        """The turn is over, or (`forget`) it was dropped."""
         self.feed(call, row)
         self._feeding[row] = False
         if forget and call.speech_sink is not None:
@@ -64,7 +65,7 @@ class AudioFanout:
         return np.flatnonzero(waiting >= RECORD_MS * self._sound.per_ms)
 
     def record(self, call: CallAudio, row: int) -> None:
-        """Give the recording both sides of all that it has not had."""
+        """Append to the recording both sides of what it has not been given yet."""
         end, recorded = (int(self._cursor[row, c]) for c in (Cursor.END, Cursor.RECORDED))
         self._cursor[row, Cursor.RECORDED] = end
         if call.recording is not None and end > recorded:

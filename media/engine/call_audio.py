@@ -1,4 +1,4 @@
-"""One call as the audio engine and the conversation share it."""
+"""The audio of one call, as the audio engine and the conversation share it."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from media.turns.turn_detector import TurnDetector
 
 
 class EndOfTurnSink(Protocol):
-    """What says whether a turn is over. Called from the tick thread; must return at once."""
+    """The end-of-turn detection of a call. Called from the tick thread; must return at once."""
 
     def feed(self, samples: Samples) -> None:
         """The next mono int16 samples of the turn, at the slot's rate: to keep, not to change."""
 
     def ask(self, answer: Callable[[float | None], None]) -> None:
-        """Is the turn over? `answer` gets a probability 0..1, or None when there is nothing to judge by: once, at once
-        or later, from any thread."""
+        """Ask whether the turn is over. `answer` is called once, at once or later, from any thread, with a probability
+        0..1, or None when there is nothing to judge by."""
 
     def reset(self) -> None:
         """The turn is over: forget what was fed."""
 
 
 class SpeechSink(Protocol):
-    """Where the caller's sound goes while a turn is open. Called from the tick thread; must return at once."""
+    """The speech recognition of a call, fed while a turn is open. Called from the tick thread; must return at once."""
 
     def feed(self, samples: Samples) -> None:
         """The next mono int16 samples of the turn, at the slot's rate: to keep, not to change."""
 
     def reset(self) -> None:
-        """What was fed since the last turn's end counts for nothing."""
+        """Forget what was fed since the last turn's end."""
 
 
 @dataclass(frozen=True, slots=True)
 class UtterancePlayed:
-    """An utterance has been sent to its end (one that was flushed never is)."""
+    """An utterance has been played to its end (one that was flushed never is)."""
 
     at_ms: float
     utterance: Utterance
@@ -47,7 +47,7 @@ class UtterancePlayed:
 
 @dataclass(frozen=True, slots=True)
 class DtmfDetected:
-    """A key's tones were heard in the caller's sound: 0-9, *, #, A-D."""
+    """In-band DTMF in the caller's audio: 0-9, *, #, A-D."""
 
     at_ms: float
     digit: str
@@ -55,7 +55,7 @@ class DtmfDetected:
 
 @dataclass(frozen=True, slots=True)
 class AudioFailure:
-    """Something of this call raised in the tick thread; the engine has let go of the call. The last event of it."""
+    """Code of this call raised in the tick thread; the engine has removed the call. The last event of a call."""
 
     at_ms: float
     error: Exception
@@ -65,7 +65,7 @@ CallEvent = TurnEvent | UtterancePlayed | DtmfDetected | AudioFailure
 
 
 class CallEventListener(Protocol):
-    """The conversation's side. Called on the event loop, once for all events of a tick."""
+    """The conversation's side. Called on the event loop, once for all events of a call in a tick."""
 
     def media_events(self, events: Sequence[CallEvent]) -> None:
         """Take the events, in the order in which they happened."""
@@ -103,7 +103,7 @@ class CallAudio:
 
     @property
     def caller_speaking(self) -> bool:
-        """The caller speaks at this moment, whether or not it counts."""
+        """True if the caller speaks at this moment, whether or not it takes a turn."""
         return self.turn_detector.caller_speaking
 
     def on_transcript(self, backchannel: bool = False) -> None:
@@ -112,7 +112,7 @@ class CallAudio:
         self._submit(self, _backchannel if backchannel else _transcript)
 
     def on_end_of_turn(self, asked_ms: float, p: float | None) -> None:
-        """The judge's answer to the question of that moment."""
+        """The end-of-turn model's answer to the query of that moment."""
         self._submit(self, lambda call: call.turn_detector.on_end_of_turn(float("-inf"), p, asked_ms))
 
     def set_uninterruptible(self, on: bool) -> None:

@@ -1,6 +1,6 @@
-"""The tick thread: every 20 ms one read of all calls, one measurement, one batched voice-activity run, and a step of
-turn taking for the calls in which something goes on. It decides pauses and interruptions itself: a barge-in must not
-wait for the event loop."""
+"""The audio engine, a thread that ticks every 20 ms: one read of all calls, one measurement, one batched run of voice
+activity detection, and a step of turn detection for the calls in which something goes on. It pauses and flushes playout
+itself, because a barge-in must not wait for the event loop."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ class AudioEngine:
         recording: Recording | None = None,
         ask_ahead_ms: float = 0.0,
     ) -> CallAudio:
-        """Take a call in; its judge needs `ask_ahead_ms` for an answer. Raises `KeyError` for a slot that is not open
-        and `ValueError` for a rate that no voice activity model knows. The engine closes the recording when the call
-        leaves."""
+        """Add a call; its end-of-turn model needs `ask_ahead_ms` for an answer. Raises `KeyError` for a slot that is
+        not open and `ValueError` for a rate that no voice activity model knows. The engine closes the recording when
+        the call leaves."""
         rate = self._port.rate(slot)
         if rate not in RATES:
             raise ValueError(f"voice activity works at 8000 and 16000 Hz, not at {rate}")
@@ -335,7 +335,7 @@ class AudioEngine:
         """Do a call's work; whatever it raises ends this call alone."""
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - ears, models and recordings are anyone's code
+        except Exception as error:  # noqa: BLE001 - a fault of a sink or a recording ends its own call
             self._fail_call(call, error)
 
     def _on_listener_failure(self, call: CallAudio, error: Exception) -> None:

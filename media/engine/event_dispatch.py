@@ -1,4 +1,4 @@
-"""The way of events from the tick thread to the event loop: one post for all events of a tick."""
+"""Dispatches events from the tick thread to the event loop: one post for all events of a tick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call's recording, read again: what the caller said, what the agent said, and when the agent was audible."""
+"""Reads the recording of a call: both sides, and when the agent was audible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recording in the place of a live call: an `AudioPort` whose clock goes on only when it is told to."""
+"""An audio port that replays a recording: its clock advances only when it is stepped."""
 
 from __future__ import annotations
 

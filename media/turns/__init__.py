@@ -1,1 +1,1 @@
-"""Turn taking: the state machine that decides when the caller has finished and when the agent is interrupted."""
+"""Turn detection: the state machine that decides when the caller's turn has ended and when the agent is interrupted."""

@@ -1,4 +1,4 @@
-"""The times and thresholds of turn taking that are no settings, and why they are what they are."""
+"""Times and thresholds of turn detection that are no settings, and the reason for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The turn-taking settings of an agent."""
+"""The turn detection settings of an agent."""
 
 from __future__ import annotations
 

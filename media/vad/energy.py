@@ -1,4 +1,5 @@
-"""How loud every caller is, against the caller's own noise: where sound begins and how long it has been quiet.
+"""Level measurement of every caller against the caller's own noise floor: where sound begins, and how long it has been
+quiet.
 
 Blocks of 5 ms of all calls are measured at once. Levels are dBFS (0 is a full-scale square wave).
 """

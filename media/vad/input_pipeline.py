@@ -1,4 +1,5 @@
-"""The way of the callers' sound from the rings to judged windows: kept, timed, measured, given to voice activity.
+"""The input pipeline of the callers' audio, from the port to judged windows: it keeps, times and measures audio and
+runs voice activity detection.
 
 Sound has the time at which it arrived on the wire: when the jitter buffer let it go, less what waited in the buffer.
 """

@@ -1,4 +1,4 @@
-"""Voice activity of all calls at once: Silero's model, batched, behind two gates that cost next to nothing.
+"""Voice activity detection of all calls at once: Silero's model, batched, behind two gates that cost next to nothing.
 
 While a caller speaks and a little longer, every window (32 ms) goes to the model; it bridges the gaps between sounds.
 Otherwise a window must stand out of the call's own noise and webrtcvad must take it for speech.

@@ -1,1 +1,1 @@
-"""Embeddings that are computed here: texts as vectors that are near each other when the texts mean alike."""
+"""Embeddings that are computed on this machine."""

@@ -1,5 +1,5 @@
-"""Weights of a BERT as Sentence Transformers publishes them (`model.safetensors`), written as a network that
-onnxruntime runs. Done once for a file: see `converted`.
+"""Converts the weights of a BERT as Sentence Transformers publishes them (`model.safetensors`) to an ONNX network, once
+for a file: see `convert_if_needed`.
 
 The network is that of Devlin et al. 2018, "BERT: Pre-training of Deep Bidirectional Transformers for Language
 Understanding", section 3, up to the last hidden layer. Safetensors is a length (uint64), a JSON header with the place

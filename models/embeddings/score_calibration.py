@@ -1,5 +1,5 @@
-"""What a cosine of one model means: the figures of E5 lie between 0.7 and 0.9, those of MiniLM between 0 and 0.7. So
-each model is asked once for questions whose answers are known, and its cosines are measured by these."""
+"""Calibration of a model's cosines to a similarity of 0..1: E5's cosines lie between 0.7 and 0.9, MiniLM's between 0
+and 0.7. So each model is asked once for questions whose answers are known."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ScoreCalibration:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the model knows answers from other texts at all."""
+        """True if the model knows answers from other texts at all."""
         return self.high > self.low
 
 

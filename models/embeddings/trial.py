@@ -1,4 +1,4 @@
-"""Tries a model of sentences: it is loaded, and makes a vector of a word."""
+"""The trial of an embeddings model: it is loaded, and embeds a word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a talk that has grown too long for the model's memory leaves out: its oldest turns. Pure."""
+"""Fits a conversation into a model's context window: the oldest turns are left out. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Models in a chain: when one fails, the next one answers, so that a caller is never left without.
+"""Failover between language models: when one fails, the next one answers, so that a caller is never left without an
+answer.
 
 What was already said of an answer stays said: the next model goes on behind it. It is told what that was, and where it
 begins with the same words, those are not said again.
@@ -174,7 +175,7 @@ class ContinuationFilter:
         return self._join([tail for tail in self._tails if self._agree(tail, words) and len(tail) <= len(words)])
 
     def _agree(self, tail: list[str], words: list[str]) -> bool:
-        """Whether they begin alike. What was said may have ended within its last word."""
+        """True if they begin alike. What was said may have ended within its last word."""
         count = min(len(tail), len(words))
         if count == len(tail) and self._said[-1:].isalnum():
             return words[: count - 1] == tail[:-1] and words[count - 1].startswith(tail[-1])

@@ -1,4 +1,4 @@
-"""A language model that is loaded when a call first needs it: installed, but not the one that most agents use."""
+"""A language model that is loaded when a call first needs it: installed, but not the default."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ EMBEDDERS: Final[Mapping[str, Callable[[ModelStore, KnownModel], Embeddings]]] =
 
 
 def has_engine(model: KnownModel) -> bool:
-    """Whether this build has the engine of a model."""
+    """True if this build has the engine of a model."""
     engine = engine_of(model)
     here = {
         "llm": engine == LLAMA, "stt": engine in RECOGNIZERS, "tts": engine in SYNTHESIZERS,
@@ -135,7 +135,7 @@ def engine_of(model: KnownModel) -> str:
 
 
 def is_offline_stt(model: KnownModel) -> bool:
-    """Whether a recognizer gives no words while the caller speaks: it is the better for a second pass."""
+    """True if a recognizer gives no words while the caller speaks: it is the better for a second pass."""
     from models.stt.sherpa.recognizer_config import is_streaming
 
     return engine_of(model) == SHERPA and not is_streaming(model.engine)

@@ -1,4 +1,4 @@
-"""Getting one large file over HTTP, over and over until it is there: each try goes on where the last one broke off.
+"""Downloads one large file over HTTP, with retries that resume where the last one broke off.
 
 What has come lies in a file of its own until it is whole and its SHA-256 is right. Beside it lies a note of what it is
 a part of: the rest is asked for with `If-Range` (RFC 9110, 13.1.5), so that a file that has changed meanwhile comes

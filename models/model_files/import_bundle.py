@@ -1,4 +1,4 @@
-"""Models from a folder, a tarball or a single file, for machines that reach no model hub.
+"""Imports models from a folder, a tarball or a single file, for machines that reach no model hub.
 
 Files are known by what they hold, or, where no SHA-256 is known, by their name under a model that was asked for.
 Nothing is ever written under a name that an archive gives; an archive with names that lead out of it, or with links, is

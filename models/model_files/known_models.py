@@ -1,4 +1,4 @@
-"""Models that are files, and where they are got: the list that comes with this build (`known_models.json`), and an
+"""The list of known models and where their files are: the list that comes with this build (`known_models.json`), and an
 operator's own beside the files. Nothing is loaded here.
 
 A file whose SHA-256 stands in the list must have it. One without is taken as its host hands it out the first time; what
@@ -30,7 +30,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{64}\z")]
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is on this machine: without TLS it is asked there alone."""
+    """True if an address is on this machine: without TLS it is asked there alone."""
     return urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
 
 
@@ -100,7 +100,7 @@ class KnownModel(BaseModel):
         return self.base + (file.path or file.name)
 
     def speaks(self, language: str | None) -> bool:
-        """Whether it is for a language (a BCP 47 tag); None: any."""
+        """True if it is for a language (a BCP 47 tag); None: any."""
         if language is None or "*" in self.languages:
             return True
         primary = language.lower().replace("_", "-").split("-")[0]

@@ -1,4 +1,4 @@
-"""Getting a model: all its files, then all of them put in place at once."""
+"""Pulls a model: downloads all its files, then puts all of them in place at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where models' files lie, and whether they are what they should be: `[models] dir`/NAME/FILE.
+"""The store of model files, `[models] dir`/NAME/FILE, and their verification.
 
 Beside the files of a model lies `manifest.json` with the SHA-256 of each. It is written last, so that a model without
 one is not there, and it is what the files are compared with from then on. What is being got lies in `.parts`.

@@ -1,4 +1,4 @@
-"""A talk as a request for a chat completion."""
+"""Builds requests of `/v1/chat/completions` from a conversation."""
 
 from __future__ import annotations
 

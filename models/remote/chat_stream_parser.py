@@ -1,4 +1,4 @@
-"""What a chat completion says, put together from the pieces in which it comes. Pure.
+"""Parses a chat completion from the pieces in which it is streamed. Pure.
 
 Servers differ: some give a call's name and arguments in pieces, some whole; some number calls, some number them all 0;
 some repeat ids, some have none. All of them are understood, and everything that comes is bounded.
@@ -102,7 +102,7 @@ class ChatStreamParser:
 
     @property
     def has_calls(self) -> bool:
-        """Whether it has begun to want tools."""
+        """True if it has begun to want tools."""
         return bool(self._calls)
 
     def calls(self) -> list[ToolCall]:

@@ -1,4 +1,4 @@
-"""A circuit breaker: a server that fails again and again is left alone for a while, so that no caller waits for it.
+"""A circuit breaker: a server that fails again and again gets no requests for a while, so that no caller waits for it.
 
 Pure: time comes as an argument, in seconds of any clock that does not go back.
 """

@@ -1,4 +1,5 @@
-"""The way to one remote model: requests within a caller's patience, retries before anything came, a circuit breaker.
+"""The client of one remote model: timeouts within a caller's patience, retries before the first word, a circuit
+breaker.
 
 The HTTP client is passed in: it is the house's guarded one, which looks at the addresses that it connects to.
 """

@@ -1,4 +1,4 @@
-"""What an operator says of a model on another machine."""
+"""The configuration of a model on another machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON of strangers."""
+"""Parses and cleans JSON of unknown origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream of events that a server answers with (the HTML standard, "Server-sent events"): bytes in, data out."""
+"""Parses server-sent events (the HTML standard, "Server-sent events"): bytes in, data out."""
 
 from __future__ import annotations
 

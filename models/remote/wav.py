@@ -1,4 +1,4 @@
-"""Sound as WAV files, to and from other servers."""
+"""Encodes and decodes WAV files for remote models."""
 
 from __future__ import annotations
 

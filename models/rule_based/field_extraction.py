@@ -1,5 +1,5 @@
-"""Values from a talk without a language model: what the caller answered when the agent asked for it, and what the
-caller said by its name. What is not sure stays null. A later value counts more than an earlier one.
+"""Extracts values from a transcript without a language model: what the caller answered when the agent asked for it, and
+what the caller named. An unsure value stays null. A later value counts more than an earlier one.
 
 Names and descriptions of values are taken as words alone, whatever they hold. Numbers in words are English; yes and no,
 days and "my name is" are known in some more languages.

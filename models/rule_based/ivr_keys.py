@@ -1,4 +1,4 @@
-"""Which telephone keys to press when a machine, or a caller, says so. English only."""
+"""IVR menus: which keys to press when a machine, or a caller, names them. English only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def keys_to_press(heard: str, system: str) -> str:
 
 
 def is_menu(heard: str) -> bool:
-    """Whether a machine talks: nobody waits for an answer then."""
+    """True if a machine talks: nobody waits for an answer then."""
     return bool(_choices(heard)) and _PURPOSE.search(heard) is not None
 
 

@@ -1,4 +1,4 @@
-"""What an agent's prompt says about the world, apart from what it tells the agent to do.
+"""The facts in an agent's prompt, apart from its instructions.
 
 A prompt mixes both: "You are the assistant of a hotel. Be brief. Breakfast is served from seven to ten." Only the last
 sentence may be read to a caller.

@@ -1,5 +1,4 @@
-"""A language model without weights: it answers with sentences of the agent's own prompt, and
-makes nothing up.
+"""A language model without weights: it answers with sentences of the agent's own prompt, and makes nothing up.
 
 Deterministic and quick, so that a call can be held, shown and tested where no language model is installed. What tools
 and documents told is said too.

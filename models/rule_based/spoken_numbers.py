@@ -1,4 +1,4 @@
-"""Numbers as callers say them: "four seven one one" is 4711 of an order, "forty two" is how many. English only."""
+"""Spoken numbers: "four seven one one" is 4711 of an order, "forty two" is a count. English only."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class _Cardinal:
         self._room = _room_after(first)
 
     def takes(self, word: str) -> bool:
-        """Whether the word belongs to it; then it is counted in."""
+        """True if the word belongs to it; then it is counted in."""
         scale, value = _SCALES.get(word), _SMALL.get(word, 0)
         if scale == 100:
             self._current, self._room = self._current * scale, scale

@@ -1,4 +1,4 @@
-"""A summary without a language model: the sentences of a talk that tell most of it, as they were said, in their order.
+"""A summary without a language model: the most telling sentences of a transcript, as they were said, in their order.
 
 Sentences count for the words that the talk comes back to (Luhn, "The Automatic Creation of Literature Abstracts",
 1958), for numbers, and what the caller says first for what it asks for. The same talk always gives the same summary.

@@ -1,4 +1,4 @@
-"""Fills a tool's parameters from what a caller said, and asks for those that were not said. English only."""
+"""Fills a tool's parameters from the caller's words, and asks for those that are missing. English only."""
 
 from __future__ import annotations
 
@@ -73,22 +73,22 @@ class Parameter:
 
     @property
     def is_identifier(self) -> bool:
-        """Whether it is text that consists of digits, as far as its name tells."""
+        """True if it is text that consists of digits, as far as its name tells."""
         return self.kind == "string" and not self.choices and not _IDENTIFIERS.isdisjoint(self.words)
 
     @property
     def is_email(self) -> bool:
-        """Whether it is an e-mail address, as far as its name tells."""
+        """True if it is an e-mail address, as far as its name tells."""
         return "email" in self.name.lower().replace("-", "").replace("_", "")
 
     @property
     def is_day(self) -> bool:
-        """Whether it is a day, as far as its name tells."""
+        """True if it is a day, as far as its name tells."""
         return self.kind == "string" and not {"day", "date"}.isdisjoint(self.words)
 
     @property
     def holds_number(self) -> bool:
-        """Whether it is filled with a number."""
+        """True if it is filled with a number."""
         return self.kind in ("integer", "number") or self.is_identifier
 
 

@@ -1,4 +1,4 @@
-"""Says what a tool has answered: plain text as it is, JSON as a sentence, an error without its text. English only."""
+"""Speaks a tool's result: plain text as it is, JSON as a sentence, an error without its text. English only."""
 
 from __future__ import annotations
 

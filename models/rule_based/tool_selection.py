@@ -1,4 +1,4 @@
-"""Chooses a tool by the caller's words, and asks for what it needs: rules, no weights. English only."""
+"""Selects a tool by the caller's words, and asks for what it needs: rules, no weights. English only."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _request_for(parameters: Sequence[Parameter], messages: Sequence[ChatMessage
 
 
 def _asks(said: str, parameter: Parameter) -> bool:
-    """Whether the agent's words ask for the parameter; the caller may have cut them short."""
+    """True if the agent's words ask for the parameter; the caller may have cut them short."""
     question, said = question_for(parameter), said.removeprefix(NOT_HEARD).strip()
     return said == question or (len(said.split()) >= 3 and question.startswith(said))
 

@@ -1,5 +1,5 @@
-"""Values as callers say them, found in a text by what they look like: e-mail addresses, telephone numbers, days, times
-of day, yes and no. Pure; None for nothing that is sure."""
+"""Parses spoken values by their form: e-mail addresses, telephone numbers, days, times of day, yes and no. Pure; None
+for nothing that is sure."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def numbers_in(text: str) -> tuple[list[str], list[SpokenNumber]]:
 
 
 def is_unsure(text: str) -> bool:
-    """Whether the caller does not commit to anything."""
+    """True if the caller does not commit to anything."""
     return _UNSURE.search(text.lower().replace("\u2019", "'")) is not None
 
 

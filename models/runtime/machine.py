@@ -1,4 +1,4 @@
-"""What this machine can give to models: cores and memory, within the limits of the control groups that we are in."""
+"""The machine's resources for models: cores and memory, within the limits of this process's control groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few worker threads that decode for all streams."""
+"""Worker threads that decode the streams of all calls."""
 
 from __future__ import annotations
 

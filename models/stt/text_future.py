@@ -1,4 +1,4 @@
-"""A text that a recognizer's thread hands to whoever waits for it on an event loop."""
+"""A text that a recognizer's thread hands to a task that waits for it on an event loop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from config.errors import ModelError
 
 
 class TextFuture:
-    """A caller of `finish`, `settle` or `decoded` that waits on its event loop. `ends`: the turn is over; `only_waits`:
-    nothing is to be done."""
+    """A caller of `end_turn`, `flush` or `decoded` that waits on its event loop. `ends`: the turn is over;
+    `only_waits`: nothing is to be done."""
 
     def __init__(self, *, ends: bool = False, only_waits: bool = False) -> None:
         self.ends = ends

@@ -1,5 +1,5 @@
-"""Two recognizers for one call: a streaming one for words while the caller speaks, and one that takes the turn whole,
-for its final text.
+"""Two-pass recognition: a streaming model for words while the caller speaks, and an offline one that takes the turn
+whole, for its final text.
 
 What the second writes is the turn's text, unless it fails or does not come in time: then the first one's stands. Where
 the first hears no words, nothing is asked of the second: models for whole turns find words in noise.
@@ -87,7 +87,7 @@ def two_pass_if_fast(streaming: SpeechToText, second: Transcriber) -> SpeechToTe
 
 
 class TwoPassStream:
-    """One call's ear; see `SpeechToTextStream`."""
+    """One call's stream; see `SpeechToTextStream`."""
 
     def __init__(
         self, stream: SpeechToTextStream, offline: Transcriber, rate: int, language: str | None, limit_s: float
@@ -125,7 +125,7 @@ class TwoPassStream:
             turn.drop()
 
     def reset(self) -> None:
-        """Forget what was fed since the last `finish`."""
+        """Forget what was fed since the last `end_turn`."""
         self._drop_turn()
         self._stream.reset()
 

@@ -1,4 +1,4 @@
-"""Finds the sentence that fits a question best: BM25 over light stems, with room for words that were misheard.
+"""BM25 search for the sentence that fits a question best, over light stems, tolerant of misheard words.
 
 BM25: Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009, with k1 = 1.2 and b = 0.5 (short texts).
 """

@@ -1,5 +1,5 @@
-"""Cuts a stream of text into pieces to be spoken, as early as it is sure of them: the first clause first, so that
-speaking starts before the sentence is complete, then whole sentences.
+"""Splits a stream of text into pieces to be spoken, as early as it is sure of them: the first clause first, so that
+speech starts before the sentence is complete, then whole sentences.
 
 Where a piece ends follows from the text alone, not from how the stream deals it out.
 """
@@ -177,7 +177,7 @@ def _clause_ends(candidate: str, following: str) -> bool | None:
 
 
 def _is_open(text: str) -> bool:
-    """Whether a bracket, a quotation or markup that began in `text` goes on behind it."""
+    """True if a bracket, a quotation or markup that began in `text` goes on behind it."""
     pairs = (("(", ")"), ("[", "]"), ("«", "»"), ("「", "」"), ("„", "“") if "„" in text else ("“", "”"))
     if any(text.count(left) > text.count(right) for left, right in pairs):
         return True

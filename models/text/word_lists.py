@@ -1,4 +1,4 @@
-"""Word lists as they are written in the code: one string, words between white space."""
+"""Word lists in code: one string, words between white space."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The phrases that were spoken last, kept as sound for all calls: greetings and stock answers are the same in each.
-A phrase that two calls ask for at once is synthesized once."""
+"""The cache of synthesized speech, in memory and for all calls: greetings and stock phrases are the same in each. A
+phrase that two calls ask for at once is synthesized once."""
 
 from __future__ import annotations
 
@@ -122,13 +122,13 @@ class SpeechCache:
         if files is None or not isinstance(voice, DiskCacheable):
             self._on_use("made")
             speech = await voice.synthesize(text, settings)
-        elif kept := await files.get(identity := voice.voice_version(settings.voice), text, settings):
+        elif kept := await files.get(version := voice.voice_version(settings.voice), text, settings):
             self._on_use("disk")
             speech = kept
         else:
             self._on_use("made")
             speech = await voice.synthesize(text, settings)
-            files.put(identity, speech, settings)
+            files.put(version, speech, settings)
         self.put(text, settings, speech)
         return speech
 

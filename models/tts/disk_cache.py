@@ -1,4 +1,4 @@
-"""Speech that took long to make, kept on the disk beyond a restart: a file for each piece.
+"""The disk cache of speech that took long to synthesize, beyond a restart: a file for each piece.
 
 What agents say may be about persons: names of files tell nothing (a keyed hash of what was asked for, with a key that
 lies in the folder), files do not hold the text, and nobody but the server's user may read them.
@@ -68,18 +68,18 @@ class SpeechDiskCache:
         """Bytes of all files."""
         return self._size
 
-    async def get(self, identity: str, text: str, settings: VoiceSettings) -> SynthesizedSpeech | None:
-        """What was kept for a text; None: nothing, or nothing that can be read. `identity` changes when the voice's
+    async def get(self, version: str, text: str, settings: VoiceSettings) -> SynthesizedSpeech | None:
+        """What was kept for a text; None: nothing, or nothing that can be read. `version` changes when the voice's
         sound does."""
         if not self._key:
             return None
-        name = self._name(identity, text, settings)
+        name = self._name(version, text, settings)
         with self._lock:
             if name not in self._sizes:
                 return None
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, name, text)
 
-    def put(self, identity: str, speech: SynthesizedSpeech, settings: VoiceSettings) -> None:
+    def put(self, version: str, speech: SynthesizedSpeech, settings: VoiceSettings) -> None:
         """Keep a speech; returns at once. Its samples must not be changed afterwards."""
         with self._lock:
             busy = self._waiting >= _MOST_WAITING or time.monotonic() < self._resting_until
@@ -87,7 +87,7 @@ class SpeechDiskCache:
                 return
             self._waiting += 1
         try:
-            self._threads.submit(self._write, self._name(identity, speech.text, settings), speech)
+            self._threads.submit(self._write, self._name(version, speech.text, settings), speech)
         except RuntimeError:  # It is closed.
             self._waiting -= 1
 
@@ -110,8 +110,8 @@ class SpeechDiskCache:
             self._size += size
         self._make_room()
 
-    def _name(self, identity: str, text: str, settings: VoiceSettings) -> str:
-        asked = (identity, settings.voice, settings.speed, settings.stability, settings.rate, text)
+    def _name(self, version: str, text: str, settings: VoiceSettings) -> str:
+        asked = (version, settings.voice, settings.speed, settings.stability, settings.rate, text)
         content = repr(asked).encode("utf-8", "surrogatepass")
         return hashlib.blake2b(content, key=self._key, digest_size=20).hexdigest() + _SUFFIX
 

@@ -1,4 +1,4 @@
-"""The silence that synthesizers put around a sentence: before it, it is time that the caller waits."""
+"""Trims the silence that synthesizers put around a sentence: before it, it is time that the caller waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where words end in the sound of an engine that does not tell: by their length, between the pauses of the clauses."""
+"""Estimated word timing for engines that report none: by the words' lengths, between the pauses of the clauses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words that say no more than "I am listening": whoever says only these over the agent does not want its turn.
+"""Backchannels ("mm-hmm", "yes"): words over the agent that take no turn.
 
 The lists hold what is said in the middle of another's sentence. A "no", a "wait" or a "hello" is not among them: over
 the agent it is an objection.
@@ -70,7 +70,7 @@ _LONGEST: Final = max(phrase.count(" ") + 1 for phrases in _PHRASES.values() for
 
 
 def is_backchannel(text: str, language: str | None) -> bool:
-    """Whether all that was recognized so far leaves the turn to the one who speaks: backchannels, fillers, noise marks,
+    """True if all that was recognized so far leaves the turn to the one who speaks: backchannels, fillers, noise marks,
     words that say nothing yet, or no words at all. `language` is a BCP 47 tag; a missing one means English, and one
     without a list has only sounds and "okay"."""
     tag = (language or "en").lower().split("-")[0]

@@ -1,4 +1,4 @@
-"""End of turn by rule: what the last words say about whether more is coming. No model, no waiting.
+"""End of turn by the last words: rules for whether more is coming. No model, no waiting.
 
 Silence has been measured already when this is asked; the words only say whether the pause is one in the middle.
 """
@@ -111,7 +111,7 @@ class LexicalStream:
 
 
 def _is_complete(heard: list[str], tag: str) -> bool:
-    """Whether the last words, or all of them, are a phrase that stands for itself."""
+    """True if the last words, or all of them, are a phrase that stands for itself."""
     tail = " " + " ".join(heard[-3:])
     return any(tail.endswith(" " + phrase) for phrase in _COMPLETE_PHRASES.get(tag, ()))
 

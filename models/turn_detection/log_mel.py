@@ -1,4 +1,4 @@
-"""Log-mel features as Whisper takes them, of the last 8 s of a sound. The definition is that of
+"""Log-mel features as Whisper takes them, of the last 8 s of audio. The definition is that of
 `WhisperFeatureExtractor(chunk_length=8)` in Hugging Face's transformers with `do_normalize=True`: mean 0 and variance 1
 over the 8 s, Hann frames of 25 ms every 10 ms, 80 bands on Slaney's mel scale, log10 with 8 decades of range.
 

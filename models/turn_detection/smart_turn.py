@@ -1,4 +1,4 @@
-"""End of turn by sound: Smart Turn v3 hears intonation and rhythm, without words. Words overrule it where they dangle
+"""End of turn by audio: Smart Turn v3 judges intonation and rhythm, without words. Words overrule it where they dangle
 or stand for themselves: after "and my" the turn is not over, after "goodbye" it is, however that sounded, and the
 network is spared.
 

@@ -1,4 +1,4 @@
-"""llama.cpp by its C interface: a model's file, its vocabulary, the memory of its sequences, and samplers.
+"""llama.cpp by its C interface: a model's file, its vocabulary, the KV cache of its sequences, and samplers.
 
 A `Model` may be asked by any thread; a `Context` and its samplers belong to one. All computing is done without the GIL.
 """
@@ -157,7 +157,7 @@ class Model:
         return self._pieces[token]
 
     def is_end(self, token: int) -> bool:
-        """Whether an answer is over with this token."""
+        """True if an answer is over with this token."""
         return bool(lib.llama_vocab_is_eog(self.vocabulary, token))
 
     def _is_control(self, token: int) -> bool:

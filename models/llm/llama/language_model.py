@@ -280,7 +280,7 @@ def _seed(prompt: ChatPrompt) -> int:
 
 
 def _was_said(prompt: ChatPrompt) -> bool:
-    """Whether the caller's last words were answered in words already, before a tool was used."""
+    """True if the caller's last words were answered in words already, before a tool was used."""
     since = itertools.takewhile(lambda message: message.role != "user", reversed(prompt.messages))
     return any(message.tool_calls and message.content.strip() for message in since)
 

@@ -1,4 +1,4 @@
-"""How much memory a language model takes, and how much of it a machine can give. Pure.
+"""The memory plan of a language model: what it takes, and how much of it a machine can give. Pure.
 
 What a model knows of a talk takes a cell for each token: keys and values of all layers. While a batch is read, each of
 its tokens is compared with all cells of its talk, which takes memory too.

@@ -1,4 +1,4 @@
-"""The marks by which models tell apart what they say, what they think and what they want to be done."""
+"""The tags by which models mark what they think and which tools they call."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ _PARTS: Final = ("[ARGS]", "[CALL_ID]", *OPENING_TAGS, *STANDALONE_TAGS)
 
 
 def is_marker(text: str) -> bool:
-    """Whether a control token's text is a mark, or a part of one."""
+    """True if a control token's text is a mark, or a part of one."""
     return any(text in mark for mark in _PARTS)

@@ -1,4 +1,4 @@
-"""Tries a GGUF file: it is loaded, reads a prompt, and writes 32 tokens in a batch of two, by the code, with the
+"""The trial of a GGUF file: it is loaded, reads a prompt, and writes 32 tokens in a batch of two, by the code, with the
 threads and from the mapped memory that calls get; in another thread than the one that loaded it, as calls do."""
 
 from __future__ import annotations

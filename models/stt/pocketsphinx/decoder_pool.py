@@ -1,4 +1,4 @@
-"""Ready decoders of PocketSphinx, lent for one turn each and not for one call: a decoder takes 90 MB, and most callers
+"""A pool of PocketSphinx decoders, lent for one turn each and not for one call: a decoder takes 90 MB, and most callers
 are silent most of the time."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A little noise under everything that is heard."""
+"""Dither: a little noise under all audio that is recognized."""
 
 from __future__ import annotations
 

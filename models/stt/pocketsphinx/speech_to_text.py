@@ -49,7 +49,7 @@ _Work = Samples | TextFuture | str
 
 
 class PocketsphinxStream:
-    """One call's ear; see `SpeechToTextStream`. Its work is done in order, by one worker at a time."""
+    """One call's stream; see `SpeechToTextStream`. Its work is done in order, by one worker at a time."""
 
     def __init__(self, workers: WorkerThreads, pool: DecoderPool, rate: int, on_words: Callable[[str], None]) -> None:
         self._workers = workers
@@ -114,7 +114,7 @@ class PocketsphinxStream:
         return await request.future
 
     def reset(self) -> None:
-        """Forget what was fed since the last `finish`."""
+        """Forget what was fed since the last `end_turn`."""
         with self._lock:
             if self._closed:
                 return
@@ -125,7 +125,7 @@ class PocketsphinxStream:
             self._schedule()
 
     def close(self) -> None:
-        """Free the stream; whoever waits in `finish` gets a `ModelError`. Idempotent."""
+        """Free the stream; whoever waits in `end_turn` gets a `ModelError`. Idempotent."""
         with self._lock:
             if self._closed:
                 return
@@ -205,7 +205,7 @@ class PocketsphinxStream:
             self._end_turn(keep_channel=False)
 
     def _decode(self, sound: Samples) -> None:
-        if self._decoder is None:  # The turn has failed already: `finish` says so.
+        if self._decoder is None:  # The turn has failed already: `end_turn` says so.
             return
         self._decoder.process(self._band.push(sound))
         words = _joined(self._settled, self._decoder.hypothesis())
@@ -216,7 +216,7 @@ class PocketsphinxStream:
 
     def _flush_utterance(self) -> tuple[str, ModelError | None]:
         """End the utterance, for the search through its lattice works at its end alone; the turn goes on in a new one.
-        Silence adds no words to it, so that `finish` tells the same then."""
+        Silence adds no words to it, so that `end_turn` tells the same then."""
         if self._decoder is None:
             return "", self._error
         self._decoder.end()
@@ -245,7 +245,7 @@ class PocketsphinxStream:
         return words, error
 
     def _fail(self, error: Exception, work: _Work | None) -> None:
-        """This turn is lost; the call hears of it in `finish`, the other calls do not."""
+        """This turn is lost; the call hears of it in `end_turn`, the other calls do not."""
         _log.error("stt.failed", error=str(error), exc_info=not isinstance(error, TrunklineError))
         failure = ModelError(f"speech recognition failed: {error}")
         decoder, self._decoder = self._decoder, None

@@ -1,4 +1,5 @@
-"""Telephone sound for a wide-band acoustic model: twice the sample rate, and what the line cut off put back roughly.
+"""Adapts telephone audio to a wide-band acoustic model: doubles the sample rate and roughly restores the band that the
+line cut off.
 
 A telephone line carries 300 to 3400 Hz; the model was trained up to 6800 Hz, where an empty band looks like no speech
 that it knows. Doubling the rate without a filter mirrors 0..4 kHz into 4..8 kHz; the mirror image, turned down, stands

@@ -1,4 +1,4 @@
-"""The threads that decode: each takes a piece of sound of every call that has one ready, all in one run of the network.
+"""Batched decoding: each thread takes a piece of audio of every call that has one ready, all in one run of the network.
 
 Nobody waits for a batch to fill: while one is decoded, pieces of other calls become ready, and they are the next one.
 Those for whose text a caller waits go before the others, in batches of their own, for a small batch is done sooner.
@@ -32,11 +32,11 @@ class Decodable(Protocol):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for its text."""
+        """True if somebody waits for its text."""
 
     @property
     def must_run_alone(self) -> bool:
-        """Whether its next piece is to be decoded in a run of its own."""
+        """True if its next piece is to be decoded in a run of its own."""
 
     def prepare(self) -> bool:
         """Do all that needs no network; True when the next piece is ready for it."""

@@ -1,4 +1,4 @@
-"""When a streaming model takes its next piece of sound."""
+"""Chunk timing: after how many samples a streaming model takes its next chunk."""
 
 from __future__ import annotations
 

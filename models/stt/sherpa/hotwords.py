@@ -1,4 +1,4 @@
-"""Words that a call is likely to bring up, as sherpa-onnx takes them: they are more readily heard."""
+"""Hot words, as sherpa-onnx takes them: words that a call is likely to bring up are recognized more readily."""
 
 from __future__ import annotations
 

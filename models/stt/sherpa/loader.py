@@ -1,4 +1,4 @@
-"""Makes recognizers of the files that `models.model_files.store` keeps."""
+"""Loads recognizers from the files in `models.model_files.store`."""
 
 from __future__ import annotations
 

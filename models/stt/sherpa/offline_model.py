@@ -1,4 +1,4 @@
-"""Speech to text by models of sherpa-onnx that take a turn whole: Whisper, Moonshine, SenseVoice, Parakeet.
+"""Speech to text by offline models of sherpa-onnx, which take a turn whole: Whisper, Moonshine, SenseVoice, Parakeet.
 
 They write better texts than streaming models and give no words while the caller speaks. Mostly they are the second pass
 behind a streaming one (`models.stt.two_pass`); alone they hear what was said so far again and again, at growing
@@ -201,7 +201,7 @@ class OfflineSpeechToText:
 
 
 class OfflineStream:
-    """One call's ear without a streaming model; see `SpeechToTextStream`."""
+    """One call's stream without a streaming model; see `SpeechToTextStream`."""
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ class OfflineStream:
         return await self._text(turn)
 
     def reset(self) -> None:
-        """Forget what was fed since the last `finish`."""
+        """Forget what was fed since the last `end_turn`."""
         self._begin_turn()
 
     def close(self) -> None:
@@ -268,7 +268,7 @@ class OfflineStream:
         return self._transcript.apply(await self._model.transcribe(tuple(turn.blocks), self._rate, self._language))
 
     def _words(self, turn: _BufferedTurn, text: str, error: ModelError | None) -> None:
-        """From the worker thread: what was heard of a turn that goes on. An error is told in `finish` again."""
+        """From the worker thread: what was heard of a turn that goes on. An error is told in `end_turn` again."""
         words = self._transcript.apply(text)
         turn.hear_at = int(turn.length * _GROWTH)
         turn.asked = False

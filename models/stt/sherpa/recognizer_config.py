@@ -1,4 +1,4 @@
-"""How sherpa-onnx is told to make a recognizer of a model's files. Loads nothing itself: what is broken in a file may
+"""The configuration of a sherpa-onnx recognizer for a model's files. Loads nothing itself: what is broken in a file may
 end the process that loads it (`models.stt.sherpa.trial`)."""
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ENGINES: Final[Mapping[str, EngineSpec]] = {
 
 
 def is_streaming(engine: str) -> bool:
-    """Whether models of a known model's engine give words while the caller speaks; True for engines that there are
+    """True if models of a known model's engine give words while the caller speaks; True for engines that there are
     none of here."""
     make = ENGINES.get(engine.removeprefix(PREFIX))
     return make is None or make.streaming

@@ -1,4 +1,4 @@
-"""One call's ear on a streaming model."""
+"""The recognition stream of one call on a streaming model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Recognizer(Protocol):
     """What a stream needs of sherpa-onnx."""
 
     def is_ready(self, stream: Any, /) -> bool:
-        """Whether the next piece of sound is there."""
+        """True if the next piece of sound is there."""
 
     def get_result(self, stream: Any, /) -> str:
         """The text so far."""
@@ -72,7 +72,8 @@ class SherpaStream:
         self.recognizer_stream: Any = None
         self._accepted = 0
         self._pieces = 0
-        # The turn's sound, and the pieces of it that an ear before this one had heard; -1: there was none before.
+        # The turn's sound, and the pieces of it that a recognizer stream before this one had decoded; -1: there was
+        # none before.
         self._kept: list[Samples] = []
         self._kept_length = 0
         self._heard_before = -1
@@ -116,12 +117,12 @@ class SherpaStream:
         return await self._ask(TextFuture(ends=True))
 
     def reset(self) -> None:
-        """Forget what was fed since the last `finish`."""
+        """Forget what was fed since the last `end_turn`."""
         self._work.append("discard")
         self._wake()
 
     def close(self) -> None:
-        """Free the stream; whoever waits in `finish` gets a `ModelError`. Idempotent."""
+        """Free the stream; whoever waits in `end_turn` gets a `ModelError`. Idempotent."""
         self._closed = True
         self._wake()
 
@@ -140,12 +141,12 @@ class SherpaStream:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for its text."""
+        """True if somebody waits for its text."""
         return self._request is not None
 
     @property
     def must_run_alone(self) -> bool:
-        """Whether its next piece is one with which a run has failed: it may fail again."""
+        """True if its next piece is one with which a run has failed: it may fail again."""
         return self._pieces == self._heard_before
 
     def prepare(self) -> bool:
@@ -173,7 +174,8 @@ class SherpaStream:
                 self._on_words(words)
 
     def retry(self) -> bool:
-        """After a run that failed, in which its ear was lost: begin the turn once more. False when that cannot be."""
+        """After a run that failed, in which its recognizer stream was lost: begin the turn once more. False when that
+        cannot be."""
         if self._heard_before >= 0 or self._kept_length > _KEPT_S * self._rate:
             return False
         kept, self._kept, self._kept_length = self._kept, [], 0
@@ -185,7 +187,7 @@ class SherpaStream:
         return True
 
     def fail(self, error: Exception) -> None:
-        """This turn is lost; the call hears of it in `finish`."""
+        """This turn is lost; the call hears of it in `end_turn`."""
         self._end_turn()
         self._error = ModelError(f"speech recognition failed: {error}")
         if self._request is not None:

@@ -1,4 +1,4 @@
-"""A model's tokens: in which case it writes, and how words are made of them, for words that it should expect."""
+"""A model's tokens: their case, and how hot words are made of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Tokens:
         self.unit: Unit = _unit_of(self.symbols)
 
     def encodes(self, word: str) -> bool:
-        """Whether a word without spaces, in the model's case, can be put together from tokens."""
+        """True if a word without spaces, in the model's case, can be put together from tokens."""
         if self.unit == "bpe":
             return self._joins(WORD_START + word)
         parts = re.findall(r"[A-Za-z']+|.", word) if self.unit == "cjkchar+bpe" else list(word)

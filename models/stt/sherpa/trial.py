@@ -1,5 +1,5 @@
-"""Tries a recognizer: sherpa-onnx makes it, and it hears two seconds of noise. Files that sherpa-onnx does not like may
-end its process: by `exit`, or by touching memory that is not there."""
+"""The trial of a recognizer: sherpa-onnx loads it and recognizes two seconds of noise. Files that sherpa-onnx does not
+like may end its process: by `exit`, or by touching memory that is not there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model heard, as a transcript shows it."""
+"""Truecasing: a recognizer's text in the case that a transcript shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telephone sound at the rate that models take: every sample, and between each two another one."""
+"""Upsamples telephone audio to 16 kHz: every sample, and between each two an interpolated one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Piper voice reads: the ids of a sentence's phonemes, as in its training.
+"""The phoneme ids that a Piper voice takes for a sentence, as in its training.
 
 Piper takes the phonemes that espeak-ng finds and keeps the punctuation that ends clauses as if it were phonemes
 (https://github.com/OHF-Voice/piper1-gpl).

@@ -1,4 +1,4 @@
-"""Text to speech with Piper's voices: the sound of a person, several times faster than speaking."""
+"""Text to speech with Piper's voices: natural speech, several times faster than real time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class _Voice:
-    """A voice's files; `identity` is another one when they are."""
+    """A voice's files; `version` is another one when they are."""
 
     path: Path
     settings: Path
@@ -273,13 +273,13 @@ def _readable(voices: dict[str, tuple[Path, Path]]) -> tuple[dict[str, _Voice], 
         try:
             config = read_config(settings)
             check_network(network, config)
-            identity = f"{sha256_of(network).hexdigest()} {sha256_of(settings).hexdigest()}"
+            version = f"{sha256_of(network).hexdigest()} {sha256_of(settings).hexdigest()}"
         except ValueError as error:
             failures.append(str(error))
             _log.warning("voice.unusable", voice=model, error=str(error))
         else:
             good[model] = _Voice(
-                network, settings, config, PhonemeIds(config.phoneme_id_map, config.vowel_clusters or ()), identity
+                network, settings, config, PhonemeIds(config.phoneme_id_map, config.vowel_clusters or ()), version
             )
     return good, failures
 

@@ -1,4 +1,4 @@
-"""Tries a voice: its network is loaded and speaks a few phonemes."""
+"""The trial of a Piper voice: its network is loaded and speaks a few phonemes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Piper voice: its network, loaded, and the sound and the lengths that it makes of phonemes."""
+"""One Piper voice: its network, and the audio and phoneme durations that it computes."""
 
 from __future__ import annotations
 

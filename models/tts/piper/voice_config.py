@@ -1,4 +1,4 @@
-"""The settings that lie beside a Piper voice's network: `*.onnx.json`."""
+"""The configuration file of a Piper voice: `*.onnx.json`."""
 
 from __future__ import annotations
 

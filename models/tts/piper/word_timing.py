@@ -1,4 +1,4 @@
-"""Where words end in what a Piper voice spoke: by the lengths of their phonemes, which most voices compute."""
+"""Word timing in a Piper voice's speech: by the phonemes' durations, which most voices compute."""
 
 from __future__ import annotations
 

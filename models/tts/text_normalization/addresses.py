@@ -1,4 +1,4 @@
-"""E-mail addresses and URLs, as one says them."""
+"""E-mail addresses and URLs as they are spoken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text on its way to being spoken, and where each of its characters comes from."""
+"""A text under normalization, and where each of its characters comes from."""
 
 from __future__ import annotations
 

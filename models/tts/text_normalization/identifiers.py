@@ -1,4 +1,4 @@
-"""What is read figure by figure: telephone numbers, order numbers, codes."""
+"""Identifiers, spoken digit by digit: telephone numbers, order numbers, codes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a language says for figures and signs. One `Lexicon` for each language that is spoken out here; the languages'
-own files fill it."""
+"""A language's words for digits and signs: one `Lexicon` for each language that is normalized, filled by the languages'
+own files."""
 
 from __future__ import annotations
 

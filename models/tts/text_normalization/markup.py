@@ -1,4 +1,4 @@
-"""Takes out what is written for the eye: Markdown, HTML tags, emoji."""
+"""Removes markup that is not spoken: Markdown, HTML tags, emoji."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers as they are written, in words: whole, with decimals, figure by figure."""
+"""Written numbers in words: whole, with decimals, digit by digit."""
 
 from __future__ import annotations
 

@@ -46,9 +46,9 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., SpeechDiskCache]]:
 
 
 def kept(
-    files: SpeechDiskCache, text: str, settings: VoiceSettings = SETTINGS, identity: str = "v1"
+    files: SpeechDiskCache, text: str, settings: VoiceSettings = SETTINGS, version: str = "v1"
 ) -> SynthesizedSpeech | None:
-    return asyncio.run(files.get(identity, text, settings))
+    return asyncio.run(files.get(version, text, settings))
 
 
 def put(files: SpeechDiskCache, *speeches: SynthesizedSpeech) -> None:
@@ -80,7 +80,7 @@ def test_another_manner_or_another_voice_file_is_another_sound(
 ) -> None:
     put(opened(), speech_of(TEXT))
     files = opened()
-    assert kept(files, TEXT, other) is None and kept(files, TEXT, identity="v2") is None
+    assert kept(files, TEXT, other) is None and kept(files, TEXT, version="v2") is None
     assert kept(files, TEXT + " ") is None
 
 

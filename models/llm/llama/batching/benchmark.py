@@ -1,4 +1,4 @@
-"""How quick a model is on this machine, measured before calls need it."""
+"""Measures how quick a language model is on this machine, before calls need it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thread that runs the model for all calls: continuous batching.
+"""The batching engine: one thread that computes the answers of all calls, by continuous batching.
 
 Each step evaluates what `schedule` makes of what all calls need next, in the sequences that `contexts` gives them: the
 next words of all who speak together, then the prompts one by one, which no other way would be quicker. Calls come, go

@@ -1,4 +1,4 @@
-"""Which sequence of the model's memory holds which tokens, and how the next answer makes the most of them.
+"""The KV cache: which sequence holds which tokens, and which of them the next answer reuses.
 
 Pure. A sequence keeps what was evaluated for a call: its next turn evaluates only what is new. Where a prompt parts
 from what is held (the caller interrupted, so that less was said than the model wrote), the rest is taken back. A call
@@ -100,7 +100,7 @@ class KvCacheSlots:
         return CachePlan(target, kept, tuple(changes))
 
     def should_wait(self, wanted: list[int], *, rank: int = 0) -> bool:
-        """Whether one who is at least as important reads what `wanted` begins with, and has not come to its end."""
+        """True if one who is at least as important reads what `wanted` begins with, and has not come to its end."""
         return self._is_being_cached(
             wanted, max(_common_prefix(sequence.cached, wanted) for sequence in self._sequences), rank
         )
@@ -127,7 +127,7 @@ class KvCacheSlots:
         return min(idle, key=lambda number: (bool(self._sequences[number].cached), self._sequences[number].used_s))
 
     def _is_being_cached(self, wanted: list[int], common: int, rank: int) -> bool:
-        """Whether a sequence that is busy now will hold much more of `wanted` than is held anywhere."""
+        """True if a sequence that is busy now will hold much more of `wanted` than is held anywhere."""
         return any(
             sequence.busy
             and sequence.rank <= rank

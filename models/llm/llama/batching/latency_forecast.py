@@ -1,5 +1,5 @@
-"""How long callers will wait for a model of a given speed: their talk is played through the real schedule, on a virtual
-clock. Pure, and the same for the same numbers."""
+"""Forecasts how long callers wait for a model of a given speed: their turns are played through the real scheduler on a
+virtual clock. Pure, and the same for the same numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which tokens go into the model's next step, so that many calls share it and none keeps another waiting.
+"""The scheduler: which tokens go into the model's next step, so that many calls share it and none keeps another
+waiting.
 
 Pure: seconds come as arguments. In a step all calls that speak get one token each, which are computed together; then
 new prompts are read, one after the other, in chunks that are no longer than a listener does not notice.
@@ -54,7 +55,7 @@ class ResponseWork:
 
     @property
     def reads(self) -> bool:
-        """Whether there is more to evaluate than the token before the next."""
+        """True if there is more to evaluate than the token before the next."""
         return not self.generating or self.pending > 1
 
 

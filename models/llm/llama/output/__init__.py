@@ -1,1 +1,1 @@
-"""What a model writes: sampling, grammars, tool calls."""
+"""Output of language models: sampling, grammars, tool calls."""

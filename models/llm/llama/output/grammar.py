@@ -1,4 +1,4 @@
-"""What a model may write, so that it is what a tool takes: JSON Schema as llama.cpp's grammars (GBNF).
+"""Converts JSON Schema to llama.cpp's grammars (GBNF), so that a model writes only what a tool takes.
 
 A grammar is never wider than JSON, and bounded: a small model cannot get lost in an endless string. What it does not
 know of a schema (`$ref`, `pattern`, bounds of numbers) it leaves to who checks the arguments.

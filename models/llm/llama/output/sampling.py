@@ -1,4 +1,4 @@
-"""How the next token is drawn: by chance, by seed, by grammar."""
+"""Sampling of the next token: by temperature and seed, and by a grammar."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Sampler:
         raise ModelError("The model has no token that its grammar takes")
 
     def _is_text(self, token: int) -> bool:
-        """Whether what is written stays UTF-8 with this token."""
+        """True if what is written stays UTF-8 with this token."""
         state = self._text.getstate()
         try:
             self._text.decode(self._model.piece(token))

@@ -1,4 +1,4 @@
-"""The ways in which models write down a tool call: each found here as the tool's name and its arguments as JSON."""
+"""The formats in which models write tool calls: each is parsed to the tool's name and its arguments as JSON."""
 
 from __future__ import annotations
 

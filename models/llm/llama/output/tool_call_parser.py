@@ -1,4 +1,4 @@
-"""Finds tool calls in what a model writes, while it writes.
+"""Parses tool calls out of a model's output while it is written.
 
 Models write them in many ways: between tags (Qwen, Hermes), after a mark of their own or as the whole answer (Llama 3,
 Mistral, and most others that were asked for JSON). What may become a call is held back until that is certain, for a
@@ -89,7 +89,7 @@ class ToolCallParser:
         yield from self._emit_and_drop(certain, certain)
 
     def _may_be_python(self) -> bool:
-        """Whether the answer is a call as Python writes it, or may become one. Then it is held to its end."""
+        """True if the answer is a call as Python writes it, or may become one. Then it is held to its end."""
         if self._python.match(self._held):
             self._opened = ""
             return True

@@ -1,4 +1,4 @@
-"""A talk as the text that a model was trained on: the chat template of its file, run by Jinja in a sandbox.
+"""Renders a conversation by the chat template of a model's file, run by Jinja in a sandbox.
 
 Templates come with models from anywhere: they see the talk and nothing else, and change nothing. What a template does
 not know (tools, a system line, two lines of one speaker) is told in words that it does know.

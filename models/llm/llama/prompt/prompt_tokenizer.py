@@ -1,4 +1,5 @@
-"""A talk as the tokens that a model reads: cleaned, told by its template, and so much of it as fits."""
+"""Tokenizes a conversation for a model: cleans it, renders it by the chat template, and fits it into the context
+window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Runs templates that strangers wrote: they see what they are given, change nothing, and come to an end.
+"""A sandbox for chat templates of unknown origin: they read what they are given, change nothing, and are bounded in
+time and memory.
 
 Jinja's sandbox keeps them from the rest of the program. What it leaves open is closed here: endless work and endless
 memory. Each loop's turn, each call and each piece of text counts; what counts too much is refused before it is done.
@@ -231,7 +232,7 @@ def _joined(*parts: Any) -> str:
 
 
 def _is_wide(form: str) -> bool:
-    """Whether a text that is formatted names a large width, or takes one from elsewhere: `{:{width}}`."""
+    """True if a text that is formatted names a large width, or takes one from elsewhere: `{:{width}}`."""
     return bool(_WIDE.search(form)) or any("{" in (spec or "") for _, _, spec, _ in Formatter().parse(form))
 
 
