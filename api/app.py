@@ -14,7 +14,7 @@ from api.http.cors import cors
 from api.http.response_streaming import ResponseMemory
 from api.http.shielded_tasks import ShieldedTasks
 from api.http.timeouts import DEADLINES, RequestDeadlines, request_timeout
-from api.reference.handler import add_reference
+from api.reference.swagger_ui import add_swagger_ui
 from api.routes import ROUTES, description
 from api.routing.route import Route
 from api.services import Services
@@ -57,7 +57,7 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
         if route.method == "GET":
             app.router.add_route("HEAD", path, handler)
     add_health(app, services)
-    add_reference(app, services.settings.api.public_url)
+    add_swagger_ui(app)
     description()
     return app
 

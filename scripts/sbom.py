@@ -1,7 +1,7 @@
 """What Trunkline consists of, as a CycloneDX document: `sbom.py ENVIRONMENT.json OUTPUT.json`, where ENVIRONMENT.json
 is what cyclonedx-py found installed in .venv. Of that the packages of the runtime's locks are kept, not those of tests
-and checks, and what no package index knows of is added: PJSIP, llama.cpp inside of its Python package, and the packages
-of the distribution that it runs with."""
+and checks, and what no package index knows of is added: PJSIP, llama.cpp and Swagger UI inside of their Python
+packages, and the packages of the distribution that it runs with."""
 
 from __future__ import annotations
 
@@ -87,6 +87,23 @@ def bundled(libraries: Path) -> list[Component]:
     return found
 
 
+def swagger_ui(packages: Path) -> Component:
+    """The script and style sheet in drf-spectacular-sidecar, whose metadata tell the version."""
+    (metadata,) = packages.glob("drf_spectacular_sidecar-*.dist-info/METADATA")
+    found = re.search(r"Swagger UI`_ version ``([\d.]+)``", metadata.read_text())
+    if found is None:
+        raise SystemExit(f"error: {metadata} does not tell the version of Swagger UI")
+    return {
+        "type": "library",
+        "bom-ref": "drf-spectacular-sidecar/swagger-ui-dist",
+        "name": "swagger-ui-dist",
+        "version": found[1],
+        "description": "part of drf-spectacular-sidecar, served at /docs",
+        "licenses": [{"license": {"id": "Apache-2.0"}}],
+        "purl": f"pkg:npm/swagger-ui-dist@{found[1]}",
+    }
+
+
 def distribution(names: Iterable[str], facts: str, distro: str, documents: Path) -> list[Component]:
     """The packages of the distribution of those names; `facts` are lines of package, version and architecture."""
     wanted, found = set(names), []
@@ -161,7 +178,8 @@ def main(environment_path: str, output_path: str) -> None:
     found = re.search(r"^version = (.+)$", (ROOT / "setup.cfg").read_text(), re.MULTILINE)
     assert found is not None
     environment = json.loads(Path(environment_path).read_text())
-    document = composed(environment, locked(ROOT), [pjsip(ROOT), *bundled(libraries), *packages], found[1])
+    added = [pjsip(ROOT), *bundled(libraries), swagger_ui(libraries.parents[1]), *packages]
+    document = composed(environment, locked(ROOT), added, found[1])
     Path(output_path).write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     print(f"    {len(document['components'])} components in {output_path}")
 

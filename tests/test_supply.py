@@ -72,6 +72,12 @@ def test_what_is_compiled_into_a_package_is_named_with_its_version(tmp_path: Pat
     }
 
 
+def test_swagger_ui_is_named_with_the_version_that_is_installed() -> None:
+    (packages,) = Path(sys.prefix).glob("lib/python3*/site-packages")
+    found = sbom.swagger_ui(packages)
+    assert re.fullmatch(r"pkg:npm/swagger-ui-dist@5\.\d+\.\d+", found["purl"])
+
+
 def test_every_package_of_the_locks_is_installed_under_a_name_that_is_found() -> None:
     """So that none is missing from the document because it is written in another way."""
     installed = {

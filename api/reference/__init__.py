@@ -1,7 +1,1 @@
-"""The reference page at `/docs`, made from the OpenAPI document."""
-
-from __future__ import annotations
-
-from api.reference.page import policy, render
-
-__all__ = ["policy", "render"]
+"""The API reference at `/docs`: Swagger UI, reading the OpenAPI document."""
