@@ -72,9 +72,9 @@ class Pump:
         """Block without the GIL until a tick has passed on all shards; False on timeout."""
         return _native.wait(timeout_ms)
 
-    def read(self, heard: Samples, said: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
+    def read(self, rx_audio: Samples, tx_audio: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
         """Drain all slots into `int16[rows, capacity]` (twice), `int32[rows]` and `int64[rows, INFO_COLUMNS]`."""
-        return _native.read(heard, said, counts, info)
+        return _native.read(rx_audio, tx_audio, counts, info)
 
     def rate(self, slot: int) -> int:
         """Sample rate, Hz: the codec's own."""

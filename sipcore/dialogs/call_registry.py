@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import replace
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pjsua2 as pj
@@ -19,6 +18,7 @@ from sipcore.dialogs.invite_failover import InviteFailover, InviteFailure
 from sipcore.dialogs.leg import InviteFacts, Leg, Media
 from sipcore.dialogs.leg_driver import LegDriver
 from sipcore.dialogs.pj_call import PjCall, PjDialogControl, call_params
+from sipcore.dialogs.refer_service import ReferService
 from sipcore.messages import headers, reason_header
 from sipcore.messages.captured_headers import capture
 from sipcore.messages.contact import redirect_contacts
@@ -58,6 +58,7 @@ class CallRegistry:
         self._delayed_ends: dict[int, InviteFailure] = {}
         """Ends of dialogs whose REFER is being served: the leg may go on with another call."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._refers = ReferService(pjsip_thread, self._join_on_pjsip_thread)
         self._failover = InviteFailover(
             self._start, self._is_current, self._resend, self._give_up, self._end_leg, on_unresponsive
         )
@@ -98,7 +99,7 @@ class CallRegistry:
             log.info("sip.refer_refused", sip_call_id=driver.leg.sip_call_id if driver else None, peer=call.peer)
             return 603
         if driver.refer is not None:
-            self._post(self._start, self._report_declined_refer(call, driver.leg, refer))
+            self._post(self._start, self._refers.report_declined(call, driver.leg, refer))
             return 603
         driver.refer = refer
         self._post(self._start, self._serve_refer(call, call.getId(), driver, refer))
@@ -214,70 +215,15 @@ class CallRegistry:
         self._tasks.add(task := self._loop.create_task(work))
         task.add_done_callback(self._tasks.discard)
 
-    async def _report_declined_refer(self, call: PjCall, leg: Leg, refer: ReferRequest) -> None:
-        """Report a REFER that came while another one is served; of many at once, one is reported."""
-        if leg.on_refer is None or call.reporting_declined_refer:
-            return
-        call.reporting_declined_refer = True
-        try:
-            await leg.on_refer(replace(refer, refusal="another one is under way"), _accept_nothing)
-        except Exception as error:
-            log.error("sip.refusal_not_noted", sip_call_id=leg.sip_call_id, error=repr(error), exc_info=error)
-        call.reporting_declined_refer = False
-
     async def _serve_refer(self, call: PjCall, number: int, driver: LegDriver, refer: ReferRequest) -> None:
-        """Transfer the leg to the target of a REFER, and notify the peer of the result; the peer's call may have ended
-        meanwhile. `number` is PJSUA's, of the call."""
+        """Serve a REFER, then end the call that was transferred, or the leg whose call has ended meanwhile."""
         dialog = self._dialogs.get(call.key)
-        event: str | None = None
-        accepted = False
-
-        async def accept() -> None:
-            nonlocal accepted, event
-            if accepted:
-                return
-            accepted = True
-            call.accepted_refers += 1
-            await self._pjsip_thread.run(_native.refer_respond, number, refer.cseq, 202)
-            if dialog is not None and not refer.no_subscription:
-                event = refer.event_header(call.accepted_refers == 1)
-                await dialog.notify(event, 100)
-
-        code = await self._transfer(call, driver, refer, accept)
-        driver.refer = None
-        if not accepted:
-            await self._pjsip_thread.run(_native.refer_respond, number, refer.cseq, code)
-        elif event and dialog:
-            await dialog.notify(event, code)
+        code = await self._refers.serve(call, number, driver, dialog, refer)
         end = self._delayed_ends.pop(call.key, None)
         if end is not None and code != 200:
             self._end_leg(call.key, driver, end)
         elif code == 200 and dialog:
             await dialog.bye(reason_header.format_reason(reason_header.q850_cause(reason_header.NORMAL_CLEARING)))
-
-    async def _transfer(
-        self, call: PjCall, driver: LegDriver, refer: ReferRequest, accept: Callable[[], Awaitable[None]]
-    ) -> int:
-        """Let the leg take over the call to the REFER's target; returns the status of the REFER."""
-        leg = driver.leg
-        assert leg.on_refer is not None
-        try:
-            new = await leg.on_refer(refer, accept)
-            if isinstance(new, int):
-                return new
-            await accept()
-            other = (
-                None if driver.hung_up else await self._pjsip_thread.run(self._join_on_pjsip_thread, call, driver, new)
-            )
-            if other is not None:
-                driver.on_stream_taken_over(other)
-                log.info("sip.call_transferred", sip_call_id=leg.sip_call_id, to=new.facts.request_user)
-                return 200
-            await new.hangup()
-            new.release()
-        except Exception as error:
-            log.error("sip.transfer_failed", sip_call_id=leg.sip_call_id, error=repr(error), exc_info=error)
-        return 500
 
     async def _after_replacement(self, driver: LegDriver) -> None:
         if driver.leg.facts.direction == "outbound":
@@ -411,7 +357,3 @@ class CallRegistry:
     def _drop_all_on_pjsip_thread(self) -> None:
         for key in list(self._calls):
             self._drop_on_pjsip_thread(key)
-
-
-async def _accept_nothing() -> None:
-    """Accepts a REFER that was declined already."""

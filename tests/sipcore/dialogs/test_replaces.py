@@ -27,10 +27,10 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def heir(phone: Phone) -> AsyncIterator[RawPhone]:
+async def replacing(phone: Phone) -> AsyncIterator[RawPhone]:
     """Who takes the call over."""
-    async with RawPhone(phone.target) as heir:
-        yield heir
+    async with RawPhone(phone.target) as replacing:
+        yield replacing
 
 
 async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media]:
@@ -53,11 +53,11 @@ def place_of(dialog: Dialog) -> tuple[str, str]:
     return replaces(dialog.call_id, dialog.to.split("tag=")[1], dialog.tag)
 
 
-async def takes_over(heir: RawPhone, old: Dialog, sdp: str) -> Dialog:
-    """The heir in the place of the other side."""
-    new = heir.dialog()
-    heir.invite(new, sdp, headers=place_of(old))
-    await heir.accepted(new)
+async def takes_over(replacing: RawPhone, old: Dialog, sdp: str) -> Dialog:
+    """The replacing in the place of the other side."""
+    new = replacing.dialog()
+    replacing.invite(new, sdp, headers=place_of(old))
+    await replacing.accepted(new)
     return new
 
 
@@ -99,28 +99,28 @@ async def hear_each_other(phone: Phone, raw: RawPhone, media: Media) -> None:
 
 @pytest.mark.parametrize("first", ["0", "9"])
 async def test_the_leg_and_its_sound_go_on_with_who_takes_over(
-    phone: Phone, raw: RawPhone, heir: RawPhone, first: str
+    phone: Phone, raw: RawPhone, replacing: RawPhone, first: str
 ) -> None:
     old, leg, media = await connected(phone, raw, raw.offer(first))
-    new = await takes_over(heir, old, heir.offer("0"))
+    new = await takes_over(replacing, old, replacing.offer("0"))
     await is_hung_up_on(raw, old)
-    await hear_each_other(phone, heir, media)
+    await hear_each_other(phone, replacing, media)
     assert not leg.ended.done()
     assert phone.endpoint.live_legs == 1
-    await over(heir, new, leg)
+    await over(replacing, new, leg)
     assert phone.endpoint.live_legs == 0
     with pytest.raises(KeyError):
         phone.pump.rate(media.slot)
 
 
 async def test_a_place_can_be_taken_again_and_the_leg_hangs_up_on_the_last(
-    phone: Phone, raw: RawPhone, heir: RawPhone
+    phone: Phone, raw: RawPhone, replacing: RawPhone
 ) -> None:
     old, leg, media = await connected(phone, raw, raw.offer("0"))
-    new = await takes_over(heir, old, heir.offer("0"))
+    new = await takes_over(replacing, old, replacing.offer("0"))
     await is_hung_up_on(raw, old)
     last = await takes_over(raw, new, raw.offer("0"))
-    await is_hung_up_on(heir, new)
+    await is_hung_up_on(replacing, new)
     await hear_each_other(phone, raw, media)
     await leg.hangup()
     await is_hung_up_on(raw, last)
@@ -128,7 +128,7 @@ async def test_a_place_can_be_taken_again_and_the_leg_hangs_up_on_the_last(
     leg.release()
 
 
-async def test_a_leg_on_hold_is_resumed_by_who_takes_over(phone: Phone, raw: RawPhone, heir: RawPhone) -> None:
+async def test_a_leg_on_hold_is_resumed_by_who_takes_over(phone: Phone, raw: RawPhone, replacing: RawPhone) -> None:
     old, leg, _ = await connected(phone, raw, raw.offer("0"))
     held: asyncio.Queue[bool] = asyncio.Queue()
     leg.on_hold_change = held.put_nowait
@@ -136,32 +136,32 @@ async def test_a_leg_on_hold_is_resumed_by_who_takes_over(phone: Phone, raw: Raw
     raw.send(raw.request("INVITE", old, body=raw.offer("0", "sendonly")))
     await raw.accepted(old)
     assert await asyncio.wait_for(held.get(), 5)
-    new = await takes_over(heir, old, heir.offer("0"))
+    new = await takes_over(replacing, old, replacing.offer("0"))
     assert not await asyncio.wait_for(held.get(), 5)
-    await over(heir, new, leg)
+    await over(replacing, new, leg)
 
 
-async def test_who_takes_over_may_leave_the_offer_to_us(phone: Phone, raw: RawPhone, heir: RawPhone) -> None:
+async def test_who_takes_over_may_leave_the_offer_to_us(phone: Phone, raw: RawPhone, replacing: RawPhone) -> None:
     old, leg, media = await connected(phone, raw, raw.offer("0"))
-    new = heir.dialog()
-    heir.invite(new, "", headers=place_of(old))
-    answer = await heir.final("INVITE")
+    new = replacing.dialog()
+    replacing.invite(new, "", headers=place_of(old))
+    answer = await replacing.final("INVITE")
     assert (answer.status, "m=audio" in answer.body) == (200, True)
     new.goes_on_with(answer)
-    heir._rtp_target = ("127.0.0.1", int(answer.body.split("m=audio ")[1].split()[0]))
-    heir.send(heir.request("ACK", new, body=heir.offer("0")))
+    replacing._rtp_target = ("127.0.0.1", int(answer.body.split("m=audio ")[1].split()[0]))
+    replacing.send(replacing.request("ACK", new, body=replacing.offer("0")))
     await is_hung_up_on(raw, old)
-    await heir.next_rtp()
-    await hear_each_other(phone, heir, media)
-    await over(heir, new, leg)
+    await replacing.next_rtp()
+    await hear_each_other(phone, replacing, media)
+    await over(replacing, new, leg)
 
 
-async def test_no_dialog_is_replaced_that_is_not_there(phone: Phone, raw: RawPhone, heir: RawPhone) -> None:
+async def test_no_dialog_is_replaced_that_is_not_there(phone: Phone, raw: RawPhone, replacing: RawPhone) -> None:
     old, leg, _ = await connected(phone, raw, raw.offer("0"))
     call_id, ours, theirs = old.call_id, old.to.split("tag=")[1], old.tag
     for wrong in ((f"x{call_id}", ours, theirs), (call_id, f"{ours}x", theirs), (call_id, ours, f"{theirs}x")):
-        heir.invite(heir.dialog(), heir.offer("0"), headers=replaces(*wrong))
-        assert (await heir.final("INVITE")).status == 481
+        replacing.invite(replacing.dialog(), replacing.offer("0"), headers=replaces(*wrong))
+        assert (await replacing.final("INVITE")).status == 481
     assert phone.incoming.empty()
     await over(raw, old, leg)
 
@@ -181,36 +181,36 @@ async def test_an_address_of_the_same_trunk_may(phone: Phone, raw: RawPhone) -> 
     old, leg, _ = await connected(phone, raw, raw.offer("0"))
     phone.endpoint.set_sources(["127.0.0.1", "127.0.0.3"])
     leg.may_be_replaced_by = {"127.0.0.3"}.__contains__
-    async with RawPhone(phone.target, "127.0.0.3") as heir:
-        new = await takes_over(heir, old, heir.offer("0"))
-        await over(heir, new, leg)
+    async with RawPhone(phone.target, "127.0.0.3") as replacing:
+        new = await takes_over(replacing, old, replacing.offer("0"))
+        await over(replacing, new, leg)
     phone.endpoint.set_sources(["127.0.0.1"])
 
 
 async def test_who_shares_no_codec_takes_nothing_over_and_may_try_again(
-    phone: Phone, raw: RawPhone, heir: RawPhone
+    phone: Phone, raw: RawPhone, replacing: RawPhone
 ) -> None:
     old, leg, media = await connected(phone, raw, raw.offer("0"))
-    heir.invite(heir.dialog(), heir.offer("4", "rtpmap:4 G723/8000"), headers=place_of(old))
-    assert (await heir.final("INVITE")).status == 488
+    replacing.invite(replacing.dialog(), replacing.offer("4", "rtpmap:4 G723/8000"), headers=place_of(old))
+    assert (await replacing.final("INVITE")).status == 488
     await hear_each_other(phone, raw, media)
-    new = await takes_over(heir, old, heir.offer("0"))
-    await hear_each_other(phone, heir, media)
-    await over(heir, new, leg)
+    new = await takes_over(replacing, old, replacing.offer("0"))
+    await hear_each_other(phone, replacing, media)
+    await over(replacing, new, leg)
 
 
-async def test_a_full_server_lets_a_place_be_taken(phone: Phone, raw: RawPhone, heir: RawPhone) -> None:
+async def test_a_full_server_lets_a_place_be_taken(phone: Phone, raw: RawPhone, replacing: RawPhone) -> None:
     old, leg, _ = await connected(phone, raw, raw.offer("0"))
     phone.endpoint.set_accepting(False)
-    heir.invite(heir.dialog(), heir.offer("0"))
-    assert (await heir.final("INVITE")).status == 503
-    new = await takes_over(heir, old, heir.offer("0"))
+    replacing.invite(replacing.dialog(), replacing.offer("0"))
+    assert (await replacing.final("INVITE")).status == 503
+    new = await takes_over(replacing, old, replacing.offer("0"))
     phone.endpoint.set_accepting(True)
-    await over(heir, new, leg)
+    await over(replacing, new, leg)
 
 
 async def test_a_call_of_ours_is_taken_over_too_even_while_it_rings(
-    phone: Phone, raw: RawPhone, heir: RawPhone
+    phone: Phone, raw: RawPhone, replacing: RawPhone
 ) -> None:
     for answered in (True, False):
         leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
@@ -221,14 +221,14 @@ async def test_a_call_of_ours_is_taken_over_too_even_while_it_rings(
             callee.answers()
             await callee.gets("ACK")
             await asyncio.wait_for(leg.connected(), 5)
-        new = heir.dialog()
+        new = replacing.dialog()
         ours = callee.invite.header("From").split("tag=")[1]
-        heir.invite(new, heir.offer("0"), headers=replaces(leg.sip_call_id, ours, callee.dialog.tag))
-        await heir.accepted(new)
+        replacing.invite(new, replacing.offer("0"), headers=replaces(leg.sip_call_id, ours, callee.dialog.tag))
+        await replacing.accepted(new)
         if answered:
             await callee.is_hung_up_on()
         else:
             await callee.is_cancelled()
         media = await asyncio.wait_for(leg.connected(), 5)
-        await hear_each_other(phone, heir, media)
-        await over(heir, new, leg)
+        await hear_each_other(phone, replacing, media)
+        await over(replacing, new, leg)
