@@ -34,7 +34,7 @@ class Listener:
         return [event for event in self.events if isinstance(event, kind)]
 
 
-class Ear:
+class RecordingSpeechSink:
     """Keeps what it is fed."""
 
     def __init__(self) -> None:
@@ -52,14 +52,14 @@ class Ear:
         return np.concatenate([silence(0), *self.fed])
 
 
-class DeafEar(Ear):
+class FailingSpeechSink(RecordingSpeechSink):
     """Raises at the first sound."""
 
     def feed(self, samples: Samples) -> None:
         raise RuntimeError("the recognizer is gone")
 
 
-class AnsweringJudge:
+class AnsweringEndOfTurnSink:
     """Answers one question after the other at once, and keeps what it is fed."""
 
     def __init__(self, answers: Iterator[float | None]) -> None:
@@ -77,7 +77,7 @@ class AnsweringJudge:
         self.discarded += 1
 
 
-class WaitingJudge(AnsweringJudge):
+class WaitingEndOfTurnSink(AnsweringEndOfTurnSink):
     """Keeps the questions of the first turn; whether they are answered when it is over, on the tick thread, is up to
     `answers_at_the_end`. It answers those of later turns with 0.9."""
 
@@ -109,8 +109,8 @@ class EngineHarness:
 
     def call(
         self, caller: Samples, settings: TurnSettings = NO_MODEL, rate: int = 8000, jitter_ms: int = 0
-    ) -> tuple[CallAudio, Listener, Ear]:
-        listener, ear = Listener(), Ear()
+    ) -> tuple[CallAudio, Listener, RecordingSpeechSink]:
+        listener, ear = Listener(), RecordingSpeechSink()
         call = self.engine.add(self.port.open(rate, caller, jitter_ms), settings, listener)
         call.speech_sink = ear
         self.engine.tick()

@@ -16,7 +16,7 @@ from media.echo.canceller import LEAD_MS, MOST_FRAMES, PASSES, EchoCanceller
 from media.echo.speex import FRAME_MS, AdaptiveFilter, SpeexLibrary
 from media.turns.events import PlayoutPaused
 from tests.media.echo.echo_room import Room
-from tests.media.echo.test_echo_guard import DELAYS, Phones, counted, monologue, say
+from tests.media.echo.test_echo_guard import DELAYS, EchoCalls, counted, monologue, say
 from tests.media.speech import silence, speech
 
 RATE = 8000
@@ -135,7 +135,7 @@ def test_nothing_is_learned_from_the_time_before_the_agent_spoke() -> None:
 
 
 def test_lines_that_find_their_echo_at_once_hold_no_caller_while_they_wait_for_their_filters() -> None:
-    phones = Phones(LINES)
+    phones = EchoCalls(LINES)
     calls = [phones.call(Room(RATE, -15, DELAYS[i % len(DELAYS)])) for i in range(LINES)]
     for call, _, _ in calls:
         say(call, monologue(RATE, 2))
@@ -170,7 +170,7 @@ def counting(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]:
 def test_callers_who_begin_at_once_are_compared_in_turn_and_all_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = counting(monkeypatch, "correlate")
     caller = np.concatenate([silence(1000), speech("no thank you that is wrong", RATE, "rms")])
-    phones = Phones(LINES)
+    phones = EchoCalls(LINES)
     calls = [phones.studio.call(caller) for _ in range(LINES)]
     for call, _, _ in calls:
         say(call, monologue(RATE, 1))
@@ -188,7 +188,7 @@ def test_what_could_never_be_compared_counts_as_speech(monkeypatch: pytest.Monke
     monkeypatch.setattr(echo_guard, "SHARE_US", 0)
     monkeypatch.setattr(echo_guard, "LEAST_SHARE_US", 0)
     caller = np.concatenate([silence(1000), speech("no thank you that is wrong", RATE, "rms")])
-    phones = Phones()
+    phones = EchoCalls()
     call, listener, _ = phones.studio.call(caller)
     say(call, monologue(RATE, 1))
     phones.run(1800)
@@ -201,7 +201,7 @@ def test_what_could_not_be_compared_on_a_line_that_waits_for_its_filter_is_its_e
 ) -> None:
     monkeypatch.setattr(echo_guard, "ADAPT_US", 0)
     monkeypatch.setattr(echo_guard, "ADAPT_BEHIND_US", 0)
-    phones = Phones()
+    phones = EchoCalls()
     call, listener, _ = phones.call(Room(RATE, -15, 150))
     say(call, monologue(RATE, 1))
     phones.run(1000)

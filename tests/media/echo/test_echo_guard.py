@@ -18,7 +18,7 @@ from media.recording import RecordingResult, RecordingWriter
 from media.turns.events import BargeIn, PlayoutPaused, SpeechStarted, TurnDropped, TurnEnded
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from tests.media.echo.echo_room import EchoPort, Room
-from tests.media.engine_harness import NO_MODEL, Ear, EngineHarness, Listener
+from tests.media.engine_harness import NO_MODEL, EngineHarness, Listener, RecordingSpeechSink
 from tests.media.speech import silence, speech
 from tests.media.test_recording import recorded
 
@@ -42,7 +42,7 @@ def monologue(rate: int, sentences: int = len(SENTENCES)) -> Samples:
     )
 
 
-class Phones:
+class EchoCalls:
     """Lines with rooms behind them, on one engine."""
 
     def __init__(self, rows: int = 1) -> None:
@@ -50,7 +50,7 @@ class Phones:
         self.studio = EngineHarness(port=self.port)
         self.start_ms = self.studio.start_ms
 
-    def call(self, room: Room, caller: Samples | None = None) -> tuple[CallAudio, Listener, Ear]:
+    def call(self, room: Room, caller: Samples | None = None) -> tuple[CallAudio, Listener, RecordingSpeechSink]:
         made = self.studio.call(silence(0) if caller is None else caller, rate=room.rate)
         self.port.rooms[made[0].slot] = room
         return made
@@ -74,7 +74,7 @@ def counted(listener: Listener) -> list[str]:
 @pytest.mark.parametrize("rate", [8000, 16000])
 def test_the_agent_never_interrupts_itself_from_its_first_word_on(rate: int) -> None:
     lines = list(product(LEVELS, DELAYS if rate == 8000 else DELAYS[::3]))
-    phones = Phones(len(lines))
+    phones = EchoCalls(len(lines))
     calls = [phones.call(Room(rate, level, delay)) for level, delay in lines]
     words = monologue(rate)
     assert len(words) >= 20 * rate
@@ -90,7 +90,7 @@ def test_the_agent_never_interrupts_itself_from_its_first_word_on(rate: int) -> 
 def test_without_the_comparison_the_agent_would_interrupt_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """The echo of these rooms is speech to the voice activity model: the test above would fail if nothing were done."""
     monkeypatch.setattr("media.echo.echo_guard.EchoGuard.is_echo_possible", lambda *_: False)
-    phones = Phones()
+    phones = EchoCalls()
     call, listener, _ = phones.call(Room(8000, -20, 150))
     say(call, monologue(8000, 1))
     phones.run(3000)
@@ -99,7 +99,7 @@ def test_without_the_comparison_the_agent_would_interrupt_itself(monkeypatch: py
 
 @pytest.mark.parametrize("room", [Room(8000, -15, 250, noise=60.0), Room(8000, -10, 350, 6.0, 0.4, distortion=3.0)])
 def test_noise_and_a_distorting_loudspeaker_are_no_caller_either(room: Room) -> None:
-    phones = Phones()
+    phones = EchoCalls()
     call, listener, _ = phones.call(room)
     phones.run(500)
     say(call, monologue(8000))
@@ -110,7 +110,7 @@ def test_noise_and_a_distorting_loudspeaker_are_no_caller_either(room: Room) -> 
 @pytest.mark.parametrize("rate", [8000, 16000])
 def test_a_caller_interrupts_through_the_echo(rate: int) -> None:
     lines = list(product(LEVELS, (50, 300), (1200, 4000), ("rms", "awb")))
-    phones = Phones(len(lines))
+    phones = EchoCalls(len(lines))
     calls = []
     for level, delay, lead, voice in lines:
         words = speech("can I speak to a person", rate, voice)
@@ -124,7 +124,7 @@ def test_a_caller_interrupts_through_the_echo(rate: int) -> None:
 
 
 def test_a_line_without_echo_is_interrupted_as_fast_as_ever() -> None:
-    phones = Phones()
+    phones = EchoCalls()
     caller = np.concatenate([silence(1000), speech("no thank you", voice="rms")])
     call, listener, ear = phones.call(Room(8000, -200, 50), caller)
     say(call, monologue(8000, 1))
@@ -156,7 +156,7 @@ def test_words_spoken_over_the_agent_reach_the_ear(level: int) -> None:
     caller = np.concatenate([silence(3000), words, silence(1500)])
     heard = []
     for room in (Room(8000, -200, 150), Room(8000, level, 150)):
-        phones = Phones()
+        phones = EchoCalls()
         call, _, ear = phones.call(room, caller)
         call.set_uninterruptible(True)
         say(call, monologue(8000))
@@ -168,7 +168,7 @@ def test_words_spoken_over_the_agent_reach_the_ear(level: int) -> None:
 
 
 def test_a_caller_who_speaks_while_the_agent_is_silent_is_heard_bit_by_bit() -> None:
-    phones = Phones()
+    phones = EchoCalls()
     answer = speech("what is your address", 8000, "rms")
     said = speech(SENTENCES[0], 8000)
     lead = len(said) // 8 + 1500
@@ -185,7 +185,7 @@ def test_a_caller_who_speaks_while_the_agent_is_silent_is_heard_bit_by_bit() -> 
 @pytest.mark.parametrize("text", ["can I speak to a person", "no thank you that is wrong"])
 def test_neither_the_echo_nor_its_tail_moves_the_end_of_the_turn(text: str) -> None:
     lines = list(product((-10, -20), (150, 400), ("rms", "awb")))
-    phones = Phones(len(lines))
+    phones = EchoCalls(len(lines))
     calls = []
     for level, delay, voice in lines:
         caller = np.concatenate([silence(3000), speech(text, 8000, voice)])
@@ -203,7 +203,7 @@ def test_neither_the_echo_nor_its_tail_moves_the_end_of_the_turn(text: str) -> N
 
 
 def test_an_echo_whose_delay_changes_is_learned_again() -> None:
-    phones = Phones()
+    phones = EchoCalls()
     call, listener, _ = phones.call(Room(8000, -10, 150))
     say(call, monologue(8000))
     with capture_logs() as logs:
@@ -217,7 +217,7 @@ def test_an_echo_whose_delay_changes_is_learned_again() -> None:
 
 
 def test_frames_that_are_no_whole_ticks_are_cleaned_as_well() -> None:
-    phones = Phones()
+    phones = EchoCalls()
     call, listener, _ = phones.call(Room(8000, -10, 150))
     say(call, monologue(8000, 2))
     for ms in [30, 0, 30, 15, 5] * 90:
@@ -275,7 +275,7 @@ def test_a_fault_of_the_library_ends_nothing_and_is_told_once(monkeypatch: pytes
         return FailingCanceller()
 
     monkeypatch.setattr(SpeexLibrary, "create_filter", failing)
-    phones = Phones(2)
+    phones = EchoCalls(2)
     said, answer = monologue(8000, 2), speech("what is your address", 8000, "rms")
     caller = np.concatenate([silence(len(said) // 8 + 1500), answer])
     calls = [phones.call(Room(8000, -10, delay), caller) for delay in (50, 300)]
@@ -292,7 +292,7 @@ def test_a_fault_of_the_library_ends_nothing_and_is_told_once(monkeypatch: pytes
 def test_without_the_library_calls_go_on_uncleaned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("media.echo.speex.SONAME", "libspeexdsp.so.none")
     with capture_logs() as logs:
-        phones = Phones()
+        phones = EchoCalls()
     assert [entry["event"] for entry in logs] == ["echo.library_missing"]
     call, listener, _ = phones.call(Room(8000, -20, 150), np.concatenate([silence(4500), speech("hello there")]))
     say(call, monologue(8000, 1))

@@ -22,7 +22,15 @@ from media.turns.events import (
 )
 from media.turns.settings import TurnSettings
 from tests.fakes.fake_audio_port import ArrayPort
-from tests.media.engine_harness import NO_MODEL, AnsweringJudge, DeafEar, Ear, EngineHarness, Listener, WaitingJudge
+from tests.media.engine_harness import (
+    NO_MODEL,
+    AnsweringEndOfTurnSink,
+    EngineHarness,
+    FailingSpeechSink,
+    Listener,
+    RecordingSpeechSink,
+    WaitingEndOfTurnSink,
+)
 from tests.media.speech import silence, speech, tone
 
 
@@ -186,7 +194,7 @@ def test_the_end_of_turn_model_is_asked_in_the_tick() -> None:
     harness = EngineHarness()
     call, listener, _ = harness.call(np.concatenate([silence(500), speech("yes"), silence(3000)]), TurnSettings())
     answers = iter([None, 0.0, 0.9])
-    call.end_of_turn_sink = AnsweringJudge(answers)
+    call.end_of_turn_sink = AnsweringEndOfTurnSink(answers)
     harness.run(2500)
     (ended,) = listener.of(TurnEnded)
     assert ended.reason == "model"
@@ -196,7 +204,7 @@ def test_the_end_of_turn_model_is_asked_in_the_tick() -> None:
 def test_an_answer_from_another_thread_counts_at_the_next_tick() -> None:
     harness = EngineHarness()
     call, listener, _ = harness.call(np.concatenate([silence(500), speech("yes"), silence(3000)]), TurnSettings())
-    judge = call.end_of_turn_sink = WaitingJudge(answers_at_the_end=False)
+    judge = call.end_of_turn_sink = WaitingEndOfTurnSink(answers_at_the_end=False)
     harness.run(2000)
     assert listener.of(TurnEnded) == []
     answering = threading.Thread(target=judge.waiting[-1], args=(0.9,))
@@ -214,7 +222,7 @@ def test_an_answer_given_when_the_turn_is_over_leaves_the_next_turn_its_question
     caller = np.concatenate([silence(500), words, silence(450), more, silence(2000)])
     settings = TurnSettings(turn_endpoint_delay=100, fallback_silence_ms=300, speculative_silence_ms=None)
     call, listener, _ = harness.call(caller, settings)
-    call.end_of_turn_sink = WaitingJudge(answers_at_the_end=True)
+    call.end_of_turn_sink = WaitingEndOfTurnSink(answers_at_the_end=True)
     harness.run(len(caller) // 8)
     first, second = listener.of(TurnEnded)
     assert (first.reason, second.reason) == ("fallback", "model")
@@ -224,8 +232,8 @@ def test_an_answer_given_when_the_turn_is_over_leaves_the_next_turn_its_question
 def test_the_judge_is_fed_what_the_ear_gets() -> None:
     harness = EngineHarness()
     call, _, _ = harness.call(np.concatenate([silence(500), speech("yes"), silence(1000)]), TurnSettings())
-    judge = call.end_of_turn_sink = AnsweringJudge(iter([1.0]))
-    ear = call.speech_sink = Ear()
+    judge = call.end_of_turn_sink = AnsweringEndOfTurnSink(iter([1.0]))
+    ear = call.speech_sink = RecordingSpeechSink()
     harness.run(1800)
     assert len(judge.fed) > 5 and np.array_equal(np.concatenate(judge.fed), ear.sound)
 
@@ -234,7 +242,7 @@ def test_an_ear_that_raises_ends_its_own_call_alone() -> None:
     harness = EngineHarness()
     caller = np.concatenate([silence(500), speech("hello there"), silence(1000)])
     broken, broken_listener, _ = harness.call(caller)
-    broken.speech_sink = DeafEar()
+    broken.speech_sink = FailingSpeechSink()
     _, listener, _ = harness.call(caller)
     harness.run(2000)
     assert [str(event.error) for event in broken_listener.of(AudioFailure)] == ["the recognizer is gone"]

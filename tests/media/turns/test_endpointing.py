@@ -19,81 +19,83 @@ from media.turns.events import (
     TurnEnded,
 )
 from media.turns.turn_detector import TurnDetector
-from tests.media.turns.turn_simulation import NEVER, NO_MODEL, SILENCE, SPEECH, STAND, Talk
+from tests.media.turns.turn_simulation import NEVER, NO_MODEL, SILENCE, SPEECH, STAND, SimulatedCall
 
 MODEL = replace(NO_MODEL, ultravad_eot_threshold=0.5)
 
 
 def test_the_model_is_asked_at_the_delay_and_again_every_200_ms() -> None:
-    talk = Talk(MODEL, eot=0.49).speak(300).pass_ms(750)
-    assert [event.at_ms for event in talk.of(AskEndOfTurn)] == [400, 600, 800, 1000]
-    assert talk.of(TurnEnded) == []
+    call = SimulatedCall(MODEL, eot=0.49).speak(300).pass_ms(750)
+    assert [event.at_ms for event in call.of(AskEndOfTurn)] == [400, 600, 800, 1000]
+    assert call.of(TurnEnded) == []
 
 
 def test_the_model_ends_the_turn_at_its_threshold() -> None:
-    talk = Talk(MODEL, eot=0.49).speak(300).pass_ms(250)
-    talk.eot = 0.5
-    assert talk.pass_ms(50).of(TurnEnded) == [TurnEnded(600, 0, 300, "model", probability=0.5)]
+    call = SimulatedCall(MODEL, eot=0.49).speak(300).pass_ms(250)
+    call.eot = 0.5
+    assert call.pass_ms(50).of(TurnEnded) == [TurnEnded(600, 0, 300, "model", probability=0.5)]
 
 
 def test_an_answer_of_the_model_counts_only_while_the_silence_lasts() -> None:
-    talk = Talk(MODEL).speak(300).pass_ms(120).speak(50)
-    assert talk.turn_detector.on_end_of_turn(talk.now, 0.9, talk.now) == ()
-    assert talk.of(SpeechResumed) == [SpeechResumed(430)]
+    call = SimulatedCall(MODEL).speak(300).pass_ms(120).speak(50)
+    assert call.turn_detector.on_end_of_turn(call.now, 0.9, call.now) == ()
+    assert call.of(SpeechResumed) == [SpeechResumed(430)]
 
 
 def test_the_fallback_ends_a_turn_that_the_model_never_ends() -> None:
     settings = replace(MODEL, fallback_silence_ms=1200)
-    assert Talk(settings, eot=0.0).speak(300).pass_ms(1190).of(TurnEnded) == []
-    assert Talk(settings, eot=0.0).speak(300).pass_ms(1200).of(TurnEnded) == [TurnEnded(1500, 0, 300, "fallback")]
+    assert SimulatedCall(settings, eot=0.0).speak(300).pass_ms(1190).of(TurnEnded) == []
+    assert SimulatedCall(settings, eot=0.0).speak(300).pass_ms(1200).of(TurnEnded) == [
+        TurnEnded(1500, 0, 300, "fallback")
+    ]
 
 
 def test_an_answer_about_an_earlier_silence_counts_for_nothing() -> None:
-    talk = Talk(MODEL, eot=0.9, answers_ms=90).speak(300).pass_ms(150).speak(20)
-    assert talk.at(AskEndOfTurn) == [400]
-    assert talk.pass_ms(90).of(TurnEnded) == []
-    assert talk.pass_ms(110).of(TurnEnded) == [TurnEnded(660, 0, 470, "model", probability=0.9)]
+    call = SimulatedCall(MODEL, eot=0.9, answers_ms=90).speak(300).pass_ms(150).speak(20)
+    assert call.at(AskEndOfTurn) == [400]
+    assert call.pass_ms(90).of(TurnEnded) == []
+    assert call.pass_ms(110).of(TurnEnded) == [TurnEnded(660, 0, 470, "model", probability=0.9)]
 
 
 def test_a_model_that_takes_time_is_asked_so_much_earlier() -> None:
     settings = replace(MODEL, turn_endpoint_delay=300)
-    talk = Talk(settings, eot=0.9, answers_ms=60, ask_ahead_ms=60).speak(300).pass_ms(290)
-    assert talk.at(AskEndOfTurn) == [540]
-    assert talk.of(TurnEnded) == []
-    assert talk.pass_ms(10).of(TurnEnded) == [TurnEnded(600, 0, 300, "model", probability=0.9)]
+    call = SimulatedCall(settings, eot=0.9, answers_ms=60, ask_ahead_ms=60).speak(300).pass_ms(290)
+    assert call.at(AskEndOfTurn) == [540]
+    assert call.of(TurnEnded) == []
+    assert call.pass_ms(10).of(TurnEnded) == [TurnEnded(600, 0, 300, "model", probability=0.9)]
 
 
 def test_an_answer_that_comes_late_ends_the_turn_when_it_comes() -> None:
-    talk = Talk(MODEL, eot=0.9, answers_ms=250).speak(300).pass_ms(340)
-    assert talk.of(TurnEnded) == []
-    assert talk.pass_ms(10).of(TurnEnded) == [TurnEnded(650, 0, 300, "model", probability=0.9)]
+    call = SimulatedCall(MODEL, eot=0.9, answers_ms=250).speak(300).pass_ms(340)
+    assert call.of(TurnEnded) == []
+    assert call.pass_ms(10).of(TurnEnded) == [TurnEnded(650, 0, 300, "model", probability=0.9)]
 
 
 def test_the_model_is_asked_again_200_ms_after_its_answer_never_twice_at_once() -> None:
-    talk = Talk(MODEL, eot=0.0, answers_ms=150).speak(300).pass_ms(1000)
-    assert talk.at(AskEndOfTurn) == [400, 750, 1100]
+    call = SimulatedCall(MODEL, eot=0.0, answers_ms=150).speak(300).pass_ms(1000)
+    assert call.at(AskEndOfTurn) == [400, 750, 1100]
 
 
 def test_a_question_without_an_answer_is_given_up_after_a_second() -> None:
-    talk = Talk(MODEL, eot=0.9, answers_ms=NEVER).speak(300).pass_ms(3000)
-    assert talk.at(AskEndOfTurn) == [400, 1600, 2800]
-    assert talk.of(TurnEnded) == [TurnEnded(3300, 0, 300, "fallback")]
+    call = SimulatedCall(MODEL, eot=0.9, answers_ms=NEVER).speak(300).pass_ms(3000)
+    assert call.at(AskEndOfTurn) == [400, 1600, 2800]
+    assert call.of(TurnEnded) == [TurnEnded(3300, 0, 300, "fallback")]
 
 
 @pytest.mark.parametrize("answers_ms", [1100, 1300])
 def test_an_answer_to_a_question_that_was_given_up_still_counts_in_its_silence(answers_ms: int) -> None:
-    talk = Talk(MODEL, eot=0.9, answers_ms=answers_ms).speak(300).pass_ms(1500)
-    assert talk.of(TurnEnded) == [TurnEnded(400 + answers_ms, 0, 300, "model", probability=0.9)]
+    call = SimulatedCall(MODEL, eot=0.9, answers_ms=answers_ms).speak(300).pass_ms(1500)
+    assert call.of(TurnEnded) == [TurnEnded(400 + answers_ms, 0, 300, "model", probability=0.9)]
 
 
 def test_a_new_silence_waits_for_the_answer_to_the_question_of_the_one_before() -> None:
-    talk = Talk(MODEL, eot=0.0, answers_ms=300).speak(300).pass_ms(150).speak(50).pass_ms(300)
-    assert talk.at(AskEndOfTurn) == [400, 700]
+    call = SimulatedCall(MODEL, eot=0.0, answers_ms=300).speak(300).pass_ms(150).speak(50).pass_ms(300)
+    assert call.at(AskEndOfTurn) == [400, 700]
 
 
 def test_a_new_silence_does_not_wait_for_a_question_that_was_given_up() -> None:
-    talk = Talk(MODEL, eot=0.0, answers_ms=NEVER).speak(300).pass_ms(150).speak(800).pass_ms(300)
-    assert talk.at(AskEndOfTurn) == [400, 1400]
+    call = SimulatedCall(MODEL, eot=0.0, answers_ms=NEVER).speak(300).pass_ms(150).speak(800).pass_ms(300)
+    assert call.at(AskEndOfTurn) == [400, 1400]
 
 
 def test_an_answer_waits_while_new_sound_is_in_doubt() -> None:
@@ -115,39 +117,39 @@ def test_speculation_starts_at_its_own_time_if_the_turn_is_not_over_by_then(
     speculative: int, with_model: float, alone: float | None
 ) -> None:
     settings = replace(MODEL, turn_endpoint_delay=300, speculative_silence_ms=speculative, fallback_silence_ms=1500)
-    assert Talk(settings, eot=0.0).speak(300).pass_ms(1400).at(Speculate) == [with_model]
+    assert SimulatedCall(settings, eot=0.0).speak(300).pass_ms(1400).at(Speculate) == [with_model]
     settings = replace(settings, ultravad_eot_threshold=None)
-    assert Talk(settings).speak(300).pass_ms(1400).at(Speculate) == ([] if alone is None else [alone])
+    assert SimulatedCall(settings).speak(300).pass_ms(1400).at(Speculate) == ([] if alone is None else [alone])
 
 
 def test_speculation_that_would_come_after_the_fallback_never_comes() -> None:
     settings = replace(MODEL, speculative_silence_ms=900, fallback_silence_ms=800)
-    assert Talk(settings, eot=0.0).speak(300).pass_ms(2000).kinds()[-1] is TurnEnded
-    assert Talk(settings, eot=0.0).speak(300).pass_ms(2000).of(Speculate) == []
+    assert SimulatedCall(settings, eot=0.0).speak(300).pass_ms(2000).kinds()[-1] is TurnEnded
+    assert SimulatedCall(settings, eot=0.0).speak(300).pass_ms(2000).of(Speculate) == []
 
 
 def test_speculation_starts_once_in_each_silence_that_lasts_so_long() -> None:
     settings = replace(MODEL, speculative_silence_ms=150)
-    talk = Talk(settings, eot=0.0).speak(300).pass_ms(400).speak(100).pass_ms(140)
-    assert [event.at_ms for event in talk.of(Speculate)] == [450]
-    assert [event.at_ms for event in talk.pass_ms(300).of(Speculate)] == [450, 950]
+    call = SimulatedCall(settings, eot=0.0).speak(300).pass_ms(400).speak(100).pass_ms(140)
+    assert [event.at_ms for event in call.of(Speculate)] == [450]
+    assert [event.at_ms for event in call.pass_ms(300).of(Speculate)] == [450, 950]
 
 
 def test_no_speculation_without_the_setting() -> None:
-    talk = Talk(MODEL, eot=0.0).speak(300).pass_ms(2000)
-    assert talk.of(Speculate) == []
+    call = SimulatedCall(MODEL, eot=0.0).speak(300).pass_ms(2000)
+    assert call.of(Speculate) == []
 
 
 def test_speech_that_goes_on_after_speculation_is_told_even_before_the_delay() -> None:
     settings = replace(NO_MODEL, turn_endpoint_delay=300, speculative_silence_ms=100)
-    talk = Talk(settings).speak(300).pass_ms(200).speak(100).pass_ms(50).speak(100)
-    assert talk.kinds() == [SpeechStarted, Speculate, SpeechResumed]
+    call = SimulatedCall(settings).speak(300).pass_ms(200).speak(100).pass_ms(50).speak(100)
+    assert call.kinds() == [SpeechStarted, Speculate, SpeechResumed]
 
 
 def test_speech_that_does_not_count_yet_starts_no_speculation() -> None:
     settings = replace(MODEL, speculative_silence_ms=100)
-    talk = Talk(settings, eot=0.0).agent(True).speak(200).pass_ms(290)
-    assert talk.kinds() == [AgentStarted, SpeechStarted, PlayoutPaused]
-    talk.words().pass_ms(STAND).agent(False).pass_ms(10)
-    assert talk.kinds()[3:] == [BargeIn, AgentStopped, SpeechStopped, Speculate, AskEndOfTurn]
-    assert talk.speak(10).kinds()[-1] is SpeechResumed
+    call = SimulatedCall(settings, eot=0.0).agent(True).speak(200).pass_ms(290)
+    assert call.kinds() == [AgentStarted, SpeechStarted, PlayoutPaused]
+    call.words().pass_ms(STAND).agent(False).pass_ms(10)
+    assert call.kinds()[3:] == [BargeIn, AgentStopped, SpeechStopped, Speculate, AskEndOfTurn]
+    assert call.speak(10).kinds()[-1] is SpeechResumed

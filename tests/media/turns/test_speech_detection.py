@@ -8,23 +8,23 @@ import pytest
 
 from media.turns.events import SpeechStarted, SpeechStopped, TurnEnded
 from media.turns.turn_detector import TurnDetector
-from tests.media.turns.turn_simulation import NO_MODEL, SILENCE, SPEECH, Talk
+from tests.media.turns.turn_simulation import NO_MODEL, SILENCE, SPEECH, SimulatedCall
 
 
 def test_speech_starts_at_the_threshold_and_stops_well_under_it() -> None:
-    talk = Talk(replace(NO_MODEL, frame_activation_threshold=0.6, turn_endpoint_delay=50))
-    talk.pass_ms(500, 0.59)
-    assert talk.events == []
-    talk.pass_ms(100, 0.6).pass_ms(500, 0.46)
-    assert talk.kinds() == [SpeechStarted]
-    talk.pass_ms(50, 0.44)
-    assert talk.kinds() == [SpeechStarted, SpeechStopped, TurnEnded]
+    call = SimulatedCall(replace(NO_MODEL, frame_activation_threshold=0.6, turn_endpoint_delay=50))
+    call.pass_ms(500, 0.59)
+    assert call.events == []
+    call.pass_ms(100, 0.6).pass_ms(500, 0.46)
+    assert call.kinds() == [SpeechStarted]
+    call.pass_ms(50, 0.44)
+    assert call.kinds() == [SpeechStarted, SpeechStopped, TurnEnded]
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.1, 1.0])
 def test_an_extreme_threshold_still_lets_turns_begin_and_end(threshold: float) -> None:
-    talk = Talk(replace(NO_MODEL, frame_activation_threshold=threshold)).pass_ms(300, 1.0).pass_ms(300, 0.0)
-    assert len(talk.of(TurnEnded)) == 1
+    call = SimulatedCall(replace(NO_MODEL, frame_activation_threshold=threshold)).pass_ms(300, 1.0).pass_ms(300, 0.0)
+    assert len(call.of(TurnEnded)) == 1
 
 
 def test_quiet_ends_speech_while_the_probability_is_still_falling() -> None:

@@ -17,7 +17,7 @@ NO_MODEL = TurnSettings(ultravad_eot_threshold=None, speculative_silence_ms=None
 NEVER = 10**9
 
 
-class Talk:
+class SimulatedCall:
     """A call in windows of 10 ms. The end-of-turn model answers `eot` to every question, `answers_ms` after it."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Talk:
                 self._asked.append(event.at_ms)
                 self._answer()
 
-    def pass_ms(self, ms: int, p: float = SILENCE) -> Talk:
+    def pass_ms(self, ms: int, p: float = SILENCE) -> SimulatedCall:
         for _ in range(ms // SPAN):
             self.now += SPAN
             self._answer()
@@ -46,19 +46,19 @@ class Talk:
             self.take(self.turn_detector.on_tick(self.now, self.audible))
         return self
 
-    def speak(self, ms: int) -> Talk:
+    def speak(self, ms: int) -> SimulatedCall:
         return self.pass_ms(ms, SPEECH)
 
-    def agent(self, audible: bool) -> Talk:
+    def agent(self, audible: bool) -> SimulatedCall:
         self.audible = audible
         self.take(self.turn_detector.on_tick(self.now, audible))
         return self
 
-    def words(self, *, backchannel: bool = False) -> Talk:
+    def words(self, *, backchannel: bool = False) -> SimulatedCall:
         self.take(self.turn_detector.on_transcript(self.now, backchannel))
         return self
 
-    def protect(self, on: bool) -> Talk:
+    def protect(self, on: bool) -> SimulatedCall:
         self.take(self.turn_detector.set_uninterruptible(on))
         return self
 

@@ -205,7 +205,7 @@ def test_an_answer_goes_on_behind_what_was_said(said: str, answer: str, whole: s
     assert said + "".join(pieces) + behind.finish() == whole
 
 
-class Voice:
+class ScriptedTts:
     """Its sound is one sample that says who spoke."""
 
     def __init__(self, name: str, *, fails_at: int = 99) -> None:
@@ -227,7 +227,7 @@ class Voice:
 
 
 async def test_a_voice_that_fails_is_replaced_once_and_for_the_rest_of_the_call() -> None:
-    first, other = Voice("first", fails_at=2), Voice("other")
+    first, other = ScriptedTts("first", fails_at=2), ScriptedTts("other")
     voice = FallbackTextToSpeech(first, other, "other/one")
     settings = VoiceSettings("first/one", 1.2, 0.5, 8000)
     spoke = [(await voice.synthesize("Hello.", settings)).text for _ in range(4)]

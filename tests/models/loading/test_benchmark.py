@@ -61,7 +61,7 @@ async def test_the_voice_is_that_of_the_language(espeak: EspeakTextToSpeech) -> 
     assert speeds.tts.name == "espeak-ng"
 
 
-class BetterEars:
+class OfflineStt:
     """Hears turns whole, as a second pass; no sound is brought to it here."""
 
     name = "better"
@@ -73,7 +73,7 @@ class BetterEars:
 
 async def test_behind_a_second_pass_both_recognizers_are_measured(recognizer: PocketsphinxSpeechToText) -> None:
     both = TwoPassSpeechToText(
-        TwoPassSpeechToText(recognizer, BetterEars()), cast(Transcriber, SimpleNamespace(name="elsewhere"))
+        TwoPassSpeechToText(recognizer, OfflineStt()), cast(Transcriber, SimpleNamespace(name="elsewhere"))
     )
     speeds = await measured(catalogue(both, ExtractiveResponder(), ScriptedTts()))
     assert speeds.stt is not None

@@ -55,7 +55,7 @@ class Local:
         yield TextDelta("Local.")
 
 
-class Voice:
+class LocalTts:
     """The voices that are here."""
 
     name = "here"
@@ -70,7 +70,7 @@ class Voice:
         return SynthesizedSpeech(settings.voice, np.ones(1, np.int16), settings.rate)
 
 
-class Ear(SpeechToText):
+class LocalStt(SpeechToText):
     """The recognizer that is here."""
 
     name = "here"
@@ -83,8 +83,8 @@ def here() -> Catalogue:
 
     responder = ExtractiveResponder()
     llms = {info("local", is_default=True): Local(), info(responder.name, is_default=False): responder}
-    ear, german = Ear(), Ear()
-    return Catalogue(ear, llms, [Voice()], LexicalEndOfTurn(), {"en": ear, "de": german})
+    ear, german = LocalStt(), LocalStt()
+    return Catalogue(ear, llms, [LocalTts()], LexicalEndOfTurn(), {"en": ear, "de": german})
 
 
 def names(catalogue: Catalogue) -> list[tuple[str, bool]]:
@@ -178,7 +178,7 @@ async def test_a_model_that_is_here_and_fails_too_leaves_the_callers_question_to
     gguf = LanguageModelInfo(language_model_id("local"), "local", "llama.cpp", 4096, True)
     spare = LanguageModelInfo(language_model_id(responder.name), responder.name, "builtin", 4096, False)
     chain = FallbackLanguageModel("local", [local, responder])
-    here = Catalogue(Ear(), {gguf: chain, spare: responder}, [Voice()], LexicalEndOfTurn())
+    here = Catalogue(LocalStt(), {gguf: chain, spare: responder}, [LocalTts()], LexicalEndOfTurn())
     model = add_remote_models(here, [LLM], BreaksOff()).llm(None)
     assert isinstance(model, FallbackLanguageModel)
     assert [each.name for each in model.models] == [LLM.name, "local", "extractive-responder"]

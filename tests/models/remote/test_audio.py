@@ -118,7 +118,7 @@ async def test_a_text_that_is_none_is_told_as_such(body: bytes) -> None:
             await RemoteTranscriber(endpoint).transcribe([tone(8000)], 8000, None)
 
 
-class Ear(SpeechToTextStream):
+class LocalSttStream(SpeechToTextStream):
     """Hears what it always hears."""
 
     def feed(self, samples: Samples) -> None:
@@ -140,15 +140,15 @@ class Ear(SpeechToTextStream):
         pass
 
 
-class Ears(SpeechToText):
+class LocalStt(SpeechToText):
     """Gives one `SpeechSink` to each call."""
 
     name = "ears"
 
     def open(
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
-    ) -> Ear:
-        return Ear()
+    ) -> LocalSttStream:
+        return LocalSttStream()
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ async def test_a_turn_is_what_the_remote_model_hears_and_else_what_the_local_one
 ) -> None:
     limits = replace(QUICK, total_s=0.5) if text == "local words" else QUICK
     async with remote(answer, kind="stt", limits=limits) as (endpoint, server):
-        ears = TwoPassSpeechToText(Ears(), RemoteTranscriber(endpoint), limits.total_s + 5)
+        ears = TwoPassSpeechToText(LocalStt(), RemoteTranscriber(endpoint), limits.total_s + 5)
         stream = ears.open(rate=8000, language=None, on_words=lambda _: None)
         stream.feed(tone(8000))
         assert stream.partial() == "local words"

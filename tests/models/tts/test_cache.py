@@ -18,7 +18,7 @@ from models.tts.flite.text_to_speech import FliteTextToSpeech
 SETTINGS = VoiceSettings("slow/one", 1.0, 0.5, 8000)
 
 
-class SlowVoice:
+class SlowTts:
     """Speaks when `gate` is set; counts what it was asked for and what was cancelled."""
 
     name = "slow"
@@ -65,7 +65,7 @@ def test_the_oldest_goes_first_and_the_size_is_kept() -> None:
 
 async def test_two_calls_that_need_a_phrase_at_once_have_it_made_once() -> None:
     origins: list[Origin] = []
-    voice, cache = SlowVoice(), SpeechCache(on_use=origins.append)
+    voice, cache = SlowTts(), SpeechCache(on_use=origins.append)
     calls = [asyncio.create_task(CachingTextToSpeech(voice, cache).synthesize("Hello.", SETTINGS)) for _ in range(3)]
     await until_asked()
     voice.gate.set()
@@ -79,14 +79,14 @@ async def test_two_calls_that_need_a_phrase_at_once_have_it_made_once() -> None:
     "other", [replace(SETTINGS, speed=1.2), replace(SETTINGS, stability=1), replace(SETTINGS, rate=16000)]
 )
 async def test_a_phrase_in_another_manner_is_another_one(other: VoiceSettings) -> None:
-    voice, cache = SlowVoice(), SpeechCache()
+    voice, cache = SlowTts(), SpeechCache()
     voice.gate.set()
     first = await cache.speech(voice, "Hello.", SETTINGS)
     assert await cache.speech(voice, "Hello.", other) is not first
 
 
 async def test_one_call_that_is_interrupted_leaves_the_phrase_to_the_other() -> None:
-    voice, cache = SlowVoice(), SpeechCache()
+    voice, cache = SlowTts(), SpeechCache()
     first, second = (asyncio.create_task(cache.speech(voice, "Hello.", SETTINGS)) for _ in range(2))
     await until_asked()
     first.cancel()
@@ -96,7 +96,7 @@ async def test_one_call_that_is_interrupted_leaves_the_phrase_to_the_other() -> 
 
 
 async def test_a_phrase_that_nobody_waits_for_is_given_up_and_made_anew_when_asked_again() -> None:
-    voice, cache = SlowVoice(), SpeechCache()
+    voice, cache = SlowTts(), SpeechCache()
     first = asyncio.create_task(cache.speech(voice, "Hello.", SETTINGS))
     await until_asked()
     first.cancel()
@@ -108,7 +108,7 @@ async def test_a_phrase_that_nobody_waits_for_is_given_up_and_made_anew_when_ask
 
 
 async def test_a_failure_reaches_all_who_wait_and_is_not_kept() -> None:
-    voice, cache = SlowVoice(), SpeechCache()
+    voice, cache = SlowTts(), SpeechCache()
     voice.error = ModelError("hoarse")
     calls = [asyncio.create_task(cache.speech(voice, "Hello.", SETTINGS)) for _ in range(2)]
     await until_asked()

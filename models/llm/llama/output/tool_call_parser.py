@@ -68,7 +68,7 @@ class ToolCallParser:
 
     def _outside(self) -> Iterator[LlmOutput]:
         """Say what is surely no beginning of a call."""
-        if not self._said and self._may_be_python():
+        if not self._said and self._hold_python_call():
             return
         place = 0
         while (found := _NOTABLE.search(self._held, place)) is not None:
@@ -88,7 +88,7 @@ class ToolCallParser:
         certain = len(self._held[: len(self._held) - _begun(self._held)].rstrip("\n"))
         yield from self._emit_and_drop(certain, certain)
 
-    def _may_be_python(self) -> bool:
+    def _hold_python_call(self) -> bool:
         """True if the answer is a call as Python writes it, or may become one. Then it is held to its end."""
         if self._python.match(self._held):
             self._opened = ""

@@ -48,12 +48,12 @@ def make_engine(tiny: Model) -> Iterator[MakeEngine]:
 
 
 @dataclass
-class Heard:
+class AnswerCollector:
     """What an engine told of one answer. `on_token` of the test is called after each token, in the engine's thread."""
 
     tokens: list[int] = field(default_factory=list)
     end: EndReason | ModelError | None = None
-    on_token: Callable[[Heard], None] = lambda _: None
+    on_token: Callable[[AnswerCollector], None] = lambda _: None
     ended: threading.Event = field(default_factory=threading.Event)
     ticket: RequestHandle | None = None
     has_ticket: threading.Event = field(default_factory=threading.Event)
@@ -84,12 +84,12 @@ def ask(
     prompt: list[int],
     most: int = 30,
     sampling: Sampling = GREEDY,
-    on_token: Callable[[Heard], None] = lambda _: None,
+    on_token: Callable[[AnswerCollector], None] = lambda _: None,
     grammar: Grammar | None = None,
     priority: Priority = Priority.LIVE,
     within_s: float | None = None,
-) -> Heard:
-    heard = Heard(on_token=on_token)
+) -> AnswerCollector:
+    heard = AnswerCollector(on_token=on_token)
     heard.ticket = engine.submit(
         BatchRequest(owner, prompt, most, sampling, heard.add, heard.finish, grammar, priority, within_s)
     )

@@ -13,7 +13,7 @@ from models.llm.llama.batching.engine import BatchEngine
 from models.llm.llama.batching.scheduler import Priority, StepLimits
 from models.llm.llama.bindings import Chunk, Context, Model
 from models.llm.llama.output.sampling import Sampling
-from tests.models.llm.llama.conftest import GREEDY, Heard, MakeEngine, alone, ask
+from tests.models.llm.llama.conftest import GREEDY, AnswerCollector, MakeEngine, alone, ask
 
 AGENT = "<|im_start|>system\n" + "You are the assistant of a small hotel near the harbour. " * 6 + "<|im_end|>\n"
 QUESTIONS = [
@@ -38,7 +38,7 @@ def test_calls_side_by_side_get_what_each_would_get_alone(
     """They come one after the other while those before them speak: prompts are copied, and read in small chunks."""
     prompts = [prompt_of(tiny, question) for question in QUESTIONS]
     engine = make_engine(bounds=StepLimits(step_s=1e-9, idle_step_s=1e-9, least_chunk=7, idle_chunk=7))
-    calls: list[Heard] = []
+    calls: list[AnswerCollector] = []
     first_asked, all_asked = threading.Event(), threading.Event()
 
     def begin() -> None:
@@ -47,7 +47,7 @@ def test_calls_side_by_side_get_what_each_would_get_alone(
         if len(calls) == len(prompts):
             all_asked.set()
 
-    def next_call(heard: Heard) -> None:
+    def next_call(heard: AnswerCollector) -> None:
         assert first_asked.wait(20)
         if heard is calls[-1] and len(heard.tokens) == 2 and len(calls) < len(prompts):
             begin()
@@ -119,7 +119,7 @@ def test_an_answer_that_nobody_wants_ends_within_a_step(tiny: Model, make_engine
     engine = make_engine()
     cancelled = threading.Event()
 
-    def enough(heard: Heard) -> None:
+    def enough(heard: AnswerCollector) -> None:
         if len(heard.tokens) == 3:
             heard.cancel()
             cancelled.set()
@@ -136,9 +136,9 @@ def test_an_answer_that_nobody_wants_ends_within_a_step(tiny: Model, make_engine
 
 def test_one_may_be_cancelled_before_it_began_and_after_it_ended(tiny: Model, make_engine: MakeEngine) -> None:
     engine = make_engine(sequences=1)
-    waiting: list[Heard] = []
+    waiting: list[AnswerCollector] = []
 
-    def ask_another(heard: Heard) -> None:
+    def ask_another(heard: AnswerCollector) -> None:
         if len(heard.tokens) == 1:
             waiting.append(ask(engine, "b", prompt_of(tiny, "hello"), 5))
             waiting[0].cancel()
@@ -189,9 +189,9 @@ def test_the_memory_is_used_to_its_last_token(tiny: Model, make_engine: MakeEngi
 
 def test_an_answer_that_cannot_come_in_time_is_refused(tiny: Model, make_engine: MakeEngine) -> None:
     engine = make_engine(sequences=1)
-    late: list[Heard] = []
+    late: list[AnswerCollector] = []
 
-    def ask_another(heard: Heard) -> None:
+    def ask_another(heard: AnswerCollector) -> None:
         if len(heard.tokens) == 1:
             late.append(ask(engine, "b", prompt_of(tiny, "hello"), 5, within_s=0.0))
 
@@ -204,9 +204,9 @@ def test_an_answer_that_cannot_come_in_time_is_refused(tiny: Model, make_engine:
 def test_work_after_a_call_waits_for_callers(tiny: Model, make_engine: MakeEngine) -> None:
     engine = make_engine()
     order: list[str] = []
-    after: list[Heard] = []
+    after: list[AnswerCollector] = []
 
-    def summarize(heard: Heard) -> None:
+    def summarize(heard: AnswerCollector) -> None:
         if not after:
             prompt = prompt_of(tiny, "and now a summary")
             after.append(
@@ -267,7 +267,7 @@ def test_a_failed_step_ends_its_own_answers_alone(
 def test_a_callback_that_fails_leaves_the_engine_running(tiny: Model, make_engine: MakeEngine) -> None:
     engine = make_engine()
 
-    def fail(_: Heard) -> None:
+    def fail(_: AnswerCollector) -> None:
         raise RuntimeError("on purpose")
 
     broken = ask(engine, "a", prompt_of(tiny, "hello"), 3, on_token=fail)

@@ -9,7 +9,7 @@ import pytest
 from models.llm.llama.batching.scheduler import Priority, StepLimits
 from models.llm.llama.bindings import Model
 from models.llm.llama.output.sampling import Sampling
-from tests.models.llm.llama.conftest import Heard, MakeEngine, alone, ask
+from tests.models.llm.llama.conftest import AnswerCollector, MakeEngine, alone, ask
 
 PRIORITIES = [Priority.LIVE] * 4 + [Priority.PREFILL, Priority.AFTER_CALL]
 
@@ -26,7 +26,7 @@ def test_whatever_happens_to_others_an_answer_is_what_it_would_be_alone(
     bounds = StepLimits(step_s=1e-9, turn_step_s=1e-9, idle_step_s=1e-9, least_chunk=chunk, idle_chunk=chunk)
     engine = make_engine(sequences=chance.randint(2, 5), capacity=256 * chance.randint(2, 3), bounds=bounds)
     beginnings = [[chance.randrange(5, 300) for _ in range(length)] for length in (0, 40, 120)]
-    asked: list[tuple[list[int], int, Sampling, Heard]] = []
+    asked: list[tuple[list[int], int, Sampling, AnswerCollector]] = []
     for number in range(60):
         length = chance.randint(1, 30)
         prompt = [*chance.choice(beginnings), *(chance.randrange(5, 300) for _ in range(length))]

@@ -13,7 +13,7 @@ from config.errors import ModelError
 from models.llm.llama.batching.scheduler import Priority, StepLimits
 from models.llm.llama.bindings import Chunk, Context, Model
 from models.llm.llama.output.sampling import Sampler, Sampling
-from tests.models.llm.llama.conftest import GREEDY, Heard, MakeEngine, alone, ask
+from tests.models.llm.llama.conftest import GREEDY, AnswerCollector, MakeEngine, alone, ask
 
 SLOW = StepLimits(step_s=1e-9, idle_step_s=1e-9, least_chunk=4)
 
@@ -28,9 +28,9 @@ def test_an_answer_ends_what_was_read_ahead_for_its_call_and_goes_on_from_there(
 ) -> None:
     engine = make_engine(bounds=SLOW)
     prompt, asked = prompt_of(tiny, "hello"), threading.Event()
-    heard: list[Heard] = []
+    heard: list[AnswerCollector] = []
 
-    def question(_: Heard) -> None:
+    def question(_: AnswerCollector) -> None:
         heard.append(ask(engine, "a", prompt, 5))
         asked.set()
 
@@ -46,10 +46,10 @@ def test_a_caller_takes_the_place_of_work_for_which_nobody_waits(tiny: Model, ma
     """And that is taken up again where it was."""
     engine = make_engine(sequences=1)
     summary, question = prompt_of(tiny, "a summary"), prompt_of(tiny, "hello")
-    live: list[Heard] = []
+    live: list[AnswerCollector] = []
     order: list[str] = []
 
-    def call(heard: Heard) -> None:
+    def call(heard: AnswerCollector) -> None:
         order.append("later")
         if len(heard.tokens) == 5:
             live.append(ask(engine, "b", question, 5, on_token=lambda _: order.append("live")))
@@ -101,7 +101,7 @@ def test_an_answer_whose_step_failed_while_it_spoke_is_read_again_in_chunks(
     monkeypatch.setattr(Context, "evaluate", broken_once)
     before: list[int] = []
 
-    def fail(heard: Heard) -> None:
+    def fail(heard: AnswerCollector) -> None:
         if len(heard.tokens) == 1:
             before.append(engine.steps)
         if len(heard.tokens) == 5:
@@ -115,9 +115,9 @@ def test_an_answer_whose_step_failed_while_it_spoke_is_read_again_in_chunks(
 
 def test_work_that_wrote_and_was_put_back_is_read_again_in_chunks(tiny: Model, make_engine: MakeEngine) -> None:
     engine = make_engine(sequences=1, bounds=StepLimits(least_chunk=60, idle_chunk=60, step_s=1e-9, idle_step_s=1e-9))
-    live: list[Heard] = []
+    live: list[AnswerCollector] = []
 
-    def call(heard: Heard) -> None:
+    def call(heard: AnswerCollector) -> None:
         if len(heard.tokens) == 5:
             live.append(ask(engine, "live", [*range(100, 220)], 3))
 
@@ -132,10 +132,10 @@ def test_what_a_caller_has_to_wait_for_memory_is_told_to_admission(
     now_s = 1000.0
     monkeypatch.setattr("models.llm.llama.batching.engine.time", SimpleNamespace(monotonic=lambda: now_s))
     engine = make_engine(sequences=1)
-    second: list[Heard] = []
+    second: list[AnswerCollector] = []
     expected: list[float] = []
 
-    def wait(heard: Heard) -> None:
+    def wait(heard: AnswerCollector) -> None:
         nonlocal now_s
         if len(heard.tokens) == 2:
             second.append(ask(engine, "b", [5, 6, 7], 2))
@@ -184,7 +184,7 @@ def test_at_most_one_copy_is_made_in_a_step(
 ) -> None:
     """Calls of an agent that come in one moment: who speaks waits for no more than one of their copies."""
     engine = make_engine(bounds=SLOW)
-    prompt, others, events = prompt_of(tiny, "hello"), list[Heard](), list[str]()
+    prompt, others, events = prompt_of(tiny, "hello"), list[AnswerCollector](), list[str]()
     copy, evaluate = Context.copy, Context.evaluate
 
     def copied(context: Context, source: int, target: int) -> None:
@@ -195,7 +195,7 @@ def test_at_most_one_copy_is_made_in_a_step(
         events.append("evaluate")
         return evaluate(context, chunks)
 
-    def call(heard: Heard) -> None:
+    def call(heard: AnswerCollector) -> None:
         if len(heard.tokens) == 2:
             others.extend(ask(engine, f"call {number}", [*prompt, number + 5], 4) for number in range(5))
 
@@ -230,9 +230,9 @@ def test_what_fails_in_a_step_fails_alone(
         return evaluate(context, chunks)
 
     monkeypatch.setattr(Context, "evaluate", fails)
-    broken: list[Heard] = []
+    broken: list[AnswerCollector] = []
 
-    def call(heard: Heard) -> None:
+    def call(heard: AnswerCollector) -> None:
         if len(heard.tokens) == 3:
             broken.append(ask(engine, "broken", [5, 6, 299, 8], 4))
 
