@@ -58,7 +58,7 @@ class ApiSettings(Section):
     tls_cert: Path | None = Field(None, description="certificate chain for HTTPS: a PEM file")
     tls_key: Path | None = Field(None, description="private key for HTTPS: a PEM file")
     cors_origins: tuple[Annotated[str, AfterValidator(browser_origin)], ...] = Field(
-        (), description="web pages that browsers let use the API: a list of origins, http(s)://host[:port]"
+        (), description="web origins that may use the API (CORS): a list of origins, http(s)://host[:port]"
     )
     max_connections: int = Field(512, ge=1, description="open HTTP connections: a whole number above 0")
     max_connections_per_address: int = Field(
@@ -67,17 +67,20 @@ class ApiSettings(Section):
         description="open HTTP connections of one client, an IPv4 address or IPv6 /64: a whole number above 0",
     )
     head_timeout_s: Seconds = Field(
-        10, description="a connection that has not sent the head of a request ends after: seconds above 0"
+        10, description="a connection that has not sent the head of a request is closed after: seconds above 0"
     )
-    idle_timeout_s: Seconds = Field(75, description="a connection without a next request ends after: seconds above 0")
+    idle_timeout_s: Seconds = Field(
+        75, description="a connection without a next request is closed after: seconds above 0"
+    )
     write_timeout_s: Seconds = Field(
-        5, description="a connection whose client takes nothing of an answer ends after: seconds above 0"
+        5, description="a connection whose client reads nothing of a response is closed after: seconds above 0"
     )
     body_timeout_s: Seconds = Field(
-        30, description="how long a request's body may take to come, uploads four times as long: seconds above 0"
+        30, description="longest time to receive a request's body, four times as long for uploads: seconds above 0"
     )
     request_timeout_s: Seconds = Field(
-        60, description="a request that is not done gets 503 after: seconds above 0, without the time of its body"
+        60,
+        description="a request that is not finished is answered with 503 after: seconds above 0, not counting its body",
     )
 
 
@@ -93,17 +96,17 @@ class SipSettings(Section):
     tls_cert: Path | None = Field(None, description="certificate chain for SIP over TLS: a PEM file")
     tls_key: Path | None = Field(None, description="private key for SIP over TLS: a PEM file without a passphrase")
     tls_ca: Path | None = Field(
-        None, description="certificate authority to trust beside the system's, for TLS trunks: a PEM file"
+        None, description="certificate authority to trust in addition to the system's, for TLS trunks: a PEM file"
     )
     tls_verify: bool = Field(
-        True, description="TLS trunks must prove who they are, by a certificate for their host: true or false"
+        True, description="TLS trunks must present a valid certificate for their host: true or false"
     )
     public_address: IpAddress | None = Field(
-        None, description="address that peers reach us at when behind NAT: an IP address"
+        None, description="address that SIP peers reach this server at when it is behind NAT: an IP address"
     )
     local_networks: tuple[IPvAnyNetwork, ...] = Field(
         PRIVATE_NETWORKS,
-        description="peers that are told our own address instead of `public_address`: a list of CIDR blocks",
+        description="networks whose peers get the local address instead of `public_address`: a list of CIDR blocks",
     )
     media_networks: tuple[IPvAnyNetwork, ...] = Field(
         PRIVATE_NETWORKS,
@@ -114,11 +117,13 @@ class SipSettings(Section):
         description='ports for audio, two for each of `max_calls`: "first-last" within 1024..65535',
     )
     symmetric_rtp: bool = Field(
-        True, description="send audio to where a peer's comes from, whatever its SDP says: true or false"
+        True, description="send RTP to the source address of the peer's RTP, whatever its SDP says: true or false"
     )
-    unknown_source: Literal["drop", "403"] = Field("drop", description='what strangers get: "drop" (silence) or "403"')
+    unknown_source: Literal["drop", "403"] = Field(
+        "drop", description='response to requests from unknown sources: "drop" (silence) or "403"'
+    )
     srtp: Literal["off", "optional", "required"] = Field(
-        "off", description='encrypted audio: "off", "optional" or "required"'
+        "off", description='SRTP, encrypted audio: "off", "optional" or "required"'
     )
     codecs: tuple[Literal["opus", "G722", "PCMU", "PCMA"], ...] = Field(
         ("opus", "G722", "PCMU", "PCMA"),
@@ -128,26 +133,27 @@ class SipSettings(Section):
     ring_timeout_s: Seconds = Field(45, description="how long an outbound call rings: seconds above 0")
     rtp_timeout_s: Seconds = Field(30, description="a call without any audio packet ends after: seconds above 0")
     drain_timeout_s: Annotated[float, Field(ge=0, le=86400)] = Field(
-        300, description="how long a stop waits for live calls: seconds, 0 or more"
+        300, description="how long a shutdown waits for live calls to end: seconds, 0 or more"
     )
     session_timer_s: Annotated[int, Field(le=86400), AfterValidator(off_or_at_least_90)] = Field(
         1800,
-        description="a call whose peer shows no sign of life ends (RFC 4028) after: seconds, 90 to 86400, or 0 for off",
+        description="SIP session timer (RFC 4028), a call whose peer does not refresh it ends after: seconds, 90 to "
+        "86400, or 0 for off",
     )
     digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...] = Field(
         ("MD5",),
         min_length=1,
-        description='how callers of numbers with sipInboundAuth say who they are: a list of "SHA-256", "MD5"',
+        description='digest algorithms for callers of numbers with sipInboundAuth: a list of "SHA-256", "MD5"',
     )
     probes: tuple[IpAddress, ...] = Field(
-        (), description="addresses whose OPTIONS are answered though they are no trunk: a list of IP addresses"
+        (), description="addresses without a trunk whose OPTIONS are answered: a list of IP addresses"
     )
     max_invites_per_second: int = Field(
-        50, ge=1, le=100000, description="calls that one address may begin in a second, 503 for more: 1..100000"
+        50, ge=1, le=100000, description="INVITEs per second from one address, more get 503: 1..100000"
     )
     nameservers: tuple[Annotated[str, AfterValidator(name_server)], ...] = Field(
         (),
-        description='who is asked for the hosts of trunks; [] asks as the system does: a list of "address[:port]"',
+        description='name servers for the hosts of trunks, [] for the system resolver: a list of "address[:port]"',
     )
 
     @property
@@ -173,7 +179,7 @@ class LimitSettings(Section):
     requests_per_minute: int = Field(100, ge=1, description="API requests per key in 60 s: a whole number above 0")
     max_calls: int = Field(250, ge=1, le=MAX_CALLS, description=f"live calls on this server: 1..{MAX_CALLS}")
     max_calls_per_organization: int = Field(
-        100, ge=1, description="live calls of an organization without a ceiling of its own: a whole number above 0"
+        100, ge=1, description="live calls of an organization without a limit of its own: a whole number above 0"
     )
     max_outbound_per_second: float = Field(
         10, gt=0, allow_inf_nan=False, description="outbound calls started per second: a number above 0"
@@ -183,7 +189,7 @@ class LimitSettings(Section):
         description="free disk space that other API requests leave to calls: MiB, at most a tenth of the disk counts",
     )
     max_answer_wait_s: Seconds = Field(
-        3, description="longest wait for the models that callers are to have: seconds above 0"
+        3, description="longest time that callers should wait for the models: seconds above 0"
     )
     slow_answers: Literal["refuse", "warn", "off"] = Field(
         "refuse",
@@ -204,13 +210,13 @@ class QuotaSettings(Section):
     documents: Items = Field(50_000, description="knowledge documents: a whole number")
     sounds: Items = Field(400, description="background sounds: a whole number")
     phone_numbers: Items = Field(20_000, description="phone numbers: a whole number")
-    api_keys: Items = Field(1_000, description="API keys that hold: a whole number")
+    api_keys: Items = Field(1_000, description="API keys that are not revoked: a whole number")
     document_bytes: Bytes = Field(20 << 30, description="files of knowledge documents: bytes")
     sound_bytes: Bytes = Field(5 << 30, description="background sounds, as they are stored: bytes")
     idempotent_answer_bytes: Bytes = Field(
-        2 << 30, description="answers that are kept for a repetition under the same Idempotency-Key: bytes"
+        2 << 30, description="responses stored to be repeated under the same Idempotency-Key: bytes"
     )
-    recording_bytes: Bytes = Field(200 << 30, description="recordings, warned of and not cut: bytes")
+    recording_bytes: Bytes = Field(200 << 30, description="recordings (a warning, recording goes on): bytes")
 
 
 class WebhookSettings(Section):
@@ -221,7 +227,7 @@ class WebhookSettings(Section):
     retry_delays_s: tuple[Seconds, ...] = Field(
         (60, 300, 900, 3600), description="waits before each retry: a list of seconds above 0"
     )
-    timeout_s: Seconds = Field(10, description="how long a receiver may take: seconds above 0")
+    timeout_s: Seconds = Field(10, description="timeout of an attempt: seconds above 0")
 
 
 class AfterCallSettings(Section):
@@ -236,7 +242,7 @@ class EgressSettings(Section):
     """`[egress]`"""
 
     allow: tuple[IPvAnyNetwork, ...] = Field(
-        (), description="networks that requests may go to though they are refused by default: a list of CIDR blocks"
+        (), description="networks that requests may go to although they are denied by default: a list of CIDR blocks"
     )
     deny: tuple[IPvAnyNetwork, ...] = Field(
         (), description="networks that requests may not go to: a list of CIDR blocks"
@@ -246,7 +252,7 @@ class EgressSettings(Section):
 class ModelSettings(Section):
     """`[models]`"""
 
-    dir: Path | None = Field(None, description="where model files lie: a folder (default: data_dir/models)")
+    dir: Path | None = Field(None, description="folder of model files: a folder (default: data_dir/models)")
     stt: Text = Field("auto", description="speech to text: a name from `trunkline models list`, or auto")
     stt_second: Text = Field(
         "auto",
@@ -258,10 +264,11 @@ class ModelSettings(Section):
     eot: Text = Field("auto", description="end-of-turn model: a name from `trunkline models list`, or auto")
     embedding: Text = Field(
         "auto",
-        description="what documents are searched by beside words: a name from `trunkline models list`, auto, or off",
+        description="embedding model for searching documents by meaning: a name from `trunkline models list`, auto, or "
+        "off",
     )
     speech_cache_mb: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
-        256, description="most disk space for speech that is kept in data_dir/speech: MiB, 0 keeps none there"
+        256, description="disk space for synthesized speech cached in data_dir/speech: MiB, 0 caches none there"
     )
 
 

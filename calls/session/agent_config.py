@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from uuid import UUID
 
 import structlog
@@ -86,14 +86,5 @@ def conversation_config(agent: Agent, values: Mapping[str, ContextValue], call_i
 
 
 def turn_settings(agent: Agent) -> TurnSettings:
-    """The turn-taking settings of an agent."""
-    return TurnSettings(
-        turn_endpoint_delay=agent.turn_endpoint_delay,
-        min_turn_duration=agent.min_turn_duration,
-        min_interruption_duration=agent.min_interruption_duration,
-        frame_activation_threshold=agent.frame_activation_threshold,
-        post_speech_cooldown=agent.post_speech_cooldown,
-        ultravad_eot_threshold=agent.ultravad_eot_threshold,
-        speculative_silence_ms=agent.speculative_silence_ms,
-        fallback_silence_ms=agent.fallback_silence_ms,
-    )
+    """The turn-taking settings of an agent, whose fields have the same names."""
+    return TurnSettings(**{each.name: getattr(agent, each.name) for each in fields(TurnSettings)})

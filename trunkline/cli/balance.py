@@ -47,10 +47,14 @@ def add_arguments(
     for each in (topup, debit, balance):
         each.add_argument("name", help="name of the organization")
     for each in (topup, debit):
-        each.add_argument("amount", type=amount_above_zero, help="in the currency of the rate card, as 20 or 12.50")
-        each.add_argument("--note", metavar="TEXT", help="what it is for, kept with the change", required=each is debit)
-    balance.add_argument("--last", type=int, default=SHOWN, metavar="N", help=f"show so many changes ({SHOWN})")
-    balance.add_argument("--json", action="store_true", help="print JSON, a line each")
+        each.add_argument(
+            "amount", type=amount_above_zero, help="in the currency of the rate card, such as 20 or 12.50"
+        )
+        each.add_argument("--note", metavar="TEXT", help="reason, stored with the change", required=each is debit)
+    balance.add_argument(
+        "--last", type=int, default=SHOWN, metavar="N", help=f"number of changes to show (default: {SHOWN})"
+    )
+    balance.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 async def topup(options: argparse.Namespace, settings: Settings) -> int:

@@ -48,11 +48,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="trunkline", description="A telephone server for voice AI agents.")
     parser.add_argument("--config", type=Path, help="settings file (default: trunkline.toml in this folder, if any)")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add(commands, "serve", "take calls and serve the API until SIGTERM or SIGINT", _serve)
-    demo = _add(commands, "demo", "start the server, have a scripted caller phone it, show the call", _demo)
-    demo.add_argument("--keep-serving", action="store_true", help="go on serving after the call")
+    _add(commands, "serve", "run the SIP server and the API until SIGTERM or SIGINT", _serve)
+    demo = _add(commands, "demo", "start the server, let a scripted caller call it, and show the call", _demo)
+    demo.add_argument("--keep-serving", action="store_true", help="keep the server running after the call")
     _add_replay(commands)
-    _add(commands, "check", "look at settings, models, ports and the audio path, a line for each", _check)
+    _add(commands, "check", "check settings, models, ports and the audio path, one line each", _check)
     _add_organizations(commands)
     _add_audit(commands)
     _add_keys(commands)
@@ -72,28 +72,28 @@ def _add(commands: Any, name: str, purpose: str, command: Command) -> argparse.A
 
 def _add_organizations(commands: Any) -> None:
     group = commands.add_parser("org", help="organizations").add_subparsers(required=True, metavar="ACTION")
-    create = _add(group, "create", "make an organization and print its id", _org_create)
+    create = _add(group, "create", "create an organization and print its id", _org_create)
     create.add_argument("name", type=_new_name)
     create.add_argument("--plan", choices=("free", "paid"), default="free")
-    create.add_argument("--balance", type=balance.amount, default="0", help="what a paid plan has at first")
+    create.add_argument("--balance", type=balance.amount, default="0", help="initial balance of a paid plan")
     create.add_argument("--max-calls", type=_positive, help="live calls at once (default: the server's setting)")
-    change = _add(group, "set", "change what an organization may do, from the next call on", _org_set)
+    change = _add(group, "set", "change an organization's limits and permissions, from the next call on", _org_set)
     change.add_argument("name", type=_name)
     where = change.add_mutually_exclusive_group()
-    where.add_argument("--prefixes", type=_prefixes, help='what destinations must begin with: +49,+43; "" for none')
-    where.add_argument("--any-prefix", action="store_true", help="let its calls go anywhere")
+    where.add_argument("--prefixes", type=_prefixes, help='allowed beginnings of destinations: +49,+43; "" allows none')
+    where.add_argument("--any-prefix", action="store_true", help="allow calls to any destination")
     pace = change.add_mutually_exclusive_group()
     pace.add_argument("--calls-per-minute", type=_positive, metavar="N", help="most outbound calls in any 60 seconds")
-    pace.add_argument("--no-cap", action="store_true", help="no such bound")
+    pace.add_argument("--no-cap", action="store_true", help="remove the limit of outbound calls per minute")
     change.add_argument("--max-calls", type=_positive, metavar="N", help="live calls at once")
-    change.add_argument("--plan", choices=("free", "paid"), help="whether its calls cost anything")
+    change.add_argument("--plan", choices=("free", "paid"), help="billing plan: calls of a free plan cost nothing")
     privacy.add_arguments(change)
-    quota = _add(group, "quota", "show what an organization stores, and may store", quota_cli.show)
+    quota = _add(group, "quota", "show the storage and the quotas of an organization", quota_cli.show)
     quota_cli.add_arguments(change, quota)
     balance.add_arguments(
-        _add(group, "topup", "add to what a paid plan has left", balance.topup),
-        _add(group, "debit", "take from what a paid plan has left", balance.debit),
-        _add(group, "balance", "show what is left, and the last changes of it", balance.show),
+        _add(group, "topup", "add to the balance of a paid plan", balance.topup),
+        _add(group, "debit", "take from the balance of a paid plan", balance.debit),
+        _add(group, "balance", "show the balance and its last changes", balance.show),
     )
     _add(group, "list", "list organizations", _org_list)
 
@@ -102,78 +102,97 @@ def _add_audit(commands: Any) -> None:
     audit = _add(
         commands,
         "audit",
-        "show every outbound call that was wanted, and what came of it; and what operators changed",
+        "show every requested outbound call with its outcome, and the changes that operators made",
         _audit,
     )
     audit.add_argument("--org", help="only of this organization")
-    audit.add_argument("--since", type=_instant, metavar="TIME", help="only from then on, as 2026-11-21T05:00 (UTC)")
-    audit.add_argument("--json", action="store_true", help="print JSON, a line each")
+    audit.add_argument(
+        "--since", type=_instant, metavar="TIME", help="only entries from this time on, such as 2026-11-21T05:00 (UTC)"
+    )
+    audit.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 def _add_keys(commands: Any) -> None:
     group = commands.add_parser("key", help="API keys").add_subparsers(required=True, metavar="ACTION")
-    create = _add(group, "create", "make an API key and print it; it is shown only this once", _key_create)
+    create = _add(group, "create", "create an API key and print it; it is shown only once", _key_create)
     create.add_argument("--org", required=True, help="name of the organization")
     create.add_argument("--name", type=_new_name, help="what the key is for")
     create.add_argument("--rate", type=_positive, help="requests per minute (default: the server's setting)")
     listing = _add(group, "list", "list API keys", _key_list)
     listing.add_argument("--org", help="only of this organization")
-    revoke = _add(group, "revoke", "end an API key at once", _key_revoke)
+    revoke = _add(group, "revoke", "revoke an API key, effective at once", _key_revoke)
     revoke.add_argument("key", help="the key's prefix (tk_1a2b3c4d) or id, as `key list` shows them")
 
 
 def _add_models(commands: Any) -> None:
     group = commands.add_parser("models", help="models").add_subparsers(required=True, metavar="ACTION")
-    _add(group, "list", "list all models, and how each stands on this machine", models.list_models)
-    pull = _add(group, "pull", "get models; what broke off goes on", models.pull_all)
-    verify = _add(group, "verify", "read the files of models whole, and say whether they have changed", models.verify)
-    bring = _add(group, "import", "take models from a folder, a tarball or a file", models.import_bundle)
+    _add(group, "list", "list all models and the state of each on this machine", models.list_models)
+    pull = _add(group, "pull", "download models; an interrupted download is resumed", models.pull_all)
+    verify = _add(group, "verify", "check the files of models against their checksums", models.verify)
+    bring = _add(group, "import", "import models from a folder, a tar file or a single file", models.import_bundle)
     models.add_arguments(pull, verify, bring)
     remote = group.add_parser("remote", help="models on other machines").add_subparsers(required=True, metavar="ACTION")
     remote_models.add_arguments(
-        _add(remote, "add", "use a model that another machine serves by the OpenAI protocol", remote_models.add),
-        _add(remote, "remove", "forget one", remote_models.remove),
-        _add(remote, "test", "ask one something, and say what came and how fast", remote_models.test),
+        _add(remote, "add", "add a model that another machine serves with the OpenAI API", remote_models.add),
+        _add(remote, "remove", "remove a remote model", remote_models.remove),
+        _add(
+            remote, "test", "send a request to a remote model and print the response and its time", remote_models.test
+        ),
     )
-    _add(remote, "list", "list them, without keys", remote_models.show)
+    _add(remote, "list", "list remote models, without their keys", remote_models.show)
 
 
 def _add_trunks(commands: Any) -> None:
-    group = commands.add_parser("trunk", help="whose trunks are whose").add_subparsers(required=True, metavar="ACTION")
+    group = commands.add_parser("trunk", help="which organization may use which trunk").add_subparsers(
+        required=True, metavar="ACTION"
+    )
     trunk.add_arguments(
         _add(group, "allow", "let an organization's numbers use a trunk", trunk.allow),
-        _add(group, "list", "list what was given, and what numbers use without that", trunk.show),
-        _add(group, "deny", "take a trunk back; its numbers stay, their calls are refused", trunk.deny),
+        _add(group, "list", "list the permissions, and the trunks that numbers use without one", trunk.show),
+        _add(group, "deny", "withdraw a permission; the numbers stay, their calls are refused", trunk.deny),
     )
 
 
 def _add_sip(commands: Any) -> None:
-    group = commands.add_parser("sip", help="what the running server knows of SIP").add_subparsers(
+    group = commands.add_parser("sip", help="SIP messages, trunks and calls of the running server").add_subparsers(
         required=True, metavar="ACTION"
     )
-    trace = _add(group, "trace", "print SIP messages as they come and go, without secrets", sip.trace)
-    status = _add(group, "status", "list trunks and how they stand", sip.status)
+    trace = _add(group, "trace", "print SIP messages as they are received and sent, without secrets", sip.trace)
+    status = _add(group, "status", "list trunks and their state", sip.status)
     sip.add_arguments(trace, status, _add(group, "calls", "list live calls", sip.calls))
 
 
 def _add_backups(commands: Any) -> None:
-    backup = _add(commands, "backup", "write everything that is stored into one file, beside a running server", _backup)
-    backup.add_argument("file", metavar="FILE", help="where to: a name in .gz or .tgz is compressed; - for stdout")
+    backup = _add(commands, "backup", "write all stored data into one file, also while the server runs", _backup)
+    backup.add_argument("file", metavar="FILE", help="backup file, compressed if it ends in .gz or .tgz; - for stdout")
     backup.add_argument(
-        "--without-key", action="store_true", help="leave the secret key out: without it stored passwords are lost"
+        "--without-key",
+        action="store_true",
+        help="leave out the secret key: without it stored passwords cannot be read",
     )
-    restore = _add(commands, "restore", "put a backup in place, while no server runs there", _restore)
-    restore.add_argument("file", metavar="FILE", help="a backup; - for stdin")
-    restore.add_argument("--data-dir", type=Path, metavar="FOLDER", help="where to, in the place of the settings'")
-    restore.add_argument("--replace", action="store_true", help="what is there is kept aside; else it must be empty")
+    restore = _add(commands, "restore", "restore a backup, while no server runs on the data directory", _restore)
+    restore.add_argument("file", metavar="FILE", help="backup file; - for stdin")
+    restore.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="FOLDER",
+        help="data directory to restore to, instead of the one in the settings",
+    )
+    restore.add_argument(
+        "--replace",
+        action="store_true",
+        help="move existing data aside; without this option the data directory must be empty",
+    )
 
 
 def _add_replay(commands: Any) -> None:
-    replay = _add(commands, "replay", "run a recorded call again with other turn-taking settings, and compare", _replay)
+    replay = _add(commands, "replay", "replay a recorded call with other turn-taking settings, and compare", _replay)
     replay.add_argument("call", nargs="?", metavar="CALL_ID", help="an ended call of this server")
     change = "a setting as the API names it, for example turnEndpointDelay=300 (null is possible); may be repeated"
     replay.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="changes", help=change)
-    replay.add_argument("--recording", type=Path, help="a stereo WAV file, caller left, in the place of the call's own")
+    replay.add_argument(
+        "--recording", type=Path, help="a stereo WAV file, caller on the left, instead of the call's recording"
+    )
     replay.add_argument("--json", action="store_true", help="print JSON")
 
 

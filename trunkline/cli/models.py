@@ -39,9 +39,9 @@ def add_arguments(
     """What the commands take."""
     name = "as `trunkline models list` shows it"
     pull_it.add_argument("names", nargs="+", metavar="NAME", help=name)
-    verify_it.add_argument("names", nargs="*", metavar="NAME", help=f"{name} (default: all that are here)")
+    verify_it.add_argument("names", nargs="*", metavar="NAME", help=f"{name} (default: all that are installed)")
     bring_it.add_argument("source", type=Path, metavar="PATH", help="a folder, a tar file, or one file of a model")
-    bring_it.add_argument("name", nargs="?", metavar="NAME", help="only this model (default: all that are whole in it)")
+    bring_it.add_argument("name", nargs="?", metavar="NAME", help="only this model (default: all that are complete)")
 
 
 async def list_models(options: argparse.Namespace, settings: Settings) -> int:

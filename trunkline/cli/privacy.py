@@ -26,7 +26,7 @@ def add_arguments(change: argparse.ArgumentParser) -> None:
         )
     numbers = "hide numbers of cards, accounts and persons in what is stored of calls"
     change.add_argument("--redact", choices=("on", "off"), help=numbers)
-    change.add_argument("--redact-dialled", choices=("on", "off"), help="hide all that callers dial")
+    change.add_argument("--redact-dialled", choices=("on", "off"), help="hide all digits that callers dial")
 
 
 def changes_of(options: argparse.Namespace) -> dict[str, Any]:

@@ -24,10 +24,10 @@ def add_arguments(change: argparse.ArgumentParser, show: argparse.ArgumentParser
     """Of `org set` and `org quota`."""
     change.add_argument(
         "--quota", action="append", default=[], type=_quota, metavar="NAME=N", dest="quotas",
-        help=f"most that it may store: agents=50, document_bytes=2GiB, or NAME={DEFAULT}; may be repeated",
+        help=f"storage quota: agents=50, document_bytes=2GiB, or NAME={DEFAULT}; may be repeated",
     )  # fmt: skip
     show.add_argument("name", help="name of the organization")
-    show.add_argument("--json", action="store_true", help="print JSON, a line each")
+    show.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 def merged(own: Mapping[str, int] | None, given: Sequence[tuple[str, int | None]]) -> dict[str, int] | None:

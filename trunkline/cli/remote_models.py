@@ -29,12 +29,14 @@ def add_arguments(
     add_it: argparse.ArgumentParser, remove_it: argparse.ArgumentParser, test_it: argparse.ArgumentParser
 ) -> None:
     """What the commands take."""
-    add_it.add_argument("name", type=_name, metavar="NAME", help="what settings and `/slm-models` call it")
+    add_it.add_argument("name", type=_name, metavar="NAME", help="name in settings and in `/slm-models`")
     add_it.add_argument("--kind", choices=KINDS, required=True)
     add_it.add_argument("--url", type=_url, required=True, help="http(s)://host[:port]/v1")
-    add_it.add_argument("--model", required=True, help="what its server calls it")
+    add_it.add_argument("--model", required=True, help="name of the model on its server")
     add_it.add_argument("--key-stdin", action="store_true", help="read the server's API key from standard input")
-    add_it.add_argument("--context", type=_tokens, metavar="TOKENS", help="how much of a talk it takes (llm; 8192)")
+    add_it.add_argument(
+        "--context", type=_tokens, metavar="TOKENS", help="context length in tokens (llm; default: 8192)"
+    )
     voice = "a voice of its server, and the language that it speaks, as af_heart=en-US (tts); may be repeated"
     add_it.add_argument("--voice", action="append", default=[], type=_voice, metavar="VOICE[=LANGUAGE]", help=voice)
     for name, what in (
@@ -44,7 +46,9 @@ def add_arguments(
         ("whole", "the whole answer"),
     ):
         add_it.add_argument(f"--{name}-timeout", type=_seconds, metavar="SECONDS", help=f"longest wait for {what}")
-    add_it.add_argument("--extra", type=_extra, default={}, metavar="JSON", help="goes into every request as it is")
+    add_it.add_argument(
+        "--extra", type=_extra, default={}, metavar="JSON", help="JSON object that is added to every request"
+    )
     for parser in (remove_it, test_it):
         parser.add_argument("name", metavar="NAME", help="as `trunkline models remote list` shows it")
 

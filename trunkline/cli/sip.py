@@ -1,4 +1,4 @@
-"""`trunkline sip`: what the running server knows of SIP, on a terminal."""
+"""`trunkline sip`: SIP messages, trunks and calls of the running server, on a terminal."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ _CALLS = {
 def add_arguments(trace: argparse.ArgumentParser, *listings: argparse.ArgumentParser) -> None:
     """What the commands take."""
     wanted = trace.add_mutually_exclusive_group(required=True)
-    wanted.add_argument("--call", metavar="CALL_ID", help="of one call (its id or its SIP Call-ID), from its beginning")
-    wanted.add_argument("--trunk", metavar="NUMBER", help="of the trunk of this phone number")
-    wanted.add_argument("--all", action="store_true", help="of everybody whom the server knows")
+    wanted.add_argument(
+        "--call", metavar="CALL_ID", help="messages of one call (its id or its SIP Call-ID), from its beginning"
+    )
+    wanted.add_argument("--trunk", metavar="NUMBER", help="messages of the trunk of this phone number")
+    wanted.add_argument("--all", action="store_true", help="messages of all known sources")
     for each in (trace, *listings):
-        each.add_argument("--json", action="store_true", help="print JSON, an object on a line")
+        each.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 async def trace(options: argparse.Namespace, settings: Settings) -> int:

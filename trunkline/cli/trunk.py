@@ -38,12 +38,18 @@ def add_arguments(
         place = "an IP address, a network (192.0.2.0/24) or a host name; without a port"
         each.add_argument("trunk", type=_trunk, metavar="HOST-OR-NETWORK", help=place)
     allow_it.add_argument(
-        "--number", type=_pattern, default="*", metavar="PATTERN", help="for these numbers alone: +4930*, 1?? (*)"
+        "--number",
+        type=_pattern,
+        default="*",
+        metavar="PATTERN",
+        help="only for these numbers: +4930*, 1?? (default: *)",
     )
-    deny_it.add_argument("--number", type=_pattern, metavar="PATTERN", help="only what was given for this very pattern")
+    deny_it.add_argument(
+        "--number", type=_pattern, metavar="PATTERN", help="only the permission for exactly this pattern"
+    )
     list_them.add_argument("--org", help="only of this organization")
     for each in (allow_it, list_them, deny_it):
-        each.add_argument("--json", action="store_true", help="print JSON, an object on a line")
+        each.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 def _trunk(text: str) -> str:

@@ -22,4 +22,4 @@ def allow_enough(max_calls: int, max_connections: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     needed = PER_CALL * max_calls + max_connections + BESIDES
     if hard != resource.RLIM_INFINITY and hard < needed:
-        log.warning("descriptors.too_few", limit=hard, needed=needed, remedy="raise ulimit -Hn or LimitNOFILE")
+        log.warning("descriptors.too_few", limit=hard, needed=needed, remedy="raise `ulimit -Hn` or `LimitNOFILE`")

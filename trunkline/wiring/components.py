@@ -124,8 +124,8 @@ async def log_open_trunk_decisions(database: Database, policy: Policy) -> None:
             organizations=len({each.organization_id for each in uses}),
             trunks=len({each.trunk for each in uses}),
             numbers=len({number.id for each in uses for number in each.numbers}),
-            what="they go on working with trunks that no operator has given to their organizations",
-            remedy="see `trunkline trunk list`; give or take each by `trunkline trunk allow` or `trunkline trunk deny`",
+            what="they still use trunks that no operator has allowed to their organizations",
+            remedy="run `trunkline trunk list`, then `trunkline trunk allow` or `trunkline trunk deny` for each trunk",
         )
 
 
