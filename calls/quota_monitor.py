@@ -70,7 +70,7 @@ class QuotaMonitor(Collector):
 
     async def run(self) -> None:
         """Look, at once and from time to time."""
-        await self._worker.repeat(self._check)
+        await self._worker.run(self._check)
 
     async def _check(self) -> bool:
         await self.measure_recordings()

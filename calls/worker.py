@@ -1,10 +1,12 @@
-"""Work in the background that is done whenever there is news, and from time to time."""
+"""Periodic background work: at a fixed interval, when woken, and again after the database or a model failed."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Literal
 
 import structlog
 
@@ -15,43 +17,70 @@ log = structlog.get_logger()
 
 
 class PeriodicWorker:
-    """`every_s` between two rounds when nobody calls; `pause_s` after one that met trouble with the database or with a
-    model, which the log tells as `trouble`."""
+    """Runs its work every `every_s` seconds and whenever `wake` was called. After `StorageUnavailable` or `ModelError`
+    the log gets `failure_event` at `level`, and the work runs again after `retry_s` seconds."""
 
-    def __init__(self, trouble: str, every_s: float, pause_s: float) -> None:
-        self._trouble = trouble
+    def __init__(
+        self, failure_event: str, every_s: float, retry_s: float, level: Literal["warning", "error"] = "error"
+    ) -> None:
+        self.is_due = False
+        """True while the work runs because its time had come, and not only because it was woken."""
+        self._failure_event = failure_event
         self._every_s = every_s
-        self._pause_s = pause_s
-        self._news = asyncio.Event()
+        self._retry_s = retry_s
+        self._level = level
+        self._woken = asyncio.Event()
         self._idle = asyncio.Event()
 
     def wake(self) -> None:
-        """There is news."""
+        """Run the work as soon as the current run is over."""
         self._idle.clear()
-        self._news.set()
+        self._woken.set()
 
     @property
-    def has_news(self) -> bool:
-        """Something has come since the round began."""
-        return self._news.is_set()
+    def is_woken(self) -> bool:
+        """True if `wake` was called after the current run began."""
+        return self._woken.is_set()
 
     async def idle(self) -> None:
-        """Wait until there is no news, and nothing under way."""
+        """Wait until a run has completed everything, and `wake` was not called since it began."""
         await self._idle.wait()
 
-    async def repeat(self, work: Callable[[], Awaitable[bool]]) -> None:
-        """Do it forever; it says whether nothing is under way after it."""
+    async def run(
+        self,
+        work: Callable[[], Awaitable[bool]],
+        *,
+        at_once: bool = True,
+        rest: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Run until cancelled. `work` returns False while something that it started is still under way. `at_once`: the
+        first run does not wait. `rest` is awaited before each run; a `wake` meanwhile counts for that run."""
+        due_s = time.monotonic() + (0.0 if at_once else self._every_s)
         while True:
-            self._news.clear()
-            wait_s = self._every_s
-            try:
-                at_rest = await work()
-                if at_rest and not self._news.is_set():
-                    self._idle.set()
-            except (StorageUnavailable, ModelError) as trouble:
-                full = isinstance(trouble, StorageUnavailable) and trouble.disk_full  # which is told once
-                (log.debug if full else log.error)(self._trouble, cause=str(trouble), again_in_s=self._pause_s)
-                wait_s = self._pause_s
+            await self._wait(due_s - time.monotonic())
+            if rest is not None:
+                await rest()
+            self._woken.clear()
+            self.is_due = time.monotonic() >= due_s
+            if not await self._attempt(work):
+                due_s = time.monotonic() + self._retry_s
+            elif self.is_due:
+                due_s = time.monotonic() + self._every_s
+
+    async def _wait(self, timeout_s: float) -> None:
+        if timeout_s > 0:
             with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._news.wait()
+                async with asyncio.timeout(timeout_s):
+                    await self._woken.wait()
+
+    async def _attempt(self, work: Callable[[], Awaitable[bool]]) -> bool:
+        """Run the work once. False if it failed; it is tried again."""
+        try:
+            if await work() and not self.is_woken:
+                self._idle.set()
+        except (StorageUnavailable, ModelError) as error:
+            disk_full = isinstance(error, StorageUnavailable) and error.disk_full  # `DiskSpace` logs that once
+            write = log.debug if disk_full else log.warning if self._level == "warning" else log.error
+            write(self._failure_event, cause=str(error), again_in_s=self._retry_s)
+            return False
+        return True

@@ -52,7 +52,7 @@ class KnowledgeIndexer:
 
     async def run(self) -> None:
         """Work, at once, whenever `wake` is called, and from time to time."""
-        await self._worker.repeat(self._index)
+        await self._worker.run(self._index)
 
     async def _index(self) -> bool:
         await self._index_terms()
@@ -86,7 +86,7 @@ class KnowledgeIndexer:
                 await self._embed(content_id, model)
             except ModelError as error:
                 failed = error  # a passage that the model refuses is in the way of its own document alone
-            if self._worker.has_news:  # words go first, and newer documents: many vectors take hours
+            if self._worker.is_woken:  # words go first, and newer documents: many vectors take hours
                 return
         if failed is not None:
             raise failed
@@ -99,7 +99,7 @@ class KnowledgeIndexer:
         count = 0
         missing = partial(contents.without_vector, content_id=content_id, most=VECTORS_PER_TRANSACTION)
         while some := await self._database.read(missing):
-            if count and self._worker.has_news:
+            if count and self._worker.is_woken:
                 return
             vectors = await model.embed([text for _, text in some], query=False)
             rows = [(number, row) for (number, _), row in zip(some, quantize(vectors), strict=True)]

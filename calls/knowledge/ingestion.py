@@ -75,8 +75,8 @@ class DocumentIngester:
     async def run(self) -> None:
         """Work, at once and whenever `wake` is called."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._remove_worker.repeat(self._remove_gone))
-            await self._read_worker.repeat(partial(self._read_pending, group))
+            group.create_task(self._remove_worker.run(self._remove_gone))
+            await self._read_worker.run(partial(self._read_pending, group))
 
     async def _read_pending(self, group: asyncio.TaskGroup) -> bool:
         """Start what there is room for, end what is deleted. Whether nothing is under way."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -10,12 +9,13 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
+from calls.worker import PeriodicWorker
 from config.clock import utc_now
 from storage.accounts import audit_log, organizations
 from storage.calls import outbound_audit
 from storage.calls.calls import Call
 from storage.calls.outbound_audit import DialAttempt, DialRequest
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
 
 RETENTION: Final = timedelta(days=400)
 """How long an attempt stays in the audit log."""
@@ -69,12 +69,12 @@ async def prune(database: Database) -> int:
     return gone
 
 
-async def forget_regularly(database: Database) -> None:
-    """The same now and every hour, until cancelled."""
-    while True:
-        try:
-            if gone := await prune(database):
-                log.info("audit.forgotten", attempts=gone)
-        except StorageUnavailable as trouble:
-            log.warning("audit.not_forgotten", cause=trouble.cause)
-        await asyncio.sleep(PRUNE_EVERY_S)
+async def prune_periodically(database: Database) -> None:
+    """`prune` at once and every hour, until cancelled."""
+
+    async def work() -> bool:
+        if gone := await prune(database):
+            log.info("audit.forgotten", attempts=gone)
+        return True
+
+    await PeriodicWorker("audit.not_forgotten", PRUNE_EVERY_S, PRUNE_EVERY_S, "warning").run(work)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
@@ -16,11 +15,12 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
+from calls.worker import PeriodicWorker
 from config.clock import utc_now
 from storage.calls import recordings, retention
 from storage.calls.retention import RetentionCutoffs
 from storage.database import wal
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
 
 CHECK_EVERY_S: Final = 60.0
 """Between two rounds."""
@@ -60,15 +60,13 @@ class Retention:
     def __init__(self, database: Database, data_dir: Path) -> None:
         self._database = database
         self._data_dir = data_dir
-        self._news = asyncio.Event()
-        self._idle = asyncio.Event()
+        self._worker = PeriodicWorker("retention.storage_trouble", CHECK_EVERY_S, CHECK_EVERY_S, "warning")
         self._wal_is_empty = False
         """Nothing that was removed stands in the write-ahead log; what a dead process has left there is not known."""
 
     def wake(self) -> None:
         """Calls were removed: their files are to go now."""
-        self._idle.clear()
-        self._news.set()
+        self._worker.wake()
 
     def request_wal_truncation(self) -> None:
         """Others have removed what was stored: the write-ahead log is to be emptied."""
@@ -77,26 +75,18 @@ class Retention:
 
     async def idle(self) -> None:
         """Wait until nothing is to be removed at the moment."""
-        await self._idle.wait()
+        await self._worker.idle()
 
     async def run(self) -> None:
-        """A round now and every minute; files whenever `wake` is called."""
-        next_round = 0.0
-        while True:
-            self._news.clear()
-            try:
-                if time.monotonic() >= next_round:
-                    next_round = time.monotonic() + CHECK_EVERY_S
-                    await self.run_once(utc_now())
-                else:
-                    await self._finish(RemovedCounts())
-                if not self._news.is_set():
-                    self._idle.set()
-            except StorageUnavailable as trouble:
-                log.warning("retention.storage_trouble", cause=trouble.cause)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(next_round - time.monotonic(), 0.0)):
-                    await self._news.wait()
+        """Remove what is due now and every minute; files whenever `wake` is called."""
+        await self._worker.run(self._work)
+
+    async def _work(self) -> bool:
+        if self._worker.is_due:
+            await self.run_once(utc_now())
+        else:
+            await self._finish(RemovedCounts())
+        return True
 
     async def run_once(self, now: datetime) -> RemovedCounts:
         """Remove everything whose time has come at `now`. Raises `StorageUnavailable`."""

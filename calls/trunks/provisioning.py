@@ -14,6 +14,7 @@ import structlog
 from calls.cooperative import DutyCycle, TimeSlice
 from calls.trunks.host_tracker import HostTracker
 from calls.trunks.trunk_policy import TrunkPolicy
+from calls.worker import PeriodicWorker
 from config.secrets import Secrets, SecretUnreadable
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.resolver.target import SipHostPort, Transport, ip_literal_targets
@@ -133,12 +134,12 @@ class TrunkProvisioner:
         self._rejected: dict[str, str] = {}
         """Numbers whose trunks the operator does not let be used, and why."""
         self._duty_cycle = DutyCycle()
-        self._changed = asyncio.Event()
-        builder.hosts.on_change.append(self._changed.set)
+        self._worker = PeriodicWorker("trunks.not_refreshed", READ_EVERY_S, RETRY_S)
+        builder.hosts.on_change.append(self._worker.wake)
 
     def on_number_change(self) -> None:
         """A phone number was created, changed or deleted."""
-        self._changed.set()
+        self._worker.wake()
 
     def status(self, number: PhoneNumber) -> TrunkStatus:
         """How a number's trunk stands. What has just been stored is not known to the endpoint yet."""
@@ -267,25 +268,13 @@ class TrunkProvisioner:
 
     async def run(self) -> None:
         """Follow changes until cancelled."""
-        again_s = READ_EVERY_S
-        while True:
-            await self._wait(again_s)
-            await self._duty_cycle.wait()
-            self._changed.clear()
-            try:
-                await self.refresh()
-                again_s = READ_EVERY_S
-            except StorageUnavailable as trouble:
-                log.error("trunks.not_refreshed", why=str(trouble))
-                again_s = RETRY_S
+        await self._worker.run(self._reread, at_once=False, rest=self._duty_cycle.wait)
 
-    async def _wait(self, timeout_s: float) -> None:
-        """Until there is a change, or the database is to be read anyway."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
-        except TimeoutError:
+    async def _reread(self) -> bool:
+        if self._worker.is_due:
             log.debug("trunks.reading_again")
+        await self.refresh()
+        return True
 
 
 def _no_addresses(_host: str) -> Collection[str]:

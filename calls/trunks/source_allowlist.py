@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -13,8 +12,9 @@ import structlog
 
 from calls.cooperative import DutyCycle
 from calls.trunks.host_tracker import HostTracker
+from calls.worker import PeriodicWorker
 from sipcore.resolver.target import SipHostPort, ip_literal_targets
-from storage.database.database import Database, StorageUnavailable
+from storage.database.database import Database
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.trunk_rules import Policy
 
@@ -70,7 +70,7 @@ class SourceAllowlist:
         self._aliases: dict[str, set[str]] = {}
         self._networks = CidrSet()
         self._duty_cycle = DutyCycle()
-        self._changed = asyncio.Event()
+        self._worker = PeriodicWorker("trunks.not_refreshed", READ_EVERY_S, RETRY_S)
         hosts.on_change.append(self._publish)
 
     def aliases_of(self, address: str) -> Collection[str]:
@@ -82,7 +82,7 @@ class SourceAllowlist:
 
     def on_number_change(self) -> None:
         """A phone number was created, changed or deleted."""
-        self._changed.set()
+        self._worker.wake()
 
     async def refresh(self) -> None:
         """Read the sources now; host names become known as they are found. Raises `StorageUnavailable`."""
@@ -130,25 +130,13 @@ class SourceAllowlist:
 
     async def run(self) -> None:
         """Follow changes until cancelled."""
-        again_s = READ_EVERY_S
-        while True:
-            await self._wait(again_s)
-            await self._duty_cycle.wait()
-            self._changed.clear()
-            try:
-                await self.refresh()
-                again_s = READ_EVERY_S
-            except StorageUnavailable as trouble:
-                log.error("trunks.not_refreshed", why=str(trouble))
-                again_s = RETRY_S
+        await self._worker.run(self._reread, at_once=False, rest=self._duty_cycle.wait)
 
-    async def _wait(self, timeout_s: float) -> None:
-        """Until there is a change, or the database is to be read anyway."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._changed.wait()
-        except TimeoutError:
+    async def _reread(self) -> bool:
+        if self._worker.is_due:
             log.debug("trunks.reading_again")
+        await self.refresh()
+        return True
 
 
 def _address_lookup(host: str) -> SipHostPort:

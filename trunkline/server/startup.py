@@ -25,7 +25,7 @@ from calls.knowledge.indexer import KnowledgeIndexer
 from calls.knowledge.ingestion import DocumentIngester
 from calls.knowledge.search import KnowledgeSearch
 from calls.knowledge.vector_search import VectorSearch
-from calls.outbound.audit_log import forget_regularly
+from calls.outbound.audit_log import prune_periodically
 from calls.outbound.dialer import OutboundDialer, SendInvite
 from calls.outbound.pacing import CallPacer
 from calls.post_call.analysis import CallAnalyzer
@@ -221,7 +221,7 @@ def _work(
         "trunks": trunk_provisioner.run,
         "knowledge": ingester.run,
         "knowledge index": indexer.run,
-        "audit": partial(forget_regularly, server.database),
+        "audit": partial(prune_periodically, server.database),
         "retention": retention.run,
         "housekeeping": partial(_housekeeping, server),
         "certificate": server.certificate.run,

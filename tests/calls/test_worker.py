@@ -1,0 +1,91 @@
+"""Periodic work: when it runs, and what follows its failures."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from calls.worker import PeriodicWorker
+from storage.database.database import DISK_FULL, StorageUnavailable
+
+
+class Runs:
+    """Work that counts its runs, with whether each was due; those in `failures` fail, the others end as `done` says."""
+
+    def __init__(self, *failures: str | None, done: bool = True) -> None:
+        self.failures = list(failures)
+        self.done = done
+        self.due: list[bool] = []
+        self.worker: PeriodicWorker
+
+    async def work(self) -> bool:
+        self.due.append(self.worker.is_due)
+        cause = self.failures.pop(0) if self.failures else None
+        if cause is not None:
+            raise StorageUnavailable(cause)
+        return self.done
+
+
+async def run_for(seconds: float, worker: PeriodicWorker, runs: Runs, *, at_once: bool = True) -> None:
+    runs.worker = worker
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await worker.run(runs.work, at_once=at_once)
+
+
+async def test_work_runs_at_once_or_after_its_interval() -> None:
+    first, later = Runs(), Runs()
+    await run_for(0.02, PeriodicWorker("test.failed", 60, 60), first)
+    await run_for(0.02, PeriodicWorker("test.failed", 60, 60), later, at_once=False)
+    assert (first.due, later.due) == ([True], [])
+
+
+async def test_work_that_is_woken_runs_besides_its_interval() -> None:
+    runs, worker = Runs(), PeriodicWorker("test.failed", 60, 60)
+    asyncio.get_running_loop().call_later(0.02, worker.wake)
+    await run_for(0.06, worker, runs)
+    assert runs.due == [True, False]
+
+
+async def test_being_woken_does_not_postpone_the_interval() -> None:
+    runs, worker = Runs(), PeriodicWorker("test.failed", 0.1, 60)
+    for number in range(1, 16):
+        asyncio.get_running_loop().call_later(0.02 * number, worker.wake)
+    await run_for(0.35, worker, runs, at_once=False)
+    assert sum(runs.due) >= 2
+
+
+@pytest.mark.parametrize(("cause", "level"), [("locked", "warning"), (DISK_FULL, "debug")])
+async def test_a_failure_is_logged_and_the_work_tried_again(cause: str, level: str) -> None:
+    runs = Runs(cause)
+    with capture_logs() as logs:
+        await run_for(0.1, PeriodicWorker("test.failed", 60, 0.02, "warning"), runs)
+    assert runs.due == [True, True]
+    assert logs == [{"event": "test.failed", "log_level": level, "cause": f"storage: {cause}", "again_in_s": 0.02}]
+
+
+async def test_it_is_idle_once_nothing_is_under_way_and_nothing_new_has_come() -> None:
+    runs, worker = Runs(done=False), PeriodicWorker("test.failed", 60, 60)
+    runs.worker = worker
+    running = asyncio.create_task(worker.run(runs.work))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(worker.idle(), 0.02)
+    runs.done = True
+    worker.wake()
+    await asyncio.wait_for(worker.idle(), 5)
+    running.cancel()
+
+
+async def test_a_change_while_the_worker_rests_counts_for_the_run_after_the_rest() -> None:
+    runs, worker = Runs(), PeriodicWorker("test.failed", 60, 60)
+    runs.worker = worker
+
+    async def rest() -> None:
+        worker.wake()
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await worker.run(runs.work, rest=rest)
+    assert len(runs.due) == 1
