@@ -1,14 +1,19 @@
-"""What is sent says from whom it is: to a real receiver, with signatures that hold."""
+"""Webhook signatures at a real receiver, against the published example and the `standardwebhooks` library."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import hmac
+import json
 import time
+from datetime import UTC, datetime
 
 import pytest
 from cryptography.fernet import Fernet
+from hypothesis import given
+from hypothesis import strategies as st
+from standardwebhooks import Webhook, WebhookVerificationError
 
 from calls.webhooks.signing import signature_headers
 from config.clock import utc_now
@@ -60,6 +65,50 @@ def test_the_standard_signature_agrees_with_the_published_example() -> None:
         1614265330,
     )
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+WHSEC = st.binary(min_size=1, max_size=64).map(lambda key: f"whsec_{base64.b64encode(key).decode()}")
+PLAIN = st.text(min_size=1, max_size=64).filter(lambda secret: not secret.startswith("whsec_"))
+"""Without `whsec_` a secret is the key as it is written. The library takes such a text for base64, and bytes as the
+key."""
+
+
+def library_for(secret: str) -> Webhook:
+    return Webhook(secret if secret.startswith("whsec_") else secret.encode())
+
+
+@given(secret=WHSEC | PLAIN, delivery_id=st.uuids().map(str), payload=st.dictionaries(st.text(), st.text()))
+def test_the_library_verifies_what_is_signed(secret: str, delivery_id: str, payload: dict[str, str]) -> None:
+    body = json.dumps(payload, ensure_ascii=False).encode(errors="replace")
+    headers = signature_headers(delivery_id, body, secret, int(time.time()))
+    assert library_for(secret).verify(body, headers) == json.loads(body)
+    for changed in (body + b" ", b"[]"):
+        with pytest.raises(WebhookVerificationError, match="No matching signature"):
+            library_for(secret).verify(changed, headers)
+
+
+@given(
+    secret=WHSEC | PLAIN,
+    delivery_id=st.uuids().map(str),
+    body=st.text(),
+    timestamp=st.integers(min_value=0, max_value=4_000_000_000),
+)
+def test_the_library_signs_alike(secret: str, delivery_id: str, body: str, timestamp: int) -> None:
+    signed = library_for(secret).sign(delivery_id, datetime.fromtimestamp(timestamp, UTC), body)
+    assert signature_headers(delivery_id, body.encode(), secret, timestamp)["webhook-signature"] == signed
+
+
+async def test_the_library_verifies_a_delivery_at_its_receiver(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    await put(database, f"{receiver.origin}/hook", secrets.encrypt(secret))
+    async with delivering(database, secrets) as sender:
+        await sender.idle()
+    ((headers, body),) = receiver.got
+    assert Webhook(secret).verify(body, dict(headers)) == json.loads(BODY)
+    with pytest.raises(WebhookVerificationError):
+        Webhook("whsec_b3RoZXI=").verify(body, dict(headers))
 
 
 def test_the_hex_signature_is_keyed_with_the_whole_secret_even_when_it_is_base64() -> None:
