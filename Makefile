@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 bin := .venv/bin
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 13
 
 setup: ## everything that running needs: packages, PJSIP, Python environment, extension
 	@scripts/apt-packages.sh build run
@@ -47,6 +47,11 @@ bench: setup-test ## the benchmarks: tables here, JSON in bench/results
 	@scripts/venv.sh peer
 	@$(bin)/python -m bench
 
+bench-smoke: setup-test ## every bench once, as small as it can be, to see that all still run (ten minutes)
+	@scripts/apt-packages.sh bench
+	@scripts/venv.sh peer
+	@$(bin)/python -m bench.smoke
+
 soak: setup ## 100 calls that come and go for an hour; afterwards everything must be as it was
 	@$(bin)/python -m bench.server.soak
 
@@ -77,4 +82,4 @@ audit: ## known vulnerabilities of the locked packages; says so, and fails, wher
 clean: ## remove what was made in this checkout; the cache in ~/.cache/trunkline stays
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info sipcore/_native*.so
 
-.PHONY: help setup setup-test run demo test lint minilm bench soak storm sanitize fuzz fresh lock sbom audit clean
+.PHONY: help setup setup-test run demo test lint minilm bench bench-smoke soak storm sanitize fuzz fresh lock sbom audit clean
