@@ -24,76 +24,31 @@ _SHORT_CARD: Final = re.compile(r"4\d{12}|(?=\d{12,15}$)(?:50|5[6-9]|6)\d+")
 """Visa of 13 digits, Maestro of 12 to 15: telephone numbers with their country are as long and begin so."""
 _USUAL_LENGTHS: Final = (14, 15, 16)
 MAX_CARD_AMONG_OTHERS: Final = max(_USUAL_LENGTHS)
-_IBAN_LENGTHS: Final = {
-    "NO": 15,
-    "BE": 16,
-    "DK": 18,
-    "FI": 18,
-    "FO": 18,
-    "GL": 18,
-    "NL": 18,
-    "MK": 19,
-    "SI": 19,
-    "AT": 20,
-    "BA": 20,
-    "EE": 20,
-    "KZ": 20,
-    "LT": 20,
-    "LU": 20,
-    "XK": 20,
-    "CH": 21,
-    "HR": 21,
-    "LI": 21,
-    "LV": 21,
-    "BG": 22,
-    "BH": 22,
-    "CR": 22,
-    "DE": 22,
-    "GB": 22,
-    "GE": 22,
-    "IE": 22,
-    "ME": 22,
-    "RS": 22,
-    "AE": 23,
-    "GI": 23,
-    "IL": 23,
-    "AD": 24,
-    "CZ": 24,
-    "ES": 24,
-    "MD": 24,
-    "PK": 24,
-    "RO": 24,
-    "SA": 24,
-    "SE": 24,
-    "SK": 24,
-    "TN": 24,
-    "VG": 24,
-    "PT": 25,
-    "IS": 26,
-    "TR": 26,
-    "FR": 27,
-    "GR": 27,
-    "IT": 27,
-    "MC": 27,
-    "MR": 27,
-    "SM": 27,
-    "AL": 28,
-    "AZ": 28,
-    "CY": 28,
-    "DO": 28,
-    "GT": 28,
-    "HU": 28,
-    "LB": 28,
-    "PL": 28,
-    "BR": 29,
-    "PS": 29,
-    "UA": 29,
-    "KW": 30,
-    "MU": 30,
-    "MT": 31,
+_COUNTRIES_BY_IBAN_LENGTH: Final = {
+    15: "NO",
+    16: "BE",
+    18: "DK FI FK FO GL NL SD",
+    19: "MK SI",
+    20: "AT BA EE KZ LT LU MN XK",
+    21: "CH HR LI LV",
+    22: "BG BH CR DE GB GE IE ME RS VA",
+    23: "AE GI IL IQ OM SO TL",
+    24: "AD CZ ES MD PK RO SA SE SK TN VG",
+    25: "LY PT ST",
+    26: "IS TR",
+    27: "BI DJ FR GR IT MC MR SM",
+    28: "AL AZ BY CY DO GT HN HU LB NI PL SV",
+    29: "BR EG PS QA UA",
+    30: "JO KW MU YE",
+    31: "MT SC",
+    32: "LC",
+    33: "RU",
 }
-"""Characters of an account's number, by country (ISO 13616, the registry that SWIFT publishes)."""
-MAX_IBAN_LENGTH: Final = max(_IBAN_LENGTHS.values())
+"""ISO 13616: the registry that SWIFT publishes, release 101. A test compares it with the copy in `python-stdnum`."""
+IBAN_LENGTHS: Final = {
+    country: length for length, countries in _COUNTRIES_BY_IBAN_LENGTH.items() for country in countries.split()
+}
+"""Characters of an IBAN, by country code."""
 _DNI_LETTERS: Final = "TRWAGMYFPDXBNJZSQVHLCKE"
 _ODD_PLACES: Final = "BAKPLCQDREVOSFTGUHMINJWZYX"
 """The letter at n counts n at an odd place of a codice fiscale; a digit counts as its letter: 0 as A, 1 as B."""
@@ -123,7 +78,7 @@ def luhn(digits: str) -> bool:
 
 def iban_length(beginning: str) -> int | None:
     """How long an account's number is that begins so; None: none does."""
-    return _IBAN_LENGTHS.get(beginning[:2]) if beginning[2:4].isdecimal() else None
+    return IBAN_LENGTHS.get(beginning[:2]) if beginning[2:4].isdecimal() else None
 
 
 def is_iban(text: str) -> bool:
