@@ -47,7 +47,7 @@ bench: setup-test ## the benchmarks: tables here, JSON in bench/results
 	@scripts/venv.sh peer
 	@$(bin)/python -m bench
 
-bench-smoke: setup-test ## every bench once, as small as it can be, to see that all still run (ten minutes)
+bench-smoke: setup-test ## every bench once, as small as it can be, to see that all still run (a quarter of an hour)
 	@scripts/apt-packages.sh bench
 	@scripts/venv.sh peer
 	@$(bin)/python -m bench.smoke
