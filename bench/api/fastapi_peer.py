@@ -30,7 +30,17 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic.alias_generators import to_camel
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
-from bench.api.fastapi_peer_models import AgentIn, AgentOut, AgentRow, ApiKeyRow, Base, CallOut, CallRow, Many, One
+from bench.api.fastapi_peer_models import (
+    AgentIn,
+    AgentOut,
+    Base,
+    CallOut,
+    Many,
+    One,
+    StoredAgent,
+    StoredApiKey,
+    StoredCall,
+)
 from bench.worker_process import obey
 
 app = FastAPI()
@@ -47,23 +57,25 @@ Session = Annotated[AsyncSession, Depends(session)]
 Credentials = Annotated[HTTPAuthorizationCredentials, Depends(HTTPBearer())]
 
 
-async def api_key(credentials: Credentials, database: Session) -> ApiKeyRow:
+async def api_key(credentials: Credentials, database: Session) -> StoredApiKey:
     """The key of the request."""
     digest = hashlib.sha256(credentials.credentials.encode()).hexdigest()
-    key = await database.scalar(sa.select(ApiKeyRow).where(ApiKeyRow.sha256 == digest, ApiKeyRow.revoked_at.is_(None)))
+    key = await database.scalar(
+        sa.select(StoredApiKey).where(StoredApiKey.sha256 == digest, StoredApiKey.revoked_at.is_(None))
+    )
     if key is None:
         raise HTTPException(401, "Invalid API key")
     return key
 
 
-Key = Annotated[ApiKeyRow, Depends(api_key)]
+Key = Annotated[StoredApiKey, Depends(api_key)]
 
 
 @app.post("/v1/agents", status_code=201, response_model=One[AgentOut])
 async def create_agent(body: AgentIn, database: Session, key: Key) -> Any:
     """Create an agent."""
     values = body.model_dump(mode="json")  # UUIDs as text
-    agent = AgentRow(**values, organization_id=key.organization_id)
+    agent = StoredAgent(**values, organization_id=key.organization_id)
     database.add(agent)
     await database.commit()
     return {"data": agent}
@@ -77,9 +89,15 @@ async def list_agents(
     offset: Annotated[int, Query(ge=0)] = 0,
 ) -> Any:
     """List agents, newest first."""
-    own = AgentRow.organization_id == key.organization_id
-    total = await database.scalar(sa.select(sa.func.count()).select_from(AgentRow).where(own))
-    query = sa.select(AgentRow).where(own).order_by(AgentRow.created_at.desc(), AgentRow.id).limit(limit).offset(offset)
+    own = StoredAgent.organization_id == key.organization_id
+    total = await database.scalar(sa.select(sa.func.count()).select_from(StoredAgent).where(own))
+    query = (
+        sa.select(StoredAgent)
+        .where(own)
+        .order_by(StoredAgent.created_at.desc(), StoredAgent.id)
+        .limit(limit)
+        .offset(offset)
+    )
     agents = (await database.scalars(query)).all()
     return {"data": agents, "pagination": {"total": total, "limit": limit, "offset": offset}}
 
@@ -87,7 +105,9 @@ async def list_agents(
 @app.get("/v1/calls/{call_id}", response_model=One[CallOut])
 async def get_call(call_id: UUID, database: Session, key: Key) -> Any:
     """Get a call with its talk."""
-    query = sa.select(CallRow).where(CallRow.id == str(call_id), CallRow.organization_id == key.organization_id)
+    query = sa.select(StoredCall).where(
+        StoredCall.id == str(call_id), StoredCall.organization_id == key.organization_id
+    )
     call = await database.scalar(query)
     if call is None:
         raise HTTPException(404, "Call not found")
@@ -109,13 +129,13 @@ async def database(path: str, key: str, call: dict[str, Any]) -> AsyncIterator[N
     sessions.configure(bind=engine)
     async with engine.begin() as connection:
         await connection.run_sync(Base.metadata.create_all)
-    columns = {to_camel(each.key): each.key for each in sa.inspect(CallRow).attrs} | {"metadata": "call_metadata"}
+    columns = {to_camel(each.key): each.key for each in sa.inspect(StoredCall).attrs} | {"metadata": "call_metadata"}
     values = {columns[name]: value for name, value in call.items()}
     times = {name: datetime.fromisoformat(values[name]) for name in ("started_at", "ended_at", "created_at")}
     async with sessions() as opened:
         digest = hashlib.sha256(key.encode()).hexdigest()
-        opened.add(ApiKeyRow(organization_id=call["organizationId"], sha256=digest))
-        opened.add(CallRow(**values | times))
+        opened.add(StoredApiKey(organization_id=call["organizationId"], sha256=digest))
+        opened.add(StoredCall(**values | times))
         await opened.commit()
     yield
     await engine.dispose()

@@ -33,7 +33,7 @@ class Base(DeclarativeBase):
     type_annotation_map = {Json: sa.JSON, list[Json]: sa.JSON, list[str]: sa.JSON}  # noqa: RUF012
 
 
-class ApiKeyRow(Base):
+class StoredApiKey(Base):
     """A key is stored as its SHA-256."""
 
     __tablename__ = "api_keys"
@@ -44,7 +44,7 @@ class ApiKeyRow(Base):
     revoked_at: Mapped[datetime | None]
 
 
-class AgentRow(Base):
+class StoredAgent(Base):
     """An agent."""
 
     __tablename__ = "agents"
@@ -96,7 +96,7 @@ class AgentRow(Base):
         return self.post_call_webhook_secret is not None
 
 
-class CallRow(Base):
+class StoredCall(Base):
     """A call with its talk."""
 
     __tablename__ = "calls"

@@ -48,7 +48,7 @@ CHUNK: Final = RATE // 50 * 2
 """Bytes of 20 ms."""
 
 
-class ScriptedStt(FrameProcessor):
+class ScriptedSttProcessor(FrameProcessor):
     """Knows the words when the voice activity says that speech has ended."""
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
@@ -59,7 +59,7 @@ class ScriptedStt(FrameProcessor):
             await self.push_frame(TranscriptionFrame("hello there", "caller", "", finalized=True))
 
 
-class ScriptedLlm(FrameProcessor):
+class ScriptedLlmProcessor(FrameProcessor):
     """Always gives the same answer."""
 
     def __init__(self, answer: str) -> None:
@@ -76,7 +76,7 @@ class ScriptedLlm(FrameProcessor):
             await self.push_frame(frame, direction)
 
 
-class ScriptedTts(TTSService):
+class ScriptedTtsService(TTSService):
     """Has spoken the answer before."""
 
     def __init__(self, sound: bytes) -> None:
@@ -102,10 +102,10 @@ def _pipeline(socket: WebSocket, answer: str, sound: bytes, stop_s: float) -> Pi
         [
             transport.input(),
             VADProcessor(vad_analyzer=voice_activity),
-            ScriptedStt(),
+            ScriptedSttProcessor(),
             context.user(),
-            ScriptedLlm(answer),
-            ScriptedTts(sound),
+            ScriptedLlmProcessor(answer),
+            ScriptedTtsService(sound),
             transport.output(),
             context.assistant(),
         ]

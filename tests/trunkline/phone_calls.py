@@ -189,9 +189,9 @@ async def answer_to(
 ) -> tuple[float, AgentCall]:
     """A call in which the caller says this and is answered: ms from the caller's last sound to the agent's first, as
     the phone hears it. The agent hangs up."""
-    async with agent_call(local_server, prompt, **agent) as line:
-        await line.phone.hears(20)
-        first = line.says(sound)
-        await line.phone.hung_up()
-    heard = np.flatnonzero(line.loud()[first:])[0]
-    return float(20 * (heard - np.flatnonzero(np.abs(sound.astype(np.int32)) >= 200)[-1] / FRAME)), line
+    async with agent_call(local_server, prompt, **agent) as call:
+        await call.phone.hears(20)
+        first = call.says(sound)
+        await call.phone.hung_up()
+    heard = np.flatnonzero(call.loud()[first:])[0]
+    return float(20 * (heard - np.flatnonzero(np.abs(sound.astype(np.int32)) >= 200)[-1] / FRAME)), call

@@ -157,15 +157,17 @@ class ArchiveReader:
 
     def manifest(self) -> BackupManifest:
         """After `files`: what should have been in it. Nothing but the archive's end may follow."""
-        told = _object(self._all())
+        value = _object(self._all())
         if self._next() is not None:
             raise BadArchive("something follows on its end")
-        if {name: told.get(name) for name in self.head} != self.head:
+        if {name: value.get(name) for name in self.head} != self.head:
             raise BadArchive("its end is not that of its beginning")
         try:
-            files = {_name(name): Entry(int(each["size"]), str(each["sha256"])) for name, each in told["files"].items()}
-            missing = [_name(name) for name in told["missing"]]
-            version, revision, created_at = (_fact(told[name]) for name in ("version", "revision", "createdAt"))
+            files = {
+                _name(name): Entry(int(each["size"]), str(each["sha256"])) for name, each in value["files"].items()
+            }
+            missing = [_name(name) for name in value["missing"]]
+            version, revision, created_at = (_fact(value[name]) for name in ("version", "revision", "createdAt"))
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise BadArchive("its manifest is none") from error
         return BackupManifest(version, revision, created_at, files, missing)
@@ -222,18 +224,18 @@ class ArchiveReader:
             raise BadArchive(f"the archive cannot be read: {error.strerror or error}") from error
 
 
-def _name(told: str) -> str:
+def _name(value: str) -> str:
     """Of a file that a backup may hold. Raises `ValueError`."""
-    if not _NAMES.fullmatch(told):
+    if not _NAMES.fullmatch(value):
         raise ValueError("no name of ours")
-    return told
+    return value
 
 
-def _fact(told: str) -> str:
+def _fact(value: str) -> str:
     """Raises `ValueError` for what cannot be shown."""
-    if not _FACT.fullmatch(told):
+    if not _FACT.fullmatch(value):
         raise ValueError("no fact of ours")
-    return told
+    return value
 
 
 def _object(text: bytes) -> dict[str, Any]:

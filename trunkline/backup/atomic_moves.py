@@ -61,10 +61,10 @@ def finish(data_dir: Path) -> None:
 
 def _finish(data_dir: Path, journal: Path) -> None:
     try:
-        told = json.loads(journal.read_text())
+        recorded = json.loads(journal.read_text())
     except (OSError, ValueError) as error:
         raise StartupError(f"{journal}, which a restore has left, cannot be read: {error}") from error
-    aside, in_place = _moves(told["aside"]), _moves(told["inPlace"])
+    aside, in_place = _moves(recorded["aside"]), _moves(recorded["inPlace"])
     try:
         for old, new in aside:
             if os.path.lexists(old) and not os.path.lexists(new):

@@ -139,8 +139,8 @@ def _settled(begin: bytes, size: int) -> int:
     what follows may be half an append (`media.recording`)."""
     if len(begin) < HEADER_BYTES:
         return len(begin)
-    told = int.from_bytes(begin[4:8], "little") + 8
-    return told if HEADER_BYTES <= told <= size and told < 0xFFFFFFFF else size
+    riff_size = int.from_bytes(begin[4:8], "little") + 8
+    return riff_size if HEADER_BYTES <= riff_size <= size and riff_size < 0xFFFFFFFF else size
 
 
 def _pieces(begin: bytes, file: io.FileIO, size: int) -> Iterator[bytes]:

@@ -117,8 +117,8 @@ def _describe(speeds: ModelCosts) -> Iterator[str]:
     if (writing := speeds.llm) is not None:
         written = " / ".join(f"{count / writing.steps.writes(count, _TALKED_IN):.0f}" for count in _AT_ONCE)
         read = 64 / writing.steps.reads(64, _TALKED_IN)
-        told = f"reads {read:.0f} tokens/s and writes {written}, {_at_once(_AT_ONCE)}, with talk in memory"
-        yield f"{writing.name} {told}"
+        summary = f"reads {read:.0f} tokens/s and writes {written}, {_at_once(_AT_ONCE)}, with talk in memory"
+        yield f"{writing.name} {summary}"
     if (speaking := speeds.tts) is not None:
         yield f"{speaking.name} speaks {1 / speaking.factor:.3g} times as fast as it is heard"
 

@@ -44,12 +44,12 @@ async def _speech_to_text(model: RemoteModel, http: HttpClient) -> str:
 
 async def _text_to_speech(model: RemoteModel, http: HttpClient) -> str:
     voices = RemoteTextToSpeech(RemoteModelClient(model, http))
-    told = []
+    results = []
     for voice in voices.voices():
         began = time.monotonic()
         speech = await voices.synthesize(SENTENCE, VoiceSettings(voice, 1.0, 0.5, _RATE))
-        told.append(f"{voice}: {len(speech.samples) / _RATE:.1f} s of speech in {_ms(began)} ms")
-    return "; ".join(told)
+        results.append(f"{voice}: {len(speech.samples) / _RATE:.1f} s of speech in {_ms(began)} ms")
+    return "; ".join(results)
 
 
 async def _embedding(model: RemoteModel, http: HttpClient) -> str:

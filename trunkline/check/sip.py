@@ -118,11 +118,11 @@ async def _why_lost(locator: SipLocator, place: SipHostPort) -> str | None:
 
 async def _standing(settings: Settings) -> str:
     """As the running server tells."""
-    told: list[dict[str, Any]] = [fact async for fact in query(settings.data_dir, {"command": "sip.status"})]
-    failed = [f"{each['number']}: {each['detail'] or 'failed'}" for each in told if each["state"] == "failed"]
+    statuses: list[dict[str, Any]] = [fact async for fact in query(settings.data_dir, {"command": "sip.status"})]
+    failed = [f"{each['number']}: {each['detail'] or 'failed'}" for each in statuses if each["state"] == "failed"]
     if failed:
         raise OSError(f"{_several(failed)}; see `trunkline sip status`")
-    states = [each["state"] for each in told]
+    states = [each["state"] for each in statuses]
     return ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
 
 

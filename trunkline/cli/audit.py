@@ -53,20 +53,27 @@ async def _print_all(
     while piece := await database.read(
         partial(outbound_audit.page_after, organization_id=organization.id, since=since, last_id=last_id, limit=PIECE)
     ):
-        for told in piece:
-            while entries and entries[0].created_at <= told.attempt.created_at:
+        for record in piece:
+            while entries and entries[0].created_at <= record.attempt.created_at:
                 print(words_of(entries.pop(0), organization.name))
-            print(words_of(told, organization.name))
+            print(words_of(record, organization.name))
         since, last_id = piece[-1].attempt.created_at, piece[-1].attempt.id
     for entry in entries:
         print(words_of(entry, organization.name))
 
 
-def _line(told: AttemptWithCall | AuditEntry, organization: str) -> str:
-    if isinstance(told, AuditEntry):
-        done = [iso(told.created_at), f"{told.action:16}", organization, told.actor, told.call_id, told.detail]
+def _line(record: AttemptWithCall | AuditEntry, organization: str) -> str:
+    if isinstance(record, AuditEntry):
+        done = [
+            iso(record.created_at),
+            f"{record.action:16}",
+            organization,
+            record.actor,
+            record.call_id,
+            record.detail,
+        ]
         return "  ".join(word for word in done if word is not None)
-    attempt = told.attempt
+    attempt = record.attempt
     words = [
         iso(attempt.created_at),
         f"{attempt.verdict:16}",
@@ -74,24 +81,24 @@ def _line(told: AttemptWithCall | AuditEntry, organization: str) -> str:
         attempt.api_key_prefix or "-",
         attempt.client or "-",
         f"{attempt.number or attempt.phone_number_id or '-'} -> {attempt.destination}",
-        None if told.call_status is None else f"{attempt.call_id} {told.call_status}",
+        None if record.call_status is None else f"{attempt.call_id} {record.call_status}",
         attempt.detail,
     ]
     return "  ".join(word for word in words if word is not None)
 
 
-def _json(told: AttemptWithCall | AuditEntry, organization: str) -> str:
-    if isinstance(told, AuditEntry):
+def _json(record: AttemptWithCall | AuditEntry, organization: str) -> str:
+    if isinstance(record, AuditEntry):
         entry = {
-            "at": iso(told.created_at),
-            "actor": told.actor,
-            "action": told.action,
+            "at": iso(record.created_at),
+            "actor": record.actor,
+            "action": record.action,
             "organization": organization,
-            "callId": told.call_id,
-            "detail": told.detail,
+            "callId": record.call_id,
+            "detail": record.detail,
         }
         return json.dumps(entry)
-    attempt = told.attempt
+    attempt = record.attempt
     shown: dict[str, Any] = {
         "at": iso(attempt.created_at),
         "verdict": attempt.verdict,
@@ -103,7 +110,7 @@ def _json(told: AttemptWithCall | AuditEntry, organization: str) -> str:
         "number": attempt.number,
         "destination": attempt.destination,
         "callId": attempt.call_id,
-        "ended": told.call_status,
+        "ended": record.call_status,
         "detail": attempt.detail,
     }
     return json.dumps(shown)

@@ -28,15 +28,15 @@ def problems(analysis: dict[str, Any] | None, payload: dict[str, Any]) -> list[s
     """What is not as it should be, in the call and in its webhook."""
     if analysis is None:
         return ["there is no analysis"]
-    found, told = [], analysis["extractions"]
+    found, extractions = [], analysis["extractions"]
     if not analysis["summary"]:
         found.append("the summary is empty")
-    if set(told) != set(SAID):
-        found.append(f"the extraction has {sorted(told)}")
-    wrong = {name: told.get(name) for name, value in SAID.items() if _plain(told.get(name)) != value}
+    if set(extractions) != set(SAID):
+        found.append(f"the extraction has {sorted(extractions)}")
+    wrong = {name: extractions.get(name) for name, value in SAID.items() if _plain(extractions.get(name)) != value}
     if len(wrong) > MOST_MISHEARD:
         found.append(f"the extraction says {wrong}")
-    if (payload["summary"], payload["extractedData"]) != (analysis["summary"], told):
+    if (payload["summary"], payload["extractedData"]) != (analysis["summary"], extractions):
         found.append("the webhook tells another analysis than the call")
     return found
 

@@ -217,9 +217,9 @@ def _judge_turns(
     findings.expect(set(asked) == {tool_server.NUMBER}, f"the tool was asked for {asked}")
     used = [tool for turn in turns for tool in turn["tools"] if tool["name"] != LOOK_UP]
     findings.expect(any(tool["ok"] for tool in used), "the tool told nothing")
-    told = [answer_of(transcript, turn["turn"]) for turn in turns if turn["sources"]]
+    grounded_answers = [answer_of(transcript, turn["turn"]) for turn in turns if turn["sources"]]
     findings.expect(
-        any(TALK[FROM_DOCUMENT - 1][1] in each for each in told), "no answer has the document as its source"
+        any(TALK[FROM_DOCUMENT - 1][1] in each for each in grounded_answers), "no answer has the document as its source"
     )
     cut = [turn["turn"] for turn in turns if turn["interrupted"]]
     heard = [answer_of(transcript, turn) for turn in cut]

@@ -54,13 +54,13 @@ def _numbered(transcript: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str,
 def lines(transcript: list[dict[str, Any]], turns: list[dict[str, Any]]) -> Iterator[str]:
     """One line for each item, and before an answer one for each use of a tool and for its best source."""
     numbered = list(_numbered(transcript))
-    told: set[int] = set()
+    printed: set[int] = set()
     for at, (number, item) in enumerate(numbered):
         if item["role"] == "user":
             yield f"caller │ {item['content']}"
             continue
-        if number not in told:
-            told.add(number)
+        if number not in printed:
+            printed.add(number)
             of_turn = [turn for turn in turns if turn["turn"] == number]
             yield from (_tool_line(tool) for turn in of_turn for tool in turn["tools"])
             yield from (_source_line(source) for turn in of_turn for source in turn["sources"][:1])

@@ -36,7 +36,7 @@ BREATH_TICKS: Final = 50
 
 @dataclass(frozen=True)
 class ReplayModels:
-    """What a replay hears with: the models and the language (a BCP 47 tag or None) of the call."""
+    """The speech-to-text and end-of-turn models of a replay, and the language (a BCP 47 tag or None) of the call."""
 
     speech_to_text: SpeechToText
     end_of_turn: EndOfTurn
@@ -163,7 +163,7 @@ class Replay:
     ) -> None:
         self._port = ReplayPort(sound, audible, np.zeros(sound.ticks) if jitter_ms is None else jitter_ms)
         self._settings = settings
-        self._hearing = hearing
+        self._models = hearing
         self._protected = protected
         self._kept = _CollectedEvents()
         self._wordless: list[TurnEnded] = []
@@ -175,31 +175,29 @@ class Replay:
         engine = await asyncio.to_thread(AudioEngine, self._port, lambda work: work(), self._port.now_ns)
         with ExitStack() as stack:
             stack.callback(engine.close)
-            ear = stack.enter_context(closing(PacedStt(self._hearing, rate)))
-            opened = self._hearing.end_of_turn.open(
-                rate=rate, language=self._hearing.language, partial=lambda: ear.text
-            )
-            judge = stack.enter_context(closing(PacedTurnDetector(opened)))
-            ahead_ms = self._hearing.end_of_turn.latency_ms
+            stt = stack.enter_context(closing(PacedStt(self._models, rate)))
+            opened = self._models.end_of_turn.open(rate=rate, language=self._models.language, partial=lambda: stt.text)
+            turn_detector = stack.enter_context(closing(PacedTurnDetector(opened)))
+            ahead_ms = self._models.end_of_turn.latency_ms
             call = engine.add(self._port.slot, self._settings, self._kept, ask_ahead_ms=ahead_ms)
-            call.speech_sink, call.end_of_turn_sink = ear, judge
+            call.speech_sink, call.end_of_turn_sink = stt, turn_detector
             call.set_uninterruptible(self._protected)
             engine.tick()  # takes the call in; its sound begins with the next one
             for tick in count():
                 if not self._port.step():
                     break
                 engine.tick()
-                await self._follow(call, ear, judge)
+                await self._follow(call, stt, turn_detector)
                 if tick % BREATH_TICKS == 0:
                     await asyncio.sleep(0)
         return of_events(self._kept.events, self._wordless).moved(-START_MS)
 
-    async def _follow(self, call: CallAudio, ear: PacedStt, judge: PacedTurnDetector) -> None:
+    async def _follow(self, call: CallAudio, stt: PacedStt, turn_detector: PacedTurnDetector) -> None:
         """What the conversation does in a call, as far as turn taking hears of it."""
         for event in self._kept.take():
             match event:
                 case TurnEnded():
-                    if not await ear.end_turn():
+                    if not await stt.end_turn():
                         self._wordless.append(event)
                 case AgentStopped() if self._protected:
                     self._protected = False
@@ -208,7 +206,7 @@ class Replay:
                     raise error
                 case _:
                     pass
-        words = await ear.new_words()
+        words = await stt.new_words()
         if words:
-            call.on_transcript(is_backchannel(words, self._hearing.language))
-        await judge.answers()
+            call.on_transcript(is_backchannel(words, self._models.language))
+        await turn_detector.answers()

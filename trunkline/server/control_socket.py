@@ -1,8 +1,8 @@
-"""The running server's own socket, for the operator's commands: `control.sock` in the data directory.
+"""The control socket of a running server: a Unix socket, `control.sock` in the data directory, for the command line.
 
-One question a connection: a JSON object on a line; the answer is JSON objects, one a line, the last of them
-`{"done": true}` or `{"error": "..."}`. Only the server's user and root may ask. The server never waits for whoever
-reads: what does not fit into the connection's buffer is left out, and the reader is told how much.
+One request per connection, a JSON object on a line; the response is JSON objects, one per line, the last of them
+`{"done": true}` or `{"error": "..."}`. Only the server's user and root may connect. The server never waits for a
+client: objects that do not fit into the connection's buffer are dropped, and the client is sent their number.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ SOCKET_NAME: Final = "control.sock"
 MAX_CLIENTS: Final = 16
 ROOT: Final = 0
 REQUEST_TIMEOUT_S: Final = 5.0
-"""How long a client may take to ask."""
+"""Longest time until a client has sent its request."""
 MAX_REQUEST_BYTES: Final = 4096
 MAX_RESPONSE_LINE_BYTES: Final = 1024 * 1024
 """Bytes of one line."""
 MAX_BUFFERED_BYTES: Final = 1024 * 1024
-"""Bytes that wait in a connection for their reader."""
+"""Bytes that a connection buffers for its client."""
 _PEER_CREDENTIALS: Final = struct.Struct("3i")
 """Process, user and group (unix(7), SO_PEERCRED)."""
 
@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 
 class ControlConnection:
-    """The connection to whoever asked. On the event loop."""
+    """The connection to a client, which drops objects while the client reads too slowly. On the event loop."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         writer.transport.set_write_buffer_limits(high=MAX_BUFFERED_BYTES)
@@ -47,7 +47,7 @@ class ControlConnection:
         self._reporting_drops: asyncio.Task[None] | None = None
 
     def send(self, fact: Mapping[str, Any]) -> None:
-        """Send it, or leave it out when the reader is too slow; returns at once."""
+        """Send an object, or drop it when the client reads too slowly; returns at once."""
         if self._reporting_drops is None and self._writer.transport.get_write_buffer_size() < MAX_BUFFERED_BYTES:
             self._write(fact)
             return
@@ -56,14 +56,14 @@ class ControlConnection:
             self._reporting_drops = asyncio.get_running_loop().create_task(self._report_drops())
 
     async def end(self, fact: Mapping[str, Any]) -> None:
-        """Send the last word once there is room for it, and close."""
+        """Send the last object as soon as the buffer has space for it."""
         if self._reporting_drops is not None:
             await self._reporting_drops
         self._write(fact)
         await self._writer.drain()
 
     def close(self) -> None:
-        """Nobody reads any more."""
+        """Close the connection."""
         if self._reporting_drops is not None:
             self._reporting_drops.cancel()
         self._writer.close()
@@ -72,7 +72,7 @@ class ControlConnection:
         self._writer.write(json.dumps(fact, ensure_ascii=False).encode(errors="replace") + b"\n")
 
     async def _report_drops(self) -> None:
-        """When there is room again, say how much is missing."""
+        """Send the number of dropped objects as soon as the buffer has space again."""
         try:
             await self._writer.drain()
         except ConnectionError:  # nobody is there to be told
@@ -85,7 +85,7 @@ CommandHandler = Callable[[Mapping[str, Any], ControlConnection], Awaitable[None
 
 
 class ControlServer:
-    """Answers questions by their `command`. A `TrunklineError` of an answer is told to whoever asked."""
+    """Runs the handler of a request's `command`. The client gets a handler's `TrunklineError` as its last object."""
 
     def __init__(self, data_dir: Path, answers: Mapping[str, CommandHandler]) -> None:
         self._path = data_dir / SOCKET_NAME
@@ -94,7 +94,7 @@ class ControlServer:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        """Take questions until the block ends. Raises `StartupError`."""
+        """Accept connections until the block ends. Raises `StartupError`."""
         listener = await asyncio.to_thread(_bind, self._path)
         server = await asyncio.start_unix_server(self._connected, sock=listener, limit=MAX_REQUEST_BYTES)
         try:
@@ -113,18 +113,18 @@ class ControlServer:
         task.add_done_callback(self._clients.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line = ControlConnection(writer)
+        connection = ControlConnection(writer)
         try:
-            await line.end(await self._handle(reader, writer, line))
+            await connection.end(await self._handle(reader, writer, connection))
         except ConnectionError:
             log.debug("control.reader_gone")
         except Exception as error:
             log.error("control.failed", error=repr(error), exc_info=error)
         finally:
-            line.close()
+            connection.close()
 
     async def _handle(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: ControlConnection
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: ControlConnection
     ) -> Mapping[str, Any]:
         """Answer, until all is said or the client goes; the last word."""
         if (problem := self._problem(writer)) is not None:
@@ -135,7 +135,7 @@ class ControlServer:
             answer = self._handlers.get(str(request.get("command")))
             if answer is None:
                 return {"error": "the server does not know this command: is it of another version?"}
-            await _until_disconnect(reader, answer(request, line))
+            await _until_disconnect(reader, answer(request, connection))
         except TrunklineError as error:
             return {"error": str(error)}
         except (TimeoutError, ValueError):
@@ -162,7 +162,7 @@ def _parse_request(line: bytes) -> Mapping[str, Any]:
 
 
 async def _until_disconnect(reader: asyncio.StreamReader, answering: Awaitable[None]) -> None:
-    """Let it answer until it has, or until the client closes the connection."""
+    """Wait until the handler has returned or the client has closed the connection."""
     work = asyncio.ensure_future(answering)
     gone = asyncio.ensure_future(reader.read(1))
     try:

@@ -45,13 +45,13 @@ class SipControlContext:
 
 
 class SipCommands:
-    """`trunkline sip` asks, these answer."""
+    """Handlers of the `trunkline sip` commands."""
 
     def __init__(self, context: SipControlContext) -> None:
         self._context = context
 
     def handlers(self) -> Mapping[str, CommandHandler]:
-        """By command."""
+        """The handlers by command."""
         return {"sip.trace": self.trace, "sip.status": self.status, "sip.calls": self.calls}
 
     async def trace(self, request: Mapping[str, Any], connection: ControlConnection) -> None:

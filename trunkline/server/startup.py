@@ -89,8 +89,8 @@ log = structlog.get_logger()
 
 
 def freeze_gc() -> None:
-    """From now on Python's garbage collection passes over all that has been made so far, models and code: it is here to
-    stay, and to look through it takes tenths of a second, in which nothing else runs."""
+    """Exclude all objects made so far, models and code, from garbage collection: they stay for the life of the process,
+    and a collection of them takes tenths of a second, in which nothing else runs."""
     gc.collect()
     gc.freeze()
 
@@ -192,9 +192,9 @@ async def running(
             "trunks.changed": partial(_read_trunks, sources, trunk_provisioner),
         }
         await stack.enter_async_context(ControlServer(settings.data_dir, answers).listening())
-        figures = SipCollector(endpoint.sip_log, trunk_provisioner.statuses)
-        figures.register()
-        stack.callback(figures.unregister)
+        collector = SipCollector(endpoint.sip_log, trunk_provisioner.statuses)
+        collector.register()
+        stack.callback(collector.unregister)
         quota_monitor = QuotaMonitor(database, settings.data_dir, settings.quotas.model_dump())
         quota_monitor.register()
         stack.callback(quota_monitor.unregister)

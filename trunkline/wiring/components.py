@@ -99,7 +99,7 @@ async def open_egress(
 
 
 def open_host_tracker(settings: Settings, endpoint: Endpoint, gate: TrunkPolicy, stack: AsyncExitStack) -> HostTracker:
-    """Where trunks' host names are, found without PJSIP and told to it."""
+    """The tracker of trunk hosts' addresses, which resolves them without PJSIP and gives PJSIP the host table."""
     hosts = SystemResolver()
     stack.callback(hosts.close)
     places = HostTracker(sip_locator(settings, hosts).locate, endpoint.set_host_table)
@@ -110,7 +110,7 @@ def open_host_tracker(settings: Settings, endpoint: Endpoint, gate: TrunkPolicy,
 
 
 async def log_open_trunk_decisions(database: Database, policy: Policy) -> None:
-    """Tell the operator of numbers that use trunks from before trunks had to be given."""
+    """Log the numbers that use trunks from before the trunk policy, for the operator to allow or deny."""
 
     def look(conn: sa.Connection) -> tuple[bool, list[TrunkUse]]:
         rules = trunk_grants.rules(conn, policy)
@@ -130,7 +130,7 @@ async def log_open_trunk_decisions(database: Database, policy: Policy) -> None:
 
 
 def open_audio(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[AudioEngine, RecordingWriter]:
-    """The tick thread and the writer of recordings, both running, and their figures."""
+    """The audio engine and the writer of recordings, both running, with their metrics registered."""
     writer = RecordingWriter()
     writer.start()
     stack.push_async_callback(asyncio.to_thread, writer.close)
