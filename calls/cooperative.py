@@ -1,4 +1,4 @@
-"""Long work on the event loop: done in slices, and not all the time."""
+"""Long work on the event loop: it yields after each time slice, and rests between runs."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from contextlib import contextmanager
 from typing import Final
 
 SLICE_S: Final = 0.003
-"""After so much time others have their turn."""
+"""Work on the event loop yields after this time."""
 REST_FACTOR: Final = 4.0
-"""Work begins again after so many times what it took last: it has a fifth of all time at most."""
+"""Work rests this many times as long as it took: it has at most a fifth of the time."""
 MAX_REST_S: Final = 30.0
-"""But it rests no longer than this."""
+"""The longest rest."""
 
 
 class TimeSlice:
-    """`pause` gives the event loop back once a slice has passed."""
+    """Yields to the event loop whenever a slice of time has passed."""
 
     def __init__(self, slice_s: float = SLICE_S) -> None:
         self._slice_s = slice_s
         self._since_s = time.perf_counter()
 
     async def checkpoint(self) -> None:
-        """Call it after each small step of the work."""
+        """Yield if the slice is over. To be called after each small step of the work."""
         if time.perf_counter() - self._since_s >= self._slice_s:
             await asyncio.sleep(0)
             self._since_s = time.perf_counter()
 
 
 class DutyCycle:
-    """Keeps work that anybody can bring about from being done all the time: the first after a quiet time begins at
+    """Limits the share of time that work which clients can trigger may take. The first run after a quiet time begins at
     once."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class DutyCycle:
 
     @property
     def rest_s(self) -> float:
-        """How long until the work may begin."""
+        """Seconds until the work may begin."""
         return max(0.0, self._next_s - time.perf_counter())
 
     async def wait(self) -> None:
@@ -49,7 +49,7 @@ class DutyCycle:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """The work is done within the block."""
+        """Measures the work, which is done in the block."""
         begun_s = time.perf_counter()
         try:
             yield

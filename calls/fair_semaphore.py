@@ -1,5 +1,6 @@
-"""Places that organizations share: each may take as many as are left, so that n organizations that hold on to all they
-get leave one part in n + 1 to the next one (Choudhury and Hahne's dynamic thresholds for shared buffers, 1998)."""
+"""A semaphore shared by organizations: each may hold as many slots as are free, so that n organizations that take all
+they can get leave one part in n + 1 to the next one (Choudhury and Hahne's dynamic thresholds for shared buffers,
+1998)."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ from contextlib import asynccontextmanager, suppress
 
 
 class FairSemaphore:
-    """`most` places in all, and at most `most_of_one` of each owner. An owner gets one while fewer are its own than are
-    free. What has no place waits, in the order of asking; among owners, the one with the fewest places is next. On the
-    event loop only."""
+    """`limit` slots in all, and at most `owner_limit` for each owner. An owner gets a slot while it holds fewer than
+    are free. Waiters of one owner are served in order; among owners, the one that holds the fewest slots is next. For
+    the event loop only."""
 
     def __init__(self, limit: int, owner_limit: int | None = None) -> None:
         self._free = limit
@@ -21,12 +22,12 @@ class FairSemaphore:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     def waiting(self, owner: str) -> int:
-        """How many of the owner's wait."""
+        """The number of the owner's waiters."""
         return len(self._waiting.get(owner, ()))
 
     @asynccontextmanager
     async def slot(self, owner: str) -> AsyncIterator[None]:
-        """A place, once there is one, for as long as the block takes."""
+        """Hold a slot, once there is one, while the block runs."""
         await self.acquire(owner)
         try:
             yield
@@ -34,11 +35,11 @@ class FairSemaphore:
             self.release(owner)
 
     def can_acquire(self, owner: str) -> bool:
-        """Whether `take` returns at once."""
+        """True if `acquire` returns at once."""
         return owner not in self._waiting and self._has_slot(owner)
 
     async def acquire(self, owner: str) -> None:
-        """Wait for a place; it is the owner's until `release`."""
+        """Wait for a slot and hold it until `release`."""
         if self.can_acquire(owner):
             self._hold(owner)
             return
@@ -54,7 +55,7 @@ class FairSemaphore:
             raise
 
     def release(self, owner: str) -> None:
-        """A place that was taken is free."""
+        """Give a slot back."""
         self._free += 1
         self._held[owner] -= 1
         self._held += Counter()  # only what is above 0 stays

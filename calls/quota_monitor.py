@@ -1,4 +1,5 @@
-"""What organizations use of their quotas, as figures; the sizes of recordings; files of documents that failed."""
+"""Quota metrics of organizations, sizes of new recordings, and removal of the files of documents that could not be
+read."""
 
 from __future__ import annotations
 
@@ -23,18 +24,19 @@ from storage.database.database import Database
 from storage.knowledge import files
 
 CHECK_EVERY_S: Final = 30.0
-"""So old are figures at most."""
+"""The greatest age of the figures."""
 RETRY_AFTER_S: Final = 30.0
 FILES_AT_ONCE: Final = 200
-"""Files that are looked at between two transactions."""
+"""Files handled between two transactions."""
 FAILED_KEPT: Final = timedelta(days=1)
-"""How long the file of a document that could not be read stays, for whoever looks into why."""
+"""The file of a document that could not be read is kept this long, so that the operator can look into the cause."""
 
 log = structlog.get_logger()
 
 
 class QuotaMonitor(Collector):
-    """`run` keeps figures and sizes until it is cancelled. `defaults` are the quotas of who has none of its own."""
+    """`run` keeps figures and sizes up to date until it is cancelled. `defaults` are the quotas of organizations
+    without their own."""
 
     def __init__(self, database: Database, data_dir: Path, defaults: Mapping[str, int]) -> None:
         self._database = database
@@ -45,22 +47,22 @@ class QuotaMonitor(Collector):
         self._worker = PeriodicWorker("quotas.not_looked_at", CHECK_EVERY_S, RETRY_AFTER_S)
 
     def register(self) -> None:
-        """Make the figures visible."""
+        """Add the metrics to the registry."""
         REGISTRY.register(self)
 
     def unregister(self) -> None:
-        """Take them away again."""
+        """Remove the metrics from the registry."""
         REGISTRY.unregister(self)
 
     def describe(self) -> Iterator[Metric]:
-        """Names are the same always; nothing is read at registration."""
+        """No names in advance, so that registration reads nothing."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """What the last look found: nothing is read for a scrape."""
+        """The figures of the last check: a scrape reads nothing."""
         labels = ["organization", "quota"]
-        used = GaugeMetricFamily("trunkline_quota_used", "What organizations use, in items or bytes", labels=labels)
-        limit = GaugeMetricFamily("trunkline_quota_limit", "What organizations may use of it", labels=labels)
+        used = GaugeMetricFamily("trunkline_quota_used", "Use of a quota, in items or bytes", labels=labels)
+        limit = GaugeMetricFamily("trunkline_quota_limit", "Limit of a quota, in items or bytes", labels=labels)
         for organization_id, found in self._usage.items():
             for each in found.values():
                 used.add_metric([organization_id, each.quota], each.used)
@@ -69,7 +71,7 @@ class QuotaMonitor(Collector):
         yield limit
 
     async def run(self) -> None:
-        """Look, at once and from time to time."""
+        """Check at once and every `CHECK_EVERY_S`."""
         await self._worker.run(self._check)
 
     async def _check(self) -> bool:
@@ -80,14 +82,14 @@ class QuotaMonitor(Collector):
         return True
 
     async def measure_recordings(self) -> None:
-        """Note how large new recordings are; one that is missing takes nothing."""
+        """Store the sizes of new recordings; a missing file has size 0."""
         look = partial(quotas.recordings_without_size, most=FILES_AT_ONCE)
         while some := await self._database.read(look):
             sizes = await asyncio.to_thread(self._sizes, some)
             await self._database.write(partial(quotas.set_recording_sizes, sizes=sizes), deferrable=True)
 
     async def remove_failed(self) -> None:
-        """Remove the files of documents that failed a day ago. One that the disk does not give up is tried again."""
+        """Remove the files of documents that failed a day ago. A file that cannot be removed is tried again."""
         look = partial(quotas.failed_document_files, before=utc_now() - FAILED_KEPT, most=FILES_AT_ONCE)
         while some := await self._database.read(look):
             gone = await asyncio.to_thread(self._removed, some)
@@ -103,7 +105,7 @@ class QuotaMonitor(Collector):
         return [each for each in content_ids if files.remove(self._data_dir, each)]
 
     def _warn_about_recordings(self) -> None:
-        """Recordings are not cut: whoever pays for the disk is told, once for each organization that goes over."""
+        """Recordings over the quota are not cut: the operator gets one warning when an organization goes over it."""
         found = {owner: each for owner, of in self._usage.items() if (each := of.get(quotas.RECORDINGS)) is not None}
         over = frozenset(owner for owner, each in found.items() if each.used > each.allowed)
         for owner in over - self._over_quota:

@@ -1,1 +1,1 @@
-"""Which inbound calls are accepted: number routing, capacity, funds, digest authentication, load."""
+"""Admission of inbound calls: number routing, concurrency limits, funds, digest authentication, load shedding."""

@@ -1,4 +1,4 @@
-"""Concurrency limits: how many calls the process and each organization may have, and the second legs of transfers."""
+"""Concurrency limits: the most calls of the process and of each organization, second legs of transfers included."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storage.calls.calls import OpenCallCounts
 
 @dataclass(frozen=True)
 class ConcurrencyLimits:
-    """The most calls that have not ended: of this process, and of an organization without a ceiling of its own."""
+    """The most calls that have not ended: in this process, and of an organization without a limit of its own."""
 
     process: int = 250
     organization: int = 100
@@ -26,56 +26,63 @@ class ConcurrencyLimits:
         self,
         conn: sa.Connection,
         organization_id: str,
-        own: int | None,
-        gone: Collection[str],
-        second_legs: TransferLegs,
+        organization_limit: int | None,
+        ended: Collection[str],
+        transfer_legs: TransferLegs,
     ) -> Literal["organization", "process"] | None:
-        """Who has no place left for one more call; None when both have. `own` is the organization's own ceiling, `gone`
-        are calls that count no more though their end could not be stored. In the transaction that stores the call this
-        is exact: such transactions run one after the other."""
-        return self.exceeded_with(calls.count_open(conn, organization_id, gone), organization_id, own, second_legs)
+        """Returns whose limit one more call would exceed; None if there is room. `organization_limit` is the
+        organization's own; `ended` are calls whose end could not be stored, which no longer count. Exact in the
+        transaction that stores the call, because such transactions run one after the other."""
+        open_calls = calls.count_open(conn, organization_id, ended)
+        return self.exceeded_with(open_calls, organization_id, organization_limit, transfer_legs)
 
     def exceeded_with(
-        self, there: OpenCallCounts, organization_id: str, own: int | None, second_legs: TransferLegs
+        self,
+        open_calls: OpenCallCounts,
+        organization_id: str,
+        organization_limit: int | None,
+        transfer_legs: TransferLegs,
     ) -> Literal["organization", "process"] | None:
-        """The same with so many calls."""
-        if there.organization + second_legs.count_of(organization_id) >= (self.organization if own is None else own):
+        """`exceeded` for a known number of open calls."""
+        limit = self.organization if organization_limit is None else organization_limit
+        if open_calls.organization + transfer_legs.count_of(organization_id) >= limit:
             return "organization"
-        return "process" if there.everywhere + second_legs.total >= self.process else None
+        return "process" if open_calls.everywhere + transfer_legs.total >= self.process else None
 
 
 class TransferLegs:
-    """Legs that are no calls of their own: whom a REFER has us call takes a place, until it is the call's only leg or
-    has ended. `check_call_capacity` raises when there is none for one more."""
+    """The second legs of transfers, which are not calls of their own: the target of a REFER takes one place until it is
+    the call's only leg or has ended. `check_call_capacity` raises when no place is left."""
 
     def __init__(
-        self, check_call_capacity: Callable[[sa.Connection, Organization], None], has_changed: Callable[[], None]
+        self, check_call_capacity: Callable[[sa.Connection, Organization], None], on_change: Callable[[], None]
     ) -> None:
         self._check_call_capacity = check_call_capacity
-        self.on_change: Final = has_changed
-        """Tell that there are more or fewer than before."""
+        self.on_change: Final = on_change
+        """Called when a place was given back."""
         self._lock = threading.Lock()
-        self._of = Counter[str]()
+        self._counts = Counter[str]()
 
     def reserve(self, conn: sa.Connection, organization: Organization) -> None:
-        """A place, in the transaction that grants it, on the database's thread. Raises `TooMany` or `Unavailable`."""
+        """Take a place in the transaction that grants the transfer, on the database's thread. Raises `TooMany` or
+        `Unavailable`."""
         self._check_call_capacity(conn, organization)
         with self._lock:
-            self._of[organization.id] += 1
+            self._counts[organization.id] += 1
 
     def release(self, organization_id: str) -> None:
-        """One that was taken; on the event loop."""
+        """Give a place back; on the event loop."""
         with self._lock:
-            self._of[organization_id] -= 1
-            self._of += Counter()  # only what is above 0 stays
+            self._counts[organization_id] -= 1
+            self._counts += Counter()  # only what is above 0 stays
         self.on_change()
 
     def count_of(self, organization_id: str) -> int:
-        """How many an organization has."""
-        return self._of[organization_id]
+        """The places that an organization holds."""
+        return self._counts[organization_id]
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """All places that are held."""
         with self._lock:
-            return self._of.total()
+            return self._counts.total()

@@ -1,4 +1,4 @@
-"""Callers who must say who they are before a number is rung."""
+"""Inbound digest authentication: challenges INVITEs to numbers with `sip_inbound_auth` (401, RFC 3261 22)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ log = structlog.get_logger()
 
 
 class AuthenticationRequired(CallRejected):
-    """The caller has not said yet who it is: the way of every call to a number with `sip_inbound_auth`."""
+    """The 401 that challenges an INVITE without credentials, or with a stale nonce. Every call to a number with
+    `sip_inbound_auth` begins with it."""
 
     def __init__(self, headers: HeaderLines) -> None:
         super().__init__(401, "the caller has to say who it is", headers=headers)
 
 
 class InboundDigestAuth:
-    """Asks callers of numbers with `sip_inbound_auth` for the number's SIP user and password."""
+    """Challenges callers of numbers with `sip_inbound_auth` for the number's SIP user and password."""
 
     def __init__(self, secrets: Secrets, digest: DigestVerifier, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._secrets: Final = secrets
@@ -35,7 +36,7 @@ class InboundDigestAuth:
         self._clock_s: Final = clock_s
 
     def authenticate(self, facts: InviteFacts, number: PhoneNumber) -> None:
-        """Returns when the caller may go on. `CallRejected`: 401 with a challenge, 403 after too many wrong answers."""
+        """Returns if the call may go on. Raises `CallRejected`: 401 with a challenge, 403 after too many failures."""
         if not number.sip_inbound_auth:
             return
         if number.sip_username is None or number.sip_password_encrypted is None:
@@ -69,8 +70,8 @@ class InboundDigestAuth:
 
 
 def _uri_check(facts: InviteFacts, number: PhoneNumber) -> Callable[[str], bool]:
-    """Tells whether a digest's `uri` names the number that is called: a proxy may have changed the host. Who names no
-    user there, as sipp does, must name the host and port of the request URI."""
+    """Returns the test of a digest's `uri`: its user must be the dialled number, because proxies change the host. A
+    `uri` without a user, as sipp sends it, must have the host and port of the request URI."""
 
     def names(uri: str) -> bool:
         user = uri_user(uri)

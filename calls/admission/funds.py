@@ -13,13 +13,12 @@ from storage.accounts import organizations
 
 
 def reject_without_funds(conn: sa.Connection, organization_id: str) -> None:
-    """For callers, where they are not to be answered then. Raises `CallRejected`: 480, as for a number without an
-    agent."""
+    """Raises `CallRejected` (480, as for a number without an agent) if the organization has no funds."""
     organization = organizations.get(conn, organization_id)
     if organization is not None and has_no_funds(organization):
         raise CallRejected(480, "the organization has no funds")
 
 
 def inbound_funds_check(settings: BillingSettings) -> Callable[[sa.Connection, str], None]:
-    """What `inbound_when_empty` asks for."""
+    """The check that the setting `inbound_when_empty` asks for."""
     return reject_without_funds if settings.inbound_when_empty == "refuse" else lambda *_: None

@@ -1,12 +1,12 @@
-"""Whether the models keep up: who would wait too long for answers is told to go elsewhere, or waits to be called.
+"""Load shedding by response latency: inbound calls get 503 and queued outbound calls wait while the models cannot
+answer in time.
 
-Two things count. The wait that the models expect at the moment, evened out over some seconds, closes the door when it
-is too long, and opens it when it has fallen to half of that, so that it does not flap. And as calls make themselves
-felt only after a while, those beyond the number that the machine is expected to hold come in one by one.
+Two rules. The gate closes while the wait that the models expect, smoothed over some seconds, is over the limit, and
+opens when it has fallen to half of the limit, so that it does not flap. And because a new call adds to the wait only
+after a while, calls beyond the number that the machine is expected to hold are admitted one by one.
 
-Callers ask once, calls that we make wait and ask again and again. So callers come first: calls that wait leave some
-places free, and come in neither by one of the callers' turns nor shortly after a caller was refused.
-"""
+Inbound calls have priority, because a caller asks once while a queued call can wait: queued calls leave some capacity
+free, take none of the inbound calls' turns, and wait for a while after an inbound call was rejected."""
 
 from __future__ import annotations
 
@@ -21,39 +21,40 @@ import structlog
 from calls import metrics
 
 SAMPLE_EVERY_S: Final = 0.5
-"""Between two looks at the models."""
+"""Between two samples of the models' expected wait."""
 SMOOTHING_S: Final = 10.0
-"""About as long as it takes a call's turns to come round."""
+"""Time constant of the smoothed wait: about the time between two turns of a call."""
 RAMP_INTERVAL_S: Final = 8.0
-"""Between two calls beyond the expected number: a turn."""
+"""Between two admissions beyond the expected number of calls: about one turn."""
 _INBOUND_RESERVE: Final = 0.2
-"""Of the expected number: places for callers that calls which wait do not take. At least one."""
+"""Share of the expected calls that queued calls leave free for inbound calls; at least one call."""
 _REOPEN_RATIO: Final = 0.5
-"""Of the longest wait."""
+"""Share of the longest wait at which the gate opens again."""
 _MAX_OVERSHOOT: Final = 3.0
-"""Times the longest wait, at most: how far too long it was is forgotten within a quarter of a minute or so."""
+"""A sample counts as at most this many times the longest wait, so that an extreme one is forgotten within a quarter of
+a minute or so."""
 
 log = structlog.get_logger()
 T = TypeVar("T")
 
 
 class LatencyGate:
-    """Pure: seconds come as arguments, of any clock that only goes forward."""
+    """Decides on admissions. Pure: times are arguments, in seconds of any monotonic clock."""
 
     def __init__(self, max_wait_s: float, expected_calls: int | None = None) -> None:
-        """`expected_calls`: how many are expected to be answered within `most_wait_s`; None when nothing is known."""
+        """`expected_calls`: calls that are expected to be answered within `max_wait_s`; None if not known."""
         self.max_wait_s: Final = max_wait_s
         self.expected_calls = expected_calls
         self.wait_s = 0.0
-        """Evened out."""
+        """The smoothed wait."""
         self.is_closed = False
         self._observed_s: float | None = None
         self._admitted_s: dict[bool, list[float]] = {False: [], True: []}
-        """When the latest calls came in, by whether they could wait."""
+        """Times of the latest admissions, by whether the call was queued."""
         self._rejected_s = float("-inf")
 
     def observe(self, now_s: float, wait_s: float, active_calls: int) -> None:
-        """An answer would wait so long now, with so many calls."""
+        """A response would wait `wait_s` now, with so many active calls."""
         wait_s = min(wait_s, _MAX_OVERSHOOT * self.max_wait_s)
         if active_calls == 0:
             wait_s = self.wait_s = 0.0
@@ -64,8 +65,7 @@ class LatencyGate:
         self.is_closed = self.wait_s > limit_s
 
     def why_not(self, now_s: float, active_calls: int, *, queued: bool = False) -> str | None:
-        """Why one more call has to go elsewhere, beside so many, or to wait if it can; None when it is welcome. The
-        first one always is."""
+        """Returns why one more call is not admitted beside the active ones; None if it is. The first call always is."""
         if active_calls == 0:
             return None
         if self.is_closed:
@@ -82,22 +82,23 @@ class LatencyGate:
         return None
 
     def admit(self, now_s: float, *, queued: bool = False) -> None:
-        """One more call is there."""
+        """One more call was admitted."""
         lately = [took_s for took_s in self._admitted_s[queued] if now_s - took_s < RAMP_INTERVAL_S]
         self._admitted_s[queued] = [*lately, now_s]
 
     def withdraw(self, *, queued: bool = False) -> None:
-        """One that was there came to nothing: another one may come in its place."""
+        """An admitted call did not begin: another one may take its turn."""
         del self._admitted_s[queued][-1:]
 
     def reject(self, now_s: float) -> None:
-        """A caller was told to go elsewhere."""
+        """An inbound call was rejected."""
         self._rejected_s = now_s
 
 
 class ModelLoadShedder:
-    """The gate of a running server. `expected_wait_s` asks the models; `expect` measures them, in a thread, and tells
-    how many calls they are expected to hold; without `refuses` a wait that is too long is logged alone."""
+    """The latency gate of a running server. `expected_wait_s` asks the models; `measure_capacity` measures them in a
+    thread and returns how many calls they are expected to hold. If not `sheds`, a wait over the limit is only
+    logged."""
 
     def __init__(
         self,
@@ -116,42 +117,42 @@ class ModelLoadShedder:
         self._queue = asyncio.Lock()  # fair: who waits longest is next
         self._sampled = asyncio.Event()
         self.active_calls: Callable[[], int] = lambda: 0
-        """How many calls use the models: those with a leg."""
+        """Returns the number of calls that use the models: those with a leg."""
         self.on_change: Callable[[], None] = lambda: None
-        """The gate has closed or opened."""
+        """Called when the gate has closed or opened."""
 
     @property
     def why_closed(self) -> str | None:
-        """Why no further call is taken; None when calls are, if need be one by one."""
+        """Why no call is admitted; None if calls are, perhaps one by one."""
         return self._why_not() if self._gate.is_closed else None
 
     def admit(self) -> str | None:
-        """A caller comes in, and is counted by `talking` once it `is_in`; or why it cannot."""
+        """Admit an inbound call, or return why not. `entered` is to be called once `active_calls` counts it."""
         why = self._admit(queued=False)
         if why is not None:
             self._gate.reject(time.monotonic())
         return why
 
     def entered(self) -> None:
-        """One that came in is counted by `talking` from now on, or has gone."""
+        """An admitted call is counted by `active_calls` from now on, or has gone."""
         self._entering -= 1
 
     def withdraw(self, *, queued: bool = False) -> None:
-        """One that came in has gone without having talked, and takes nobody's turn. Before `is_in`."""
+        """An admitted call has gone before it used the models: it takes no turn. To be called before `entered`."""
         self._gate.withdraw(queued=queued)
 
-    async def wait_for_slot(self, take: Callable[[], Awaitable[None]]) -> None:
-        """Wait in the order of asking until there is room for one more call that waits, and `take` its turn. It comes
-        in by `enter_after_turn` when all that it needs has been found, which may take a while."""
+    async def wait_for_slot(self, take_turn: Callable[[], Awaitable[None]]) -> None:
+        """Wait, in order of arrival, until one more queued call has room, and `take_turn`. The call is admitted by
+        `try_enter` once its trunk has been found, which may take a while."""
         async with self._queue:
             await self._wait_for_capacity()
-            await take()
+            await take_turn()
             while self._why_not(queued=True) is not None:
                 await self._wait_for_capacity()
-                await take()
+                await take_turn()
 
     def try_enter(self) -> bool:
-        """Come in; False when there is no room any more, then it waits for another turn."""
+        """Admit a queued call. False if there is no room any more: it waits for another slot."""
         return self._admit(queued=True) is None
 
     async def _wait_for_capacity(self) -> None:
@@ -170,7 +171,7 @@ class ModelLoadShedder:
         return why
 
     def sample(self) -> None:
-        """See how the models are. On the event loop, at once."""
+        """Sample the models' expected wait; on the event loop, without waiting."""
         was_closed = self._gate.is_closed
         self._gate.observe(time.monotonic(), self._sample_wait_s(), self._active_calls())
         metrics.EXPECTED_WAIT.set(self._gate.wait_s)
@@ -184,8 +185,8 @@ class ModelLoadShedder:
         self._sampled.clear()
 
     async def run(self) -> None:
-        """Measure, then look from time to time, for ever: who cannot be asked does not let wait, for a gate that is
-        closed would stay so."""
+        """Measure the capacity, then sample until cancelled. Models that cannot be asked count as without a wait,
+        because a closed gate would stay closed."""
         if self._measure_capacity is not None:
             try:
                 self._gate.expected_calls = await _run_to_completion(self._measure_capacity)
@@ -206,7 +207,7 @@ class ModelLoadShedder:
             return 0.0
 
     def _log_fault(self, error: Exception) -> None:
-        """Once of each kind."""
+        """Log each type of exception once."""
         if type(error) not in self._faults:
             self._faults.add(type(error))
             log.error("models.look_failed", error=repr(error), exc_info=error)
@@ -219,8 +220,8 @@ class ModelLoadShedder:
 
 
 async def _run_to_completion(work: Callable[[], T]) -> T:
-    """What it returns, in a thread. Who is cancelled meanwhile waits for it nevertheless: it uses models, which are
-    closed next."""
+    """Returns the result of `work`, which runs in a thread. Cancellation waits for its end, because it uses models that
+    are closed next."""
     working = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(working)

@@ -19,17 +19,17 @@ from storage.phone_numbers.trunk_rules import Policy, TrunkRules
 
 log = structlog.get_logger()
 SourceAliases = Callable[[str], Collection[str]]
-"""The names that a source has in the database: its address and the host names that resolve to it."""
+"""Returns the names that the database has for a source address: itself, and the host names that resolve to it."""
 
 
 def no_aliases(source: str) -> tuple[str]:
-    """A source that nothing is known of has no other name."""
+    """The aliases of a source that no host name resolves to: itself."""
     return (source,)
 
 
 @dataclass(frozen=True)
 class InboundRoute:
-    """Who answers: an active agent on the number that was dialled. `max_calls` is its organization's own ceiling."""
+    """The active agent that answers, and the number that was dialled. `max_calls` is the organization's own limit."""
 
     number: PhoneNumber
     agent: Agent
@@ -39,11 +39,11 @@ class InboundRoute:
 def match_number(
     conn: sa.Connection, facts: InviteFacts, aliases: Collection[str], policy: Policy = "open"
 ) -> InboundTarget:
-    """The number for an inbound leg, with its agent: by its source, which has `names` in the database, and the user of
-    the request URI, else that of To, each exactly or with or without `+`, among those that may use the source by the
-    operator's `policy`. `CallRejected`: 404 for a number that this trunk does not have, and for one that several
-    organizations have there. Not 503: a PBX that got it would turn away from
-    this server with every other call as well."""
+    """Returns the number, with its agent, that an inbound INVITE is for: by its source, known to the database by these
+    `aliases`, and by the user of the request URI, else of To, each exactly or with or without `+`. Only numbers that
+    may use the source under the operator's `policy` match. Raises `CallRejected`: 404 if the trunk has no such number,
+    or several organizations have it. Not 503, because a PBX would then turn away from this server with every other call
+    as well."""
     try:
         rules = replace(trunk_grants.rules(conn, policy), own_addresses=own_addresses())
         target = _match_dialled(conn, facts, aliases, rules)
@@ -69,7 +69,7 @@ def _log_ambiguous(facts: InviteFacts, numbers: Sequence[PhoneNumber], taken: Ph
 
 
 def require_active_agent(target: InboundTarget) -> InboundRoute:
-    """Who answers. `CallRejected`: 480 without an active agent."""
+    """Returns the route of a matched number. Raises `CallRejected` (480) without an active agent."""
     if target.agent is None:
         raise CallRejected(480, "no agent answers this number")
     if not target.agent.is_active:

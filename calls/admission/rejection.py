@@ -8,11 +8,11 @@ from config.errors import TrunklineError
 from sipcore.messages.headers import HeaderLines
 
 RETRY_AFTER_S: Final = 10
-"""What a caller is told when the server is full or draining."""
+"""Retry-After of calls that are rejected while the server is full or draining."""
 
 
 class InsufficientFunds(TrunklineError):
-    """A paid plan has nothing left to pay calls with."""
+    """The organization's balance is used up, on a paid plan."""
 
     status = 402
 
@@ -21,8 +21,8 @@ class InsufficientFunds(TrunklineError):
 
 
 class CallRejected(TrunklineError):
-    """The call is not taken; `code` is the final SIP status, `retry_after_s` goes into Retry-After, `headers` into the
-    answer as well."""
+    """An inbound call is rejected with the final SIP status `code`. `retry_after_s` goes into Retry-After; `headers`
+    are added to the response."""
 
     def __init__(self, code: int, why: str, retry_after_s: int | None = None, headers: HeaderLines = ()) -> None:
         super().__init__(why)

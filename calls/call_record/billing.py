@@ -1,4 +1,4 @@
-"""What calls of paid plans cost, and who pays: a rate card, and one debit in the transaction that ends the call."""
+"""Billing of calls on paid plans: a rate card, and one debit in the transaction that ends the call."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from storage.calls.calls import Call
 from storage.tables.columns import money
 
 SERVER: Final = "server"
-"""Who makes the changes that calls make."""
+"""`made_by` of the balance changes that calls make."""
 _ONE_MS: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
 class RateCard:
-    """Prices in the currency of the balances: of a connected minute, of 1,000 tokens, of a minute that speech to text
-    hears, and of 1,000 characters that are spoken."""
+    """Prices in the currency of the balances: of a connected minute, of 1,000 tokens, of a minute of audio that is
+    transcribed, and of 1,000 characters that are synthesized."""
 
     telephony: Decimal = Decimal(0)
     tokens: Decimal = Decimal(0)
@@ -34,7 +34,7 @@ class RateCard:
 
     @classmethod
     def from_settings(cls, settings: BillingSettings) -> Self:
-        """As it is set, digit by digit."""
+        """The prices of the settings, exact to the digit."""
         prices = (
             settings.telephony_per_minute,
             settings.inference_per_1000_tokens,
@@ -44,14 +44,15 @@ class RateCard:
         return cls(*(Decimal(str(price)) for price in prices))
 
     def cost_of(self, usage: CallUsage) -> Decimal:
-        """Exact, then rounded once, to the millionth. Nothing is rounded up to whole minutes or thousands."""
+        """Computed exactly, then rounded once, to the millionth. Nothing is rounded up to whole minutes or
+        thousands."""
         minutes = self.telephony * _ms(usage.telephony_s) + self.speech_to_text * _ms(usage.heard_s)
         thousands = self.tokens * usage.tokens + self.text_to_speech * usage.spoken_characters
         return money((minutes + 60 * thousands) / 60_000)
 
 
 FREE: Final = RateCard()
-"""Nothing costs anything."""
+"""All prices are 0."""
 
 
 def _ms(seconds: float) -> int:
@@ -59,13 +60,13 @@ def _ms(seconds: float) -> int:
 
 
 def has_no_funds(organization: Organization) -> bool:
-    """A paid plan has nothing left to pay calls with. A call that lives goes on all the same."""
+    """True if a paid plan's balance is used up. Calls that are under way go on all the same."""
     return organization.plan == "paid" and organization.balance <= 0
 
 
 def charge(conn: sa.Connection, call: Call, usage: CallUsage, card: RateCard) -> float | None:
-    """Keep what an ended call used, and take its cost from the balance; for the transaction that ends it. Returns the
-    cost; None on the free plan. The telephone counts from the stored answer to the stored end."""
+    """Store what an ended call used, and take its cost from the balance; in the transaction that ends the call. Returns
+    the cost; None on the free plan. Telephony counts from the stored answer to the stored end."""
     usage = replace(usage, telephony_s=_connected_s(call))
     organization = organizations.get(conn, call.organization_id)
     if organization is None or organization.plan != "paid":
@@ -79,7 +80,7 @@ def charge(conn: sa.Connection, call: Call, usage: CallUsage, card: RateCard) ->
 
 
 def count_charged(call: Call, usage: CallUsage) -> None:
-    """Count for `/metrics` what was charged, once it is stored."""
+    """Update the metrics of a call that was charged, once that is stored."""
     metrics.USED_SECONDS.labels(what="telephony").inc(_connected_s(call))
     metrics.USED_SECONDS.labels(what="hearing").inc(usage.heard_s)
     metrics.USED_TOKENS.labels(what="read").inc(usage.prompt_tokens)
@@ -95,7 +96,7 @@ def _connected_s(call: Call) -> float:
 
 
 def _note(call: Call, usage: CallUsage) -> str:
-    """What was paid, for whoever looks at the balance. It outlives the call: it names nobody."""
+    """The note of a balance change. It outlives the call, so it holds no personal data."""
     return (
         f"{call.direction} call: {usage.telephony_s} s connected, {usage.tokens} tokens, "
         f"{usage.heard_s} s heard, {usage.spoken_characters} characters spoken"

@@ -17,13 +17,13 @@ log = structlog.get_logger()
 
 
 def as_text(value: ContextValue) -> str:
-    """How a value reads: strings as they are, booleans as `true`/`false`, numbers as in JSON."""
+    """The value as text: strings as they are, booleans as `true`/`false`, numbers as in JSON."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def substitute(text: str, values: Mapping[str, ContextValue], *, call_id: str) -> str:
-    """`text` with every `{{name}}` replaced, once: what a value itself contains stays as it is. A name without a value
-    becomes empty and is logged. What is no placeholder (`{{#if x}}`) stays."""
+    """Replaces every `{{name}}` in `text` once: placeholders inside a value stay. A name without a value becomes empty
+    and is logged. What is not a placeholder (`{{#if x}}`) stays."""
     missing: list[str] = []
 
     def value_of(match: re.Match[str]) -> str:
@@ -47,8 +47,8 @@ def call_values(
     phone_number: str,
     sip_variables: Mapping[str, str] | None = None,
 ) -> dict[str, ContextValue]:
-    """What placeholders can use: the variables given with the call and, where they leave them open, the call's own
-    `call_id`, `customer_number` (the other party), `phone_number` (ours) and what SIP has `brought` with it."""
+    """The values of placeholders: the variables given with the call, and those they leave open: `call_id`,
+    `customer_number` (the remote party), `phone_number` (ours) and the call's `sip_variables`."""
     own: dict[str, ContextValue] = {
         **(sip_variables or {}),
         "call_id": call_id,

@@ -1,4 +1,4 @@
-"""How calls end: from what SIP says to the reason that is stored, and back."""
+"""The `endedReason` of calls: from the SIP status to the stored reason, and from there to the Q.850 cause."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def ended_reason_of_invite_error(kind: InviteErrorKind) -> EndedReason:
 
 
 def ended_reason_of(end: LegEnd, *, inbound: bool, answered: bool) -> EndedReason:
-    """Why a call ended that the other side has ended. A BYE, or a caller's CANCEL (487), is their wish; a caller whom
-    another phone has answered was not answered here; anything else is a failure of the way between us."""
+    """The `endedReason` of a call that the remote side ended. A BYE, or the caller's CANCEL (487), is the customer's
+    decision; a call that another phone has answered was not answered here; anything else is a failure on the way."""
     if not answered and not inbound:
         return unanswered_reason(end.code, end.cause.number if end.cause else None)
     if not answered and end.completed_elsewhere:
@@ -49,19 +49,19 @@ def ended_reason_of(end: LegEnd, *, inbound: bool, answered: bool) -> EndedReaso
 
 
 def end_status_of(reason: EndedReason, *, answered: bool) -> EndStatus:
-    """The status in which a call ends."""
+    """The status with which a call ends."""
     if answered:
         return "completed"
     return "no_answer" if reason in ("no_answer", "customer_ended", "api_hangup") else "failed"
 
 
 def q850_cause_of(reason: EndedReason | None) -> int:
-    """The Q.850 cause that we give when we end a call for this reason."""
+    """The Q.850 cause of our BYE or rejection when a call ends for this reason."""
     return reason_header.NORMAL_CLEARING if reason is None else _CAUSES.get(reason, reason_header.NORMAL_CLEARING)
 
 
 def sip_end_of(end: LegEnd) -> dict[str, Any]:
-    """What is stored and shown of a leg's end. Silence has no status, and is nobody's doing. Only a refusal has a
+    """The SIP end of a leg as it is stored and shown. A timeout has no status and no originator. Only a rejection has a
     phrase."""
     return {
         "statusCode": end.code or None,

@@ -1,4 +1,4 @@
-"""What is kept of a call's sound: figures for those who look at the call, and for those who look at all of them."""
+"""Media quality of a call (loss, jitter, MOS), as it is stored and as metrics."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sipcore.dialogs.leg import Leg
 _WAYS: Final = ("received", "sent")
 LOSS: Final = Histogram(
     "trunkline_rtp_loss_ratio",
-    "Share of a call's audio packets that were lost, at its end",
+    "Share of a call's RTP packets that were lost, at its end",
     ["way"],
     buckets=(0, 0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5),
 )
 JITTER: Final = Histogram(
     "trunkline_rtp_jitter_seconds",
-    "Mean jitter of a call's audio packets, at its end",
+    "Mean RTP jitter of a call, at its end",
     ["way"],
     buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2),
 )
@@ -29,14 +29,14 @@ MOS: Final = Histogram(
     ["way"],
     buckets=(1.5, 2.0, 2.5, 3.0, 3.3, 3.6, 3.8, 4.0, 4.1, 4.2, 4.3, 4.4),
 )
-FOREIGN_PACKETS: Final = Counter("trunkline_foreign_rtp_packets", "Audio packets that were not those of a call's peer")
+FOREIGN_PACKETS: Final = Counter("trunkline_foreign_rtp_packets", "RTP packets that did not come from a call's peer")
 
 log = structlog.get_logger()
 
 
 def final_media_quality(leg: Leg, call_id: str) -> dict[str, Any] | None:
-    """The figures of a leg whose sound is over, noted for all of them; None when it had none. Call it before the leg is
-    released."""
+    """The quality of a leg whose media has ended, also counted in the metrics; None without media. To be called before
+    the leg is released."""
     try:
         quality = leg.quality()
     except KeyError:
@@ -58,7 +58,7 @@ def _observe(quality: CallQuality) -> None:
 
 
 def to_json(quality: CallQuality) -> dict[str, Any]:
-    """As it is stored, and as clients see it."""
+    """The figures as they are stored, and as clients see them."""
     return {
         "codec": quality.codec,
         "received": {

@@ -1,9 +1,7 @@
-"""What a call is billed by, measured while it goes on.
+"""Metering of what a call is billed by, while it goes on.
 
-What the customer pays is what the call got: speculation that came to nothing is the house's own. What was kept from
-before (speech of the cache, what a model remembers of a prompt) is paid like what was made for the call: a bill must
-not depend on what else the server did that day.
-"""
+The customer pays for what the call got: speculative responses that were dropped are not counted. Cached speech and
+cached prompts count like new ones, because a bill must not depend on what else the server did that day."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ from models.token_usage import TokenUsage
 
 @dataclass(frozen=True, slots=True)
 class CallUsage:
-    """What a call used. `telephony_s`: seconds from its answer to its end; `prompt_tokens` and `completion_tokens`:
-    what language models read and wrote for it; `heard_s`: seconds of the caller's sound that speech to text was given;
+    """The usage of a call. `telephony_s`: seconds from its answer to its end; `prompt_tokens` and `completion_tokens`:
+    read and written by language models; `heard_s`: seconds of the caller's audio that was transcribed;
     `spoken_characters`: of the sentences that the agent began to say. Seconds are exact to the millisecond."""
 
     telephony_s: float = 0.0
@@ -30,11 +28,11 @@ class CallUsage:
 
     @property
     def tokens(self) -> int:
-        """All of them: they have one price."""
+        """Prompt and completion tokens, which have one price."""
         return self.prompt_tokens + self.completion_tokens
 
     def plus(self, other: CallUsage) -> CallUsage:
-        """Both together; for what is done after a call, too."""
+        """The sum of both."""
         return CallUsage(
             round(self.telephony_s + other.telephony_s, 3),
             self.prompt_tokens + other.prompt_tokens,
@@ -49,17 +47,17 @@ class CallUsage:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any] | None) -> Self:
-        """What was `stored`; nothing when nothing was."""
+        """The usage that `to_json` gave; `NO_USAGE` for None."""
         names = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in (stored or {}).items() if name in names})
 
 
 NO_USAGE: Final = CallUsage()
-"""Of a call that used nothing."""
+"""The usage of a call that used nothing."""
 
 
 class MeteredSpeechToText:
-    """A call's ear that counts the samples it is given. See `SpeechToTextStream`."""
+    """A `SpeechToTextStream` that counts the samples it is fed."""
 
     def __init__(self, stream: SpeechToTextStream) -> None:
         self.samples = 0
@@ -72,13 +70,13 @@ class MeteredSpeechToText:
         self.close = stream.close
 
     def feed(self, samples: Samples) -> None:
-        """Count, and pass on."""
+        """Count the samples, and pass them on."""
         self.samples += len(samples)
         self._stream.feed(samples)
 
 
 class UsageMeter:
-    """Of one call. For the event loop, but for what its ear is fed."""
+    """The meter of one call. For the event loop, except `MeteredSpeechToText.feed`."""
 
     def __init__(self) -> None:
         self._token_counts: list[TokenUsage] = []
@@ -86,18 +84,19 @@ class UsageMeter:
         self._characters = 0
 
     def new_token_count(self) -> TokenUsage:
-        """For an answer that goes on from those that count. What it takes counts from `counts` on, and before."""
+        """A count for a response that continues from the billed ones. Its tokens are billed from `count_tokens` on,
+        those before included."""
         return TokenUsage(self._token_counts[-1] if self._token_counts else None)
 
     def count_tokens(self, tokens: TokenUsage) -> None:
-        """The answer with this count is given."""
+        """The response with this count is given: bill it."""
         if tokens not in self._token_counts:
             for over in self._token_counts[-2:-1]:  # the one before may still wait for a tool
                 over.forget_prompt()
             self._token_counts.append(tokens)
 
     def meter_stt(self, stream: SpeechToTextStream, rate: int) -> MeteredSpeechToText:
-        """The same ear at `rate` Hz, measured."""
+        """The same stream, at `rate` Hz, metered."""
         metered = MeteredSpeechToText(stream)
         self._stt_streams.append((metered, rate))
         return metered
@@ -107,7 +106,7 @@ class UsageMeter:
         self._characters += len(sentence)
 
     def usage(self) -> CallUsage:
-        """So far; without the telephone, which is known when the call has ended."""
+        """The usage so far, without telephony, which is known when the call has ended."""
         return CallUsage(
             prompt_tokens=sum(tokens.read for tokens in self._token_counts),
             completion_tokens=sum(tokens.written for tokens in self._token_counts),

@@ -1,4 +1,4 @@
-"""How a call ended and what is kept of it: what the session hands over after the call."""
+"""The outcome of a call: how it ended, and what the session hands over to be stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from storage.calls.calls import EndedReason, EndStatus, TranscriptItem
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """How a call ended. `answered_at` is stored if it has not been yet; `recorded`: its recording holds sound."""
+    """How a call ended. `answered_at` is stored if it has not been yet; `recorded`: its recording holds audio."""
 
     status: EndStatus
     reason: EndedReason
@@ -24,7 +24,7 @@ class CallOutcome:
     turn_count: int = 0
     recorded: bool = False
     media_quality: dict[str, Any] | None = None
-    """`calls.call_record.media_quality.shown`."""
+    """`calls.call_record.media_quality.to_json`."""
     sip_end: dict[str, Any] | None = None
     """`calls.call_record.end_reason.sip_end_of`."""
     usage: CallUsage = NO_USAGE

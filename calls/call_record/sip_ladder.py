@@ -1,4 +1,4 @@
-"""A call's SIP messages drawn as a ladder, for people who look at a terminal."""
+"""A SIP ladder diagram of a call's messages, for terminals."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from sipcore.trace.sip_log import KEPT_FIRST
 from storage.calls.sip_traces import SipTrace, StoredSipMessage
 
 WIDTH: Final = 100
-MARGIN: Final = 15
-"""Columns for the time, seconds since the first message."""
-OURS: Final = 20
-"""The column of our line: its address stands around it."""
-MOST_PEERS: Final = 3
-"""More of them share the last line."""
+TIME_COLUMNS: Final = 15
+"""For the time, in seconds since the first message."""
+OUR_COLUMN: Final = 20
+"""This server's lifeline, with its address above."""
+MAX_PEERS: Final = 3
+"""Further peers share the last lifeline."""
 
 
 def draw(sip: SipTrace) -> str:
-    """At most 100 columns: our address at the left, each peer with a line of its own."""
+    """At most 100 columns: this server at the left, and a lifeline for each peer."""
     peers = list(dict.fromkeys(_peer(message) for message in sip.messages))
     if not peers:
         return "no SIP messages\n"
@@ -26,7 +26,7 @@ def draw(sip: SipTrace) -> str:
     lines = [*_head(sip.messages[0], peers, columns), _rungs("", columns)]
     for number, message in enumerate(sip.messages):
         if number == KEPT_FIRST and sip.left_out:
-            lines += [f"{'...':>{MARGIN - 2}}  {sip.left_out} messages are left out here"]
+            lines += [f"{'...':>{TIME_COLUMNS - 2}}  {sip.left_out} messages are left out here"]
         lines.append(_row(message, columns))
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -36,20 +36,20 @@ def _peer(message: StoredSipMessage) -> str:
 
 
 def _columns(peers: Sequence[str]) -> dict[str, int]:
-    """Where the line of each address stands."""
-    lines = min(len(peers), MOST_PEERS)
+    """The column of each address's lifeline."""
+    lines = min(len(peers), MAX_PEERS)
     right = WIDTH - 12
-    step = (right - OURS) // lines
-    return {peer: OURS + step * (min(number, lines - 1) + 1) for number, peer in enumerate(peers)}
+    step = (right - OUR_COLUMN) // lines
+    return {peer: OUR_COLUMN + step * (min(number, lines - 1) + 1) for number, peer in enumerate(peers)}
 
 
 def _head(first: StoredSipMessage, peers: Sequence[str], columns: dict[str, int]) -> Iterator[str]:
     ours = first["source"] if first["direction"] == "sent" else first["target"]
-    names = {OURS: ours}
+    names = {OUR_COLUMN: ours}
     for peer in peers:
         names[columns[peer]] = peer if columns[peer] not in names else "others"
-    yield _centred({OURS: "Trunkline", **dict.fromkeys(columns.values(), "peer")})
-    room = min(39, min(columns.values()) - OURS - 2)
+    yield _centred({OUR_COLUMN: "Trunkline", **dict.fromkeys(columns.values(), "peer")})
+    room = min(39, min(columns.values()) - OUR_COLUMN - 2)
     yield _centred({column: _cropped(name, room) for column, name in names.items()})
 
 
@@ -67,7 +67,7 @@ def _centred(texts: dict[int, str]) -> str:
 
 def _rungs(start: str, columns: dict[str, int]) -> str:
     line = list(start.ljust(WIDTH))
-    for column in (OURS, *columns.values()):
+    for column in (OUR_COLUMN, *columns.values()):
         line[column] = "|"
     return "".join(line)
 
@@ -75,14 +75,14 @@ def _rungs(start: str, columns: dict[str, int]) -> str:
 def _row(message: StoredSipMessage, columns: dict[str, int]) -> str:
     """`1.234 s    |------- 200 OK (INVITE), SDP ------>|`"""
     sent, column = message["direction"] == "sent", columns[_peer(message)]
-    line = _rungs(f"{message['offset_ms'] / 1000:>{MARGIN - 4}.3f} s", columns)
-    room = column - OURS - 1
+    line = _rungs(f"{message['offset_ms'] / 1000:>{TIME_COLUMNS - 4}.3f} s", columns)
+    room = column - OUR_COLUMN - 1
     text = f" {_label(message, room - 5)} ".center(room - 1, "-")
-    return line[: OURS + 1] + (f"{text}>" if sent else f"<{text}") + line[column:]
+    return line[: OUR_COLUMN + 1] + (f"{text}>" if sent else f"<{text}") + line[column:]
 
 
 def _label(message: StoredSipMessage, room: int) -> str:
-    """What fits: a request without its URI when that is too long, a response without its method."""
+    """The longest label that fits: a request without its URI if that is too long, a response without its method."""
     notes = [*(["SDP"] if message["sdp"] else []), *(["again"] if message["again"] else [])]
     note = f" [{', '.join(notes)}]" if notes else ""
     whole = message["summary"]

@@ -1,5 +1,4 @@
-"""What a call brings with it by SIP, and takes along: who calls, the headers that become metadata and context
-variables, and the metadata that become headers."""
+"""Maps SIP headers to call metadata and context variables, and metadata to the headers of outbound INVITEs."""
 
 from __future__ import annotations
 
@@ -13,20 +12,19 @@ from sipcore.messages.headers import NameAddr
 from storage.calls.calls import Call
 
 ANONYMOUS: Final = "anonymous"
-"""The customer's number when the caller does not tell it (RFC 3323)."""
+"""The customer's number if the caller withholds it (RFC 3323)."""
 METADATA_PREFIX: Final = "sip."
-"""Metadata of this prefix are SIP headers: those that an inbound call brought, and those that an outbound one takes
-along."""
+"""Metadata keys of this prefix are SIP headers: of an inbound INVITE, or to be sent with an outbound one."""
 SENDABLE_HEADERS: Final = ("Subject", "Call-Info", "Alert-Info", "User-to-User", "Diversion")
-"""Headers that a call of ours may take along, beside those whose names begin with X- or P-."""
+"""Headers that an outbound INVITE may carry, besides X-... and P-..."""
 MAX_HEADERS: Final = 16
 MAX_HEADER_BYTES: Final = 2048
-"""Of all names and values: an INVITE with them still fits into what PJSIP sends."""
+"""Of all names and values together: PJSIP can still send an INVITE with them."""
 VARIABLE_PREFIX: Final = "sip_"
-"""How the context variables begin that are made of a call's SIP headers."""
+"""Prefix of the context variables made of SIP headers."""
 _SET_BY_CALLER: Final = frozenset(("caller_number", "caller_name", "customer_number", "diverted_from"))
 _ASSERTED: Final = frozenset(("P-Asserted-Identity", "P-Preferred-Identity"))
-"""What only the number that a call is made from may say."""
+"""Identity headers, which are set from the calling number alone."""
 _IDENTITIES: Final = _ASSERTED | {"Remote-Party-ID"}
 _SENDABLE: Final = re.compile(rf"{'|'.join(SENDABLE_HEADERS)}|[XP]-[A-Za-z0-9.!%*_+`'~-]{{1,62}}", re.IGNORECASE)
 _USER: Final = re.compile(r"[A-Za-z0-9._+-]{1,64}")
@@ -34,8 +32,8 @@ _NO_NAME: Final = re.compile(r"[^a-z0-9]+")
 
 
 def remote_number(facts: InviteFacts) -> str:
-    """The number of who calls in: what the trunk asserts, when that is a phone number; else the user of From, when that
-    is a name that can stand for one. `ANONYMOUS` when it is not told, or not to be shown."""
+    """The caller's number: the asserted identity if that is a phone number, else the user of From if it is a valid
+    name. `ANONYMOUS` if it is withheld or private."""
     if captured_headers.privacy_requested(facts.headers):
         return ANONYMOUS
     asserted = captured_headers.asserted_identity(facts.headers)
@@ -45,20 +43,20 @@ def remote_number(facts: InviteFacts) -> str:
 
 
 def safe_user(user: str) -> str:
-    """A user part as agents, logs and clients get it: callers write what they like, so what is neither a phone number
-    nor a short token is `ANONYMOUS`."""
+    """A user part as agents, logs and clients may see it: callers write anything, so `ANONYMOUS` unless it is a phone
+    number or a short token."""
     return user if _USER.fullmatch(user) else ANONYMOUS
 
 
 def headers_to_metadata(facts: InviteFacts) -> dict[str, str]:
-    """The headers of an inbound call as its metadata: `sip.X-Customer-Id`. Several of a name are joined by commas (RFC
-    3261, 7.3.1). Of a caller who does not want to be shown, no header tells the identity."""
+    """The headers of an inbound INVITE as metadata, such as `sip.X-Customer-Id`. Several of one name are joined by
+    commas (RFC 3261 7.3.1). Headers that tell the identity of a private caller are left out."""
     hidden = _IDENTITIES if captured_headers.privacy_requested(facts.headers) else frozenset()
     return {METADATA_PREFIX + name: ", ".join(values) for name, values in facts.headers.items() if name not in hidden}
 
 
 def sip_variables(call: Call, number: str, facts: InviteFacts) -> dict[str, str]:
-    """Context variables: who calls whom, who diverted the call to us, and `sip_x_customer_id` for the metadata
+    """Context variables: who calls whom, the diverting number, and `sip_x_customer_id` for the metadata
     `sip.X-Customer-Id`. `number` is ours."""
     caller, called, diverter = call.customer_number, number, captured_headers.diverted_from(facts.headers)
     if call.direction == "outbound":
@@ -73,12 +71,12 @@ def sip_variables(call: Call, number: str, facts: InviteFacts) -> dict[str, str]
 
 
 def is_set_by_caller(name: str) -> bool:
-    """Whether whoever calls writes what the context variable of this name stands for."""
+    """True if the caller controls the value of this context variable."""
     return name in _SET_BY_CALLER or name.startswith(VARIABLE_PREFIX)
 
 
 def _caller_name(facts: InviteFacts) -> str:
-    """The display name of who calls."""
+    """The caller's display name."""
     if captured_headers.privacy_requested(facts.headers):
         return ""
     return (
@@ -94,7 +92,7 @@ def _header_variables(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def why_not_a_header(name: str, value: object) -> str | None:
-    """Why a metadata key of the prefix `sip.` can be no header of a call that we make; None when it can."""
+    """Returns why a metadata key of the prefix `sip.` cannot be a header of an outbound INVITE; None if it can."""
     header = name.removeprefix(METADATA_PREFIX)
     if _SENDABLE.fullmatch(header) is None or header.title() in _ASSERTED:
         return f"Calls take along headers X-... and P-... (but no identity), {', '.join(SENDABLE_HEADERS)}"
@@ -108,7 +106,7 @@ def why_not_a_header(name: str, value: object) -> str | None:
 
 
 def why_too_many_headers(metadata: Mapping[str, Any]) -> str | None:
-    """What is wrong with all the headers together; None when they can be sent."""
+    """Returns why all the headers together cannot be sent; None if they can."""
     lines = [f"{name}: {value}" for name, value in metadata.items() if name.startswith(METADATA_PREFIX)]
     if len(lines) > MAX_HEADERS or len("\r\n".join(lines).encode(errors="replace")) > MAX_HEADER_BYTES:
         return f"Calls take along at most {MAX_HEADERS} headers, of {MAX_HEADER_BYTES} bytes together"
@@ -116,7 +114,7 @@ def why_too_many_headers(metadata: Mapping[str, Any]) -> str | None:
 
 
 def outbound_headers(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The headers of a call that we make: its metadata of the prefix `sip.`, as far as they can be sent."""
+    """The headers of an outbound INVITE: metadata of the prefix `sip.` that can be sent."""
     ours = {name: value for name, value in metadata.items() if name.startswith(METADATA_PREFIX)}
     return [
         (name.removeprefix(METADATA_PREFIX), value)

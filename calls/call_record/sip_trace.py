@@ -1,4 +1,4 @@
-"""Which SIP messages belong to which call; they are stored a moment after its end."""
+"""SIP traces of calls: assigns messages to calls, and stores them a moment after the call's end."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from storage.calls.sip_traces import SipTrace, StoredSipMessage
 from storage.database.database import Database, StorageUnavailable
 
 STORE_DELAY_S: Final = 1.0
-"""What still comes then belongs to the call: the answer to a BYE, and a BYE that is sent again."""
+"""Messages that come within this time belong to the call: the response to a BYE, and a BYE that is sent again."""
 DISK_FULL_RETRY_S: Final = 10.0
-"""Wait after the disk was full."""
+"""The wait after the disk was full."""
 MAX_WAITING: Final = 1000
-"""Calls whose messages wait for room."""
+"""Calls whose messages wait for disk space."""
 BATCH_SIZE: Final = 8
 """Calls whose messages are stored in one transaction."""
 
@@ -41,7 +41,7 @@ class TracedCall:
 
 
 class CallSipTraces:
-    """On the event loop only. `see` brings the log up to date."""
+    """The traces of all calls. For the event loop only. `update_log` brings the SIP log up to date."""
 
     def __init__(self, database: Database, sip_log: SipLog, update_log: Callable[[], None]) -> None:
         self._database = database
@@ -56,34 +56,34 @@ class CallSipTraces:
         self._closing = False
 
     def start(self, call: TracedCall, facts: InviteFacts) -> None:
-        """The call has a leg."""
+        """Trace a call, which has got a leg."""
         self._facts[call.call_id] = facts
         self._traced[_trace_key(facts)] = call
 
     def dialog_key(self, call_id: str) -> DialogKey | None:
-        """The dialog of a call that lives or has just ended."""
+        """The dialog of a call that is active or has just ended."""
         facts = self._facts.get(call_id)
         return None if facts is None else self._log.key_of(*_trace_key(facts))
 
     async def wait_stored(self, call_id: str) -> None:
-        """Wait until the call's messages are stored; returns at once when it does not live."""
+        """Wait until the call's messages are stored; returns at once if it is not traced."""
         if call_id in self._facts:
             waiter = self._waiters.setdefault(call_id, asyncio.get_running_loop().create_future())
             await asyncio.shield(waiter)
 
     def call_of(self, key: DialogKey) -> TracedCall | None:
-        """The call of a dialog, while it lives."""
+        """The call of a dialog, while it is traced."""
         tag = "" if key.role == "caller" else key.caller_tag
         return self._traced.get(key._replace(caller_tag=tag))
 
     async def messages(self, call_id: str) -> SipTrace | None:
-        """What has been said so far in a call that lives, or has just ended; None when it is not known."""
+        """The messages so far of a call that is active or has just ended; None if it is not traced."""
         self._update_log()
         found = self._messages_of(call_id)
         return None if found is None else await asyncio.to_thread(_call_sip, *found)
 
     def call_ended(self, call_id: str) -> None:
-        """The end of the call is stored; its messages will be."""
+        """The call's end is stored: its messages are stored after `STORE_DELAY_S`."""
         if call_id not in self._facts:
             return
         self._ended.append(call_id)
@@ -105,7 +105,7 @@ class CallSipTraces:
         return None if trail is None else (tuple(trail), trail.left_out)
 
     def _store_ended(self) -> None:
-        """All that have ended by now, a few in a transaction: new calls wait for the same thread."""
+        """Store the messages of all ended calls, in batches, because new calls wait for the same thread."""
         self._store_timer = None
         ended, self._ended = self._ended, []
         self._update_log()
@@ -120,8 +120,8 @@ class CallSipTraces:
             await self._store({call_id: found[call_id] for call_id in some if call_id in found}, some)
 
     async def _store(self, found: Mapping[str, DialogMessages], ended: Sequence[str]) -> None:
-        """Nothing depends on it: when it fails, the messages of these calls are lost; when the disk is full, they wait
-        for room."""
+        """Store a batch. On failure the messages of these calls are lost; while the disk is full they wait for
+        space."""
         try:
             shown = await asyncio.to_thread(lambda: {call_id: _call_sip(*trail) for call_id, trail in found.items()})
             if shown:
@@ -137,7 +137,7 @@ class CallSipTraces:
             self._forget(call_id)
 
     def _store_later(self, ended: Sequence[str]) -> None:
-        """Store them later, when the disk may have room."""
+        """Store them later, when the disk may have space."""
         self._ended += ended
         if self._store_timer is None:
             self._store_timer = asyncio.get_running_loop().call_later(DISK_FULL_RETRY_S, self._store_ended)
@@ -153,7 +153,7 @@ class CallSipTraces:
 
 
 def _trace_key(facts: InviteFacts) -> DialogKey:
-    """Without the tag of a call of ours, which we do not know: its Call-ID is ours alone."""
+    """Without the tag of an outbound call, which is not known yet: its Call-ID is unique."""
     if facts.direction == "outbound":
         return DialogKey(facts.sip_call_id, "caller", "")
     return DialogKey(facts.sip_call_id, "callee", facts.from_tag)

@@ -1,1 +1,1 @@
-"""Outbound HTTP of tools and webhooks: which addresses may be reached, and how many requests at once."""
+"""Outbound HTTP of tools and webhooks: address rules, concurrency, DNS lookups, and the client."""

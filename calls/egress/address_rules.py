@@ -9,8 +9,8 @@ from typing import Final
 from config.special_addresses import METADATA, Address, Network, embedded
 
 TUNNELS: Final = (IPv6Network("64:ff9b:1::/48"), IPv6Network("2001::/32"))
-"""They hold IPv4 addresses too: NAT64 of a network's own (RFC 8215), at a place that only the network knows, and Teredo
-(RFC 4380), which has two of them."""
+"""Tunnel prefixes whose addresses embed IPv4 addresses: local-use NAT64 (RFC 8215), at a position that only the network
+knows, and Teredo (RFC 4380), with two of them."""
 V4_COMPATIBLE: Final = IPv6Network("::/96")
 """RFC 4291 2.5.5.1, deprecated, and still understood by some stacks."""
 THIS_NETWORK: Final = IPv4Network("0.0.0.0/8")
@@ -18,7 +18,8 @@ THIS_NETWORK: Final = IPv4Network("0.0.0.0/8")
 
 
 def _embedded(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address carries (mapped, compatible, translated, 6to4, NAT64), else itself."""
+    """Returns the IPv4 address embedded in an IPv6 address (mapped, compatible, translated, 6to4, NAT64), else
+    itself."""
     if isinstance(address, IPv6Address) and address in V4_COMPATIBLE and int(address) > 1:
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return embedded(address)
@@ -29,17 +30,16 @@ def _networks(cidrs: Iterable[str]) -> tuple[Network, ...]:
 
 
 class EgressRules:
-    """Which addresses may be connected to. Loopback, link-local (metadata services with it), multicast, reserved,
-    unspecified and tunnels' addresses are refused unless `allow` lists them; `deny` adds to what is refused, and
-    wins."""
+    """The IP addresses that may be connected to. Loopback, link-local (metadata services with it), multicast, reserved,
+    unspecified and tunnel addresses are refused unless `allow` lists them; `deny` refuses more, and wins."""
 
     def __init__(self, allow: Sequence[str] = (), deny: Sequence[str] = ()) -> None:
-        """Both are lists of CIDR blocks. Raises `ValueError` for one that is none."""
+        """Both are lists of CIDR blocks. Raises `ValueError` for an invalid one."""
         self._allow = _networks(allow)
         self._deny = _networks(deny)
 
     def permits(self, address: str) -> bool:
-        """Whether `address` (a literal, an IPv6 zone is ignored) may be connected to."""
+        """True if `address` (a literal, an IPv6 zone is ignored) may be connected to."""
         given = ip_address(address.partition("%")[0])
         faces = {given, _embedded(given)}
         if any(face in network for face in faces for network in self._deny):

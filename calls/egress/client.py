@@ -1,8 +1,7 @@
-"""The one HTTP client for addresses that users choose: it looks at the address that it is about to connect to.
+"""The HTTP client for addresses that users choose: it checks each address as it connects to it.
 
-Checking the host's name or the answer of the resolver is not enough (a literal address never reaches a resolver, and a
-second look-up may answer differently), so the check sits where the socket is made, for every single connection.
-"""
+A check of the host name or of the resolver's answer is not enough (an address literal is never resolved, and a second
+lookup may answer differently), so the check is made where the socket is created, for every connection."""
 
 from __future__ import annotations
 
@@ -25,13 +24,13 @@ from calls.egress.threaded_resolver import ThreadedResolver, lookups_of
 from config.errors import EgressError
 
 NOT_ALLOWED: Final = "is not allowed"
-"""Marks a refusal: the errors of a host's several addresses come as one `OSError` that has only their texts."""
+"""Marks a refusal: the errors of a host's several addresses come as one `OSError` with only their texts."""
 CHUNK: Final = 16 * 1024
-"""Bytes read at a time."""
+"""Bytes per read."""
 
 
 class AddressRefused(OSError):
-    """The address to connect to is one that the rules forbid."""
+    """The address rules forbid the address to connect to."""
 
     def __init__(self, address: str) -> None:
         super().__init__(errno.EACCES, f"address {address} {NOT_ALLOWED}")
@@ -39,7 +38,7 @@ class AddressRefused(OSError):
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """What came back. `body` holds at most the bytes that were asked for; `truncated` says that there were more."""
+    """A response. `body` holds at most `max_bytes`; `truncated`: there were more."""
 
     status: int
     headers: CIMultiDictProxy[str]
@@ -48,7 +47,7 @@ class HttpResponse:
 
 
 class EgressStream:
-    """An answer that comes bit by bit. `headers` are looked up in any case of letters."""
+    """A response that is read as it arrives. `headers` are case-insensitive."""
 
     def __init__(self, response: aiohttp.ClientResponse, max_bytes: int) -> None:
         self.status: Final = response.status
@@ -57,8 +56,8 @@ class EgressStream:
         self._left = max_bytes
 
     async def read(self, within_s: float) -> bytes:
-        """The next bytes, b"" at the end. Raises `EgressError`: "timeout" when there are none within `within_s`,
-        "connection" when it breaks off, "refused" when there is more than there may be."""
+        """Returns the next bytes, b"" at the end. Raises `EgressError`: "timeout" if none come within `within_s`,
+        "connection" if the connection breaks, "refused" if the response exceeds its limit."""
         async with _as_egress_error(f"nothing more within {within_s:.3g} s"), asyncio.timeout(within_s):
             chunk = await self._response.content.read(CHUNK)
         self._left -= len(chunk)
@@ -69,7 +68,7 @@ class EgressStream:
 
 @asynccontextmanager
 async def _as_egress_error(too_late: str) -> AsyncIterator[None]:
-    """Turns what goes wrong in the block into `EgressError`; `too_late` is said of a time-out."""
+    """Turns the errors of the block into `EgressError`; `too_late` is the message of a timeout."""
     try:
         yield
     except TimeoutError as error:
@@ -82,8 +81,8 @@ async def _as_egress_error(too_late: str) -> AsyncIterator[None]:
 
 
 def tls_context(ca_file: str | None) -> ssl.SSLContext:
-    """The system's certificate authorities and those of `ca_file` (PEM). Reads files: for start-up.
-    Raises `OSError` or `ssl.SSLError` when the file cannot be read."""
+    """The system's certificate authorities and those of `ca_file` (PEM). Reads files: for start-up. Raises `OSError` or
+    `ssl.SSLError` if the file cannot be read."""
     context = ssl.create_default_context()
     if ca_file is not None:
         context.load_verify_locations(cafile=ca_file)
@@ -92,9 +91,9 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
 
 class EgressClient:
     """Sends requests under `rules`: no redirects, no proxy from the environment, no cookies, bounded in size and time.
-    Each has a connection of its own, so that none fails because the other side had closed an idle one; how many there
-    are at once is for the callers to bound (`EgressConcurrency`). What must not wait for others' slow name servers has
-    a client of its own. To be made and closed inside the running loop."""
+    Each request has a connection of its own, so that none fails because the server closed an idle one. The caller
+    bounds how many run at once (`EgressConcurrency`). Requests that must not wait behind others' slow name servers need
+    a client of their own. To be created and closed inside the running loop."""
 
     def __init__(self, rules: EgressRules, tls: ssl.SSLContext) -> None:
         self._rules = rules
@@ -127,9 +126,9 @@ class EgressClient:
         body: bytes | None = None,
         owner: str | None = None,
     ) -> HttpResponse:
-        """Send one request and read at most `max_bytes` of its answer, both within `timeout_s`. Any status is an
-        answer, a redirect too. A `URL` is sent as it is, a text as what it means. `asker` (an organization) has a
-        bounded number of host names looked up at once. Raises `EgressError`."""
+        """Send one request and read at most `max_bytes` of the response, both within `timeout_s`. Any status is a
+        response, a redirect too. A `URL` is sent as it is, a text is parsed. `owner` (an organization) has a bounded
+        number of DNS lookups at once. Raises `EgressError`."""
         with lookups_of(owner):
             async with _as_egress_error(f"no complete answer within {timeout_s:g} s"), asyncio.timeout(timeout_s):
                 return await self._exchange(method, url, headers or {}, body, max_bytes)
@@ -146,9 +145,9 @@ class EgressClient:
         head_s: float,
         max_bytes: int,
     ) -> AsyncIterator[EgressStream]:
-        """Send one request whose answer is read as it comes, at most `max_bytes` of it. The connection is made within
-        `connect_s`, the head of the answer is there within `head_s` of the beginning. Leaving the block closes the
-        connection, whatever is still under way. Raises `EgressError`."""
+        """Send one request and stream the response, at most `max_bytes` of it. The connection is made within
+        `connect_s`, the response's headers arrive within `head_s` of the beginning. Leaving the block closes the
+        connection. Raises `EgressError`."""
         limits = aiohttp.ClientTimeout(total=None, connect=connect_s)
         request = self._session.request(method, url, headers=headers, data=body, allow_redirects=False, timeout=limits)
         async with _as_egress_error(f"no connection within {connect_s:g} s or no answer within {head_s:.3g} s"):
@@ -186,7 +185,7 @@ class EgressClient:
 
 
 def _describe(error: Exception) -> str:
-    """What went wrong, without the URL, which may hold credentials."""
+    """The error in words, without the URL, which may hold credentials."""
     match error:
         case aiohttp.InvalidURL(description=description):
             return f"the address {description or 'is no usable URL'}"
@@ -197,7 +196,7 @@ def _describe(error: Exception) -> str:
 
 
 def _refusal_text(error: BaseException | None) -> str | None:
-    """The text of the refusal, if all that lies at the root of `error` is one."""
+    """The text of the refusal if the address rules are the root cause of `error`."""
     while error is not None:
         if isinstance(error, OSError) and error.errno == errno.EACCES and NOT_ALLOWED in str(error):
             return str(error.strerror)

@@ -6,8 +6,8 @@ from calls.fair_semaphore import FairSemaphore
 
 
 class EgressConcurrency(FairSemaphore):
-    """How many requests are under way at once: `most` in all, and at most `most_of_one` of each organization, so that
-    those with slow servers leave room for the others, however many they are."""
+    """The outbound requests that run at once: `limit` in all, and at most `owner_limit` of each organization, so that
+    organizations with slow servers leave room for the others, however many they are."""
 
     def __init__(self, limit: int = 128, owner_limit: int = 32) -> None:
         super().__init__(limit, owner_limit)

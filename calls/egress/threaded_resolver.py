@@ -1,4 +1,4 @@
-"""Host names of requests, looked up in threads of their own."""
+"""DNS lookups of outbound HTTP, in threads of their own."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from typing import Any, Final
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 THREADS: Final = 64
-"""The system's resolver blocks, for as long as it likes: in the threads that everybody shares, a few names whose
-servers do not answer would hold up files and models too."""
+"""The system's resolver blocks for as long as it likes: in the shared thread pool, a few names whose servers do not
+answer would hold up files and models too."""
 OWNER_LIMIT: Final = 8
-"""Look-ups of one asker at once, and at most as many as there are threads left. Nothing ends one but the resolver, long
-after the request has been given up."""
+"""Lookups of one owner at once, and at most as many as threads are left. Only the resolver ends a lookup, long after
+the request has been given up."""
 
 _owner: ContextVar[str | None] = ContextVar("asker", default=None)
 
 
 @contextmanager
 def lookups_of(owner: str | None) -> Iterator[None]:
-    """Names that are looked up in here are counted for `asker`; None has no bound of its own."""
+    """Lookups in the block count for `owner`; None has no limit of its own."""
     token = _owner.set(owner)
     try:
         yield
@@ -35,8 +35,8 @@ def lookups_of(owner: str | None) -> Iterator[None]:
 
 
 class ThreadedResolver(AbstractResolver):
-    """Asks the system's resolver. One asker whose name servers do not answer leaves threads for the others: what goes
-    beyond its share is refused at once, as it would wait behind its own."""
+    """Asks the system's resolver. An owner whose name servers do not answer leaves threads for the others: lookups
+    beyond its share fail at once, because they would wait behind its own."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, "egress-names")
@@ -45,7 +45,8 @@ class ThreadedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """The addresses of `host`. Raises `OSError`, at once when the asker has its share of look-ups under way."""
+        """Returns the addresses of `host`. Raises `OSError`, at once if the owner has its share of lookups under
+        way."""
         ask = partial(
             socket.getaddrinfo, host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
         )
@@ -73,11 +74,11 @@ class ThreadedResolver(AbstractResolver):
             raise OSError(errno.EAGAIN, "too many host names are being looked up")
 
     async def close(self) -> None:
-        """Wait for no answer any more."""
+        """Abandon all lookups."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _scoped(address: Sequence[object]) -> str:
-    """A link-local address of IPv6 with the interface that it is on."""
+    """The address, with its interface if it is IPv6 link-local."""
     scope = address[3] if len(address) == 4 else 0
     return f"{address[0]}%{scope}" if scope else str(address[0])
