@@ -21,14 +21,22 @@ class PeriodicWorker:
     the log gets `failure_event` at `level`, and the work runs again after `retry_s` seconds."""
 
     def __init__(
-        self, failure_event: str, every_s: float, retry_s: float, level: Literal["warning", "error"] = "error"
+        self,
+        failure_event: str,
+        every_s: float,
+        retry_s: float,
+        level: Literal["warning", "error"] = "error",
+        *,
+        deprecated_field: str | None = None,
     ) -> None:
+        """`deprecated_field`: the log line has its cause under this name, too."""
         self.is_due = False
         """True while the work runs because its time had come, and not only because it was woken."""
         self._failure_event = failure_event
         self._every_s = every_s
         self._retry_s = retry_s
         self._level = level
+        self._deprecated_field = deprecated_field
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
 
@@ -81,6 +89,7 @@ class PeriodicWorker:
         except (StorageUnavailable, ModelError) as error:
             disk_full = isinstance(error, StorageUnavailable) and error.disk_full  # `DiskSpace` logs that once
             write = log.debug if disk_full else log.warning if self._level == "warning" else log.error
-            write(self._failure_event, cause=str(error), again_in_s=self._retry_s)
+            former = {self._deprecated_field: str(error)} if self._deprecated_field else {}
+            write(self._failure_event, cause=str(error), again_in_s=self._retry_s, **former)
             return False
         return True

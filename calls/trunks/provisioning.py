@@ -134,7 +134,7 @@ class TrunkProvisioner:
         self._rejected: dict[str, str] = {}
         """Numbers whose trunks the operator does not let be used, and why."""
         self._duty_cycle = DutyCycle()
-        self._worker = PeriodicWorker("trunks.not_refreshed", READ_EVERY_S, RETRY_S)
+        self._worker = PeriodicWorker("trunks.not_refreshed", READ_EVERY_S, RETRY_S, deprecated_field="why")
         builder.hosts.on_change.append(self._worker.wake)
 
     def on_number_change(self) -> None:

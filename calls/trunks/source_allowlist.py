@@ -70,7 +70,7 @@ class SourceAllowlist:
         self._aliases: dict[str, set[str]] = {}
         self._networks = CidrSet()
         self._duty_cycle = DutyCycle()
-        self._worker = PeriodicWorker("trunks.not_refreshed", READ_EVERY_S, RETRY_S)
+        self._worker = PeriodicWorker("trunks.not_refreshed", READ_EVERY_S, RETRY_S, deprecated_field="why")
         hosts.on_change.append(self._publish)
 
     def aliases_of(self, address: str) -> Collection[str]:

@@ -89,3 +89,10 @@ async def test_a_change_while_the_worker_rests_counts_for_the_run_after_the_rest
         async with asyncio.timeout(0.2):
             await worker.run(runs.work, rest=rest)
     assert len(runs.due) == 1
+
+
+async def test_a_failure_has_its_cause_under_a_former_name_too() -> None:
+    with capture_logs() as logs:
+        await run_for(0.02, PeriodicWorker("test.failed", 60, 60, deprecated_field="why"), Runs("locked"))
+    (line,) = logs
+    assert line["why"] == line["cause"] != ""
