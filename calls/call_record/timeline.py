@@ -138,8 +138,8 @@ def _distinct(sources: Sequence[CitedPassage]) -> list[CitedPassage]:
 
 
 class Timeline:
-    """The turns of one call. `zero_ms` is its answer and `now_ms` the present, both on the arrival clock. `on_heard` is
-    told of each turn whose answer begins to be heard."""
+    """The turns of one call. `zero_ms` is its answer and `now_ms` the present, both on the arrival clock.
+    `on_agent_audible` is called with each turn whose response begins to be audible."""
 
     def __init__(
         self,

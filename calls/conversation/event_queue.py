@@ -30,7 +30,7 @@ ConversationEvent = CallEvent | ControlEvent
 
 
 class EventQueue:
-    """The `CallListener` of a call's audio, and the queue of all other events of its conversation."""
+    """The `CallEventListener` of a call's audio, and the queue of all other events of its conversation."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[ConversationEvent] = asyncio.Queue()

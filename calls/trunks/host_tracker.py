@@ -87,7 +87,8 @@ class HostTracker:
         self._all_addresses: Mapping[str, Collection[str]] | None = None
         self.on_change: list[Callable[[], None]] = []
         self.is_allowed: Callable[[str, str], bool] = lambda _host, _address: True
-        """Whether a host may be at an address; asked each time, as that may change. `reconsider` says that it has."""
+        """Whether a host may be at an address; asked each time, as that may change. `on_policy_change` says that it
+        has."""
 
     def subscribe(
         self, subscriber: str, destinations: Iterable[SipHostPort] | Mapping[SipHostPort, Collection[str]]
@@ -168,7 +169,7 @@ class HostTracker:
         return followed.failed if followed else None
 
     def on_policy_change(self) -> None:
-        """`permits` says something else than before."""
+        """`is_allowed` says something else than before."""
         self._publish_soon()
 
     def demote(self, host: str, address: str) -> None:

@@ -82,7 +82,7 @@ class EchoCanceller:
 
     @property
     def adapted(self) -> bool:
-        """It has learned all that the history holds: from now on it can `clean`."""
+        """It has learned all that the history holds: from now on it can `process`."""
         return self._passes == PASSES
 
     def adapt(self, frames: int) -> int:

@@ -39,9 +39,9 @@ DEFAULT_SETTINGS: Final = CircuitBreakerSettings()
 
 
 class CircuitBreaker:
-    """What is known of one server. Whoever got a permit from `allows` says once how it went: `succeeded`, `failed`, or
-    `abandoned` when nobody wanted to know any more. A half-open circuit hears of its one try alone, not of requests
-    from before it opened."""
+    """The circuit of one server. The holder of a permit from `acquire` reports once how its request went: `on_success`,
+    `on_failure`, or `on_abandoned` when it was cancelled. A half-open circuit counts its one trial request alone, and
+    none from before it opened."""
 
     def __init__(self, bounds: CircuitBreakerSettings = DEFAULT_SETTINGS) -> None:
         self._bounds = bounds

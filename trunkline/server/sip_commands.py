@@ -33,7 +33,7 @@ MessageFilter = Callable[[SipMessage, DialogKey | None, TracedCall | None], bool
 
 @dataclass(frozen=True)
 class SipControlContext:
-    """What is known at the moment. `aliases_of` gives the names that an address has among the sources of trunks."""
+    """What is known at the moment. `names_of` gives the names that an address has among the sources of trunks."""
 
     database: Database
     sip_log: SipLog

@@ -38,7 +38,7 @@ CacheChange = CopySequence | TruncateSequence
 
 @dataclass(frozen=True, slots=True)
 class CachePlan:
-    """Where an answer is made: make the `changes` in order, then evaluate what follows the first `kept` tokens."""
+    """Where an answer is made: make the `changes` in order, then evaluate what follows the first `cached` tokens."""
 
     sequence: int
     cached: int

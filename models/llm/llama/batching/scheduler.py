@@ -40,9 +40,9 @@ class Priority(IntEnum):
 @dataclass(frozen=True, slots=True)
 class ResponseWork:
     """An answer in the making. `pending` tokens must be evaluated before its next token is known: what is left of its
-    prompt; one when it `speaks`, which is to say that it has had its first token, or more when it has lost its place
-    since. `served_s` is when it was last given a place in a step, at first `arrived_s`; `deadline_s` is when its first
-    token comes too late. Of the prompt of a `turn` little is new (`TURN`)."""
+    prompt; one when it is `generating`, which is to say that it has had its first token, or more when it has lost its
+    place since. `served_s` is when it was last given a place in a step, at first `arrived_s`; `deadline_s` is when its
+    first token comes too late. If `is_turn`, little of its prompt is new (`TURN`)."""
 
     key: int
     pending: int
