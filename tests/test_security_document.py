@@ -24,10 +24,10 @@ def test_every_boundary_names_tests() -> None:
         assert re.search(r"`test_\w+`", row.rpartition(" | ")[2]), row
 
 
-def test_what_is_not_defended_is_said() -> None:
-    assert section("What is not defended").count("\n- **") > 5
+def test_what_is_not_protected_is_said() -> None:
+    assert section("Not protected").count("\n- **") > 5
 
 
 def test_the_checklist_has_its_topics() -> None:
-    items = re.findall(r"^- \[ \] \*\*([^*]+)\*\*", section("For whoever installs it"), re.MULTILINE)
+    items = re.findall(r"^- \[ \] \*\*([^*]+)\*\*", section("Checklist for operators"), re.MULTILINE)
     assert set(TOPICS) <= {topic for topic in TOPICS for item in items if item.startswith(topic)}
