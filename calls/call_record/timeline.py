@@ -1,5 +1,5 @@
-"""When what happened in each turn of a call: where an answer took its time, and which passages of
-documents it was given. It holds no word of what was said."""
+"""Timeline of a call: the times of each turn, which stage of a response took how long, and the passages of documents it
+cited. Holds no words of the conversation."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from typing import Any, Final, Literal
 from media.turns.events import TurnEnded, TurnEndReason
 
 EndedBy = TurnEndReason | Literal["digits", "silence"]
-"""What gave the agent the turn. `silence`: nobody spoke, and the agent asks whether the caller is still there."""
+"""What ended the caller's turn. `silence`: the caller said nothing, and the agent asks whether they are still there."""
 MOMENTS: Final = (
     *("speech_start_ms", "speech_end_ms", "turn_end_ms", "text_ready_ms"),
     *("first_token_ms", "speech_ready_ms", "agent_start_ms", "interrupted_ms", "agent_end_ms"),
 )
-"""In the order in which they mostly come."""
+"""In the order in which they usually come."""
 
 
 @dataclass(eq=False)
 class ResponseTiming:
-    """When the parts of an answer were there; the first of several counts. `speculative`: it was begun before the turn
-    was over."""
+    """Times of a response; the first of several counts. `speculative`: the response was begun before the end of the
+    turn."""
 
     now_ms: Callable[[], float] = field(repr=False)
     speculative: bool = False
     scripted: bool = False
-    """Its text is fixed: no model thinks of it."""
+    """Its text is fixed: no language model is asked."""
     first_token_ms: float | None = None
     speech_ready_ms: float | None = None
 
     def first_token(self) -> None:
-        """The language model has begun to answer."""
+        """The language model returned its first token."""
         if self.first_token_ms is None and not self.scripted:
             self.first_token_ms = self.now_ms()
 
     def speech_ready(self) -> None:
-        """The beginning of the answer could be heard now."""
+        """The first audio of the response is ready."""
         if self.speech_ready_ms is None:
             self.speech_ready_ms = self.now_ms()
 
 
 @dataclass(frozen=True)
 class ToolTiming:
-    """A tool that was used; times in ms on the arrival clock."""
+    """A tool call; times in ms on the arrival clock."""
 
     name: str
     start_ms: float
@@ -53,8 +53,8 @@ class ToolTiming:
 
 @dataclass(frozen=True)
 class CitedPassage:
-    """A passage of a document that an answer was given: the document's id and name at that time, the passage's number
-    in it from 0 on, and how well it fitted: 0..1."""
+    """A passage of a document that a response was given: the document's id and name at that time, the passage's number
+    in it from 0 on, and its score, 0..1."""
 
     document_id: str
     document: str
@@ -64,13 +64,13 @@ class CitedPassage:
 
 @dataclass(eq=False)
 class TimelineTurn:
-    """A turn of the caller and its answer; number 0 is the agent's opening message. Times are ms on the arrival clock,
-    None where nothing is known."""
+    """A turn of the caller and its response; number 0 is the agent's opening message. Times are ms on the arrival
+    clock, None if not known."""
 
     number: int
     ended_by: EndedBy | None = None
     eot_probability: float | None = None
-    """What the end-of-turn model said, if it ended the turn."""
+    """The probability of the end-of-turn model, if it ended the turn."""
     speech_start_ms: float | None = None
     speech_end_ms: float | None = None
     turn_end_ms: float | None = None
@@ -80,24 +80,24 @@ class TimelineTurn:
     interrupted_ms: float | None = None
     agent_end_ms: float | None = None
     played_ms: float = 0.0
-    """How much of the answer's sound was sent."""
+    """How much of the response's audio was sent."""
     tools: list[ToolTiming] = field(default_factory=list)
     sources: list[CitedPassage] = field(default_factory=list)
-    """As they came; the same passage may be there twice."""
+    """In order; a passage may be there twice."""
 
     @property
     def first_token_ms(self) -> float | None:
-        """When the language model began to answer."""
+        """When the language model returned its first token."""
         return self.response.first_token_ms if self.response else None
 
     @property
     def speech_ready_ms(self) -> float | None:
-        """When the beginning of the answer could have been heard."""
+        """When the first audio of the response was ready."""
         return self.response.speech_ready_ms if self.response else None
 
     @property
     def gap_ms(self) -> float | None:
-        """From the end of the caller's speech to the agent's first sound. A turn that digits ended has none."""
+        """From the end of the caller's speech to the agent's first audio. A turn that DTMF digits ended has none."""
         if self.agent_start_ms is None or self.speech_end_ms is None or self.ended_by == "digits":
             return None
         return self.agent_start_ms - self.speech_end_ms
@@ -138,8 +138,8 @@ def _distinct(sources: Sequence[CitedPassage]) -> list[CitedPassage]:
 
 
 class Timeline:
-    """The turns of one call. `zero_ms` is its answer and `now_ms` the present, both on the arrival clock.
-    `on_agent_audible` is called with each turn whose response begins to be audible."""
+    """The turns of one call. `zero_ms` is the call's answer and `now_ms` the present, both on the arrival clock.
+    `on_agent_audible` is called with each turn whose response becomes audible."""
 
     def __init__(
         self,
@@ -156,12 +156,12 @@ class Timeline:
         self._audible = False
 
     def items(self) -> list[dict[str, Any]]:
-        """What is known by now, as it is stored."""
+        """The turns so far, as they are stored."""
         return [turn.to_json(self._zero_ms) for turn in self._turns]
 
     @property
     def turn(self) -> TimelineTurn:
-        """The newest one. There is one as soon as anybody has said something."""
+        """The newest turn. There is one once either side has said something."""
         return self._turns[-1]
 
     def add_opening(self) -> None:
@@ -169,13 +169,13 @@ class Timeline:
         self._turns.append(TimelineTurn(0))
 
     def add_idle_prompt(self) -> None:
-        """The agent speaks because the caller does not."""
+        """The agent speaks because the caller is silent."""
         number = self._turns[-1].number if self._turns else 0
         self._turns.append(TimelineTurn(number, ended_by="silence", turn_end_ms=self.now_ms()))
 
     def add_caller_turn(self, number: int, ended: TurnEnded | None) -> None:
-        """The text of a turn is there; without `ended` it is digits. The newest turn's number again: the caller went
-        on, and what was being prepared will not be said."""
+        """The transcript of a turn is ready; without `ended` it is DTMF digits. With the newest turn's number the
+        caller went on speaking: the response that was prepared is dropped."""
         now = self.now_ms()
         if not self._turns or self.turn.number != number:
             self._turns.append(TimelineTurn(number))
@@ -190,34 +190,35 @@ class Timeline:
                 turn.speech_start_ms = ended.speech_start_ms
 
     def set_response(self, response: ResponseTiming) -> TimelineTurn:
-        """An answer to the newest turn is made, or was made before the turn was over. Returns that turn."""
+        """The newest turn gets this response, which may have been begun before the end of the turn. Returns that
+        turn."""
         self.turn.response = response
         return self.turn
 
     def response_queued(self) -> None:
-        """The first sound of an answer is handed to the playout. Whatever it was prepared for, it answers the newest
-        turn: a greeting that had to wait for the caller is heard as the answer to that."""
+        """The first audio of a response is handed to the playout. It answers the newest turn, whatever it was prepared
+        for: a greeting that had to wait for the caller is heard as the response to that turn."""
         self._speaking = self.turn
         if self._audible:  # sound follows on sound: there will be no news of it
             self._mark_audible(self.turn, self.now_ms())
 
     def agent_audible(self, at_ms: float) -> None:
-        """It is audible."""
+        """The agent's audio has begun."""
         turn, self._audible = self._speaking, True
         if turn is not None and turn.agent_start_ms is None:
             self._mark_audible(turn, at_ms)
 
     def agent_silent(self) -> None:
-        """It is audible no more."""
+        """The agent's audio has ended."""
         self._audible = False
 
     def interrupted(self, at_ms: float) -> None:
-        """The caller cut the answer that plays, if one does."""
+        """The caller interrupted the response that plays, if one does."""
         if self._speaking is not None and self._speaking.interrupted_ms is None:
             self._speaking.interrupted_ms = at_ms
 
     def response_ended(self, played_ms: float) -> None:
-        """Nothing more of it will be heard."""
+        """No more of the response will be played."""
         turn, self._speaking = self._speaking, None
         if turn is not None and turn.agent_start_ms is not None:
             turn.agent_end_ms = self.now_ms()

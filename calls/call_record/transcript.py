@@ -1,4 +1,4 @@
-"""What was said in a call and heard by the other side, and which tools were used meanwhile."""
+"""Transcript of a call: what either side said and the other heard, and the tools that were used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.calls.calls import TranscriptItem
 
 @dataclass(eq=False)
 class TranscriptLine:
-    """One item of the talk. An assistant's line grows while it is heard; an empty one is no item."""
+    """One item of the transcript. An assistant's line grows as it is played; an empty one is not stored."""
 
     role: Literal["user", "assistant"]
     text: str
@@ -20,7 +20,7 @@ class TranscriptLine:
 
 @dataclass(frozen=True)
 class ToolUse:
-    """A tool was called and answered. The language model sees it; no item of the talk."""
+    """A tool call and its result. The language model sees it; it is not an item of the stored transcript."""
 
     call: ToolCall
     result: str
@@ -28,21 +28,21 @@ class ToolUse:
 
 
 class Transcript:
-    """The talk in the order in which it was begun."""
+    """The conversation in the order in which its items began."""
 
     def __init__(self) -> None:
         self._lines: list[TranscriptLine | ToolUse] = []
         self.turn_count = 0
-        """Turns of the caller."""
+        """The caller's turns."""
 
     def add_user_turn(self, text: str) -> None:
-        """A turn of the caller."""
+        """Add a turn of the caller."""
         self._lines.append(TranscriptLine("user", text))
         self.turn_count += 1
 
     def extend_user_turn(self, text: str) -> None:
-        """More of the caller's last turn, to which nothing was answered yet. It comes after tools that were used for
-        its first part: what it asks is still to be answered."""
+        """Add to the caller's last turn, which has no response yet. It moves behind the tools used for its first part,
+        because it is still to be answered."""
         said = [index for index, line in enumerate(self._lines) if isinstance(line, TranscriptLine) and line.text]
         last = self._lines[said[-1]] if said else None
         if isinstance(last, TranscriptLine) and last.role == "user":
@@ -52,22 +52,21 @@ class Transcript:
             self.add_user_turn(text)
 
     def add_agent_line(self, line: TranscriptLine) -> None:
-        """The agent begins to say `line`; its text is set as it is heard."""
+        """The agent begins to say `line`; its text is set as it is played."""
         self._lines.append(line)
 
     def add_tool_use(self, use: ToolUse) -> None:
-        """A tool has answered."""
+        """Add a tool call with its result."""
         self._lines.append(use)
 
     def messages_after_tools(self, tool_uses: Sequence[ToolUse]) -> list[ChatMessage]:
-        """`messages` as they would be after these tools were used."""
+        """`messages` as they would be after these tool calls."""
         return self._copy_with(tool_uses).messages()
 
     def messages_after_turn(
         self, text: str, *, extends_turn: bool, tool_uses: Sequence[ToolUse] = ()
     ) -> list[ChatMessage]:
-        """`messages` as they would be after a turn of the caller, or more of the last one, and before it these
-        tools."""
+        """`messages` as they would be after these tool calls and a turn of the caller, or more of the last one."""
         trial = self._copy_with(tool_uses)
         if extends_turn:
             trial.extend_user_turn(text)
@@ -81,7 +80,7 @@ class Transcript:
         return trial
 
     def items(self) -> list[TranscriptItem]:
-        """As it is stored."""
+        """The items as they are stored."""
         return [
             {"role": line.role, "content": line.text}
             for line in self._lines
@@ -89,7 +88,7 @@ class Transcript:
         ]
 
     def messages(self) -> list[ChatMessage]:
-        """As a language model gets it."""
+        """The messages for a language model."""
         messages: list[ChatMessage] = []
         for line in self._lines:
             if isinstance(line, ToolUse):
@@ -101,8 +100,8 @@ class Transcript:
 
 
 def played_text(speech: SynthesizedSpeech, played_samples: int) -> str:
-    """The text of a piece of speech of which `heard` samples were played: up to the last word that was played to its
-    end. Without the words' places, as much of the text as was played of the sound, cut between words."""
+    """The text of a piece of speech of which `played_samples` were played: up to the last word that was played to its
+    end. Without word timings, the same share of the text as of the audio, cut between words."""
     if played_samples >= len(speech.samples):
         return speech.text
     if speech.words:

@@ -1,1 +1,1 @@
-"""Documents: ingestion, indexing, search, and passages given to the language model."""
+"""Knowledge: ingestion of documents, indexing, search, prefetch, and passages in the language model's context."""

@@ -1,5 +1,5 @@
-"""What an agent's documents say about the caller's words, told to the language model together with them: it need not
-ask for it first."""
+"""Knowledge injection (RAG): puts the passages about the caller's words into the language model's context, so that it
+need not search for them first."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from models.protocols import SEARCH_KNOWLEDGE, ToolCall
 from storage.knowledge.passages import FoundPassage
 
 MIN_SCORE: Final = 0.45
-"""A passage whose words answer so well is told unasked."""
+"""A passage is injected from this score on."""
 MIN_SCORE_BY_MEANING: Final = 0.6
-"""The same where the score tells of meaning, too: texts about like matters have more of it than the same words."""
+"""The same for scores with a part for meaning, because texts on similar matters score higher by it than by keywords."""
 MAX_PASSAGES: Final = 2
-"""Passages that are told unasked at most: to read them takes a model without a graphics card seconds, which it has
-while the caller speaks."""
+"""The most passages to inject: without a GPU, a model takes seconds to read them, which it has while the caller
+speaks."""
 SECOND_PASSAGE_RATIO: Final = 0.8
-"""A second one is told too when it answers nearly as well as the best."""
+"""A second passage is injected if it has this share of the best score."""
 MAX_CHARACTERS: Final = 8_000
-"""Characters of passages."""
+"""Of all passages together."""
 
 
 class KnowledgeInjector:
-    """For one call. `lookup` None: there is nothing to recall."""
+    """The injector of one call. `prefetch` None: there are no documents."""
 
     def __init__(self, prefetch: KnowledgePrefetch | None) -> None:
         self._prefetch = prefetch
@@ -37,17 +37,17 @@ class KnowledgeInjector:
         self._uses = 0
 
     def context_for(self, text: str) -> list[ToolUse]:
-        """What goes into the talk before these words of the caller, as a search that was made: nothing when nothing was
-        found yet, or nothing that is sure. The same text gets the same until `heard`."""
+        """Returns what precedes these words of the caller, as a tool call: nothing if no relevant passage was found
+        yet. The same text gets the same passages until `commit`."""
         return self._as_tool_use(self._choose(text))
 
     def refreshed_context_for(self, text: str) -> list[ToolUse]:
-        """The same, decided anew: there is news of what was found, and no answer yet that has the old."""
+        """`context_for`, chosen anew: the search has found something, and no response has the old passages yet."""
         self._chosen = ("", [])
         return self.context_for(text)
 
     def commit(self, text: str) -> list[ToolUse]:
-        """The same; the caller has said this, and it is told."""
+        """`context_for` words that the caller has said: the passages are in the conversation from now on."""
         chosen = self._choose(text)
         uses = self._as_tool_use(chosen)
         self._chosen = ("", [])
@@ -59,11 +59,11 @@ class KnowledgeInjector:
         return uses
 
     def mark_known(self, sources: Sequence[CitedPassage]) -> None:
-        """These passages are in the talk: they are not told again."""
+        """These passages are in the conversation: they are not injected again."""
         self._known.update((source.document_id, source.position) for source in sources)
 
     def take_cited(self) -> list[CitedPassage]:
-        """What was told unasked since this was asked last: the answer that is made now has it."""
+        """Returns the passages injected since the last call of this: the response being made cites them."""
         given, self._cited = self._cited, []
         return given
 
@@ -99,7 +99,7 @@ def passages_as_text(found: Sequence[FoundPassage]) -> str:
 
 
 def cited_passage(found: FoundPassage) -> CitedPassage:
-    """A passage as the timeline keeps it."""
+    """A passage as the timeline stores it."""
     return CitedPassage(found.document_id, found.document, found.position, round(found.score, 4))
 
 

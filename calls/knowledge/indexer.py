@@ -1,5 +1,5 @@
-"""Keeps ready documents indexed as they are to be searched: their words in the language of their agents, and a vector
-for each passage by the model that is loaded. Searches go on meanwhile, by what is there."""
+"""Indexes documents for search: keywords in the language of their agents, and a vector for each passage by the loaded
+embeddings model. Searches go on meanwhile with what is indexed."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ from storage.knowledge import contents
 from storage.knowledge.contents import Text
 
 TERMS_PER_TRANSACTION: Final = 100
-"""Passages that are indexed anew in one transaction, some 20 ms."""
+"""Passages whose keywords are indexed in one transaction, some 20 ms."""
 VECTORS_PER_TRANSACTION: Final = 16
-"""Passages between two transactions; a second of a core for a small model."""
+"""Passages between two transactions; a second of one core for a small model."""
 REMOVALS_PER_TRANSACTION: Final = 1_000
-"""Vectors of another model that go in one transaction, some 5 ms."""
+"""Vectors of another model that one transaction removes, some 5 ms."""
 CHECK_EVERY_S: Final = 60.0
-"""Should nobody call: a languageHint may have changed."""
+"""Without a wake: an agent's languageHint may have changed."""
 RETRY_S: Final = 30.0
-"""Wait after the database or the model was in trouble."""
+"""The wait after the database or the model failed."""
 
 log = structlog.get_logger()
 
 
 class KnowledgeIndexer:
-    """`run` keeps the index until it is cancelled. What is done is stored: the next start goes on from there."""
+    """`run` keeps the index up to date until it is cancelled. Each step is stored: the next start continues from
+    there."""
 
     def __init__(self, database: Database, vectors: VectorSearch | None = None) -> None:
         self._database = database
@@ -47,11 +48,11 @@ class KnowledgeIndexer:
         self._worker.wake()
 
     async def idle(self) -> None:
-        """Wait until nothing is left to be done."""
+        """Wait until everything is indexed."""
         await self._worker.idle()
 
     async def run(self) -> None:
-        """Work, at once, whenever `wake` is called, and from time to time."""
+        """Index at once, whenever `wake` is called, and every `CHECK_EVERY_S`."""
         await self._worker.run(self._index)
 
     async def _index(self) -> bool:
@@ -92,7 +93,7 @@ class KnowledgeIndexer:
             raise failed
 
     async def _embed(self, content_id: str, model: Embeddings) -> None:
-        """Until no passage is without a vector, or there is news."""
+        """Embed passages until each has a vector, or the worker is woken."""
         begin = partial(contents.begin_vectors, content_id=content_id, model=model.version)
         while not await self._database.write(partial(begin, most=REMOVALS_PER_TRANSACTION), deferrable=True):
             pass

@@ -1,4 +1,4 @@
-"""Reads uploaded documents into passages, and removes what deleted ones leave behind."""
+"""Document ingestion: reads uploaded documents into passages, and removes what deleted documents leave behind."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from storage.knowledge import contents, documents, files, passages
 from storage.knowledge.documents import Document
 
 CONCURRENT_READS: Final = 3
-"""Documents; each is a process of its own while its file is read."""
+"""Documents read at once, each in a process of its own."""
 CONCURRENT_READS_PER_ORGANIZATION: Final = 2
-"""Of these, of one organization: however many it uploads, another's first one begins at once."""
+"""Of these, of one organization, so that another organization's first document begins at once."""
 PASSAGES_PER_TRANSACTION: Final = 100
-"""Stored or removed in one transaction: some 20 ms, then others have their turn."""
+"""Passages stored or removed in one transaction: some 20 ms, then other writers have their turn."""
 CHECK_EVERY_S: Final = 60.0
-"""Should nobody call."""
+"""Without a wake."""
 RETRY_S: Final = 5.0
-"""Wait after the database was in trouble."""
+"""The wait after the database failed."""
 
 _TROUBLE: Final = "knowledge.storage_trouble"
 
@@ -39,8 +39,8 @@ log = structlog.get_logger()
 
 
 class DocumentIngester:
-    """`run` reads what is pending and removes what is gone until it is cancelled; what was being read then is read
-    again after the next start."""
+    """`run` reads pending documents and removes deleted ones until it is cancelled; a document that was being read then
+    is read again after the next start."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class DocumentIngester:
         on_ready: Callable[[], None] = lambda: None,
         on_removed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_ready` is called whenever a document has become ready, `on_removed` when the passages of one are gone."""
+        """`on_ready` is called when a document has become ready, `on_removed` when the passages of one are gone."""
         self._on_ready = on_ready
         self._on_removed = on_removed
         self._database = database
@@ -59,7 +59,7 @@ class DocumentIngester:
         self._remove_worker = PeriodicWorker(_TROUBLE, CHECK_EVERY_S, RETRY_S)
 
     async def recover(self) -> None:
-        """After a start, before anybody uploads: take up what the last process did not finish."""
+        """Take up what the last process did not finish. To be called at start-up, before clients upload."""
         await self._database.write(documents.reset_interrupted)
 
     def wake(self) -> None:
@@ -73,13 +73,14 @@ class DocumentIngester:
         await self._remove_worker.idle()
 
     async def run(self) -> None:
-        """Work, at once and whenever `wake` is called."""
+        """Work at once and whenever `wake` is called."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._remove_worker.run(self._remove_gone))
             await self._read_worker.run(partial(self._read_pending, group))
 
     async def _read_pending(self, group: asyncio.TaskGroup) -> bool:
-        """Start what there is room for, end what is deleted. Whether nothing is under way."""
+        """Start reading as many documents as there is room for, and cancel deleted ones. Returns True if none is being
+        read."""
         if self._reading:
             for content_id in await self._database.read(
                 partial(documents.unreferenced, content_ids=list(self._reading))
@@ -95,7 +96,7 @@ class DocumentIngester:
         return not self._reading
 
     async def _read(self, document: Document) -> None:
-        """Until it is ready or failed. A fault of ours in it stays with this document."""
+        """Read one document until it is ready or failed. A fault in our code fails this document alone."""
         structlog.contextvars.bind_contextvars(document_id=document.id)
         try:
             for_agent = partial(contents.language_for, agent_id=document.agent_id)
@@ -109,14 +110,14 @@ class DocumentIngester:
             self._read_worker.wake()
 
     async def _fail(self, document: Document) -> None:
-        """It has failed; where not even that can be stored, it is as if cut off: the next start reads it again."""
+        """Store that it failed; if that cannot be stored, the next start reads the document again."""
         try:
             await self._store_until_done(document, BROKEN, ENGLISH)
         except Exception as error:
             log.error("knowledge.not_given_up", error=repr(error), exc_info=error)
 
     async def _passages(self, document: Document, language: str) -> list[Chunk] | str:
-        """What is in the file, or why it cannot be read."""
+        """Returns the passages of the file, or why it cannot be read."""
         kind = format_of(document.mime_type)
         path = files.path_of(self._data_dir, document.content_id)
         if kind is None:
@@ -130,7 +131,7 @@ class DocumentIngester:
         await _retrying(partial(self._store, document, outcome, language))
 
     async def _store(self, document: Document, outcome: list[Chunk] | str, language: str) -> None:
-        """In pieces, from the beginning: what an earlier attempt has stored goes first."""
+        """Store the result in batches, from the beginning: the passages of an earlier attempt are removed first."""
         await self._remove_passages(document.content_id)
         if isinstance(outcome, str):
             await self._database.write(partial(documents.fail, content_id=document.content_id, reason=outcome))
@@ -146,8 +147,8 @@ class DocumentIngester:
             log.info("knowledge.ready", passages=len(outcome), seconds=seconds)
 
     async def _remove_gone(self) -> bool:
-        """The files and passages of deleted documents, and files that are there twice. True: nothing is under way after
-        it. A file that the disk does not give up stays noted: the next round tries again."""
+        """Remove the files and passages of deleted documents, and duplicate files. Always returns True: nothing is
+        under way afterwards. A file that cannot be removed is tried again in the next run."""
         last, any_gone = "", False
         while gone := await self._database.read(partial(documents.to_remove, most=100, after=last)):
             for document_id in gone:
@@ -169,7 +170,7 @@ class DocumentIngester:
 
 
 async def _retrying(work: Callable[[], Awaitable[T]]) -> T:
-    """Trouble with the database only delays it."""
+    """Returns the result of `work`, tried again while the database fails."""
     while True:
         try:
             return await work()

@@ -1,4 +1,5 @@
-"""Looks into an agent's documents while the caller is still speaking, so that the answer need not wait for it."""
+"""Knowledge prefetch: searches an agent's documents while the caller is still speaking, so that the response need not
+wait."""
 
 from __future__ import annotations
 
@@ -18,48 +19,48 @@ from storage.document_reader.terms.tokenizer import ENGLISH
 from storage.knowledge.passages import FoundPassage
 
 MAX_PASSAGES: Final = 4
-"""That a search gives at most; about 200 words each."""
+"""The most results of a search; about 200 words each."""
 CONCURRENT_SEARCHES: Final = 1
-"""Searches ahead in all calls together: they keep no answer from its own, and take no more than a core."""
+"""Prefetches of all calls at once: they do not delay the searches of responses, and take at most one core."""
 PAUSE_FACTOR: Final = 4.0
-"""After a search ahead its call makes none for so many times as long: it is dear with many passages, or on a busy
-machine."""
+"""After a prefetch its call waits this many times as long as it took, because searches are slow with many passages or
+on a busy machine."""
 RETRY_S: Final = 0.03
-"""Then a call whose turn it was not tries again."""
+"""A call that got no slot tries again after this time."""
 MIN_OVERLAP: Final = 0.75
-"""Two questions are nearly the same when they share so much of the words that either of them has."""
+"""Two questions are alike if they share this part of the terms that either has."""
 _CACHED_SEARCHES: Final = 4
-"""Of what was looked up ahead: the caller's words grow, and a model asks in its own."""
+"""Searches that are kept: the caller's words grow, and a model asks in its own words."""
 _FRESH_S: Final = 30.0
-"""What was looked up before that may have changed."""
+"""The greatest age of a result that is used: documents change."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class _Search:
-    """What is looked up: distinct terms, and the search for them."""
+    """A search under way or done, and its distinct terms."""
 
     terms: frozenset[str]
     task: asyncio.Task[list[FoundPassage]]
     begun_s: float
 
     def found(self) -> list[FoundPassage] | None:
-        """What it has found; None while it goes on, and when it came to nothing."""
+        """Returns its results; None while it is under way, and if it failed."""
         search = self.task
         return search.result() if search.done() and not (search.cancelled() or search.exception()) else None
 
 
 class KnowledgePrefetch:
-    """For one call, on the event loop. One search ahead at a time, for the newest words."""
+    """The prefetch of one call, on the event loop. One search at a time, for the newest words."""
 
     _running: ClassVar[int] = 0
 
     def __init__(
         self, knowledge: KnowledgeSearch, agent_id: str, *, language: str = ENGLISH, enabled: bool = True
     ) -> None:
-        """`language` as `words.language_of` tells it. `ahead` False: there is nothing worth looking for before it is
-        asked for."""
+        """`language` as `words.language_of` returns it. Not `enabled`: nothing is worth a search before it is asked
+        for."""
         self._language = language
         self._knowledge = knowledge
         self._agent_id = agent_id
@@ -68,23 +69,23 @@ class KnowledgePrefetch:
         self._pending_text: str | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.on_found: Callable[[], None] = lambda: None
-        """Called when something was found ahead."""
+        """Called when a prefetch has found something."""
 
     def on_partial_transcript(self, text: str) -> None:
-        """What the caller has said of the turn so far; returns at once."""
+        """Takes the transcript of the turn so far; returns at once."""
         if not self._enabled:
             return
         self._pending_text = text
         self._start_search()
 
     def cached(self, text: str) -> list[FoundPassage]:
-        """What was found already for nearly this question, the best first; at once."""
+        """Returns what was found for a question like this one, the best first, without waiting."""
         look = self._nearest(text, [each for each in self._fresh() if each.found() is not None])
         return (look.found() if look else None) or []
 
     async def search(self, text: str) -> list[FoundPassage]:
-        """The passages that answer best, the best first: those found ahead, if that was for nearly the same. Raises
-        `StorageUnavailable`."""
+        """Returns the passages that answer best, the best first: those of a prefetch for a question like this one, else
+        those of a new search. Raises `StorageUnavailable`."""
         look = self._nearest(text, self._fresh())
         if look is not None:
             await asyncio.wait((look.task,))
@@ -94,7 +95,7 @@ class KnowledgePrefetch:
         return await self._knowledge.search(self._agent_id, text, MAX_PASSAGES)
 
     def close(self) -> None:
-        """Nobody asks any more. Idempotent."""
+        """Cancel all searches. Idempotent."""
         self._enabled = False
         if self._timer is not None:
             self._timer.cancel()
@@ -102,7 +103,7 @@ class KnowledgePrefetch:
             look.task.cancel()
 
     def _start_search(self) -> None:
-        """Search for the newest words, if they ask for anything new: now, or as soon as there is room."""
+        """Search for the newest words if their terms are new: now, or as soon as a slot is free."""
         searches = bool(self._searches) and not self._searches[-1].task.done()
         if self._pending_text is None or searches or self._timer is not None or not self._enabled:
             return
@@ -119,7 +120,7 @@ class KnowledgePrefetch:
         search.add_done_callback(self._search_done)
 
     def _search_done(self, search: asyncio.Task[list[FoundPassage]]) -> None:
-        """What goes wrong here goes wrong again when it is asked for, and is dealt with there."""
+        """A failure is only logged: the search of the response meets it again, and handles it."""
         KnowledgePrefetch._running -= 1
         error = None if search.cancelled() else search.exception()
         if isinstance(error, StorageUnavailable):
@@ -147,7 +148,7 @@ class KnowledgePrefetch:
         return frozenset(asked.terms) if asked else frozenset()
 
     def _nearest(self, text: str, looks: Iterable[_Search]) -> _Search | None:
-        """The nearest one of these that is near enough."""
+        """Returns the most similar of these searches if it is similar enough."""
         terms = self._terms(text)
         near = [(len(terms & look.terms) / len(terms | look.terms), look) for look in looks]
         likeness, look = max(near, key=lambda each: each[0], default=(0.0, None))

@@ -1,4 +1,4 @@
-"""Searches the documents of an agent: the one way that the API, the tool of calls and what is looked up ahead go."""
+"""Knowledge search: the search of an agent's documents that the API, the tool of calls and the prefetch share."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from storage.knowledge.passages import FoundPassage, KeywordSearch
 
 KEYWORD_WEIGHT: Final = 0.8
 MEANING_WEIGHT: Final = 0.8
-"""How sure each alone can make: see `joined`."""
+"""The highest score that each part can give alone: see `combined_score`."""
 
 
 T = TypeVar("T")
 
 
 class ReadTransaction(Protocol):
-    """A transaction that reads; see `Database.read`."""
+    """A read transaction; see `Database.read`."""
 
     def __call__(self, work: Callable[[sa.Connection], T], /) -> Awaitable[T]:
-        """What the work gives."""
+        """Returns what the work returns."""
 
 
 class KnowledgeSearch:
-    """Searches passages by their words, and, with a model, by what they mean."""
+    """Searches passages by keywords and, with an embeddings model, by meaning."""
 
     def __init__(self, database: Database, vectors: VectorSearch | None = None) -> None:
         self._database = database
         self._vectors = vectors
 
     async def search(self, agent_id: str, text: str, most: int, *, owner: str | None = None) -> list[FoundPassage]:
-        """The passages of the agent's ready documents that answer best, the best first; `text` is anybody's words.
-        `owner` asks the database (`Database.read`), without one the agent itself. Raises `StorageUnavailable`."""
+        """Returns the passages of the agent's ready documents that answer best, the best first; `text` is untrusted.
+        `owner` is the owner of the database reads (`Database.read`), by default the agent. Raises
+        `StorageUnavailable`."""
         read = partial(self._database.read, owner=owner or agent_id)
         asked = asyncio.ensure_future(read(partial(KeywordSearch, agent_id=agent_id, text=text)))
         if self._vectors is None:
@@ -58,7 +59,7 @@ class KnowledgeSearch:
         agent_id: str,
         text: str,
     ) -> tuple[Similarities | None, dict[int, FoundPassage]]:
-        """How near passages are, None when that is not known; and the nearest ones."""
+        """Returns the similarities of passages, None if not known, and the nearest passages."""
         meanings = await all_meanings.similarities(agent_id, text)
         words = await asked
         if meanings is None or not meanings.nearest:
@@ -67,9 +68,9 @@ class KnowledgeSearch:
 
 
 def combined_score(words: float, meaning: float) -> float:
-    """One score of two, 0..1: each is a chance that the passage answers, and both can miss. What is found by both is
-    better than what is found by one, however well; nothing else of the question or of other passages plays a part, so
-    that scores of different questions can be compared."""
+    """One score of two, 0..1: each is the probability that the passage answers, and both can miss. A passage found by
+    both is better than one found by either alone; nothing else of the question or of other passages counts, so that
+    scores of different questions can be compared."""
     return 1 - (1 - KEYWORD_WEIGHT * words) * (1 - MEANING_WEIGHT * meaning)
 
 

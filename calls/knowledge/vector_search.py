@@ -1,5 +1,5 @@
-"""Which passages of an agent mean what a question asks for. The vectors of the agents that are searched lie in memory,
-as many as there is room for; the others are read when somebody asks."""
+"""Vector search: the similarity of an agent's passages to a question. The vectors of agents that are searched are
+cached in memory, within a bound; those of others are read at the next question."""
 
 from __future__ import annotations
 
@@ -21,32 +21,33 @@ from storage.database.database import Database, StorageUnavailable
 from storage.knowledge import contents
 
 MAX_BYTES: Final = 256 * 1024 * 1024
-"""Of vectors in memory: 650,000 passages with 384 numbers each."""
+"""Of cached vectors: 650,000 passages of 384 dimensions."""
 NEAREST: Final = 32
-"""Passages that a question gets by meaning."""
+"""Passages that a search gets by meaning."""
 READ_TIMEOUT_S: Final = 0.3
-"""A search waits so long for vectors that are not in memory yet; then it goes on by words. The next one has them."""
+"""A search waits this long for vectors that are not cached, then goes on by keywords alone. The next search has
+them."""
 EMBED_TIMEOUT_S: Final = 0.5
-"""A search waits so long for the vector of its question."""
+"""A search waits this long for the vector of its question."""
 MAX_CHARACTERS: Final = 2_000
-"""Characters of a question that the model is asked for."""
+"""Characters of a question that are embedded."""
 MAX_EMBEDDING: Final = 8
-"""Questions that the model is asked at once; those that come meanwhile go by words. Behind more of them all would wait
-too long, and it would look as if the model had failed."""
+"""Questions embedded at once; further ones are searched by keywords alone. Behind more of them all would wait too long,
+and the model would seem to have failed."""
 CONCURRENT_READS: Final = 2
-"""Agents whose vectors are being read: each may take as much memory as all that are kept."""
+"""Agents whose vectors are read at once: each may take as much memory as the whole cache."""
 _MODEL_RETRY_S: Final = 10.0
-"""After the model failed it is not asked for so long."""
+"""The model is not asked again for this time after a failure."""
 
 log = structlog.get_logger()
 
 
 class Similarities:
-    """How near an agent's passages are to a question. `near` are the nearest, by their ids: 0..1; those that have
-    nothing to do with it are left out."""
+    """Similarities of an agent's passages to a question. `nearest` are the most similar ones, by id: 0..1; unrelated
+    passages are left out."""
 
     def __init__(self, passages: NDArray[np.int64], cosines: NDArray[np.float32], scale: ScoreCalibration) -> None:
-        """`passages` are ids in order, as many as `cosines`, at least one."""
+        """`passages` are ids in ascending order, as many as `cosines`, at least one."""
         self._passages, self._cosines, self._scale = passages, cosines, scale
         most = min(NEAREST, len(cosines))
         best = np.argpartition(-cosines, most - 1)[:most]
@@ -54,7 +55,7 @@ class Similarities:
         self.nearest: Final = {number: meaning for number, meaning in found.items() if meaning > 0}
 
     def of(self, numbers: list[int]) -> dict[int, float]:
-        """Those of other passages; one without a vector is left out."""
+        """The similarities of other passages; one without a vector is left out."""
         places = np.searchsorted(self._passages, numbers)
         known = [(number, place) for number, place in zip(numbers, places.tolist(), strict=True)
                  if place < len(self._passages) and self._passages[place] == number]  # fmt: skip
@@ -71,12 +72,12 @@ class _AgentVectors:
 
 
 class VectorSearch:
-    """Asks one model; see the module."""
+    """Vector search with one embeddings model."""
 
     def __init__(
         self, database: Database, model: Embeddings, max_bytes: int = MAX_BYTES, scale: ScoreCalibration | None = None
     ) -> None:
-        """`scale` is what the model's cosines mean, where that is known: else `measure` is to be called."""
+        """`scale` maps the model's cosines to similarities, if that is known: else `calibrate` is to be called."""
         self.model: Final = model
         self._database = database
         self._max_bytes = max_bytes
@@ -89,7 +90,8 @@ class VectorSearch:
         self._too_large: dict[str, tuple[str, ...]] = {}
 
     async def similarities(self, agent_id: str, text: str) -> Similarities | None:
-        """How near an agent's passages are; None while that is not known. Raises `StorageUnavailable`."""
+        """Returns the similarities of an agent's passages; None while they are not known. Raises
+        `StorageUnavailable`."""
         scale = self._scale
         if scale is None or not scale.is_usable or asyncio.get_running_loop().time() < self._not_before:
             return None
@@ -107,7 +109,7 @@ class VectorSearch:
         return await asyncio.to_thread(lambda: Similarities(shelf.passages, shelf.nearest.cosines(question), scale))
 
     async def _embed(self, text: str) -> NDArray[np.float32] | None:
-        """A question's; None when the model cannot tell it in time."""
+        """Returns the vector of a question; None if the model fails or takes too long."""
         if self._embedding >= MAX_EMBEDDING:
             return None
         self._embedding += 1
@@ -124,14 +126,15 @@ class VectorSearch:
         return question
 
     async def calibrate(self) -> None:
-        """Ask the model, once, what its cosines mean: before that, searches do without it. Raises `ModelError`."""
+        """Measure the scale of the model's cosines once: until then, searches go by keywords alone. Raises
+        `ModelError`."""
         if self._scale is None:
             self._scale = await calibrate(self.model)
             if not self._scale.is_usable:
                 log.error("knowledge.model_tells_nothing", model=self.model.name)
 
     async def _vectors(self, agent_id: str, content_ids: tuple[str, ...]) -> _AgentVectors | None:
-        """The agent's vectors as they are now, if they come in time."""
+        """Returns the agent's current vectors, if they are read in time."""
         shelf = self._cached.get(agent_id)
         if shelf is not None and shelf.content_ids == content_ids:
             self._cached.move_to_end(agent_id)
@@ -161,7 +164,7 @@ class VectorSearch:
         return shelf
 
     async def _rows(self, content_ids: tuple[str, ...]) -> list[tuple[int, bytes]] | None:
-        """Passages and their vectors; None when there is no room for them, then not all are read."""
+        """Returns passages and their vectors; None if they are too large, without reading all."""
         rows: list[tuple[int, bytes]] = []
         size = 0
         for content_id in content_ids:
@@ -174,14 +177,14 @@ class VectorSearch:
         return rows
 
     def _cache(self, agent_id: str, shelf: _AgentVectors) -> None:
-        """In the place of those that were asked longest ago."""
+        """Cache vectors in place of the least recently used ones."""
         self._cached[agent_id] = shelf
         self._cached.move_to_end(agent_id)
         while sum(each.nearest.size for each in self._cached.values()) > self._max_bytes:
             self._cached.popitem(last=False)
 
     def _mark_too_large(self, agent_id: str, content_ids: tuple[str, ...]) -> None:
-        """Not read again for the next question: only when there are others."""
+        """They are not read again until the agent's contents change."""
         self._cached.pop(agent_id, None)
         if agent_id not in self._too_large:
             log.warning("knowledge.too_many_vectors", agent_id=agent_id, documents=len(content_ids))

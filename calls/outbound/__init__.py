@@ -1,1 +1,1 @@
-"""Outbound calls: which destinations may be dialled, pacing, the audit log."""
+"""Outbound calls: dial permissions, transfer permissions, pacing, the dialer, the audit log."""

@@ -18,16 +18,16 @@ from storage.calls.outbound_audit import DialAttempt, DialRequest
 from storage.database.database import Database
 
 RETENTION: Final = timedelta(days=400)
-"""How long an attempt stays in the audit log."""
+"""How long an attempt is kept."""
 PRUNE_EVERY_S: Final = 3600.0
 ROWS_PER_TRANSACTION: Final = 500
-"""Rows that are removed in one transaction: others that write wait for milliseconds."""
+"""Rows that one transaction removes: other writers wait for milliseconds."""
 
 log = structlog.get_logger()
 
 
 def record_not_dialled(conn: sa.Connection, call: Call, why: str) -> DialAttempt:
-    """Tell the audit log that a call was queued, and not dialled."""
+    """Store an entry for a call that was queued and is not dialled."""
     queued = outbound_audit.attempt_of_call(conn, call.id)
     wish = DialRequest(
         organization_id=call.organization_id,
@@ -42,7 +42,7 @@ def record_not_dialled(conn: sa.Connection, call: Call, why: str) -> DialAttempt
 
 
 def log_attempt(attempt: DialAttempt) -> None:
-    """A line of the log for what stands in the audit log."""
+    """Log an entry of the audit log."""
     log.info(
         "outbound.attempt",
         verdict=attempt.verdict,
@@ -57,7 +57,7 @@ def log_attempt(attempt: DialAttempt) -> None:
 
 
 async def prune(database: Database) -> int:
-    """Remove what is older than `RETENTION`, in small pieces; returns how many rows. Raises `StorageUnavailable`."""
+    """Remove entries older than `RETENTION`, in small transactions; returns how many. Raises `StorageUnavailable`."""
     before = utc_now() - RETENTION
     gone = await database.write(partial(audit_log.forget, before=before))
     for organization in await database.read(organizations.all_of):

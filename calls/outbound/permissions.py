@@ -1,5 +1,4 @@
-"""Where calls may go and how many: the one place that lets a call out, be it wanted by the API, a redirect or REFER,
-and that writes the audit log of what was wanted."""
+"""Dial permissions of outbound calls: trunk, allowed prefixes, funds, concurrency limits and calls per minute."""
 
 from __future__ import annotations
 
@@ -33,10 +32,10 @@ MINUTE: Final = timedelta(seconds=60)
 
 
 def allowed_destination(number: PhoneNumber, organization: Organization, destination: str) -> str | None:
-    """What may be dialled to reach `destination` from this number; None when it may not be called. A destination is
-    E.164 or an internal extension of 2 to 15 digits, to the letter: nothing is made of `0049`, of separators or of a
-    SIP user, so that what was checked is what is dialled. Both the organization's prefixes and the number's must let it
-    through; without any, any destination is let through."""
+    """Returns what to dial to reach `destination` from this number; None if it may not be called. A destination is
+    E.164 or an internal extension of 2 to 15 digits, exactly: `0049`, separators and SIP users are not normalized, so
+    that what was checked is what is dialled. The prefixes of the organization and of the number must both allow it;
+    without prefixes, any destination is allowed."""
     if _DIALABLE.fullmatch(destination) is None:
         return None
     allowed = all(_has_prefix(destination, each.outbound_prefixes) for each in (organization, number))
@@ -63,9 +62,9 @@ def dial_rejection(
     check_call_capacity: Callable[[sa.Connection, Organization], None],
     policy: Policy = "open",
 ) -> DialRejection | None:
-    """The first reason against a call that the API wants; None without any. In the transaction that stores the call
-    and its attempt this is exact: such transactions run one after the other. `check_call_capacity` raises when there is
-    no place for one more call."""
+    """Returns the first reason against a call that the API requests; None if there is none. Exact in the transaction
+    that stores the call and its attempt, because such transactions run one after the other. `check_call_capacity`
+    raises if there is no room for one more call."""
     if not may_use_trunk(conn, number, policy):
         problem = FieldProblem("phoneNumberId", "The operator has not given its trunk to this organization")
         return DialRejection("refused_trunk", NotGranted([problem]))
@@ -86,8 +85,8 @@ def dial_rejection(
 def rate_limit_wait_s(
     conn: sa.Connection, number: PhoneNumber, organization: Organization, now: datetime
 ) -> int | None:
-    """How long until the caps of the number and of the organization allow one more call: whole seconds, 1 to 60; None
-    when they allow it now. A cap counts the calls that were made in the 60 seconds before."""
+    """Returns how long the limits of the number and of the organization delay one more call: whole seconds, 1 to 60;
+    None if they allow it now. A limit counts the calls made in the previous 60 seconds."""
     full_since = [
         made
         for cap, number_id in ((number.outbound_per_minute, number.id), (organization.outbound_per_minute, None))
@@ -105,21 +104,21 @@ def rate_limit_wait_s(
 
 @dataclass(frozen=True)
 class DialClearance:
-    """What a queued call is dialled from, and the agent that will speak."""
+    """The number that a queued call is dialled from, and its agent."""
 
     number: PhoneNumber
     agent: Agent
 
 
 def may_use_trunk(conn: sa.Connection, number: PhoneNumber, policy: Policy) -> bool:
-    """Whether the operator lets a number use the trunk that it has; where host names lead is not asked here."""
+    """True if the operator lets the number use its trunk; the addresses of host names are not checked here."""
     rules = trunk_grants.rules(conn, policy)
     return all(rules.standing(number, host) is not None for host in phone_numbers.used_hosts(number))
 
 
 def recheck_dial(conn: sa.Connection, call: Call, policy: Policy = "open") -> DialClearance | str:
-    """What a call that was queued is dialled with, as everything stands when its turn has come; else why it is not
-    dialled any more. Whoever takes away a number, its prefixes or an API key stops what waits."""
+    """Returns what a queued call is dialled with, by the state of the database when its turn has come; else why it is
+    no longer dialled: deleting a number, narrowing prefixes or revoking an API key stops queued calls."""
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
     organization = organizations.get(conn, call.organization_id)
     agent = agents.get(conn, call.organization_id, call.agent_id or "")

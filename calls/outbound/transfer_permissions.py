@@ -1,4 +1,4 @@
-"""Permissions of peer-initiated rerouting: 3xx redirects and REFER transfers of a live call."""
+"""Permissions of peer-initiated rerouting: 3xx redirects and REFER transfers of a call."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 
 RerouteMethod = Literal["redirect", "refer"]
-"""How a peer asks for another destination: it answers with 3xx, or sends REFER in a call."""
+"""How a peer asks for another destination: by a 3xx response, or by REFER in a call."""
 ReserveLeg = Callable[[sa.Connection, Organization], None]
-"""Takes a place for a leg that is no call of its own, in the transaction that grants it. Raises `TooMany` or
-`Unavailable` when there is none."""
+"""Reserves a place for the second leg, in the transaction that grants it. Raises `TooMany` or `Unavailable` if there is
+none."""
 _GRANTED: Final[dict[RerouteMethod, Verdict]] = {"redirect": "redirected", "refer": "referred"}
 _REFUSED: Final[dict[RerouteMethod, Verdict]] = {"redirect": "redirect_refused", "refer": "refer_refused"}
 MAX_REFUSED_ENTRIES: Final = 100
-"""Refused wishes of a number's peers in a minute that are worth a row each."""
+"""Refused requests of a number's peers that are stored in a minute."""
 
 
 @dataclass(frozen=True)
 class PeerRerouteRequest:
-    """Whom the peer of a live call, at the address `peer`, wants to have called. `refusal`: why that cannot be,
-    whatever the rules are; None when they decide. `from_number`: the call's number as it was when the call began."""
+    """The destination that the peer of a call, at the address `peer`, asks for. `refusal`: why it is refused whatever
+    the permissions are; None if they decide. `from_number`: the call's number as it was when the call began."""
 
     by: RerouteMethod
     destination: str
@@ -48,11 +48,11 @@ class PeerRerouteRequest:
 def authorize_peer_reroute(
     conn: sa.Connection, call: Call, number: PhoneNumber | None, request: PeerRerouteRequest, reserve_leg: ReserveLeg
 ) -> bool:
-    """Whether to call whom the peer of a live call wants to have called; `number` is that of the call as it is stored
-    now, None when it was deleted. The trunk must allow it, the prefixes and the caps too. A REFER needs money and a
-    place as well, as a call of its own does: while the one who asks is there it is one more. Stored in the audit log
-    either way, for a transaction that writes; of refused ones `MAX_REFUSED_ENTRIES` for a number and minute, as a peer
-    may send as many as it likes."""
+    """Returns True if the call may go on to the destination; `number` is that of the call as it is stored now, None if
+    it was deleted. The trunk, the prefixes and the calls per minute must allow it. A REFER needs funds and a place as
+    well, because its second leg is one more call while the transferor is still there. Either way it is stored in the
+    audit log, so the transaction writes; of refused requests `MAX_REFUSED_ENTRIES` for a number and minute, because a
+    peer may send any number of them."""
     organization = organizations.get(conn, call.organization_id)
     if number is None or organization is None:
         why: str | None = "the number was deleted"
@@ -72,8 +72,8 @@ def authorize_peer_reroute(
 
 
 def recheck_transfer(conn: sa.Connection, call: Call, destination: str) -> PhoneNumber | None:
-    """The number of a call as it is stored now, when a REFER to this destination may still be obeyed: it has waited for
-    its turn. None when not."""
+    """Returns the number of a call as it is stored now if a REFER to this destination, which has waited for its turn,
+    is still allowed; else None."""
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
     organization = organizations.get(conn, call.organization_id)
     if number is None or organization is None or not number.sip_allow_refer:
@@ -100,7 +100,7 @@ def _reason_against(
     request: PeerRerouteRequest,
     reserve_leg: ReserveLeg,
 ) -> str | None:
-    """The place is taken last: only where nothing is against it."""
+    """The place is reserved last: only if nothing else is against it."""
     if not (number.sip_allow_redirect if request.by == "redirect" else number.sip_allow_refer):
         return "the trunk does not allow it"
     if allowed_destination(number, organization, request.destination) is None:

@@ -1,1 +1,1 @@
-"""After the call: analysis, redaction, the completed call and its webhook, retention."""
+"""After the call: analysis, redaction, the stored end of the call, the payload of its webhook, retention."""

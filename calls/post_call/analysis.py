@@ -1,5 +1,5 @@
-"""What is drawn from a talk after it: a summary and the values that its agent wants, by the agent's language model,
-else by rules (`models.rule_based.summary`, `models.rule_based.field_extraction`)."""
+"""Call analysis: a summary, and the values that the agent extracts, by the agent's language model, else by rules
+(`models.rule_based.summary`, `models.rule_based.field_extraction`)."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ from storage.calls.calls import Analysis, TranscriptItem
 ATTEMPTS: Final = 2
 """A model that fails is asked once more."""
 CONCURRENT_ANALYSES: Final = 4
-"""Talks that a model is asked about at the same time: when many calls end together, some are done in time rather than
-none, and a server elsewhere, which knows no priorities, is left to those who talk. No model waits for another one."""
+"""Calls that one model analyzes at once: when many calls end together, some analyses are done in time rather than none,
+and a remote server, which knows no priorities, keeps room for active calls. No model waits for another one."""
 RETRY_HINT: Final = " Answer in plain words."
-"""What is asked the second time besides: the very same question has the very same answer."""
+"""Added to the second request, because the same request gets the same answer."""
 STOPPED: Final = "the server stopped"
 RULES_RESERVE_S: Final = 0.5
-"""Of the longest wait: kept for the rules."""
+"""The part of the longest wait that is left for the rules."""
 CANCEL_GRACE_S: Final = 0.2
-"""How long a model that is not waited for any more has to let go of its work."""
+"""The time that a cancelled model has to stop."""
 DEFAULT_CONTEXT_LENGTH: Final = 4096
-"""Tokens of a model that does not tell."""
+"""Tokens of a model that does not give its context length."""
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -63,13 +63,13 @@ Kind = Literal["string", "boolean", "number"]
 
 
 def is_analysis_wanted(agent: Agent, transcript: Sequence[TranscriptItem]) -> bool:
-    """Whether the agent wants to know anything of a talk, and the caller said something."""
+    """True if the agent asks for an analysis and the caller said something."""
     asked = agent.post_call_summary_enabled or bool(agent.post_call_extraction_schema)
     return asked and any(item["role"] == "user" and item["content"].strip() for item in transcript)
 
 
 def unknown_values(agent: Agent) -> dict[str, Any]:
-    """Every value that the agent wants, unknown."""
+    """Every value that the agent extracts, as None."""
     return {each["name"]: None for each in agent.post_call_extraction_schema}
 
 
@@ -79,7 +79,7 @@ class _Failed(Exception):
 
 @dataclass
 class _ModelAnalysis:
-    """One talk's analysis. `trouble`: what the model failed at, in words."""
+    """The analysis of one call by a model. `failures`: what the model failed at, in words."""
 
     call_id: str
     agent: Agent
@@ -92,7 +92,7 @@ class _ModelAnalysis:
 
 
 class CallAnalyzer:
-    """Analyses talks, each for at most `max_wait_s`."""
+    """Analyzes calls, each for at most `max_wait_s`."""
 
     def __init__(self, models: Catalogue, max_wait_s: float = 30.0) -> None:
         self._models = models
@@ -103,8 +103,8 @@ class CallAnalyzer:
     async def analyze(
         self, call_id: str, agent: Agent, transcript: Sequence[TranscriptItem], model_skipped: asyncio.Event
     ) -> tuple[Analysis, CallUsage]:
-        """What the agent wants to know, by rules when its model is none that can be held to a form, fails twice, takes
-        too long, or nothing may take long any more (`hurried`). And what that used."""
+        """Returns the analysis, and what it used. Rules do it if the agent's model cannot be constrained to a JSON
+        schema, fails twice or takes too long, or `model_skipped` is set."""
         model, context_length = self._model_of(agent)
         summary, values = None, None
         trouble: list[str] = []
@@ -125,7 +125,7 @@ class CallAnalyzer:
         return Analysis(**found, error="; ".join(trouble)) if trouble else found, usage
 
     def _model_of(self, agent: Agent) -> tuple[LanguageModel, int]:
-        """The agent's model, else the default, and the tokens that it takes."""
+        """Returns the agent's model, else the default one, and its context length in tokens."""
         wanted = None if agent.slm_model_id is None else UUID(agent.slm_model_id)
         try:
             model = self._models.llm(wanted)
@@ -139,7 +139,7 @@ class CallAnalyzer:
     async def _by_model(
         self, work: _ModelAnalysis, model_skipped: asyncio.Event
     ) -> tuple[str | None, dict[str, Any] | None]:
-        """The summary and the values, each None when the model did not give it."""
+        """Returns the summary and the values, each None if the model did not give it."""
         if model_skipped.is_set():
             work.failures.append(STOPPED)
             return None, None
@@ -163,8 +163,8 @@ class CallAnalyzer:
             await self._ask(work, found)
 
     async def _ask(self, work: _ModelAnalysis, found: list[Any]) -> None:
-        """Each part of the talk is asked about all that is wanted before the next one: what a model has read of it is
-        not read again."""
+        """Each part of the transcript gets all its questions before the next part, so that the model can reuse the
+        prompt."""
         parts = await asyncio.to_thread(transcript_parts, work.transcript, work.context_length)
         forms = await asyncio.to_thread(value_forms, work.agent.post_call_extraction_schema, work.context_length)
         summed = _PartialResult[list[str]](work, "summary", [], work.agent.post_call_summary_enabled)
@@ -183,18 +183,18 @@ class CallAnalyzer:
 
 
 def _fault_of(work: asyncio.Task[None]) -> BaseException | None:
-    """What broke some work that is done, though nobody called it off."""
+    """The exception that ended `work`, also if the model cancelled it."""
     return asyncio.CancelledError("called off by the model") if work.cancelled() else work.exception()
 
 
 def _log_fault(call_id: str, fault: BaseException) -> str:
-    """A fault of ours, told to the log. Returns it in words."""
+    """Log a fault in our code. Returns it in words."""
     log.error("call.analysis_fault", call_id=call_id, error=repr(fault), exc_info=fault)
     return f"the analysis broke: {type(fault).__name__}"
 
 
 class _PartialResult(Generic[T]):
-    """What is known so far of something that is `wanted`: None when it is not, or when the model has failed at it."""
+    """The result so far of something that is `wanted`: None if it is not, or if the model has failed at it."""
 
     def __init__(self, work: _ModelAnalysis, what: str, nothing: T, wanted: bool) -> None:
         self._work = work
@@ -202,7 +202,7 @@ class _PartialResult(Generic[T]):
         self.found: T | None = nothing if wanted else None
 
     async def ask(self, more: Callable[[T], Awaitable[T]]) -> None:
-        """Ask for more, which comes to what was found."""
+        """Extend the result by a request to the model."""
         if self.found is None:
             return
         try:
@@ -217,7 +217,7 @@ async def _summarize(work: _ModelAnalysis, text: str, said: list[str]) -> list[s
 
 
 async def _join_summaries(work: _ModelAnalysis, said: list[str]) -> list[str]:
-    """One summary of several, and of what these come to."""
+    """Join several summaries, and the summaries of these, until one is left."""
     while len(said) > 1:
         texts = transcript_parts([TranscriptItem(role="", content=each) for each in said], work.context_length)
         if len(texts) >= len(said):
@@ -229,7 +229,7 @@ async def _join_summaries(work: _ModelAnalysis, said: list[str]) -> list[str]:
 async def _extract(
     work: _ModelAnalysis, text: str, forms: Sequence[ValueForm], found: dict[str, Any]
 ) -> dict[str, Any]:
-    """What was said later counts."""
+    """Later values replace earlier ones."""
     for form in forms:
         check = partial(parse_values, names=form.names, kinds=form.kinds)
         found = merged(found, await _ask_model(work, values_prompt(text, form), check))
@@ -237,7 +237,7 @@ async def _extract(
 
 
 async def _ask_model(work: _ModelAnalysis, question: AnalysisPrompt, check: Callable[[str], T]) -> T:
-    """One answer of the model, asked for again when it fails. Raises `_Failed` when it fails then too."""
+    """Returns one checked answer of the model, which is asked again if it fails. Raises `_Failed` if it fails again."""
     (system, text), schema = question
     failure, shown = "", ""
     for left in reversed(range(ATTEMPTS)):
@@ -257,14 +257,14 @@ async def _ask_model(work: _ModelAnalysis, question: AnalysisPrompt, check: Call
 
 
 def _public_failure(error: ModelError | InvalidModelOutput) -> str:
-    """What clients are told: addresses, files and what a server elsewhere says are for the log alone."""
+    """The failure as clients see it: addresses, files and the words of remote servers are only logged."""
     return f"the model's server: {error.kind}" if isinstance(error, RemoteModelError) else str(error).partition(": ")[0]
 
 
 def _by_rules(
     agent: Agent, transcript: Sequence[TranscriptItem], summary: str | None, values: dict[str, Any] | None
 ) -> tuple[str | None, dict[str, Any]]:
-    """What is missing of both."""
+    """Fills in what is missing of summary and values."""
     talk = [("user" if item["role"] == "user" else "assistant", item["content"]) for item in transcript]
     if agent.post_call_summary_enabled and summary is None:
         summary = summarize(talk, agent.language_hint)

@@ -1,8 +1,7 @@
-"""What a language model is asked after a call. Pure.
+"""Prompts of call analysis. Pure.
 
-The talk is given as lines of text and not as messages: it is what is looked at, not what is answered. Keys that a model
-is to write are plain, whatever the names of the values are, so that any name works and none can be invented.
-"""
+The transcript is given as text and not as messages, because the model is to describe it and not to answer it. The keys
+that a model writes are plain, whatever the names of the values are, so that any name works and none can be made up."""
 
 from __future__ import annotations
 
@@ -16,22 +15,22 @@ from storage.agents.agents import ExtractionField
 from storage.calls.calls import TranscriptItem
 
 MAX_FIELDS: Final = 8
-"""Values that are asked for at once: what a model writes has room for them."""
+"""Values of one request: the model's output has room for them."""
 MAX_VALUE_LENGTH: Final = 200
 """Characters of an extracted text."""
 MAX_SUMMARY_LENGTH: Final = 600
 _MAX_HINT_LENGTH: Final = 300
-"""Characters that are told of a field's name and of its description."""
+"""Characters of a field's name and of its description in a prompt."""
 _MIN_PART: Final = 400
-"""Characters of a part, at least, whatever the model takes."""
+"""The least size of a part, whatever the context length."""
 _TRANSCRIPT_SHARE: Final = 0.5
-"""Of what a model takes at once, for the talk: the rest is for the question and the answer."""
+"""Share of the context for the transcript: the rest is for the question and the answer."""
 _FIELDS_SHARE: Final = 0.15
-"""Of it, for what is told of values."""
+"""Share of the context for the descriptions of values."""
 _BYTES_PER_TOKEN: Final = 3
-"""Bytes of UTF-8, about."""
+"""Of UTF-8, roughly."""
 _MAX_PART_BYTES: Final = 24_000
-"""Of a part, whatever the model takes: to read more takes a processor too long."""
+"""The largest part, whatever the context length, because a CPU takes too long to read more."""
 _PLAIN: Final = re.compile(r"(?!value_\d)[A-Za-z_][A-Za-z0-9_]{0,39}")
 _SPEAKERS: Final = {"user": "Caller: ", "assistant": "Agent: "}
 _DATA: Final = (
@@ -40,12 +39,12 @@ _DATA: Final = (
 )
 
 AnalysisPrompt = tuple[tuple[str, str], dict[str, Any]]
-"""The system's text and the user's, and the form of the answer."""
+"""The system's and the user's text, and the JSON schema of the answer."""
 
 
 @dataclass(frozen=True)
 class ValueForm:
-    """Some of the values that are wanted, as a model writes them: `names` and `kinds` by key."""
+    """Values to extract, as a model writes them: `names` and `kinds` by key."""
 
     names: Mapping[str, str]
     kinds: Mapping[str, str]
@@ -54,7 +53,7 @@ class ValueForm:
 
 
 def transcript_parts(transcript: Sequence[TranscriptItem], context_length: int) -> list[str]:
-    """The talk as texts that each fit into a model of so many tokens; a line that does not is cut."""
+    """The transcript as texts that each fit into `context_length` tokens; a longer line is cut."""
     room = max(_MIN_PART, min(int(context_length * _TRANSCRIPT_SHARE * _BYTES_PER_TOKEN), _MAX_PART_BYTES))
     parts, part, size = [], list[str](), 0
     for item in transcript:
@@ -69,12 +68,12 @@ def transcript_parts(transcript: Sequence[TranscriptItem], context_length: int) 
 
 
 def _encodable(text: str) -> str:
-    """What no UTF-8 can say is gone."""
+    """The text without characters that UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _pieces(line: str, room: int) -> list[str]:
-    """A line in pieces of at most `room` bytes."""
+    """The line in pieces of at most `room` bytes."""
     pieces = []
     while len(line.encode()) > room:
         head = line.encode()[:room].decode(errors="ignore")
@@ -84,7 +83,7 @@ def _pieces(line: str, room: int) -> list[str]:
 
 
 def summary_prompt(text: str, language: str | None) -> AnalysisPrompt:
-    """What is asked for the summary of (a part of) a talk, and the form of the answer."""
+    """The prompt for the summary of a transcript, or of a part of it."""
     wish = (
         "Summarise the call in two or three plain sentences: what the caller wanted, what was said that matters, and "
         f"what came of it. Say nothing that is not in the transcript. {_in_language(language)}"
@@ -93,7 +92,7 @@ def summary_prompt(text: str, language: str | None) -> AnalysisPrompt:
 
 
 def join_prompt(text: str, language: str | None) -> AnalysisPrompt:
-    """The same for the summaries of a talk's parts."""
+    """The prompt that joins the summaries of a transcript's parts."""
     wish = (
         "These are summaries of the parts of one call, in order. Put them together in two or three plain sentences. "
         f"Say nothing that is not in them. {_in_language(language)}"
@@ -111,7 +110,7 @@ def _in_language(tag: str | None) -> str:
 
 
 def value_forms(fields: Sequence[ExtractionField], context_length: int) -> list[ValueForm]:
-    """The values that are wanted, so many at a time as a model of so many tokens can be told of."""
+    """The values to extract, grouped so that their descriptions fit into `context_length` tokens."""
     room = int(context_length * _FIELDS_SHARE * _BYTES_PER_TOKEN)
     forms, group = [], list[ExtractionField]()
     for field in fields:
@@ -136,12 +135,12 @@ def _form(fields: Sequence[ExtractionField]) -> ValueForm:
 
 
 def _key(place: int, name: str) -> str:
-    """The name itself when it is plain: it tells a small model what to look for."""
+    """The name itself if it is plain, because it helps a small model."""
     return name if _PLAIN.fullmatch(name) else f"value_{place}"
 
 
 def _field_description(key: str, field: ExtractionField) -> str:
-    """What a model is told of a field: one line, in quotes where it might be anything."""
+    """The description of a field in a prompt: one line, the name quoted because it may be anything."""
     name, what = (" ".join(_encodable(field[each]).split())[:_MAX_HINT_LENGTH] for each in ("name", "description"))
     return what if name == key else f"{json.dumps(name, ensure_ascii=False)}: {what}"
 
@@ -152,7 +151,7 @@ def _value_schema(kind: str) -> dict[str, Any]:
 
 
 def values_prompt(text: str, form: ValueForm) -> AnalysisPrompt:
-    """What is asked for values, and the form of the answer."""
+    """The prompt that extracts the values of a form."""
     wish = (
         "Fill in these values from what was said in the call. A value that was not said is null. Where a value was "
         f"corrected, the later one counts.\n{form.lines}"

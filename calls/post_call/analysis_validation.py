@@ -1,4 +1,4 @@
-"""Whether what a language model wrote after a call is what was asked for. Pure."""
+"""Validation of what a language model wrote for a call analysis. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 MAX_SUMMARY_LENGTH: Final = 2000
-"""Characters. More is cut."""
+"""Characters; more is cut."""
 MAX_VALUE_LENGTH: Final = 1000
 _UNSAID: Final = frozenset({"", "null", "none", "n/a", "unknown", "not said", "not specified", "not mentioned"})
 """What models write for a text that was not said."""
 
 
 class InvalidModelOutput(Exception):
-    """A model wrote something else than what it was asked for."""
+    """The model's output is not what was asked for."""
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def parse_summary(text: str) -> str:
-    """The summary in an answer: plain text on one line, bounded. Raises `InvalidModelOutput`."""
+    """Returns the summary in the output: plain text on one line, bounded. Raises `InvalidModelOutput`."""
     summary = _object(text).get("summary")
     if not isinstance(summary, str) or not (plain := _plain(summary)):
         raise InvalidModelOutput("the answer holds no summary")
@@ -37,7 +37,7 @@ def parse_summary(text: str) -> str:
 
 
 def parse_values(text: str, names: Mapping[str, str], kinds: Mapping[str, str]) -> dict[str, Any]:
-    """The values in an answer by their `names`: exactly these, of their `kinds`, null when unsaid. Raises
+    """Returns the values in the output by their `names`: exactly these, of their `kinds`, None if not said. Raises
     `InvalidModelOutput` for a key that was not asked for, or a value of another kind."""
     answer = _object(text)
     if unknown := answer.keys() - names.keys():
@@ -60,7 +60,7 @@ def _checked(value: object, kind: str) -> str | float | bool | None:
 
 
 def _is_finite(value: float) -> bool:
-    """Also for integers that no float holds, which nobody could read."""
+    """False also for integers that no float can hold."""
     try:
         return math.isfinite(value) and abs(value) < 1e300
     except OverflowError:
@@ -68,13 +68,13 @@ def _is_finite(value: float) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Without line breaks and characters that cannot be shown or stored."""
+    """The text without line breaks and characters that cannot be shown or stored."""
     shown = "".join(each if each.isprintable() else " " for each in text)
     return " ".join(shown.split())
 
 
 def truncated(text: str, longest: int) -> str:
-    """At most so many characters, cut at a word where there is one."""
+    """At most `longest` characters, cut between words if possible."""
     if len(text) <= longest:
         return text
     head = text[: longest - 1]
@@ -82,5 +82,5 @@ def truncated(text: str, longest: int) -> str:
 
 
 def merged(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """Both: the later value counts, but for null."""
+    """Both: a later value replaces an earlier one unless it is None."""
     return {**earlier, **{name: value for name, value in later.items() if value is not None}}

@@ -1,6 +1,6 @@
-"""What follows a call. One with something to analyse first has its ending kept, so that its place is free and nothing
-is lost when the process dies; then it is analysed, which takes a while; then it is closed: the stored end, the analysis
-and the webhook that tells of both, in one transaction. Any other is closed at once."""
+"""Finalization of calls. A call to be analyzed first gets its pending end stored, so that its place is free and nothing
+is lost if the process dies; then it is analyzed, which takes a while; then it is closed: its end, the analysis and the
+webhook are stored in one transaction. Any other call is closed at once."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from storage.database.database import Database, StorageUnavailable
 from storage.webhooks import deliveries
 
 STORE_RETRIES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
-"""Waits before the end of a call is stored once more, when the database is in trouble. After them the call stays open
-in the database and is closed at the next start."""
+"""Waits between the attempts to store a call's end while the database fails. After them the call stays open in the
+database and is closed at the next start."""
 PENDING_RETRY_S: Final = 60.0
-"""The wait from then on where the ending is kept: such a call is closed by this process, or by the next one."""
+"""The wait after that if the end is pending: this process closes the call, or the next one."""
 LOST_DATA: Final = ["the end", "what was said last", "media quality", "the usage that it is billed by"]
 LOST_REMEDY: Final = "closed at the next start"
 CONCURRENT_RECOVERIES: Final = 4
-"""Calls that a dead process left to be analysed: so many at the same time, beside those of today."""
+"""Calls left by a dead process that are analyzed at once, besides new ones."""
 
 log = structlog.get_logger()
 T = TypeVar("T")
 
 
 class CallFinalizer:
-    """Ends calls in the database. `origin` is scheme, host and port of links to this server; `wake` is called when a
-    webhook is waiting to be sent."""
+    """Ends calls in the database. `origin` is the scheme, host and port of links to this server; `on_webhook` is called
+    when a webhook waits to be sent."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class CallFinalizer:
         rate_card: RateCard = FREE,
         analyzer: CallAnalyzer | None = None,
     ) -> None:
-        """Without an `analyst` no call is analysed."""
+        """Without an `analyzer` no call is analyzed."""
         self._database = database
         self._secrets = secrets
         self._origin = origin
@@ -72,7 +72,7 @@ class CallFinalizer:
         self._rate_card = rate_card
         self._analyzer = analyzer
         self._closing: dict[str, asyncio.Task[None]] = {}
-        """Calls whose ending is kept."""
+        """Calls whose end is pending."""
         self._stopping = asyncio.Event()
         self._model_skipped = asyncio.Event()
         self._disk_has_room = asyncio.Event()
@@ -80,10 +80,10 @@ class CallFinalizer:
         self._recovering = asyncio.Semaphore(CONCURRENT_RECOVERIES)
 
     async def finish(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
-        """Store the end of a call and its webhook, or its ending alone when there is something to analyse: then it is
-        closed later. `agent` counts if it has been deleted meanwhile. When the database is in trouble this is tried
-        again for half a minute; then `StorageUnavailable`. When the disk is full it returns at once, and the end is
-        stored when there is room. What the organization wants hidden is hidden first."""
+        """Store the end of a call and its webhook, or a pending end if the call is to be analyzed: then it is closed
+        later. `agent` counts if it was deleted meanwhile. While the database fails this is tried again for half a
+        minute; then raises `StorageUnavailable`. With a full disk it returns at once, and the end is stored when there
+        is space. Redaction comes first, if the organization wants it."""
         try:
             kept = await self._finish(call_id, outcome, agent)
         except StorageUnavailable as trouble:
@@ -92,10 +92,10 @@ class CallFinalizer:
             self._in_background(call_id, self._finish_when_disk_has_room(call_id, outcome, agent))
         else:
             if kept is not None:
-                self._in_background(call_id, self._close_analysed(call_id, kept, agent))
+                self._in_background(call_id, self._analyze_and_close(call_id, kept, agent))
 
     async def _finish(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> CallOutcome | None:
-        """Close a call, or keep its ending: then what is to be analysed, with what is hidden in it."""
+        """Close a call, or store its pending end: then returns the redacted outcome, which is to be analyzed."""
         outcome = await self._redact(call_id, outcome)
         if agent is None or self._analyzer is None or not is_analysis_wanted(agent, outcome.transcript):
             await self._close(call_id, outcome, agent, None)
@@ -103,7 +103,7 @@ class CallFinalizer:
         return outcome if await self._retrying(call_id, partial(_store_pending, call_id, outcome)) else None
 
     async def _finish_when_disk_has_room(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
-        """The same for a call that nobody waits for, once the disk has room."""
+        """`_finish` in the background, once the disk has space."""
         try:
             kept = await self._finish(call_id, outcome, agent)
         except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
@@ -111,17 +111,17 @@ class CallFinalizer:
             log.error("call.end_lost", call_id=call_id, error=repr(error), lost=lost, remedy=LOST_REMEDY)
         else:
             if kept is not None:
-                await self._close_analysed(call_id, kept, agent)
+                await self._analyze_and_close(call_id, kept, agent)
         finally:
             self.unstored.remove_end(call_id)
 
     def on_disk_space(self) -> None:
-        """The disk has room: what waits for it is stored now."""
+        """The disk has space: store what waits for it."""
         room, self._disk_has_room = self._disk_has_room, asyncio.Event()
         room.set()
 
     async def store_live(self, call: Call, answered_at: datetime | None) -> None:
-        """Store of a call that lives what there was no room for: its row, and that it was answered. Raises
+        """Store the row of an active call, and its answer, for which there was no space. Raises
         `StorageUnavailable`."""
 
         def store(conn: sa.Connection) -> bool:
@@ -131,12 +131,12 @@ class CallFinalizer:
         self.unstored.row_stored(call.id)
 
     async def wait_closed(self, call_id: str, timeout_s: float) -> bool:
-        """Wait until a call whose ending is kept is closed. False when that takes longer."""
+        """Wait until a call with a pending end is closed. Returns False if that takes longer than `timeout_s`."""
         task = self._closing.get(call_id)
         return task is None or bool((await asyncio.wait((task,), timeout=timeout_s))[0])
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait for the analyses; after `timeout_s` they are done without a model. Returns when every call is closed."""
+        """Wait for the analyses; after `timeout_s` rules do the rest. Returns when every call is closed."""
         self._stopping.set()
         if self._closing and timeout_s > 0:
             await asyncio.wait(set(self._closing.values()), timeout=timeout_s)
@@ -145,7 +145,7 @@ class CallFinalizer:
             await asyncio.wait(set(self._closing.values()))
 
     def skip_model_analysis(self) -> None:
-        """The server stops: no analysis waits for a model from now on."""
+        """The server stops: from now on no analysis waits for a model."""
         self._stopping.set()
         self._model_skipped.set()
 
@@ -153,8 +153,8 @@ class CallFinalizer:
         self._closing[call_id] = task = asyncio.create_task(work, context=Context(), name="after call")
         task.add_done_callback(lambda _: self._closing.pop(call_id, None))
 
-    async def _close_analysed(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
-        """The rest of a call whose ending is kept. Nothing that goes wrong with it reaches another one."""
+    async def _analyze_and_close(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
+        """Analyze and close a call with a pending end. A failure concerns this call alone."""
         try:
             analysis = None
             if agent is not None and self._analyzer is not None and is_analysis_wanted(agent, outcome.transcript):
@@ -188,9 +188,9 @@ class CallFinalizer:
         work: Callable[[sa.Connection], T],
         transaction: Callable[[Callable[[sa.Connection], T]], Awaitable[T]] | None = None,
     ) -> T:
-        """What a transaction gives, of those that write unless another is named; tried again for half a minute, and of
-        a call whose ending is kept, here or in the database, until the server stops. Then, and at once when the disk is
-        full while somebody waits, `StorageUnavailable`."""
+        """Returns the result of a transaction (by default one that writes), tried again for half a minute, and for a
+        pending end, here or in the database, until the server stops. Then raises `StorageUnavailable`, at once if the
+        disk is full and a session waits."""
         run, is_kept = transaction or self._with_row(call_id), call_id in self._closing
         for wait_s in chain(STORE_RETRIES_S, repeat(PENDING_RETRY_S) if is_kept else ()):
             stop = self._stopping if wait_s == PENDING_RETRY_S else self._model_skipped
@@ -205,7 +205,7 @@ class CallFinalizer:
         return await run(work)
 
     def _with_row(self, call_id: str) -> Callable[[Callable[[sa.Connection], T]], Awaitable[T]]:
-        """Runs a write about a call, whose row is stored with it if it is missing."""
+        """Returns a runner of writes about a call: they store the call's row with them if it is missing."""
 
         async def run(work: Callable[[sa.Connection], T]) -> T:
             result = await self._database.write(partial(self.unstored.with_row, call_id, work))
@@ -217,7 +217,7 @@ class CallFinalizer:
     def _store(
         self, call_id: str, outcome: CallOutcome, agent: Agent | None, analysis: Analysis | None, conn: sa.Connection
     ) -> tuple[Call, bool] | None:
-        """The call, and whether a webhook tells of it; None when it had ended before."""
+        """Returns the call, and whether it has a webhook; None if it had ended before."""
         call = calls.finish(
             conn,
             call_id,
@@ -239,9 +239,8 @@ class CallFinalizer:
         return call, self._announce(conn, call, agent)
 
     async def recover(self, data_dir: Path) -> int:
-        """End the calls that a dead process left open and put their webhooks into the outbox, in one transaction; those
-        whose ending it kept are analysed and closed from now on, for which nobody waits. Returns how many there were.
-        """
+        """End the calls that a dead process left open, and put their webhooks into the outbox, in one transaction;
+        calls with a pending end are analyzed and closed in the background. Returns how many there were."""
         closed, kept = await self._database.write(partial(self._close_interrupted, data_dir))
         for call in closed:
             _observe(call, CallUsage.from_json(call.usage))
@@ -253,7 +252,7 @@ class CallFinalizer:
 
     async def _recover_call(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         async with self._recovering:
-            await self._close_analysed(call_id, outcome, agent)
+            await self._analyze_and_close(call_id, outcome, agent)
 
     def _close_interrupted(
         self, data_dir: Path, conn: sa.Connection
@@ -268,7 +267,8 @@ class CallFinalizer:
         return closed, [(call, ending, _agent_of(conn, call)) for call, ending in kept]
 
     def _announce(self, conn: sa.Connection, call: Call, kept: Agent | None) -> bool:
-        """Put the event into the outbox, if the call's agent (`kept` when it is not stored any more) wants it."""
+        """Put the event into the outbox if the call's agent has a webhook; `kept` is the agent if it is no longer
+        stored."""
         agent = _agent_of(conn, call, closed=True) or kept
         if agent is None or not agent.post_call_webhook_url:
             return False
@@ -285,7 +285,7 @@ class CallFinalizer:
 
 
 async def _wait_for_any(events: Iterable[asyncio.Event], wait_s: float) -> None:
-    """Wait for the first of these events, so long at most."""
+    """Wait for the first of these events, at most `wait_s`."""
     waits = [asyncio.ensure_future(each.wait()) for each in events]
     try:
         await asyncio.wait(waits, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
@@ -295,7 +295,8 @@ async def _wait_for_any(events: Iterable[asyncio.Event], wait_s: float) -> None:
 
 
 def _agent_of(conn: sa.Connection, call: Call, *, closed: bool = False) -> Agent | None:
-    """As it is now; as it was when it was deleted, if the call went on then, which keeps that until it is `closed`."""
+    """The agent as it is now; if it was deleted during the call, as it was then: the call keeps that until it is
+    `closed`."""
     if call.agent_id is None:
         return None
     agent = agents.get(conn, call.organization_id, call.agent_id)
@@ -309,7 +310,7 @@ def _agent_of(conn: sa.Connection, call: Call, *, closed: bool = False) -> Agent
 
 
 def _store_pending(call_id: str, outcome: CallOutcome, conn: sa.Connection) -> bool:
-    """Keep how the call ended; False when it is closed already."""
+    """Store how the call ended; False if it is closed already."""
     return pending_ends.store_pending(
         conn,
         call_id,
@@ -325,7 +326,7 @@ def _store_pending(call_id: str, outcome: CallOutcome, conn: sa.Connection) -> b
 
 
 def _outcome_of(call: Call, ending: PendingEnd) -> CallOutcome:
-    """What `_keep` kept."""
+    """The outcome that `_store_pending` stored."""
     return CallOutcome(
         status=ending.status,
         reason=ending.reason,

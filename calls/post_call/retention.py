@@ -1,5 +1,5 @@
-"""Removes what of calls is not kept any more: recordings, what was said, whole calls, each after its own time; and the
-files of recordings whose rows are gone. In small pieces: who writes meanwhile waits for milliseconds."""
+"""Retention: removes recordings, transcripts and whole calls when their time is over, and the files of recordings
+without a row. In small transactions: other writers wait for milliseconds."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from storage.database import wal
 from storage.database.database import Database
 
 CHECK_EVERY_S: Final = 60.0
-"""Between two rounds."""
+"""Between two full runs."""
 TARGET_TRANSACTION_S: Final = 0.005
-"""What a piece should take of the writer's time."""
+"""The intended duration of a transaction."""
 FIRST_BATCH: Final = 8
 MAX_BATCH: Final = 400
 """Calls in one transaction."""
@@ -34,13 +34,13 @@ WAL_ATTEMPTS: Final = 5
 WAL_RETRY_S: Final = 0.2
 
 Drop = Callable[..., int]
-"""Takes a connection and `limit`; returns of how many calls it removed something."""
+"""Takes a connection and `limit`; returns of how many calls it removed data."""
 log = structlog.get_logger()
 
 
 @dataclass
 class RemovedCounts:
-    """How much a round has removed; `longest_s` is what the longest piece took of the writer's time."""
+    """What a run has removed; `longest_s` is the duration of its longest transaction."""
 
     recordings: int = 0
     transcripts: int = 0
@@ -50,31 +50,32 @@ class RemovedCounts:
 
     @property
     def rows(self) -> int:
-        """Rows that were changed or went."""
+        """Rows that were changed or deleted."""
         return self.recordings + self.transcripts + self.calls
 
 
 class Retention:
-    """`run` works until it is cancelled; whatever it is cut off in, the next start takes up."""
+    """`run` works until it is cancelled; the next start continues what it left."""
 
     def __init__(self, database: Database, data_dir: Path) -> None:
         self._database = database
         self._data_dir = data_dir
         self._worker = PeriodicWorker("retention.storage_trouble", CHECK_EVERY_S, CHECK_EVERY_S, "warning")
         self._wal_is_empty = False
-        """Nothing that was removed stands in the write-ahead log; what a dead process has left there is not known."""
+        """The write-ahead log holds nothing that was removed; False at first, because a dead process may have left
+        something."""
 
     def wake(self) -> None:
-        """Calls were removed: their files are to go now."""
+        """Calls were removed: remove their files now."""
         self._worker.wake()
 
     def request_wal_truncation(self) -> None:
-        """Others have removed what was stored: the write-ahead log is to be emptied."""
+        """Stored data was removed elsewhere: truncate the write-ahead log."""
         self._wal_is_empty = False
         self.wake()
 
     async def idle(self) -> None:
-        """Wait until nothing is to be removed at the moment."""
+        """Wait until nothing is to be removed."""
         await self._worker.idle()
 
     async def run(self) -> None:
@@ -89,7 +90,7 @@ class Retention:
         return True
 
     async def run_once(self, now: datetime) -> RemovedCounts:
-        """Remove everything whose time has come at `now`. Raises `StorageUnavailable`."""
+        """Remove everything that is due at `now`. Raises `StorageUnavailable`."""
         removed = RemovedCounts()
         for due in await self._database.read(partial(retention.cutoffs_at, now=now)):
             await self._drop(due, removed)
@@ -97,7 +98,7 @@ class Retention:
         return removed
 
     async def _finish(self, removed: RemovedCounts) -> None:
-        """What follows the removal of rows."""
+        """Remove files and truncate the write-ahead log after rows were removed."""
         await self._remove_files(removed)
         if removed.rows or removed.files:
             self._wal_is_empty = False
@@ -118,8 +119,8 @@ class Retention:
             removed.transcripts += await self._in_batches(drop, removed)
 
     async def _in_batches(self, drop: Drop, removed: RemovedCounts) -> int:
-        """Until nothing is left. What each piece has changed is brought into the database's file before the next one,
-        and not by the writer: else every few pieces it would have thousands of pages to write while others wait."""
+        """Remove in batches until nothing is left. After each batch the write-ahead log is written back by a thread of
+        its own: otherwise the writer would have to write thousands of pages at once while others wait."""
         total, most = 0, FIRST_BATCH
         while True:
             done, took_s = await self._database.write(partial(_timed, drop, most), deferrable=True)
@@ -130,8 +131,8 @@ class Retention:
             await asyncio.to_thread(wal.checkpoint, self._database.path)
 
     async def _remove_files(self, removed: RemovedCounts) -> None:
-        """The recordings of which nobody tells any more. One that the disk does not give up stays noted: the next round
-        tries again."""
+        """Remove the files of recordings without a row. A file that cannot be removed is tried again in the next
+        run."""
         last = ""
         while gone := await self._database.read(
             partial(retention.files_to_remove, limit=FILES_PER_TRANSACTION, after=last)
@@ -143,7 +144,7 @@ class Retention:
             last = gone[-1][0]
 
     async def _truncate_wal(self) -> bool:
-        """What was removed stands in the write-ahead log until it is empty; somebody who reads may be in the way."""
+        """Removed data stays in the write-ahead log until it is truncated; a reader may be in the way."""
         for _ in range(WAL_ATTEMPTS):
             if await asyncio.to_thread(wal.truncate, self._database.path):
                 return True
@@ -153,13 +154,14 @@ class Retention:
 
 
 def next_batch_size(most: int, took_s: float) -> int:
-    """Calls in the next piece, after one of `most` took so long: towards `TARGET_TRANSACTION_S`, at most doubled."""
+    """Returns the size of the batch after one of this size and duration: towards `TARGET_TRANSACTION_S`, at most
+    doubled."""
     wanted = round(most * TARGET_TRANSACTION_S / max(took_s, 1e-6))
     return max(1, min(wanted, 2 * most, MAX_BATCH))
 
 
 def _timed(drop: Drop, most: int, conn: sa.Connection) -> tuple[int, float]:
-    """What it gives, and how long it took."""
+    """Returns the result of `drop`, and how long it took."""
     began = time.perf_counter()
     done = drop(conn, limit=most)
     return done, time.perf_counter() - began

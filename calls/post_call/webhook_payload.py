@@ -13,8 +13,8 @@ from storage.calls.calls import Call
 
 
 def call_completed_payload(call: Call, agent: Agent, link: Callable[[str], str]) -> bytes:
-    """The `call.completed` payload of an ended call, UTF-8 JSON. `link` makes a path an absolute, signed address. Every
-    value that the agent wants is there, null when it is not known."""
+    """Returns UTF-8 JSON. `link` makes a path an absolute, signed URL. Every value that the agent extracts is there,
+    null if it is not known."""
     payload = {
         "event": "call.completed",
         "callId": call.id,

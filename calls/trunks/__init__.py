@@ -1,1 +1,1 @@
-"""SIP trunks from phone numbers: registration, source allowlist, the operator's policy."""
+"""SIP trunks of phone numbers: provisioning, tracking of host names, source allowlist, the operator's policy."""

@@ -1,4 +1,5 @@
-"""Where trunks are: found once, then kept up to date for as long as somebody wants to know."""
+"""Tracks the DNS targets of trunk hosts: resolves each host, and refreshes it before its TTL ends, while it is
+subscribed to."""
 
 from __future__ import annotations
 
@@ -23,23 +24,24 @@ from sipcore.resolver.target import SipHostPort, SipTarget, ip_literal_targets
 
 MIN_REFRESH_S: Final = 30.0
 MAX_REFRESH_S: Final = 3600.0
-"""What was found is looked for again after at least and at most so long, whatever its time to live."""
+"""A host is refreshed after at least and at most this time, whatever its TTL."""
 FAILURE_RETRY_S: Final = 30.0
-"""The same when nobody could say."""
+"""The same after a lookup that failed."""
 JITTER: Final = 0.1
-"""This part of its time before the end: by a bit more or less, so that not all names are asked for at once."""
+"""A refresh comes before the TTL ends by up to this share of it, at random, so that not all hosts are refreshed at
+once."""
 DEMOTED_S: Final = 300.0
-"""How long an address that did not answer comes last."""
+"""How long an address that did not respond comes last."""
 CALL_LOOKUP_KEPT_S: Final = 600.0
-"""How long a place is kept that was asked for just once."""
+"""How long a destination that only one call asked for is tracked."""
 MAX_CALL_LOOKUPS: Final = 256
 CONCURRENT_LOOKUPS: Final = 128
-"""Look-ups at the same time: each takes a few sockets. Organizations take turns."""
+"""Each takes a few sockets. Organizations take turns."""
 CALLS: Final = "calls"
-"""Whose places are that only calls have asked for: they have a turn like an organization's."""
+"""Owner of destinations that only calls have asked for: they take turns like an organization's."""
 
 PUBLISH_DELAY_S: Final = 0.02
-"""Changes within such a time are published together."""
+"""Changes within this time are published together."""
 
 Locate = Callable[[SipHostPort], Awaitable[ResolvedTargets]]
 Table = Mapping[SipHostPort, Sequence[SipTarget]]
@@ -49,9 +51,9 @@ log = structlog.get_logger()
 
 @dataclass
 class _TrackedHost:
-    """A look-up that is followed, and the place that it is done for: other ports of a host are at the same addresses.
-    `looked_up`: it has been looked for, whatever came of it. Until `complete_until_s` its targets are believed rather
-    than what not everybody had a say in."""
+    """A lookup that is repeated, and the destination that it is made for: other ports of the host have the same
+    addresses. `looked_up`: set after the first lookup, successful or not. Until `complete_until_s` its targets are
+    preferred to incomplete answers."""
 
     destination: SipHostPort
     owner: str
@@ -63,39 +65,39 @@ class _TrackedHost:
 
 
 class HostTracker:
-    """`publish` gets the whole table for PJSIP whenever something in it changes; `on_change` is called then, too. Lives
-    on the event loop that it is made on, from the first place on until `close`."""
+    """`publish` gets the whole table for PJSIP when something in it changes; `on_change` is called then, too. Bound to
+    the event loop that it is created on; works until `close`."""
 
     def __init__(self, locate: Locate, publish: Callable[[Table], None]) -> None:
         self._locate = locate
         self._publish = publish
         self._subscriptions: dict[str, dict[SipHostPort, Collection[str]]] = {"trunks": {}}
-        """By who wants them, with the organizations that they are for. Of an organization's, trunks come first."""
+        """By subscriber, with the organizations that each destination is for. An organization's trunks come first."""
         self._call_lookups: dict[SipHostPort, float] = {}
         self._tracked: dict[SipHostPort, _TrackedHost] = {}
-        """By what `_lookup_key` gives for a place."""
+        """By the `_lookup_key` of a destination."""
         self._destinations: frozenset[SipHostPort] = frozenset()
-        """All that are wanted now."""
+        """All that are subscribed to or were asked for by calls."""
         self._by_host: dict[str, list[_TrackedHost]] = {}
         self._addresses: dict[str, frozenset[str]] = {}
-        """What `resolved_addresses` has said since something about the host changed."""
+        """Cached results of `resolved_addresses`, until something about the host changes."""
         self._demoted: dict[tuple[str, str], asyncio.TimerHandle] = {}
         self._lookup_slots = FairSemaphore(CONCURRENT_LOOKUPS)
         self._publish_took_s = 0.0
-        """How long it took to publish the last time."""
+        """Duration of the last publication."""
         self._publish_timer: asyncio.TimerHandle | None = None
         self._all_addresses: Mapping[str, Collection[str]] | None = None
         self.on_change: list[Callable[[], None]] = []
         self.is_allowed: Callable[[str, str], bool] = lambda _host, _address: True
-        """Whether a host may be at an address; asked each time, as that may change. `on_policy_change` says that it
-        has."""
+        """True if a host may have an address. Asked each time, because the answer may change: then `on_policy_change`
+        is called."""
 
     def subscribe(
         self, subscriber: str, destinations: Iterable[SipHostPort] | Mapping[SipHostPort, Collection[str]]
     ) -> None:
-        """Follow these for `who` from now on, and no others; looking for new ones begins at once. IP addresses need no
-        following. A mapping says which organizations each is for: they take turns where there is not room for all, and
-        places that are for nobody come last."""
+        """Track these destinations for a subscriber, and no others; lookups of new ones begin at once. IP addresses
+        need none. A mapping names the organizations of each destination: they take turns if there is not room for all,
+        and destinations without one come last."""
         owners = destinations if isinstance(destinations, Mapping) else {}
         self._subscriptions[subscriber] = {
             _normalized(each): owners.get(each, ()) for each in destinations if ip_literal_targets(each) is None
@@ -103,7 +105,7 @@ class HostTracker:
         self._update_tracked()
 
     def targets(self, place: SipHostPort) -> list[SipTarget]:
-        """Where it is, by preference, as far as is known now; an IP address is itself."""
+        """The targets of a destination that are known now, in order of preference; an IP address is its own target."""
         place = _normalized(place)
         if (address := ip_literal_targets(place)) is not None:
             return list(address)
@@ -113,7 +115,8 @@ class HostTracker:
         return targets
 
     def _resolved_targets(self, place: SipHostPort) -> Sequence[SipTarget]:
-        """Where it was found: what was looked for as another port of the same host has its own port and transport."""
+        """The targets of the lookup; a destination that shares the lookup of another port gets its own port and
+        transport."""
         followed = self._tracked.get(_lookup_key(place)) if place in self._destinations else None
         if followed is None or followed.destination == place or place.port is None:
             return followed.targets if followed else ()
@@ -121,8 +124,8 @@ class HostTracker:
         return [_target(each.address, port, transport) for each in followed.targets]
 
     async def resolve(self, place: SipHostPort) -> list[SipTarget]:
-        """Where it is. A place that is not known yet is waited for, a new one is followed for some minutes; empty when
-        it cannot be found."""
+        """Returns the targets of a destination. Waits for the first lookup; a new destination is tracked for some
+        minutes. Empty if the lookup fails."""
         place = _normalized(place)
         if ip_literal_targets(place) is None:
             self._track_for_call(place)
@@ -133,7 +136,7 @@ class HostTracker:
         return self.targets(place)
 
     async def wait_resolved(self, timeout_s: float) -> None:
-        """Wait until everything that is followed has been looked for once, but no longer than this."""
+        """Wait until every tracked destination has been looked up once, at most `timeout_s`."""
         looks = [asyncio.create_task(each.looked_up.wait()) for each in self._tracked.values()]
         if looks:
             _, slow = await asyncio.wait(looks, timeout=timeout_s)
@@ -142,12 +145,12 @@ class HostTracker:
         self._publish_pending()
 
     def allowed_addresses(self, host: str) -> set[str]:
-        """Every address of a host that is known now, of whatever port and transport."""
+        """Every known address of a host that is allowed, of any port and transport."""
         host = _normalized(SipHostPort(host)).host
         return {each for each in self.resolved_addresses(host) if self.is_allowed(host, each)}
 
     def resolved_addresses(self, host: str) -> frozenset[str]:
-        """The same, whether or not the host may be there."""
+        """Every known address of a host, allowed or not."""
         host = _normalized(SipHostPort(host)).host
         if (known := self._addresses.get(host)) is None:
             known = frozenset(each.address for followed in self._by_host.get(host, ()) for each in followed.targets)
@@ -156,24 +159,24 @@ class HostTracker:
         return known
 
     def all_resolved_addresses(self) -> Mapping[str, Collection[str]]:
-        """The same of all hosts; the same object until something changes."""
+        """`resolved_addresses` of all hosts; the same object until something changes."""
         if self._all_addresses is None:
             self._all_addresses = {host: self.resolved_addresses(host) for host in self._by_host}
         return self._all_addresses
 
     def resolve_error(self, place: SipHostPort) -> str | None:
-        """What went wrong when the place was last looked for."""
+        """Why the last lookup of the destination failed."""
         followed = self._tracked.get(_lookup_key(_normalized(place)))
         if followed and followed.targets and not self.targets(place):
             return "it leads to addresses that the operator has not given"
         return followed.failed if followed else None
 
     def on_policy_change(self) -> None:
-        """`is_allowed` says something else than before."""
+        """`is_allowed` may return something else than before."""
         self._publish_soon()
 
     def demote(self, host: str, address: str) -> None:
-        """This address of the host did not answer: it comes last for some minutes."""
+        """This address of the host did not respond: it comes last for some minutes."""
         key = _normalized(SipHostPort(host)).host, address
         if (before := self._demoted.pop(key, None)) is not None:
             before.cancel()
@@ -187,7 +190,7 @@ class HostTracker:
         self._publish_soon()
 
     async def close(self) -> None:
-        """Look for nothing any more."""
+        """Stop all lookups."""
         tasks = [each.task for each in self._tracked.values()]
         for timer in (*self._demoted.values(), *([self._publish_timer] if self._publish_timer else ())):
             timer.cancel()
@@ -220,7 +223,7 @@ class HostTracker:
             self._update_tracked()
 
     def _update_tracked(self) -> None:
-        """Begin with what is wanted, let go of what is not."""
+        """Start tracking what is new, stop tracking what is no longer wanted."""
         now_s = asyncio.get_running_loop().time()
         self._call_lookups = {place: until_s for place, until_s in self._call_lookups.items() if until_s > now_s}
         wanted = frozenset(self._call_lookups).union(*self._subscriptions.values())
@@ -245,7 +248,7 @@ class HostTracker:
         self._by_host.setdefault(place.host, []).append(followed)
 
     async def _refresh(self, look_up: SipHostPort) -> None:
-        """Look for the place again and again. What was found stays until something else is."""
+        """Look the destination up again and again. Its targets stay until a lookup finds others."""
         followed = self._tracked[look_up]
         while True:
             async with self._lookup_slots.slot(followed.owner):
@@ -260,7 +263,7 @@ class HostTracker:
             self._update_tracked()
 
     async def _look_up(self, place: SipHostPort, followed: _TrackedHost) -> float | None:
-        """Look once; how long what was found holds, None when nobody could say."""
+        """Look up once. Returns the TTL of the result, None if the lookup failed."""
         try:
             found = _only_unicast(place, await self._locate(place))
         except LookupFailed as failure:
@@ -287,14 +290,15 @@ class HostTracker:
         return found.ttl_s if found.complete else None
 
     def _lookup_failed(self, place: SipHostPort, followed: _TrackedHost, why: str) -> None:
-        """It is told when it begins."""
+        """Logged for the first of several failures."""
         if followed.failed is None:
             kept = sorted({each.address for each in followed.targets})
             log.warning("trunks.host_unknown", host=place.host, error=why, kept=kept)
         followed.failed = why
 
     def _publish_soon(self) -> None:
-        """Tell soon: many names may become known at the same time. What takes long is not done all the time."""
+        """Publish a little later, because many hosts may be resolved at the same time, and rest after a publication
+        that took long."""
         self._all_addresses = None
         if self._publish_timer is None:
             soon_s = max(PUBLISH_DELAY_S, REST_FACTOR * self._publish_took_s)
@@ -314,7 +318,8 @@ class HostTracker:
         self._publish_took_s = time.perf_counter() - begun_s
 
     def _table(self) -> Table:
-        """What PJSIP asks for has a transport always: a place without one stands under each that it was found with."""
+        """PJSIP always asks with a transport: a destination without one is entered under each transport of its
+        targets."""
         table: dict[SipHostPort, Sequence[SipTarget]] = {}
         entries: dict[SipHostPort, list[SipHostPort]] = {}
         for place in sorted(self._destinations, key=lambda each: each.transport is not None):
@@ -333,8 +338,8 @@ class HostTracker:
         return {entry: table[entry] for entry in kept[:MAX_HOSTS]}
 
     def _in_fair_order(self) -> list[SipHostPort]:
-        """Every place that is wanted: one of each organization, then a second one of each, and so on; last those that
-        are for none of them."""
+        """Every destination: one of each organization, then a second one of each, and so on; last those without an
+        organization."""
         by_owner: dict[str, list[SipHostPort]] = {}
         for wanted in self._subscriptions.values():
             for place, owners in wanted.items():
@@ -346,14 +351,14 @@ class HostTracker:
 
 
 def refresh_after_s(ttl_s: float | None, random_value: float) -> float:
-    """How long until a place is looked for again: None when nobody could say. `chance`: 0 up to 1."""
+    """Seconds until the next lookup; `ttl_s` None: the lookup failed. `random_value`: 0 up to 1."""
     if ttl_s is None:
         return FAILURE_RETRY_S
     return min(max(ttl_s, MIN_REFRESH_S), MAX_REFRESH_S) * (1 - JITTER * (1 + random_value) / 2)
 
 
 def _only_unicast(place: SipHostPort, found: ResolvedTargets) -> ResolvedTargets:
-    """What was found, without addresses that no trunk may have. Raises `LookupFailed` when only such were found."""
+    """The result without addresses that a trunk cannot have. Raises `LookupFailed` if no others were found."""
     unusable = {each.address: why_no_unicast(each.address) for each in found.targets}
     targets = tuple(each for each in found.targets if unusable[each.address] is None)
     if len(targets) == len(found.targets):
@@ -374,5 +379,5 @@ _target: Final = lru_cache(16384)(SipTarget)
 
 
 def _lookup_key(place: SipHostPort) -> SipHostPort:
-    """What is looked for: with a port only the addresses of the host count (RFC 3263, 4.2), for all ports at once."""
+    """What is looked up: with a port only the addresses of the host count (RFC 3263 4.2), for all ports at once."""
     return place if place.port is None else SipHostPort(place.host, 0)

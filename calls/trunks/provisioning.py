@@ -1,4 +1,5 @@
-"""The trunks of the stored phone numbers, as the endpoint needs them: read, made whole, handed over at every change."""
+"""Trunk provisioning: builds the endpoint's trunks from the stored phone numbers, and hands them over at every
+change."""
 
 from __future__ import annotations
 
@@ -27,15 +28,15 @@ from storage.phone_numbers.sip_sources import normal_host
 from storage.phone_numbers.trunk_rules import TrunkRules
 
 READ_EVERY_S: Final = 300.0
-"""Without a change that was told, the database is read this often."""
+"""The database is read this often without a notified change."""
 RETRY_S: Final = 30.0
-"""The same when it could not be read."""
+"""The wait after the database failed."""
 _SCHEME: Final = re.compile(r"(sips?):(.*)", re.IGNORECASE | re.DOTALL)
 _PORT: Final = re.compile(r":([0-9]{1,5})$")
 _TRANSPORT: Final = re.compile(r"(?:^|;)transport=(udp|tcp|tls)(?:;|$)", re.IGNORECASE)
 
 _TRUNK_FIELDS: Final = ("number", "sip_mode", "sip_username", "sip_auth_user", "sip_password_encrypted")
-"""What tells trunks apart, beside where they are."""
+"""The fields that a trunk is made of, besides its destination."""
 NO_TRUNK: Final = TrunkStatus("unregistered", "the trunk is not set up: sipMode and its fields are missing")
 
 log = structlog.get_logger()
@@ -44,8 +45,8 @@ Apply = Callable[[Sequence[Trunk]], Coroutine[Any, Any, None]]
 
 @lru_cache(16384)
 def parse_destination(text: str, port: int | None = None, transport: Transport | None = None) -> SipHostPort:
-    """Read `host`, `host:port` or a `sip:` URI. What it says itself of port and transport comes first, then the
-    arguments; None: not said. `sips` means TLS."""
+    """Parses `host`, `host:port` or a `sip:` URI. Its own port and transport win over the arguments; None: not given.
+    `sips` means TLS."""
     scheme = _SCHEME.match(text)
     rest, _, parameters = (scheme[2] if scheme else text).partition(";")
     rest = rest.rpartition("@")[2]
@@ -56,7 +57,7 @@ def parse_destination(text: str, port: int | None = None, transport: Transport |
 
 
 def trunk_destinations(number: PhoneNumber) -> tuple[SipHostPort, SipHostPort | None]:
-    """Where a number's trunk is, which has a source, and its outbound proxy."""
+    """The destination of a number's trunk (which has a source), and its outbound proxy."""
     if number.sip_mode == "ip_allowlist":
         return SipHostPort(number.source or "", number.sip_port, number.sip_protocol or "udp"), None
     registrar = parse_destination(number.sip_proxy or "", number.sip_port, number.sip_protocol)
@@ -68,15 +69,16 @@ def trunk_destinations(number: PhoneNumber) -> tuple[SipHostPort, SipHostPort | 
 
 @dataclass(frozen=True)
 class TrunkBuilder:
-    """Makes trunks of phone numbers. `places` knows what a host that says nothing of its transport speaks. `standby`:
-    none of them registers."""
+    """Builds trunks from phone numbers. `hosts` knows the transport of a host without a stated one. `standby`: no trunk
+    registers."""
 
     secrets: Secrets
     hosts: HostTracker
     standby: bool = False
 
     def build(self, number: PhoneNumber) -> Trunk | None:
-        """None when the number's trunk is not set up. Raises `SecretUnreadable` for a password of another key."""
+        """Returns None if the number's trunk is not set up. Raises `SecretUnreadable` for a password encrypted with
+        another key."""
         if number.source is None:
             return None
         registrar, proxy = trunk_destinations(number)
@@ -109,8 +111,8 @@ class TrunkBuilder:
 
 
 class TrunkProvisioner:
-    """Keeps the endpoint's trunks as the database has them, without those that the `gate` keeps out. `apply` hands them
-    over; `status` tells of one by its key."""
+    """Keeps the endpoint's trunks as the database has them, without those that the `policy` forbids. `apply` hands them
+    over; `status` returns the status of one by its key."""
 
     def __init__(
         self,
@@ -127,12 +129,12 @@ class TrunkProvisioner:
         self._status = status
         self._numbers: list[PhoneNumber] = []
         self._stored: dict[str, PhoneNumber] = {}
-        """The numbers whose trunks have been applied."""
+        """The numbers whose trunks are applied."""
         self._applied: dict[str, Trunk] = {}
         self._applying = asyncio.Lock()
         self._unusable: dict[str, TrunkStatus] = {}
         self._rejected: dict[str, str] = {}
-        """Numbers whose trunks the operator does not let be used, and why."""
+        """Numbers whose trunks the operator does not allow, and why."""
         self._duty_cycle = DutyCycle()
         self._worker = PeriodicWorker("trunks.not_refreshed", READ_EVERY_S, RETRY_S, deprecated_field="why")
         builder.hosts.on_change.append(self._worker.wake)
@@ -142,7 +144,7 @@ class TrunkProvisioner:
         self._worker.wake()
 
     def status(self, number: PhoneNumber) -> TrunkStatus:
-        """How a number's trunk stands. What has just been stored is not known to the endpoint yet."""
+        """The status of a number's trunk. The endpoint does not know yet what has just been stored."""
         if number.source is None:
             return NO_TRUNK
         if (problem := self._problem(number)) is not None:
@@ -159,8 +161,8 @@ class TrunkProvisioner:
         return self._policy.problem(number, self._builder.hosts.resolved_addresses, rules)
 
     async def _rules_for(self, number: PhoneNumber) -> TrunkRules | None:
-        """What the operator has given, as the database has it now; None, as it had it when it was read last, where it
-        cannot be read. Raises `InviteError` when the number's trunk may not be used."""
+        """Returns the operator's grants as the database has them now; None if it cannot be read: then those of the last
+        read count. Raises `InviteError` if the number's trunk may not be used."""
         try:
             rules = await self._database.read(lambda conn: trunk_grants.rules(conn, self._policy.mode), lane="calls")
         except StorageUnavailable as trouble:
@@ -171,7 +173,7 @@ class TrunkProvisioner:
         return rules
 
     def _is_applied(self, number: PhoneNumber) -> bool:
-        """Whether the endpoint has the number's trunk as it is stored now."""
+        """True if the endpoint has the number's trunk as it is stored now."""
         before = self._stored.get(number.id)
         if before is None or before == number:
             return before is not None
@@ -180,12 +182,12 @@ class TrunkProvisioner:
         )
 
     def statuses(self) -> list[tuple[PhoneNumber, TrunkStatus]]:
-        """Every number with a trunk, as they were read last, and how it stands."""
+        """Every number with a trunk, as of the last read, and the trunk's status."""
         return [(number, self.status(number)) for number in self._numbers]
 
     async def ready_trunk(self, number: PhoneNumber) -> Trunk:
-        """The trunk of a number that has one, for a call: where it is, is known, and the endpoint has it. Raises
-        `InviteError` for one that cannot be used, and for a number that has been changed since it was read."""
+        """Returns the trunk of a number for a call: its host is resolved, and the endpoint has it. Raises `InviteError`
+        if it cannot be used, or if the number was changed since it was read."""
         rules = await self._rules_for(number)
         registrar, proxy = trunk_destinations(number)
         found = await self._builder.hosts.resolve(proxy or registrar)
@@ -205,8 +207,8 @@ class TrunkProvisioner:
         return trunk
 
     async def _ensure_applied(self, trunk: Trunk, number: PhoneNumber) -> bool:
-        """Whether the endpoint has the trunk. What has just been stored is handed over first; a number that was read
-        before the endpoint's trunks were has nothing new to tell."""
+        """Returns True if the endpoint has the trunk; what has just been stored is handed over first. A number that was
+        read before the endpoint's trunks were is out of date."""
         if self._applied.get(trunk.key) == trunk:
             return True
         await self._duty_cycle.wait()
@@ -278,5 +280,5 @@ class TrunkProvisioner:
 
 
 def _no_addresses(_host: str) -> Collection[str]:
-    """Where host names lead is not asked."""
+    """Stands for the addresses of a host where they are not checked."""
     return ()

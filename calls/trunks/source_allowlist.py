@@ -1,4 +1,4 @@
-"""Which addresses are trunks: what the stored phone numbers name, with host names resolved."""
+"""Source allowlist: the addresses that are trunks, from the stored phone numbers, with host names resolved."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.trunk_rules import Policy
 
 READ_EVERY_S: Final = 300.0
-"""Without a change that was told, the database is read this often."""
+"""The database is read this often without a notified change."""
 RETRY_S: Final = 30.0
-"""The same when it could not be read."""
+"""The wait after the database failed."""
 _BITS: Final = {4: 32, 6: 128}
 
 log = structlog.get_logger()
 
 
 class CidrSet:
-    """Networks (CIDR, normal form) that can be asked for an address, however many there are."""
+    """A set of networks (CIDR, normal form) with fast lookup of an address, however many there are."""
 
     def __init__(self, networks: Collection[str] = ()) -> None:
         self._cidrs: dict[tuple[int, int, int], str] = {}
@@ -40,7 +40,7 @@ class CidrSet:
             self._cidrs[*length, int(network.network_address)] = text
 
     def containing(self, address: IPv4Address | IPv6Address) -> set[str]:
-        """The networks that an address lies in."""
+        """The networks that contain an address."""
         number, bits = int(address), _BITS[address.version]
         found = (
             self._cidrs.get((version, length, number >> (bits - length) << (bits - length)))
@@ -51,8 +51,8 @@ class CidrSet:
 
 
 class SourceAllowlist:
-    """Keeps the endpoint's list of known sources as the database has it, as far as the operator's policy lets them be
-    used. `apply` hands addresses and networks over."""
+    """Keeps the endpoint's list of known sources as the database has it, as far as the operator's policy allows them.
+    `apply` hands addresses and networks over."""
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class SourceAllowlist:
         hosts.on_change.append(self._publish)
 
     def aliases_of(self, address: str) -> Collection[str]:
-        """What a source is called in the database: its address, the networks that contain it and the host names that
-        resolve to it."""
+        """The names that the database has for a source: its address, the networks that contain it and the host names
+        that resolve to it."""
         there = ip_address(address)
         there = (there.ipv4_mapped or there) if isinstance(there, IPv6Address) else there
         return {address, str(there)} | self._aliases.get(str(there), set()) | self._networks.containing(there)
@@ -85,7 +85,7 @@ class SourceAllowlist:
         self._worker.wake()
 
     async def refresh(self) -> None:
-        """Read the sources now; host names become known as they are found. Raises `StorageUnavailable`."""
+        """Read the sources now; host names follow as they are resolved. Raises `StorageUnavailable`."""
         with self._duty_cycle.busy():
             await self._read()
 
@@ -108,8 +108,8 @@ class SourceAllowlist:
         self._publish()
 
     def _read_sources(self, conn: sa.Connection) -> tuple[Collection[str], Mapping[str, Collection[str]]]:
-        """The sources; and the organizations of those that are no networks, and of the names that were given, used or
-        not: where they lead is nobody else's."""
+        """Returns the sources; and the organizations of sources that are not networks, and of granted host names, used
+        or not, because their addresses belong to no other organization."""
         rules = trunk_grants.rules(conn, self._policy)
         stored, owners = trunk_grants.usable_sources(conn, rules), phone_numbers.source_owners(conn)
         names = {each: set(owners.get(each, ())) for each in stored if "/" not in each}
@@ -120,7 +120,7 @@ class SourceAllowlist:
         return stored, names
 
     def _publish(self) -> None:
-        """Make known what is known now: an address is itself, a host name what it resolved to last."""
+        """Publish what is known now: addresses themselves, and the resolved addresses of host names."""
         names: dict[str, set[str]] = defaultdict(set)
         for source in self._stored:
             for address in self._places.allowed_addresses(source) if source in self._hosts else (source,):
@@ -140,5 +140,5 @@ class SourceAllowlist:
 
 
 def _address_lookup(host: str) -> SipHostPort:
-    """The addresses of the name itself, whatever it says of SIP: calls may come from there, too."""
+    """The addresses of the host name itself, without NAPTR and SRV, because calls may come from there, too."""
     return SipHostPort(host, 5060, "udp")

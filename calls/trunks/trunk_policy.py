@@ -1,5 +1,5 @@
-"""Which trunks may be used now, by what the operator has given: the one place that is asked before anything is sent to
-a trunk, and before a host name is believed."""
+"""Trunk policy: which trunks may be used by the operator's grants. Asked before anything is sent to a trunk, and before
+an address of a host name is used."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ NOT_GRANTED: Final = "the operator has not given this trunk to the organization"
 RESOLVES_ELSEWHERE: Final = "its host name leads to an address that the operator has not given to the organization"
 
 AddressesOf = Callable[[str], Collection[str]]
-"""The addresses that a host name has at the moment."""
+"""Returns the current addresses of a host name."""
 
 
 @dataclass(frozen=True)
 class _NumberClaim:
-    """What counts of a number that names a host."""
+    """A number that names a host, as the rules need it."""
 
     organization_id: str
     number: str
@@ -35,7 +35,7 @@ class _NumberClaim:
 
 @dataclass(frozen=True)
 class _GrantClaim:
-    """Stands for the numbers that a trunk was given for while there is none."""
+    """Stands for the numbers of a grant while there are none."""
 
     organization_id: str
     number: str
@@ -47,20 +47,20 @@ class _GrantClaim:
 
 
 class TrunkPolicy:
-    """`update` says what the database has; the rest answers from that, at once. Use it on the event loop."""
+    """`update` takes the state of the database; the rest answers from that without waiting. For the event loop only."""
 
     def __init__(self, mode: Policy = "open") -> None:
         self.mode: Final = mode
         self.resolved_hosts: Callable[[], Mapping[str, Collection[str]]] = dict
-        """Where host names lead now; the same object until that changes."""
+        """Returns the current addresses of host names; the same object until they change."""
         self._last_update = self._rules = OPEN
         self._by_host: Mapping[str, Collection[Claimant]] = {}
         self._cached_verdicts: dict[tuple[str, str], bool] = {}
         self._cached_for = OPEN
-        """What `permits` has said, and the rules that it looked at."""
+        """The rules that the cached results of `is_allowed` were computed with."""
 
     async def update(self, rules: TrunkRules, numbers: Iterable[PhoneNumber], time_slice: TimeSlice) -> bool:
-        """What holds from now on, and all numbers that have a trunk; whether that differs from before."""
+        """Take new rules, and all numbers that have a trunk. Returns True if anything differs from before."""
         by_host: dict[str, set[Claimant]] = {}
         if rules.enforced:
             for number in numbers:
@@ -77,7 +77,7 @@ class TrunkPolicy:
         return (self._last_update, by_host) != before
 
     def _current_rules(self) -> TrunkRules:
-        """What holds at this moment: names move, and this machine may get addresses, without an update."""
+        """The rules with the current addresses of host names and of this machine, which change without an update."""
         if self._rules.enforced:
             leads, own = self.resolved_hosts(), own_addresses()
             if leads is not self._rules.resolved or own is not self._rules.own_addresses:
@@ -85,7 +85,7 @@ class TrunkPolicy:
         return self._rules
 
     def is_allowed(self, host: str, address: str) -> bool:
-        """Whether a host name may lead to the address for any number that names it, or could."""
+        """True if a host name may have this address for any number that names it, or could."""
         users = self._by_host.get(host)
         if not users:
             return True
@@ -100,8 +100,8 @@ class TrunkPolicy:
         return known
 
     def problem(self, number: PhoneNumber, addresses_of: AddressesOf, rules: TrunkRules | None = None) -> str | None:
-        """Why nothing is sent to a number's trunk, in words that tell nothing of where its host name leads; None when
-        it may be used. `rules`: newer ones than the last update's."""
+        """Returns why nothing is sent to a number's trunk, in words that do not show the addresses of its host name;
+        None if it may be used. `rules`: newer ones than those of the last update."""
         now = self._current_rules()
         if rules is not None:
             now = replace(rules, held=now.held, resolved=now.resolved, own_addresses=now.own_addresses)

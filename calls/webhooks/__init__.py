@@ -1,1 +1,1 @@
-"""Webhook delivery: signing, retries, concurrency for each receiver."""
+"""Webhook delivery: signing, concurrency for each receiver, retries."""

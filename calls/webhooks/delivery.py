@@ -1,4 +1,5 @@
-"""Sends what lies in the outbox: signed, each attempt with the same bytes, success is status 200 in time."""
+"""Webhook delivery from the outbox: signed, each attempt with the same bytes; success is status 200 within the
+timeout."""
 
 from __future__ import annotations
 
@@ -31,16 +32,16 @@ from storage.webhooks.claims import DueDestination
 from storage.webhooks.deliveries import DeliveryAttempt, DueAttempt
 
 MAX_BODY_BYTES: Final = 4096
-"""How much of a receiver's answer is read and kept."""
+"""Of a receiver's response that are read and stored."""
 RETRY_S: Final = 5.0
-"""Wait after the database was in trouble."""
+"""The wait after the database failed."""
 CHECK_EVERY_S: Final = 10.0
-"""The outbox is looked at this often though nobody woke us: claims of others expire, clocks are set."""
+"""The outbox is read this often without a wake: claims of other processes expire, clocks are set."""
 CLAIM_MARGIN_S: Final = 30.0
-"""A claim lasts this long beyond the time-out of its attempt."""
+"""A claim lasts this long beyond the timeout of its attempt."""
 MAX_START_DELAY_S: Final = 20.0
-"""After the claim. Whoever comes to it later (a process that was stopped, a machine that slept) does not send: another
-one may have taken it over before the answer is there."""
+"""From the claim to the start. A process that comes later (it was stopped, the machine slept) does not send, because
+another one may take the attempt over before the response is there."""
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -48,8 +49,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class DeliveryPolicy:
-    """`allow_http` for test receivers. `timeout_s` is what a receiver may take. `retry_delays_s` are the waits between
-    a failed attempt and the next one."""
+    """`allow_http` is for test receivers. `timeout_s` is the time a receiver has. `retry_delays_s` are the waits
+    between a failed attempt and the next one."""
 
     allow_http: bool = False
     timeout_s: float = 10.0
@@ -58,7 +59,7 @@ class DeliveryPolicy:
 
 @dataclass(frozen=True)
 class AttemptResult:
-    """What an attempt came to. `error` says why there was no answer."""
+    """The result of an attempt. `error`: why there was no response."""
 
     status: int | None
     body: str | None
@@ -67,20 +68,20 @@ class AttemptResult:
 
     @property
     def succeeded(self) -> bool:
-        """Exactly status 200 counts."""
+        """True if the status is exactly 200."""
         return self.status == 200
 
     @property
     def receiver_speed(self) -> ReceiverSpeed:
-        """What it tells of its receiver."""
+        """What it shows about its receiver."""
         if self.status is None:
             return ReceiverSpeed.SILENT
         return ReceiverSpeed.QUICK if self.duration_ms <= 1000 * QUICK_S else ReceiverSpeed.SLOW
 
 
 class WebhookSender:
-    """`run` sends what is due until it is cancelled. What was under way then stays claimed: it is sent again, under the
-    same number, at the next start of this server, or by another one when the claim has expired."""
+    """`run` sends what is due until it is cancelled. Attempts under way then stay claimed: they are made again, under
+    the same number, at the next start of this server, or by another one when the claim has expired."""
 
     def __init__(self, database: Database, client: EgressClient, secrets: Secrets, policy: DeliveryPolicy) -> None:
         self._database = database
@@ -95,17 +96,17 @@ class WebhookSender:
         self._closing = False
 
     def wake(self) -> None:
-        """Something was put into the outbox."""
+        """A delivery was put into the outbox."""
         self._idle.clear()
         self._woken.set()
 
     async def idle(self) -> None:
-        """Wait until nothing is due and nothing is under way; what waits for a later attempt does not count."""
+        """Wait until nothing is due and nothing is under way; deliveries that wait for a later attempt do not count."""
         await self._idle.wait()
 
     async def drain(self, wait_s: float) -> bool:
-        """Send what is due for `wait_s` at most, then begin nothing more and wait for the end of what is under way.
-        Returns whether everything that was due has been sent."""
+        """Send what is due for at most `wait_s`, then start no more and wait for the attempts under way. Returns True
+        if everything that was due has been sent."""
         all_sent = False
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
@@ -121,7 +122,7 @@ class WebhookSender:
         return False
 
     async def run(self) -> None:
-        """Send whatever is due, at once and whenever `wake` is called."""
+        """Send what is due, at once and whenever `wake` is called."""
         async with asyncio.TaskGroup() as group:
             while True:
                 self._woken.clear()
@@ -136,8 +137,8 @@ class WebhookSender:
                         await self._woken.wait()
 
     async def _send_due(self, group: asyncio.TaskGroup) -> float:
-        """Claim and start what is due and has room. Returns how many s there is nothing to do before `wake` or the end
-        of an attempt."""
+        """Claim and start what is due and has room. Returns the seconds until something is due, unless `wake` or the
+        end of an attempt comes first."""
         waiting, expired = await self._database.read(partial(_waiting_and_expired, utc_now()))
         now, left_by_others = utc_now(), not self._under_way.issuperset(expired)
         due = [each.destination for each in waiting if each.due_at <= now]
@@ -155,7 +156,7 @@ class WebhookSender:
         return min((CHECK_EVERY_S, *waits))
 
     def _claim(self, shares: Mapping[str, int], conn: sa.Connection) -> list[DueAttempt]:
-        """What is ours from now on. `CLAIM_MARGIN_S` beyond the time-out are for starting and for recording."""
+        """Claim attempts. `CLAIM_MARGIN_S` beyond the timeout are for starting and for recording."""
         now = utc_now()
         released = claims.release_expired(conn, now, under_way=self._under_way)
         if released:
@@ -164,7 +165,8 @@ class WebhookSender:
         return claims.claim(conn, self._claimant, shares, now=now, until=until)
 
     async def _deliver(self, due: DueAttempt, claimed_at: float) -> None:
-        """One attempt; a fault of ours in it stays with this attempt, which is made again when its claim expires."""
+        """Make one attempt; a fault in our code fails this attempt alone, which is made again when its claim
+        expires."""
         pace = None
         try:
             if time.monotonic() - claimed_at < MAX_START_DELAY_S:
@@ -179,7 +181,7 @@ class WebhookSender:
             self.wake()
 
     async def _attempt(self, due: DueAttempt) -> ReceiverSpeed:
-        """Send, and record what came of it."""
+        """Send, and record the result."""
         started_at = utc_now()
         sent = await self._send(due)
         record = partial(
@@ -198,7 +200,8 @@ class WebhookSender:
         return sent.receiver_speed
 
     async def _store(self, record: Callable[[sa.Connection], T], due: DueAttempt) -> T:
-        """What `record` returns, once the database takes it: what was sent is not sent again because of its trouble."""
+        """Returns what `record` returns, tried again while the database fails, so that a delivery is not sent twice
+        because of it."""
         while True:
             try:
                 return await self._database.write(record)
@@ -209,14 +212,14 @@ class WebhookSender:
                 await asyncio.sleep(RETRY_S)
 
     def _next_attempt_at(self, attempt: DeliveryAttempt, started_at: datetime, took_ms: int) -> datetime | None:
-        """When the schedule tries again after this one failed now; None: not any more."""
+        """When to try again after this attempt failed now; None: not any more."""
         delays = self._policy.retry_delays_s
         if attempt.attempt > len(delays):
             return None
         return next_attempt_at(started_at, took_ms, utc_now(), delays[attempt.attempt - 1], random.random())
 
     async def _send(self, due: DueAttempt) -> AttemptResult:
-        """Send the bytes once. Whatever goes wrong is told in the result."""
+        """Send the bytes once. Every failure is in the result."""
         started = time.monotonic()
 
         def took() -> int:
@@ -257,18 +260,17 @@ class WebhookSender:
 
 
 def text_of(body: bytes) -> str:
-    """An answer's body as it is kept: UTF-8 that takes no more bytes than `MAX_BODY_BYTES`, whatever had to be
-    replaced."""
+    """A response's body as it is stored: UTF-8 of at most `MAX_BODY_BYTES`, after replacing invalid bytes."""
     return body.decode("utf-8", "replace").encode()[:MAX_BODY_BYTES].decode("utf-8", "ignore")
 
 
 def _waiting_and_expired(now: datetime, conn: sa.Connection) -> tuple[list[DueDestination], list[str]]:
-    """Who waits for something, and the attempts whose claims have expired."""
+    """Returns deliveries that wait, and the attempts whose claims have expired."""
     return claims.due_destinations(conn), claims.expired(conn, now)
 
 
 def _observe(due: DueAttempt, sent: AttemptResult, *, recorded: bool) -> None:
-    """It is not recorded when another one has taken the attempt over or when its call has been deleted."""
+    """Count and log an attempt. Not `recorded`: another process took it over, or its call was deleted."""
     metrics.WEBHOOK_ATTEMPTS.labels(outcome="succeeded" if sent.succeeded else "failed").inc()
     event = "webhook.delivered" if sent.succeeded else "webhook.failed"
     (log.info if sent.succeeded else log.warning)(

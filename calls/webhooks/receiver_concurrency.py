@@ -1,6 +1,6 @@
-"""How many attempts may be under way to whom. A receiver is told by its host and port. Those that answer quickly have
-more room than those that do not, and those that do not leave half of all room to the others: a dead receiver, and many
-of them, delay nobody. An organization leaves room to the others, whatever it sends to. No clock and no I/O here."""
+"""Concurrency of webhook attempts. A receiver is a host and port. Fast receivers may have more attempts under way than
+slow ones, and slow and silent ones share half of all attempts, so that dead receivers, however many, delay no other.
+Each organization leaves room to the others, whatever it sends to. No clock and no I/O here."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from typing import Final
 from storage.webhooks.deliveries import organization_of
 
 MAX_ATTEMPTS: Final = 400
-"""Attempts under way at the same time. An organization may have as many under way as there is room left: 200 where it
-is alone, and four that take all they get leave room for 25."""
+"""Attempts under way at once. An organization may have as many as are left: 200 if it is alone, and four that take all
+they get leave room for 25."""
 MAX_SLOW_ATTEMPTS: Final = 200
-"""Of these, to receivers that are known to be slow or silent; shared in the same way."""
+"""Of these, to slow and silent receivers; shared in the same way."""
 QUICK_S: Final = 1.0
-"""An answer, whatever it says, within this time is a quick one."""
+"""A response within this time, whatever its status, is quick."""
 MAX_RECEIVERS: Final = 10_000
-"""Receivers whose pace is known; beyond that those that were sent to longest ago are new again."""
+"""Receivers whose speed is remembered; the least recently used ones are forgotten."""
 
 
 class ReceiverSpeed(Enum):
-    """How a receiver did the last time."""
+    """How a receiver responded the last time."""
 
     NEW = auto()
     QUICK = auto()
     SLOW = auto()
     SILENT = auto()
-    """It gave no answer."""
+    """No response."""
 
     @property
     def limit(self) -> int:
-        """Attempts to such a receiver at the same time."""
+        """Attempts to such a receiver at once."""
         return _LIMITS[self]
 
     @property
     def is_slow(self) -> bool:
-        """It shares `MAX_SLOW_ATTEMPTS` with others of its kind."""
+        """True if it shares `MAX_SLOW_ATTEMPTS`."""
         return self in (ReceiverSpeed.SLOW, ReceiverSpeed.SILENT)
 
 
@@ -54,15 +54,15 @@ class _Receiver:
 
 @dataclass
 class _OrganizationAttempts:
-    """What an organization has under way; `slow` of it to receivers that are known to be slow or silent."""
+    """An organization's attempts under way; `slow` of them to slow and silent receivers."""
 
     under_way: int = 0
     slow: int = 0
 
 
 class ReceiverConcurrency:
-    """The room there is. What `shares` gives is taken by `begin` and given back by `end`. Receivers are told by the
-    lanes of `storage.webhooks.deliveries.lane_of`."""
+    """The attempts under way. What `shares` grants is taken by `begin` and given back by `end`. Receivers are named by
+    `storage.webhooks.deliveries.lane_of`."""
 
     def __init__(self) -> None:
         self._receivers: OrderedDict[str, _Receiver] = OrderedDict()
@@ -76,9 +76,9 @@ class ReceiverConcurrency:
         return self._all
 
     def shares(self, destinations: Iterable[str]) -> dict[str, int]:
-        """How many attempts to each of these may begin now. Those with the fewest under way come first, those of
-        organizations with the fewest before all others, then those that are named first; each gets one before any gets
-        another one."""
+        """Returns how many attempts to each of these receivers may begin now. Organizations with the fewest attempts
+        come first, then receivers with the fewest, then those that are named first; each gets one before any gets
+        another."""
         known = {each: self._receivers.get(each, _NEW) for each in destinations}
         owners = {each: organization_of(each) for each in known}
         share = {owner: replace(self._organizations.get(owner, _NONE)) for owner in owners.values()}
@@ -113,7 +113,7 @@ class ReceiverConcurrency:
         self._forget_oldest()
 
     def end(self, destination: str, speed: ReceiverSpeed | None) -> None:
-        """One has ended; None when nothing was learned."""
+        """An attempt has ended; `speed` None: it showed nothing about the receiver."""
         receiver, owner = self._receivers[destination], organization_of(destination)
         own, slow_before = self._organizations[owner], receiver.under_way * receiver.speed.is_slow
         receiver.under_way -= 1

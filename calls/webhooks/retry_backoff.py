@@ -1,4 +1,4 @@
-"""When a webhook that failed is sent again."""
+"""Retry backoff of webhooks: when a failed delivery is sent again."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 from config.clock import whole_ms
 
 JITTER: Final = 0.1
-"""A wait is longer by up to this part of it, so that events that failed together do not all come back at once."""
+"""A wait is longer by up to this share, so that deliveries that failed together are not all sent again at once."""
 MAX_JITTER_S: Final = 60.0
 ONE_MS: Final = timedelta(milliseconds=1)
 
 
 def next_attempt_at(started_at: datetime, took_ms: int, now: datetime, delay_s: float, random_value: float) -> datetime:
-    """The time of the next attempt after one that started at `started_at`, took `took_ms` and has failed now: `delay_s`
-    after its end or later, never earlier. `luck` is 0..1. A clock that was set back meanwhile does not shorten the
-    wait."""
+    """Returns the time of the next attempt after one that started at `started_at`, took `took_ms` and has failed now:
+    `delay_s` after its end or later, never earlier. `random_value` is 0..1. A clock that was set back meanwhile does
+    not shorten the wait."""
     ended_at = max(now, started_at + timedelta(milliseconds=took_ms))
     longer_s = random_value * min(JITTER * delay_s, MAX_JITTER_S)
     # Times are cut to milliseconds where they are taken and where they are stored.

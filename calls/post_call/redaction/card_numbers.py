@@ -1,4 +1,4 @@
-"""Where the numbers of cards are in a row of digits that somebody said or dialled. Pure."""
+"""Card numbers in a run of digits that were spoken or entered by DTMF. Pure."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from calls.post_call.redaction import check_digits
 from calls.post_call.redaction.spoken_digits import SpokenToken
 
 DTMF_TURN: Final = re.compile(r"[0-9*#A-D]+")
-"""A turn that was dialled."""
+"""A turn of DTMF digits."""
 _MAX_CARD_DIGITS: Final = 19
 _MAX_TURNS: Final = 6
-"""Turns that one card is told in, where other digits stand before or behind them."""
+"""Turns over which one card may be spread among other digits."""
 _GROUPINGS: Final = ((4, 4, 4, 4), (4, 6, 5), (4, 6, 4))
-"""Digits of a card's groups as they are printed on it."""
+"""Digits of the groups that are printed on cards."""
 
 
 def digits_of(run: Iterable[SpokenToken]) -> str:
-    """The row as one text."""
+    """The run as one text."""
     return "".join(unit.characters for unit in run)
 
 
 def find_cards(run: Sequence[SpokenToken], texts: Sequence[str], *, about_cards: bool) -> list[slice]:
-    """Where cards' numbers are in a row of digits, from its beginning to its end. `about_cards`: the talk is of one, so
-    that one which was misheard is found too."""
+    """Returns where card numbers are in a run of digits, in order. `about_cards`: the conversation is about a card, so
+    that a misheard number is found too."""
     if _is_card(run, texts, about_cards):
         return [slice(0, len(run))]
     found = list(_delimited_cards(run, texts, about_cards))
@@ -37,7 +37,7 @@ def find_cards(run: Sequence[SpokenToken], texts: Sequence[str], *, about_cards:
 
 
 def _is_card(run: Sequence[SpokenToken], texts: Sequence[str], about_cards: bool) -> bool:
-    """All of it is a card's number: one of the short ones too when it is all of a turn, as what was dialled is."""
+    """True if the whole run is a card number: a short one too if it is a whole turn, as DTMF entries are."""
     if not 0 < len(run) <= _MAX_CARD_DIGITS:
         return False
     digits = digits_of(run)
@@ -50,8 +50,8 @@ def _is_dialled(run: Sequence[SpokenToken], texts: Sequence[str]) -> bool:
 
 
 def _delimited_cards(run: Sequence[SpokenToken], texts: Sequence[str], about_cards: bool) -> Iterable[slice]:
-    """Cards among other digits that are told by where they begin and end: with a turn, with a group of figures as they
-    are printed, or, when the talk is of cards, anywhere."""
+    """Cards among other digits that are delimited by a turn, by a printed grouping or, if the conversation is about
+    cards, by nothing."""
     start = 0
     while start < len(run):
         ends = (end for end in _ends_from(run, start, about_cards) if _is_among_others(run[start:end], texts))
@@ -84,8 +84,8 @@ def _is_among_others(run: Sequence[SpokenToken], texts: Sequence[str]) -> bool:
 def _cards_at_ends(
     run: Sequence[SpokenToken], start: int, stop: int, texts: Sequence[str], about_cards: bool
 ) -> Iterable[slice]:
-    """Cards at the beginnings and the ends of what is left of a row; or all of it, when it is as long as a card where
-    the talk is of one."""
+    """Cards at the beginnings and ends of the rest of a run; all of it if it is as long as a card and the conversation
+    is about one."""
     while start < stop:
         rest = run[start:stop]
         whole = slice(0, len(rest))
@@ -104,7 +104,7 @@ def _cards_at_ends(
 
 
 def _card_at_end(run: Sequence[SpokenToken]) -> slice | None:
-    """The longest beginning or end of a row of digits that is a card."""
+    """The longest beginning or end of a run that is a card."""
     for length in range(min(check_digits.MAX_CARD_AMONG_OTHERS, len(run) - 1), 0, -1):
         for part in (slice(0, length), slice(len(run) - length, len(run))):
             if check_digits.is_card(digits_of(run[part]), among_others=True):

@@ -1,4 +1,4 @@
-"""Numbers that name a card, an account or a person, told by their own check digits. Pure."""
+"""Numbers of cards, accounts and persons, recognized by their check digits. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _CARD_RANGES: Final = (
     (re.compile(r"50|5[6-9]|6"), (16, 17, 18, 19)),  # Maestro, RuPay
     (re.compile(r"9792"), (16,)),  # Troy
 )
-"""Issuers' first digits (ISO/IEC 7812-1; the ranges as the schemes publish them) and lengths."""
+"""Issuers' prefixes (ISO/IEC 7812-1; the ranges as the schemes publish them) and lengths."""
 _SHORT_CARD: Final = re.compile(r"4\d{12}|(?=\d{12,15}$)(?:50|5[6-9]|6)\d+")
-"""Visa of 13 digits, Maestro of 12 to 15: telephone numbers with their country are as long and begin so."""
+"""Visa of 13 digits, Maestro of 12 to 15: international telephone numbers look the same."""
 _USUAL_LENGTHS: Final = (14, 15, 16)
 MAX_CARD_AMONG_OTHERS: Final = max(_USUAL_LENGTHS)
 _COUNTRIES_BY_IBAN_LENGTH: Final = {
@@ -51,14 +51,14 @@ IBAN_LENGTHS: Final = {
 """Characters of an IBAN, by country code."""
 _DNI_LETTERS: Final = "TRWAGMYFPDXBNJZSQVHLCKE"
 _ODD_PLACES: Final = "BAKPLCQDREVOSFTGUHMINJWZYX"
-"""The letter at n counts n at an odd place of a codice fiscale; a digit counts as its letter: 0 as A, 1 as B."""
+"""The letter at index n counts n at an odd place of a codice fiscale; a digit counts as its letter: 0 as A, 1 as B."""
 _ODD: Final = {letter: number for number, letter in enumerate(_ODD_PLACES)}
 _PENSION: Final = (2, 1, 2, 5, 7, 1, 2, 1, 2, 1, 2, 1)
 
 
 def is_card(digits: str, *, among_others: bool = False) -> bool:
-    """Whether this is the number of a payment card: an issuer's beginning, one of its lengths, and the check digit.
-    `among_others`: other digits stand beside it, so that only the usual lengths are believed."""
+    """True for the number of a payment card: an issuer's prefix, one of its lengths, and the check digit.
+    `among_others`: other digits stand beside it, so that only the usual lengths count."""
     if among_others and len(digits) not in _USUAL_LENGTHS:
         return False
     known = any(len(digits) in lengths and begins.match(digits) for begins, lengths in _CARD_RANGES)
@@ -66,36 +66,36 @@ def is_card(digits: str, *, among_others: bool = False) -> bool:
 
 
 def is_dialled_card(digits: str) -> bool:
-    """The same of an entry that was dialled or is said to be a card's: the short cards of 12 to 15 digits too."""
+    """The same for a DTMF entry, or where the conversation is about cards: short cards of 12 to 15 digits too."""
     return is_card(digits) or (_SHORT_CARD.fullmatch(digits) is not None and luhn(digits))
 
 
 def luhn(digits: str) -> bool:
-    """The check digit of cards (ISO/IEC 7812-1, Annex B)."""
+    """True if the check digit of a card is right (ISO/IEC 7812-1, Annex B)."""
     doubled = (2 * int(each) for each in digits[-2::-2])
     return (sum(map(int, digits[-1::-2])) + sum(each - 9 if each > 9 else each for each in doubled)) % 10 == 0
 
 
 def iban_length(beginning: str) -> int | None:
-    """How long an account's number is that begins so; None: none does."""
+    """The length of an IBAN with this beginning; None if no IBAN begins so."""
     return IBAN_LENGTHS.get(beginning[:2]) if beginning[2:4].isdecimal() else None
 
 
 def is_iban(text: str) -> bool:
-    """Whether this is the number of an account (ISO 13616; the check is ISO/IEC 7064 MOD 97-10). Upper case."""
+    """True for an IBAN in upper case (ISO 13616; the check digits are ISO/IEC 7064 MOD 97-10)."""
     if iban_length(text) != len(text) or not text.isascii():
         return False
     return int("".join(str(int(each, 36)) for each in text[4:] + text[:4])) % 97 == 1
 
 
 def is_national_id(digits: str) -> bool:
-    """Whether digits alone are the number of a person in Germany (tax) or France (social insurance)."""
+    """True for the digits of a German tax or French social insurance number of a person."""
     return is_german_tax_id(digits) or is_french_nir(digits)
 
 
 def is_german_tax_id(digits: str) -> bool:
-    """Germany's tax number of persons: 11 digits, of the first ten just one comes twice or three times, and the check
-    digit is ISO/IEC 7064 MOD 11,10 (section 139b AO)."""
+    """Germany's tax number of a person: 11 digits, of the first ten exactly one occurs twice or three times, and the
+    check digit is ISO/IEC 7064 MOD 11,10 (section 139b AO)."""
     if len(digits) != 11 or digits[0] == "0":
         return False
     often = sorted(count for count in Counter(digits[:10]).values() if count > 1)
@@ -118,7 +118,7 @@ def is_french_nir(digits: str) -> bool:
 
 
 def is_spanish_dni(text: str) -> bool:
-    """Spain's DNI and NIE: a number and the letter that belongs to its remainder by 23 (RD 1553/2005, Interior)."""
+    """Spain's DNI and NIE: the letter is given by the number modulo 23 (RD 1553/2005, Interior)."""
     shape = re.fullmatch(r"([XYZ]?)(\d{7,8})([A-Z])", text)
     if shape is None or len(shape[1]) + len(shape[2]) != 8:
         return False
@@ -127,7 +127,7 @@ def is_spanish_dni(text: str) -> bool:
 
 
 def is_codice_fiscale(text: str) -> bool:
-    """Italy's codice fiscale: 16 characters, the last one checks the others (DM 23 December 1976)."""
+    """Italy's codice fiscale: 16 characters, the last one is the check letter (DM 23 December 1976)."""
     digit = "[0-9LMNPQRSTUV]"
     if not re.fullmatch(rf"[A-Z]{{6}}{digit}{{2}}[ABCDEHLMPRST]{digit}{{2}}[A-Z]{digit}{{3}}[A-Z]", text):
         return False
@@ -137,8 +137,8 @@ def is_codice_fiscale(text: str) -> bool:
 
 
 def is_german_pension_number(text: str) -> bool:
-    """Germany's pension insurance number: 8 digits with a birth date in them, a letter, 2 digits, a check digit
-    (section 147 SGB VI)."""
+    """Germany's pension insurance number: 8 digits with a birth date, a letter, 2 digits, a check digit (section 147
+    SGB VI)."""
     if not re.fullmatch(r"\d{2}[0-9]\d[01]\d{3}[A-Z]\d{3}", text):
         return False
     digits = f"{text[:8]}{ascii_uppercase.index(text[8]) + 1:02}{text[9:11]}"

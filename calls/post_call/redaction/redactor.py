@@ -1,5 +1,5 @@
-"""Takes numbers of cards, accounts and persons out of what is stored of a call, where its organization wants that;
-`[card]` or `[number]` stands in their place. Recordings are not changed. Pure, apart from the looking up of rules."""
+"""Redaction of what is stored of a call, if its organization wants that: numbers of cards, accounts and persons become
+`[card]` or `[number]`. Recordings are not changed. Pure, except `redaction_rules`."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ _ABOUT_SOCIAL: Final = re.compile(r"(?i)\b(?:social security|ssn)\b")
 _TOPICS: Final = {"cards": _ABOUT_CARDS, "codes": _ABOUT_CODES, "social": _ABOUT_SOCIAL}
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PORTUGUESE: Final = re.compile(r"(?i)\b(?:uma?|dois|duas|quatro|sete|oito|nove)\b")
-"""Where these stand, the words are read once more: "um" is a number then."""
+"""Texts with these words are also read as Portuguese, in which "um" is a number."""
 MAX_PHONE_DIGITS: Final = 15
-"""Digits, with those of the country."""
+"""Country code included (ITU-T E.164)."""
 _MIN_PART_DIGITS: Final = 4
-"""Digits of a card that are hidden wherever the call says them again."""
+"""Digits of a card that are redacted wherever they are repeated."""
 
 Span = tuple[int, int, str]
-"""Where something is hidden in a text, and what stands in its place."""
+"""Start and end in a text, and the replacement."""
 
 
 @dataclass(frozen=True)
 class RedactionRules:
-    """What is hidden. `numbers`: those of cards, accounts and persons; `dialled`: all that callers dial."""
+    """What is redacted. `numbers`: of cards, accounts and persons; `dialled`: all DTMF entries of callers."""
 
     numbers: bool = False
     dialled: bool = False
@@ -69,12 +69,12 @@ REDACT_EVERYTHING: Final = RedactionRules(numbers=True, dialled=True)
 
 
 def redaction_rules(conn: sa.Connection, call_id: str) -> RedactionRules:
-    """Those of the call's organization, now."""
+    """The current rules of the call's organization."""
     return RedactionRules(*organizations.redaction_of_call(conn, call_id))
 
 
 def redaction_rules_of_organization(conn: sa.Connection, organization_id: str) -> RedactionRules:
-    """Those of an organization, now; everything is hidden of one that is gone."""
+    """The current rules of an organization; everything is redacted if it was deleted."""
     organization = organizations.get(conn, organization_id)
     return (
         REDACT_EVERYTHING if organization is None else RedactionRules(organization.redact, organization.redact_dialled)
@@ -82,7 +82,7 @@ def redaction_rules_of_organization(conn: sa.Connection, organization_id: str) -
 
 
 def redact_outcome(outcome: CallOutcome, rules: RedactionRules) -> CallOutcome:
-    """The same end of a call, with what the rules hide hidden in its transcript and its timeline."""
+    """The outcome with its transcript and its timeline redacted."""
     if not rules:
         return outcome
     timeline: list[dict[str, Any]] = [redact_json(each, rules) for each in outcome.timeline]
@@ -90,7 +90,7 @@ def redact_outcome(outcome: CallOutcome, rules: RedactionRules) -> CallOutcome:
 
 
 def redact_transcript(talk: Sequence[TranscriptItem], rules: RedactionRules) -> list[TranscriptItem]:
-    """The same talk, item by item. A number may be spread over several turns of one side."""
+    """The transcript redacted, item by item. A number may be spread over several turns of one side."""
     texts = [item["content"] for item in talk]
     if rules.numbers:
         texts = _redact_texts([item["role"] for item in talk], texts)
@@ -103,8 +103,7 @@ def redact_transcript(talk: Sequence[TranscriptItem], rules: RedactionRules) -> 
 
 
 def redact_json(value: Any, rules: RedactionRules) -> Any:
-    """The same JSON value: its strings without such numbers, a number that is a card's as null. Names of members stay,
-    and so do ids."""
+    """The JSON value with its strings redacted; a number that is a card's becomes null. Member names and ids stay."""
     if not rules.numbers:
         return value
     match value:
@@ -130,15 +129,15 @@ def _is_card_value(value: float) -> bool:
 async def redact_progress(
     talk: Sequence[TranscriptItem], timeline: Sequence[dict[str, Any]], rules: RedactionRules
 ) -> tuple[Sequence[TranscriptItem], Sequence[dict[str, Any]]]:
-    """The same of a call that goes on: a crash leaves nothing behind that the rules hide. On a thread: it takes some
-    0.3 ms a turn."""
+    """Transcript and timeline of an active call, redacted in a thread (some 0.3 ms a turn), so that a crash leaves
+    nothing behind."""
     if not rules:
         return talk, timeline
     return await asyncio.to_thread(lambda: (redact_transcript(talk, rules), redact_json(list(timeline), rules)))
 
 
 def _redact_texts(roles: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Each side's texts are read as one; what one side's turn is about counts for the turn that follows."""
+    """The texts of each side are read as one; the topic of one side's turn counts for the next turn."""
     if not any(any(each.isalnum() for each in text) for text in texts):
         return list(texts)
     hidden: list[list[Span]] = [[] for _ in texts]
@@ -161,7 +160,7 @@ def _texts_of(role: str, roles: Sequence[str], texts: Sequence[str]) -> Iterable
 
 
 def _redact_side(units: Sequence[SpokenToken], texts: Sequence[str], hidden: list[list[Span]]) -> list[str]:
-    """Note what is to be hidden of one side; the cards among it."""
+    """Collect the spans of one side in `hidden`. Returns the cards in it."""
     taken = [False] * len(units)
     _redact_ibans(units, taken, hidden)
     cards: list[str] = []
@@ -181,9 +180,9 @@ def _redact_side(units: Sequence[SpokenToken], texts: Sequence[str], hidden: lis
 def _redact_other_numbers(
     units: Sequence[SpokenToken], first: int, last: int, about: Set[str], hidden: list[list[Span]]
 ) -> None:
-    """Note what is to be hidden of a row of digits in which no card is."""
+    """Collect the spans of a run of digits without cards."""
     run = units[first:last]
-    if person := _spanish_person(units, first, last):
+    if person := _spanish_dni(units, first, last):
         _redact(person, NUMBER, hidden)
     elif _is_number(digits_of(run), about):
         _redact(run, NUMBER, hidden)
@@ -194,7 +193,7 @@ def _redact_other_numbers(
 
 
 def _runs(units: Sequence[SpokenToken], taken: Sequence[bool]) -> Iterable[tuple[int, int]]:
-    """Where rows of digits begin and end; telephone numbers, with a plus sign or two zeros before them, are none."""
+    """Where runs of digits begin and end. A telephone number after a plus sign or two zeros is not part of a run."""
     first = 0
     while first < len(units):
         last = first
@@ -212,8 +211,8 @@ def _runs(units: Sequence[SpokenToken], taken: Sequence[bool]) -> Iterable[tuple
 
 
 def _phone_number_length(run: Sequence[SpokenToken]) -> int:
-    """How much of the beginning of a row of digits is a telephone number with its country, which ends with its turn at
-    the latest. Where that is longer than any is (ITU-T E.164: 15 digits), something else follows in the same turn."""
+    """How many tokens of a run are an international telephone number, which ends with its turn at the latest. If it
+    would be longer than any (ITU-T E.164: 15 digits), another number follows in the same turn."""
     own = list(takewhile(lambda unit: unit.item == run[0].item, run))
     digits = digits_of(own)
     is_one = bool(run) and (run[0].plus or digits.startswith("00"))
@@ -222,7 +221,7 @@ def _phone_number_length(run: Sequence[SpokenToken]) -> int:
 
 
 class _TurnTopics:
-    """What turns are about: each with what the turn before it has asked for."""
+    """The topics of turns; each turn also has those of the turn before it, which may have asked for a number."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
@@ -243,8 +242,8 @@ def _is_number(digits: str, about: Set[str]) -> bool:
     return check_digits.is_national_id(digits) or (len(digits) == 9 and "social" in about)
 
 
-def _spanish_person(units: Sequence[SpokenToken], first: int, last: int) -> Sequence[SpokenToken]:
-    """A row of digits with the letter behind it, and perhaps one before it; nothing when that is nobody's number."""
+def _spanish_dni(units: Sequence[SpokenToken], first: int, last: int) -> Sequence[SpokenToken]:
+    """A run of digits with the letter behind it, and perhaps one before it, that is a DNI or NIE; else nothing."""
     if last == first or last == len(units) or not units[last].continues_run:
         return ()
     begins = (first - 1, first) if first > 0 and units[first].continues_run else (first,)
@@ -258,7 +257,7 @@ def _parts_by_item(run: Sequence[SpokenToken]) -> Iterable[Sequence[SpokenToken]
 
 
 def _redact_ibans(units: Sequence[SpokenToken], taken: list[bool], hidden: list[list[Span]]) -> None:
-    """Accounts' numbers, which begin with a country's letters."""
+    """Collect the spans of IBANs, which begin with a country code."""
     for first, unit in enumerate(units):
         if unit.is_digits or len(unit.characters) > 2 or taken[first]:
             continue
@@ -284,7 +283,7 @@ def _iban_end(units: Sequence[SpokenToken], first: int) -> int | None:
 
 
 def _redact_card_parts(units: Sequence[SpokenToken], cards: Sequence[str], hidden: list[list[Span]]) -> None:
-    """Where a part of a card is said again, a group at a time perhaps."""
+    """Collect the spans where digits of a card are repeated, perhaps group by group."""
     for first, last in _runs(units, [False] * len(units)):
         for part in _parts_by_item(units[first:last]):
             digits = digits_of(part)
@@ -298,7 +297,7 @@ def _redact(run: Sequence[SpokenToken], label: str, hidden: list[list[Span]]) ->
 
 
 def _formatted_numbers(text: str) -> list[Span]:
-    """What is told by how it is written."""
+    """Spans that are recognized by how they are written."""
     kinds: tuple[tuple[re.Pattern[str], Callable[[str], bool]], ...] = (
         (_SOCIAL, lambda _: True),
         (_SPANISH, check_digits.is_spanish_dni),
@@ -315,7 +314,7 @@ def _formatted_numbers(text: str) -> list[Span]:
 
 
 def _replace_spans(text: str, spans: Iterable[Span]) -> str:
-    """The text with each of these places replaced; of two that overlap, both go."""
+    """The text with its spans replaced; overlapping spans become one."""
     merged: list[Span] = []
     for start, end, label in sorted(spans):
         if merged and start < merged[-1][1]:

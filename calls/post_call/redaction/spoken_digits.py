@@ -1,5 +1,5 @@
-"""Text as digits and letters, each with its place: "four one one one", "41 11", "double five" and "4111" are digits all
-the same. English, German, French, Spanish, Italian, Dutch and Portuguese words of 0 to 99."""
+"""Tokens of digits and letters in text, with their positions: "four one one one", "41 11", "double five" and "4111" are
+all digits. English, German, French, Spanish, Italian, Dutch and Portuguese words of 0 to 99."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MULTIPLIERS: Final = {
     **dict.fromkeys(("triple", "treble", "dreifach", "tripel", "triplo"), 3),
 }
 _HOMOPHONES: Final = {"to": "2", "too": "2", "for": "4", "won": "1", "ate": "8"}
-"""What recognizers write for digits; believed only between two digits."""
+"""What speech recognition writes for digits; they count only between two digits."""
 _MAX_HOMOPHONES: Final = 4
 _FILLERS: Final = frozenset(
     (
@@ -46,21 +46,21 @@ _FILLERS: Final = frozenset(
         *("dash", "hyphen", "space", "bindestrich", "strich", "tiret", "guion", "trattino"),
     )
 )
-"""Folded, as all words here."""
+"""Case-folded and without accents, like all words here."""
 _WORD: Final = re.compile(r"\d+|[^\W\d_]+")
 _BETWEEN: Final = re.compile(r"[\s\u00a0\u202f\-\u2010-\u2014,.;/·…'\u2019]*")
 _TIGHT: Final = re.compile(r"[.,/;'\u2019]")
-"""Between two figures without a space it makes one number, date or price of them, and no row of digits."""
+"""Between two figures without a space it makes them one number, date or price, and not a run of digits."""
 _LONGEST_LETTERS: Final = 4
-"""Letters that may stand for themselves: the bank in an account's number has four."""
+"""Letters that may stand for themselves: the bank code in an IBAN has four."""
 _LONGEST_NUMBER: Final = 5
 """Words of a number below a hundred."""
 
 
 @dataclass(frozen=True)
 class SpokenToken:
-    """Digits or letters at `text[start:end]` of one text of several. `joined`: nothing but pauses and fillers stand
-    between it and the unit before it; `plus`: a plus sign stands before it."""
+    """Digits or letters at `text[start:end]` of the text with number `item`. `joined`: only pauses and fillers are
+    between it and the previous token; `plus`: a plus sign is before it."""
 
     characters: str
     item: int
@@ -71,37 +71,37 @@ class SpokenToken:
 
     @property
     def is_digits(self) -> bool:
-        """Digits, however they were said."""
+        """True for digits, however they were said."""
         return self.characters.isdecimal()
 
     @property
     def continues_run(self) -> bool:
-        """It belongs to the same row as the unit before it: a plus sign begins another number."""
+        """True if it belongs to the run of the previous token: a plus sign begins another number."""
         return self.joined and not self.plus
 
 
 @dataclass(frozen=True)
 class NumberWords:
-    """Numbers by their words, as digits; and the words that they begin with."""
+    """Numbers as digits, by their words; and the first words of numbers."""
 
     numbers: Mapping[tuple[str, ...], str]
     firsts: frozenset[str]
 
 
 def tokenize(texts: Iterable[tuple[int, str]], vocabulary: NumberWords) -> list[SpokenToken]:
-    """What stands in texts, which have numbers, for digits and letters. Two texts join like two sentences of one."""
+    """The tokens of numbered texts. The end of one text joins the beginning of the next."""
     units: list[SpokenToken] = []
     broken = True
     for item, text in texts:
         reader = _Tokenizer(item, text, vocabulary, broken)
-        units += reader.units()
+        units += reader.tokens()
         broken = reader.broken
     return units
 
 
 @cache
 def number_words(*languages: str) -> NumberWords:
-    """Number words of these languages."""
+    """The number words of these languages."""
     found: dict[tuple[str, ...], str] = {
         tuple(_words(cardinal(number, each))): str(number) for each in languages for number in range(100)
     }
@@ -122,7 +122,7 @@ def _folded(word: str) -> str:
 
 
 class _Tokenizer:
-    """One text. `broken`: what comes next does not join what was before."""
+    """Tokenizer of one text. `broken`: the next token does not join the previous one."""
 
     def __init__(self, item: int, text: str, vocabulary: NumberWords, broken: bool) -> None:
         self.broken = broken
@@ -131,21 +131,21 @@ class _Tokenizer:
         self._vocabulary = vocabulary
         self._places = [match.span() for match in _WORD.finditer(text)]
         self._words = [_folded(text[start:end]) for start, end in self._places]
-        self._units: list[SpokenToken] = []
+        self._tokens: list[SpokenToken] = []
         self._last_end = 0
 
-    def units(self) -> Sequence[SpokenToken]:
-        """All of the text."""
+    def tokens(self) -> Sequence[SpokenToken]:
+        """All tokens of the text."""
         at = 0
         while at < len(self._words):
-            self._look_between(at)
+            self._check_gap(at)
             at = self._read(at)
         if _BETWEEN.fullmatch(self._text, self._last_end) is None:
             self.broken = True
-        return self._units
+        return self._tokens
 
-    def _look_between(self, at: int) -> None:
-        """Whether what stands before this word lets it join."""
+    def _check_gap(self, at: int) -> None:
+        """Set `broken` if the text before this word does not join it."""
         start = self._places[at][0]
         between = self._text[self._last_end : start].rstrip("+")
         if _BETWEEN.fullmatch(between) is None:
@@ -155,11 +155,11 @@ class _Tokenizer:
             self.broken = True
 
     def _is_group(self, at: int, between: str) -> bool:
-        """A full stop between groups of four, as in 4111.1111."""
+        """True for a full stop between groups of four, as in 4111.1111."""
         return between == "." and len(self._words[at - 1]) == 4
 
     def _read(self, at: int) -> int:
-        """Take what begins with this word; where the next begins."""
+        """Take what begins with this word. Returns where the next token begins."""
         digits, after = self._digits(at)
         word = self._words[at]
         if digits:
@@ -175,12 +175,12 @@ class _Tokenizer:
     def _take(self, characters: str, at: int, after: int) -> int:
         start, end = self._places[at][0], self._places[after - 1][1]
         plus = self._text[:start].endswith("+")
-        self._units.append(SpokenToken(characters, self._item, start, end, not self.broken, plus))
+        self._tokens.append(SpokenToken(characters, self._item, start, end, not self.broken, plus))
         self.broken, self._last_end = False, end
         return after
 
     def _digits(self, at: int) -> tuple[str, int]:
-        """The digits that begin there, and where they end; "" when none do."""
+        """The digits that begin there, and where they end; "" if there are none."""
         word, next_is_there = self._words[at], at + 1 < len(self._words)
         if word in _MULTIPLIERS and next_is_there:
             digits, after = self._number(at + 1)
@@ -191,8 +191,8 @@ class _Tokenizer:
         return self._number(at)
 
     def _is_between_digits(self, at: int) -> bool:
-        """Digits stand before it, and behind it, or behind what is perhaps misheard too."""
-        if self.broken or not self._units or not self._units[-1].is_digits:
+        """True if digits are before it, and behind it or behind further homophones."""
+        if self.broken or not self._tokens or not self._tokens[-1].is_digits:
             return False
         behind = at + 1
         while behind < min(at + _MAX_HOMOPHONES, len(self._words) - 1) and self._words[behind] in _HOMOPHONES:
@@ -200,7 +200,7 @@ class _Tokenizer:
         return behind < len(self._words) and bool(self._number(behind)[0])
 
     def _number(self, at: int) -> tuple[str, int]:
-        """The same of one number, in figures or in words."""
+        """`_digits` of one number, in figures or in words."""
         word = self._words[at]
         if word.isdecimal():
             return word if word.isascii() else "".join(str(int(each)) for each in word), at + 1
@@ -212,6 +212,6 @@ class _Tokenizer:
         return "", at
 
     def _unbroken(self, at: int, after: int) -> bool:
-        """Only spaces and hyphens stand between the words."""
+        """True if only spaces and hyphens are between the words."""
         pairs = zip(self._places[at : after - 1], self._places[at + 1 : after], strict=True)
         return all(not self._text[left[1] : right[0]].strip(" -\u2010\u2011") for left, right in pairs)
