@@ -63,8 +63,8 @@ class QuotaMonitor(Collector):
         labels = ["organization", "quota"]
         used = GaugeMetricFamily("trunkline_quota_used", "Use of a quota, in items or bytes", labels=labels)
         limit = GaugeMetricFamily("trunkline_quota_limit", "Limit of a quota, in items or bytes", labels=labels)
-        for organization_id, found in self._usage.items():
-            for each in found.values():
+        for organization_id, usage in self._usage.items():
+            for each in usage.values():
                 used.add_metric([organization_id, each.quota], each.used)
                 limit.add_metric([organization_id, each.quota], each.allowed)
         yield used
@@ -83,20 +83,22 @@ class QuotaMonitor(Collector):
 
     async def measure_recordings(self) -> None:
         """Store the sizes of new recordings; a missing file has size 0."""
-        look = partial(quotas.recordings_without_size, most=FILES_AT_ONCE)
-        while some := await self._database.read(look):
-            sizes = await asyncio.to_thread(self._sizes, some)
+        read = partial(quotas.recordings_without_size, most=FILES_AT_ONCE)
+        while batch := await self._database.read(read):
+            sizes = await asyncio.to_thread(self._sizes, batch)
             await self._database.write(partial(quotas.set_recording_sizes, sizes=sizes), deferrable=True)
 
     async def remove_failed(self) -> None:
         """Remove the files of documents that failed a day ago. A file that cannot be removed is tried again."""
-        look = partial(quotas.failed_document_files, before=utc_now() - FAILED_KEPT, most=FILES_AT_ONCE)
-        while some := await self._database.read(look):
-            gone = await asyncio.to_thread(self._removed, some)
-            if not gone:
+        read = partial(quotas.failed_document_files, before=utc_now() - FAILED_KEPT, most=FILES_AT_ONCE)
+        while batch := await self._database.read(read):
+            removed = await asyncio.to_thread(self._removed, batch)
+            if not removed:
                 return
-            await self._database.write(partial(quotas.failed_document_files_removed, content_ids=gone), deferrable=True)
-            log.info("knowledge.failed_files_removed", files=len(gone))
+            await self._database.write(
+                partial(quotas.failed_document_files_removed, content_ids=removed), deferrable=True
+            )
+            log.info("knowledge.failed_files_removed", files=len(removed))
 
     def _sizes(self, calls: Sequence[tuple[str, datetime]]) -> dict[str, int]:
         return {call_id: recordings.size(self._data_dir, call_id, at) for call_id, at in calls}
@@ -106,10 +108,12 @@ class QuotaMonitor(Collector):
 
     def _warn_about_recordings(self) -> None:
         """Recordings over the quota are not cut: the operator gets one warning when an organization goes over it."""
-        found = {owner: each for owner, of in self._usage.items() if (each := of.get(quotas.RECORDINGS)) is not None}
-        over = frozenset(owner for owner, each in found.items() if each.used > each.allowed)
-        for owner in over - self._over_quota:
-            each, remedy = found[owner], "keep them for less long, or raise the quota: `trunkline org set`"
+        recordings_usage = {
+            owner: each for owner, usage in self._usage.items() if (each := usage.get(quotas.RECORDINGS)) is not None
+        }
+        over_quota = frozenset(owner for owner, each in recordings_usage.items() if each.used > each.allowed)
+        for owner in over_quota - self._over_quota:
+            each, remedy = recordings_usage[owner], "keep them for less long, or raise the quota: `trunkline org set`"
             used = {"used": each.used, "allowed": each.allowed}
             log.warning("quota.recordings_over", organization_id=owner, **used, remedy=remedy)
-        self._over_quota = over
+        self._over_quota = over_quota

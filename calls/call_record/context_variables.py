@@ -49,10 +49,10 @@ def call_values(
 ) -> dict[str, ContextValue]:
     """The values of placeholders: the variables given with the call, and those they leave open: `call_id`,
     `customer_number` (the remote party), `phone_number` (ours) and the call's `sip_variables`."""
-    own: dict[str, ContextValue] = {
+    defaults: dict[str, ContextValue] = {
         **(sip_variables or {}),
         "call_id": call_id,
         "customer_number": customer_number,
         "phone_number": phone_number,
     }
-    return own | dict(given)
+    return defaults | dict(given)

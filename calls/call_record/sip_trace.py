@@ -79,8 +79,8 @@ class CallSipTraces:
     async def messages(self, call_id: str) -> SipTrace | None:
         """The messages so far of a call that is active or has just ended; None if it is not traced."""
         self._update_log()
-        found = self._messages_of(call_id)
-        return None if found is None else await asyncio.to_thread(_call_sip, *found)
+        messages = self._messages_of(call_id)
+        return None if messages is None else await asyncio.to_thread(_call_sip, *messages)
 
     def call_ended(self, call_id: str) -> None:
         """The call's end is stored: its messages are stored after `STORE_DELAY_S`."""
@@ -101,38 +101,46 @@ class CallSipTraces:
 
     def _messages_of(self, call_id: str) -> DialogMessages | None:
         key = self.dialog_key(call_id)
-        trail = None if key is None else self._log.dialog_trace(key)
-        return None if trail is None else (tuple(trail), trail.left_out)
+        trace = None if key is None else self._log.dialog_trace(key)
+        return None if trace is None else (tuple(trace), trace.left_out)
 
     def _store_ended(self) -> None:
         """Store the messages of all ended calls, in batches, because new calls wait for the same thread."""
         self._store_timer = None
         ended, self._ended = self._ended, []
         self._update_log()
-        found = {call_id: trail for call_id in ended if (trail := self._messages_of(call_id)) is not None}
-        task = asyncio.get_running_loop().create_task(self._store_all(found, ended))
+        messages_by_call = {
+            call_id: messages for call_id in ended if (messages := self._messages_of(call_id)) is not None
+        }
+        task = asyncio.get_running_loop().create_task(self._store_all(messages_by_call, ended))
         self._storing.add(task)
         task.add_done_callback(self._storing.discard)
 
-    async def _store_all(self, found: Mapping[str, DialogMessages], ended: Sequence[str]) -> None:
+    async def _store_all(self, messages_by_call: Mapping[str, DialogMessages], ended: Sequence[str]) -> None:
         for first in range(0, len(ended), BATCH_SIZE):
-            some = ended[first : first + BATCH_SIZE]
-            await self._store({call_id: found[call_id] for call_id in some if call_id in found}, some)
+            batch = ended[first : first + BATCH_SIZE]
+            await self._store(
+                {call_id: messages_by_call[call_id] for call_id in batch if call_id in messages_by_call}, batch
+            )
 
-    async def _store(self, found: Mapping[str, DialogMessages], ended: Sequence[str]) -> None:
+    async def _store(self, messages_by_call: Mapping[str, DialogMessages], ended: Sequence[str]) -> None:
         """Store a batch. On failure the messages of these calls are lost; while the disk is full they wait for
         space."""
         try:
-            shown = await asyncio.to_thread(lambda: {call_id: _call_sip(*trail) for call_id, trail in found.items()})
-            if shown:
-                await self._database.write(lambda conn: sip_traces.put(conn, shown), deferrable=True)
-        except StorageUnavailable as trouble:
-            if trouble.disk_full and not self._closing and len(self._ended) < MAX_WAITING:
+            traces = await asyncio.to_thread(
+                lambda: {call_id: _call_sip(*messages) for call_id, messages in messages_by_call.items()}
+            )
+            if traces:
+                await self._database.write(lambda conn: sip_traces.put(conn, traces), deferrable=True)
+        except StorageUnavailable as error:
+            if error.disk_full and not self._closing and len(self._ended) < MAX_WAITING:
                 self._store_later(ended)
                 return
-            log.warning("calls.sip_not_stored", calls=len(found), cause=trouble.cause, lost=sorted(found))
+            log.warning(
+                "calls.sip_not_stored", calls=len(messages_by_call), cause=error.cause, lost=sorted(messages_by_call)
+            )
         except Exception as error:
-            log.error("calls.sip_not_stored", calls=len(found), error=repr(error), exc_info=error)
+            log.error("calls.sip_not_stored", calls=len(messages_by_call), error=repr(error), exc_info=error)
         for call_id in ended:
             self._forget(call_id)
 
@@ -159,14 +167,14 @@ def _trace_key(facts: InviteFacts) -> DialogKey:
     return DialogKey(facts.sip_call_id, "callee", facts.from_tag)
 
 
-def _call_sip(kept: Sequence[LoggedMessage], left_out: int) -> SipTrace:
-    first_ns = kept[0].message.at_ns if kept else 0
-    return SipTrace([sip_entry(each, first_ns) for each in kept], left_out)
+def _call_sip(logged: Sequence[LoggedMessage], left_out: int) -> SipTrace:
+    first_ns = logged[0].message.at_ns if logged else 0
+    return SipTrace([sip_entry(each, first_ns) for each in logged], left_out)
 
 
-def sip_entry(kept: LoggedMessage, first_ns: int) -> StoredSipMessage:
+def sip_entry(logged: LoggedMessage, first_ns: int) -> StoredSipMessage:
     """A message as it may be shown."""
-    message, again = kept
+    message, retransmitted = logged
     ends = (message.ours, message.peer) if message.sent else (message.peer, message.ours)
     return {
         "at": iso(datetime.fromtimestamp(message.at_ns / 1e9, UTC)),
@@ -178,6 +186,6 @@ def sip_entry(kept: LoggedMessage, first_ns: int) -> StoredSipMessage:
         "summary": message.summary,
         "cseq": message.cseq,
         "sdp": message.with_sdp,
-        "again": again,
+        "again": retransmitted,
         "text": message.text,
     }

@@ -131,9 +131,9 @@ def _distinct(sources: Sequence[CitedPassage]) -> list[CitedPassage]:
     """Each passage where it came first, with the best of its scores."""
     best: dict[tuple[str, int], CitedPassage] = {}
     for source in sources:
-        place = source.document_id, source.position
-        if place not in best or source.score > best[place].score:
-            best[place] = source
+        passage = source.document_id, source.position
+        if passage not in best or source.score > best[passage].score:
+            best[passage] = source
     return list(best.values())
 
 

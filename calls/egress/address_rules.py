@@ -40,13 +40,13 @@ class EgressRules:
 
     def permits(self, address: str) -> bool:
         """True if `address` (a literal, an IPv6 zone is ignored) may be connected to."""
-        given = ip_address(address.partition("%")[0])
-        faces = {given, _embedded(given)}
-        if any(face in network for face in faces for network in self._deny):
+        literal = ip_address(address.partition("%")[0])
+        addresses = {literal, _embedded(literal)}
+        if any(each in network for each in addresses for network in self._deny):
             return False
-        if any(face in network for face in faces for network in self._allow):
+        if any(each in network for each in addresses for network in self._allow):
             return True
-        return not any(_is_special(face) for face in faces)
+        return not any(_is_special(each) for each in addresses)
 
 
 def _is_special(address: Address) -> bool:

@@ -64,8 +64,8 @@ class KnowledgeInjector:
 
     def take_cited(self) -> list[CitedPassage]:
         """Returns the passages injected since the last call of this: the response being made cites them."""
-        given, self._cited = self._cited, []
-        return given
+        cited, self._cited = self._cited, []
+        return cited
 
     def _choose(self, text: str) -> list[FoundPassage]:
         if self._prefetch is None:

@@ -63,11 +63,11 @@ class KnowledgeIndexer:
     async def _index_terms(self) -> None:
         for content_id, language in await self._database.read(contents.to_index):
             after = 0
-            while some := await self._texts(content_id, after):
-                terms = await asyncio.to_thread(_terms, some, language)
+            while batch := await self._texts(content_id, after):
+                terms = await asyncio.to_thread(_terms, batch, language)
                 index = partial(contents.set_terms, content_id=content_id, terms=terms)
                 await self._database.write(index, deferrable=True)
-                after = some[-1][0]
+                after = batch[-1][0]
             note = partial(contents.set_language, content_id=content_id, language=language)
             await self._database.write(note, deferrable=True)
             log.info("knowledge.words_indexed", content_id=content_id, language=language)
@@ -99,14 +99,14 @@ class KnowledgeIndexer:
             pass
         count = 0
         missing = partial(contents.without_vector, content_id=content_id, most=VECTORS_PER_TRANSACTION)
-        while some := await self._database.read(missing):
+        while batch := await self._database.read(missing):
             if count and self._worker.is_woken:
                 return
-            vectors = await model.embed([text for _, text in some], query=False)
-            rows = [(number, row) for (number, _), row in zip(some, quantize(vectors), strict=True)]
+            vectors = await model.embed([text for _, text in batch], query=False)
+            rows = [(number, row) for (number, _), row in zip(batch, quantize(vectors), strict=True)]
             add = partial(contents.add_vectors, content_id=content_id, vectors=rows)
             await self._database.write(add, deferrable=True)
-            count += len(some)
+            count += len(batch)
         finish = partial(contents.finish_vectors, content_id=content_id, model=model.version)
         await self._database.write(finish, deferrable=True)
         log.info("knowledge.vectors_made", content_id=content_id, model=model.name, passages=count)

@@ -87,10 +87,10 @@ class DocumentIngester:
             ):
                 if content_id in self._reading:
                     self._reading[content_id].cancel()
-        room = CONCURRENT_READS - len(self._reading)
-        if room > 0:
+        free = CONCURRENT_READS - len(self._reading)
+        if free > 0:
             for document in await self._database.write(
-                partial(documents.claim_pending, most=room, most_of_one=CONCURRENT_READS_PER_ORGANIZATION)
+                partial(documents.claim_pending, most=free, most_of_one=CONCURRENT_READS_PER_ORGANIZATION)
             ):
                 self._reading[document.content_id] = group.create_task(self._read(document))
         return not self._reading
@@ -137,8 +137,8 @@ class DocumentIngester:
             await self._database.write(partial(documents.fail, content_id=document.content_id, reason=outcome))
             return
         for first in range(0, len(outcome), PASSAGES_PER_TRANSACTION):
-            some = outcome[first : first + PASSAGES_PER_TRANSACTION]
-            if not await self._database.write(partial(documents.add_chunks, document=document, chunks=some)):
+            batch = outcome[first : first + PASSAGES_PER_TRANSACTION]
+            if not await self._database.write(partial(documents.add_chunks, document=document, chunks=batch)):
                 return
         finish = partial(documents.finish, content_id=document.content_id, language=language)
         if await self._database.write(finish):
@@ -149,17 +149,17 @@ class DocumentIngester:
     async def _remove_gone(self) -> bool:
         """Remove the files and passages of deleted documents, and duplicate files. Always returns True: nothing is
         under way afterwards. A file that cannot be removed is tried again in the next run."""
-        last, any_gone = "", False
-        while gone := await self._database.read(partial(documents.to_remove, most=100, after=last)):
-            for document_id in gone:
-                file_gone = await asyncio.to_thread(files.remove, self._data_dir, document_id)
+        last, any_removed = "", False
+        while deleted := await self._database.read(partial(documents.to_remove, most=100, after=last)):
+            for document_id in deleted:
+                file_removed = await asyncio.to_thread(files.remove, self._data_dir, document_id)
                 await self._remove_passages(document_id)
-                if file_gone:
+                if file_removed:
                     await self._database.write(partial(documents.removed, document_id=document_id))
                     log.info("knowledge.removed", document_id=document_id)
-                    any_gone = True
-            last = gone[-1]
-        if any_gone:
+                    any_removed = True
+            last = deleted[-1]
+        if any_removed:
             self._on_removed()
         return True
 
@@ -174,7 +174,7 @@ async def _retrying(work: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             return await work()
-        except StorageUnavailable as trouble:
-            tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
-            tell(_TROUBLE, cause=trouble.cause, again_in_s=RETRY_S)
+        except StorageUnavailable as error:
+            write = log.debug if error.disk_full else log.error  # a full disk is told once
+            write(_TROUBLE, cause=error.cause, again_in_s=RETRY_S)
         await asyncio.sleep(RETRY_S)

@@ -80,16 +80,16 @@ class KnowledgePrefetch:
 
     def cached(self, text: str) -> list[FoundPassage]:
         """Returns what was found for a question like this one, the best first, without waiting."""
-        look = self._nearest(text, [each for each in self._fresh() if each.found() is not None])
-        return (look.found() if look else None) or []
+        search = self._nearest(text, [each for each in self._fresh() if each.found() is not None])
+        return (search.found() if search else None) or []
 
     async def search(self, text: str) -> list[FoundPassage]:
         """Returns the passages that answer best, the best first: those of a prefetch for a question like this one, else
         those of a new search. Raises `StorageUnavailable`."""
-        look = self._nearest(text, self._fresh())
-        if look is not None:
-            await asyncio.wait((look.task,))
-            found = look.found()
+        search = self._nearest(text, self._fresh())
+        if search is not None:
+            await asyncio.wait((search.task,))
+            found = search.found()
             if found is not None:
                 return found
         return await self._knowledge.search(self._agent_id, text, MAX_PASSAGES)
@@ -99,8 +99,8 @@ class KnowledgePrefetch:
         self._enabled = False
         if self._timer is not None:
             self._timer.cancel()
-        for look in self._searches:
-            look.task.cancel()
+        for search in self._searches:
+            search.task.cancel()
 
     def _start_search(self) -> None:
         """Search for the newest words if their terms are new: now, or as soon as a slot is free."""
@@ -112,7 +112,7 @@ class KnowledgePrefetch:
             return
         text, self._pending_text = self._pending_text, None
         terms = self._terms(text)
-        if terms <= stop_terms(self._language) or any(look.terms == terms for look in self._fresh()):
+        if terms <= stop_terms(self._language) or any(search.terms == terms for search in self._fresh()):
             return
         KnowledgePrefetch._running += 1
         search = asyncio.create_task(self._knowledge.search(self._agent_id, text, MAX_PASSAGES))
@@ -141,15 +141,15 @@ class KnowledgePrefetch:
 
     def _fresh(self) -> list[_Search]:
         not_before_s = asyncio.get_running_loop().time() - _FRESH_S
-        return [look for look in self._searches if look.begun_s >= not_before_s]
+        return [search for search in self._searches if search.begun_s >= not_before_s]
 
     def _terms(self, text: str) -> frozenset[str]:
-        asked = parse_query(text, self._language)
-        return frozenset(asked.terms) if asked else frozenset()
+        query = parse_query(text, self._language)
+        return frozenset(query.terms) if query else frozenset()
 
-    def _nearest(self, text: str, looks: Iterable[_Search]) -> _Search | None:
+    def _nearest(self, text: str, searches: Iterable[_Search]) -> _Search | None:
         """Returns the most similar of these searches if it is similar enough."""
         terms = self._terms(text)
-        near = [(len(terms & look.terms) / len(terms | look.terms), look) for look in looks]
-        likeness, look = max(near, key=lambda each: each[0], default=(0.0, None))
-        return look if likeness >= MIN_OVERLAP else None
+        overlaps = [(len(terms & search.terms) / len(terms | search.terms), search) for search in searches]
+        overlap, search = max(overlaps, key=lambda each: each[0], default=(0.0, None))
+        return search if overlap >= MIN_OVERLAP else None

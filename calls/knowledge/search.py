@@ -41,43 +41,47 @@ class KnowledgeSearch:
         `owner` is the owner of the database reads (`Database.read`), by default the agent. Raises
         `StorageUnavailable`."""
         read = partial(self._database.read, owner=owner or agent_id)
-        asked = asyncio.ensure_future(read(partial(KeywordSearch, agent_id=agent_id, text=text)))
+        keywords = asyncio.ensure_future(read(partial(KeywordSearch, agent_id=agent_id, text=text)))
         if self._vectors is None:
-            return _best(await self._by_words(asked, read), most)
-        by_meaning = self._by_meaning(self._vectors, asked, read, agent_id, text)
-        found, (meanings, near) = await asyncio.gather(self._by_words(asked, read), by_meaning)
-        return _best(found if meanings is None else _with_similarities({**near, **found}, meanings), most)
+            return _best(await self._by_words(keywords, read), most)
+        by_meaning = self._by_meaning(self._vectors, keywords, read, agent_id, text)
+        found, (similarities, nearest) = await asyncio.gather(self._by_words(keywords, read), by_meaning)
+        return _best(found if similarities is None else _with_similarities({**nearest, **found}, similarities), most)
 
-    async def _by_words(self, asked: asyncio.Future[KeywordSearch], read: ReadTransaction) -> dict[int, FoundPassage]:
-        return await read((await asked).best)
+    async def _by_words(
+        self, keywords: asyncio.Future[KeywordSearch], read: ReadTransaction
+    ) -> dict[int, FoundPassage]:
+        return await read((await keywords).best)
 
     async def _by_meaning(
         self,
-        all_meanings: VectorSearch,
-        asked: asyncio.Future[KeywordSearch],
+        vectors: VectorSearch,
+        keywords: asyncio.Future[KeywordSearch],
         read: ReadTransaction,
         agent_id: str,
         text: str,
     ) -> tuple[Similarities | None, dict[int, FoundPassage]]:
         """Returns the similarities of passages, None if not known, and the nearest passages."""
-        meanings = await all_meanings.similarities(agent_id, text)
-        words = await asked
-        if meanings is None or not meanings.nearest:
-            return meanings, {}
-        return meanings, await read(partial(words.score, passages=meanings.nearest))
+        similarities = await vectors.similarities(agent_id, text)
+        keyword_search = await keywords
+        if similarities is None or not similarities.nearest:
+            return similarities, {}
+        return similarities, await read(partial(keyword_search.score, passages=similarities.nearest))
 
 
-def combined_score(words: float, meaning: float) -> float:
+def combined_score(keywords: float, meaning: float) -> float:
     """One score of two, 0..1: each is the probability that the passage answers, and both can miss. A passage found by
     both is better than one found by either alone; nothing else of the question or of other passages counts, so that
     scores of different questions can be compared."""
-    return 1 - (1 - KEYWORD_WEIGHT * words) * (1 - MEANING_WEIGHT * meaning)
+    return 1 - (1 - KEYWORD_WEIGHT * keywords) * (1 - MEANING_WEIGHT * meaning)
 
 
-def _with_similarities(found: Mapping[int, FoundPassage], meanings: Similarities) -> dict[int, FoundPassage]:
-    near = meanings.of(list(found))
+def _with_similarities(found: Mapping[int, FoundPassage], similarities: Similarities) -> dict[int, FoundPassage]:
+    by_passage = similarities.of(list(found))
     return {
-        number: replace(each, score=combined_score(each.score, near.get(number, 0.0)), by_vector=number in near)
+        number: replace(
+            each, score=combined_score(each.score, by_passage.get(number, 0.0)), by_vector=number in by_passage
+        )
         for number, each in found.items()
     }
 

@@ -51,15 +51,15 @@ class Similarities:
         self._passages, self._cosines, self._scale = passages, cosines, scale
         most = min(NEAREST, len(cosines))
         best = np.argpartition(-cosines, most - 1)[:most]
-        found = {int(passages[place]): scale.similarity(float(cosines[place])) for place in best}
-        self.nearest: Final = {number: meaning for number, meaning in found.items() if meaning > 0}
+        found = {int(passages[index]): scale.similarity(float(cosines[index])) for index in best}
+        self.nearest: Final = {number: similarity for number, similarity in found.items() if similarity > 0}
 
     def of(self, numbers: list[int]) -> dict[int, float]:
         """The similarities of other passages; one without a vector is left out."""
-        places = np.searchsorted(self._passages, numbers)
-        known = [(number, place) for number, place in zip(numbers, places.tolist(), strict=True)
-                 if place < len(self._passages) and self._passages[place] == number]  # fmt: skip
-        return {number: self._scale.similarity(float(self._cosines[place])) for number, place in known}
+        indices = np.searchsorted(self._passages, numbers)
+        known = [(number, index) for number, index in zip(numbers, indices.tolist(), strict=True)
+                 if index < len(self._passages) and self._passages[index] == number]  # fmt: skip
+        return {number: self._scale.similarity(float(self._cosines[index])) for number, index in known}
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,13 @@ class VectorSearch:
         if not content_ids:
             self._cached.pop(agent_id, None)
             return None
-        shelf = await self._vectors(agent_id, content_ids)
-        if shelf is None:
+        vectors = await self._vectors(agent_id, content_ids)
+        if vectors is None:
             return None
         question = await self._embed(text)
-        if question is None or len(question) != shelf.nearest.dimensions:
+        if question is None or len(question) != vectors.nearest.dimensions:
             return None
-        return await asyncio.to_thread(lambda: Similarities(shelf.passages, shelf.nearest.cosines(question), scale))
+        return await asyncio.to_thread(lambda: Similarities(vectors.passages, vectors.nearest.cosines(question), scale))
 
     async def _embed(self, text: str) -> NDArray[np.float32] | None:
         """Returns the vector of a question; None if the model fails or takes too long."""
@@ -135,10 +135,10 @@ class VectorSearch:
 
     async def _vectors(self, agent_id: str, content_ids: tuple[str, ...]) -> _AgentVectors | None:
         """Returns the agent's current vectors, if they are read in time."""
-        shelf = self._cached.get(agent_id)
-        if shelf is not None and shelf.content_ids == content_ids:
+        vectors = self._cached.get(agent_id)
+        if vectors is not None and vectors.content_ids == content_ids:
             self._cached.move_to_end(agent_id)
-            return shelf
+            return vectors
         if self._too_large.get(agent_id) == content_ids:
             return None
         reading = self._reading.get(agent_id)
@@ -152,16 +152,16 @@ class VectorSearch:
         try:
             async with self._read_slots:
                 rows = await self._rows(content_ids)
-                shelf = await asyncio.to_thread(_agent_vectors, content_ids, rows) if rows else None
-        except StorageUnavailable as trouble:
-            log.error("knowledge.vectors_not_read", cause=trouble.cause)
+                vectors = await asyncio.to_thread(_agent_vectors, content_ids, rows) if rows else None
+        except StorageUnavailable as error:
+            log.error("knowledge.vectors_not_read", cause=error.cause)
             return None
-        if rows is None or (shelf is not None and shelf.nearest.size > self._max_bytes):
+        if rows is None or (vectors is not None and vectors.nearest.size > self._max_bytes):
             self._mark_too_large(agent_id, content_ids)
             return None
-        if shelf is not None:
-            self._cache(agent_id, shelf)
-        return shelf
+        if vectors is not None:
+            self._cache(agent_id, vectors)
+        return vectors
 
     async def _rows(self, content_ids: tuple[str, ...]) -> list[tuple[int, bytes]] | None:
         """Returns passages and their vectors; None if they are too large, without reading all."""
@@ -176,9 +176,9 @@ class VectorSearch:
                 return None
         return rows
 
-    def _cache(self, agent_id: str, shelf: _AgentVectors) -> None:
+    def _cache(self, agent_id: str, vectors: _AgentVectors) -> None:
         """Cache vectors in place of the least recently used ones."""
-        self._cached[agent_id] = shelf
+        self._cached[agent_id] = vectors
         self._cached.move_to_end(agent_id)
         while sum(each.nearest.size for each in self._cached.values()) > self._max_bytes:
             self._cached.popitem(last=False)

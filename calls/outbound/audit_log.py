@@ -26,10 +26,10 @@ ROWS_PER_TRANSACTION: Final = 500
 log = structlog.get_logger()
 
 
-def record_not_dialled(conn: sa.Connection, call: Call, why: str) -> DialAttempt:
+def record_not_dialled(conn: sa.Connection, call: Call, reason: str) -> DialAttempt:
     """Store an entry for a call that was queued and is not dialled."""
     queued = outbound_audit.attempt_of_call(conn, call.id)
-    wish = DialRequest(
+    dial_request = DialRequest(
         organization_id=call.organization_id,
         phone_number_id=call.phone_number_id,
         destination=call.customer_number,
@@ -38,7 +38,7 @@ def record_not_dialled(conn: sa.Connection, call: Call, why: str) -> DialAttempt
         api_key_id=None if queued is None else queued.api_key_id,
         api_key_prefix=None if queued is None else queued.api_key_prefix,
     )
-    return outbound_audit.record(conn, wish, "not_dialled", call_id=call.id, detail=why)
+    return outbound_audit.record(conn, dial_request, "not_dialled", call_id=call.id, detail=reason)
 
 
 def log_attempt(attempt: DialAttempt) -> None:
@@ -59,22 +59,22 @@ def log_attempt(attempt: DialAttempt) -> None:
 async def prune(database: Database) -> int:
     """Remove entries older than `RETENTION`, in small transactions; returns how many. Raises `StorageUnavailable`."""
     before = utc_now() - RETENTION
-    gone = await database.write(partial(audit_log.forget, before=before))
+    pruned = await database.write(partial(audit_log.forget, before=before))
     for organization in await database.read(organizations.all_of):
         forget = partial(
             outbound_audit.forget, organization_id=organization.id, before=before, limit=ROWS_PER_TRANSACTION
         )
         while removed := await database.write(forget):
-            gone += removed
-    return gone
+            pruned += removed
+    return pruned
 
 
 async def prune_periodically(database: Database) -> None:
     """`prune` at once and every hour, until cancelled."""
 
     async def work() -> bool:
-        if gone := await prune(database):
-            log.info("audit.forgotten", attempts=gone)
+        if pruned := await prune(database):
+            log.info("audit.forgotten", attempts=pruned)
         return True
 
     await PeriodicWorker("audit.not_forgotten", PRUNE_EVERY_S, PRUNE_EVERY_S, "warning").run(work)

@@ -55,20 +55,20 @@ def authorize_peer_reroute(
     peer may send any number of them."""
     organization = organizations.get(conn, call.organization_id)
     if number is None or organization is None:
-        why: str | None = "the number was deleted"
+        reason: str | None = "the number was deleted"
     else:
-        why = request.refusal or _reason_against(conn, number, organization, request, reserve_leg)
-    verdict: Verdict = _GRANTED[request.by] if why is None else _REFUSED[request.by]
-    wish = DialRequest(
+        reason = request.refusal or _reason_against(conn, number, organization, request, reserve_leg)
+    verdict: Verdict = _GRANTED[request.by] if reason is None else _REFUSED[request.by]
+    dial_request = DialRequest(
         organization_id=call.organization_id,
         phone_number_id=call.phone_number_id,
         destination=printable(request.destination),
         client=request.peer,
         number=request.from_number if number is None else number.number,
     )
-    if why is None or not _is_flood(conn, wish):
-        log_attempt(outbound_audit.record(conn, wish, verdict, call_id=call.id, detail=why))
-    return why is None
+    if reason is None or not _is_flood(conn, dial_request):
+        log_attempt(outbound_audit.record(conn, dial_request, verdict, call_id=call.id, detail=reason))
+    return reason is None
 
 
 def recheck_transfer(conn: sa.Connection, call: Call, destination: str) -> PhoneNumber | None:
@@ -81,13 +81,13 @@ def recheck_transfer(conn: sa.Connection, call: Call, destination: str) -> Phone
     return None if allowed_destination(number, organization, destination) is None else number
 
 
-def _is_flood(conn: sa.Connection, wish: DialRequest) -> bool:
+def _is_flood(conn: sa.Connection, dial_request: DialRequest) -> bool:
     full_since = outbound_audit.nth_newest(
         conn,
         MAX_REFUSED_ENTRIES,
         utc_now() - MINUTE,
-        organization_id=wish.organization_id,
-        phone_number_id=wish.phone_number_id,
+        organization_id=dial_request.organization_id,
+        phone_number_id=dial_request.phone_number_id,
         verdicts=tuple(_REFUSED.values()),
     )
     return full_since is not None
@@ -112,6 +112,6 @@ def _reason_against(
     if request.by == "refer":
         try:
             reserve_leg(conn, organization)
-        except TrunklineError as full:
-            return f"no place for one more call: {full.message}"
+        except TrunklineError as error:
+            return f"no place for one more call: {error.message}"
     return None

@@ -86,8 +86,8 @@ class CallFinalizer:
         is space. Redaction comes first, if the organization wants it."""
         try:
             kept = await self._finish(call_id, outcome, agent)
-        except StorageUnavailable as trouble:
-            if not trouble.disk_full or not self.unstored.add_end(call_id):
+        except StorageUnavailable as error:
+            if not error.disk_full or not self.unstored.add_end(call_id):
                 raise
             self._in_background(call_id, self._finish_when_disk_has_room(call_id, outcome, agent))
         else:
@@ -196,11 +196,11 @@ class CallFinalizer:
             stop = self._stopping if wait_s == PENDING_RETRY_S else self._model_skipped
             try:
                 return await run(work)
-            except StorageUnavailable as trouble:
-                if stop.is_set() if is_kept else trouble.disk_full:
+            except StorageUnavailable as error:
+                if stop.is_set() if is_kept else error.disk_full:
                     raise  # the next start closes it, or we do when there is room
-                tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
-                tell("call.end_not_stored", call_id=call_id, cause=trouble.cause, again_in_s=wait_s)
+                write = log.debug if error.disk_full else log.error  # a full disk is told once
+                write("call.end_not_stored", call_id=call_id, cause=error.cause, again_in_s=wait_s)
                 await (_wait_for_any((stop, self._disk_has_room), wait_s) if is_kept else asyncio.sleep(wait_s))
         return await run(work)
 
@@ -246,8 +246,8 @@ class CallFinalizer:
             _observe(call, CallUsage.from_json(call.usage))
         if closed:
             self._on_webhook()
-        for call, ending, agent in kept:
-            self._in_background(call.id, self._recover_call(call.id, _outcome_of(call, ending), agent))
+        for call, pending_end, agent in kept:
+            self._in_background(call.id, self._recover_call(call.id, _outcome_of(call, pending_end), agent))
         return len(closed) + len(kept)
 
     async def _recover_call(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
@@ -264,7 +264,7 @@ class CallFinalizer:
         for call in closed:
             self._announce(conn, call, None)
         kept = pending_ends.pending(conn)
-        return closed, [(call, ending, _agent_of(conn, call)) for call, ending in kept]
+        return closed, [(call, pending_end, _agent_of(conn, call)) for call, pending_end in kept]
 
     def _announce(self, conn: sa.Connection, call: Call, kept: Agent | None) -> bool:
         """Put the event into the outbox if the call's agent has a webhook; `kept` is the agent if it is no longer
@@ -325,12 +325,12 @@ def _store_pending(call_id: str, outcome: CallOutcome, conn: sa.Connection) -> b
     )
 
 
-def _outcome_of(call: Call, ending: PendingEnd) -> CallOutcome:
+def _outcome_of(call: Call, pending_end: PendingEnd) -> CallOutcome:
     """The outcome that `_store_pending` stored."""
     return CallOutcome(
-        status=ending.status,
-        reason=ending.reason,
-        ended_at=ending.ended_at,
+        status=pending_end.status,
+        reason=pending_end.reason,
+        ended_at=pending_end.ended_at,
         answered_at=call.started_at,
         transcript=call.transcript,
         timeline=call.timeline,
@@ -338,7 +338,7 @@ def _outcome_of(call: Call, ending: PendingEnd) -> CallOutcome:
         recorded=call.recorded,
         media_quality=call.media_quality,
         sip_end=call.sip_end,
-        usage=CallUsage.from_json(ending.usage),
+        usage=CallUsage.from_json(pending_end.usage),
     )
 
 

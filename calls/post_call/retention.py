@@ -121,27 +121,27 @@ class Retention:
     async def _in_batches(self, drop: Drop, removed: RemovedCounts) -> int:
         """Remove in batches until nothing is left. After each batch the write-ahead log is written back by a thread of
         its own: otherwise the writer would have to write thousands of pages at once while others wait."""
-        total, most = 0, FIRST_BATCH
+        total, batch_size = 0, FIRST_BATCH
         while True:
-            done, took_s = await self._database.write(partial(_timed, drop, most), deferrable=True)
+            done, took_s = await self._database.write(partial(_timed, drop, batch_size), deferrable=True)
             total, removed.longest_s = total + done, max(removed.longest_s, took_s)
-            if done < most:
+            if done < batch_size:
                 return total
-            most = next_batch_size(most, took_s)
+            batch_size = next_batch_size(batch_size, took_s)
             await asyncio.to_thread(wal.checkpoint, self._database.path)
 
     async def _remove_files(self, removed: RemovedCounts) -> None:
         """Remove the files of recordings without a row. A file that cannot be removed is tried again in the next
         run."""
         last = ""
-        while gone := await self._database.read(
+        while without_row := await self._database.read(
             partial(retention.files_to_remove, limit=FILES_PER_TRANSACTION, after=last)
         ):
-            ids = await asyncio.to_thread(recordings.remove, self._data_dir, gone)
+            ids = await asyncio.to_thread(recordings.remove, self._data_dir, without_row)
             if ids:
                 await self._database.write(partial(retention.files_removed, call_ids=ids), deferrable=True)
             removed.files += len(ids)
-            last = gone[-1][0]
+            last = without_row[-1][0]
 
     async def _truncate_wal(self) -> bool:
         """Removed data stays in the write-ahead log until it is truncated; a reader may be in the way."""
@@ -153,15 +153,15 @@ class Retention:
         return False
 
 
-def next_batch_size(most: int, took_s: float) -> int:
+def next_batch_size(batch_size: int, took_s: float) -> int:
     """Returns the size of the batch after one of this size and duration: towards `TARGET_TRANSACTION_S`, at most
     doubled."""
-    wanted = round(most * TARGET_TRANSACTION_S / max(took_s, 1e-6))
-    return max(1, min(wanted, 2 * most, MAX_BATCH))
+    wanted = round(batch_size * TARGET_TRANSACTION_S / max(took_s, 1e-6))
+    return max(1, min(wanted, 2 * batch_size, MAX_BATCH))
 
 
-def _timed(drop: Drop, most: int, conn: sa.Connection) -> tuple[int, float]:
+def _timed(drop: Drop, batch_size: int, conn: sa.Connection) -> tuple[int, float]:
     """Returns the result of `drop`, and how long it took."""
     began = time.perf_counter()
-    done = drop(conn, limit=most)
+    done = drop(conn, limit=batch_size)
     return done, time.perf_counter() - began

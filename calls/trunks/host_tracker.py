@@ -104,44 +104,46 @@ class HostTracker:
         }
         self._update_tracked()
 
-    def targets(self, place: SipHostPort) -> list[SipTarget]:
+    def targets(self, destination: SipHostPort) -> list[SipTarget]:
         """The targets of a destination that are known now, in order of preference; an IP address is its own target."""
-        place = _normalized(place)
-        if (address := ip_literal_targets(place)) is not None:
+        destination = _normalized(destination)
+        if (address := ip_literal_targets(destination)) is not None:
             return list(address)
-        targets = [each for each in self._resolved_targets(place) if self.is_allowed(place.host, each.address)]
+        targets = [
+            each for each in self._resolved_targets(destination) if self.is_allowed(destination.host, each.address)
+        ]
         if self._demoted:
-            targets.sort(key=lambda each: (place.host, each.address) in self._demoted)
+            targets.sort(key=lambda each: (destination.host, each.address) in self._demoted)
         return targets
 
-    def _resolved_targets(self, place: SipHostPort) -> Sequence[SipTarget]:
+    def _resolved_targets(self, destination: SipHostPort) -> Sequence[SipTarget]:
         """The targets of the lookup; a destination that shares the lookup of another port gets its own port and
         transport."""
-        followed = self._tracked.get(_lookup_key(place)) if place in self._destinations else None
-        if followed is None or followed.destination == place or place.port is None:
-            return followed.targets if followed else ()
-        port, transport = place.port, place.transport or "udp"
-        return [_target(each.address, port, transport) for each in followed.targets]
+        tracked = self._tracked.get(_lookup_key(destination)) if destination in self._destinations else None
+        if tracked is None or tracked.destination == destination or destination.port is None:
+            return tracked.targets if tracked else ()
+        port, transport = destination.port, destination.transport or "udp"
+        return [_target(each.address, port, transport) for each in tracked.targets]
 
-    async def resolve(self, place: SipHostPort) -> list[SipTarget]:
+    async def resolve(self, destination: SipHostPort) -> list[SipTarget]:
         """Returns the targets of a destination. Waits for the first lookup; a new destination is tracked for some
         minutes. Empty if the lookup fails."""
-        place = _normalized(place)
-        if ip_literal_targets(place) is None:
-            self._track_for_call(place)
-            followed = self._tracked[_lookup_key(place)]
-            if not followed.targets:
-                await followed.looked_up.wait()
+        destination = _normalized(destination)
+        if ip_literal_targets(destination) is None:
+            self._track_for_call(destination)
+            tracked = self._tracked[_lookup_key(destination)]
+            if not tracked.targets:
+                await tracked.looked_up.wait()
             self._publish_pending()
-        return self.targets(place)
+        return self.targets(destination)
 
     async def wait_resolved(self, timeout_s: float) -> None:
         """Wait until every tracked destination has been looked up once, at most `timeout_s`."""
-        looks = [asyncio.create_task(each.looked_up.wait()) for each in self._tracked.values()]
-        if looks:
-            _, slow = await asyncio.wait(looks, timeout=timeout_s)
-            for look in slow:
-                look.cancel()
+        waiters = [asyncio.create_task(each.looked_up.wait()) for each in self._tracked.values()]
+        if waiters:
+            _, slow = await asyncio.wait(waiters, timeout=timeout_s)
+            for waiter in slow:
+                waiter.cancel()
         self._publish_pending()
 
     def allowed_addresses(self, host: str) -> set[str]:
@@ -153,7 +155,7 @@ class HostTracker:
         """Every known address of a host, allowed or not."""
         host = _normalized(SipHostPort(host)).host
         if (known := self._addresses.get(host)) is None:
-            known = frozenset(each.address for followed in self._by_host.get(host, ()) for each in followed.targets)
+            known = frozenset(each.address for tracked in self._by_host.get(host, ()) for each in tracked.targets)
             if host in self._by_host:
                 self._addresses[host] = known
         return known
@@ -164,12 +166,12 @@ class HostTracker:
             self._all_addresses = {host: self.resolved_addresses(host) for host in self._by_host}
         return self._all_addresses
 
-    def resolve_error(self, place: SipHostPort) -> str | None:
+    def resolve_error(self, destination: SipHostPort) -> str | None:
         """Why the last lookup of the destination failed."""
-        followed = self._tracked.get(_lookup_key(_normalized(place)))
-        if followed and followed.targets and not self.targets(place):
+        tracked = self._tracked.get(_lookup_key(_normalized(destination)))
+        if tracked and tracked.targets and not self.targets(destination):
             return "it leads to addresses that the operator has not given"
-        return followed.failed if followed else None
+        return tracked.failed if tracked else None
 
     def on_policy_change(self) -> None:
         """`is_allowed` may return something else than before."""
@@ -201,31 +203,33 @@ class HostTracker:
             await asyncio.wait(tasks)
 
     def _stop_tracking(self, places: Collection[SipHostPort]) -> None:
-        for place in places:
-            followed = self._tracked.pop(place)
-            others = self._by_host[place.host]
-            others.remove(followed)
+        for destination in places:
+            tracked = self._tracked.pop(destination)
+            others = self._by_host[destination.host]
+            others.remove(tracked)
             if not others:
-                del self._by_host[place.host]
-            self._addresses.pop(place.host, None)
-            followed.task.cancel()
-            followed.looked_up.set()  # nobody waits for what will not come
+                del self._by_host[destination.host]
+            self._addresses.pop(destination.host, None)
+            tracked.task.cancel()
+            tracked.looked_up.set()  # nobody waits for what will not come
 
     # ---- following ----
 
-    def _track_for_call(self, place: SipHostPort) -> None:
+    def _track_for_call(self, destination: SipHostPort) -> None:
         now_s = asyncio.get_running_loop().time()
-        self._call_lookups.pop(place, None)
-        self._call_lookups[place] = now_s + CALL_LOOKUP_KEPT_S
+        self._call_lookups.pop(destination, None)
+        self._call_lookups[destination] = now_s + CALL_LOOKUP_KEPT_S
         while len(self._call_lookups) > MAX_CALL_LOOKUPS:
             del self._call_lookups[next(iter(self._call_lookups))]
-        if place not in self._destinations:
+        if destination not in self._destinations:
             self._update_tracked()
 
     def _update_tracked(self) -> None:
         """Start tracking what is new, stop tracking what is no longer wanted."""
         now_s = asyncio.get_running_loop().time()
-        self._call_lookups = {place: until_s for place, until_s in self._call_lookups.items() if until_s > now_s}
+        self._call_lookups = {
+            destination: until_s for destination, until_s in self._call_lookups.items() if until_s > now_s
+        }
         wanted = frozenset(self._call_lookups).union(*self._subscriptions.values())
         before, self._destinations = self._destinations, wanted
         if wanted == before:
@@ -233,27 +237,27 @@ class HostTracker:
         look_ups = {_lookup_key(each): each for each in wanted}
         self._stop_tracking(self._tracked.keys() - look_ups.keys())
         shown = False
-        for look_up, place in look_ups.items():
+        for look_up, destination in look_ups.items():
             if look_up not in self._tracked:
-                self._start_tracking(look_up, place)
+                self._start_tracking(look_up, destination)
             else:
                 shown = shown or bool(self._tracked[look_up].targets)
         if before - wanted or (shown and wanted - before):
             self._publish_soon()
 
-    def _start_tracking(self, look_up: SipHostPort, place: SipHostPort) -> None:
-        owner = next((each for wanted in self._subscriptions.values() for each in wanted.get(place, ())), CALLS)
-        task = asyncio.create_task(self._refresh(look_up), name=f"place {place.host}")
-        followed = self._tracked[look_up] = _TrackedHost(place, owner, task)
-        self._by_host.setdefault(place.host, []).append(followed)
+    def _start_tracking(self, look_up: SipHostPort, destination: SipHostPort) -> None:
+        owner = next((each for wanted in self._subscriptions.values() for each in wanted.get(destination, ())), CALLS)
+        task = asyncio.create_task(self._refresh(look_up), name=f"place {destination.host}")
+        tracked = self._tracked[look_up] = _TrackedHost(destination, owner, task)
+        self._by_host.setdefault(destination.host, []).append(tracked)
 
     async def _refresh(self, look_up: SipHostPort) -> None:
         """Look the destination up again and again. Its targets stay until a lookup finds others."""
-        followed = self._tracked[look_up]
+        tracked = self._tracked[look_up]
         while True:
-            async with self._lookup_slots.slot(followed.owner):
-                ttl_s = await self._look_up(followed.destination, followed)
-            followed.looked_up.set()
+            async with self._lookup_slots.slot(tracked.owner):
+                ttl_s = await self._look_up(tracked.destination, tracked)
+            tracked.looked_up.set()
             await asyncio.sleep(refresh_after_s(ttl_s, random.random()))
             self._drop_expired()
 
@@ -262,39 +266,39 @@ class HostTracker:
         if any(until_s <= now_s for until_s in self._call_lookups.values()):
             self._update_tracked()
 
-    async def _look_up(self, place: SipHostPort, followed: _TrackedHost) -> float | None:
+    async def _look_up(self, destination: SipHostPort, tracked: _TrackedHost) -> float | None:
         """Look up once. Returns the TTL of the result, None if the lookup failed."""
         try:
-            found = _only_unicast(place, await self._locate(place))
+            result = _only_unicast(destination, await self._locate(destination))
         except LookupFailed as failure:
-            self._lookup_failed(place, followed, str(failure))
+            self._lookup_failed(destination, tracked, str(failure))
             return None
         except Exception as error:
-            log.error("names.look_up_broken", host=place.host, error=repr(error), exc_info=error)
-            self._lookup_failed(place, followed, "look-up broken, see the log")
+            log.error("names.look_up_broken", host=destination.host, error=repr(error), exc_info=error)
+            self._lookup_failed(destination, tracked, "look-up broken, see the log")
             return None
-        if not found.targets:
-            self._lookup_failed(place, followed, f"{place.host} has no address that takes SIP")
+        if not result.targets:
+            self._lookup_failed(destination, tracked, f"{destination.host} has no address that takes SIP")
             return None
         now_s = asyncio.get_running_loop().time()
-        if not found.complete and followed.complete_until_s > now_s:
+        if not result.complete and tracked.complete_until_s > now_s:
             return None
-        followed.complete_until_s = now_s + MAX_REFRESH_S if found.complete else 0.0
-        if followed.failed is not None:
-            followed.failed = None
-            log.info("trunks.host_found", host=place.host)
-        if found.targets != followed.targets:
-            followed.targets = found.targets
-            self._addresses.pop(place.host, None)
+        tracked.complete_until_s = now_s + MAX_REFRESH_S if result.complete else 0.0
+        if tracked.failed is not None:
+            tracked.failed = None
+            log.info("trunks.host_found", host=destination.host)
+        if result.targets != tracked.targets:
+            tracked.targets = result.targets
+            self._addresses.pop(destination.host, None)
             self._publish_soon()
-        return found.ttl_s if found.complete else None
+        return result.ttl_s if result.complete else None
 
-    def _lookup_failed(self, place: SipHostPort, followed: _TrackedHost, why: str) -> None:
+    def _lookup_failed(self, destination: SipHostPort, tracked: _TrackedHost, why: str) -> None:
         """Logged for the first of several failures."""
-        if followed.failed is None:
-            kept = sorted({each.address for each in followed.targets})
-            log.warning("trunks.host_unknown", host=place.host, error=why, kept=kept)
-        followed.failed = why
+        if tracked.failed is None:
+            kept = sorted({each.address for each in tracked.targets})
+            log.warning("trunks.host_unknown", host=destination.host, error=why, kept=kept)
+        tracked.failed = why
 
     def _publish_soon(self) -> None:
         """Publish a little later, because many hosts may be resolved at the same time, and rest after a publication
@@ -313,8 +317,8 @@ class HostTracker:
         self._publish_timer = None
         begun_s = time.perf_counter()
         self._publish(self._table())
-        for tell in self.on_change:
-            tell()
+        for callback in self.on_change:
+            callback()
         self._publish_took_s = time.perf_counter() - begun_s
 
     def _table(self) -> Table:
@@ -322,19 +326,21 @@ class HostTracker:
         targets."""
         table: dict[SipHostPort, Sequence[SipTarget]] = {}
         entries: dict[SipHostPort, list[SipHostPort]] = {}
-        for place in sorted(self._destinations, key=lambda each: each.transport is not None):
-            targets = self.targets(place)
-            transports = (place.transport,) if place.transport else {each.transport for each in targets}
+        for destination in sorted(self._destinations, key=lambda each: each.transport is not None):
+            targets = self.targets(destination)
+            transports = (destination.transport,) if destination.transport else {each.transport for each in targets}
             for transport in transports:
-                fitting = [each for each in targets if place.transport or each.transport == transport]
+                fitting = [each for each in targets if destination.transport or each.transport == transport]
                 if fitting:
-                    entry = SipHostPort(place.host, place.port, transport)
+                    entry = SipHostPort(destination.host, destination.port, transport)
                     table[entry] = fitting
-                    entries.setdefault(place, []).append(entry)
+                    entries.setdefault(destination, []).append(entry)
         if len(table) <= MAX_HOSTS:
             return table
         log.error("names.too_many", places=len(table), most=MAX_HOSTS)
-        kept = list(dict.fromkeys(entry for place in self._in_fair_order() for entry in entries.get(place, ())))
+        kept = list(
+            dict.fromkeys(entry for destination in self._in_fair_order() for entry in entries.get(destination, ()))
+        )
         return {entry: table[entry] for entry in kept[:MAX_HOSTS]}
 
     def _in_fair_order(self) -> list[SipHostPort]:
@@ -342,11 +348,13 @@ class HostTracker:
         organization."""
         by_owner: dict[str, list[SipHostPort]] = {}
         for wanted in self._subscriptions.values():
-            for place, owners in wanted.items():
+            for destination, owners in wanted.items():
                 for owner in owners:
-                    by_owner.setdefault(owner, []).append(place)
+                    by_owner.setdefault(owner, []).append(destination)
         by_owner[CALLS] = list(self._call_lookups)
-        in_turn = [place for row in zip_longest(*by_owner.values()) for place in row if place is not None]
+        in_turn = [
+            destination for row in zip_longest(*by_owner.values()) for destination in row if destination is not None
+        ]
         return [*dict.fromkeys([*in_turn, *self._destinations])]
 
 
@@ -357,27 +365,27 @@ def refresh_after_s(ttl_s: float | None, random_value: float) -> float:
     return min(max(ttl_s, MIN_REFRESH_S), MAX_REFRESH_S) * (1 - JITTER * (1 + random_value) / 2)
 
 
-def _only_unicast(place: SipHostPort, found: ResolvedTargets) -> ResolvedTargets:
+def _only_unicast(destination: SipHostPort, result: ResolvedTargets) -> ResolvedTargets:
     """The result without addresses that a trunk cannot have. Raises `LookupFailed` if no others were found."""
-    unusable = {each.address: why_no_unicast(each.address) for each in found.targets}
-    targets = tuple(each for each in found.targets if unusable[each.address] is None)
-    if len(targets) == len(found.targets):
-        return found
-    told = ", ".join(f"{address} ({what})" for address, what in unusable.items() if what is not None)
+    unusable = {each.address: why_no_unicast(each.address) for each in result.targets}
+    targets = tuple(each for each in result.targets if unusable[each.address] is None)
+    if len(targets) == len(result.targets):
+        return result
+    described = ", ".join(f"{address} ({what})" for address, what in unusable.items() if what is not None)
     if not targets:
-        raise LookupFailed(f"{place.host} has no address that a trunk may have: {told}")
-    log.warning("trunks.address_refused", host=place.host, addresses=told)
-    return replace(found, targets=targets)
+        raise LookupFailed(f"{destination.host} has no address that a trunk may have: {described}")
+    log.warning("trunks.address_refused", host=destination.host, addresses=described)
+    return replace(result, targets=targets)
 
 
-def _normalized(place: SipHostPort) -> SipHostPort:
-    host = place.host.lower().removesuffix(".")
-    return place if host == place.host else place._replace(host=host)
+def _normalized(destination: SipHostPort) -> SipHostPort:
+    host = destination.host.lower().removesuffix(".")
+    return destination if host == destination.host else destination._replace(host=host)
 
 
 _target: Final = lru_cache(16384)(SipTarget)
 
 
-def _lookup_key(place: SipHostPort) -> SipHostPort:
+def _lookup_key(destination: SipHostPort) -> SipHostPort:
     """What is looked up: with a port only the addresses of the host count (RFC 3263 4.2), for all ports at once."""
-    return place if place.port is None else SipHostPort(place.host, 0)
+    return destination if destination.port is None else SipHostPort(destination.host, 0)

@@ -76,9 +76,9 @@ class SourceAllowlist:
     def aliases_of(self, address: str) -> Collection[str]:
         """The names that the database has for a source: its address, the networks that contain it and the host names
         that resolve to it."""
-        there = ip_address(address)
-        there = (there.ipv4_mapped or there) if isinstance(there, IPv6Address) else there
-        return {address, str(there)} | self._aliases.get(str(there), set()) | self._networks.containing(there)
+        parsed = ip_address(address)
+        parsed = (parsed.ipv4_mapped or parsed) if isinstance(parsed, IPv6Address) else parsed
+        return {address, str(parsed)} | self._aliases.get(str(parsed), set()) | self._networks.containing(parsed)
 
     def on_number_change(self) -> None:
         """A phone number was created, changed or deleted."""
@@ -90,7 +90,7 @@ class SourceAllowlist:
             await self._read()
 
     async def _read(self) -> None:
-        self._stored, names = await self._database.read(self._read_sources)
+        self._stored, aliases = await self._database.read(self._read_sources)
         networks = [each for each in self._stored if "/" in each]
         self._hosts = {
             each for each in self._stored if "/" not in each and ip_literal_targets(SipHostPort(each)) is None
@@ -100,7 +100,7 @@ class SourceAllowlist:
             "sources",
             {
                 place: owners
-                for host, owners in names.items()
+                for host, owners in aliases.items()
                 if ip_literal_targets(SipHostPort(host)) is None
                 for place in (SipHostPort(host), _address_lookup(host))
             },
@@ -112,20 +112,20 @@ class SourceAllowlist:
         or not, because their addresses belong to no other organization."""
         rules = trunk_grants.rules(conn, self._policy)
         stored, owners = trunk_grants.usable_sources(conn, rules), phone_numbers.source_owners(conn)
-        names = {each: set(owners.get(each, ())) for each in stored if "/" not in each}
-        given = rules.granted_host_names if rules.enforced else ()
+        aliases = {each: set(owners.get(each, ())) for each in stored if "/" not in each}
+        granted = rules.granted_host_names if rules.enforced else ()
         for grant in rules.grants:
-            if grant.trunk in given:
-                names.setdefault(grant.trunk, set()).add(grant.organization_id)
-        return stored, names
+            if grant.trunk in granted:
+                aliases.setdefault(grant.trunk, set()).add(grant.organization_id)
+        return stored, aliases
 
     def _publish(self) -> None:
         """Publish what is known now: addresses themselves, and the resolved addresses of host names."""
-        names: dict[str, set[str]] = defaultdict(set)
+        aliases: dict[str, set[str]] = defaultdict(set)
         for source in self._stored:
             for address in self._places.allowed_addresses(source) if source in self._hosts else (source,):
-                names[address].add(source)
-        self._aliases = dict(names)
+                aliases[address].add(source)
+        self._aliases = dict(aliases)
         self._apply(self._aliases.keys())
 
     async def run(self) -> None:

@@ -89,27 +89,28 @@ class TrunkPolicy:
         users = self._by_host.get(host)
         if not users:
             return True
-        now = self._current_rules()
-        if now is not self._cached_for:
+        current = self._current_rules()
+        if current is not self._cached_for:
             self._cached_verdicts.clear()
-            self._cached_for = now
+            self._cached_for = current
         if (known := self._cached_verdicts.get((host, address))) is None:
             known = self._cached_verdicts[host, address] = any(
-                now.standing(each, host) is not None and now.may_resolve_to(each, host, address) for each in users
+                current.standing(each, host) is not None and current.may_resolve_to(each, host, address)
+                for each in users
             )
         return known
 
     def problem(self, number: PhoneNumber, addresses_of: AddressesOf, rules: TrunkRules | None = None) -> str | None:
         """Returns why nothing is sent to a number's trunk, in words that do not show the addresses of its host name;
         None if it may be used. `rules`: newer ones than those of the last update."""
-        now = self._current_rules()
+        current = self._current_rules()
         if rules is not None:
-            now = replace(rules, held=now.held, resolved=now.resolved, own_addresses=now.own_addresses)
+            current = replace(rules, held=current.held, resolved=current.resolved, own_addresses=current.own_addresses)
         for host in used_hosts(number):
             if (what := why_no_unicast(host)) is not None:
                 return f"its address is {what}: a trunk's is that of one host"
-            if now.standing(number, host) is None:
+            if current.standing(number, host) is None:
                 return NOT_GRANTED
-            if not all(now.may_resolve_to(number, host, each) for each in addresses_of(host)):
+            if not all(current.may_resolve_to(number, host, each) for each in addresses_of(host)):
                 return RESOLVES_ELSEWHERE
         return None

@@ -128,9 +128,9 @@ class WebhookSender:
                 self._woken.clear()
                 try:
                     wait_s = await self._send_due(group)
-                except StorageUnavailable as trouble:
-                    tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
-                    tell("webhook.outbox_unreadable", cause=trouble.cause, again_in_s=RETRY_S)
+                except StorageUnavailable as error:
+                    write = log.debug if error.disk_full else log.error  # a full disk is told once
+                    write("webhook.outbox_unreadable", cause=error.cause, again_in_s=RETRY_S)
                     wait_s = RETRY_S
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
@@ -205,10 +205,10 @@ class WebhookSender:
         while True:
             try:
                 return await self._database.write(record)
-            except StorageUnavailable as trouble:
-                told = {"call_id": due.delivery.call_id, "cause": trouble.cause}
-                tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
-                tell("webhook.attempt_not_stored", again_in_s=RETRY_S, **told)
+            except StorageUnavailable as error:
+                fields = {"call_id": due.delivery.call_id, "cause": error.cause}
+                write = log.debug if error.disk_full else log.error  # a full disk is told once
+                write("webhook.attempt_not_stored", again_in_s=RETRY_S, **fields)
                 await asyncio.sleep(RETRY_S)
 
     def _next_attempt_at(self, attempt: DeliveryAttempt, started_at: datetime, took_ms: int) -> datetime | None:

@@ -140,56 +140,56 @@ def _redact_texts(roles: Sequence[str], texts: Sequence[str]) -> list[str]:
     """The texts of each side are read as one; the topic of one side's turn counts for the next turn."""
     if not any(any(each.isalnum() for each in text) for text in texts):
         return list(texts)
-    hidden: list[list[Span]] = [[] for _ in texts]
+    spans: list[list[Span]] = [[] for _ in texts]
     cards: list[str] = []
     portuguese = (number_words("pt"),) if any(map(_PORTUGUESE.search, texts)) else ()
     for words in (number_words(*LANGUAGES), *portuguese):
         sides = [tokenize(_texts_of(role, roles, texts), words) for role in sorted(set(roles))]
         for units in sides:
-            cards += _redact_side(units, texts, hidden)
+            cards += _redact_side(units, texts, spans)
         if cards:
             for units in sides:
-                _redact_card_parts(units, cards, hidden)
+                _redact_card_parts(units, cards, spans)
     for item, text in enumerate(texts):
-        hidden[item] += _formatted_numbers(text)
-    return [_replace_spans(text, spans) for text, spans in zip(texts, hidden, strict=True)]
+        spans[item] += _formatted_numbers(text)
+    return [_replace_spans(text, own) for text, own in zip(texts, spans, strict=True)]
 
 
 def _texts_of(role: str, roles: Sequence[str], texts: Sequence[str]) -> Iterable[tuple[int, str]]:
     return ((item, text) for item, text in enumerate(texts) if roles[item] == role)
 
 
-def _redact_side(units: Sequence[SpokenToken], texts: Sequence[str], hidden: list[list[Span]]) -> list[str]:
-    """Collect the spans of one side in `hidden`. Returns the cards in it."""
+def _redact_side(units: Sequence[SpokenToken], texts: Sequence[str], spans: list[list[Span]]) -> list[str]:
+    """Collect the spans of one side in `spans`. Returns the cards in it."""
     taken = [False] * len(units)
-    _redact_ibans(units, taken, hidden)
+    _redact_ibans(units, taken, spans)
     cards: list[str] = []
     topics = _TurnTopics(texts)
     for first, last in _runs(units, taken):
         run, begin = units[first:last], first
         about = topics.of(run)
         for card in find_cards(run, texts, about_cards="cards" in about):
-            _redact_other_numbers(units, begin, first + card.start, about, hidden)
+            _redact_other_numbers(units, begin, first + card.start, about, spans)
             cards.append(digits_of(run[card]))
-            _redact(run[card], CARD, hidden)
+            _redact(run[card], CARD, spans)
             begin = first + card.stop
-        _redact_other_numbers(units, begin, last, about, hidden)
+        _redact_other_numbers(units, begin, last, about, spans)
     return cards
 
 
 def _redact_other_numbers(
-    units: Sequence[SpokenToken], first: int, last: int, about: Set[str], hidden: list[list[Span]]
+    units: Sequence[SpokenToken], first: int, last: int, about: Set[str], spans: list[list[Span]]
 ) -> None:
     """Collect the spans of a run of digits without cards."""
     run = units[first:last]
     if person := _spanish_dni(units, first, last):
-        _redact(person, NUMBER, hidden)
+        _redact(person, NUMBER, spans)
     elif _is_number(digits_of(run), about):
-        _redact(run, NUMBER, hidden)
+        _redact(run, NUMBER, spans)
     elif "codes" in about:
         for part in _parts_by_item(run):
             if len(digits_of(part)) in (3, 4):
-                _redact(part, NUMBER, hidden)
+                _redact(part, NUMBER, spans)
 
 
 def _runs(units: Sequence[SpokenToken], taken: Sequence[bool]) -> Iterable[tuple[int, int]]:
@@ -256,14 +256,14 @@ def _parts_by_item(run: Sequence[SpokenToken]) -> Iterable[Sequence[SpokenToken]
         yield [unit for unit in run if unit.item == item]
 
 
-def _redact_ibans(units: Sequence[SpokenToken], taken: list[bool], hidden: list[list[Span]]) -> None:
+def _redact_ibans(units: Sequence[SpokenToken], taken: list[bool], spans: list[list[Span]]) -> None:
     """Collect the spans of IBANs, which begin with a country code."""
     for first, unit in enumerate(units):
         if unit.is_digits or len(unit.characters) > 2 or taken[first]:
             continue
         last = _iban_end(units, first)
         if last is not None:
-            _redact(units[first:last], NUMBER, hidden)
+            _redact(units[first:last], NUMBER, spans)
             taken[first:last] = [True] * (last - first)
 
 
@@ -282,18 +282,18 @@ def _iban_end(units: Sequence[SpokenToken], first: int) -> int | None:
     return None
 
 
-def _redact_card_parts(units: Sequence[SpokenToken], cards: Sequence[str], hidden: list[list[Span]]) -> None:
+def _redact_card_parts(units: Sequence[SpokenToken], cards: Sequence[str], spans: list[list[Span]]) -> None:
     """Collect the spans where digits of a card are repeated, perhaps group by group."""
     for first, last in _runs(units, [False] * len(units)):
         for part in _parts_by_item(units[first:last]):
             digits = digits_of(part)
             if len(digits) >= _MIN_PART_DIGITS and any(digits in card for card in cards):
-                _redact(part, CARD, hidden)
+                _redact(part, CARD, spans)
 
 
-def _redact(run: Sequence[SpokenToken], label: str, hidden: list[list[Span]]) -> None:
+def _redact(run: Sequence[SpokenToken], label: str, spans: list[list[Span]]) -> None:
     for part in _parts_by_item(run):
-        hidden[part[0].item].append((part[0].start, part[-1].end, label))
+        spans[part[0].item].append((part[0].start, part[-1].end, label))
 
 
 def _formatted_numbers(text: str) -> list[Span]:
