@@ -307,6 +307,7 @@ class Endpoint:
             self._trunk_accounts.destroy_on_pjsip_thread()
         for account in self._accounts.values():
             account.shutdown()
+            _native.account_detach(int(account.this))  # a traceback may hold it until another endpoint has its number
         self._accounts.clear()
         self.pump.stop()
         _native.hangup_remove()

@@ -149,9 +149,11 @@ class TrunkAccounts:
         await asyncio.gather(*self._removals, return_exceptions=True)
 
     def destroy_on_pjsip_thread(self) -> None:
-        """Drop all accounts. On the PJSIP thread."""
+        """Drop all accounts; PJSUA deletes them when it is destroyed. On the PJSIP thread."""
         _native.register_remove()
         for entry in (*self._entries.values(), *self._removed):
+            if entry.account is not None:
+                _native.account_detach(int(entry.account.this))
             entry.account = None
 
     # ---- the event loop ----

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import socket
 import threading
@@ -16,12 +17,23 @@ from config.errors import StartupError
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
+from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings
+from sipcore.trunks.trunk import Trunk
 from tests.peers.sipp_baresip import free_port
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone
 
 PCMU = EndpointSettings(codecs=("PCMU",), max_calls=10)
+
+
+def authenticated_trunk() -> Trunk:
+    """A trunk with an account of its own, because of its credentials."""
+    return Trunk(
+        key="ann", host="127.0.0.1", port=free_port(), transport="udp", outbound_proxy=None, user="100",
+        credentials=Credentials("ann", "secret"), registers=False, follow_redirects=False, accept_refer=False,
+        qualify_s=0, number="100",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM], ids=["udp", "tcp"])
@@ -68,6 +80,23 @@ async def test_starting_and_closing_again_and_again_leaves_no_thread_and_no_desc
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("sip-")]
         descriptors.append(len(os.listdir("/proc/self/fd")))
     assert descriptors[1:] == descriptors[:1] * 3
+
+
+async def test_accounts_that_outlive_their_endpoint_delete_none_of_the_next_one() -> None:
+    """A traceback may hold them, for example; PJSUA gives their numbers to the accounts of the next endpoint."""
+    async with Phone(PCMU) as former:
+        await former.endpoint.set_trunks([authenticated_trunk()])
+        entries = former.endpoint._started_trunk_accounts()._entries.values()
+        kept = [*former.endpoint._accounts.values(), *(entry.account for entry in entries)]
+    assert len(kept) == 2
+    async with Phone(PCMU) as phone:
+        numbers = [account.getId() for account in phone.endpoint._accounts.values()]
+        await phone.endpoint.set_trunks([authenticated_trunk()])
+        kept.clear()
+        gc.collect()
+        await (await phone.call()).end()
+        (entry,) = phone.endpoint._started_trunk_accounts()._entries.values()
+        assert entry.account is not None and entry.account.isValid() and entry.account_id not in numbers
 
 
 async def test_closing_ends_live_calls_and_twice_is_harmless() -> None:

@@ -176,6 +176,16 @@ static PyObject *py_account_delete(PyObject *self, PyObject *args)
     return PyBool_FromLong(gone);
 }
 
+static PyObject *py_account_detach(PyObject *self, PyObject *address)
+{
+    (void)self;
+    void *object = PyLong_AsVoidPtr(address);
+    if (!object)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "no account object");
+    pj_account_detach(object);
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_options_send(PyObject *self, PyObject *args)
 {
     int account;
@@ -210,6 +220,7 @@ PyMethodDef register_methods[] = {
     METHOD(register_drop, METH_O, "register_drop(account): release its connection, report nothing more."),
     METHOD(account_set_route, METH_VARARGS, "account_set_route(account, *routes): Route values, two at most."),
     METHOD(account_delete, METH_VARARGS, "account_delete(account, address of its pjsua2 object) -> False while it has calls."),
+    METHOD(account_detach, METH_O, "account_detach(address of a pjsua2 account): its end deletes no account of PJSUA."),
     METHOD(options_install, METH_O, "options_install(on_result): called on PJSIP's threads."),
     METHOD(options_remove, METH_NOARGS, "Report nothing more."),
     METHOD(challenge_nonce_prefix, METH_O, "challenge_nonce_prefix(prefix of our own nonces)."),
