@@ -15,10 +15,10 @@ from tests.calls.call_service_harness import CallServiceHarness, until
 from tests.fakes.fake_leg import Callee
 
 WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"}
-Line = tuple[PhoneNumber, Agent]
+NumberAndAgent = tuple[PhoneNumber, Agent]
 
 
-def store(conn: sa.Connection, line: Line, to: str, **more: Any) -> Call:
+def store(conn: sa.Connection, line: NumberAndAgent, to: str, **more: Any) -> Call:
     """What POST /calls does in its transaction."""
     number, agent = line
     facts = {"context_variables": {}, "metadata": {}, **more}
@@ -33,7 +33,7 @@ def store(conn: sa.Connection, line: Line, to: str, **more: Any) -> Call:
     )
 
 
-async def queue(harness: CallServiceHarness, line: Line, to: str = "+4917012", **more: Any) -> Call:
+async def queue(harness: CallServiceHarness, line: NumberAndAgent, to: str = "+4917012", **more: Any) -> Call:
     """A call that is to be placed."""
     call = await harness.database.write(lambda conn: store(conn, line, to, **more))
     harness.service.start_queued_calls()

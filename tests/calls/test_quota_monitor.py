@@ -21,10 +21,10 @@ from tests.calls.knowledge.ingestion_harness import Archive, at_work
 LIMITS = QuotaSettings().model_dump()
 
 
-def figures(keeper: QuotaMonitor) -> dict[tuple[str, str, str], float]:
+def figures(monitor: QuotaMonitor) -> dict[tuple[str, str, str], float]:
     return {
         (sample.name, sample.labels["organization"], sample.labels["quota"]): sample.value
-        for metric in keeper.collect()
+        for metric in monitor.collect()
         for sample in metric.samples
     }
 
@@ -34,14 +34,14 @@ async def test_the_file_of_a_document_that_failed_goes_after_a_day_and_its_row_s
     async with at_work(archive) as worker:
         await worker.idle()
     assert (await archive.get(failed)).status == "failed"
-    keeper = QuotaMonitor(archive.database, archive.data_dir, LIMITS)
-    await keeper.remove_failed()
+    monitor = QuotaMonitor(archive.database, archive.data_dir, LIMITS)
+    await monitor.remove_failed()
     assert files.path_of(archive.data_dir, failed.id).exists(), "not before"
     documents = tables.knowledge_documents
     day_ago = sa.update(documents).values(updated_at=utc_now() - timedelta(days=1, seconds=1), file_size=7)
     await archive.database.write(lambda conn: conn.execute(day_ago))
-    await keeper.remove_failed()
-    await keeper.remove_failed()
+    await monitor.remove_failed()
+    await monitor.remove_failed()
     assert not files.path_of(archive.data_dir, failed.id).exists()
     assert files.path_of(archive.data_dir, good.id).exists()
     assert (await archive.get(failed)).error
@@ -67,14 +67,14 @@ async def test_recordings_are_measured_counted_and_warned_of(archive: Archive) -
     path = recordings.path_of(archive.data_dir, call.id, call.created_at)
     path.parent.mkdir(parents=True)
     path.write_bytes(bytes(5000))
-    keeper = QuotaMonitor(archive.database, archive.data_dir, {**LIMITS, "recording_bytes": 4999})
+    monitor = QuotaMonitor(archive.database, archive.data_dir, {**LIMITS, "recording_bytes": 4999})
     with capture_logs() as lines:
-        await keeper._check()
-        await keeper._check()
+        await monitor._check()
+        await monitor._check()
     (told,) = [line for line in lines if line["event"] == "quota.recordings_over"]
     assert (told["organization_id"], told["used"], told["allowed"]) == (archive.organization_id, 5000, 4999)
     names = ("trunkline_quota_used", "trunkline_quota_limit")
-    found = figures(keeper)
+    found = figures(monitor)
     assert [found[name, archive.organization_id, "recording_bytes"] for name in names] == [5000, 4999]
     assert found["trunkline_quota_used", archive.organization_id, "agents"] == 1
 

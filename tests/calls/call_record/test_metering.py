@@ -105,17 +105,17 @@ async def test_an_excuse_is_speech_like_any_other(begin: Begin) -> None:
 
 
 async def test_every_sample_that_the_ear_is_given_counts() -> None:
-    meter, ears = UsageMeter(), ScriptedStt("hello")
-    inner = ears.open(rate=16000, language=None, on_words=lambda _: None)
-    ear = meter.meter_stt(inner, 16000)
+    meter, streams = UsageMeter(), ScriptedStt("hello")
+    inner = streams.open(rate=16000, language=None, on_words=lambda _: None)
+    stt = meter.meter_stt(inner, 16000)
     for _ in range(5):
-        ear.feed(np.zeros(320, np.int16))
-    assert (ears.streams[0].fed, meter.usage().heard_s) == (1600, 0.1)
-    ear.reset()
-    ear.feed(np.zeros(16, np.int16))
-    assert await ear.end_turn() == "hello"
-    ear.close()
-    assert ears.streams[0].closed
+        stt.feed(np.zeros(320, np.int16))
+    assert (streams.streams[0].fed, meter.usage().heard_s) == (1600, 0.1)
+    stt.reset()
+    stt.feed(np.zeros(16, np.int16))
+    assert await stt.end_turn() == "hello"
+    stt.close()
+    assert streams.streams[0].closed
     assert meter.usage().heard_s == 0.101
 
 

@@ -67,12 +67,12 @@ async def test_calls_that_end_together_are_stored_in_one_transaction(
 ) -> None:
     monkeypatch.setattr(sip_trace, "STORE_DELAY_S", 0.05)
     log = SipLog()
-    trails = CallSipTraces(database, log, lambda: None)
+    traces = CallSipTraces(database, log, lambda: None)
     ids = [await stored_call(database) for _ in range(3)]
     for number, call_id in enumerate(ids):
         log.add([message("INVITE", f"c{number}")], 0)
-        trails.start(TracedCall(call_id, None), facts(f"c{number}"))
-        trails.call_ended(call_id)
+        traces.start(TracedCall(call_id, None), facts(f"c{number}"))
+        traces.call_ended(call_id)
     log.add([message("BYE", "c2", 200)], 0)
     writes = database._writes
     found = await database.until(stored(ids[2]), lambda sip: sip is not None)
@@ -80,17 +80,17 @@ async def test_calls_that_end_together_are_stored_in_one_transaction(
     assert [each["summary"] for each in found.messages] == ["INVITE sip:100@host", "200 OK (BYE)"]
     await asyncio.sleep(0)
     assert all(log.key_of(f"c{number}", "callee") is None for number in range(3)), "memory is given back"
-    assert await trails.messages(ids[0]) is None
+    assert await traces.messages(ids[0]) is None
 
 
 async def test_what_is_left_is_stored_at_the_end(database: WatchedDatabase) -> None:
     log = SipLog()
-    trails = CallSipTraces(database, log, lambda: log.add([message("BYE", "c1", 200)], 0))
+    traces = CallSipTraces(database, log, lambda: log.add([message("BYE", "c1", 200)], 0))
     call_id = await stored_call(database)
     log.add([message("INVITE", "c1")], 0)
-    trails.start(TracedCall(call_id, None), facts("c1"))
-    trails.call_ended(call_id)
-    await trails.close()
+    traces.start(TracedCall(call_id, None), facts("c1"))
+    traces.call_ended(call_id)
+    await traces.close()
     sip = await database.read(stored(call_id))
     assert isinstance(sip, SipTrace) and len(sip.messages) == 2
 
@@ -99,18 +99,18 @@ async def test_a_database_in_trouble_costs_the_messages_alone(
     database: WatchedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = SipLog()
-    trails = CallSipTraces(database, log, lambda: None)
+    traces = CallSipTraces(database, log, lambda: None)
     call_id = await stored_call(database)
     log.add([message("INVITE", "c1")], 0)
-    trails.start(TracedCall(call_id, None), facts("c1"))
+    traces.start(TracedCall(call_id, None), facts("c1"))
 
     def full(*_: object) -> None:
         raise StorageUnavailable("the disk is full")
 
     monkeypatch.setattr(sip_traces, "put", full)
     with capture_logs() as events:
-        trails.call_ended(call_id)
-        await trails.close()
+        traces.call_ended(call_id)
+        await traces.close()
     told = {"event": "calls.sip_not_stored", "calls": 1, "cause": "the disk is full", "log_level": "warning"}
     assert events == [{**told, "lost": [call_id]}]
     assert log.key_of("c1", "callee") is None
@@ -118,14 +118,14 @@ async def test_a_database_in_trouble_costs_the_messages_alone(
 
 async def test_both_ends_of_a_call_to_ourselves_have_their_own_messages(database: WatchedDatabase) -> None:
     log = SipLog()
-    trails = CallSipTraces(database, log, lambda: None)
+    traces = CallSipTraces(database, log, lambda: None)
     out, back = TracedCall("out", "n1"), TracedCall("back", "n2")
     log.add([message("INVITE", "c1")._replace(sent=True), message("INVITE", "c1")], 0)
-    trails.start(out, facts("c1", "outbound"))
-    trails.start(back, facts("c1"))
-    assert trails.call_of(DialogKey("c1", "caller", "a")) == out
-    assert trails.call_of(DialogKey("c1", "callee", "a")) == back
-    assert trails.call_of(DialogKey("c1", "callee", "z")) is None
+    traces.start(out, facts("c1", "outbound"))
+    traces.start(back, facts("c1"))
+    assert traces.call_of(DialogKey("c1", "caller", "a")) == out
+    assert traces.call_of(DialogKey("c1", "callee", "a")) == back
+    assert traces.call_of(DialogKey("c1", "callee", "z")) is None
     assert [
-        sip.messages[0]["direction"] for each in (out, back) if (sip := await trails.messages(each.call_id)) is not None
+        sip.messages[0]["direction"] for each in (out, back) if (sip := await traces.messages(each.call_id)) is not None
     ] == ["sent", "received"]

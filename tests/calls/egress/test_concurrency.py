@@ -10,8 +10,8 @@ import pytest
 from calls.egress.concurrency import EgressConcurrency
 
 
-async def in_a_lane(lanes: EgressConcurrency, organization: str, begun: list[str], end: asyncio.Event) -> None:
-    async with lanes.slot(organization):
+async def in_a_slot(concurrency: EgressConcurrency, organization: str, begun: list[str], end: asyncio.Event) -> None:
+    async with concurrency.slot(organization):
         begun.append(organization)
         await end.wait()
 
@@ -23,10 +23,10 @@ async def until_settled() -> None:
 
 
 async def test_an_organization_that_has_its_share_waits_and_another_does_not() -> None:
-    lanes, begun, end = EgressConcurrency(limit=4, owner_limit=2), list[str](), asyncio.Event()
+    concurrency, begun, end = EgressConcurrency(limit=4, owner_limit=2), list[str](), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         for organization in ("slow", "slow", "slow", "slow", "quick"):
-            group.create_task(in_a_lane(lanes, organization, begun, end))
+            group.create_task(in_a_slot(concurrency, organization, begun, end))
         await until_settled()
         assert begun == ["slow", "slow", "quick"]
         end.set()
@@ -34,10 +34,10 @@ async def test_an_organization_that_has_its_share_waits_and_another_does_not() -
 
 
 async def test_all_together_have_no_more_than_there_are() -> None:
-    lanes, begun, end = EgressConcurrency(limit=3, owner_limit=2), list[str](), asyncio.Event()
+    concurrency, begun, end = EgressConcurrency(limit=3, owner_limit=2), list[str](), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         for organization in ("a", "a", "b", "b", "c"):
-            group.create_task(in_a_lane(lanes, organization, begun, end))
+            group.create_task(in_a_slot(concurrency, organization, begun, end))
         await until_settled()
         assert begun == ["a", "a", "b"]
         end.set()
@@ -45,10 +45,10 @@ async def test_all_together_have_no_more_than_there_are() -> None:
 
 
 async def test_who_gives_up_waiting_takes_no_lane() -> None:
-    lanes, begun, end = EgressConcurrency(limit=1, owner_limit=1), list[str](), asyncio.Event()
+    concurrency, begun, end = EgressConcurrency(limit=1, owner_limit=1), list[str](), asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(in_a_lane(lanes, "a", begun, end))
-        impatient = [group.create_task(in_a_lane(lanes, each, begun, end)) for each in ("a", "b")]
+        first = group.create_task(in_a_slot(concurrency, "a", begun, end))
+        impatient = [group.create_task(in_a_slot(concurrency, each, begun, end)) for each in ("a", "b")]
         await until_settled()
         for each in impatient:
             each.cancel()
@@ -56,20 +56,20 @@ async def test_who_gives_up_waiting_takes_no_lane() -> None:
         end.set()
         await first
     async with AsyncExitStack() as stack, asyncio.timeout(5):
-        await stack.enter_async_context(lanes.slot("b"))
+        await stack.enter_async_context(concurrency.slot("b"))
     assert begun == ["a"]
 
 
 async def test_a_lane_is_given_back_when_its_request_fails() -> None:
-    lanes = EgressConcurrency(limit=1, owner_limit=1)
+    concurrency = EgressConcurrency(limit=1, owner_limit=1)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
-            async with asyncio.timeout(5), lanes.slot("a"):
+            async with asyncio.timeout(5), concurrency.slot("a"):
                 raise ZeroDivisionError
 
 
 async def test_nothing_is_kept_of_an_organization_without_requests() -> None:
-    lanes = EgressConcurrency()
-    async with lanes.slot("a"), lanes.slot("a"), lanes.slot("b"):
-        assert set(lanes._held) == {"a", "b"}
-    assert not lanes._held
+    concurrency = EgressConcurrency()
+    async with concurrency.slot("a"), concurrency.slot("a"), concurrency.slot("b"):
+        assert set(concurrency._held) == {"a", "b"}
+    assert not concurrency._held

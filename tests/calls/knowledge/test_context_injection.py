@@ -10,7 +10,7 @@ import pytest
 
 from calls.conversation.config import ConversationConfig
 from calls.conversation.dtmf_collector import DtmfEntry
-from calls.knowledge import prefetch as lookup_module
+from calls.knowledge import prefetch as prefetch_module
 from calls.knowledge.context_injection import MIN_SCORE, MIN_SCORE_BY_MEANING
 from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
@@ -28,7 +28,7 @@ NIGHT = FoundPassage("Fees\nThat is for a night.", "Fees", 0.8, "d1", 4)
 CRANE = FoundPassage("Crane\nThe crane lifts ten tons.", "Crane", 0.5, "d2", 0)
 
 
-class Shelf(KnowledgeSearch):
+class FixedSearch(KnowledgeSearch):
     """Answers every question with the same passages."""
 
     def __init__(self, *found: FoundPassage) -> None:
@@ -43,20 +43,20 @@ class Shelf(KnowledgeSearch):
 class Speaker:
     """A talk in which the ear tells what it hears."""
 
-    def __init__(self, shelf: Shelf, *answers: Any, model: Any = None) -> None:
-        self.shelf = shelf
-        self.lookup = KnowledgePrefetch(shelf, "agent")
+    def __init__(self, fixed_search: FixedSearch, *answers: Any, model: Any = None) -> None:
+        self.fixed_search = fixed_search
+        self.prefetch = KnowledgePrefetch(fixed_search, "agent")
         self.language = model or Preparing(*answers)
         self.call = ScriptedCall(
             LISTENS,
             model=self.language,
-            tools=[SearchKnowledgeTool(self.lookup, "For prices")],
-            knowledge_prefetch=self.lookup,
+            tools=[SearchKnowledgeTool(self.prefetch, "For prices")],
+            knowledge_prefetch=self.prefetch,
         )
 
     async def hears(self, text: str) -> None:
         self.call.stt.words = text
-        self.lookup.on_partial_transcript(text)
+        self.prefetch.on_partial_transcript(text)
         await settle()
 
     async def is_asked(self, text: str) -> None:
@@ -75,15 +75,15 @@ Begin = Callable[..., Speaker]
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup_module, "PAUSE_FACTOR", 0.0)
+    monkeypatch.setattr(prefetch_module, "PAUSE_FACTOR", 0.0)
 
 
 @pytest.fixture
 async def begin() -> AsyncIterator[Begin]:
     speakers: list[Speaker] = []
 
-    def make(shelf: Shelf, *answers: Any, **more: Any) -> Speaker:
-        speakers.append(Speaker(shelf, *answers, **more))
+    def make(fixed_search: FixedSearch, *answers: Any, **more: Any) -> Speaker:
+        speakers.append(Speaker(fixed_search, *answers, **more))
         return speakers[-1]
 
     yield make
@@ -95,26 +95,26 @@ def lines(prompt: ChatPrompt) -> list[tuple[str, str]]:
     return [(message.role, message.content) for message in prompt.messages]
 
 
-def told(*found: FoundPassage) -> list[tuple[str, str]]:
+def passages_as_tool_use(*found: FoundPassage) -> list[tuple[str, str]]:
     text = "\n\n".join(f"From the document {each.document}:\n{each.content}" for each in found)
     return [("assistant", ""), ("tool", text)]
 
 
 async def test_what_was_found_while_the_caller_spoke_stands_before_the_callers_words(begin: Begin) -> None:
-    speaker = begin(Shelf(COST, NIGHT, CRANE), "Twenty euros.")
+    speaker = begin(FixedSearch(COST, NIGHT, CRANE), "Twenty euros.")
     await speaker.is_asked(ASKED)
-    assert lines(speaker.language.prompts[0]) == [*told(COST, NIGHT), ("user", ASKED)]
+    assert lines(speaker.language.prompts[0]) == [*passages_as_tool_use(COST, NIGHT), ("user", ASKED)]
     assert speaker.sources == [[("d1", 3), ("d1", 4)]]
-    assert speaker.shelf.asked == [ASKED]
+    assert speaker.fixed_search.asked == [ASKED]
     await speaker.call.play(5 * WORD_MS)
     assert speaker.call.items == [("user", ASKED), ("assistant", "Twenty euros.")]
 
 
 async def test_the_model_reads_it_while_the_caller_still_speaks(begin: Begin) -> None:
-    speaker = begin(Shelf(COST), "Twenty euros.")
+    speaker = begin(FixedSearch(COST), "Twenty euros.")
     await speaker.call.starts_speaking()
     await speaker.hears("what does a berth")
-    assert speaker.language.read == [told(COST)]
+    assert speaker.language.read == [passages_as_tool_use(COST)]
     assert speaker.language.reads == 1
     await speaker.hears(ASKED)
     await speaker.call.stops_speaking(ASKED)
@@ -123,37 +123,37 @@ async def test_the_model_reads_it_while_the_caller_still_speaks(begin: Begin) ->
 
 
 async def test_what_is_found_later_for_the_same_words_counts(begin: Begin) -> None:
-    speaker = begin(Shelf(COST), "Ten tons.")
+    speaker = begin(FixedSearch(COST), "Ten tons.")
     await speaker.call.starts_speaking()
     speaker.call.stt.words = "does a berth have a crane"
-    speaker.lookup.on_partial_transcript("does a berth have")  # the recognizer is ahead of the search
+    speaker.prefetch.on_partial_transcript("does a berth have")  # the recognizer is ahead of the search
     await settle()
-    speaker.shelf.found = [CRANE]
+    speaker.fixed_search.found = [CRANE]
     await speaker.hears("does a berth have a crane")
     await speaker.call.stops_speaking("does a berth have a crane")
-    assert lines(speaker.language.prompts[0])[:2] == told(CRANE)
+    assert lines(speaker.language.prompts[0])[:2] == passages_as_tool_use(CRANE)
 
 
 async def test_an_answer_that_is_begun_early_has_it_too_and_stands(begin: Begin) -> None:
-    speaker = begin(Shelf(COST), "Twenty euros.")
+    speaker = begin(FixedSearch(COST), "Twenty euros.")
     await speaker.call.starts_speaking()
     await speaker.hears(ASKED)
     await speaker.call.falls_silent(ASKED)
     assert speaker.sources == []
-    speaker.shelf.found = [NIGHT]
+    speaker.fixed_search.found = [NIGHT]
     await speaker.hears(f"{ASKED} now")  # nearer things come in; the answer to the same words stays
     await speaker.call.stops_speaking(ASKED)
     assert len(speaker.language.prompts) == 1
-    assert lines(speaker.language.prompts[0]) == [*told(COST), ("user", ASKED)]
+    assert lines(speaker.language.prompts[0]) == [*passages_as_tool_use(COST), ("user", ASKED)]
     assert speaker.sources == [[("d1", 3)]]
 
 
 async def test_what_is_in_the_talk_already_is_not_told_again(begin: Begin) -> None:
-    speaker = begin(Shelf(COST), "Twenty euros.", "Yes, twenty.")
+    speaker = begin(FixedSearch(COST), "Twenty euros.", "Yes, twenty.")
     await speaker.is_asked(ASKED)
     await speaker.call.play(5 * WORD_MS)
     await speaker.is_asked("does a berth cost twenty euros")
-    assert [line for line in lines(speaker.language.prompts[1]) if line[0] == "tool"] == told(COST)[1:]
+    assert [line for line in lines(speaker.language.prompts[1]) if line[0] == "tool"] == passages_as_tool_use(COST)[1:]
     assert speaker.sources == [[("d1", 3)], []]
 
 
@@ -164,31 +164,31 @@ RELATED = replace(UNSURE, score=MIN_SCORE_BY_MEANING - 0.01, by_vector=True)
 @pytest.mark.parametrize("found", [[], [UNSURE], [RELATED]], ids=["none", "unsure", "of a like matter"])
 async def test_what_is_not_sure_is_left_to_the_model_to_ask_for(begin: Begin, found: Sequence[FoundPassage]) -> None:
     call = ToolCall("1", "search_knowledge", '{"query": "the cost of a berth"}')
-    speaker = begin(Shelf(*found), [call], "I do not know.")
+    speaker = begin(FixedSearch(*found), [call], "I do not know.")
     await speaker.is_asked(ASKED)
     assert lines(speaker.language.prompts[0]) == [("user", ASKED)]
     assert [line[0] for line in lines(speaker.language.prompts[1])] == ["user", "assistant", "tool"]
-    assert speaker.shelf.asked == [ASKED], "what the model asks for was found before"
+    assert speaker.fixed_search.asked == [ASKED], "what the model asks for was found before"
     assert speaker.sources == [[(each.document_id, each.position) for each in found]]
 
 
 async def test_more_of_a_turn_keeps_what_was_told_of_its_beginning(begin: Begin) -> None:
-    speaker = begin(Shelf(COST), "Twenty.", "Twenty, and the crane ten.")
+    speaker = begin(FixedSearch(COST), "Twenty.", "Twenty, and the crane ten.")
     speaker.call.tts.gate.clear()
     speaker.call.tts.free = 0
     await speaker.is_asked(ASKED)
-    speaker.shelf.found = [CRANE]
+    speaker.fixed_search.found = [CRANE]
     await speaker.is_asked("and how much does the crane lift")
     assert lines(speaker.language.prompts[1]) == [
-        *told(COST),
-        *told(CRANE),
+        *passages_as_tool_use(COST),
+        *passages_as_tool_use(CRANE),
         ("user", f"{ASKED} and how much does the crane lift"),
     ]
     assert speaker.sources == [[("d1", 3), ("d2", 0)]]
 
 
 async def test_digits_recall_nothing(begin: Begin) -> None:
-    speaker = begin(Shelf(COST), "Thank you.")
+    speaker = begin(FixedSearch(COST), "Thank you.")
     await speaker.hears("42")
     speaker.call.events.put(DtmfEntry("42"))
     await settle()
@@ -196,10 +196,10 @@ async def test_digits_recall_nothing(begin: Begin) -> None:
 
 
 async def test_a_model_of_rules_asks_by_itself_and_waits_for_no_search(begin: Begin) -> None:
-    speaker = begin(Shelf(COST), model=ExtractiveResponder())
+    speaker = begin(FixedSearch(COST), model=ExtractiveResponder())
     await speaker.is_asked(ASKED)
     await speaker.call.tts.until_spoken(1)
     assert speaker.call.tts.spoken == ["A berth costs twenty euros."]
-    assert speaker.shelf.asked == [ASKED]
+    assert speaker.fixed_search.asked == [ASKED]
     assert speaker.sources == [[("d1", 3)]]
     assert [tool["name"] for tool in speaker.call.conversation.timeline.items()[0]["tools"]] == ["search_knowledge"]

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from calls.knowledge import ingestion as worker_module
+from calls.knowledge import ingestion
 from calls.knowledge.ingestion import CONCURRENT_READS_PER_ORGANIZATION, PASSAGES_PER_TRANSACTION
 from calls.post_call.retention import Retention
 from config.clock import utc_now
@@ -46,7 +46,7 @@ async def test_what_comes_later_is_read_when_the_worker_is_called(archive: Archi
 
 
 async def test_the_worker_looks_by_itself_should_nobody_call(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_module, "CHECK_EVERY_S", 0.01)
+    monkeypatch.setattr(ingestion, "CHECK_EVERY_S", 0.01)
     async with at_work(archive) as worker:
         await worker.idle()
         document = await archive.upload(None)

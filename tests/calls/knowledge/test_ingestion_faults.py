@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls.knowledge import ingestion as worker_module
+from calls.knowledge import ingestion
 from storage.database.database import Database, StorageUnavailable
 from storage.knowledge import contents, files
 from tests.calls.knowledge.ingestion_harness import TEXT, Archive, at_work, children, until_processes
@@ -101,7 +101,7 @@ class FullDisk(Database):
 async def test_a_full_disk_only_delays_what_is_to_be_done(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, refusals: int
 ) -> None:
-    monkeypatch.setattr(worker_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(ingestion, "RETRY_S", 0.01)
     database = FullDisk(archive.database.url.render_as_string())
     await database.open()
     plain, archive.database = archive.database, database
@@ -125,7 +125,7 @@ async def test_a_full_disk_only_delays_what_is_to_be_done(
 async def test_trouble_before_a_file_is_read_only_delays_that(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(ingestion, "RETRY_S", 0.01)
     language_now, troubles = contents.language_for, [StorageUnavailable("the disk cannot be read or written")]
 
     def language_for(conn: sa.Connection, agent_id: str) -> str:

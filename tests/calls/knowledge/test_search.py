@@ -38,13 +38,13 @@ def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def kept(archive: Archive, meanings: VectorSearch | None = None) -> AsyncIterator[KnowledgeIndexer]:
+async def indexing(archive: Archive, vectors: VectorSearch | None = None) -> AsyncIterator[KnowledgeIndexer]:
     """A keeper at work."""
-    keeper = KnowledgeIndexer(archive.database, meanings)
-    task = asyncio.create_task(keeper.run())
+    knowledge_indexer = KnowledgeIndexer(archive.database, vectors)
+    task = asyncio.create_task(knowledge_indexer.run())
     try:
         async with asyncio.timeout(20):
-            yield keeper
+            yield knowledge_indexer
     finally:
         task.cancel()
         await asyncio.wait([task])
@@ -66,7 +66,7 @@ async def count(archive: Archive, table: str) -> int:
     return await archive.database.read(lambda conn: conn.execute(sa.text(f"SELECT count(*) FROM {table}")).scalar_one())
 
 
-def meanings_of(archive: Archive, model: Meaning) -> VectorSearch:
+def vector_search_of(archive: Archive, model: Meaning) -> VectorSearch:
     return VectorSearch(archive.database, model, scale=SCALE)
 
 
@@ -84,12 +84,12 @@ async def test_words_are_found_by_their_forms_in_the_language_of_the_agent(archi
 async def test_documents_are_indexed_anew_when_the_language_changes(archive: Archive) -> None:
     await read(archive, "Die Häuser sind offen.".encode())
     search = KnowledgeSearch(archive.database)
-    async with kept(archive) as keeper:
-        await keeper.idle()
+    async with indexing(archive) as knowledge_indexer:
+        await knowledge_indexer.idle()
         assert await found(search, archive, "Haus") == []
         await set_hint(archive, "de")
-        keeper.wake()
-        await keeper.idle()
+        knowledge_indexer.wake()
+        await knowledge_indexer.idle()
         assert await found(search, archive, "Haus") == ["Die Häuser sind offen."]
 
 
@@ -104,18 +104,18 @@ async def test_what_was_indexed_before_there_were_languages_is_indexed_anew(arch
     await read(archive, FEES)
     await archive.database.write(lambda conn: conn.execute(sa.text("DELETE FROM knowledge_contents")))
     await archive.database.write(lambda conn: conn.execute(sa.text("UPDATE knowledge_index SET terms = 'old'")))
-    async with kept(archive) as keeper:
-        await keeper.idle()
+    async with indexing(archive) as knowledge_indexer:
+        await knowledge_indexer.idle()
     assert await found(KnowledgeSearch(archive.database), archive, "fees") == [FEES.decode()]
 
 
 async def test_a_model_finds_what_is_said_in_other_words(archive: Archive) -> None:
     await read(archive, PETS, FEES)
-    meanings = meanings_of(archive, model := Meaning())
-    search = KnowledgeSearch(archive.database, meanings)
+    vectors = vector_search_of(archive, model := Meaning())
+    search = KnowledgeSearch(archive.database, vectors)
     assert await found(search, archive, "May my dog come?") == []
-    async with kept(archive, meanings) as keeper:
-        await keeper.idle()
+    async with indexing(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.idle()
     assert await found(search, archive, "May my dog come?") == [PETS.decode()]
     assert await found(search, archive, "What does a berth cost?") == [FEES.decode()]
     assert sorted(model.told) == [PETS.decode(), FEES.decode()]
@@ -125,10 +125,10 @@ async def test_both_together_score_higher_than_one(archive: Archive) -> None:
     assert combined_score(0, 0) == 0
     assert combined_score(0.5, 0) < combined_score(0.5, 0.5) < combined_score(1, 1) < 1
     await read(archive, PETS, FEES)
-    meanings = meanings_of(archive, Meaning())
-    async with kept(archive, meanings) as keeper:
-        await keeper.idle()
-    search = KnowledgeSearch(archive.database, meanings)
+    vectors = vector_search_of(archive, Meaning())
+    async with indexing(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.idle()
+    search = KnowledgeSearch(archive.database, vectors)
     (by_both,) = await search.search(archive.agent_id, "fee for a berth", 1)
     (by_words,) = await search.search(archive.agent_id, "berth", 1)
     (by_meaning,) = await search.search(archive.agent_id, "price", 1)
@@ -138,14 +138,14 @@ async def test_both_together_score_higher_than_one(archive: Archive) -> None:
 
 async def test_documents_that_come_and_go_are_found_and_not(archive: Archive) -> None:
     (pets,) = await read(archive, PETS)
-    meanings = meanings_of(archive, Meaning())
-    search = KnowledgeSearch(archive.database, meanings)
-    async with kept(archive, meanings) as keeper:
-        await keeper.idle()
+    vectors = vector_search_of(archive, Meaning())
+    search = KnowledgeSearch(archive.database, vectors)
+    async with indexing(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.idle()
         assert await found(search, archive, "dog") == [PETS.decode()]
         await read(archive, b"A dog is an animal of ours.")
-        keeper.wake()
-        await keeper.idle()
+        knowledge_indexer.wake()
+        await knowledge_indexer.idle()
         assert len(await found(search, archive, "dog")) == 2
         await archive.delete(pets)
         assert await found(search, archive, "pets") == ["A dog is an animal of ours."]
@@ -156,13 +156,13 @@ async def test_documents_that_come_and_go_are_found_and_not(archive: Archive) ->
 
 async def test_another_model_makes_all_vectors_anew(archive: Archive) -> None:
     await read(archive, PETS)
-    async with kept(archive, meanings_of(archive, Meaning())) as keeper:
-        await keeper.idle()
-    meanings = meanings_of(archive, other := Meaning("other"))
-    search = KnowledgeSearch(archive.database, meanings)
+    async with indexing(archive, vector_search_of(archive, Meaning())) as knowledge_indexer:
+        await knowledge_indexer.idle()
+    vectors = vector_search_of(archive, other := Meaning("other"))
+    search = KnowledgeSearch(archive.database, vectors)
     assert await found(search, archive, "dog") == []
-    async with kept(archive, meanings) as keeper:
-        await keeper.idle()
+    async with indexing(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.idle()
     assert other.told == [PETS.decode()]
     assert await found(search, archive, "dog") == [PETS.decode()]
 
@@ -170,8 +170,8 @@ async def test_another_model_makes_all_vectors_anew(archive: Archive) -> None:
 async def test_what_is_embedded_is_not_embedded_again(archive: Archive) -> None:
     await read(archive, PETS)
     for told in ([PETS.decode()], []):
-        async with kept(archive, meanings_of(archive, model := Meaning())) as keeper:
-            await keeper.idle()
+        async with indexing(archive, vector_search_of(archive, model := Meaning())) as knowledge_indexer:
+            await knowledge_indexer.idle()
         assert model.told == told
 
 
@@ -181,10 +181,10 @@ async def test_a_model_that_fails_or_hangs_leaves_the_search_by_words(
     monkeypatch.setattr(vector_search, "EMBED_TIMEOUT_S", 0.05)
     await read(archive, PETS, FEES)
     for fault in ("fails", "hangs"):
-        meanings = meanings_of(archive, model := Meaning(fault))
-        search = KnowledgeSearch(archive.database, meanings)
-        async with kept(archive, meanings) as keeper:
-            await keeper.idle()
+        vectors = vector_search_of(archive, model := Meaning(fault))
+        search = KnowledgeSearch(archive.database, vectors)
+        async with indexing(archive, vectors) as knowledge_indexer:
+            await knowledge_indexer.idle()
         model.error, model.hangs = (ModelError("gone"), False) if fault == "fails" else (None, True)
         assert await found(search, archive, "a fee and a dog") == [FEES.decode()]
         asked = len(model.asked)
@@ -194,32 +194,32 @@ async def test_a_model_that_fails_or_hangs_leaves_the_search_by_words(
 
 async def test_a_passage_that_the_model_refuses_is_in_the_way_of_its_own_document_alone(archive: Archive) -> None:
     await read(archive, FEES, PETS)
-    meanings = meanings_of(archive, model := Meaning())
+    vectors = vector_search_of(archive, model := Meaning())
     model.refuses = FEES.decode()
-    search = KnowledgeSearch(archive.database, meanings)
+    search = KnowledgeSearch(archive.database, vectors)
     with pytest.raises(ModelError, match="refused"):
-        await KnowledgeIndexer(archive.database, meanings)._index_vectors()
+        await KnowledgeIndexer(archive.database, vectors)._index_vectors()
     assert await found(search, archive, "dog") == [PETS.decode()]
     assert await found(search, archive, "price") == []
 
 
 async def test_vectors_of_another_length_are_passed_over(archive: Archive) -> None:
     await read(archive, FEES, PETS)
-    meanings = meanings_of(archive, Meaning())
-    async with kept(archive, meanings) as keeper:
-        await keeper.idle()
+    vectors = vector_search_of(archive, Meaning())
+    async with indexing(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.idle()
     cut = sa.text("UPDATE knowledge_vectors SET vector = substr(vector, 1, 20) WHERE chunk_id = 1")
     await archive.database.write(lambda conn: conn.execute(cut))
-    by_meaning = [await found(KnowledgeSearch(archive.database, meanings), archive, word) for word in ("dog", "price")]
+    by_meaning = [await found(KnowledgeSearch(archive.database, vectors), archive, word) for word in ("dog", "price")]
     assert sorted(map(len, by_meaning)) == [0, 1]
 
 
 async def test_an_agent_with_more_vectors_than_there_is_room_for_is_searched_by_words(archive: Archive) -> None:
     await read(archive, PETS)
-    meanings = meanings_of(archive, Meaning())
-    async with kept(archive, meanings) as keeper:
-        await keeper.idle()
-    tight = VectorSearch(archive.database, meanings.model, max_bytes=10, scale=SCALE)
+    vectors = vector_search_of(archive, Meaning())
+    async with indexing(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.idle()
+    tight = VectorSearch(archive.database, vectors.model, max_bytes=10, scale=SCALE)
     search = KnowledgeSearch(archive.database, tight)
     assert await found(search, archive, "dog") == []
     assert await found(search, archive, "pets") == [PETS.decode()]
@@ -227,12 +227,12 @@ async def test_an_agent_with_more_vectors_than_there_is_room_for_is_searched_by_
 
 async def test_another_agents_passages_are_never_found(archive: Archive) -> None:
     await read(archive, PETS)
-    meanings = meanings_of(archive, Meaning())
-    async with kept(archive, meanings) as keeper:
-        await keeper.idle()
+    vectors = vector_search_of(archive, Meaning())
+    async with indexing(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.idle()
     fields = agents.AgentFields(name="Other", knowledge_search_instructions="always")
     other = await archive.database.write(lambda conn: agents.create(conn, archive.organization_id, fields))
-    assert await KnowledgeSearch(archive.database, meanings).search(other.id, "dog pets", 4) == []
+    assert await KnowledgeSearch(archive.database, vectors).search(other.id, "dog pets", 4) == []
 
 
 async def test_passages_that_get_the_numbers_of_removed_ones_keep_their_own_words(
@@ -271,14 +271,14 @@ async def test_words_and_newer_documents_do_not_wait_for_many_vectors(
             if not self.told:
                 await read(archive, PETS)
                 await set_hint(archive, "de")
-                keeper.wake()
+                knowledge_indexer.wake()
             language = sa.text("SELECT language FROM knowledge_contents WHERE content_id = :id")
             ask = partial(sa.Connection.execute, statement=language, parameters={"id": old.id})
             languages.append(await archive.database.read(lambda conn: ask(conn).scalar_one()))
             return await super().embed(texts, query=query)
 
-    async with kept(archive, meanings_of(archive, model := Interrupted())) as keeper:
-        await keeper.idle()
+    async with indexing(archive, vector_search_of(archive, model := Interrupted())) as knowledge_indexer:
+        await knowledge_indexer.idle()
     assert model.told == ["One\nHouses.", PETS.decode(), "Two\nBoats.", "Three\nTrees."]
     assert languages == ["en", "de", "de", "de"]
 
@@ -286,8 +286,8 @@ async def test_words_and_newer_documents_do_not_wait_for_many_vectors(
 async def test_vectors_of_another_model_go_in_pieces_and_are_not_used_meanwhile(archive: Archive) -> None:
     document = await archive.upload(b"# One\n\nHouses.\n\n# Two\n\nBoats.\n\n# Three\n\nTrees.", "text/markdown")
     await read(archive)
-    async with kept(archive, meanings_of(archive, Meaning())) as keeper:
-        await keeper.idle()
+    async with indexing(archive, vector_search_of(archive, Meaning())) as knowledge_indexer:
+        await knowledge_indexer.idle()
     begin = partial(contents.begin_vectors, content_id=document.id, model="other", most=2)
     for is_begun, left in ((False, 1), (True, 0), (True, 0)):
         assert await archive.database.write(begin) is is_begun
@@ -301,8 +301,8 @@ async def test_vectors_that_there_is_no_room_for_are_not_read_for_every_question
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await read(archive, PETS, FEES)
-    async with kept(archive, meanings_of(archive, Meaning())) as keeper:
-        await keeper.idle()
+    async with indexing(archive, vector_search_of(archive, Meaning())) as knowledge_indexer:
+        await knowledge_indexer.idle()
     reads: list[str] = []
     vectors_now = contents.vectors_of
 
@@ -320,11 +320,11 @@ async def test_vectors_that_there_is_no_room_for_are_not_read_for_every_question
 async def test_a_model_that_tells_nothing_is_not_asked_and_takes_nothing_from_the_words(archive: Archive) -> None:
     await read(archive, PETS)
     useless = VectorSearch(archive.database, model := Meaning(), scale=ScoreCalibration(0.5, 0.5))
-    async with kept(archive, useless) as keeper:
-        await keeper.idle()
+    async with indexing(archive, useless) as knowledge_indexer:
+        await knowledge_indexer.idle()
     by_both, by_words = [
-        await KnowledgeSearch(archive.database, meanings).search(archive.agent_id, "pets", 4)
-        for meanings in (useless, None)
+        await KnowledgeSearch(archive.database, vectors).search(archive.agent_id, "pets", 4)
+        for vectors in (useless, None)
     ]
     assert by_both == by_words
     assert model.asked == []
@@ -332,23 +332,23 @@ async def test_a_model_that_tells_nothing_is_not_asked_and_takes_nothing_from_th
 
 async def test_the_model_is_asked_for_no_more_than_the_beginning_of_a_long_question(archive: Archive) -> None:
     await read(archive, PETS)
-    meanings = meanings_of(archive, model := Meaning())
-    async with kept(archive, meanings) as keeper:
-        await keeper.idle()
-    await meanings.similarities(archive.agent_id, "dog " * 10_000)
+    vectors = vector_search_of(archive, model := Meaning())
+    async with indexing(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.idle()
+    await vectors.similarities(archive.agent_id, "dog " * 10_000)
     assert [len(text) for text in model.asked] == [vector_search.MAX_CHARACTERS]
 
 
 async def test_questions_that_come_while_many_wait_go_by_words_and_the_model_is_not_blamed(archive: Archive) -> None:
     await read(archive, PETS)
-    meanings = meanings_of(archive, model := Meaning())
-    async with kept(archive, meanings) as keeper:
-        await keeper.idle()
-    search = KnowledgeSearch(archive.database, meanings)
+    vectors = vector_search_of(archive, model := Meaning())
+    async with indexing(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.idle()
+    search = KnowledgeSearch(archive.database, vectors)
     assert await found(search, archive, "dog") == [PETS.decode()]
     model.hangs, model.asked = True, []
     waiting = [
-        asyncio.create_task(meanings.similarities(archive.agent_id, "dog")) for _ in range(vector_search.MAX_EMBEDDING)
+        asyncio.create_task(vectors.similarities(archive.agent_id, "dog")) for _ in range(vector_search.MAX_EMBEDDING)
     ]
     while len(model.asked) < len(waiting):
         await asyncio.wait(waiting, timeout=0.01)
@@ -363,9 +363,9 @@ async def test_questions_that_come_while_many_wait_go_by_words_and_the_model_is_
 
 async def test_only_what_has_a_vector_is_said_to_be_found_by_meaning(archive: Archive) -> None:
     await read(archive, PETS)
-    meanings = meanings_of(archive, Meaning())
-    async with kept(archive, meanings) as keeper:
-        await keeper.idle()
+    vectors = vector_search_of(archive, Meaning())
+    async with indexing(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.idle()
     await read(archive, b"A dog costs ten euros.")
-    search = await KnowledgeSearch(archive.database, meanings).search(archive.agent_id, "dog", 4)
+    search = await KnowledgeSearch(archive.database, vectors).search(archive.agent_id, "dog", 4)
     assert {each.content: each.by_vector for each in search} == {PETS.decode(): True, "A dog costs ten euros.": False}

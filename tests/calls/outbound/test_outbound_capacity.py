@@ -16,10 +16,10 @@ from storage.calls import calls
 from storage.calls.calls import Call
 from storage.database.database import StorageUnavailable
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until
-from tests.calls.outbound_calls import Line, callee, queue, store, stored
+from tests.calls.outbound_calls import NumberAndAgent, callee, queue, store, stored
 
 
-async def place_in(harness: CallServiceHarness, line: Line, to: str = "+4917012") -> Call | str:
+async def place_in(harness: CallServiceHarness, line: NumberAndAgent, to: str = "+4917012") -> Call | str:
     """A call stored as POST /calls does, or the name of what was raised."""
 
     def work(conn: sa.Connection) -> Call:

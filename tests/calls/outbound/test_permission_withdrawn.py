@@ -25,13 +25,13 @@ from storage.database.database import StorageUnavailable
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until
-from tests.calls.outbound_calls import Line, callee, ended, how, store
+from tests.calls.outbound_calls import NumberAndAgent, callee, ended, how, store
 from tests.fakes.fake_leg import SOURCE
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-async def wanted(harness: CallServiceHarness, line: Line) -> Call:
+async def wanted(harness: CallServiceHarness, line: NumberAndAgent) -> Call:
     """A call that a key asked for, and that waits for its turn."""
     harness.pacer.gate.clear()
 
@@ -66,38 +66,38 @@ async def log_of(harness: CallServiceHarness, call: Call) -> list[DialAttempt]:
     return [each.attempt for each in told]
 
 
-def _delete_number(conn: sa.Connection, line: Line) -> None:
+def _delete_number(conn: sa.Connection, line: NumberAndAgent) -> None:
     phone_numbers.delete(conn, line[0].organization_id, line[0].id)
 
 
-def _delete_agent(conn: sa.Connection, line: Line) -> None:
+def _delete_agent(conn: sa.Connection, line: NumberAndAgent) -> None:
     agents.delete(conn, line[1].organization_id, line[1].id)
 
 
-def _let_agent_rest(conn: sa.Connection, line: Line) -> None:
+def _let_agent_rest(conn: sa.Connection, line: NumberAndAgent) -> None:
     conn.execute(sa.update(tables.agents).where(tables.agents.c.id == line[1].id).values(is_active=False))
 
 
-def _narrow_number(conn: sa.Connection, line: Line) -> None:
+def _narrow_number(conn: sa.Connection, line: NumberAndAgent) -> None:
     phone_numbers.replace(conn, line[0], {"outbound_prefixes": ["+41"]})
 
 
-def _narrow_organization(conn: sa.Connection, line: Line) -> None:
+def _narrow_organization(conn: sa.Connection, line: NumberAndAgent) -> None:
     t = tables.organizations
     conn.execute(sa.update(t).where(t.c.id == line[0].organization_id).values(outbound_prefixes=[]))
 
 
-def _use_up_balance(conn: sa.Connection, line: Line) -> None:
+def _use_up_balance(conn: sa.Connection, line: NumberAndAgent) -> None:
     t = tables.organizations
     conn.execute(sa.update(t).where(t.c.id == line[0].organization_id).values(plan="paid", balance=0))
 
 
-def _take_trunk(conn: sa.Connection, line: Line) -> None:
+def _take_trunk(conn: sa.Connection, line: NumberAndAgent) -> None:
     organizations.create(conn, "second")
     trunk_grants.deny(conn, line[0].organization_id, SOURCE, None, actor="ann")
 
 
-def _revoke_key(conn: sa.Connection, line: Line) -> None:
+def _revoke_key(conn: sa.Connection, line: NumberAndAgent) -> None:
     for key in api_keys.all_of(conn, line[0].organization_id):
         api_keys.revoke(conn, key.id)
 

@@ -67,13 +67,13 @@ class Writer(ScriptedLlm):
 
 
 @dataclass
-class Desk:
+class FinalizerHarness:
     """What ends calls, and where they are stored."""
 
     folder: Path
     database: WatchedDatabase
     language: Writer
-    after: CallFinalizer
+    finalizer: CallFinalizer
     woken: list[None]
 
     async def call(self, **agent: Any) -> tuple[Call, Agent]:
@@ -101,8 +101,8 @@ class Desk:
     async def ended(self, **agent: Any) -> Call:
         """The same, closed."""
         call, made = await self.call(**agent)
-        await self.after.finish(call.id, ending(), made)
-        assert await self.after.wait_closed(call.id, 10)
+        await self.finalizer.finish(call.id, ending(), made)
+        assert await self.finalizer.wait_closed(call.id, 10)
         return await self.stored(call)
 
     async def stored(self, call: Call) -> Call:
@@ -111,7 +111,7 @@ class Desk:
         assert found is not None
         return found
 
-    async def told(self) -> list[dict[str, Any]]:
+    async def payloads(self) -> list[dict[str, Any]]:
         """What webhooks tell."""
         due = await self.database.read(lambda conn: deliveries.due(conn, utc_now()))
         return [json.loads(each.delivery.body) for each in due]
@@ -129,13 +129,13 @@ def fallen_back() -> float:
 
 
 @asynccontextmanager
-async def desk(folder: Path, *forms: Answer, max_wait_s: float = 30.0) -> AsyncIterator[Desk]:
+async def open_finalizer(folder: Path, *forms: Answer, max_wait_s: float = 30.0) -> AsyncIterator[FinalizerHarness]:
     """A desk over the database in a folder, with a process of its own, as it were."""
     database = WatchedDatabase(await database_template.put(folder))
     await database.open()
     language, woken = Writer(*forms), list[None]()
     models = scripted_catalogue(language, ScriptedStt(), ScriptedTts())
-    after = CallFinalizer(
+    finalizer = CallFinalizer(
         database,
         Secrets([Fernet.generate_key()]),
         "https://here.test",
@@ -143,7 +143,7 @@ async def desk(folder: Path, *forms: Answer, max_wait_s: float = 30.0) -> AsyncI
         analyzer=CallAnalyzer(models, max_wait_s),
     )
     try:
-        yield Desk(folder, database, language, after, woken)
+        yield FinalizerHarness(folder, database, language, finalizer, woken)
     finally:
-        await after.drain(0)
+        await finalizer.drain(0)
         await database.close()

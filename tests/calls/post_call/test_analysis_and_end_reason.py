@@ -17,7 +17,7 @@ from models.loading.catalogue import Catalogue, LanguageModelInfo
 from storage.calls import calls
 from storage.database.database import StorageUnavailable
 from tests.calls.call_service_harness import until
-from tests.calls.post_call.finalizer_harness import DAY, SUMMARY, TALK, Writer, desk, ending
+from tests.calls.post_call.finalizer_harness import DAY, SUMMARY, TALK, Writer, ending, open_finalizer
 from tests.fakes.scripted_call import (
     AlwaysEndOfTurn,
     ScriptedLlm,
@@ -30,11 +30,11 @@ from tests.fakes.scripted_call import (
 
 async def test_many_calls_that_end_together_take_turns(tmp_path: Path) -> None:
     """So that some are done in time, and a model elsewhere is left to those who talk."""
-    async with desk(tmp_path) as here:
+    async with open_finalizer(tmp_path) as here:
         here.language.stuck.clear()
         here.language.forms.extend([SUMMARY] * (CONCURRENT_ANALYSES + 2))
         _, agent = await here.call(post_call_summary_enabled=True)
-        analyst = here.after._analyzer
+        analyst = here.finalizer._analyzer
         assert analyst is not None
         hurried = asyncio.Event()
         ended = [
@@ -54,7 +54,7 @@ async def test_no_model_waits_for_another_one(tmp_path: Path) -> None:
     quick.name = "quick"
     infos = [LanguageModelInfo(uuid4(), each, "openai", None, each == "slow") for each in ("slow", "quick")]
     models = Catalogue(ScriptedStt(), dict(zip(infos, (slow, quick), strict=True)), [ScriptedTts()], AlwaysEndOfTurn())
-    async with desk(tmp_path) as here:
+    async with open_finalizer(tmp_path) as here:
         _, agent = await here.call(post_call_summary_enabled=True)
         analyst, hurried = CallAnalyzer(models), asyncio.Event()
         stuck = [
@@ -71,12 +71,12 @@ async def test_no_model_waits_for_another_one(tmp_path: Path) -> None:
 
 
 async def test_a_stop_waits_for_no_model_longer_than_it_may(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
+    async with open_finalizer(tmp_path) as here:
         here.language.stuck.clear()
         call, agent = await here.call(post_call_summary_enabled=True)
-        await here.after.finish(call.id, ending(), agent)
+        await here.finalizer.finish(call.id, ending(), agent)
         await here.language.asked.wait()
-        await here.after.drain(0.01)
+        await here.finalizer.drain(0.01)
         closed = await here.stored(call)
     assert closed.analysis is not None
     assert (closed.status, closed.analysis["method"]) == ("completed", "extractive")
@@ -84,9 +84,9 @@ async def test_a_stop_waits_for_no_model_longer_than_it_may(tmp_path: Path) -> N
 
 
 async def test_a_language_model_that_cannot_be_held_to_a_form_leaves_it_to_the_rules(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
+    async with open_finalizer(tmp_path) as here:
         models = scripted_catalogue(ScriptedLlm(), ScriptedStt(), ScriptedTts())
-        here.after._analyzer = CallAnalyzer(models)
+        here.finalizer._analyzer = CallAnalyzer(models)
         call = await here.ended(post_call_summary_enabled=True, post_call_extraction_schema=[DAY])
     assert call.analysis is not None
     assert call.analysis["method"] == "extractive"
@@ -94,21 +94,21 @@ async def test_a_language_model_that_cannot_be_held_to_a_form_leaves_it_to_the_r
 
 
 async def test_a_call_whose_process_died_before_it_was_closed_is_closed_as_it_ended(tmp_path: Path) -> None:
-    async with desk(tmp_path) as here:
+    async with open_finalizer(tmp_path) as here:
         here.language.stuck.clear()
         call, agent = await here.call(post_call_summary_enabled=True, post_call_extraction_schema=[DAY])
         outcome = ending()
-        await here.after.finish(call.id, outcome, agent)
+        await here.finalizer.finish(call.id, outcome, agent)
         await here.language.asked.wait()
-        async with desk(tmp_path, SUMMARY, json.dumps({"day": "Friday"})) as next_process:
+        async with open_finalizer(tmp_path, SUMMARY, json.dumps({"day": "Friday"})) as next_process:
             next_process.language.stuck.clear()
-            assert await next_process.after.recover(tmp_path) == 1
+            assert await next_process.finalizer.recover(tmp_path) == 1
             assert (await next_process.stored(call)).ended_at is None
             next_process.language.stuck.set()
-            assert await next_process.after.wait_closed(call.id, 10)
+            assert await next_process.finalizer.wait_closed(call.id, 10)
             closed = await next_process.stored(call)
-            assert await next_process.after.recover(tmp_path) == 0
-            [told] = await next_process.told()
+            assert await next_process.finalizer.recover(tmp_path) == 0
+            [payloads] = await next_process.payloads()
         assert (closed.status, closed.ended_reason, closed.ended_at) == (
             "completed",
             "customer_ended",
@@ -116,12 +116,12 @@ async def test_a_call_whose_process_died_before_it_was_closed_is_closed_as_it_en
         )
         assert (closed.transcript, closed.turn_count, closed.recorded) == (TALK, 1, True)
         assert closed.analysis is not None and closed.analysis["method"] == "model"
-        assert told["extractedData"] == {"day": "Friday"}
+        assert payloads["extractedData"] == {"day": "Friday"}
         here.language.stuck.set()
         here.language.forms.append(SUMMARY)
-        await here.after.wait_closed(call.id, 10)
+        await here.finalizer.wait_closed(call.id, 10)
         assert await here.stored(call) == closed
-        assert len(await here.told()) == 1
+        assert len(await here.payloads()) == 1
 
 
 class Trouble:
@@ -140,15 +140,15 @@ async def test_a_call_that_is_kept_is_closed_once_the_database_can(
 ) -> None:
     monkeypatch.setattr(finalizer, "STORE_RETRIES_S", (0.001,))
     monkeypatch.setattr(finalizer, "PENDING_RETRY_S", 0.01)
-    async with desk(tmp_path, SUMMARY) as here:
+    async with open_finalizer(tmp_path, SUMMARY) as here:
         call, agent = await here.call(post_call_summary_enabled=True)
         with monkeypatch.context() as broken:
             broken.setattr(calls, "finish", trouble := Trouble())
-            await here.after.finish(call.id, ending(), agent)
+            await here.finalizer.finish(call.id, ending(), agent)
             await until(lambda: trouble.tries > 4)
-        assert await here.after.wait_closed(call.id, 10)
+        assert await here.finalizer.wait_closed(call.id, 10)
         assert (await here.stored(call)).ended_reason == "customer_ended"
-        assert len(await here.told()) == 1
+        assert len(await here.payloads()) == 1
 
 
 async def test_a_call_that_the_database_cannot_close_now_is_closed_at_the_next_start(
@@ -156,21 +156,21 @@ async def test_a_call_that_the_database_cannot_close_now_is_closed_at_the_next_s
 ) -> None:
     """The stop does not wait for a database in trouble."""
     monkeypatch.setattr(finalizer, "STORE_RETRIES_S", (0.01,))
-    async with desk(tmp_path, SUMMARY, SUMMARY) as here:
+    async with open_finalizer(tmp_path, SUMMARY, SUMMARY) as here:
         call, agent = await here.call(post_call_summary_enabled=True)
         with monkeypatch.context() as broken:
             broken.setattr(calls, "finish", trouble := Trouble())
-            await here.after.finish(call.id, ending(), agent)
+            await here.finalizer.finish(call.id, ending(), agent)
             await until(lambda: trouble.tries == 2)
             async with asyncio.timeout(10):
-                await here.after.drain(30)
+                await here.finalizer.drain(30)
             tries = trouble.tries
-            assert await here.after.recover(tmp_path) == 1
-            await here.after.drain(0)
+            assert await here.finalizer.recover(tmp_path) == 1
+            await here.finalizer.drain(0)
             assert trouble.tries == tries + 1, "tried once when the server stops"
         assert (await here.stored(call)).status == "in_progress"
-        assert await here.after.recover(tmp_path) == 1
-        await here.after.wait_closed(call.id, 10)
+        assert await here.finalizer.recover(tmp_path) == 1
+        await here.finalizer.wait_closed(call.id, 10)
         closed = await here.stored(call)
         assert (closed.ended_reason, closed.analysis and closed.analysis["error"]) == (
             "customer_ended",

@@ -83,28 +83,28 @@ async def test_a_change_among_very_many_numbers_holds_nobody_up(
         had[:] = trunks
 
     gate = TrunkPolicy("approved")
-    places = HostTracker(locate, lambda _: None)
-    places.is_allowed, gate.resolved_hosts = gate.is_allowed, places.all_resolved_addresses
-    maker = TrunkBuilder(secrets, places)
-    lines = TrunkProvisioner(database, maker, apply, lambda _: TrunkStatus("listening"), gate)
-    sources = SourceAllowlist(database, lambda _: None, places, "approved")
+    hosts = HostTracker(locate, lambda _: None)
+    hosts.is_allowed, gate.resolved_hosts = gate.is_allowed, hosts.all_resolved_addresses
+    maker = TrunkBuilder(secrets, hosts)
+    provisioner = TrunkProvisioner(database, maker, apply, lambda _: TrunkStatus("listening"), gate)
+    sources = SourceAllowlist(database, lambda _: None, hosts, "approved")
     numbers = await database.write(fill)
     for _ in range(2):
         await sources.refresh()
-        await lines.refresh()
-        await places.wait_resolved(30)
+        await provisioner.refresh()
+        await hosts.wait_resolved(30)
     assert len(had) == NUMBERS
     assert len(looked) <= 3, "the ports of a host are looked for together"
     for place in (1, 2):
         number = numbers[place]
         await database.write(lambda conn, number=number: phone_numbers.replace(conn, number, {"sip_port": 9000}))
     with steps(monkeypatch) as taken:
-        await lines.refresh()
+        await provisioner.refresh()
         await sources.refresh()
         await asyncio.sleep(0.1)
     assert sum(trunk.port == 9000 for trunk in had) == 2
     assert max(taken) < LONGEST_S
-    await places.close()
+    await hosts.close()
 
 
 def busy(seconds: float) -> None:
@@ -150,13 +150,13 @@ async def test_a_flood_of_changes_is_read_a_part_of_the_time(database: Database,
         reads.append(time.perf_counter())
         await asyncio.sleep(0.05)
 
-    places = HostTracker(lambda _: asyncio.sleep(60, ResolvedTargets((), 60)), lambda _: None)
-    lines = TrunkProvisioner(database, TrunkBuilder(secrets, places), slow, lambda _: TrunkStatus("listening"))
-    task = asyncio.create_task(lines.run())
+    hosts = HostTracker(lambda _: asyncio.sleep(60, ResolvedTargets((), 60)), lambda _: None)
+    provisioner = TrunkProvisioner(database, TrunkBuilder(secrets, hosts), slow, lambda _: TrunkStatus("listening"))
+    task = asyncio.create_task(provisioner.run())
     until_s = time.perf_counter() + 1
     while time.perf_counter() < until_s:
-        lines.on_number_change()
+        provisioner.on_number_change()
         await asyncio.sleep(0.005)
     task.cancel()
     assert 2 <= len(reads) <= 1 / (0.05 * (1 + REST_FACTOR)) + 1
-    await places.close()
+    await hosts.close()

@@ -32,7 +32,7 @@ REGISTRATION = {"sip_mode": "registration", "sip_username": "ann", "sip_proxy": 
 
 
 @dataclass
-class World:
+class TrunkHarness:
     """Trunk lines whose endpoint is a list; `names` is all that can be found."""
 
     database: Database
@@ -41,8 +41,10 @@ class World:
     applied: list[list[Trunk]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.places = HostTracker(self._locate, lambda _: None)
-        self.lines = TrunkProvisioner(self.database, TrunkBuilder(self.secrets, self.places), self._apply, self._status)
+        self.hosts = HostTracker(self._locate, lambda _: None)
+        self.provisioner = TrunkProvisioner(
+            self.database, TrunkBuilder(self.secrets, self.hosts), self._apply, self._status
+        )
 
     async def number(self, **fields: Any) -> PhoneNumber:
         """Store one."""
@@ -71,10 +73,10 @@ class World:
 
 
 @pytest.fixture
-async def world(database: Database, secrets: Secrets) -> AsyncIterator[World]:
-    world = World(database, secrets)
-    yield world
-    await world.places.close()
+async def harness(database: Database, secrets: Secrets) -> AsyncIterator[TrunkHarness]:
+    harness = TrunkHarness(database, secrets)
+    yield harness
+    await harness.hosts.close()
 
 
 @pytest.mark.parametrize(
@@ -127,18 +129,18 @@ def test_what_a_place_says_itself_comes_first() -> None:
     ],
 )
 async def test_where_a_number_s_trunk_is(
-    world: World, fields: dict[str, Any], registrar: SipHostPort, proxy: SipHostPort | None
+    harness: TrunkHarness, fields: dict[str, Any], registrar: SipHostPort, proxy: SipHostPort | None
 ) -> None:
-    number = await world.number(**{**REGISTRATION, **fields})
+    number = await harness.number(**{**REGISTRATION, **fields})
     assert trunk_destinations(number) == (registrar, proxy)
 
 
-async def test_a_registration_becomes_a_trunk_with_its_password(world: World) -> None:
-    number = await world.number(
+async def test_a_registration_becomes_a_trunk_with_its_password(harness: TrunkHarness) -> None:
+    number = await harness.number(
         **REGISTRATION, sip_password="s3cret", sip_auth_user="line7", sip_allow_redirect=True, sip_qualify_seconds=0
     )
-    await world.lines.refresh()
-    assert world.applied == [
+    await harness.provisioner.refresh()
+    assert harness.applied == [
         [
             Trunk(
                 key=number.id,
@@ -156,113 +158,117 @@ async def test_a_registration_becomes_a_trunk_with_its_password(world: World) ->
             )
         ]
     ]
-    assert "s3cret" not in repr(world.applied)
+    assert "s3cret" not in repr(harness.applied)
 
 
-async def test_an_allowlist_trunk_has_credentials_when_it_has_a_user_and_a_password(world: World) -> None:
-    number = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1", sip_password="s3cret")
-    maker = TrunkBuilder(world.secrets, world.places)
+async def test_an_allowlist_trunk_has_credentials_when_it_has_a_user_and_a_password(harness: TrunkHarness) -> None:
+    number = await harness.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1", sip_password="s3cret")
+    maker = TrunkBuilder(harness.secrets, harness.hosts)
     trunk = maker.build(number)
     assert trunk and (trunk.registers, trunk.user, trunk.credentials) == (False, "100", None)
-    trunk = maker.build(await world.change(number, sip_username="ann"))
+    trunk = maker.build(await harness.change(number, sip_username="ann"))
     assert trunk and (trunk.user, trunk.credentials) == ("100", Credentials("ann", "s3cret"))
 
 
-async def test_on_standby_no_number_registers(world: World) -> None:
-    number = await world.number(**REGISTRATION, sip_password="s3cret")
-    usual, standby = (TrunkBuilder(world.secrets, world.places, each).build(number) for each in (False, True))
+async def test_on_standby_no_number_registers(harness: TrunkHarness) -> None:
+    number = await harness.number(**REGISTRATION, sip_password="s3cret")
+    usual, standby = (TrunkBuilder(harness.secrets, harness.hosts, each).build(number) for each in (False, True))
     assert usual and standby and (usual.registers, standby) == (True, replace(usual, registers=False))
 
 
-async def test_a_number_without_a_trunk_is_none_and_says_so(world: World) -> None:
-    number = await world.number()
-    await world.lines.refresh()
-    assert (world.applied, world.lines.status(number)) == ([[]], NO_TRUNK)
+async def test_a_number_without_a_trunk_is_none_and_says_so(harness: TrunkHarness) -> None:
+    number = await harness.number()
+    await harness.provisioner.refresh()
+    assert (harness.applied, harness.provisioner.status(number)) == ([[]], NO_TRUNK)
 
 
-async def test_a_host_that_says_nothing_of_its_transport_speaks_what_it_is_found_with(world: World) -> None:
+async def test_a_host_that_says_nothing_of_its_transport_speaks_what_it_is_found_with(harness: TrunkHarness) -> None:
     place = SipHostPort("pbx.example.net")
-    world.names[place] = [SipTarget("192.0.2.7", 5061, "tls")]
-    number = await world.number(**REGISTRATION, sip_password="s3cret")
-    running = asyncio.create_task(world.lines.run())
-    world.lines.on_number_change()
-    await until(lambda: world.applied and world.applied[-1][0].host_port == SipHostPort("pbx.example.net", None, "tls"))
-    assert (await world.lines.ready_trunk(number)).transport == "tls"
+    harness.names[place] = [SipTarget("192.0.2.7", 5061, "tls")]
+    number = await harness.number(**REGISTRATION, sip_password="s3cret")
+    running = asyncio.create_task(harness.provisioner.run())
+    harness.provisioner.on_number_change()
+    await until(
+        lambda: harness.applied and harness.applied[-1][0].host_port == SipHostPort("pbx.example.net", None, "tls")
+    )
+    assert (await harness.provisioner.ready_trunk(number)).transport == "tls"
     running.cancel()
 
 
-async def test_a_change_that_is_told_is_applied(world: World) -> None:
-    number = await world.number(**REGISTRATION, sip_password="s3cret")
-    running = asyncio.create_task(world.lines.run())
-    world.lines.on_number_change()
-    await until(lambda: world.applied)
-    assert world.lines.status(number) == TrunkStatus("registered", number.id)
-    await world.change(number, sip_username="bob")
-    world.lines.on_number_change()
-    await until(lambda: world.applied[-1][0].user == "bob")
+async def test_a_change_that_is_told_is_applied(harness: TrunkHarness) -> None:
+    number = await harness.number(**REGISTRATION, sip_password="s3cret")
+    running = asyncio.create_task(harness.provisioner.run())
+    harness.provisioner.on_number_change()
+    await until(lambda: harness.applied)
+    assert harness.provisioner.status(number) == TrunkStatus("registered", number.id)
+    await harness.change(number, sip_username="bob")
+    harness.provisioner.on_number_change()
+    await until(lambda: harness.applied[-1][0].user == "bob")
     running.cancel()
 
 
-async def test_a_number_that_has_just_been_stored_is_about_to_register_or_listens(world: World) -> None:
-    assert world.lines.status(await world.number(**REGISTRATION)).state == "registering"
-    allowed = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
-    assert world.lines.status(allowed) == TrunkStatus("listening", NO_ANSWER_YET)
-    never = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.2", sip_qualify_seconds=0)
-    assert world.lines.status(never) == TrunkStatus("listening", NEVER_QUALIFIED)
+async def test_a_number_that_has_just_been_stored_is_about_to_register_or_listens(harness: TrunkHarness) -> None:
+    assert harness.provisioner.status(await harness.number(**REGISTRATION)).state == "registering"
+    allowed = await harness.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
+    assert harness.provisioner.status(allowed) == TrunkStatus("listening", NO_ANSWER_YET)
+    never = await harness.number(sip_mode="ip_allowlist", sip_ip="192.0.2.2", sip_qualify_seconds=0)
+    assert harness.provisioner.status(never) == TrunkStatus("listening", NEVER_QUALIFIED)
 
 
-async def test_a_change_that_is_not_applied_yet_does_not_show_how_the_trunk_stood_before(world: World) -> None:
-    number = await world.number(**REGISTRATION, sip_password="s3cret")
-    await world.lines.refresh()
-    assert world.lines.status(await world.change(number, name="Front desk")).state == "registered"
-    assert world.lines.status(await world.change(number, sip_username="bob")).state == "registering"
+async def test_a_change_that_is_not_applied_yet_does_not_show_how_the_trunk_stood_before(harness: TrunkHarness) -> None:
+    number = await harness.number(**REGISTRATION, sip_password="s3cret")
+    await harness.provisioner.refresh()
+    assert harness.provisioner.status(await harness.change(number, name="Front desk")).state == "registered"
+    assert harness.provisioner.status(await harness.change(number, sip_username="bob")).state == "registering"
 
 
-async def test_a_password_of_another_key_is_told_and_leaves_others_alone(world: World) -> None:
+async def test_a_password_of_another_key_is_told_and_leaves_others_alone(harness: TrunkHarness) -> None:
     other = Secrets([Fernet.generate_key()])
-    strange = await world.number(**REGISTRATION, sip_password_encrypted=other.encrypt("s3cret"))
-    fine = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
-    await world.lines.refresh()
-    assert [trunk.key for trunk in world.applied[-1]] == [fine.id]
-    assert world.lines.status(strange) == TrunkStatus("failed", "a stored secret does not fit the secret key file")
+    strange = await harness.number(**REGISTRATION, sip_password_encrypted=other.encrypt("s3cret"))
+    fine = await harness.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
+    await harness.provisioner.refresh()
+    assert [trunk.key for trunk in harness.applied[-1]] == [fine.id]
+    assert harness.provisioner.status(strange) == TrunkStatus(
+        "failed", "a stored secret does not fit the secret key file"
+    )
     with pytest.raises(InviteError, match="secret") as caught:
-        await world.lines.ready_trunk(await world.change(strange, sip_proxy="192.0.2.9"))
+        await harness.provisioner.ready_trunk(await harness.change(strange, sip_proxy="192.0.2.9"))
     assert caught.value.kind == "trunk_unusable"
 
 
-async def test_a_call_waits_until_its_trunk_is_there(world: World) -> None:
+async def test_a_call_waits_until_its_trunk_is_there(harness: TrunkHarness) -> None:
     place = SipHostPort("pbx.example.net")
-    number = await world.number(**REGISTRATION, sip_password="s3cret")
+    number = await harness.number(**REGISTRATION, sip_password="s3cret")
     with pytest.raises(InviteError, match="the trunk's host is unknown: no answer in time") as caught:
-        await world.lines.ready_trunk(number)
+        await harness.provisioner.ready_trunk(number)
     assert caught.value.kind == "unresolved"
-    await world.places.close()
-    world.names[place] = [SipTarget("192.0.2.7", 5060, "udp")]
-    trunk = await world.lines.ready_trunk(number)
-    assert world.applied[-1] == [trunk]
-    count = len(world.applied)
-    assert await world.lines.ready_trunk(number) == trunk
-    assert len(world.applied) == count
+    await harness.hosts.close()
+    harness.names[place] = [SipTarget("192.0.2.7", 5060, "udp")]
+    trunk = await harness.provisioner.ready_trunk(number)
+    assert harness.applied[-1] == [trunk]
+    count = len(harness.applied)
+    assert await harness.provisioner.ready_trunk(number) == trunk
+    assert len(harness.applied) == count
 
 
 async def test_a_number_that_was_read_before_its_change_calls_nobody_and_costs_no_reading(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: TrunkHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
+    number = await harness.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
     later = number.updated_at + timedelta(seconds=1)
     monkeypatch.setattr(phone_numbers, "utc_now", lambda: later)
-    moved = await world.change(number, sip_ip="192.0.2.2")
-    await world.lines.refresh()
+    moved = await harness.change(number, sip_ip="192.0.2.2")
+    await harness.provisioner.refresh()
     for _ in range(3):
         with pytest.raises(InviteError, match="changed meanwhile") as caught:
-            await world.lines.ready_trunk(number)
+            await harness.provisioner.ready_trunk(number)
         assert caught.value.kind == "trunk_changed"
-    assert (await world.lines.ready_trunk(moved)).host == "192.0.2.2"
-    assert len(world.applied) == 1
+    assert (await harness.provisioner.ready_trunk(moved)).host == "192.0.2.2"
+    assert len(harness.applied) == 1
 
 
-async def test_calls_of_a_number_that_is_new_to_the_endpoint_have_it_read_once(world: World) -> None:
-    number = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
-    trunks = await asyncio.gather(*(world.lines.ready_trunk(number) for _ in range(5)))
+async def test_calls_of_a_number_that_is_new_to_the_endpoint_have_it_read_once(harness: TrunkHarness) -> None:
+    number = await harness.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
+    trunks = await asyncio.gather(*(harness.provisioner.ready_trunk(number) for _ in range(5)))
     assert {trunk.key for trunk in trunks} == {number.id}
-    assert len(world.applied) == 1
+    assert len(harness.applied) == 1

@@ -50,9 +50,9 @@ async def trunks(database: Database, *hosts: str) -> None:
     await database.write(replace)
 
 
-async def number(database: Database, sip_ip: str, *sources: str, **more: Any) -> None:
+async def number(database: Database, sip_ip: str, *allowlist: str, **more: Any) -> None:
     """A number whose calls come from there, beside what others have."""
-    fields: dict[str, Any] = {"sip_mode": "ip_allowlist", "sip_ip": sip_ip, "sip_sources": list(sources), **more}
+    fields: dict[str, Any] = {"sip_mode": "ip_allowlist", "sip_ip": sip_ip, "sip_sources": list(allowlist), **more}
 
     def create(conn: sa.Connection) -> None:
         owner = organizations.create(conn, str(uuid4()))
@@ -61,14 +61,14 @@ async def number(database: Database, sip_ip: str, *sources: str, **more: Any) ->
     await database.write(create)
 
 
-class World:
+class TrunkHarness:
     """Trunk sources whose host names are as in `names`: what is not there is not found."""
 
     def __init__(self, database: Database, **names: Sequence[str]) -> None:
         self.names = {name.replace("_", "."): addresses for name, addresses in names.items()}
         self.applied: list[set[str]] = []
-        self.places = HostTracker(self.locate, lambda _: None)
-        self.sources = SourceAllowlist(database, lambda known: self.applied.append(set(known)), self.places)
+        self.hosts = HostTracker(self.locate, lambda _: None)
+        self.allowlist = SourceAllowlist(database, lambda known: self.applied.append(set(known)), self.hosts)
 
     async def locate(self, place: SipHostPort) -> ResolvedTargets:
         if place.host not in self.names:
@@ -78,27 +78,27 @@ class World:
 
     async def known(self) -> set[str]:
         """What is known once the database was read and all names were looked for."""
-        await self.sources.refresh()
-        await self.places.wait_resolved(5)
+        await self.allowlist.refresh()
+        await self.hosts.wait_resolved(5)
         return self.applied[-1]
 
 
 @pytest_asyncio.fixture
-async def world(database: Database) -> AsyncIterator[World]:
-    world = World(database)
-    yield world
-    await world.places.close()
+async def harness(database: Database) -> AsyncIterator[TrunkHarness]:
+    harness = TrunkHarness(database)
+    yield harness
+    await harness.hosts.close()
 
 
 async def test_an_address_is_itself_a_network_all_of_it_and_a_name_what_it_resolves_to(
-    database: Database, world: World
+    database: Database, harness: TrunkHarness
 ) -> None:
-    world.names["pbx.test"] = ["192.0.2.7", "2001:db8::7"]
+    harness.names["pbx.test"] = ["192.0.2.7", "2001:db8::7"]
     await number(database, "192.0.2.1", "198.51.100.0/24", "2001:DB8:1::/48", "PBX.test.", "::ffff:203.0.113.9")
-    assert await world.known() == {
+    assert await harness.known() == {
         "192.0.2.1", "198.51.100.0/24", "2001:db8:1::/48", "192.0.2.7", "2001:db8::7", "203.0.113.9",
     }  # fmt: skip
-    names = world.sources.aliases_of
+    names = harness.allowlist.aliases_of
     assert set(names("192.0.2.7")) == {"192.0.2.7", "pbx.test"}
     assert set(names("2001:db8::7")) == {"2001:db8::7", "pbx.test"}
     assert set(names("198.51.100.77")) == {"198.51.100.77", "198.51.100.0/24"}
@@ -108,13 +108,13 @@ async def test_an_address_is_itself_a_network_all_of_it_and_a_name_what_it_resol
 
 
 async def test_the_registrar_and_the_outbound_proxy_of_a_registration_are_sources(
-    database: Database, world: World
+    database: Database, harness: TrunkHarness
 ) -> None:
-    world.names |= {"sip.carrier.test": ["192.0.2.1"], "edge.carrier.test": ["192.0.2.2"]}
+    harness.names |= {"sip.carrier.test": ["192.0.2.1"], "edge.carrier.test": ["192.0.2.2"]}
     more = {"sip_proxy": "sip.carrier.test:5070", "sip_outbound_proxy": "sip:edge.carrier.test;transport=tcp"}
     await number(database, "", sip_mode="registration", sip_username="u", **more)
-    assert await world.known() == {"192.0.2.1", "192.0.2.2"}
-    assert set(world.sources.aliases_of("192.0.2.2")) == {"192.0.2.2", "edge.carrier.test"}
+    assert await harness.known() == {"192.0.2.1", "192.0.2.2"}
+    assert set(harness.allowlist.aliases_of("192.0.2.2")) == {"192.0.2.2", "edge.carrier.test"}
 
 
 async def test_every_network_that_contains_an_address_is_found() -> None:
@@ -124,38 +124,40 @@ async def test_every_network_that_contains_an_address_is_found() -> None:
     assert CidrSet().containing(ip_address("10.1.9.9")) == set()
 
 
-async def test_a_name_whose_look_up_fails_keeps_nobody_else_out(database: Database, world: World) -> None:
+async def test_a_name_whose_look_up_fails_keeps_nobody_else_out(database: Database, harness: TrunkHarness) -> None:
     await number(database, "192.0.2.1", "gone.test")
     with capture_logs() as logs:
-        assert await world.known() == {"192.0.2.1"}
+        assert await harness.known() == {"192.0.2.1"}
     assert {(line["event"], line["host"]) for line in logs} == {("trunks.host_unknown", "gone.test")}
 
 
-async def test_a_name_that_moves_is_followed_without_reading_the_database(database: Database, world: World) -> None:
+async def test_a_name_that_moves_is_followed_without_reading_the_database(
+    database: Database, harness: TrunkHarness
+) -> None:
     await number(database, "pbx.test")
-    await world.known()
-    world.names["pbx.test"] = ["192.0.2.7"]
-    assert await world.places.resolve(SipHostPort("pbx.test", None, "udp"))
-    assert world.applied[-1] == {"192.0.2.7"}
-    assert set(world.sources.aliases_of("192.0.2.7")) == {"192.0.2.7", "pbx.test"}
+    await harness.known()
+    harness.names["pbx.test"] = ["192.0.2.7"]
+    assert await harness.hosts.resolve(SipHostPort("pbx.test", None, "udp"))
+    assert harness.applied[-1] == {"192.0.2.7"}
+    assert set(harness.allowlist.aliases_of("192.0.2.7")) == {"192.0.2.7", "pbx.test"}
 
 
-async def test_a_name_that_nobody_has_any_more_is_forgotten(database: Database, world: World) -> None:
-    world.names["pbx.test"] = ["192.0.2.7"]
+async def test_a_name_that_nobody_has_any_more_is_forgotten(database: Database, harness: TrunkHarness) -> None:
+    harness.names["pbx.test"] = ["192.0.2.7"]
     await trunks(database, "pbx.test")
-    assert await world.known() == {"192.0.2.7"}
+    assert await harness.known() == {"192.0.2.7"}
     await trunks(database)
-    assert await world.known() == set()
+    assert await harness.known() == set()
 
 
-async def test_changes_are_followed(database: Database, world: World) -> None:
-    following = asyncio.ensure_future(world.sources.run())
+async def test_changes_are_followed(database: Database, harness: TrunkHarness) -> None:
+    following = asyncio.ensure_future(harness.allowlist.run())
     await trunks(database, "192.0.2.1")
-    world.sources.on_number_change()
-    await until(lambda: world.applied and world.applied[-1] == {"192.0.2.1"})
+    harness.allowlist.on_number_change()
+    await until(lambda: harness.applied and harness.applied[-1] == {"192.0.2.1"})
     await trunks(database, "192.0.2.2")
-    world.sources.on_number_change()
-    await until(lambda: world.applied[-1] == {"192.0.2.2"})
+    harness.allowlist.on_number_change()
+    await until(lambda: harness.applied[-1] == {"192.0.2.2"})
     following.cancel()
     await asyncio.wait((following,))
     assert following.cancelled()
@@ -193,21 +195,21 @@ async def test_the_systems_resolver_refuses_a_name_that_cannot_be_one(impossible
 
 
 async def test_an_organization_with_very_many_sources_leaves_room_for_others_look_ups(
-    database: Database, world: World
+    database: Database, harness: TrunkHarness
 ) -> None:
-    never, plain = asyncio.Event(), world.places._locate
+    never, plain = asyncio.Event(), harness.hosts._locate
 
     async def locate(place: SipHostPort) -> ResolvedTargets:
         if place.host.startswith("slow"):
             await never.wait()
         return await plain(place)
 
-    world.places._locate = locate
+    harness.hosts._locate = locate
     await number(database, "192.0.2.1", *(f"slow{each}.test" for each in range(300)))
-    await world.sources.refresh()
+    await harness.allowlist.refresh()
     await asyncio.sleep(0.05)
-    world.names["pbx.test"] = ["192.0.2.7"]
+    harness.names["pbx.test"] = ["192.0.2.7"]
     await number(database, "pbx.test")
-    await world.sources.refresh()
+    await harness.allowlist.refresh()
     await asyncio.sleep(0.2)
-    assert world.applied[-1] == {"192.0.2.1", "192.0.2.7"}
+    assert harness.applied[-1] == {"192.0.2.1", "192.0.2.7"}

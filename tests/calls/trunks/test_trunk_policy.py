@@ -37,7 +37,7 @@ ENFORCED = TrunkRules(enforced=True)
 
 
 @dataclass
-class World:
+class TrunkHarness:
     """Trunk lines, known sources and names behind one gate that the operator keeps."""
 
     database: Database
@@ -48,13 +48,13 @@ class World:
     known: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.gate = TrunkPolicy("approved")
-        self.places = HostTracker(self._locate, self.tables.append)
-        self.places.is_allowed, self.gate.resolved_hosts = self.gate.is_allowed, self.places.all_resolved_addresses
-        maker = TrunkBuilder(self.secrets, self.places)
-        self.lines = TrunkProvisioner(self.database, maker, self._apply, self._status, self.gate)
-        self.sources = SourceAllowlist(
-            self.database, lambda known: setattr(self, "known", set(known)), self.places, "approved"
+        self.policy = TrunkPolicy("approved")
+        self.hosts = HostTracker(self._locate, self.tables.append)
+        self.hosts.is_allowed, self.policy.resolved_hosts = self.policy.is_allowed, self.hosts.all_resolved_addresses
+        builder = TrunkBuilder(self.secrets, self.hosts)
+        self.provisioner = TrunkProvisioner(self.database, builder, self._apply, self._status, self.policy)
+        self.allowlist = SourceAllowlist(
+            self.database, lambda known: setattr(self, "known", set(known)), self.hosts, "approved"
         )
 
     async def number(self, *given: str, before: bool = False, **fields: Any) -> PhoneNumber:
@@ -78,23 +78,23 @@ class World:
     async def refresh(self) -> None:
         """Everything is read, and every name looked for."""
         for _ in range(2):
-            await self.lines.refresh()
-            await self.sources.refresh()
-            await self.places.wait_resolved(5)
+            await self.provisioner.refresh()
+            await self.allowlist.refresh()
+            await self.hosts.wait_resolved(5)
 
     async def look_again(self, place: SipHostPort, *addresses: str) -> None:
         """A name leads there from now on, and everybody sees it."""
         self.names[place] = list(addresses)
-        await self.places.close()
+        await self.hosts.close()
         await self.refresh()
 
     async def called(self, source: str) -> InboundTarget:
         """Who gets a call of that source to the number that all of them have."""
-        facts, names = InviteFacts("1", "inbound", source, "100", NOBODY, NOBODY), self.sources.aliases_of(source)
+        facts, names = InviteFacts("1", "inbound", source, "100", NOBODY, NOBODY), self.allowlist.aliases_of(source)
         return await self.database.read(lambda conn: match_number(conn, facts, names, "approved"))
 
     @property
-    def hosts(self) -> set[str]:
+    def trunk_hosts(self) -> set[str]:
         """Of the trunks that the endpoint has."""
         return {trunk.host for trunk in self.trunks}
 
@@ -116,132 +116,136 @@ class World:
 
 
 @pytest.fixture
-async def world(database: Database, secrets: Secrets) -> AsyncIterator[World]:
-    world = World(database, secrets)
-    yield world
-    await world.places.close()
+async def harness(database: Database, secrets: Secrets) -> AsyncIterator[TrunkHarness]:
+    harness = TrunkHarness(database, secrets)
+    yield harness
+    await harness.hosts.close()
 
 
-async def test_a_trunk_that_was_not_given_is_neither_asked_nor_known_nor_looked_for(world: World) -> None:
-    mine = await world.number("192.0.2.1", sip_ip="192.0.2.1")
-    theirs = await world.number(sip_ip="192.0.2.2", sip_sources=["198.51.100.0/24"])
-    named = await world.number(sip_ip="pbx.test")
-    world.names[PBX] = ["192.0.2.3"]
-    await world.refresh()
-    assert world.hosts == {"192.0.2.1"} == world.known
-    assert world.published() == set()
-    assert world.lines.status(mine) == TrunkStatus("listening", "answers")
+async def test_a_trunk_that_was_not_given_is_neither_asked_nor_known_nor_looked_for(harness: TrunkHarness) -> None:
+    mine = await harness.number("192.0.2.1", sip_ip="192.0.2.1")
+    theirs = await harness.number(sip_ip="192.0.2.2", sip_sources=["198.51.100.0/24"])
+    named = await harness.number(sip_ip="pbx.test")
+    harness.names[PBX] = ["192.0.2.3"]
+    await harness.refresh()
+    assert harness.trunk_hosts == {"192.0.2.1"} == harness.known
+    assert harness.published() == set()
+    assert harness.provisioner.status(mine) == TrunkStatus("listening", "answers")
     for number in (theirs, named):
-        assert world.lines.status(number) == TrunkStatus("failed", NOT_GRANTED)
+        assert harness.provisioner.status(number) == TrunkStatus("failed", NOT_GRANTED)
         with pytest.raises(InviteError, match=NOT_GRANTED) as caught:
-            await world.lines.ready_trunk(number)
+            await harness.provisioner.ready_trunk(number)
         assert caught.value.kind == "not_permitted"
-    await world.give(theirs, "192.0.2.2")
-    assert (await world.lines.ready_trunk(theirs)).host == "192.0.2.2"
-    await world.refresh()
-    assert world.known == {"192.0.2.1", "192.0.2.2"}
+    await harness.give(theirs, "192.0.2.2")
+    assert (await harness.provisioner.ready_trunk(theirs)).host == "192.0.2.2"
+    await harness.refresh()
+    assert harness.known == {"192.0.2.1", "192.0.2.2"}
 
 
 @pytest.mark.parametrize("inside", ["127.0.0.1", "10.0.0.9", "203.0.113.9"])
-async def test_a_name_that_leads_to_what_was_not_given_is_believed_for_nobody(world: World, inside: str) -> None:
-    await world.number("203.0.113.9", sip_ip="203.0.113.9")
-    evil = await world.number("pbx.test", sip_ip="pbx.test")
-    world.names[PBX] = ["198.51.100.7", inside]
-    await world.refresh()
-    assert world.hosts == {"203.0.113.9"} == world.known - {"198.51.100.7"}
-    assert inside not in world.published()
-    assert world.lines.status(evil) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
+async def test_a_name_that_leads_to_what_was_not_given_is_believed_for_nobody(
+    harness: TrunkHarness, inside: str
+) -> None:
+    await harness.number("203.0.113.9", sip_ip="203.0.113.9")
+    evil = await harness.number("pbx.test", sip_ip="pbx.test")
+    harness.names[PBX] = ["198.51.100.7", inside]
+    await harness.refresh()
+    assert harness.trunk_hosts == {"203.0.113.9"} == harness.known - {"198.51.100.7"}
+    assert inside not in harness.published()
+    assert harness.provisioner.status(evil) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
     with pytest.raises(InviteError, match=RESOLVES_ELSEWHERE):
-        await world.lines.ready_trunk(evil)
-    await world.give(evil, inside)
-    await world.refresh()
-    assert world.hosts == {"203.0.113.9", "pbx.test"}
-    assert {inside, "198.51.100.7"} <= world.known
-    assert inside in world.published()
+        await harness.provisioner.ready_trunk(evil)
+    await harness.give(evil, inside)
+    await harness.refresh()
+    assert harness.trunk_hosts == {"203.0.113.9", "pbx.test"}
+    assert {inside, "198.51.100.7"} <= harness.known
+    assert inside in harness.published()
 
 
-async def test_a_name_that_moves_inside_takes_its_trunk_with_it(world: World) -> None:
-    evil = await world.number("pbx.test", sip_ip="pbx.test")
-    world.names[PBX] = ["198.51.100.7"]
-    await world.refresh()
-    assert (world.hosts, world.published()) == ({"pbx.test"}, {"198.51.100.7"})
-    await world.places.close()
-    world.names[PBX] = ["127.0.0.1"]
+async def test_a_name_that_moves_inside_takes_its_trunk_with_it(harness: TrunkHarness) -> None:
+    evil = await harness.number("pbx.test", sip_ip="pbx.test")
+    harness.names[PBX] = ["198.51.100.7"]
+    await harness.refresh()
+    assert (harness.trunk_hosts, harness.published()) == ({"pbx.test"}, {"198.51.100.7"})
+    await harness.hosts.close()
+    harness.names[PBX] = ["127.0.0.1"]
     with pytest.raises(InviteError, match=RESOLVES_ELSEWHERE):
-        await world.lines.ready_trunk(evil)
-    await world.refresh()
-    assert (world.hosts, world.known, world.published()) == (set(), set(), set())
+        await harness.provisioner.ready_trunk(evil)
+    await harness.refresh()
+    assert (harness.trunk_hosts, harness.known, harness.published()) == (set(), set(), set())
 
 
-async def test_a_name_is_not_led_to_where_a_name_of_another_organization_leads(world: World) -> None:
+async def test_a_name_is_not_led_to_where_a_name_of_another_organization_leads(harness: TrunkHarness) -> None:
     """Toll fraud: neither calls out through what another was given by its name, nor calls of its callers; and whoever
     moves, both are looked at again."""
-    theirs = await world.number("trunk.test", sip_ip="trunk.test")
-    evil = await world.number("pbx.test", sip_ip="pbx.test")
-    world.names[TRUNK], world.names[PBX] = ["198.51.100.5"], ["198.51.100.7"]
-    await world.refresh()
-    assert world.hosts == {"trunk.test", "pbx.test"}
-    await world.look_again(PBX, "198.51.100.5")
-    assert world.hosts == {"trunk.test"}
-    assert world.lines.status(evil) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
+    theirs = await harness.number("trunk.test", sip_ip="trunk.test")
+    evil = await harness.number("pbx.test", sip_ip="pbx.test")
+    harness.names[TRUNK], harness.names[PBX] = ["198.51.100.5"], ["198.51.100.7"]
+    await harness.refresh()
+    assert harness.trunk_hosts == {"trunk.test", "pbx.test"}
+    await harness.look_again(PBX, "198.51.100.5")
+    assert harness.trunk_hosts == {"trunk.test"}
+    assert harness.provisioner.status(evil) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
     with pytest.raises(InviteError, match=RESOLVES_ELSEWHERE):
-        await world.lines.ready_trunk(evil)
-    assert world.sources.aliases_of("198.51.100.5") == {"198.51.100.5", "trunk.test"}
-    assert (await world.called("198.51.100.5")).number == theirs
-    assert (await world.lines.ready_trunk(theirs)).host == "trunk.test"
+        await harness.provisioner.ready_trunk(evil)
+    assert harness.allowlist.aliases_of("198.51.100.5") == {"198.51.100.5", "trunk.test"}
+    assert (await harness.called("198.51.100.5")).number == theirs
+    assert (await harness.provisioner.ready_trunk(theirs)).host == "trunk.test"
 
-    await world.look_again(TRUNK, "198.51.100.6")
-    assert (await world.called("198.51.100.5")).number == evil
-    assert (await world.lines.ready_trunk(evil)).host == "pbx.test"
+    await harness.look_again(TRUNK, "198.51.100.6")
+    assert (await harness.called("198.51.100.5")).number == evil
+    assert (await harness.provisioner.ready_trunk(evil)).host == "pbx.test"
 
-    await world.look_again(TRUNK, "198.51.100.5")
-    assert world.hosts == {"trunk.test"}
-    await world.give(evil, "198.51.100.5")
-    await world.refresh()
-    assert world.hosts == {"pbx.test"}
-    assert world.lines.status(theirs) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
-    assert (await world.called("198.51.100.5")).number == evil
+    await harness.look_again(TRUNK, "198.51.100.5")
+    assert harness.trunk_hosts == {"trunk.test"}
+    await harness.give(evil, "198.51.100.5")
+    await harness.refresh()
+    assert harness.trunk_hosts == {"pbx.test"}
+    assert harness.provisioner.status(theirs) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
+    assert (await harness.called("198.51.100.5")).number == evil
 
 
-async def test_a_name_that_was_given_is_its_organization_s_before_a_number_names_it(world: World) -> None:
-    await world.number("trunk.test", "inside.test", sip_ip=None)
-    evil = await world.number("pbx.test", sip_ip="pbx.test")
-    world.names |= {TRUNK: ["198.51.100.5"], PBX: ["198.51.100.5"], INSIDE: ["127.0.0.1"]}
-    await world.refresh()
-    assert world.lines.status(evil) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
-    assert (world.hosts, world.known, world.published()) == (set(), set(), {"198.51.100.5"})
+async def test_a_name_that_was_given_is_its_organization_s_before_a_number_names_it(harness: TrunkHarness) -> None:
+    await harness.number("trunk.test", "inside.test", sip_ip=None)
+    evil = await harness.number("pbx.test", sip_ip="pbx.test")
+    harness.names |= {TRUNK: ["198.51.100.5"], PBX: ["198.51.100.5"], INSIDE: ["127.0.0.1"]}
+    await harness.refresh()
+    assert harness.provisioner.status(evil) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
+    assert (harness.trunk_hosts, harness.known, harness.published()) == (set(), set(), {"198.51.100.5"})
 
 
 async def test_a_name_that_leads_to_an_address_of_this_machine_is_believed_for_nobody(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: TrunkHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No scanner of the machine's ports."""
     own = frozenset({"198.51.100.7"})
     monkeypatch.setattr("calls.trunks.trunk_policy.own_addresses", lambda: own)
-    evil = await world.number("pbx.test", sip_ip="pbx.test")
-    world.names[PBX] = ["198.51.100.7"]
-    await world.refresh()
-    assert (world.hosts, world.known, world.published()) == (set(), set(), set())
-    assert world.lines.status(evil) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
-    await world.give(evil, "198.51.100.7")
-    await world.refresh()
-    assert (world.hosts, world.published()) == ({"pbx.test"}, {"198.51.100.7"})
+    evil = await harness.number("pbx.test", sip_ip="pbx.test")
+    harness.names[PBX] = ["198.51.100.7"]
+    await harness.refresh()
+    assert (harness.trunk_hosts, harness.known, harness.published()) == (set(), set(), set())
+    assert harness.provisioner.status(evil) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
+    await harness.give(evil, "198.51.100.7")
+    await harness.refresh()
+    assert (harness.trunk_hosts, harness.published()) == ({"pbx.test"}, {"198.51.100.7"})
 
 
-async def test_names_of_before_lead_where_they_did(world: World) -> None:
-    old = await world.number(sip_ip="pbx.test", before=True)
-    world.names[PBX] = ["127.0.0.1"]
-    await world.refresh()
-    assert (world.hosts, world.known, world.published()) == ({"pbx.test"}, {"127.0.0.1"}, {"127.0.0.1"})
-    assert (await world.lines.ready_trunk(old)).host == "pbx.test"
+async def test_names_of_before_lead_where_they_did(harness: TrunkHarness) -> None:
+    old = await harness.number(sip_ip="pbx.test", before=True)
+    harness.names[PBX] = ["127.0.0.1"]
+    await harness.refresh()
+    assert (harness.trunk_hosts, harness.known, harness.published()) == ({"pbx.test"}, {"127.0.0.1"}, {"127.0.0.1"})
+    assert (await harness.provisioner.ready_trunk(old)).host == "pbx.test"
 
 
 @pytest.mark.parametrize(("address", "what"), [("224.0.0.1", "multicast"), ("0.0.0.0", "this network")])
-async def test_an_address_of_before_that_no_trunk_may_have_gets_nothing(world: World, address: str, what: str) -> None:
-    old = await world.number(sip_ip=address, before=True)
-    await world.refresh()
-    assert world.trunks == []
-    status = world.lines.status(old)
+async def test_an_address_of_before_that_no_trunk_may_have_gets_nothing(
+    harness: TrunkHarness, address: str, what: str
+) -> None:
+    old = await harness.number(sip_ip=address, before=True)
+    await harness.refresh()
+    assert harness.trunks == []
+    status = harness.provisioner.status(old)
     assert status == TrunkStatus("failed", f"its address is {what}: a trunk's is that of one host")
     with pytest.raises(InviteError, match=what):
-        await world.lines.ready_trunk(old)
+        await harness.provisioner.ready_trunk(old)

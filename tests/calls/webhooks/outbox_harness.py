@@ -123,10 +123,10 @@ async def delivering(
         await database.write(claims.release_all)
     tls = await asyncio.to_thread(lambda: tls_context(ca_file) if ca_file else system_tls())
     client = EgressClient(rules or EgressRules(allow=["127.0.0.0/8"]), tls)
-    deliverer = WebhookSender(database, client, secrets, DeliveryPolicy(allow_http, timeout_s, delays))
-    task = asyncio.ensure_future(deliverer.run())
+    sender = WebhookSender(database, client, secrets, DeliveryPolicy(allow_http, timeout_s, delays))
+    task = asyncio.ensure_future(sender.run())
     try:
-        yield deliverer
+        yield sender
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):

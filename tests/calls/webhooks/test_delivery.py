@@ -22,8 +22,8 @@ async def test_only_status_200_is_a_success(
 ) -> None:
     receiver.statuses = [status]
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets) as sender:
+        await sender.idle()
     row, (attempt,) = await stored(database, delivery)
     assert (row.status, attempt.next_attempt_at) == ("failed", None)
     assert (attempt.status, attempt.response_status, attempt.error) == ("failed", status, None)
@@ -35,8 +35,8 @@ async def test_a_failed_attempt_leaves_the_delivery_pending_until_its_next_time(
 ) -> None:
     receiver.statuses = [500]
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, delays=(60, 300)) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets, delays=(60, 300)) as sender:
+        await sender.idle()
     row, (failed, waiting) = await stored(database, delivery)
     assert (row.status, failed.status, waiting.status) == ("pending", "failed", "pending")
     assert (failed.attempt, waiting.attempt) == (1, 2)
@@ -51,10 +51,10 @@ async def test_every_attempt_sends_the_same_bytes_under_the_same_id(
 ) -> None:
     receiver.statuses = [500, 503, 200]
     delivery = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
-    async with delivering(database, secrets, delays=(0.001, 0.001)) as deliverer:
+    async with delivering(database, secrets, delays=(0.001, 0.001)) as sender:
         async with asyncio.timeout(20):
             while (await stored(database, delivery))[0].status == "pending":
-                await deliverer.idle()
+                await sender.idle()
     assert [headers["X-Service-Attempt"] for headers, _ in receiver.got] == ["1", "2", "3"]
     assert {headers["webhook-id"] for headers, _ in receiver.got} == {delivery.id}
     assert {body for _, body in receiver.got} == {BODY}
@@ -71,8 +71,8 @@ async def test_what_was_under_way_when_the_process_ended_is_sent_at_the_next_sta
         await receiver.arrived.wait()
     assert (await stored(database, delivery))[0].status == "pending"
     receiver.hold = None
-    async with delivering(database, secrets) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets) as sender:
+        await sender.idle()
     assert (await stored(database, delivery))[0].status == "succeeded"
 
 
@@ -90,10 +90,10 @@ async def test_what_a_look_shows_and_somebody_has_taken_meanwhile_is_not_sent_ag
 
     real = claims.due_destinations
     monkeypatch.setattr(claims, "due_destinations", shows_what_was)
-    async with delivering(database, secrets) as deliverer:
+    async with delivering(database, secrets) as sender:
         await until(lambda: len(looks) >= 5)
         receiver.hold.set()
-        await deliverer.idle()
+        await sender.idle()
     assert len(receiver.got) == 1
     assert (await stored(database, delivery))[0].status == "succeeded"
 
@@ -114,8 +114,8 @@ async def test_a_receiver_that_takes_too_long_has_failed(
 ) -> None:
     receiver.hold = asyncio.Event()
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, timeout_s=0.05) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets, timeout_s=0.05) as sender:
+        await sender.idle()
     _, (attempt,) = await stored(database, delivery)
     assert (attempt.response_status, attempt.error) == (None, "no complete answer within 0.05 s")
     receiver.hold.set()
@@ -124,11 +124,11 @@ async def test_a_receiver_that_takes_too_long_has_failed(
 async def test_what_is_put_into_the_outbox_later_is_sent_when_woken(
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
-    async with delivering(database, secrets) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets) as sender:
+        await sender.idle()
         delivery = await put(database, f"{receiver.origin}/hook")
-        deliverer.wake()
-        await deliverer.idle()
+        sender.wake()
+        await sender.idle()
     assert (await stored(database, delivery))[0].status == "succeeded"
 
 
@@ -137,9 +137,9 @@ async def test_every_failure_is_followed_until_the_schedule_is_over(
 ) -> None:
     receiver.statuses = [500]
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, delays=(0.001,) * 4) as deliverer, asyncio.timeout(20):
+    async with delivering(database, secrets, delays=(0.001,) * 4) as sender, asyncio.timeout(20):
         while (await stored(database, delivery))[0].status == "pending":
-            await deliverer.idle()
+            await sender.idle()
     assert [headers["X-Service-Attempt"] for headers, _ in receiver.got] == ["1", "2", "3", "4", "5"]
     row, attempts = await stored(database, delivery)
     assert (row.status, {each.status for each in attempts}) == ("failed", {"failed"})
@@ -155,11 +155,11 @@ async def test_what_is_asked_for_is_sent_at_once_with_the_same_bytes_and_a_numbe
 ) -> None:
     receiver.statuses = [500, 200]
     delivery = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
-    async with delivering(database, secrets, delays=(60,) * 4) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets, delays=(60,) * 4) as sender:
+        await sender.idle()
         asked = await ask_again(database, delivery)
-        deliverer.wake()
-        await deliverer.idle()
+        sender.wake()
+        await sender.idle()
     (first, first_body), (again, again_body) = receiver.got
     assert (first["X-Service-Attempt"], again["X-Service-Attempt"]) == ("1", "6")
     assert first["X-Service-Delivery"] == again["X-Service-Delivery"] == delivery.id
@@ -177,11 +177,11 @@ async def test_what_was_asked_for_while_no_process_ran_is_sent_at_the_next_start
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets) as sender:
+        await sender.idle()
     await ask_again(database, delivery)
-    async with delivering(database, secrets) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets) as sender:
+        await sender.idle()
     assert [headers["X-Service-Attempt"] for headers, _ in receiver.got] == ["1", "2"]
 
 
@@ -190,11 +190,11 @@ async def test_what_is_asked_for_and_fails_is_not_repeated(
 ) -> None:
     receiver.statuses = [200, 500]
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, delays=(0.001,) * 4) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets, delays=(0.001,) * 4) as sender:
+        await sender.idle()
         await ask_again(database, delivery)
-        deliverer.wake()
-        await deliverer.idle()
+        sender.wake()
+        await sender.idle()
         row, attempts = await stored(database, delivery)
         assert row.status == "succeeded"
         assert [(each.attempt, each.status, each.next_attempt_at) for each in attempts] == [
@@ -210,14 +210,14 @@ async def test_attempts_of_one_delivery_do_not_wait_for_each_other(
     receiver.hold = asyncio.Event()
     receiver.statuses = [500, 200]
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, delays=(60,)) as deliverer:
+    async with delivering(database, secrets, delays=(60,)) as sender:
         await receiver.arrived.wait()
         receiver.arrived.clear()
         await ask_again(database, delivery)
-        deliverer.wake()
+        sender.wake()
         await receiver.arrived.wait()
         receiver.hold.set()
-        await deliverer.idle()
+        await sender.idle()
     row, attempts = await stored(database, delivery)
     assert row.status == "succeeded"
     assert {each.response_status for each in attempts if each.status != "pending"} == {500, 200}

@@ -37,8 +37,8 @@ async def test_the_beginning_of_the_answer_is_kept(
 ) -> None:
     receiver.text = answer
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets) as sender:
+        await sender.idle()
     _, (attempt,) = await stored(database, delivery)
     assert attempt.response_body == kept
 
@@ -56,8 +56,8 @@ async def test_credentials_of_the_address_are_in_no_error(
         port = nonsense.sockets[0].getsockname()[1]
         urls = [f"http://name:hush@127.0.0.1:{port}/hook?key=hush", "http://name:hush@[::1%zone]:1x/hook"]
         made = [await put(database, url, secrets.encrypt("hush")) for url in urls]
-        async with delivering(database, secrets) as deliverer:
-            await deliverer.idle()
+        async with delivering(database, secrets) as sender:
+            await sender.idle()
     for delivery in made:
         _, (attempt,) = await stored(database, delivery)
         assert attempt.error
@@ -71,8 +71,8 @@ async def test_plain_http_is_refused_unless_it_is_allowed(
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, allow_http=False) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets, allow_http=False) as sender:
+        await sender.idle()
     _, (attempt,) = await stored(database, delivery)
     assert attempt.error == "webhooks are sent to https addresses only"
     assert receiver.got == []
@@ -80,8 +80,8 @@ async def test_plain_http_is_refused_unless_it_is_allowed(
 
 async def test_a_receiver_on_the_own_host_is_refused(database: Database, secrets: Secrets, receiver: Receiver) -> None:
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, rules=EgressRules()) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets, rules=EgressRules()) as sender:
+        await sender.idle()
     _, (attempt,) = await stored(database, delivery)
     assert attempt.error == "address 127.0.0.1 is not allowed"
     assert receiver.got == []
@@ -95,11 +95,11 @@ async def test_a_receiver_with_a_private_authority_is_trusted_only_with_its_file
     tls.load_cert_chain(_self_signed(certificate))
     async with listening(Receiver(), tls) as receiver:
         strange = await put(database, f"{receiver.origin}/hook")
-        async with delivering(database, secrets, allow_http=False) as deliverer:
-            await deliverer.idle()
+        async with delivering(database, secrets, allow_http=False) as sender:
+            await sender.idle()
         known = await put(database, f"{receiver.origin}/hook")
-        async with delivering(database, secrets, allow_http=False, ca_file=str(certificate)) as deliverer:
-            await deliverer.idle()
+        async with delivering(database, secrets, allow_http=False, ca_file=str(certificate)) as sender:
+            await sender.idle()
     assert (await stored(database, strange))[0].status == "failed"
     assert (await stored(database, known))[0].status == "succeeded"
 

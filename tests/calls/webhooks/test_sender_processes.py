@@ -123,9 +123,9 @@ async def test_an_attempt_is_claimed_before_its_first_byte_goes_out(
 
     async with await asyncio.start_server(looks, "127.0.0.1", 0) as server:
         await put(database, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook")
-        async with delivering(database, secrets) as deliverer:
-            await deliverer.idle()
-            assert seen == [Counter([deliverer._claimant])]
+        async with delivering(database, secrets) as sender:
+            await sender.idle()
+            assert seen == [Counter([sender._claimant])]
 
 
 async def test_what_was_claimed_too_long_ago_is_not_sent(
@@ -133,10 +133,10 @@ async def test_what_was_claimed_too_long_ago_is_not_sent(
 ) -> None:
     monkeypatch.setattr(delivery, "MAX_START_DELAY_S", -1.0)
     await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets) as sender:
+        await sender.idle()
         assert receiver.got == []
-        assert await claimants(database) == Counter([deliverer._claimant])
+        assert await claimants(database) == Counter([sender._claimant])
 
 
 async def test_an_attempt_of_ours_that_outlasts_its_claim_is_neither_sent_again_nor_looked_for_again_and_again(
@@ -152,16 +152,16 @@ async def test_an_attempt_of_ours_that_outlasts_its_claim_is_neither_sent_again_
 
     monkeypatch.setattr(claims, "expired", counted)
     delivery_id = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, timeout_s=60) as deliverer:
+    async with delivering(database, secrets, timeout_s=60) as sender:
         await receiver.arrived.wait()
         await until(lambda: looks[-1:] and looks[-1])
         before = len(looks)
         for _ in range(3):
-            deliverer.wake()
+            sender.wake()
             await asyncio.sleep(0.01)
         assert len(looks) <= before + 7
         receiver.hold.set()
-        await deliverer.idle()
+        await sender.idle()
     assert (await stored(database, delivery_id))[0].status == "succeeded"
     assert len(receiver.got) == 1
 
@@ -180,12 +180,12 @@ async def test_a_healthy_receiver_waits_for_no_dead_ones_with_thousands_of_event
         ports = [await _listening(stack, hangs) for _ in range(30)]
         for port in ports:
             await put_many(database, f"http://127.0.0.1:{port}/hook", 1000 if port == ports[0] else 5)
-        async with delivering(database, secrets, timeout_s=60) as deliverer:
+        async with delivering(database, secrets, timeout_s=60) as sender:
             await until(lambda: len(came) == len(ports) * AT_FIRST)
             delivery_id = await put(database, f"{receiver.origin}/hook")
-            deliverer.wake()
+            sender.wake()
             await receiver.arrived.wait()
-            await until(lambda: deliverer._concurrency.under_way == len(came))
+            await until(lambda: sender._concurrency.under_way == len(came))
             assert (await stored(database, delivery_id))[0].status == "succeeded"
             assert Counter(came) == dict.fromkeys(ports, AT_FIRST), "none has ended meanwhile, and no more have begun"
 
@@ -203,20 +203,20 @@ async def test_a_drain_begins_nothing_more_and_lets_what_is_under_way_end(
 ) -> None:
     receiver.hold = asyncio.Event()
     await put_many(database, f"{receiver.origin}/hook", 20)
-    async with delivering(database, secrets, timeout_s=60) as deliverer:
+    async with delivering(database, secrets, timeout_s=60) as sender:
         await until(lambda: len(receiver.got) == AT_FIRST)
-        drained = asyncio.create_task(deliverer.drain(0.01))
-        await until(lambda: deliverer._closing)
+        drained = asyncio.create_task(sender.drain(0.01))
+        await until(lambda: sender._closing)
         assert not drained.done()
         receiver.hold.set()
         assert await drained is False
         assert len(receiver.got) == AT_FIRST
         assert await claimants(database) == Counter({None: 20 - AT_FIRST})
-    async with delivering(database, secrets) as deliverer:
-        assert await deliverer.drain(20) is True
+    async with delivering(database, secrets) as sender:
+        assert await sender.drain(20) is True
         await put(database, f"{receiver.origin}/hook")
-        deliverer.wake()
-        await deliverer.idle()
+        sender.wake()
+        await sender.idle()
     assert set(sendings(receiver).values()) == {1}
     assert len(receiver.got) == 20
 
@@ -235,8 +235,8 @@ async def test_what_was_sent_is_recorded_once_the_database_takes_it_and_not_sent
     monkeypatch.setattr(delivery.deliveries, "record_attempt", fails_twice)
     monkeypatch.setattr(delivery, "RETRY_S", 0.01)
     delivery_id = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets) as sender:
+        await sender.idle()
     assert (await stored(database, delivery_id))[0].status == "succeeded"
     assert len(receiver.got) == 1
     assert len(tries) == 3
@@ -248,16 +248,16 @@ async def test_no_attempt_is_made_before_its_time_by_the_clock_wherever_that_is_
     receiver.statuses = [500]
     looks: list[datetime] = []
     delivery_id = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, delays=(3600,)) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets, delays=(3600,)) as sender:
+        await sender.idle()
         _, (_, waiting) = await stored(database, delivery_id)
         due_at = waiting.next_attempt_at
         assert due_at is not None
 
         async def set_to(now: datetime) -> None:
             monkeypatch.setattr(delivery, "utc_now", lambda: (looks.append(now), now)[1])
-            deliverer.wake()
-            await deliverer.idle()
+            sender.wake()
+            await sender.idle()
             assert now in looks
 
         for early in (due_at - timedelta(milliseconds=1), due_at - timedelta(days=400)):

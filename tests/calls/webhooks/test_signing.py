@@ -26,8 +26,8 @@ async def test_a_delivery_is_sent_at_once_signed_and_recorded(
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
     delivery = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
-    async with delivering(database, secrets) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets) as sender:
+        await sender.idle()
     ((headers, body),) = receiver.got
     assert body == BODY
     assert headers["Content-Type"] == "application/json"
@@ -49,8 +49,8 @@ async def test_a_delivery_is_sent_at_once_signed_and_recorded(
 
 async def test_without_a_secret_nothing_is_signed(database: Database, secrets: Secrets, receiver: Receiver) -> None:
     await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets) as sender:
+        await sender.idle()
     headers, _ = receiver.got[0]
     assert {"webhook-id", "webhook-timestamp"} <= set(headers)
     assert not {"X-Service-Signature", "webhook-signature"} & set(headers)
@@ -129,8 +129,8 @@ async def test_a_secret_of_another_key_file_fails_its_delivery_alone(
 ) -> None:
     lost = await put(database, f"{receiver.origin}/hook", Secrets([Fernet.generate_key()]).encrypt(SECRET))
     good = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
-    async with delivering(database, secrets) as deliverer:
-        await deliverer.idle()
+    async with delivering(database, secrets) as sender:
+        await sender.idle()
     assert (await stored(database, lost))[0].status == "failed"
     assert (await stored(database, good))[0].status == "succeeded"
     assert len(receiver.got) == 1

@@ -148,8 +148,8 @@ async def cases(database: Database, secrets: Secrets, receiver: Receiver) -> lis
     """What a receiver got, signed with each kind of secret, and its variants."""
     for secret in SECRETS:
         await put(database, f"{receiver.origin}/hook", secrets.encrypt(secret))
-        async with delivering(database, secrets) as deliverer:
-            await deliverer.idle()
+        async with delivering(database, secrets) as sender:
+            await sender.idle()
     came = zip(receiver.got, SECRETS, strict=True)
     return [each for (headers, body), secret in came for each in variants(Case(headers, body, secret, (True, True)))]
 
