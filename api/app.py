@@ -1,4 +1,4 @@
-"""Puts the HTTP application together."""
+"""The HTTP application: middlewares, routes and background tasks put together."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from api.serving.upload_slots import UploadSlots
 
 
 def create_app(services: Services, now_s: Callable[[], float] = time.time) -> web.Application:
-    """The application, for one event loop. Its clean-up writes what is still in memory; the database outlives it.
-    `now_s` is the clock of the rate limits, in seconds since 1970."""
+    """Returns the application, for one event loop. Its clean-up writes what is still in memory; the database outlives
+    it. `now_s` is the clock of the rate limits, in seconds since 1970."""
     last_used = LastUsedRecorder(services.database)
     idempotency_store = IdempotencyStore(services.database, services.secrets, services.settings.quotas.model_dump())
     shielded_tasks, upload_slots, response_memory = ShieldedTasks(), UploadSlots(), ResponseMemory()
@@ -63,8 +63,8 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
 
 
 def _path_pattern(route: Route) -> str:
-    """Where aiohttp finds the route. A word that another route has in the place of an id is no id: `GET
-    /knowledge/search` is a wrong method, not a document that is called so."""
+    """The route's path as aiohttp's router takes it. A literal segment of another route is excluded from `{id}`: `GET
+    /knowledge/search` gets 405, and is not looked up as the id of a document."""
     parent, _, last = route.path.rpartition("/")
     words = {each.path.removeprefix(f"{parent}/") for each in ROUTES if each.path.rpartition("/")[0] == parent}
     but = "".join(f"(?!{word}$)" for word in sorted(words - {last})) if last == "{id}" else ""

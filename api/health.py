@@ -21,7 +21,7 @@ PROXIED: Final = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 
 
 def add_health(app: web.Application, services: Services) -> None:
-    """Put the three routes into the application."""
+    """Add the three routes to the application."""
 
     async def healthz(_request: web.Request) -> web.Response:
         return _json({"status": "ok"}, 200)
@@ -50,7 +50,7 @@ def add_health(app: web.Application, services: Services) -> None:
 
 
 async def _storage_problems(services: Services) -> Mapping[str, str | None]:
-    """Whether the database can be read, and it and the disk written."""
+    """Why the database cannot be read or written, or the disk cannot be written; None for what works."""
     unreadable = await _database_problem(services.database)
     if unreadable is not None or services.disk is None:
         return {"database": unreadable}
@@ -66,7 +66,8 @@ async def _database_problem(database: Database) -> str | None:
 
 
 def _is_loopback_client(request: web.Request) -> bool:
-    """By the connection alone: headers could say anything. Those that a proxy adds say that the client is elsewhere."""
+    """Judged by the connection alone, because a client can send any header. A header that proxies add means that the
+    client is another machine."""
     if any(name in request.headers for name in PROXIED):
         return False
     try:

@@ -1,4 +1,5 @@
-"""Who is calling, and how often: the key is looked up, its window (or the address's) is charged, then 429, then 401."""
+"""Authentication and rate limiting: finds the API key, charges its window (else the client address's), then answers 429
+or 401."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from storage.accounts.api_keys import ApiKey
 API_KEY: Final = web.RequestKey("caller", ApiKey)
 RATE_LIMIT: Final = web.RequestKey("charge", RateLimitState)
 WITHOUT_KEY: Final = web.RequestKey("opened", bool)
-"""Whether the request needs no key: a signed link is good for whoever has it, also with another organization's key."""
+"""True if the request needs no key: a signed link opens for any client, also for one with another organization's
+key."""
 MAX_KEY_LENGTH: Final = 200
 METRICS_PATH: Final = "/metrics"
 NOT_RATE_LIMITED: Final = frozenset({"/healthz", "/readyz", METRICS_PATH})
@@ -31,8 +33,8 @@ SIGNATURE: Final = "signature"
 def authenticate(
     services: Services, routes: dict[str, Route], last_used: LastUsedRecorder, now_s: Callable[[], float]
 ) -> Middleware:
-    """The middleware. `routes` are known by method and path, as `GET /v1/agents/{id}`. Everything below `/v1` needs a
-    key unless its route says otherwise, unknown paths included."""
+    """Returns the middleware. `routes` are keyed by method and path, as `GET /v1/agents/{id}`. Everything below `/v1`
+    needs a key unless its route says otherwise, unknown paths included."""
     limiter, keys = RateLimiter(), ApiKeyCache(services.database)
     default_limit = services.settings.limits.requests_per_minute
     uncharged = NOT_RATE_LIMITED - {METRICS_PATH} if services.settings.api.metrics == "key" else NOT_RATE_LIMITED
@@ -93,7 +95,7 @@ def _link_fault(request: web.Request, services: Services) -> LinkFault | None:
 
 
 def _unauthorized(request: web.Request, services: Services, routes: dict[str, Route]) -> Unauthorized:
-    """What is wrong, as far as whoever asks could see it themselves."""
+    """The 401 with what is wrong, limited to what the client could see by itself."""
     given = request.headers.get("Authorization")
     if given is None and SIGNATURE in request.query and _access(request, routes) == "link":
         if _link_fault(request, services) == "expired":

@@ -1,4 +1,4 @@
-"""API keys as the database has them now, without asking it for each request."""
+"""A cache of API keys that every change of the database empties."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from storage.database.database import Database
 
 
 class ApiKeyCache:
-    """Keys that were found since the database last changed. Any change of anything, by whatever process, forgets them
-    all: a revoked key stops at once."""
+    """Keys found since the database last changed. A change of any row, by any process, empties the cache, so that a
+    revoked key stops working at once."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -19,7 +19,7 @@ class ApiKeyCache:
         self._found: dict[bytes, ApiKey] = {}
 
     async def find(self, key: str) -> ApiKey | None:
-        """The key that was given in a request, unless it is unknown or revoked. Raises `StorageUnavailable`."""
+        """Returns the key of a request, None when it is unknown or revoked. Raises `StorageUnavailable`."""
         as_of = self._database.change_number()
         if as_of is None or as_of != self._as_of:
             self._found.clear()

@@ -1,4 +1,4 @@
-"""When API keys were last used: gathered in memory and written together, so that reading costs no write."""
+"""`lastUsedAt` of API keys: gathered in memory and written in batches, so that a read request causes no write."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ log = structlog.get_logger()
 
 
 class LastUsedRecorder:
-    """The last uses that are not written yet, by key id."""
+    """Times of use that are not written yet, by key id."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._last: dict[str, datetime] = {}
 
     def record(self, key_id: str) -> None:
-        """The key was used now."""
+        """Record that the key was used now."""
         self._last[key_id] = utc_now()
 
     async def write(self) -> None:
-        """Write what was noted; when that cannot be, the log says why and it is kept for the next time."""
+        """Write the recorded times. A failure is logged, and the times are kept for the next write."""
         noted, self._last = self._last, {}
         if not noted:
             return

@@ -1,5 +1,5 @@
-"""Which web pages may use the API from a browser (CORS of the fetch standard). Our own, since aiohttp-cors answers
-preflights with routes, which lie behind the gate, and leaves errors without its headers."""
+"""CORS of the fetch standard: which web pages may use the API from a browser. It is our own code because aiohttp-cors
+answers preflights with routes, which need a key here, and leaves its headers out of error responses."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ EXPOSE_HEADERS: Final = (
     "X-Request-Id"
 )
 MAX_AGE_S: Final = "600"
-"""How long a browser may keep the answer to a preflight, seconds."""
+"""How long a browser may keep the response to a preflight, seconds."""
 
 
 def cors(origins: Sequence[str]) -> Middleware:
-    """The middleware, around the one that makes error bodies: pages of these origins may read errors too. A preflight
-    is charged like any request without a key, and answered also when the address has no charge left: a browser hides
-    from its page why a preflight was refused. Cookies are never allowed: a page has to have a key."""
+    """Returns the middleware. It wraps the one that makes error bodies, so that pages of these origins can read errors
+    too. A preflight is charged like any request without a key, and is answered even when the address is over its limit,
+    because a browser hides from its page why a preflight failed. Cookies are never allowed: a page needs an API key."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -39,7 +39,7 @@ def cors(origins: Sequence[str]) -> Middleware:
 
 
 def _preflight(request: web.Request, refused: web.StreamResponse) -> web.StreamResponse:
-    """What may be sent to this path; an unknown path stays refused."""
+    """The methods and headers that this path allows; an unknown path keeps its error."""
     found = request.match_info.http_exception
     if not isinstance(found, web.HTTPMethodNotAllowed) or "Access-Control-Request-Method" not in request.headers:
         return refused

@@ -1,5 +1,5 @@
-"""Finds a name that an object of a JSON text has twice. Parsers keep the last one silently, so that a proxy or a reader
-in front of us may have judged another value than the one that counts here (RFC 8259, 4)."""
+"""Finds a name that occurs twice in one object of a JSON text. Parsers silently keep the last value, so that a proxy
+before this server may have judged another value than the one that counts here (RFC 8259, 4)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _BACKSLASH_BYTE: Final = ord(_BACKSLASH)
 @dataclass
 class _OpenContainer:
     """An object (`names` are those seen so far) or a list that has begun and not ended. `at` is the name or the index
-    of the value that is being read."""
+    of the value being read."""
 
     names: set[str] | None
     at: str | int = field(default=0)
 
 
 def duplicate_key(text: bytes) -> list[str] | None:
-    """The JSON path of the first name that stands twice in an object; None when there is none. `text` is valid JSON.
-    Strings are passed over without looking into them; stops at what it finds."""
+    """Returns the JSON path of the first name that occurs twice in an object; None when there is none. `text` must be
+    valid JSON. Strings are skipped without being decoded."""
     opened: list[_OpenContainer] = []
     found = _MARK.search(text)
     while found is not None:
@@ -55,8 +55,8 @@ def duplicate_key(text: bytes) -> list[str] | None:
 
 
 def _end_of_string(text: bytes, begin: int) -> int:
-    """Behind the closing quotation mark of the string whose content begins at `begin`. Mostly it is the next one, which
-    is found without keeping other threads waiting, however long a file in the string is."""
+    """The position after the closing quotation mark of the string whose content begins at `begin`. Mostly that is the
+    next quotation mark, which is found without holding the GIL for long, however long the string is."""
     quote = text.index(b'"', begin)
     if text[quote - 1] != _BACKSLASH_BYTE:
         return quote + 1
@@ -66,10 +66,10 @@ def _end_of_string(text: bytes, begin: int) -> int:
 
 
 def _is_name(text: bytes, end: int) -> bool:
-    """Whether a colon follows on the string that ends here."""
+    """True if a colon follows the string that ends here."""
     return _AFTER_NAME.match(text, end) is not None
 
 
 def _name(raw: bytes) -> str:
-    """Two ways of writing a name, as `a` and `\\u0061`, are one name."""
+    """Two spellings of a name, as `a` and `\\u0061`, are one name."""
     return str(json.loads(b'"%b"' % raw)) if _BACKSLASH in raw else raw.decode("utf-8", "replace")

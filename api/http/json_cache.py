@@ -1,4 +1,4 @@
-"""Resources that are JSON already: a resource whose version has not changed is not made into JSON again."""
+"""A cache of serialized resources: a resource whose version has not changed is not serialized again."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from storage.tables.row_mapping import BATCH
 
 V = TypeVar("V", bound=Hashable)
 MAX_BYTES: Final = 32 * 1024 * 1024
-"""What is kept in memory; the longest unused goes first."""
+"""Bytes of JSON in memory; the least recently used goes first."""
 
 
 class JsonCache:
-    """JSON by version. A version names a resource and its state, so nothing in here can be out of date. Any thread."""
+    """JSON by version. A version names a resource and its state, so no entry can be out of date. Any thread."""
 
     def __init__(self, most_bytes: int = MAX_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -24,14 +24,14 @@ class JsonCache:
 
     @property
     def size(self) -> int:
-        """Bytes that are kept."""
+        """Bytes of JSON in the cache."""
         return self._bytes
 
     def get_or_render(
         self, versions: Sequence[V], render: Callable[[list[V]], Iterable[tuple[V, bytes]]]
     ) -> Iterator[bytes]:
-        """The JSON of each version, in order. `render` makes what is not kept, some at a time, as they are taken; what
-        it does not give is left out."""
+        """Returns the JSON of each version, in order. `render` makes what is missing, a batch at a time, as the
+        iterator is consumed; a version that it does not return is left out."""
         for at in range(0, len(versions), BATCH):
             yield from self._batch(versions[at : at + BATCH], render)
 

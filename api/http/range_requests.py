@@ -1,5 +1,5 @@
-"""Parts of files (RFC 9110, 14): one range of bytes is answered. What says several, speaks of another unit or is
-malformed is passed over, and the file goes out whole."""
+"""Range requests (RFC 9110, 14) with a single byte range. A header with several ranges, another unit or a malformed
+range is ignored, and the whole file is sent."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from multidict import CIMultiDict
 
 _BYTES: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)", re.IGNORECASE)
 _MAX_DIGITS: Final = 18
-"""Digits of a place in a file; one with more lies behind the end of every file."""
+"""Digits of a byte position; a position with more lies beyond the end of every file."""
 
 
 class RangeFileResponse(web.FileResponse):
-    """A file of `size` bytes, or the part of it that the request wants. Raises `HTTPRequestRangeNotSatisfiable` when it
-    wants nothing that there is."""
+    """A file of `size` bytes, or the range of it that the request asks for. Raises `HTTPRequestRangeNotSatisfiable`
+    when the range lies outside of the file."""
 
     def __init__(self, path: Path, size: int, request: web.Request, media_type: str) -> None:
         super().__init__(path, headers={"Content-Type": media_type, "Accept-Ranges": "bytes"})
         self._range = _range(request, size)
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """aiohttp reads the header itself, but not all that it may hold: it is shown what was made of it."""
+        """aiohttp parses the Range header itself, but not every form of it: it gets the header that `_range` made."""
         headers = CIMultiDict[Any](request.headers)
         headers.popall(hdrs.RANGE, None)
         if self._range is not None:
@@ -34,7 +34,7 @@ class RangeFileResponse(web.FileResponse):
 
 
 def _range(request: web.Request, size: int) -> str | None:
-    """The range in the one form that aiohttp takes; None for the whole file."""
+    """The range in the one form that aiohttp parses; None for the whole file."""
     wanted = _BYTES.fullmatch(",".join(request.headers.getall(hdrs.RANGE, [])))
     if request.method != hdrs.METH_GET or wanted is None or not any(wanted.groups()):
         return None

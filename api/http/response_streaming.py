@@ -1,6 +1,6 @@
-"""Answers on their way out. Large ones go out in pieces, as fast as they are taken; and an organization has only so
-many bytes of them in memory, made or being made: what it asks for beyond that waits, and keeps no other waiting. Small
-ones do not wait for its large ones, as far as a reserve of their own goes."""
+"""Response bodies in memory: large ones are streamed as fast as the client reads, and each organization has a limit of
+bytes. Further responses of that organization wait, and those of others do not. Small responses have a reserve, so that
+they do not wait for large ones of their organization."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from aiohttp import hdrs, web
 from config.errors import Unavailable
 
 CHUNK: Final = 128 * 1024
-"""Bytes that are handed to the connection at once; smaller answers are sent whole and not counted."""
+"""Bytes written to the connection at once; smaller bodies are sent whole and not counted."""
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Of an organization; one answer may always be made, however large."""
+"""Bytes of an organization; a single response is always allowed, however large."""
 SMALL: Final = 1024 * 1024
-"""Bytes of an answer that may use the reserve."""
+"""Bytes of a response that may use the reserve."""
 RESERVE: Final = 4 * 1024 * 1024
-"""Bytes beyond `MAX_BYTES` that small answers may take."""
+"""Bytes beyond `MAX_BYTES` that small responses may use."""
 MAX_WAITING: Final = 64
-"""Requests of an organization that wait for that, small ones and others each; what comes beyond them is told to come
-again."""
+"""Requests of an organization that wait for memory, small ones and others each; further ones get 503 with
+Retry-After."""
 RETRY_AFTER_S: Final = 5
 
 
 class MemoryReservation:
-    """What is counted of one answer, until it is given back: by `free`, which may be called more than once."""
+    """The bytes reserved for one response until `release`, which may be called more than once."""
 
     def __init__(self, size: int, changed: Callable[[int], None]) -> None:
         self._size = size
         self._changed = changed
 
     def resize(self, size: int) -> None:
-        """The answer is made, and is of this size."""
+        """The response is serialized, and has this size."""
         before, self._size = self._size, size
         if before != size:
             self._changed(size - before)
 
     def release(self) -> None:
-        """The answer is gone."""
+        """The response has been sent or dropped."""
         self.resize(0)
 
 
 class ResponseMemory:
-    """Counts by organization; None is what belongs to none, which never waits. Small answers, of up to `small` bytes,
-    may take `reserve` bytes more than others."""
+    """Bytes by organization; responses of None, without an organization, never wait. Small responses, of up to `small`
+    bytes, may use `reserve` bytes more than others."""
 
     def __init__(
         self, most_bytes: int = MAX_BYTES, most_waiting: int = MAX_WAITING, small: int = SMALL, reserve: int = RESERVE
@@ -62,17 +62,18 @@ class ResponseMemory:
         self._waiting: dict[tuple[str | None, bool], deque[tuple[int, asyncio.Future[None]]]] = {}
 
     def reserved(self, owner: str | None) -> int:
-        """Bytes that are counted now."""
+        """Bytes reserved now."""
         return self._taken[owner]
 
     def reserve_now(self, owner: str | None, size: int) -> MemoryReservation:
-        """Count an answer that is there already."""
+        """Reserve memory for a response that exists already."""
         self._taken[owner] += size
         return MemoryReservation(size, lambda more: self._change(owner, more))
 
     async def reserve(self, owner: str | None, size: int) -> MemoryReservation:
-        """Count an answer that is to be made, of at most about this size, once there is room for it; in the order of
-        the calls, among the small ones and among the others. `Unavailable` when too many wait."""
+        """Reserve memory for a response that is yet to be made, of at most about `size` bytes, as soon as there is
+        enough; first come, first served, among the small ones and among the others. Raises `Unavailable` when too many
+        wait."""
         queue = (owner, size <= self._small)
         if owner is not None and (queue in self._waiting or not self._fits(owner, size)):
             waiting = self._waiting.setdefault(queue, deque())
@@ -90,7 +91,7 @@ class ResponseMemory:
         return MemoryReservation(size, lambda more: self._change(owner, more))
 
     def _give_up(self, owner: str, size: int, turn: asyncio.Future[None]) -> None:
-        """One that waited does so no more; it may have had its turn at the same moment."""
+        """The waiting request was cancelled, perhaps at the moment in which it was admitted."""
         if turn.cancelled():
             with suppress(ValueError):  # passed over already
                 self._waiting.get((owner, size <= self._small), deque()).remove((size, turn))
@@ -122,8 +123,8 @@ class ResponseMemory:
 
 
 class StreamedJsonResponse(web.StreamResponse):
-    """JSON whose parts are there already. They go out one after the other, each when the connection has taken those
-    before it; `room` is given back when the last, or the client, is gone."""
+    """A JSON body in parts that are all in memory. Each part is written when the connection has taken those before it;
+    `room` is released after the last part, or when the client disconnects."""
 
     def __init__(self, status: int, parts: Sequence[bytes], room: MemoryReservation) -> None:
         super().__init__(status=status, headers={hdrs.CONTENT_TYPE: "application/json; charset=utf-8"})
@@ -134,7 +135,7 @@ class StreamedJsonResponse(web.StreamResponse):
         never_sent.atexit = False
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """The body goes out now; aiohttp calls this after the headers."""
+        """Write the body; aiohttp calls this after the headers."""
         try:
             if self._req is not None and self._req.method != hdrs.METH_HEAD:
                 await self._write_parts()
@@ -144,8 +145,8 @@ class StreamedJsonResponse(web.StreamResponse):
             self._room.release()
 
     async def _write_parts(self) -> None:
-        """Small parts together, large ones in pieces, without a copy. A client that takes them as fast as they come has
-        every other task wait for one piece, not for all."""
+        """Small parts are joined, large ones are written in chunks without a copy. A fast reader holds up other tasks
+        for one chunk at a time, not for the whole body."""
         small: list[bytes] = []
         size = 0
         while self._parts:
@@ -165,6 +166,6 @@ class StreamedJsonResponse(web.StreamResponse):
 
 
 def _release_on_loop(loop: asyncio.AbstractEventLoop, room: MemoryReservation) -> None:
-    """Garbage is collected on any thread, and in the middle of anything."""
+    """The garbage collector runs on any thread, at any moment."""
     with suppress(RuntimeError):  # the loop is closed: nobody waits
         loop.call_soon_threadsafe(room.release)

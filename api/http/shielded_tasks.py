@@ -1,5 +1,4 @@
-"""Work that comes to its end whether or not its request still waits for it: a request may be cut off, what it has begun
-to store may not."""
+"""Runs a request's writes to completion when the client disconnects (asyncio.shield)."""
 
 from __future__ import annotations
 
@@ -17,14 +16,14 @@ log = structlog.get_logger()
 
 
 class ShieldedTasks:
-    """The works that go on now."""
+    """The tasks that run now."""
 
     def __init__(self) -> None:
         self._going: set[asyncio.Task[Any]] = set()
 
     async def run_to_completion(self, work: Coroutine[Any, Any, T], ended: Callable[[], None] | None = None) -> T:
-        """What `work` gives. When the caller is cancelled it goes on, and what it raises is logged. `ended` is called
-        at its end."""
+        """Returns the result of `work`. When the caller is cancelled, `work` goes on, and what it raises is logged.
+        `ended` is called at its end."""
         task = asyncio.create_task(work)
         self._going.add(task)
         task.add_done_callback(self._going.discard)
@@ -38,7 +37,7 @@ class ShieldedTasks:
 
     @asynccontextmanager
     async def completed(self) -> AsyncIterator[None]:
-        """Around the time in which works begin: waits for them at its end."""
+        """While the block runs tasks may begin; at its end waits for all of them."""
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""How long a request may take: the work on it, and its body on the way here."""
+"""Request timeouts: one for the work on a request, one for receiving its body."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Task = asyncio.Task[Any]
 
 
 class RequestDeadlines:
-    """The same for all requests of an application: seconds for the work, and for a body. So the oldest work is due
-    first, and one timer does for all; a timer for each request would cost ten times as much."""
+    """The timeouts of an application, in seconds. They are the same for all requests, so the oldest request is due
+    first and one timer serves all; a timer for each request would cost ten times as much."""
 
     def __init__(self, work_s: float, body_s: float) -> None:
         self._work_s = work_s
@@ -28,14 +28,14 @@ class RequestDeadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, task: Task) -> None:
-        """The task works from now on; it is cancelled when it does not end in time."""
+        """The task's time runs from now on; it is cancelled when it does not end in time."""
         loop = task.get_loop()
         due = self._due[task] = loop.time() + self._work_s
         if self._timer is None:
             self._timer = loop.call_at(due, self._cancel_late, loop)
 
     def end(self, task: Task) -> bool:
-        """The task works no more; whether it was cancelled for being late."""
+        """The task's time is over; returns True if it was cancelled because it was late."""
         if task in self._late:
             self._late.discard(task)
             return True
@@ -44,7 +44,7 @@ class RequestDeadlines:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Around a wait of the current task that is no work: that begins anew after it."""
+        """The current task's time does not run within the block, and begins anew after it."""
         task = _current_task()
         self.end(task)
         try:
@@ -54,7 +54,8 @@ class RequestDeadlines:
 
     @asynccontextmanager
     async def body(self, factor: float) -> AsyncIterator[None]:
-        """Around the wait for a body: `TooSlow` when it takes `factor` times as long as a body may. It is no work."""
+        """Around receiving a body: raises `TooSlow` after `factor` times the body's timeout. The task's time is
+        paused."""
         with self.paused():
             try:
                 async with asyncio.timeout(self._body_s * factor):
@@ -78,7 +79,8 @@ DEADLINES: Final = web.AppKey("deadlines", RequestDeadlines)
 
 
 def request_timeout(deadlines: RequestDeadlines) -> Middleware:
-    """The middleware: `Unavailable` in place of work that hangs. A transaction that runs already goes on to its end."""
+    """Returns the middleware: a request that is late gets `Unavailable`. A transaction that runs already goes on to its
+    end."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -97,7 +99,7 @@ def request_timeout(deadlines: RequestDeadlines) -> Middleware:
 
 
 def _current_task() -> Task:
-    """A request's own: that of `web.Request` is the connection's."""
+    """The request's own task: that of `web.Request` is the connection's."""
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("a request runs in a task")

@@ -1,4 +1,4 @@
-"""A zip archive that is made while it is sent: what it holds may be larger than memory."""
+"""A zip archive that is made while it is sent, so that its content may be larger than memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 CHUNK: Final = 64 * 1024
 """Bytes of a file that are read and compressed at a time."""
 LEVEL: Final = 1
-"""Of compression: sound hardly shrinks more with a higher one."""
+"""Compression level: audio hardly shrinks more with a higher one."""
 READ_ONLY: Final = 0o400 << 16
 
 
@@ -29,12 +29,13 @@ class ZipMember:
 
     @classmethod
     def from_bytes(cls, name: str, content: bytes) -> ZipMember:
-        """One that is in memory."""
+        """A member whose content is in memory."""
         return cls(name, io.BytesIO(content), len(content))
 
 
 class ZipStreamResponse(web.StreamResponse):
-    """An archive of these members, made at `at`. They are closed when the last of it, or the client, is gone."""
+    """An archive of these members, dated `at`. The members are closed when the last byte is sent, or when the client
+    disconnects."""
 
     def __init__(self, filename: str, members: Sequence[ZipMember], at: datetime) -> None:
         disposition = f'attachment; filename="{filename}"'
@@ -43,7 +44,7 @@ class ZipStreamResponse(web.StreamResponse):
         self._pieces = _chunks(members, at)
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """The body goes out now; aiohttp calls this after the headers."""
+        """Write the body; aiohttp calls this after the headers."""
         making: asyncio.Future[bytes] | None = None
         try:
             if self._req is not None and self._req.method != hdrs.METH_HEAD:
@@ -68,7 +69,7 @@ class ZipStreamResponse(web.StreamResponse):
 
 
 def _chunks(members: Sequence[ZipMember], at: datetime) -> Generator[bytes]:
-    """The archive, some tens of KiB at a time; none is empty."""
+    """The archive in chunks of some tens of KiB; none is empty."""
     made = _WrittenBytes()
     with ZipFile(made, "w", ZIP_DEFLATED, compresslevel=LEVEL) as archive:
         for member in members:
@@ -82,23 +83,23 @@ def _chunks(members: Sequence[ZipMember], at: datetime) -> Generator[bytes]:
 
 
 class _WrittenBytes(io.RawIOBase):
-    """What `ZipFile` writes; it is told that it cannot go back, so that it writes sizes behind what they are of."""
+    """The output of `ZipFile`. It is not seekable, so that `ZipFile` writes sizes after the data."""
 
     def __init__(self) -> None:
         super().__init__()
         self._pieces: list[bytes] = []
 
     def writable(self) -> bool:
-        """All that it can."""
+        """Always true."""
         return True
 
     def write(self, data: Any) -> int:
-        """Takes bytes."""
+        """Append the bytes."""
         self._pieces.append(bytes(data))
         return len(data)
 
     def drain(self) -> Iterator[bytes]:
-        """What was written since; nothing when there is nothing."""
+        """What was written since the last call; nothing when there is nothing."""
         pieces, self._pieces = self._pieces, []
         if any(pieces):
             yield b"".join(pieces)

@@ -49,7 +49,7 @@ def get(context: RequestContext[None, NoQuery]) -> Agent:
 
 
 def update(context: RequestContext[AgentUpdate, NoQuery]) -> Agent:
-    """PATCH /agents/{id}: only what the body has is changed."""
+    """PATCH /agents/{id}: only the fields in the body change."""
     changes = context.body.to_store(context.services.secrets, only_given=True)
     stored = agents.update(context.conn, context.owner, context.item, changes)
     agent = _found(stored)
@@ -73,7 +73,7 @@ def _found(stored: agents.Agent | None) -> Agent:
 
 
 def _require_known_ids(context: RequestContext[Any, NoQuery]) -> None:
-    """Ids must name something that the organization can use."""
+    """Raises `Invalid` for an id of the body that the organization cannot use."""
     body: AgentSettings = context.body
     voices = {voice.id for voice in context.services.catalogue.voices()}
     models = {model.id for model in context.services.catalogue.language_models()}
@@ -94,7 +94,7 @@ def _require_known_ids(context: RequestContext[Any, NoQuery]) -> None:
 
 
 def _own_tools(context: RequestContext[Any, NoQuery], ids: list[UUID] | None) -> set[UUID]:
-    """Those of these tools that the organization has."""
+    """The tools among these that belong to the organization."""
     if not ids:
         return set()
     return {UUID(tool.id) for tool in tools.of_agent(context.conn, context.owner, [str(each) for each in ids])}

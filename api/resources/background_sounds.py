@@ -32,9 +32,10 @@ from storage.background_sounds.sounds import BackgroundSoundFields
 
 MAX_DECODING: Final = 3
 _DECODING: Final = ThreadPoolExecutor(MAX_DECODING, thread_name_prefix="sound-decoding")
-"""Each of its threads waits for one decoding process, also when the client has gone: there are never more of them."""
+"""Each of its threads waits for one decoding process, also after the client has disconnected, so that there are never
+more of them."""
 _DECODE_SLOTS: Final = FairSemaphore(MAX_DECODING)
-"""One organization has two of them at most: another's first sound is decoded at once."""
+"""One organization has two of them at most, so that another's first sound is decoded at once."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class StoredSoundFile:
 
 
 async def store_file(checked: CheckedRequest[BackgroundSoundCreate, NoQuery]) -> StoredSoundFile:
-    """Make the upload a loop in a file of ours. `Invalid` names `fileBase64` when it is no sound."""
+    """Decode the upload and store it as a loop. `Invalid` names `fileBase64` when it is no audio."""
     async with _DECODE_SLOTS.slot(checked.owner):
         heard = partial(copy_context().run, _decoded, checked.body.file_base64)
         samples = await asyncio.get_running_loop().run_in_executor(_DECODING, heard)
@@ -68,7 +69,7 @@ def _store(data_dir: Path, sound_id: str, samples: Samples) -> int:
 
 
 async def remove_file(checked: CheckedRequest[BackgroundSoundCreate, NoQuery], received: StoredSoundFile) -> None:
-    """The row of an upload could not be stored."""
+    """Remove the file of an upload whose row could not be stored."""
     await asyncio.to_thread(sounds.remove_file, checked.services.settings.data_dir, received.id)
 
 

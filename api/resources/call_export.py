@@ -1,4 +1,5 @@
-"""`/calls/{id}/export` and DELETE `/calls/{id}`: what is kept of a call, to be handed over or to be gone."""
+"""`/calls/{id}/export` and DELETE `/calls/{id}`: everything that is stored of a call, as an archive or to be
+deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from storage.webhooks import deliveries
 
 MAX_ATTEMPTS: Final = 1000
 CALL_DELETED: Final = StoredResponse(404, b'{"error":"Call not found"}')
-"""To a repetition of the POST that has placed a call which is deleted by now."""
+"""The response to a repetition of the POST whose call has been deleted since."""
 README: Final = """\
 What this server keeps of the call {id}
 as of {at}
@@ -44,7 +45,8 @@ Times are UTC. The archive was made from one moment of the database.
 
 
 def delete(context: RequestContext[None, NoQuery]) -> None:
-    """DELETE /calls/{id}. The request that has placed it is not answered with it again, nor does it place another."""
+    """DELETE /calls/{id}. A repetition of the POST that created the call gets 404 from now on, and creates no other
+    call."""
     conn, owner = context.conn, context.owner
     call = calls.get(conn, owner, context.item)
     retention.remove_call(conn, owner, context.item)
@@ -55,8 +57,8 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
 
 
 def export(context: RequestContext[None, NoQuery]) -> ZipStreamResponse:
-    """GET /calls/{id}/export. Recordings are opened here, within the moment that the database is seen at: should they
-    be removed before they are sent, they are sent all the same."""
+    """GET /calls/{id}/export. Recordings are opened here, within the transaction: one that is removed before it is sent
+    is sent all the same."""
     call = calls.get(context.conn, context.owner, context.item)
     if call is None:
         raise NotFound("Call not found")
@@ -71,7 +73,7 @@ def export(context: RequestContext[None, NoQuery]) -> ZipStreamResponse:
 
 
 def _members(context: RequestContext[Any, Any], call: calls.Call, folder: str = "") -> Iterable[ZipMember]:
-    """All that is kept of one call. Of the SIP messages of a live one, those that are known by now."""
+    """Everything that is stored of one call. Of the SIP messages of a live call, those received so far."""
     conn = context.conn
     transcript = Transcript.model_validate({"call_id": call.id, "status": call.status, "transcript": call.transcript})
     sip = sip_view(conn, call.id, None if folder else context.prepared)

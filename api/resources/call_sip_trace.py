@@ -17,7 +17,7 @@ from storage.calls.sip_traces import SipTrace, StoredSipMessage
 
 
 class SipQuery(Query):
-    """How the messages are wanted."""
+    """Query of a call's SIP trace."""
 
     format: Literal["json", "text"] = Field("json", description="text: the drawing alone, as text/plain")
 
@@ -42,13 +42,13 @@ class SipMessage(View):
 
     @classmethod
     def of(cls, stored: StoredSipMessage) -> SipMessage:
-        """As clients see it."""
+        """The view of a stored message."""
         renamed = {"from": stored["source"], "to": stored["target"], "retransmission": stored["again"]}
         return cls.model_validate({**stored, **renamed})
 
 
 class CallSipView(View):
-    """What was said over SIP in a call, oldest first."""
+    """The SIP trace of a call, oldest message first."""
 
     call_id: IdView
     messages: list[SipMessage] = Field(
@@ -59,7 +59,7 @@ class CallSipView(View):
 
 
 async def live_trace(checked: CheckedRequest[NoBody, SipQuery]) -> SipTrace | None:
-    """Before the transaction: what is known of a live call, or of one that has just ended."""
+    """Before the transaction: the trace of a live call, or of one that has just ended."""
     return await checked.services.sip_messages(checked.item)
 
 
@@ -73,7 +73,7 @@ def get(context: RequestContext[None, SipQuery]) -> CallSipView | web.Response:
 
 
 def sip_view(conn: sa.Connection, call_id: str, known: SipTrace | None) -> CallSipView:
-    """What was stored of a call, else what is known of it."""
+    """The stored trace of a call, else the live one."""
     found = sip_traces.get(conn, call_id) or known or SipTrace(())
     messages = [SipMessage.of(each) for each in found.messages]
     return CallSipView(call_id=call_id, messages=messages, left_out=found.left_out, ladder=draw(found))

@@ -21,11 +21,11 @@ NOT_STORED_ONCE: Final[Mapping[str, Any]] = {
     "tools": [],
     "sources": [],
 }
-"""What the turns of older calls lack."""
+"""Fields that the turns of older calls lack."""
 
 
 class ToolTimes(View):
-    """The use of a tool. Times are ms since the call's startedAt."""
+    """A tool call. Times are ms since the call's startedAt."""
 
     name: str = Field(description="As the language model knows it")
     start_ms: int = Field(description="It was called, ms")
@@ -34,8 +34,8 @@ class ToolTimes(View):
 
 
 class TurnSource(View):
-    """A passage of a document that the language model was given for an answer, as it was then: the document may be
-    gone."""
+    """A passage that the language model got for a response, as it was then; its document may have been deleted
+    since."""
 
     document_id: IdView
     document: str = Field(description="Name of the document")
@@ -44,7 +44,7 @@ class TurnSource(View):
 
 
 class TurnTimes(View):
-    """A turn of the caller and its answer. Times are ms since the call's startedAt, null where nothing is known."""
+    """A turn of the caller and the agent's response. Times are ms since the call's startedAt, null when unknown."""
 
     turn: int = Field(
         description="0 is the agent's opening message; the caller's turns count from 1. An entry with endedBy silence "
@@ -105,7 +105,7 @@ def get(context: RequestContext[None, NoQuery]) -> Timeline:
 
 
 def timeline_view(call: calls.Call) -> Timeline:
-    """As clients see it."""
+    """The view of a call's timeline."""
     turns = [TurnTimes.model_validate(each) for each in call.timeline]
     return Timeline(call_id=call.id, status=call.status, started_at=call.started_at, turns=turns)
 

@@ -36,7 +36,7 @@ from storage.phone_numbers import phone_numbers
 
 
 def create(context: RequestContext[CallCreate, NoQuery]) -> Call:
-    """POST /calls: the checks come in the order in which the contract says."""
+    """POST /calls. The order of the checks is part of the API's contract."""
     body, conn, owner, services = context.body, context.conn, context.owner, context.services
     known = phone_numbers.get(conn, owner, str(body.phone_number_id))
     wish = dial_request(context.request, body.to, str(body.phone_number_id), known)
@@ -83,7 +83,7 @@ def _found_number(number: phone_numbers.PhoneNumber | None) -> phone_numbers.Pho
 
 
 async def hang_up_live(checked: CheckedRequest[NoBody, NoQuery]) -> None:
-    """Before POST /calls/{id}/hangup is answered: the call comes to its stored end."""
+    """Before POST /calls/{id}/hangup is answered: hangs up, and waits until the end of the call is stored."""
     owner, services = checked.owner, checked.services
     stored, ending = await services.database.read(
         lambda conn: (calls.get(conn, owner, checked.item), pending_ends.of_call(conn, checked.item)), owner=owner
@@ -144,7 +144,7 @@ def _size(path: Path) -> int | None:
 
 
 def _stored(context: RequestContext[Any, Any]) -> calls.Call:
-    """The call of the path; with a signed link, of whatever organization."""
+    """The call of the path; with a signed link, of any organization."""
     if context.organization_id is None:
         stored = calls.get_by_id(context.conn, context.item)
     else:
@@ -155,7 +155,7 @@ def _stored(context: RequestContext[Any, Any]) -> calls.Call:
 
 
 def recording_url_of(context: RequestContext[Any, Any], stored: calls.CallRow) -> str | None:
-    """Absolute and signed; at the address that the client used unless the settings name one."""
+    """An absolute, signed URL, on the origin that the client used unless the settings name one."""
     if not stored.recorded:
         return None
     services = context.services
@@ -164,7 +164,7 @@ def recording_url_of(context: RequestContext[Any, Any], stored: calls.CallRow) -
 
 
 def _origin_of(request: web.Request) -> str:
-    """The origin that the client named in its Host header."""
+    """The origin in the client's Host header."""
     if HOST.fullmatch(request.host) is None:
         raise Invalid([FieldProblem("Host", "Must be host or host:port")])
     return str(request.url.origin())
@@ -172,7 +172,7 @@ def _origin_of(request: web.Request) -> str:
 
 HOST: Final = re.compile(rf"({HOST_NAME}|{IPV4}|\[({IPV6})\])(:({PORT})?)?")
 HANGUP_RETRY_AFTER_S: Final = 5
-"""When to ask again whether a call has ended whose end could not be stored."""
+"""Retry-After when the end of a call could not be stored, seconds."""
 LINK_DESCRIPTION = "Opens with the API key, or with the expiry and signature of the link that the server gave out."
 ROUTES = (
     Route(

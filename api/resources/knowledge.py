@@ -47,7 +47,7 @@ class StoredDocumentFile:
 
 
 async def store_file(checked: CheckedRequest[KnowledgeDocumentCreate, NoQuery]) -> StoredDocumentFile:
-    """Store the file of an upload that its agent can take."""
+    """Store the file of an upload, if its agent searches documents."""
     services, body = checked.services, checked.body
     await services.database.read(
         lambda conn: _agent_with_knowledge(conn, checked.owner, body.agent_id), owner=checked.owner
@@ -63,12 +63,12 @@ def _store(data_dir: Path, document_id: str, content: bytes) -> str:
 
 
 async def remove_file(checked: CheckedRequest[KnowledgeDocumentCreate, NoQuery], received: StoredDocumentFile) -> None:
-    """The row of an upload could not be stored."""
+    """Remove the file of an upload whose row could not be stored."""
     await asyncio.to_thread(files.remove, checked.services.settings.data_dir, received.id)
 
 
 def create(context: RequestContext[KnowledgeDocumentCreate, NoQuery]) -> KnowledgeDocument:
-    """POST /knowledge: the agent may be another one than before the file was stored."""
+    """POST /knowledge. The agent is checked again, because it may have changed since the file was stored."""
     body, conn, owner = context.body, context.conn, context.owner
     received: StoredDocumentFile = context.prepared
     fields = DocumentFields(
@@ -108,7 +108,7 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
 
 
 async def run_search(checked: CheckedRequest[KnowledgeSearch, NoQuery]) -> list[FoundPassage]:
-    """Search, before the transaction: a model may be asked what the question means."""
+    """Search before the transaction, because an embedding model may have to embed the query."""
     services, body = checked.services, checked.body
     agent = await services.database.read(lambda conn: _agent(conn, checked.owner, body.agent_id), owner=checked.owner)
     searches = services.knowledge or searching.KnowledgeSearch(services.database)
@@ -129,7 +129,7 @@ def _agent(conn: sa.Connection, owner: str, agent_id: UUID) -> Agent:
 
 
 def _agent_with_knowledge(conn: sa.Connection, owner: str, agent_id: UUID) -> Agent:
-    """The agent, if it searches documents at all."""
+    """The agent, if it searches documents. Raises `NotFound`, `Invalid`."""
     agent = _agent(conn, owner, agent_id)
     if not agent.knowledge_search_instructions:
         raise Invalid([FieldProblem("agentId", "The agent has no knowledgeSearchInstructions")])

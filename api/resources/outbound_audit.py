@@ -1,4 +1,4 @@
-"""What the audit log is told of POST /calls: every wish to have somebody called, also one that is refused."""
+"""Audits POST /calls: every request for a call is recorded, also a rejected one."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from storage.phone_numbers.phone_numbers import PhoneNumber
 
 MAX_DESTINATION: Final = 64
 MAX_DETAIL: Final = 200
-"""Characters that are kept of what was sent, and of what was said of it."""
+"""Characters of the destination and of the reason that are stored."""
 
 
 def dial_request(request: web.Request, to: str, number_id: str | None, number: PhoneNumber | None) -> DialRequest:
-    """What the holder of the key wants. `number`: what the id names in the key's organization."""
+    """The call that the API key asks for. `number` is the phone number of that id in the key's organization."""
     key = request[API_KEY]
     return DialRequest(
         organization_id=key.organization_id,
@@ -44,7 +44,7 @@ def dial_request(request: web.Request, to: str, number_id: str | None, number: P
 
 @contextmanager
 def audited(context: RequestContext[Any, Any], wish: DialRequest) -> Iterator[None]:
-    """A request that is refused in here will stand in the log."""
+    """An error in this block rejects the request, and is recorded in the audit log."""
     try:
         yield
     except TrunklineError as error:
@@ -55,7 +55,7 @@ def audited(context: RequestContext[Any, Any], wish: DialRequest) -> Iterator[No
 
 
 def audit_rejection(conn: sa.Connection, wish: DialRequest, refusal: DialRejection) -> None:
-    """Store that it was refused, and why."""
+    """Record that the request was rejected, and why."""
     detail = printable(_error_text(refusal.error), MAX_DETAIL)
     audit_log.log_attempt(outbound_audit.record(conn, wish, refusal.verdict, detail=detail))
 
@@ -67,8 +67,8 @@ def _error_text(error: TrunklineError) -> str:
 
 
 def audit_malformed(request: web.Request, body: bytes, error: Invalid) -> Callable[[sa.Connection], None] | None:
-    """What is to be stored of a body that was refused as such; None when it names nobody to call. A large body takes
-    milliseconds."""
+    """Returns what is to be recorded of a body that failed validation; None when it names no destination. Takes
+    milliseconds for a large body."""
     try:
         given = from_json(body)
     except ValueError:

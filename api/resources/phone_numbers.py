@@ -30,7 +30,7 @@ _FIELDS: Final = {
     "sipOutboundProxy": "sip_outbound_proxy",
     "sipSources": "sip_sources",
 }
-"""The stored field of each trunk that a body names."""
+"""The stored field of each trunk field of a body."""
 TRUNK_RULE: Final = (
     "403 names sipIp, sipProxy, sipOutboundProxy or an entry of sipSources that the operator has not given to the "
     "organization, where trunks must be given (`[trunks] policy`; `trunkline trunk allow`), and number where the trunk "
@@ -63,7 +63,7 @@ def get(context: RequestContext[None, NoQuery]) -> PhoneNumber:
 
 
 def update(context: RequestContext[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
-    """PATCH /phone-numbers/{id}: only what the body has is changed; the result must be whole."""
+    """PATCH /phone-numbers/{id}: only the fields in the body change; the result must be complete."""
     stored = _stored(context)
     changes: dict[str, Any] = context.body.to_store(context.services.secrets)
     if "carrier_credentials_encrypted" in changes:
@@ -99,7 +99,7 @@ def _stored(context: RequestContext[Any, NoQuery]) -> phone_numbers.PhoneNumber:
 
 
 def _require_complete(context: RequestContext[Any, NoQuery], fields: phone_numbers.PhoneNumberFields) -> None:
-    """The trunk has what its settings need, and the agent that the body names exists."""
+    """Raises `Invalid` when the trunk lacks what its settings need, or the body's agent does not exist."""
     body: PhoneNumberSettings = context.body
     missing = {
         shown: f"Is required when {need.shown} is {str(need.value).lower()}"
@@ -129,8 +129,8 @@ def _trunk_rules(context: RequestContext[Any, NoQuery]) -> TrunkRules:
 
 
 def _require_granted(rules: TrunkRules, claimant: Claimant, named: Mapping[str, str]) -> None:
-    """The operator has given every trunk that is asked for. Raises `NotGranted`: its trunk's field, or `number` where
-    the trunk was given for other numbers."""
+    """Raises `NotGranted` for trunks that the operator has not granted: it names the trunk's field, or `number` where
+    the trunk was granted for other numbers."""
     problems = {
         name if not rules.has_grant(claimant.organization_id, trunk) else "number": trunk
         for name, trunk in named.items()

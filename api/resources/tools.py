@@ -36,7 +36,7 @@ def get(context: RequestContext[None, NoQuery]) -> Tool:
 
 
 def update(context: RequestContext[ToolUpdate, NoQuery]) -> Tool:
-    """PATCH /tools/{id}: only what the body has is changed."""
+    """PATCH /tools/{id}: only the fields in the body change."""
     secrets, stored = context.services.secrets, _stored(context)
     changes = context.body.to_store(secrets)
     if _URL_FIELDS & changes["config"].keys():
@@ -51,7 +51,7 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
 
 
 def _check_host(config: Mapping[str, Any]) -> None:
-    """`Invalid` when whoever calls could choose the server, and the owner has not said that they may."""
+    """Raises `Invalid` when callers could choose the server, and the tool does not allow that."""
     name = caller_variable_in_host(config["url"])
     if name is not None and not config.get("allow_variable_host", False):
         problem = f"Must not take its host from {{{{{name}}}}}, which callers write; allowVariableHost lets them"

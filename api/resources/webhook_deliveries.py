@@ -15,7 +15,7 @@ from storage.webhooks.deliveries import DeliveryStatus
 
 
 class WebhookAttempt(View):
-    """One sending of a call's `call.completed` event, made or still to come."""
+    """A delivery attempt of a call's `call.completed` event, made or still to come."""
 
     id: IdView
     attempt: int = Field(description="Its number, as in the header X-Service-Attempt")
@@ -39,7 +39,7 @@ def page(context: RequestContext[None, Paging]) -> ViewPage:
 
 
 def send_again(context: RequestContext[NoBody, NoQuery]) -> WebhookAttempt:
-    """POST /calls/{id}/webhook-deliveries: the attempt waits in the database from now on; the deliverer makes it."""
+    """POST /calls/{id}/webhook-deliveries: stores a pending attempt, which the webhook sender makes."""
     call, services = _call(context), context.services
     if call.ended_at is None:
         raise Conflict("The call has not ended")

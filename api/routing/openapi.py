@@ -1,4 +1,4 @@
-"""The OpenAPI 3.0.3 document, made from the routes."""
+"""Generates the OpenAPI 3.0.3 document from the routes."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ REPLAY: Final = {
 
 
 class Schema30(GenerateJsonSchema):
-    """pydantic's schemas in the words of OpenAPI 3.0: `nullable` and `enum` in place of null types and `const`."""
+    """Makes pydantic's schemas valid in OpenAPI 3.0: `nullable` and `enum` in place of null types and `const`."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
-        """A field's name says enough."""
+        """Never: a field's name says enough."""
         return False
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        """A value that may be null."""
+        """`nullable: true` in place of the type null."""
         inner = self.generate_inner(schema["schema"])
         if "$ref" in inner:
             # "nullable" counts only beside "type", so what is referred to is said again here.
@@ -104,12 +104,12 @@ class Schema30(GenerateJsonSchema):
         return {**inner, "nullable": True}
 
     def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
-        """One of the values."""
+        """`enum` in place of `const`."""
         return {"type": "string", "enum": list(schema["expected"])}
 
 
 def describe(routes: Iterable[Route]) -> bytes:
-    """The document as JSON bytes."""
+    """Returns the document as JSON bytes."""
     routes = list(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -190,7 +190,7 @@ def _operation(route: Route) -> dict[str, Any]:
 
 
 def _statuses(route: Route) -> list[int]:
-    """The errors that an operation can answer."""
+    """The error statuses of an operation."""
     found = {400, 429, 500, 503, *route.errors}
     if route.access != "open":
         found.add(401)
@@ -224,7 +224,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _parameter(schema: dict[str, Any]) -> dict[str, Any]:
-    """A query parameter cannot be null: it is absent."""
+    """A query parameter cannot be null, only absent."""
     kept = {name: value for name, value in schema.items() if name not in ("nullable", "title", "description")}
     if "enum" in kept:
         kept["enum"] = [each for each in kept["enum"] if each is not None]
@@ -235,7 +235,7 @@ def _parameter(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _successes(route: Route) -> dict[str, Any]:
-    """What went well, by status: of a file, also a part of it."""
+    """Responses with a success status, by status; a file also has 206."""
     whole = _success(route)
     if isinstance(route.response, FileResponse) and route.response.ranges:
         return {"200": whole, "206": {**whole, "description": "The part that Range asks for"}}

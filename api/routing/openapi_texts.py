@@ -1,4 +1,4 @@
-"""What the OpenAPI document says in words, and its examples of errors."""
+"""The texts of the OpenAPI document, and its examples of errors."""
 
 from __future__ import annotations
 

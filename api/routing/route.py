@@ -1,4 +1,4 @@
-"""How a route is said: once, as data. Checks, responses and the OpenAPI description all come from it."""
+"""A route as data. Validation, serialization and the OpenAPI document all follow from it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Q = TypeVar("Q")
 
 @dataclass(frozen=True)
 class DataResponse:
-    """`{data: <view>}`; the handler returns the view. `or_text`: or it returns a response of text/plain itself."""
+    """`{data: <view>}`; the handler returns the view. With `or_text` it may return a text/plain response itself."""
 
     view: type[BaseModel]
     or_text: bool = False
@@ -55,7 +55,7 @@ class DeletedResponse:
 
 @dataclass(frozen=True)
 class FileResponse:
-    """Bytes of a media type, with HTTP ranges or without; the handler returns the response itself."""
+    """A body of a media type, with or without range requests; the handler returns the response itself."""
 
     media_type: str
     ranges: bool = True
@@ -63,7 +63,7 @@ class FileResponse:
 
 @dataclass(frozen=True)
 class JsonResponse:
-    """JSON as it is, without an envelope; the handler returns its bytes."""
+    """JSON without an envelope; the handler returns its bytes."""
 
 
 ResponseKind = (
@@ -73,15 +73,15 @@ ResponseKind = (
 
 @dataclass(frozen=True)
 class ViewPage:
-    """A page of views, each perhaps already as JSON, and how many items the whole list has. No more of them are taken
-    than go into an answer: an iterator reads no others."""
+    """A page of views, some perhaps serialized already, and the length of the whole list. Items are consumed only as
+    far as they fit into the response, so that an iterator reads no others."""
 
     items: Iterable[BaseModel | bytes]
     total: int
 
 
 def as_json(view: BaseModel) -> bytes:
-    """A view as it goes out."""
+    """Returns the serialized view."""
     return view.__pydantic_serializer__.to_json(view, by_alias=True)
 
 
@@ -91,8 +91,8 @@ class NoQuery(Query):
 
 @dataclass(frozen=True)
 class CheckedRequest(Generic[B, Q]):
-    """One request, checked. `item` is the id in the path, "" where there is none; `organization_id` is None only on a
-    route with links, opened by its signature, and on open routes."""
+    """A validated request. `item` is the id in the path, "" where there is none; `organization_id` is None only on open
+    routes, and on a route with signed links that was opened by one."""
 
     services: Services
     request: web.Request
@@ -111,9 +111,9 @@ class CheckedRequest(Generic[B, Q]):
 
 @dataclass(frozen=True)
 class RequestContext(CheckedRequest[B, Q]):
-    """A request inside its transaction `conn`, on the database's thread. `prepared` is what the route's `prepare` gave.
-    What is put into `after_commit` is called on the event loop once the transaction is on the disk; what is put into
-    `after_rejection` runs in a transaction of its own when the handler has raised."""
+    """A validated request inside its transaction `conn`, on the database's thread. `prepared` is what the route's
+    `prepare` returned. Functions in `after_commit` are called on the event loop after the commit; those in
+    `after_rejection` run in a transaction of their own when the handler has raised."""
 
     conn: sa.Connection
     prepared: Any = None
@@ -123,14 +123,14 @@ class RequestContext(CheckedRequest[B, Q]):
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`;
-    `access` says what opens it: a key, a key or a signed link, or nothing. The handler runs whole in one transaction on
-    the database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event
-    loop, for what takes long or is done elsewhere; `undo` takes back what that made when the transaction left
-    nothing behind. `audit_malformed` says what is to be stored of a body that the model refuses. `read_only` says of a
-    POST that it changes nothing. `uses_reserve` says that calls need it: it goes on while the disk is down to its
-    reserve. `max_body` in bytes. `quotas` (of `storage.accounts.quotas`) are what it takes of. `example` is a body that
-    the route takes. `errors` are statuses beyond those of every such route."""
+    """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`; `access`
+    says what opens it: a key, a key or a signed link, or nothing. The handler runs in one transaction on the database's
+    thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event loop, for work that
+    takes long or happens outside of the database; `undo` reverts that when the transaction has failed.
+    `audit_malformed` returns what is to be stored of a body that the model rejects. `read_only` marks a POST that
+    changes nothing. `uses_reserve` marks a route that calls need: it works while the disk is down to its reserve.
+    `max_body` is in bytes. `quotas` (of `storage.accounts.quotas`) are those that it counts against. `example` is a
+    body that the route accepts. `errors` are statuses beyond those of every such route."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
@@ -157,11 +157,11 @@ class Route:
 
     @property
     def writes(self) -> bool:
-        """Whether the handler runs in a write transaction."""
+        """True if the handler runs in a write transaction."""
         return self.method != "GET" and not self.read_only
 
     @property
     def leaves_reserve(self) -> bool:
-        """Whether what it stores, if only an answer to be sent again, must leave the disk's reserve untouched. What is
-        deleted makes room."""
+        """True if what it stores, even if only a response for repetitions, must leave the disk's reserve untouched. A
+        DELETE frees space."""
         return self.method not in ("GET", "DELETE") and not self.uses_reserve

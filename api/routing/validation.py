@@ -1,4 +1,4 @@
-"""Checks requests against the models of a route, and says what is wrong field by field."""
+"""Validates requests against the models of a route, and reports what is wrong field by field."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from config.errors import FieldProblem, Invalid, NotFound, TooLarge, TooSlow, Tr
 EXPECTS_CONTINUE: Final = web.RequestKey("expected", bool)
 """The client waits for `100 Continue` before it sends the body."""
 FORMS: Final = ("multipart/", "application/x-www-form-urlencoded")
-"""Media types whose body cannot be meant as JSON; with any other, what counts is the body itself."""
+"""Media types of bodies that cannot be JSON; with any other type, the body itself decides."""
 SMALL_BODY: Final = 1024 * 1024
-"""Bytes; more is an upload, and gets `UPLOAD_FACTOR` times as long to come."""
+"""Bytes; a larger body is an upload, and has `UPLOAD_FACTOR` times as long to arrive."""
 UPLOAD_FACTOR: Final = 4
 MAX_PROBLEMS: Final = 100
 MAX_FIELD_PATH: Final = 200
@@ -37,7 +37,8 @@ P = TypeVar("P", bound=Query)
 
 
 def item_id(request: web.Request, noun: str | None) -> str:
-    """The id in the path in its normal form; `NotFound` when it is no UUID, "" when the route has none."""
+    """Returns the id in the path in normal form, "" when the route has none. Raises `NotFound` when it is not a
+    UUID."""
     if noun is None:
         return ""
     text = request.match_info["id"]
@@ -47,8 +48,8 @@ def item_id(request: web.Request, noun: str | None) -> str:
 
 
 class BodyNotReceived(ConnectionError):
-    """The body did not come whole; `cause` tells the client. As a `ConnectionError` it passes what keeps answers for
-    repetitions: the same request, sent again, may well come whole."""
+    """The body was not received whole; `cause` is the response to the client. It is a `ConnectionError` so that
+    idempotency does not store it: the same request, sent again, may arrive whole."""
 
     def __init__(self, cause: TrunklineError) -> None:
         super().__init__(cause.message)
@@ -56,8 +57,9 @@ class BodyNotReceived(ConnectionError):
 
 
 async def read_body(request: web.Request, max_bytes: int) -> bytes:
-    """The whole body. Raises `TooLarge` as soon as it is over the limit, `BodyNotReceived` when it is malformed or too
-    slow, another `ConnectionError` when the client is gone, `Invalid` when it is a form or compressed."""
+    """Returns the whole body. Raises `TooLarge` as soon as it is over the limit, `BodyNotReceived` when it is malformed
+    or too slow, another `ConnectionError` when the client has disconnected, `Invalid` when it is a form or
+    compressed."""
     if (request.content_length or 0) > max_bytes:
         raise TooLarge("Request body is too large")
     if request.can_read_body:
@@ -101,8 +103,8 @@ async def _receive(request: web.Request, max_bytes: int) -> bytes:
 
 
 def check_body(model: type[M], body: bytes, context: BodyContext) -> M:
-    """The body as its model, strictly; `Invalid` names every field that is wrong. Names are looked at last: in what the
-    model takes, there are few."""
+    """Validates the body strictly, and returns it as the model; `Invalid` names every field that is wrong. Duplicate
+    names are checked last, because few are left in what the model accepts."""
     if issubclass(model, NoBody) and not body.strip(JSON_SPACES):
         body = b"{}"
     try:
@@ -117,7 +119,7 @@ def check_body(model: type[M], body: bytes, context: BodyContext) -> M:
 
 
 def is_nested_deeper_than(levels: int, json: bytes) -> bool:
-    """Whether valid JSON nests objects and lists deeper than that."""
+    """True if valid JSON nests objects and lists deeper than `levels`."""
     if json.count(b"[") + json.count(b"{") <= levels:
         return False
     brackets = JSON_STRING.sub(b"", json).translate(bytes.maketrans(b"{}", b"[]"), NO_BRACKETS)
@@ -127,7 +129,7 @@ def is_nested_deeper_than(levels: int, json: bytes) -> bool:
 
 
 def check_query(model: type[P], request: web.Request) -> P:
-    """The query parameters that the model has; `Invalid` names those that are malformed, out of range or repeated."""
+    """Returns the query parameters of the model; `Invalid` names those that are malformed, out of range or repeated."""
     names = [field.alias or name for name, field in model.model_fields.items()]
     repeated = [name for name in names if len(request.query.getall(name, [])) > 1]
     if repeated:
@@ -139,7 +141,8 @@ def check_query(model: type[P], request: web.Request) -> P:
 
 
 def invalid(problems: Sequence[FieldProblem]) -> Invalid:
-    """Tells of the first problems, and how many more there are: an answer has a size that can be kept."""
+    """Returns the error with the first problems, and the number of the others, so that the size of the response is
+    limited."""
     more = len(problems) - MAX_PROBLEMS
     told = [FieldProblem(_cut(each.field), each.message) for each in problems[:MAX_PROBLEMS]]
     if more > 0:

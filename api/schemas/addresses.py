@@ -1,5 +1,6 @@
-"""The addresses that bodies take: each kind has one pattern, which is both checked and published. The patterns of short
-texts have a look ahead in them, which pydantic's engine does not know; it takes linear time for the others."""
+"""URLs, SIP addresses and SIP sources in bodies: each kind has one pattern, which is both enforced and published. The
+patterns of short texts use lookahead, which pydantic's regex engine does not support; that engine takes linear time for
+the others."""
 
 from __future__ import annotations
 
@@ -23,10 +24,10 @@ _SHORTENED: Final = (rf"({_GROUP}:){{1,{7 - behind}}}(:{_GROUP}){{1,{behind}}}" 
 IPV6: Final = "|".join(
     (rf"({_GROUP}:){{7}}{_GROUP}", rf"({_GROUP}:){{1,7}}:", *_SHORTENED, rf":(:{_GROUP}){{1,7}}", "::")
 )
-"""RFC 4291, 2.2, without its third form, which writes the end as IPv4."""
+"""RFC 4291, 2.2, without the third form, which ends with an IPv4 address."""
 HOST_NAME: Final = r"([A-Za-z0-9_-]+\.)*(?![0-9]+([^A-Za-z0-9_-]|$))[A-Za-z0-9_-]+\.?"
-"""Underscores are let through, as resolvers do; a name that ends with a number would be a mistyped address. One that no
-resolver takes, as its labels are too long, is a name that is not found."""
+"""Underscores are allowed, as resolvers do; a name whose last label is a number would be a mistyped address. A name
+with labels that are too long is accepted, and then not found."""
 PORT: Final = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _SIP: Final = "[Ss][Ii][Pp][Ss]?"
 _UNICAST: Final = rf"([1-9][0-9]?|1[0-9]{{2}}|2[01][0-9]|22[0-3])(\.{_BYTE}){{3}}"
@@ -36,15 +37,15 @@ SIP_ADDRESS: Final = (
     rf"^(?!{_SIP}:[0-9]+(;|$))({_SIP}:([A-Za-z0-9._!~*'()&=+$,?/%:-]+@)?)?"
     rf"({HOST_NAME}|{_UNICAST}|\[{_NO_UNICAST_6}({IPV6})\])(:{PORT})?(;[A-Za-z0-9=;._-]*)?$"
 )
-"""`host`, `host:port` or a `sip:` URI. The first group: `sip:5060` is no port of a host that is called sip."""
+"""`host`, `host:port` or a `sip:` URI. The first group rejects `sip:5060`, which is not a host `sip` with a port."""
 SIP_HOST: Final = rf"^{_NOT_ONE}({HOST_NAME}|{_UNICAST}|{IPV6}|\[({IPV6})\])$"
-"""No multicast, no broadcast, no unspecified address, nothing reserved (RFC 6890): no peer has such an address."""
+"""No multicast, broadcast, unspecified or reserved address (RFC 6890), because no peer has one."""
 SIP_SOURCE: Final = (
     rf"^{_NOT_ONE}({HOST_NAME}|{_UNICAST}(/(8|9|[12][0-9]|3[0-2]))?|"
     rf"({IPV6})(/(1[6-9]|[2-9][0-9]|1[01][0-9]|12[0-8]))?|\[({IPV6})\])$"
 )
-"""A host or a network, IPv4 of 8 bits at least and IPv6 of 16: wider ones are whole parts of the internet. None that no
-call can come from: unspecified addresses, multicast, and what is reserved above it (RFC 6890)."""
+"""A host, or a network of at least 8 bits (IPv4) or 16 bits (IPv6), because wider ones are whole parts of the internet.
+No unspecified, multicast or reserved address (RFC 6890), because no call can come from one."""
 
 _ESCAPED: Final = "%[0-9A-Fa-f]{2}"
 _VARIABLE: Final = r"\{\{ *[A-Za-z0-9_]+ *\}\}"
@@ -55,12 +56,12 @@ _ANY_REST: Final = r"[^\x00-\x20\x7f-\xa0\\{]"
 
 
 def _runs(of: str, between: str) -> str:
-    """Characters of a class, with something else between them wherever it likes."""
+    """A pattern for characters of a class, with `between` anywhere among them."""
     return f"{of}*(({between}){of}*)*"
 
 
 def _http(scheme: str) -> str:
-    """RFC 3986, appendix A, with less in the place of the host."""
+    """A pattern by RFC 3986, appendix A, with fewer forms of hosts."""
     rest = _runs(_REST, _ESCAPED)
     host = rf"({_NAME}+|\[({IPV6})\])(:{PORT})?"
     return rf"^{scheme}://({_runs(_USER, _ESCAPED)}@)?{host}([/?]{rest})?(#{rest})?$"
@@ -74,9 +75,9 @@ HTTP_TEMPLATE: Final = (
     rf"(({_NAME}|{_VARIABLE}){_runs(_NAME, _VARIABLE)}|\[({IPV6})\])(:({PORT}|{_VARIABLE}))?"
     rf"([/?#]{_runs(_ANY_REST, f'{_ONE_BRACE}|{_VARIABLE}')}\{{?)?$"
 )
-"""With variables in any place but the scheme; what is behind the host is not looked at closely."""
+"""With variables anywhere but in the scheme; what follows the host is hardly checked."""
 PATTERN_MESSAGES: Final = dict.fromkeys((HTTP, HTTP_TEMPLATE), "Must be an absolute http or https URL")
-"""What is said of a text that does not match, by the pattern."""
+"""The error message for a text that does not match, by pattern."""
 
 
 def _webhook(text: str, info: ValidationInfo) -> str:
@@ -88,7 +89,7 @@ def _webhook(text: str, info: ValidationInfo) -> str:
 
 
 def _require_unicast(source: str) -> None:
-    """A trunk's address, in normal form, is that of one host, and of none that hands out a machine's secrets."""
+    """A trunk's address, in normal form, must be a unicast address, and not that of a cloud's metadata service."""
     if (what := why_no_unicast(source)) is not None:
         raise PydanticCustomError("unicast", "Must be the unicast address of a trunk: this is {what}", {"what": what})
 
@@ -122,11 +123,11 @@ def _sip_source(text: str) -> str:
 
 
 WIDEST: Final = {4: 1 << 24, 6: 1 << 112}
-"""Addresses that a list of sources may hold, by the version of IP."""
+"""The most addresses in a list of sources, by IP version."""
 
 
 def are_narrow(sources: Sequence[str]) -> bool:
-    """Whether the networks of a list hold no more addresses than one of the widest alone."""
+    """True if the networks of a list have together no more addresses than the widest allowed network."""
     networks = [ip_network(each, strict=False) for each in sources if "/" in each]
     for version, most in WIDEST.items():
         told_once = collapse_addresses([each for each in networks if each.version == version])  # type: ignore[type-var]

@@ -41,7 +41,7 @@ class ExtractionField(Body):
 
 
 class TransferTarget(Body):
-    """Where the agent may hand a call to."""
+    """Where the agent may transfer a call to."""
 
     name: Name
     description: Description
@@ -57,7 +57,7 @@ def _distinct_names(items: list[ExtractionField]) -> list[ExtractionField]:
 
 
 def _distinct_without_case(targets: list[TransferTarget]) -> list[TransferTarget]:
-    """A target is asked for by its name, as it is said: names every one whose name was there before."""
+    """Names every target whose name occurred before, because targets are selected by their spoken name."""
     seen: set[str] = set()
     problems: list[InitErrorDetails] = []
     for index, target in enumerate(targets):
@@ -77,7 +77,7 @@ Targets = Annotated[
 
 
 class AgentSettings(Body):
-    """What creating and updating an agent have in common."""
+    """Fields of creating and of updating an agent."""
 
     system_prompt: Annotated[str, Field(max_length=32000), KnownPlaceholders] = Field(
         "",
@@ -155,7 +155,7 @@ class AgentSettings(Body):
     )
 
     def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:
-        """The values under the names of `storage.agents.agents.AgentFields`, all or only those that the body had."""
+        """Returns the values under the names of `storage.agents.agents.AgentFields`, all or only those in the body."""
         values = self.model_dump(exclude_unset=only_given)
         if "system_prompt" not in self.model_fields_set:
             values.pop("system_prompt", None)  # its default is null, which no body may have
@@ -166,13 +166,13 @@ class AgentSettings(Body):
 
 
 class AgentCreate(AgentSettings):
-    """A new agent: only the name is required."""
+    """A new agent; only the name is required."""
 
     name: Name
 
 
 class AgentUpdate(AgentSettings):
-    """Changes to an agent: what is absent stays, null clears what can be null."""
+    """Changes to an agent: an absent field stays, null clears a nullable one."""
 
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
@@ -180,7 +180,7 @@ class AgentUpdate(AgentSettings):
 
 
 class AgentQuery(Paging):
-    """Which agents are wanted."""
+    """Filter of the list of agents."""
 
     search: str | None = Field(None, description="Part of the name, in any letter case")
 
@@ -194,7 +194,7 @@ class ExtractionFieldView(View):
 
 
 class TransferTargetView(View):
-    """Where the agent may hand a call to."""
+    """Where the agent may transfer a call to."""
 
     name: str
     description: str
@@ -246,6 +246,6 @@ class Agent(View):
 
     @classmethod
     def of(cls, stored: StoredAgent) -> Agent:
-        """As clients see it: instead of the webhook secret, whether there is one."""
+        """The view of a stored agent: in place of the webhook secret, whether there is one."""
         secret_set = stored.post_call_webhook_secret_encrypted is not None
         return cls.model_validate({**stored.__dict__, "post_call_webhook_secret_set": secret_set})

@@ -15,7 +15,7 @@ from storage.background_sounds.sounds import BackgroundSound as StoredBackground
 
 
 def _sound_type(text: str) -> str:
-    """The type without its parameters, lower case."""
+    """The media type without parameters, in lower case."""
     kind = text.partition(";")[0].strip().lower()
     if kind not in MIME_TYPES:
         raise PydanticCustomError("mime_type", "Must be the type of a WAV, MP3, Ogg or FLAC file")
@@ -23,7 +23,7 @@ def _sound_type(text: str) -> str:
 
 
 def _not_empty(schema: dict[str, Any]) -> None:
-    """Says that no sound is in an empty file."""
+    """The published schema excludes an empty file."""
     schema["properties"]["fileBase64"]["minLength"] = 4
     schema["properties"]["fileSize"]["minimum"] = 1
 
@@ -41,7 +41,7 @@ class BackgroundSoundCreate(FileUpload):
 
 
 class BackgroundSound(View):
-    """A sound that agents can play under their calls."""
+    """A background sound that agents can play during calls."""
 
     id: IdView
     name: str
@@ -53,7 +53,7 @@ class BackgroundSound(View):
 
     @classmethod
     def of(cls, stored: StoredBackgroundSound) -> BackgroundSound:
-        """As clients see it."""
+        """The view of a stored sound."""
         return cls(
             id=stored.id,
             name=stored.name,

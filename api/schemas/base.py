@@ -1,4 +1,4 @@
-"""The kinds of values that bodies, queries and responses are made of. Bodies are strict: nothing is converted."""
+"""Base classes and common types of bodies, queries and responses. Bodies are strict: no type is converted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from config.clock import iso, whole_ms
 
 @dataclass(frozen=True)
 class BodyContext:
-    """What the check of a body needs to know of this server's settings."""
+    """Settings that the validation of a body depends on."""
 
     allow_http_webhooks: bool
 
@@ -49,30 +49,31 @@ class NoBody(Body):
 
 
 class Query(BaseModel):
-    """Query parameters: text that is converted, unknown ones ignored."""
+    """Query parameters, converted from text; unknown ones are ignored."""
 
     model_config = ConfigDict(extra="ignore", alias_generator=to_camel, frozen=True)
 
 
 class View(BaseModel):
-    """Part of a response; made from stored dataclasses."""
+    """Part of a response, made from stored dataclasses."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, from_attributes=True, frozen=True)
 
 
 def without_default(schema: dict[str, Any]) -> None:
-    """Takes the default out of a field's JSON schema: what is stored without the field is told elsewhere."""
+    """Removes the default from a field's JSON schema, because the stored value of an absent field is described
+    elsewhere."""
     schema.pop("default", None)
 
 
 def without_defaults(schema: dict[str, Any]) -> None:
-    """Takes the defaults out of a body's JSON schema: an absent field stays as it is."""
+    """Removes the defaults from a body's JSON schema, because an absent field stays unchanged."""
     for each in schema.get("properties", {}).values():
         each.pop("default", None)
 
 
 def _placeholders(text: str, closed_by: str) -> str:
-    """Text in which no `{{` with `closed_by` somewhere behind it begins what is no placeholder. Takes linear time."""
+    """Rejects a `{{` that begins no placeholder and has `closed_by` somewhere after it. Takes linear time."""
     rest = PLACEHOLDER.sub("1", text)
     opened = rest.find("{{")
     if opened >= 0 and rest.find(closed_by, opened + 2) >= 0:
@@ -83,7 +84,7 @@ def _placeholders(text: str, closed_by: str) -> str:
 
 
 def _finite(value: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN and no infinity, and what is stored must be readable again."""
+    """Rejects NaN and infinity, which JSON does not have."""
     waiting: list[Any] = [value]
     while waiting:
         each = waiting.pop()
@@ -98,7 +99,7 @@ def _finite(value: dict[str, Any]) -> dict[str, Any]:
 
 @bounds_whole
 def check_bounds(value: dict[str, Any]) -> dict[str, Any]:
-    """A page of a hundred such objects must not keep anybody waiting."""
+    """Limits an object so that a page of a hundred of them stays fast."""
     waiting: list[Any] = [value]
     values = -1
     while waiting:
@@ -116,7 +117,7 @@ def check_bounds(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _whole_number(value: object) -> object:
-    """A query's text as a whole number: digits only."""
+    """A query parameter as a whole number, digits only."""
     if isinstance(value, str):
         if re.fullmatch(r"[0-9]{1,19}", value) is None:
             raise PydanticCustomError("int", "Must be a whole number")
@@ -125,7 +126,7 @@ def _whole_number(value: object) -> object:
 
 
 def _instant(value: object) -> object:
-    """A query's text as a time; without an offset it is UTC."""
+    """A query parameter as a time; without an offset it is UTC."""
     if isinstance(value, str):
         try:
             at = datetime.fromisoformat(value)
@@ -136,7 +137,7 @@ def _instant(value: object) -> object:
 
 
 def _hyphenated(value: object) -> object:
-    """RFC 9562, 4: the one form that clients write; braces, URNs and bare digits are no UUIDs here."""
+    """Accepts UUIDs in the form of RFC 9562, 4 alone, without braces, URNs or bare digits."""
     if isinstance(value, str) and UUID_PATTERN.fullmatch(value) is None:
         raise PydanticCustomError("uuid", "Must be a UUID")
     return value
@@ -147,9 +148,9 @@ UUID_PATTERN = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=ONE_LINE), AfterValidator(without_tags)]
 Description = Annotated[str, Field(max_length=MAX_DESCRIPTION)]
 KnownPlaceholders: Final = AfterValidator(partial(_placeholders, closed_by="}}"))
-"""Of talk: two braces that nothing closes are no placeholder."""
+"""For spoken texts: two braces that nothing closes are no placeholder."""
 Template: Final = AfterValidator(partial(_placeholders, closed_by=""))
-"""Of what a program reads: every `{{` begins a placeholder that can have a value."""
+"""For texts that a program parses: every `{{` must begin a placeholder."""
 Id = Annotated[UUID, BeforeValidator(_hyphenated), PlainSerializer(str)]
 JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_finite)]
 BoundedJsonObject = Annotated[
@@ -166,7 +167,7 @@ QueryId = Annotated[UUID, BeforeValidator(_hyphenated)]
 
 
 class Paging(Query):
-    """Which part of a list is wanted."""
+    """Which part of a list to return."""
 
     limit: Annotated[int, Field(ge=1, le=100), BeforeValidator(_whole_number)] = Field(
         50, description="Most items to return"

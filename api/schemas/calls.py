@@ -33,7 +33,7 @@ from storage.calls.calls import CallFilter, CallRow, Direction, EndedReason, Sta
 
 @bounds_whole
 def _check_variables(given: object) -> object:
-    """Each problem under the variable's own name; what is no object at all is left to the type."""
+    """Reports each problem under the variable's name; a value that is no object is left to the type check."""
     problems: list[InitErrorDetails] = []
     for name, value in check_bounds(given).items() if isinstance(given, dict) else ():
         if CONTEXT_NAME.fullmatch(name) is None:
@@ -62,7 +62,7 @@ ContextVariables = Annotated[
 
 @bounds_whole
 def _check_headers(given: object) -> object:
-    """Each problem under the header's key; what is no object at all is left to the type."""
+    """Reports each problem under the header's key; a value that is no object is left to the type check."""
     if not isinstance(given, dict):
         return given
     problems: list[InitErrorDetails] = []
@@ -80,7 +80,7 @@ CallMetadata = Annotated[BoundedJsonObject, BeforeValidator(_check_headers)]
 
 
 class CallCreate(Body):
-    """A call to place."""
+    """An outbound call to place."""
 
     agent_id: Id = Field(description="Agent that holds the conversation; must be active")
     phone_number_id: Id = Field(description="Number to call from; its trunk must be set up")
@@ -101,7 +101,7 @@ class CallCreate(Body):
 
 
 class CallQuery(Paging):
-    """Which calls are wanted."""
+    """Filter of the list of calls."""
 
     agent_id: QueryId | None = Field(None, description="Calls of this agent")
     status: Status | None = None
@@ -110,28 +110,27 @@ class CallQuery(Paging):
     to: QueryInstant | None = Field(None, description="Created at this time or earlier (ISO 8601)")
 
     def filter(self) -> CallFilter:
-        """For storage."""
+        """Returns the filter for storage."""
         agent_id = None if self.agent_id is None else str(self.agent_id)
         return CallFilter(agent_id, self.status, self.direction, self.from_, self.to)
 
 
 class LinkQuery(Query):
-    """A link that opens without an API key."""
+    """The signature of a link that opens without an API key."""
 
     expires: str | None = Field(None, description="Unix time at which the link ends; from recordingUrl, transcriptUrl")
     signature: str | None = Field(None, description="Signature over the path and the expiry")
 
 
 class TranscriptItem(View):
-    """One thing that was said and heard."""
+    """One utterance of the caller or the agent."""
 
     role: Literal["user", "assistant"]
     content: str
 
 
 class Analysis(View):
-    """What was drawn from the conversation after it: null when the agent asks for nothing, or the caller said
-    nothing."""
+    """The analysis after the call: null when the agent asks for nothing, or the caller said nothing."""
 
     summary: str | None = Field(description="Null when the agent has postCallSummaryEnabled off")
     extractions: JsonObject = Field(
@@ -153,7 +152,7 @@ class Analysis(View):
 
 
 class TransferCall(View):
-    """The leg that a call was handed to."""
+    """The leg that a call was transferred to."""
 
     id: IdView
     transfer_type: str | None
@@ -169,8 +168,8 @@ class TransferCall(View):
 
 
 class Usage(View):
-    """What a call of a paid plan is billed by: each times its price on the operator's rate card, added up exactly, is
-    `cost`, rounded once to six places."""
+    """What a call of a paid plan is billed by: each amount times its price on the operator's rate card, added up
+    exactly, is `cost`, rounded once to six places."""
 
     telephony_seconds: float = Field(description="From startedAt to endedAt, to the millisecond")
     prompt_tokens: int = Field(
@@ -187,7 +186,7 @@ class Usage(View):
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Usage:
-        """As clients see it."""
+        """The view of stored usage."""
         return cls(
             telephony_seconds=stored["telephony_s"],
             prompt_tokens=stored["prompt_tokens"],
@@ -198,7 +197,7 @@ class Usage(View):
 
 
 class SipEnd(View):
-    """How SIP says that the call ended."""
+    """The SIP status and reason with which the call ended."""
 
     status_code: int | None = Field(
         description="Final status of the INVITE; 200 when an established call was hung up; null when nothing came back"
@@ -214,7 +213,7 @@ class SipEnd(View):
 
 
 class HeardAudio(View):
-    """One direction of a call's audio, as its receiver heard it."""
+    """Media quality of one direction, as its receiver measured it."""
 
     packets: int = Field(description="That were received; of the other direction, that we sent")
     lost: int | None = None
@@ -228,7 +227,7 @@ class HeardAudio(View):
 
 
 class ReceivedAudio(HeardAudio):
-    """What we heard of the other side."""
+    """Media quality of the audio from the other side."""
 
     duplicate: int
     reordered: int
@@ -238,7 +237,7 @@ class ReceivedAudio(HeardAudio):
 
 
 class MediaQuality(View):
-    """How well the two sides of a call heard each other."""
+    """Media quality of both directions."""
 
     codec: str
     received: ReceivedAudio
@@ -248,7 +247,7 @@ class MediaQuality(View):
 
 
 class CallListItem(View):
-    """A call in a list: without its talk."""
+    """A call in a list, without transcript and analysis."""
 
     id: IdView
     organization_id: IdView
@@ -283,12 +282,12 @@ class CallListItem(View):
 
     @classmethod
     def of_row(cls, stored: CallRow, recording_url: str | None) -> CallListItem:
-        """As clients see it."""
+        """The view of a stored call."""
         return cls.model_validate(_values(stored, recording_url))
 
 
 class Call(CallListItem):
-    """A call with its talk."""
+    """A call with its transcript and analysis."""
 
     transcript: list[TranscriptItem]
     analysis: Analysis | None
@@ -300,7 +299,7 @@ class Call(CallListItem):
 
     @classmethod
     def of(cls, stored: StoredCall, recording_url: str | None) -> Call:
-        """As clients see it."""
+        """The view of a stored call."""
         billed = None if stored.cost is None or stored.usage is None else Usage.of(stored.usage)
         return cls.model_validate({**_values(stored, recording_url), "usage": billed})
 
@@ -310,7 +309,7 @@ def _values(stored: CallRow, recording_url: str | None) -> dict[str, Any]:
 
 
 class Transcript(View):
-    """What was said and heard in a call."""
+    """The transcript of a call."""
 
     call_id: IdView
     status: Status

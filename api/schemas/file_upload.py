@@ -1,4 +1,4 @@
-"""Files in bodies: base64 beside what the client says of them."""
+"""Files in bodies: base64 with the file's metadata."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_BASE64: Final = PydanticCustomError("base64", "Must be base64 with padding, 
 
 @bounds_whole
 def _decoded(value: object) -> bytes:
-    """RFC 4648, 4. In pieces: other threads, those of calls among them, get the interpreter in between."""
+    """Decodes RFC 4648, 4, in pieces, so that other threads, those of calls among them, get the GIL in between."""
     if not isinstance(value, str):
         raise PydanticCustomError("string_type", "Must be a valid string")
     if len(value) > MAX_CHARACTERS:
@@ -44,7 +44,7 @@ def _decoded(value: object) -> bytes:
 
 
 def _as_sent(size: int, info: ValidationInfo) -> int:
-    """Equal to the length of the file, where that could be decoded."""
+    """Must equal the length of the file, where that could be decoded."""
     content: bytes | None = info.data.get("file_base64")
     if content is not None and size != len(content):
         raise PydanticCustomError(
@@ -61,7 +61,7 @@ FileContent = Annotated[
 
 
 class FileUpload(Body):
-    """A body with a file in it. `file_size` stands behind `file_base64`: it is checked against it."""
+    """A body with a file in it. `file_size` stands after `file_base64` because it is checked against it."""
 
     filename: Name
     mime_type: Annotated[str, Field(max_length=MAX_NAME)]

@@ -22,7 +22,7 @@ MIME_TYPES: Final = (
     "application/pdf",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 )
-"""The usual names; others of the same kinds are taken too."""
+"""The usual names; other media types of the same formats are accepted, too."""
 MAX_QUERY: Final = 1000
 
 
@@ -49,7 +49,7 @@ class KnowledgeDocumentCreate(FileUpload):
 
 
 class KnowledgeQuery(Paging):
-    """Which documents are wanted."""
+    """Filter of the list of documents."""
 
     agent_id: QueryId | None = Field(None, description="Documents of this agent")
 
@@ -71,12 +71,12 @@ class KnowledgeDocument(View):
 
     @classmethod
     def of(cls, stored: Document) -> KnowledgeDocument:
-        """As clients see it."""
+        """The view of a stored document."""
         return cls.model_validate(stored)
 
 
 class KnowledgeSearch(Body):
-    """A question to an agent's documents."""
+    """A search in an agent's documents."""
 
     agent_id: Id
     query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY)] = Field(description="In anybody's words")
@@ -84,7 +84,7 @@ class KnowledgeSearch(Body):
 
 
 class KnowledgeResult(View):
-    """A passage that may answer."""
+    """A passage that matches the query."""
 
     content: str
     document: str = Field(description="Name of the document")
@@ -92,5 +92,5 @@ class KnowledgeResult(View):
 
     @classmethod
     def of(cls, found: FoundPassage) -> KnowledgeResult:
-        """As clients see it."""
+        """The view of a found passage."""
         return cls(content=found.content, document=found.document, score=round(found.score, 4))

@@ -1,4 +1,4 @@
-"""Texts of a certain form: the patterns, which are both checked and published, and what is said of other texts."""
+"""Patterns of texts, both enforced and published, and their error messages."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ E164: Final = r"^\+[1-9][0-9]{1,14}$"
 E164_OR_EXTENSION: Final = r"^(\+[1-9][0-9]{1,14}|[0-9]{2,15})$"
 PREFIX: Final = r"^(\+([1-9][0-9]{0,14})?|[0-9]{1,15})$"
 LANGUAGE_TAG: Final = r"^([A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*|[XxIi](-[A-Za-z0-9]{1,8})+)$"
-"""RFC 5646, 2.1, loosely: a language (or the mark of a private or old tag), then subtags."""
+"""RFC 5646, 2.1, loosely: a language (or the prefix of a private or grandfathered tag), then subtags."""
 TOKEN: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 """RFC 9110, 5.6.2."""
 NO_CONTROLS: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
 ONE_LINE: Final = (
     r"^[^\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]*$"
 )
-"""What shows as it is written, in lists, logs and terminals: no control characters, no line ends, none of the invisible
-characters that reorder text (Unicode's UAX #9, 2) or stand for nothing. The joiners U+200C and U+200D, which Persian
-and emoji are written with, and variation selectors may be in it. The tags are refused beside it (`TAGS`)."""
+"""Text that looks the same in lists, logs and terminals: no control characters, no line ends, no invisible characters
+that reorder text (Unicode's UAX #9, 2) or stand for nothing. The joiners U+200C and U+200D, which Persian and emoji are
+written with, and variation selectors are allowed. Tag characters are rejected separately (`TAGS`)."""
 TAGS: Final = re.compile("[\U000e0000-\U000e007f]")
-"""The invisible copy of ASCII (Unicode, 23.9). None is published: no pattern means these characters in ECMA 262 and in
-Python alike."""
+"""The invisible copy of ASCII (Unicode, 23.9). It is not published, because no pattern means these characters in ECMA
+262 and in Python alike."""
 SIP_USER: Final = r"^[^\x00-\x20\x7f-\xa0<>\x22]+$"
 
 PATTERN_MESSAGES: Final = {
@@ -39,11 +39,11 @@ PATTERN_MESSAGES: Final = {
     ONE_LINE: "Must have no line breaks, no control characters and no invisible or bidirectional formatting characters",
     SIP_USER: "Must have no spaces, control characters, quotation marks or angle brackets",
 }
-"""By the pattern."""
+"""By pattern."""
 
 
 def without_tags(text: str) -> str:
-    """The text. Raises `PydanticCustomError`, a `ValueError`, when tags are in it."""
+    """Returns the text. Raises `PydanticCustomError`, a `ValueError`, when it holds tag characters."""
     if TAGS.search(text) is not None:
         raise PydanticCustomError("tags", PATTERN_MESSAGES[ONE_LINE])
     return text

@@ -29,8 +29,8 @@ def _secret(alias: str) -> Any:
 
 @dataclass(frozen=True)
 class Requirement:
-    """What must be there beside a certain value. `field` and the keys of `needed` are names of stored fields, `shown`
-    and its values those of bodies."""
+    """Fields that a value of another field requires. `field` and the keys of `required` are names of stored fields,
+    `shown` and its values those of bodies."""
 
     field: str
     shown: str
@@ -47,7 +47,7 @@ REQUIREMENTS: Final = (
 
 
 def _with_requirements(schema: dict[str, Any]) -> None:
-    """Says that what a value needs must be there. Where a program makes code of the document, `not` is passed over."""
+    """Publishes the requirements as `not`, which code generators ignore."""
     without_defaults(schema)
     schema["not"] = {
         "anyOf": [
@@ -95,8 +95,8 @@ PER_MINUTE: Final = "The most outbound calls from this number in any 60 s; null:
 
 
 class PhoneNumberSettings(Body):
-    """What creating and updating a phone number have in common. A default here is never stored: a field that was never
-    given is null, or has the default that its description names."""
+    """Fields of creating and of updating a phone number. A default here is never stored: a field that was never given
+    is null, or has the default that its description names."""
 
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
@@ -131,8 +131,8 @@ class PhoneNumberSettings(Body):
     metadata: BoundedJsonObject = Field(default_factory=dict, description=f"Stored with the number; {BOUNDS}")
 
     def to_store(self, secrets: Secrets) -> dict[str, Any]:
-        """The values that the body had, under the names of `storage.phone_numbers.phone_numbers.PhoneNumberFields`.
-        Carrier credentials come as those that are given: merge them with the stored ones."""
+        """Returns the values in the body, under the names of `storage.phone_numbers.phone_numbers.PhoneNumberFields`.
+        Carrier credentials are only those in the body: merge them with the stored ones."""
         given = self.model_dump(exclude_unset=True)
         carrier = {name: secrets.encrypt(given.pop(name)) for name in CARRIER_CREDENTIALS & given.keys()}
         if carrier:
@@ -155,7 +155,7 @@ class PhoneNumberCreate(PhoneNumberSettings):
 
 
 class PhoneNumberUpdate(PhoneNumberSettings):
-    """Changes to a phone number: what is absent stays, null clears what can be null."""
+    """Changes to a phone number: an absent field stays, null clears a nullable one."""
 
     number: DialNumber = Field("", description="E.164, or an internal extension of 2 to 15 digits")
     provider: Provider = "sip"
@@ -193,5 +193,5 @@ class PhoneNumber(View):
 
     @classmethod
     def of(cls, stored: StoredNumber, status: TrunkState, detail: str | None) -> PhoneNumber:
-        """As clients see it, without credentials."""
+        """The view of a stored number, without credentials."""
         return cls.model_validate({**stored.__dict__, "sip_status": status, "sip_status_detail": detail})

@@ -28,8 +28,8 @@ CONNECTION_HEADERS: Final = frozenset(
         "upgrade",
     }
 )
-"""Headers of the connection (RFC 9110, 7.6.1) and of the message's length and place: the client that sends the request
-writes them; others would contradict it."""
+"""Headers of the connection (RFC 9110, 7.6.1) and of the message's framing and routing: the HTTP client writes them,
+and others would contradict it."""
 
 
 def _not_connection_header(name: str) -> str:
@@ -39,7 +39,7 @@ def _not_connection_header(name: str) -> str:
 
 
 def _distinct_names(parameters: list[ToolParameter]) -> list[ToolParameter]:
-    """Names every parameter whose name was there before."""
+    """Names every parameter whose name occurred before."""
     seen: set[str] = set()
     problems: list[InitErrorDetails] = []
     for index, parameter in enumerate(parameters):
@@ -86,7 +86,7 @@ class ToolParameter(Body):
 
 
 class ToolConfigSettings(Body):
-    """What the requests of new and of changed tools have in common."""
+    """Fields of the request of new and of changed tools."""
 
     timeout: Annotated[int, Field(ge=100, le=30000)] = Field(5000, description="ms that the request may take")
     headers: Annotated[list[ToolHeader], Field(max_length=MAX_HEADERS)] = Field(
@@ -106,8 +106,8 @@ class ToolConfigSettings(Body):
     )
 
     def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:
-        """The values under the names of `storage.agents.tools.ToolConfig`, all or only those that the body had; their
-        items are whole."""
+        """Returns the values under the names of `storage.agents.tools.ToolConfig`, all or only those in the body; lists
+        are whole."""
         values = self.model_dump(include=self.model_fields_set if only_given else None)
         if "headers" in values:
             values["headers"] = [
@@ -124,7 +124,7 @@ class ToolConfigCreate(ToolConfigSettings):
 
 
 class ToolConfigUpdate(ToolConfigSettings):
-    """Changes to a tool's request: keys that are given replace what was there, whole; the others stay."""
+    """Changes to a tool's request: a key in the body replaces the stored value whole; the others stay."""
 
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
@@ -141,14 +141,14 @@ class ToolCreate(Body):
     config: ToolConfigCreate
 
     def to_store(self, secrets: Secrets) -> dict[str, Any]:
-        """The values under the names of `storage.agents.tools.ToolFields`; a description that was not given is null
+        """Returns the values under the names of `storage.agents.tools.ToolFields`; an absent description is null
         there."""
         given = self.model_dump(exclude_unset=True, exclude={"config"})
         return {**given, "config": self.config.to_store(secrets, only_given=False)}
 
 
 class ToolUpdate(Body):
-    """Changes to a tool: what is absent stays."""
+    """Changes to a tool: an absent field stays."""
 
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
@@ -158,8 +158,8 @@ class ToolUpdate(Body):
     config: ToolConfigUpdate = Field(default_factory=ToolConfigUpdate)
 
     def to_store(self, secrets: Secrets) -> dict[str, Any]:
-        """The values that the body had, under the names of `storage.agents.tools.ToolFields`. `config` comes with the
-        keys that are given: it is to be merged with the stored one."""
+        """Returns the values in the body, under the names of `storage.agents.tools.ToolFields`. `config` has the keys
+        in the body: merge it with the stored one."""
         given = self.model_dump(exclude_unset=True, exclude={"config"})
         return {**given, "config": self.config.to_store(secrets, only_given=True)}
 
@@ -181,7 +181,7 @@ class ToolParameterView(View):
 
 
 class ToolConfigView(View):
-    """The request that the tool makes; `timeout` in ms."""
+    """The tool's HTTP request; `timeout` in ms."""
 
     url: str
     method: Method
@@ -204,7 +204,7 @@ class Tool(View):
 
     @classmethod
     def of(cls, stored: StoredTool, secrets: Secrets) -> Tool:
-        """As its organization sees it: with the values of the headers."""
+        """The view of a stored tool for its organization, with the values of the headers."""
         headers = [
             {"key": header["key"], "value": secrets.decrypt(header["value_encrypted"])}
             for header in stored.config["headers"]

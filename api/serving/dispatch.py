@@ -1,4 +1,4 @@
-"""Runs a route: check, prepare, transaction with the handler in it, response."""
+"""Runs a route: validation, preparation, a transaction with the handler in it, the response."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ from storage.accounts.idempotency import IdempotencyScope, StoredResponse
 
 JSON: Final = "application/json"
 LARGE_BODY: Final = 64 * 1024
-"""A body of more bytes is checked on another thread, so that the event loop does not stand still."""
+"""A body of more bytes is validated on another thread, so that it does not hold up the event loop."""
 MAX_PAGE: Final = 4 * MIB
-"""Bytes of a page; the items that there is no room for come with the next one."""
+"""Bytes of a page; items beyond it come with the next page."""
 PAGE_ENVELOPE: Final = 256
-"""Bytes of a page that are no items."""
+"""Bytes of a page that are not items."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = structlog.get_logger()
@@ -61,7 +61,7 @@ def route_handler(
     upload_slots: UploadSlots,
     response_memory: ResponseMemory,
 ) -> Handler:
-    """The aiohttp handler of a route."""
+    """Returns the aiohttp handler of a route."""
     run = _RouteRunner(route, services, shielded_tasks, upload_slots, response_memory)
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -76,7 +76,7 @@ def route_handler(
 
 
 class _RouteRunner:
-    """One route at work."""
+    """Runs the requests of one route."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class _RouteRunner:
         self._body_context = BodyContext(allow_http_webhooks=services.settings.webhooks.allow_http)
 
     async def __call__(self, request: web.Request, scope: IdempotencyScope | None = None) -> web.StreamResponse:
-        """The response; with a `scope`, stored under it in the transaction of the work."""
+        """Returns the response; with a `scope`, it is stored under it in the transaction of the handler."""
         await self._check_disk(request, scope)
         if self._route.max_body > SMALL_BODY:
             return await self._upload(request, scope)
@@ -103,7 +103,7 @@ class _RouteRunner:
         return await (work if only_reads else self._shielded_tasks.run_to_completion(work))
 
     async def _upload(self, request: web.Request, scope: IdempotencyScope | None) -> web.StreamResponse:
-        """The same for a body that may be large: its place is taken until the work on it has ended."""
+        """The same for a body that may be large: its upload slot is taken until the work on it has ended."""
         leave = await self._upload_slots.take(request, self._route.max_body)
         try:
             checked = await self._checked(request)
@@ -113,14 +113,14 @@ class _RouteRunner:
         return await self._shielded_tasks.run_to_completion(self._respond(checked, scope), leave)
 
     async def _check_disk(self, request: web.Request, scope: IdempotencyScope | None) -> None:
-        """Whether what this is going to store leaves the disk's reserve untouched. Raises `InsufficientStorage`."""
+        """Raises `InsufficientStorage` when what the request stores would use the disk's reserve."""
         route, disk = self._route, self._services.disk
         if disk is not None and route.leaves_reserve and (route.writes or scope is not None):
             await disk.check_reserve(min(request.content_length or 0, route.max_body))
 
     async def _respond(self, checked: CheckedRequest[Any, Any], scope: IdempotencyScope | None) -> web.StreamResponse:
-        """The response, once there is room for it. Only what reads waits for that: a client that takes nothing of its
-        lists can still hang up its calls."""
+        """Returns the response, once there is memory for it. Only reads wait for memory, so that a client that does not
+        read its lists can still hang up its calls."""
         route, owner = self._route, checked.organization_id
         if route.writes or isinstance(route.response, FileResponse):
             room = self._response_memory.reserve_now(owner, 0)
@@ -140,7 +140,7 @@ class _RouteRunner:
     async def _run(
         self, checked: CheckedRequest[Any, Any], scope: IdempotencyScope | None
     ) -> bytes | list[bytes] | web.StreamResponse:
-        """Prepare, transaction, and what follows it: all of it or, when the transaction fails, nothing."""
+        """Preparation, transaction, and what follows it: all of it or, when the transaction fails, nothing."""
         route, database, secrets = self._route, self._services.database, self._services.secrets
         prepared = None if route.prepare is None else await self._prepare(checked)
         limits = self._services.settings.quotas.model_dump()
@@ -178,7 +178,7 @@ class _RouteRunner:
         return answer
 
     async def _prepare(self, checked: CheckedRequest[Any, Any]) -> Any:
-        """What the route prepares, unless a quota is used up already."""
+        """What the route's `prepare` returns, unless a quota is used up already."""
         route, limits = self._route, self._services.settings.quotas.model_dump()
         if route.quotas:
             look = partial(quotas.usage, organization_id=checked.owner, defaults=limits)
@@ -237,12 +237,12 @@ class _RouteRunner:
 
 
 def json_response(status: int, body: bytes) -> web.Response:
-    """JSON bytes as a response."""
+    """Returns a response with a JSON body."""
     return web.Response(body=body, status=status, content_type=JSON, charset="utf-8")
 
 
 def streamed_json_response(status: int, body: bytes | list[bytes], room: MemoryReservation) -> web.StreamResponse:
-    """JSON bytes, or the parts that they come in, as a response; a large one goes out in pieces."""
+    """Returns a response with a JSON body, given whole or in parts; a large one is streamed."""
     parts = [body] if isinstance(body, bytes) else body
     size = sum(map(len, parts))
     if size <= CHUNK:
@@ -278,7 +278,7 @@ def _serialized(
 
 
 def _page(listed: ViewPage, paging: Paging) -> list[bytes]:
-    """As many items as there is room for, and one at least. They may still have to be read: no further one is."""
+    """As many items as fit into a page, and at least one. Items are read lazily: none beyond those is read."""
     parts = [b'{"data":[']
     room = MAX_PAGE - PAGE_ENVELOPE
     for item in listed.items:

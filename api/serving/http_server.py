@@ -1,5 +1,5 @@
-"""aiohttp's server with bounds: slow heads, silent clients, large heads, and what is no HTTP. Everything that a client
-is told goes through the application, and nothing of what it sent goes into the log."""
+"""aiohttp's server with limits: slow and large heads, idle clients, input that is not HTTP. Error responses go through
+the application, and nothing that the client sent goes into the log."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ from config.sections import ApiSettings
 VERSIONS: Final = (HttpVersion11, HttpVersion10)
 MAX_TARGET: Final = 8192
 MAX_FIELD: Final = 8190
-"""Bytes of a request's path and query, and of a header's name and value. They differ so that an error tells which."""
+"""Bytes of the request target, and of a header's name and value. They differ so that an error tells which one was too
+long."""
 MAX_FIELDS: Final = 100
 MAX_HEAD: Final = 65536
-"""Bytes that may come before a head is complete."""
+"""Bytes received before a head is complete."""
 IDLE_HEAD_S: Final = 3.0
-"""A connection whose head takes longer to come is idle."""
+"""A connection counts as idle when its request head takes longer than this, seconds."""
 LINGER_S: Final = 5.0
-"""How long the rest of a refused request is read and thrown away, so that its sender can come to read why."""
+"""Lingering close: how long the rest of a rejected request is read and dropped, so that the client can read the
+response, seconds."""
 TOO_MANY_FIELDS: Final = "Too many headers received"
 
 log = structlog.get_logger()
@@ -43,7 +45,7 @@ MakeRequest = Callable[..., web.BaseRequest]
 
 
 class BoundedAppRunner(web.AppRunner):
-    """Runs an application on our server."""
+    """Runs an application on `HttpServer`."""
 
     def __init__(self, app: web.Application, settings: ApiSettings, shutdown_timeout: float) -> None:
         super().__init__(app, shutdown_timeout=shutdown_timeout)
@@ -55,7 +57,7 @@ class BoundedAppRunner(web.AppRunner):
 
 
 class HttpServer(web.Server):
-    """Makes connections, and requests of what they parse."""
+    """Creates connections, and requests from what they parse."""
 
     def __init__(self, handle: Any, make_request: MakeRequest, settings: ApiSettings) -> None:
         super().__init__(handle, request_factory=self._request)
@@ -63,7 +65,7 @@ class HttpServer(web.Server):
         self._settings = settings
 
     def __call__(self) -> HttpConnection:
-        """A connection to a client."""
+        """Returns a new connection."""
         return HttpConnection(self, self._loop, self._settings)
 
     def _request(
@@ -91,7 +93,7 @@ class HttpServer(web.Server):
 
 
 class HttpConnection(web.RequestHandler):
-    """One client's connection. `closed` is called once, when an `opened` connection has ended."""
+    """A client's connection. `closed` is called once, when an `opened` connection has ended."""
 
     __slots__ = ("_gone", "_head_bytes", "_head_of", "_head_timeout_s", "_line", "_refused", "closed", "opened")
 
@@ -117,22 +119,22 @@ class HttpConnection(web.RequestHandler):
         self.closed: Callable[[], None] = _nothing
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The first head is awaited from now on."""
+        """The first request head is awaited from now on."""
         self.opened = True
         self._line = cast(asyncio.Transport, transport)
         super().connection_made(transport)
         self._await_head(0)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The other side is gone, or we are."""
+        """The connection has ended, by either side."""
         super().connection_lost(exc)
         self._line = None
         self._end_linger()
         self.closed()
 
     def idle_since_s(self, now_s: float) -> float | None:
-        """Since when, by the loop's clock, it is between requests, or closes; None while it is at work. A head that
-        does not come promptly is none."""
+        """The loop's time since which it has been idle between requests, or closing; None while it serves a request. A
+        connection whose head does not come within `IDLE_HEAD_S` is idle, too."""
         if self.transport is None:
             return self._next_keepalive_close_time
         if self._messages or self._waiter is None or self._waiter.done():
@@ -143,17 +145,17 @@ class HttpConnection(web.RequestHandler):
         return since_s if now_s - since_s >= IDLE_HEAD_S else None
 
     def all_sent(self) -> bool:
-        """Whether the other side's system has everything that we sent."""
+        """True if the client's system has acknowledged everything that was sent."""
         return self._line is None or _all_sent(self._line)
 
     def abort(self) -> None:
-        """It ends now."""
+        """Ends the connection at once."""
         self.force_close()
         if self._line is not None:
             self._line.abort()
 
     def close(self) -> None:
-        """No further request is taken."""
+        """Takes no further request."""
         super().close()
         self._end_linger()
 
@@ -162,7 +164,7 @@ class HttpConnection(web.RequestHandler):
             self._gone.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        """Parses. What follows a refusal is thrown away."""
+        """Parses. Data after a rejected request is dropped."""
         if self._refused:
             return
         try:
@@ -177,11 +179,13 @@ class HttpConnection(web.RequestHandler):
             self._await_head(len(data))
 
     def _expects_head(self) -> bool:
-        """Whether what comes belongs to a head: before the first one, and while aiohttp waits for the next."""
+        """True if the received data belongs to a head: before the first request, and while aiohttp waits for the
+        next."""
         return not self._request_count or (self._waiter is not None and not self._waiter.done())
 
     def _await_head(self, received: int) -> None:
-        """Part of a head came, or none yet. The whole has to come in time: bounded once for each request."""
+        """Called with each part of a head, and before the first one. The whole head has to come in time: the timer is
+        set once for each request."""
         if self._head_of != self._request_count:
             self._head_of, self._head_bytes = self._request_count, 0
             due = self._next_keepalive_close_time = self._loop.time() + self._head_timeout_s
@@ -194,21 +198,21 @@ class HttpConnection(web.RequestHandler):
             self._reject()
 
     def _head_received(self) -> None:
-        """The next time to be bounded is that between two requests."""
+        """The next timeout is the one between two requests."""
         if self._head_of >= 0 and self._keepalive_handle is not None:
             self._head_of = -1
             self._keepalive_handle.cancel()
             self._keepalive_handle = None
 
     def _queue_error(self, error: Exception) -> None:
-        """Queue an error as aiohttp does with those that it knows."""
+        """Queue an error the way aiohttp queues those of its parser."""
         self._messages.append((_ErrInfo(400, error, ""), EMPTY_PAYLOAD))
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def _reject(self) -> None:
-        """What came last is no HTTP. When it stands in the body of a request, that request is told; else it is answered
-        like a request, after those before it."""
+        """What was received last is not HTTP. When it belongs to the body of a request, that request gets the error;
+        else it is answered like a request of its own, after those before it."""
         self._refused = True
         error, _ = self._messages.pop()
         body = self._messages[-1][1] if self._messages else self._current_body()
@@ -222,7 +226,8 @@ class HttpConnection(web.RequestHandler):
         return EMPTY_PAYLOAD if self._current_request is None else self._current_request.content
 
     def _make_error_handler(self, err_info: _ErrInfo) -> Handle:
-        """Refusals go through the application: they are counted, charged and named like any request."""
+        """Error responses go through the application, so that they are counted, charged and get a request id like any
+        other."""
         handle = self._request_handler
         assert handle is not None
 
@@ -235,7 +240,7 @@ class HttpConnection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send it. The one after which the connection ends says so."""
+        """Send the response. The last one before the connection closes says so (`Connection: close`)."""
         unread = not request.content.is_eof()
         after_it_nothing = self._refused and not self._messages
         if after_it_nothing or (unread and request.get(EXPECTS_CONTINUE, False)):
@@ -248,7 +253,7 @@ class HttpConnection(web.RequestHandler):
         return sent
 
     async def _linger(self) -> None:
-        """Time for the client to read what it was told: to close while it still sends would take that away."""
+        """Gives the client time to read the response: closing while it still sends would reset the connection."""
         if self.transport is not None:
             if self.transport.can_write_eof():
                 self.transport.write_eof()
@@ -261,7 +266,7 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What went wrong around the application, which answers for everything that goes wrong inside it."""
+        """Handles an error outside of the application, which handles all errors inside it."""
         if isinstance(exc, ConnectionError):
             raise exc  # the client is gone
         log.error("api.request_failed", exc_info=exc)
@@ -272,12 +277,13 @@ class HttpConnection(web.RequestHandler):
         return response
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """In our words: aiohttp's quote what the client sent."""
+        """Log without aiohttp's message, because that quotes what the client sent."""
         log.error("api.connection_failed", exc_info=kw.get("exc_info", True))
 
 
 def _all_sent(line: asyncio.Transport) -> bool:
-    """What TLS has handed on and the socket has not taken yet is in no transport's count: the socket is full then."""
+    """Asks the transport and the socket: what TLS has handed on and the socket has not taken yet is in no transport's
+    count, but then the socket is full."""
     if line.get_write_buffer_size():
         return False
     held, not_taken = line.get_extra_info("socket"), array("i", [0])
@@ -289,7 +295,7 @@ def _all_sent(line: asyncio.Transport) -> bool:
 
 
 def _status_and_message(error: BaseException) -> tuple[int, str]:
-    """Status and message for what the parser refused; never a word of it."""
+    """Status and message for what the parser rejected, without quoting it."""
     if isinstance(error, LineTooLong) and error.args[1] == MAX_TARGET:
         return 414, "Request target is too long"
     if isinstance(error, LineTooLong) or error.args == (TOO_MANY_FIELDS,):

@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a POST that is sent again gets the answer of the first one, and does nothing."""
+"""`Idempotency-Key`: a POST sent again gets the response of the first one, and does nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = structlog.get_logger()
 
 
 def key_of(request: web.Request) -> str | None:
-    """The key that the client chose; None without one. `Invalid` names the header."""
+    """Returns the client's idempotency key; None without one. `Invalid` names the header."""
     given = request.headers.getall(HEADER, [])
     if not given:
         return None
@@ -41,7 +41,7 @@ def key_of(request: web.Request) -> str | None:
 
 
 class IdempotencyStore:
-    """Answers that are kept for repetitions, and the requests that run now."""
+    """Stored responses, and locks for the requests that run now."""
 
     def __init__(self, database: Database, secrets: Secrets, limits: Mapping[str, int]) -> None:
         """`limits` are the quotas of organizations without quotas of their own."""
@@ -51,8 +51,8 @@ class IdempotencyStore:
         self._turns: dict[IdempotencyScope, tuple[asyncio.Lock, int]] = {}
 
     async def run_once(self, scope: IdempotencyScope, request: web.Request, run: Handler) -> web.StreamResponse:
-        """The kept answer, or that of `run`, which stores it when it succeeds; refusals are stored here. A request
-        waits for one of the same scope that runs."""
+        """Returns the stored response, or that of `run`, which stores it when it succeeds; client errors are stored
+        here. A request waits for a running one of the same scope."""
         async with self._lock(scope):
             owner = scope.organization_id
             kept = await self._database.read(
@@ -81,7 +81,7 @@ class IdempotencyStore:
             return response
 
     def _store_first(self, scope: IdempotencyScope, answer: StoredResponse, conn: sa.Connection) -> StoredResponse:
-        """The answer that holds; this one is kept if there is none yet. Raises `QuotaExceeded`."""
+        """The response that counts: the stored one, or this one, which is stored. Raises `QuotaExceeded`."""
         before = quotas.usage(conn, scope.organization_id, self._limits)
         first = idempotency.find_or_store(conn, self._secrets, scope, answer)
         quotas.check(before, quotas.usage(conn, scope.organization_id, self._limits), [quotas.IDEMPOTENT_RESPONSES])
@@ -101,7 +101,7 @@ class IdempotencyStore:
 
     @asynccontextmanager
     async def purged_periodically(self) -> AsyncIterator[None]:
-        """Forget what is older than 24 hours, now and from time to time, until the block ends."""
+        """While the block runs, responses older than 24 hours are deleted, at once and then periodically."""
         task = asyncio.create_task(self._purge_forever(), name="idempotency purge")
         try:
             yield
@@ -121,12 +121,12 @@ class IdempotencyStore:
 
 
 def _is_stored_error(status: int) -> bool:
-    """What a repetition may change: who asks, how often, and a fault of ours."""
+    """Client errors, without those that may differ when the request is sent again: 401 and 429."""
     return 400 <= status < 500 and status not in (401, 429)
 
 
 def stored_response(kept: StoredResponse) -> web.Response:
-    """The kept answer, marked as one."""
+    """Returns a stored response with the replay header."""
     return web.Response(
         body=kept.body,
         status=kept.status,

@@ -1,4 +1,4 @@
-"""Opens the HTTP port and takes connections, within bounds."""
+"""The API's listening socket: accepts connections within limits, by client and in total."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ SHUTDOWN_S: Final = 5.0
 """How long running requests may take to end when the port closes, seconds."""
 BACKLOG: Final = 128
 ACCEPT_RETRY_S: Final = 1.0
-"""After the system would not give us another connection."""
+"""Pause after accept(2) failed, seconds."""
 MAX_UNSENT: Final = 128 * 1024
-"""Bytes that the system holds of an answer beyond those that are on their way."""
+"""Bytes of a response that the kernel holds beyond those in flight (TCP_NOTSENT_LOWAT)."""
 LOG_EVERY_S: Final = 10.0
 REFUSED: Final = Figure("trunkline_http_connections_refused_total", "HTTP connections over a bound, closed at once")
 
@@ -39,8 +39,8 @@ log = structlog.get_logger()
 
 @asynccontextmanager
 async def listen(app: web.Application, settings: ApiSettings) -> AsyncIterator[int]:
-    """Serve until the block ends; gives the port (that of the system's choice for 0). `StartupError` when the port is
-    taken or the certificate does not load."""
+    """Serve until the block ends; yields the port, which the system chooses for 0. Raises `StartupError` when the port
+    is in use or the certificate does not load."""
     certificate = _certificate(settings)
     runner = BoundedAppRunner(app, settings, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
@@ -55,14 +55,14 @@ async def listen(app: web.Application, settings: ApiSettings) -> AsyncIterator[i
 
 
 def client_key(address: str) -> str:
-    """Whose address this is: an IPv4 address is one client, and so is an IPv6 /64."""
+    """Returns the client that an address counts for: an IPv4 address by itself, an IPv6 address by its /64."""
     parsed = ip_address(address.partition("%")[0])
     parsed = getattr(parsed, "ipv4_mapped", None) or parsed
     return str(parsed if isinstance(parsed, IPv4Address) else ip_network((parsed, 64), strict=False))
 
 
 class ConnectionLimits:
-    """Who is connected: so many in all, so many of one client."""
+    """Counts open connections against a limit in total and a limit for each client."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
         self._most = most
@@ -70,7 +70,7 @@ class ConnectionLimits:
         self._open: Counter[str] = Counter()
 
     def try_add(self, client: str) -> bool:
-        """Whether one more of this client may connect; if so, it is counted until it leaves."""
+        """Count one more connection of this client; False, and nothing is counted, when a limit is reached."""
         if self._open.total() >= self._most or self._open[client] >= self._most_of_one:
             return False
         self._open[client] += 1
@@ -83,19 +83,19 @@ class ConnectionLimits:
             del self._open[client]
 
     def count(self, client: str) -> int:
-        """How many connections it has."""
+        """The client's open connections."""
         return self._open[client]
 
     def may_replace(self, client: str, other: str) -> bool:
-        """Whether one of `other` may end so that one of `client` has its place: of itself, or of one that has more,
-        unless it has as many as one may have."""
+        """True if an idle connection of `other` may be ended for one of `client`: of the client itself, or of one with
+        more connections, unless the client has reached its limit."""
         mine = self._open[client]
         return client == other or mine < min(self._most_of_one, self._open[other])
 
 
 @dataclass(frozen=True, eq=False)
 class _OpenConnection:
-    """What is known of a connection while it is counted; times are those of the loop."""
+    """A counted connection; times are those of the loop."""
 
     client: str
     connection: HttpConnection
@@ -103,7 +103,7 @@ class _OpenConnection:
     taken_at_s: float
 
     def idle_since_s(self, now_s: float) -> float | None:
-        """None while it is at work."""
+        """None while it serves a request."""
         if self.connection.opened:
             return self.connection.idle_since_s(now_s)
         return self.taken_at_s if now_s - self.taken_at_s >= IDLE_HEAD_S else None
@@ -116,8 +116,8 @@ class _OpenConnection:
 
 
 class _ConnectionAcceptor:
-    """Accepts connections itself, so that those over a bound, and those that never finish the TLS handshake, do not
-    get far."""
+    """Accepts connections itself, so that connections over a limit, and those that never finish the TLS handshake, cost
+    little."""
 
     def __init__(self, server: HttpServer, settings: ApiSettings, certificate: ssl.SSLContext | None) -> None:
         self._server = server
@@ -131,7 +131,7 @@ class _ConnectionAcceptor:
 
     @asynccontextmanager
     async def open(self, listening: list[socket.socket]) -> AsyncIterator[None]:
-        """Accept until the block ends. Closes the sockets; connections stay."""
+        """Accept until the block ends. Closes the listening sockets; connections stay."""
         for each in listening:
             self._start(self._accept_forever(each), "api port")
         try:
@@ -169,7 +169,8 @@ class _ConnectionAcceptor:
             await asyncio.sleep(0)  # a flood of connections leaves time for everything else
 
     def _end_idle(self, client: str) -> bool:
-        """End an idle connection: of the client that has most, and of its own the one that is idle for longest."""
+        """End an idle connection of the client with the most connections, the one that has been idle for longest. False
+        when there is none."""
         now_s = asyncio.get_running_loop().time()
         idle = [
             (self._admission.count(place.client), now_s - since_s, -number, place)
@@ -191,7 +192,7 @@ class _ConnectionAcceptor:
         self._places[connection] = _OpenConnection(client, connection, handshake, asyncio.get_running_loop().time())
 
     def _remove(self, connection: HttpConnection) -> None:
-        """Its place is free: at once when it had to make room, and then not once more when it has ended."""
+        """Stop counting the connection: at once when it had to give way, and then not again when it has ended."""
         place = self._places.pop(connection, None)
         if place is not None:
             self._admission.remove(place.client)
@@ -224,14 +225,14 @@ class _ConnectionAcceptor:
 
 
 def _limit_writing(connected: socket.socket, timeout_s: float) -> None:
-    """A client that takes nothing of its answer ends the connection, whatever is on top of it; one that takes a little
-    now and then does not. What it has not been sent yet waits here, where it is counted, and not in the system."""
+    """A client that reads nothing loses its connection, whatever protocol is on top; one that reads a little now and
+    then does not. Unsent data waits in this process, where it is counted, and not in the kernel."""
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, math.ceil(timeout_s * 1000))
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, MAX_UNSENT)
 
 
 async def _open_sockets(settings: ApiSettings) -> list[socket.socket]:
-    """A listening socket for each address of the host, on the same port."""
+    """Returns a listening socket for each address of the host, all on the same port."""
     opened: list[socket.socket] = []
     port = settings.port
     try:
@@ -254,7 +255,7 @@ async def _open_sockets(settings: ApiSettings) -> list[socket.socket]:
 
 
 def _reason(error: OSError) -> str:
-    """In the system's words; asyncio puts its own around them, and around a name that is not found none."""
+    """The system's error text: asyncio adds its own words to it, but not for a host name that is not found."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
 
 

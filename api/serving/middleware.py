@@ -1,4 +1,4 @@
-"""Around every request: its id, its log line, its figures, its headers, and errors as the error body."""
+"""The outer middlewares: request id, access log, metrics and headers of every response, and the error body."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Frame-Options": "DENY",
 }
-"""Of every response, unless it has its own."""
+"""Headers of every response that does not set them itself."""
 HTTPS_HEADERS: Final = {"Strict-Transport-Security": "max-age=2592000"}
-"""30 days, and for this host name alone: other servers may share it."""
+"""30 days, and for this host name alone, because other servers may share the domain."""
 REQUEST_ID, LIMIT, REMAINING, RESET = map(
     istr, ("X-Request-Id", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 )
 ERROR_RESPONSE: Final = web.RequestKey("refusal", web.Response)
-"""The answer to what is no request that we take; no path leads to it."""
+"""The response to input that is not a valid request; no path leads to it."""
 
 
 def observe(https: bool) -> Middleware:
-    """The outermost middleware: names the request, then measures and logs its response and completes its headers."""
+    """The outermost middleware: sets the request id, then measures and logs the response and completes its headers."""
     constant = {istr(name): value for name, value in (HEADERS | (HTTPS_HEADERS if https else {})).items()}
     figures, lines, new_ids = _RequestMetrics(), _AccessLog(), _new_ids()
 
@@ -86,13 +86,14 @@ def observe(https: bool) -> Middleware:
 
 
 def _new_ids() -> Iterator[str]:
-    """Names for requests that have none: told apart within this process by counting, from others by chance."""
+    """Ids for requests without one: a random prefix of this process and a counter."""
     process = secrets.token_hex(6)
     return (f"{process}-{number}" for number in itertools.count(1))
 
 
 class _RequestMetrics:
-    """Counts requests, by route and not by path. Keeps what the library looks up by label for every single one."""
+    """Counts requests by route, not by path. Keeps the labelled metrics, which the library would look up for each
+    request."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[AbstractResource | None, str, int], tuple[Counter, Histogram]] = {}
@@ -110,13 +111,14 @@ class _RequestMetrics:
 
 
 class _AccessLog:
-    """The line of each request. The logger is bound once, at the first one: that halves the cost of a line."""
+    """The log line of each request. The logger is bound once, at the first line, because that halves the cost of a
+    line."""
 
     def __init__(self) -> None:
         self._log: Any = None
 
     def write(self, request: web.Request, response: web.StreamResponse, seconds: float) -> None:
-        """Never the query: it may hold a link's signature."""
+        """The query is never logged, because it may hold a link's signature."""
         if self._log is None:
             self._log = log.bind()
         caller = request.get(API_KEY)
@@ -134,13 +136,14 @@ class _AccessLog:
 
 
 def _logged_path(request: web.Request) -> str:
-    """The path as it was sent, in percent escapes: what it means could hold line breaks."""
+    """The path in percent escapes, as it was sent: decoded it could hold line breaks."""
     return request.rel_url.raw_path[:MAX_LOGGED_PATH]
 
 
 @web.middleware
 async def handle_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turns whatever is raised into the error body; what was not foreseen is logged with its trace and is a 500."""
+    """Turns what a handler raises into the error body; an unexpected exception is logged with its traceback and gives a
+    500."""
     try:
         return await handler(request)
     except TrunklineError as error:
@@ -156,7 +159,7 @@ async def handle_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 def _domain_error(error: TrunklineError) -> web.Response:
-    """A domain error says itself what the client gets."""
+    """The response to a domain error, by its own status and message."""
     match error:
         case Invalid() | NotGranted():
             details = [{"field": each.field, "message": each.message} for each in error.problems]
@@ -188,6 +191,6 @@ def _routing_error(error: web.HTTPException) -> web.Response:
 
 
 def error_response(status: int, message: str, headers: dict[str, str] | None = None, **more: Any) -> web.Response:
-    """`{error, ...}`."""
+    """Returns a response with the body `{error, ...}`."""
     body = to_json({"error": message, **more})
     return web.Response(body=body, status=status, headers=headers, content_type="application/json", charset="utf-8")

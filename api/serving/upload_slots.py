@@ -1,5 +1,5 @@
-"""How many large bodies are in memory at once. One is read, decoded and stored in its turn; the others wait before they
-are read, where the connection holds their clients back."""
+"""Limits how many large bodies are in memory at once. A body without a slot waits before it is read, so that TCP holds
+its client back."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from calls.fair_semaphore import FairSemaphore
 from config.errors import Unavailable
 
 MAX_CONCURRENT: Final = 8
-"""Four of them of one organization, where no other has any."""
+"""Slots; one organization gets at most half of them."""
 MAX_WAITING: Final = 32
-"""Of an organization."""
+"""Waiting uploads of an organization."""
 MAX_WAIT_S: Final = 60.0
 RETRY_AFTER_S: Final = 10
 
 
 class UploadSlots:
-    """The places for large bodies."""
+    """The slots for large bodies."""
 
     def __init__(self) -> None:
         self._places = FairSemaphore(MAX_CONCURRENT)
 
     async def take(self, request: web.Request, max_body: int) -> Callable[[], None]:
-        """A place for the body of this request, of at most `max_body` bytes, and what gives it back. A small body needs
-        none, nor does one that is refused for its length. The wait is no work: no deadline runs. `Unavailable` when too
-        many of the organization's wait, or this one for too long."""
+        """Wait for a slot for the body of this request, of at most `max_body` bytes; returns the function that gives it
+        back. A small body needs none, nor does one that is rejected for its length. The request's time does not run
+        meanwhile. Raises `Unavailable` when too many of the organization's wait, or when this one has waited for too
+        long."""
         length = request.content_length
         if length is not None and not SMALL_BODY < length <= max_body:
             return _nothing
