@@ -1,4 +1,4 @@
-"""What tests of several files have in common."""
+"""Fixtures of several packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback, and a client that may reach it."""
+"""A real HTTP server on loopback, and a client that may connect to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that we make, as tests make and follow them."""
+"""Outbound calls, as tests make and follow them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places that organizations share."""
+"""A semaphore that organizations share."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_place_that_comes_as_its_owner_gives_up_is_not_lost() -> None:
 
 
 @pytest.mark.parametrize("before", [True, False])
-async def test_several_that_give_up_as_a_place_comes_take_nobody_elses_turn(before: bool) -> None:
+async def test_waiters_that_give_up_as_a_slot_comes_free_take_no_turn_of_others(before: bool) -> None:
     semaphore = FairSemaphore(1)
     await semaphore.acquire("a")
     gone = [asyncio.create_task(semaphore.acquire("b")) for _ in range(3)]

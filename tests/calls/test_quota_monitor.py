@@ -1,4 +1,4 @@
-"""Figures of quotas, sizes of recordings, files of documents that failed."""
+"""Quota metrics, sizes of recordings, files of failed documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Periodic work: when it runs, and what follows its failures."""
+"""When periodic work runs, and what follows its failures."""
 
 from __future__ import annotations
 

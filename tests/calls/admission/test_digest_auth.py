@@ -1,4 +1,4 @@
-"""Callers of a number that asks who they are."""
+"""Inbound digest authentication of calls to numbers with `sip_inbound_auth`."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def test_wrong_answers_at_one_organization_s_number_do_not_shut_out_caller
         assert (await harness.stored_call(phone)).phone_number_id == mine.id
 
 
-async def test_a_number_that_asks_and_has_no_credentials_takes_nobody(tmp_path: Path) -> None:
+async def test_a_number_that_challenges_and_has_no_credentials_rejects_every_call(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         number = await asking(harness)
         changes = {"sip_password_encrypted": None}

@@ -1,4 +1,4 @@
-"""Who is taken while the models are slow."""
+"""Load shedding: which calls are admitted while the models are slow."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def two_calls(harness: CallServiceHarness, models: Models) -> None:
     await models.become(6.0)
 
 
-async def test_a_caller_is_told_503_and_when_to_come_back_while_the_models_are_slow(
+async def test_a_call_gets_503_with_retry_after_while_the_models_are_slow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = Models(monkeypatch)
@@ -164,9 +164,7 @@ async def test_a_queued_call_is_withdrawn_while_it_waits_for_the_models(
         assert (await callee(harness)).leg.facts.to_addr.user == "+4917099"
 
 
-async def test_where_slowness_is_only_to_be_told_everybody_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_shedder_that_only_logs_admits_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     models = Models(monkeypatch, refuses=False)
     async with call_service(tmp_path, load_shedder=models.load) as harness:
         with capture_logs() as lines:
@@ -303,7 +301,7 @@ async def test_a_call_that_finds_its_place_taken_when_its_trunk_is_there_waits_a
         assert (await stored(harness, call)).status == "queued"
 
 
-async def test_a_caller_who_is_refused_for_another_reason_takes_nobodys_turn(tmp_path: Path) -> None:
+async def test_a_call_that_is_rejected_for_another_reason_takes_no_turn(tmp_path: Path) -> None:
     load = ModelLoadShedder(LatencyGate(3.0, expected_calls=1), lambda: 0.0)
     async with call_service(tmp_path, load_shedder=load) as harness:
         await harness.create_number()

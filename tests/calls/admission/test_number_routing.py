@@ -1,4 +1,4 @@
-"""Which inbound calls are taken, and what the others are told."""
+"""Which inbound calls are admitted, and the SIP status of the others."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_number_that_has_lost_its_trunk_is_unknown_where_another_one_has
         await until(lambda: 200 in phone.sent)
 
 
-async def test_a_number_that_two_organizations_have_there_is_nobody_s_and_the_log_names_both(tmp_path: Path) -> None:
+async def test_a_number_of_two_organizations_on_one_source_is_rejected_and_the_log_names_both(tmp_path: Path) -> None:
     """Each has it from a host name of its own; both resolve to the caller's address."""
     async with call_service(tmp_path) as harness:
         mine, _ = await harness.create_number()
@@ -104,7 +104,7 @@ async def test_the_dialled_number_is_the_request_s_user_or_to_s_with_or_without_
         assert (await harness.stored_call(phone)).phone_number_id == number.id
 
 
-async def test_an_organization_at_its_ceiling_is_busy_and_others_are_not(tmp_path: Path) -> None:
+async def test_an_organization_at_its_limit_is_busy_and_others_are_not(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number(max_calls=1)
         await harness.create_number("+4930200")
@@ -119,7 +119,7 @@ async def test_an_organization_at_its_ceiling_is_busy_and_others_are_not(tmp_pat
         await until(lambda: 200 in again.sent)
 
 
-async def test_calls_that_come_at_once_do_not_pass_the_ceiling_together(tmp_path: Path) -> None:
+async def test_calls_that_come_at_once_do_not_exceed_the_limit_together(tmp_path: Path) -> None:
     async with call_service(tmp_path, limits=ConcurrencyLimits(organization=2)) as harness:
         await harness.create_number()
         phones = [harness.rings() for _ in range(6)]
@@ -203,7 +203,7 @@ async def test_a_database_that_does_not_answer_holds_few_callers_and_those_not_f
         await until(lambda: 200 in late.sent)
 
 
-async def test_a_caller_who_was_told_to_go_while_it_was_stored_is_no_live_call(
+async def test_a_call_that_was_rejected_while_it_was_stored_is_no_active_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit takes its time, once the call is in it."""
@@ -225,7 +225,7 @@ async def test_a_caller_who_was_told_to_go_while_it_was_stored_is_no_live_call(
         assert phone.sent[0] == 503
 
 
-async def test_it_is_told_at_once_that_the_process_is_full_and_that_it_is_so_no_more(tmp_path: Path) -> None:
+async def test_the_process_says_at_once_that_it_is_full_and_that_it_no_longer_is(tmp_path: Path) -> None:
     async with call_service(tmp_path, limits=ConcurrencyLimits(process=2)) as harness:
         told: list[bool] = []
         harness.service.on_capacity_changed = lambda: told.append(harness.service.is_full)

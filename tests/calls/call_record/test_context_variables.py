@@ -1,4 +1,4 @@
-"""Placeholders."""
+"""Placeholders become the values of context variables."""
 
 from __future__ import annotations
 

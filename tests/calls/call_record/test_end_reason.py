@@ -1,4 +1,4 @@
-"""How SIP says that a call ended, and what is stored of it."""
+"""From the SIP end of a call to its stored reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_reason_of_an_end_by_the_other_side(end: LegEnd, inbound: bool, answ
     assert ended_reason_of(end, inbound=inbound, answered=answered) == reason
 
 
-def test_silence_has_no_status_and_is_nobody_s_doing() -> None:
+def test_a_timeout_has_no_status_and_no_originator() -> None:
     end = sip_end_of(LegEnd(0, "", True))
     assert (end["statusCode"], end["reasonPhrase"], end["byPeer"]) == (None, None, False)
 

@@ -1,4 +1,4 @@
-"""What is kept of a call's sound when it ends."""
+"""Media quality as it is stored at the end of a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call is billed by what it got: sentences that were begun, answers that were given, sound that was heard."""
+"""A call is billed by sentences that were begun, responses that were given, and audio that was transcribed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the drawing of a call's SIP messages looks like."""
+"""The SIP ladder diagram of a call."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_however_many_peers_and_however_long_the_names_it_stays_narrow() -> None
     assert lines[1].endswith("others")
 
 
-def test_what_was_left_out_is_told_where_it_is_missing() -> None:
+def test_messages_that_were_left_out_are_noted_in_their_place() -> None:
     messages = [message(number, sent=False, summary=f"INFO {number}") for number in range(MAX_MESSAGES)]
     lines = draw(SipTrace(messages, 17)).splitlines()
     assert lines[3 + KEPT_FIRST].split() == ["...", "17", "messages", "are", "left", "out", "here"]

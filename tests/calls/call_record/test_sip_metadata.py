@@ -1,4 +1,4 @@
-"""What a call brings with it by SIP: metadata, context variables, and who calls."""
+"""SIP headers as metadata and context variables, the caller's number, and the headers of outbound calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of ended calls: stored together, a moment after their ends, and no concern of anything else."""
+"""SIP traces of ended calls: stored together, a moment after their ends, and without effect on anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When what happened in a call's turns: in a conversation on a virtual clock, and as it is stored."""
+"""The timeline of a call's turns: in a conversation on a virtual clock, and as it is stored."""
 
 from __future__ import annotations
 

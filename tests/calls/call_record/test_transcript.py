@@ -1,4 +1,4 @@
-"""What counts as heard."""
+"""Which text of a response counts as played."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_more_heard_never_means_less_text(one: int, other: int, speech: Synthesi
     assert TEXT.startswith(more)
 
 
-def test_a_line_that_nobody_heard_is_no_item() -> None:
+def test_a_line_that_was_not_played_is_no_item() -> None:
     talk = Transcript()
     talk.add_user_turn("hello")
     line = TranscriptLine("assistant", "")

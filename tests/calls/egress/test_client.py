@@ -1,4 +1,4 @@
-"""The guarded HTTP client, against a real server on loopback."""
+"""The HTTP client with address rules, against a real server on loopback."""
 
 from __future__ import annotations
 
@@ -178,13 +178,13 @@ async def test_a_port_that_nobody_listens_on_is_a_connection_error() -> None:
 
 
 @pytest.mark.parametrize("url", ["https://", "http://exa mple/", "ftp://127.0.0.1/", "nonsense"])
-async def test_a_url_that_is_none_is_told_as_an_egress_error(url: str) -> None:
+async def test_an_invalid_url_is_an_egress_error(url: str) -> None:
     async with client_with(LOOPBACK) as client:
         with pytest.raises(EgressError):
             await client.request("GET", url, timeout_s=5, max_bytes=10)
 
 
-def test_a_certificate_file_that_is_missing_is_told_at_once() -> None:
+def test_a_missing_certificate_file_is_an_error_at_once() -> None:
     with pytest.raises(OSError):
         tls_context("/nonexistent/ca.pem")
     assert tls_context(None).verify_mode == ssl.CERT_REQUIRED

@@ -1,4 +1,4 @@
-"""How many requests are under way at once, and that one organization leaves room for the others."""
+"""Concurrency of outbound requests: one organization leaves room for the others."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_all_together_have_no_more_than_there_are() -> None:
     assert sorted(begun) == ["a", "a", "b", "b", "c"]
 
 
-async def test_who_gives_up_waiting_takes_no_lane() -> None:
+async def test_a_waiter_that_gives_up_takes_no_slot() -> None:
     concurrency, begun, end = EgressConcurrency(limit=1, owner_limit=1), list[str](), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(in_a_slot(concurrency, "a", begun, end))
@@ -60,7 +60,7 @@ async def test_who_gives_up_waiting_takes_no_lane() -> None:
     assert begun == ["a"]
 
 
-async def test_a_lane_is_given_back_when_its_request_fails() -> None:
+async def test_a_slot_is_released_when_its_request_fails() -> None:
     concurrency = EgressConcurrency(limit=1, owner_limit=1)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):

@@ -1,4 +1,4 @@
-"""Host names whose servers do not answer: they hold up the one who asks for them, and nobody else."""
+"""Host names whose servers do not answer delay only the organization that asks for them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def give_up(client: EgressClient, asker: str | None, names: int) -> list[s
     )
 
 
-async def test_names_that_nobody_answers_for_leave_room_for_the_others(dead_servers: Answered) -> None:
+async def test_names_without_an_answer_leave_room_for_the_others(dead_servers: Answered) -> None:
     async with serving(says_ok) as origin, client_with(LOOPBACK) as client:
         port = origin.rpartition(":")[2]
         told = await give_up(client, "slow", THREADS)

@@ -1,4 +1,4 @@
-"""A model of meanings whose few words tests know."""
+"""An embeddings model that knows a few words of the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documents say about the caller's words is told to the language model with them."""
+"""Passages about the caller's words are put into the language model's context."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ async def test_an_answer_that_is_begun_early_has_it_too_and_stands(begin: Begin)
     assert speaker.sources == [[("d1", 3)]]
 
 
-async def test_what_is_in_the_talk_already_is_not_told_again(begin: Begin) -> None:
+async def test_a_passage_in_the_conversation_is_not_injected_again(begin: Begin) -> None:
     speaker = begin(FixedSearch(COST), "Twenty euros.", "Yes, twenty.")
     await speaker.is_asked(ASKED)
     await speaker.call.play(5 * WORD_MS)
@@ -172,7 +172,7 @@ async def test_what_is_not_sure_is_left_to_the_model_to_ask_for(begin: Begin, fo
     assert speaker.sources == [[(each.document_id, each.position) for each in found]]
 
 
-async def test_more_of_a_turn_keeps_what_was_told_of_its_beginning(begin: Begin) -> None:
+async def test_more_of_a_turn_keeps_the_passages_of_its_beginning(begin: Begin) -> None:
     speaker = begin(FixedSearch(COST), "Twenty.", "Twenty, and the crane ten.")
     speaker.call.tts.gate.clear()
     speaker.call.tts.free = 0
@@ -187,7 +187,7 @@ async def test_more_of_a_turn_keeps_what_was_told_of_its_beginning(begin: Begin)
     assert speaker.sources == [[("d1", 3), ("d2", 0)]]
 
 
-async def test_digits_recall_nothing(begin: Begin) -> None:
+async def test_dtmf_digits_inject_nothing(begin: Begin) -> None:
     speaker = begin(FixedSearch(COST), "Thank you.")
     await speaker.hears("42")
     speaker.call.events.put(DtmfEntry("42"))

@@ -1,4 +1,4 @@
-"""A call whose caller asks what stands in a document: from the words as they are heard to the sources that are kept."""
+"""A call whose caller asks about a document: from the transcript to the sources that are stored."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def learn(harness: CallServiceHarness, agent: Agent) -> Document:
     return await harness.database.write(store)
 
 
-async def test_what_a_caller_asks_is_told_to_the_model_and_kept_as_a_source_of_the_turn(
+async def test_a_passage_about_the_callers_words_is_in_the_prompt_and_a_source_of_the_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search_now, finish, found = KnowledgeSearch.search, ScriptedSttStream.end_turn, asyncio.Event()

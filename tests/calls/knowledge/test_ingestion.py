@@ -45,7 +45,7 @@ async def test_what_comes_later_is_read_when_the_worker_is_called(archive: Archi
         assert await archive.told(document) == ("ready", 1, None)
 
 
-async def test_the_worker_looks_by_itself_should_nobody_call(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_ingester_checks_by_itself_without_a_wake(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingestion, "CHECK_EVERY_S", 0.01)
     async with at_work(archive) as worker:
         await worker.idle()

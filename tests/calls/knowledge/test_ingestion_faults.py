@@ -1,4 +1,4 @@
-"""What goes wrong with one document, or for a while, harms no other document and is made up for."""
+"""A failure with one document, or for a while, harms no other document and is made up for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked up in an agent's documents while the caller still speaks."""
+"""Searches of an agent's documents while the caller is still speaking."""
 
 from __future__ import annotations
 

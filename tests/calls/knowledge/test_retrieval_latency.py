@@ -1,4 +1,4 @@
-"""What it is worth to look into the documents while the caller speaks."""
+"""What prefetch saves: a response from a document needs the model only once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.calls.knowledge.retrieval_simulation import PACES, SEARCH_S, Pace, ou
 
 
 @pytest.mark.parametrize("pace", PACES, ids=[pace.name for pace in PACES])
-def test_an_answer_from_a_document_that_is_told_ahead_needs_the_model_only_once(pace: Pace) -> None:
+def test_a_response_from_a_prefetched_document_needs_the_model_only_once(pace: Pace) -> None:
     asked, searched, told = outcome(pace, "asked"), outcome(pace, "searched ahead"), outcome(pace, "told ahead")
     assert (asked.rounds, asked.searches) == (2, 1)
     assert (searched.rounds, told.rounds) == (2, 1)

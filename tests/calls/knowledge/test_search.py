@@ -1,4 +1,4 @@
-"""Documents are found by their words in the language of the agent, and by what they mean where a model is loaded."""
+"""Documents are found by keywords in the agent's language, and by meaning with an embeddings model."""
 
 from __future__ import annotations
 

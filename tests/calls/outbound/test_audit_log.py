@@ -1,4 +1,4 @@
-"""What a peer wants called elsewhere, and how long the audit log remembers."""
+"""Redirects and transfers in the audit log, and how long it is kept."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _log(conn: sa.Connection, owner: str) -> list[AttemptWithCall]:
         ("refer", {"sip_allow_refer": True}, "alice\r\n", "refer_refused"),
     ],
 )
-async def test_a_peer_sends_a_call_elsewhere_only_where_its_trunk_may(
+async def test_a_peer_reroutes_a_call_only_where_its_trunk_may(
     database: Database, by: RerouteMethod, facts: dict[str, Any], destination: str, verdict: str
 ) -> None:
     def check(conn: sa.Connection) -> None:
@@ -79,7 +79,7 @@ async def test_a_peer_sends_a_call_elsewhere_only_where_its_trunk_may(
     await database.write(check)
 
 
-async def test_what_a_peer_sends_elsewhere_counts_like_every_call(database: Database) -> None:
+async def test_a_rerouted_call_counts_like_every_call(database: Database) -> None:
     def check(conn: sa.Connection) -> None:
         call = _call(conn, sip_allow_refer=True, sip_allow_redirect=True, outbound_per_minute=2)
         ways: list[RerouteMethod] = ["refer", "redirect", "refer"]

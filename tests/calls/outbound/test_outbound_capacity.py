@@ -1,4 +1,4 @@
-"""How many calls there may be at once, those that we make among them."""
+"""Concurrency limits with outbound calls."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_the_process_is_full_whoever_asks(tmp_path: Path) -> None:
         assert late.sent == [503]
 
 
-async def test_calls_that_are_made_and_come_at_once_do_not_pass_the_ceiling_together(tmp_path: Path) -> None:
+async def test_outbound_and_inbound_calls_at_once_do_not_exceed_the_limit_together(tmp_path: Path) -> None:
     async with call_service(tmp_path, limits=ConcurrencyLimits(organization=4)) as harness:
         line = await harness.create_number()
         phones = [harness.rings() for _ in range(6)]

@@ -1,4 +1,4 @@
-"""How fast queued calls are placed, and in which order."""
+"""The rate and the order in which queued calls are placed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_timer_that_fires_too_early_does_not_quicken_the_pace() -> None:
     assert pace.wait_s(0.099) == pytest.approx(0.101)
 
 
-async def test_turns_are_taken_in_order_and_one_that_is_given_up_holds_up_nobody() -> None:
+async def test_starts_are_in_order_and_one_that_is_given_up_delays_no_other() -> None:
     now = 0.0
     turns, order = CallPacer(per_second=20, clock_s=lambda: now), []
 

@@ -1,4 +1,4 @@
-"""What is taken away while a call waits for its turn: it is dialled as everything stands then, or not at all."""
+"""Permissions withdrawn while a call is queued: it is dialled by the state at its turn, or not at all."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ async def test_a_number_that_changes_while_its_trunk_is_looked_for_is_looked_for
         assert [each.verdict for each in await log_of(harness, call)] == ["queued"]
 
 
-async def test_a_number_that_goes_while_its_trunk_is_looked_for_calls_nobody(
+async def test_a_number_deleted_while_its_trunk_is_resolved_is_not_dialled_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with call_service(tmp_path) as harness:

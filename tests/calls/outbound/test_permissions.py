@@ -1,4 +1,4 @@
-"""Where calls may go."""
+"""Destinations that may be dialled."""
 
 from __future__ import annotations
 

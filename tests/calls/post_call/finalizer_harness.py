@@ -1,4 +1,4 @@
-"""A desk where calls are ended: what they are analysed by, and where they are stored."""
+"""A call finalizer with a scripted model and a real database."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Writer(ScriptedLlm):
 
 @dataclass
 class FinalizerHarness:
-    """What ends calls, and where they are stored."""
+    """A finalizer, and where it stores calls."""
 
     folder: Path
     database: WatchedDatabase
@@ -77,7 +77,7 @@ class FinalizerHarness:
     woken: list[None]
 
     async def call(self, **agent: Any) -> tuple[Call, Agent]:
-        """A call that is talking."""
+        """Create an active call."""
         wishes = {"post_call_webhook_url": "https://receiver.test/hook", **agent}
 
         def create(conn: sa.Connection) -> tuple[Call, Agent]:
@@ -99,7 +99,7 @@ class FinalizerHarness:
         return await self.database.write(create)
 
     async def ended(self, **agent: Any) -> Call:
-        """The same, closed."""
+        """Create a call, and end it."""
         call, made = await self.call(**agent)
         await self.finalizer.finish(call.id, ending(), made)
         assert await self.finalizer.wait_closed(call.id, 10)
@@ -112,7 +112,7 @@ class FinalizerHarness:
         return found
 
     async def payloads(self) -> list[dict[str, Any]]:
-        """What webhooks tell."""
+        """The payloads of the webhooks that are due."""
         due = await self.database.read(lambda conn: deliveries.due(conn, utc_now()))
         return [json.loads(each.delivery.body) for each in due]
 
@@ -124,13 +124,13 @@ def ending(talk: list[TranscriptItem] = TALK) -> CallOutcome:
 
 
 def fallen_back() -> float:
-    """How many analyses fell back on rules, as Prometheus reads it."""
+    """The metric of analyses that rules did because the model failed."""
     return REGISTRY.get_sample_value("trunkline_analysis_seconds_count", {"outcome": "fell_back"}) or 0.0
 
 
 @asynccontextmanager
 async def open_finalizer(folder: Path, *forms: Answer, max_wait_s: float = 30.0) -> AsyncIterator[FinalizerHarness]:
-    """A desk over the database in a folder, with a process of its own, as it were."""
+    """A finalizer over the database in a folder."""
     database = WatchedDatabase(await database_template.put(folder))
     await database.open()
     language, woken = Writer(*forms), list[None]()

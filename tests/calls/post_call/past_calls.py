@@ -1,4 +1,4 @@
-"""Calls that ended long ago, with everything that is kept of a call."""
+"""Calls that ended long ago, with everything that is stored of a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Analyses beside one another, at the end of a process, after its death, and beside a database in trouble."""
+"""Concurrent analyses, at the end of a process, after its death, and while the database fails."""
 
 from __future__ import annotations
 

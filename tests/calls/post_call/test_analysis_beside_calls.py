@@ -1,4 +1,4 @@
-"""Analyses by a real language model, a file of random weights, beside a call that talks."""
+"""Analyses by a real language model, a file of random weights, beside an active call."""
 
 from __future__ import annotations
 

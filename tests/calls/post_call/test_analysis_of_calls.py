@@ -1,4 +1,4 @@
-"""Calls with something to analyse: their ending is kept first, then they are analysed, then they are closed."""
+"""Calls to analyze: first their pending end is stored, then they are analyzed, then they are closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a language model is asked after a call, and what it may write."""
+"""Prompts of call analysis, and validation of what the model writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows a call: its webhook, in one transaction with its end; and what a dead process left."""
+"""Finalization of calls: the webhook in one transaction with the end, and recovery after a dead process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a call is removed when its time has come, and that nothing else is."""
+"""Retention removes what is due, and nothing else."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ async def test_a_host_that_says_nothing_of_its_transport_speaks_what_it_is_found
     running.cancel()
 
 
-async def test_a_change_that_is_told_is_applied(harness: TrunkHarness) -> None:
+async def test_a_notified_change_is_applied(harness: TrunkHarness) -> None:
     number = await harness.number(**REGISTRATION, sip_password="s3cret")
     running = asyncio.create_task(harness.provisioner.run())
     harness.provisioner.on_number_change()
@@ -222,7 +222,7 @@ async def test_a_change_that_is_not_applied_yet_does_not_show_how_the_trunk_stoo
     assert harness.provisioner.status(await harness.change(number, sip_username="bob")).state == "registering"
 
 
-async def test_a_password_of_another_key_is_told_and_leaves_others_alone(harness: TrunkHarness) -> None:
+async def test_a_password_of_another_key_fails_its_trunk_alone(harness: TrunkHarness) -> None:
     other = Secrets([Fernet.generate_key()])
     strange = await harness.number(**REGISTRATION, sip_password_encrypted=other.encrypt("s3cret"))
     fine = await harness.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
@@ -251,7 +251,7 @@ async def test_a_call_waits_until_its_trunk_is_there(harness: TrunkHarness) -> N
     assert len(harness.applied) == count
 
 
-async def test_a_number_that_was_read_before_its_change_calls_nobody_and_costs_no_reading(
+async def test_a_number_that_was_read_before_its_change_is_not_dialled_from_and_costs_no_read(
     harness: TrunkHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = await harness.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")

@@ -1,4 +1,4 @@
-"""Which addresses are known as trunks, whatever the system's resolver does."""
+"""Addresses on the source allowlist, whatever the system's resolver does."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ async def test_the_systems_resolver_refuses_a_name_that_cannot_be_one(impossible
     hosts.close()
 
 
-async def test_an_organization_with_very_many_sources_leaves_room_for_others_look_ups(
+async def test_an_organization_with_very_many_sources_leaves_room_for_lookups_of_others(
     database: Database, harness: TrunkHarness
 ) -> None:
     never, plain = asyncio.Event(), harness.hosts._locate

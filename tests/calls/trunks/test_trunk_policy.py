@@ -1,4 +1,4 @@
-"""What the endpoint is told of trunks where the operator has to give them, as names move and as trunks are given."""
+"""Trunks under the operator's policy, as host names move and grants change."""
 
 from __future__ import annotations
 
@@ -143,9 +143,7 @@ async def test_a_trunk_that_was_not_given_is_neither_asked_nor_known_nor_looked_
 
 
 @pytest.mark.parametrize("inside", ["127.0.0.1", "10.0.0.9", "203.0.113.9"])
-async def test_a_name_that_leads_to_what_was_not_given_is_believed_for_nobody(
-    harness: TrunkHarness, inside: str
-) -> None:
+async def test_an_address_that_was_not_granted_is_used_for_no_organization(harness: TrunkHarness, inside: str) -> None:
     await harness.number("203.0.113.9", sip_ip="203.0.113.9")
     evil = await harness.number("pbx.test", sip_ip="pbx.test")
     harness.names[PBX] = ["198.51.100.7", inside]
@@ -214,7 +212,7 @@ async def test_a_name_that_was_given_is_its_organization_s_before_a_number_names
     assert (harness.trunk_hosts, harness.known, harness.published()) == (set(), set(), {"198.51.100.5"})
 
 
-async def test_a_name_that_leads_to_an_address_of_this_machine_is_believed_for_nobody(
+async def test_an_address_of_this_machine_is_used_for_no_organization(
     harness: TrunkHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No scanner of the machine's ports."""

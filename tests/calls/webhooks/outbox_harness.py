@@ -1,4 +1,4 @@
-"""An outbox, what sends it, and a real receiver."""
+"""An outbox, its sender, and a real receiver."""
 
 from __future__ import annotations
 

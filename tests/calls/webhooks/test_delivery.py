@@ -1,4 +1,4 @@
-"""When the outbox is sent to its receiver, and how often."""
+"""When a delivery is sent, and how often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much room a receiver has."""
+"""Attempts that a receiver may have at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which receivers are sent to, and what is kept of their answers."""
+"""Which receivers are sent to, and what is stored of their responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a webhook that failed is sent again: never before its time."""
+"""A failed delivery is never sent again before its time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sends what, when several send from one outbox, and when one of them stops or dies."""
+"""Several processes that send from one outbox, and one of them stops or dies."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_iban_lengths_are_those_of_the_registry() -> None:
 
 
 @pytest.mark.parametrize("country", IBAN_LENGTHS)
-def test_ibans_are_told_by_the_same_check_digits(country: str) -> None:
+def test_ibans_have_the_same_check_digits(country: str) -> None:
     for _ in range(20):
         account = some(digits, IBAN_LENGTHS[country] - 4)
         check = mod_97_10.calc_check_digits(account + country)

@@ -1,4 +1,4 @@
-"""What an organization wants hidden is in the database at no time: neither while a call goes on nor after it."""
+"""What is to be redacted is in the database at no time: neither during a call nor after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of cards and persons are hidden however they are said; all other numbers stay."""
+"""Numbers of cards and persons are redacted however they are said; all other numbers stay."""
 
 from __future__ import annotations
 
