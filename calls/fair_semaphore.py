@@ -75,7 +75,7 @@ class FairSemaphore:
             turn = turns.popleft()
             if turns:
                 self._waiting[owner] = turns
-            if not turn.done():  # else whoever waited has just given up
+            if not turn.done():  # else its waiter has just given up
                 turn.set_result(None)
                 self._hold(owner)
 

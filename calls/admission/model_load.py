@@ -114,7 +114,7 @@ class ModelLoadShedder:
         self._sheds = sheds
         self._entering = 0
         self._faults: set[type[Exception]] = set()
-        self._queue = asyncio.Lock()  # fair: who waits longest is next
+        self._queue = asyncio.Lock()  # fair: in order of arrival
         self._sampled = asyncio.Event()
         self.active_calls: Callable[[], int] = lambda: 0
         """Returns the number of calls that use the models: those with a leg."""

@@ -56,7 +56,7 @@ def headers_to_metadata(facts: InviteFacts) -> dict[str, str]:
 
 
 def sip_variables(call: Call, number: str, facts: InviteFacts) -> dict[str, str]:
-    """Context variables: who calls whom, the diverting number, and `sip_x_customer_id` for the metadata
+    """Context variables: caller's and called number, the diverting number, and `sip_x_customer_id` for the metadata
     `sip.X-Customer-Id`. `number` is ours."""
     caller, called, diverter = call.customer_number, number, captured_headers.diverted_from(facts.headers)
     if call.direction == "outbound":

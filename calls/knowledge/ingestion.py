@@ -175,6 +175,6 @@ async def _retrying(work: Callable[[], Awaitable[T]]) -> T:
         try:
             return await work()
         except StorageUnavailable as error:
-            write = log.debug if error.disk_full else log.error  # a full disk is told once
+            write = log.debug if error.disk_full else log.error  # `DiskSpace` logs a full disk once
             write(_TROUBLE, cause=error.cause, again_in_s=RETRY_S)
         await asyncio.sleep(RETRY_S)

@@ -265,13 +265,13 @@ def _by_rules(
     agent: Agent, transcript: Sequence[TranscriptItem], summary: str | None, values: dict[str, Any] | None
 ) -> tuple[str | None, dict[str, Any]]:
     """Fills in what is missing of summary and values."""
-    talk = [("user" if item["role"] == "user" else "assistant", item["content"]) for item in transcript]
+    turns = [("user" if item["role"] == "user" else "assistant", item["content"]) for item in transcript]
     if agent.post_call_summary_enabled and summary is None:
-        summary = summarize(talk, agent.language_hint)
+        summary = summarize(turns, agent.language_hint)
     if values is None:
         wanted = [
             ExtractionField(each["name"], each["description"], cast(Kind, each["type"]))
             for each in agent.post_call_extraction_schema
         ]
-        values = extract_values(wanted, talk)
+        values = extract_values(wanted, turns)
     return summary, values

@@ -199,7 +199,7 @@ class CallFinalizer:
             except StorageUnavailable as error:
                 if stop.is_set() if is_kept else error.disk_full:
                     raise  # the next start closes it, or we do when there is room
-                write = log.debug if error.disk_full else log.error  # a full disk is told once
+                write = log.debug if error.disk_full else log.error  # `DiskSpace` logs a full disk once
                 write("call.end_not_stored", call_id=call_id, cause=error.cause, again_in_s=wait_s)
                 await (_wait_for_any((stop, self._disk_has_room), wait_s) if is_kept else asyncio.sleep(wait_s))
         return await run(work)

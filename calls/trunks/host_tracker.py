@@ -211,7 +211,7 @@ class HostTracker:
                 del self._by_host[destination.host]
             self._addresses.pop(destination.host, None)
             tracked.task.cancel()
-            tracked.looked_up.set()  # nobody waits for what will not come
+            tracked.looked_up.set()  # its waiters stop waiting
 
     # ---- following ----
 

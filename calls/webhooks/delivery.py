@@ -129,7 +129,7 @@ class WebhookSender:
                 try:
                     wait_s = await self._send_due(group)
                 except StorageUnavailable as error:
-                    write = log.debug if error.disk_full else log.error  # a full disk is told once
+                    write = log.debug if error.disk_full else log.error  # `DiskSpace` logs a full disk once
                     write("webhook.outbox_unreadable", cause=error.cause, again_in_s=RETRY_S)
                     wait_s = RETRY_S
                 with suppress(TimeoutError):
@@ -207,7 +207,7 @@ class WebhookSender:
                 return await self._database.write(record)
             except StorageUnavailable as error:
                 fields = {"call_id": due.delivery.call_id, "cause": error.cause}
-                write = log.debug if error.disk_full else log.error  # a full disk is told once
+                write = log.debug if error.disk_full else log.error  # `DiskSpace` logs a full disk once
                 write("webhook.attempt_not_stored", again_in_s=RETRY_S, **fields)
                 await asyncio.sleep(RETRY_S)
 

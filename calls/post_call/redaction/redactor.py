@@ -89,17 +89,17 @@ def redact_outcome(outcome: CallOutcome, rules: RedactionRules) -> CallOutcome:
     return replace(outcome, transcript=redact_transcript(outcome.transcript, rules), timeline=timeline)
 
 
-def redact_transcript(talk: Sequence[TranscriptItem], rules: RedactionRules) -> list[TranscriptItem]:
+def redact_transcript(transcript: Sequence[TranscriptItem], rules: RedactionRules) -> list[TranscriptItem]:
     """The transcript redacted, item by item. A number may be spread over several turns of one side."""
-    texts = [item["content"] for item in talk]
+    texts = [item["content"] for item in transcript]
     if rules.numbers:
-        texts = _redact_texts([item["role"] for item in talk], texts)
+        texts = _redact_texts([item["role"] for item in transcript], texts)
     if rules.dialled:
         texts = [
             NUMBER if item["role"] == "user" and DTMF_TURN.fullmatch(item["content"]) else text
-            for item, text in zip(talk, texts, strict=True)
+            for item, text in zip(transcript, texts, strict=True)
         ]
-    return [{**item, "content": text} for item, text in zip(talk, texts, strict=True)]
+    return [{**item, "content": text} for item, text in zip(transcript, texts, strict=True)]
 
 
 def redact_json(value: Any, rules: RedactionRules) -> Any:
@@ -127,13 +127,13 @@ def _is_card_value(value: float) -> bool:
 
 
 async def redact_progress(
-    talk: Sequence[TranscriptItem], timeline: Sequence[dict[str, Any]], rules: RedactionRules
+    transcript: Sequence[TranscriptItem], timeline: Sequence[dict[str, Any]], rules: RedactionRules
 ) -> tuple[Sequence[TranscriptItem], Sequence[dict[str, Any]]]:
     """Transcript and timeline of an active call, redacted in a thread (some 0.3 ms a turn), so that a crash leaves
     nothing behind."""
     if not rules:
-        return talk, timeline
-    return await asyncio.to_thread(lambda: (redact_transcript(talk, rules), redact_json(list(timeline), rules)))
+        return transcript, timeline
+    return await asyncio.to_thread(lambda: (redact_transcript(transcript, rules), redact_json(list(timeline), rules)))
 
 
 def _redact_texts(roles: Sequence[str], texts: Sequence[str]) -> list[str]:
@@ -145,11 +145,11 @@ def _redact_texts(roles: Sequence[str], texts: Sequence[str]) -> list[str]:
     portuguese = (number_words("pt"),) if any(map(_PORTUGUESE.search, texts)) else ()
     for words in (number_words(*LANGUAGES), *portuguese):
         sides = [tokenize(_texts_of(role, roles, texts), words) for role in sorted(set(roles))]
-        for units in sides:
-            cards += _redact_side(units, texts, spans)
+        for tokens in sides:
+            cards += _redact_side(tokens, texts, spans)
         if cards:
-            for units in sides:
-                _redact_card_parts(units, cards, spans)
+            for tokens in sides:
+                _redact_card_parts(tokens, cards, spans)
     for item, text in enumerate(texts):
         spans[item] += _formatted_numbers(text)
     return [_replace_spans(text, own) for text, own in zip(texts, spans, strict=True)]
@@ -159,30 +159,30 @@ def _texts_of(role: str, roles: Sequence[str], texts: Sequence[str]) -> Iterable
     return ((item, text) for item, text in enumerate(texts) if roles[item] == role)
 
 
-def _redact_side(units: Sequence[SpokenToken], texts: Sequence[str], spans: list[list[Span]]) -> list[str]:
+def _redact_side(tokens: Sequence[SpokenToken], texts: Sequence[str], spans: list[list[Span]]) -> list[str]:
     """Collect the spans of one side in `spans`. Returns the cards in it."""
-    taken = [False] * len(units)
-    _redact_ibans(units, taken, spans)
+    taken = [False] * len(tokens)
+    _redact_ibans(tokens, taken, spans)
     cards: list[str] = []
     topics = _TurnTopics(texts)
-    for first, last in _runs(units, taken):
-        run, begin = units[first:last], first
+    for first, last in _runs(tokens, taken):
+        run, begin = tokens[first:last], first
         about = topics.of(run)
         for card in find_cards(run, texts, about_cards="cards" in about):
-            _redact_other_numbers(units, begin, first + card.start, about, spans)
+            _redact_other_numbers(tokens, begin, first + card.start, about, spans)
             cards.append(digits_of(run[card]))
             _redact(run[card], CARD, spans)
             begin = first + card.stop
-        _redact_other_numbers(units, begin, last, about, spans)
+        _redact_other_numbers(tokens, begin, last, about, spans)
     return cards
 
 
 def _redact_other_numbers(
-    units: Sequence[SpokenToken], first: int, last: int, about: Set[str], spans: list[list[Span]]
+    tokens: Sequence[SpokenToken], first: int, last: int, about: Set[str], spans: list[list[Span]]
 ) -> None:
     """Collect the spans of a run of digits without cards."""
-    run = units[first:last]
-    if person := _spanish_dni(units, first, last):
+    run = tokens[first:last]
+    if person := _spanish_dni(tokens, first, last):
         _redact(person, NUMBER, spans)
     elif _is_number(digits_of(run), about):
         _redact(run, NUMBER, spans)
@@ -192,19 +192,19 @@ def _redact_other_numbers(
                 _redact(part, NUMBER, spans)
 
 
-def _runs(units: Sequence[SpokenToken], taken: Sequence[bool]) -> Iterable[tuple[int, int]]:
+def _runs(tokens: Sequence[SpokenToken], taken: Sequence[bool]) -> Iterable[tuple[int, int]]:
     """Where runs of digits begin and end. A telephone number after a plus sign or two zeros is not part of a run."""
     first = 0
-    while first < len(units):
+    while first < len(tokens):
         last = first
         while (
-            last < len(units)
-            and units[last].is_digits
+            last < len(tokens)
+            and tokens[last].is_digits
             and not taken[last]
-            and (last == first or units[last].continues_run)
+            and (last == first or tokens[last].continues_run)
         ):
             last += 1
-        begin = first + _phone_number_length(units[first:last])
+        begin = first + _phone_number_length(tokens[first:last])
         if last > begin:
             yield begin, last
         first = max(last, first + 1)
@@ -242,12 +242,12 @@ def _is_number(digits: str, about: Set[str]) -> bool:
     return check_digits.is_national_id(digits) or (len(digits) == 9 and "social" in about)
 
 
-def _spanish_dni(units: Sequence[SpokenToken], first: int, last: int) -> Sequence[SpokenToken]:
+def _spanish_dni(tokens: Sequence[SpokenToken], first: int, last: int) -> Sequence[SpokenToken]:
     """A run of digits with the letter behind it, and perhaps one before it, that is a DNI or NIE; else nothing."""
-    if last == first or last == len(units) or not units[last].continues_run:
+    if last == first or last == len(tokens) or not tokens[last].continues_run:
         return ()
-    begins = (first - 1, first) if first > 0 and units[first].continues_run else (first,)
-    numbers = (units[begin : last + 1] for begin in begins)
+    begins = (first - 1, first) if first > 0 and tokens[first].continues_run else (first,)
+    numbers = (tokens[begin : last + 1] for begin in begins)
     return next((each for each in numbers if check_digits.is_spanish_dni(digits_of(each))), ())
 
 
@@ -256,23 +256,23 @@ def _parts_by_item(run: Sequence[SpokenToken]) -> Iterable[Sequence[SpokenToken]
         yield [unit for unit in run if unit.item == item]
 
 
-def _redact_ibans(units: Sequence[SpokenToken], taken: list[bool], spans: list[list[Span]]) -> None:
+def _redact_ibans(tokens: Sequence[SpokenToken], taken: list[bool], spans: list[list[Span]]) -> None:
     """Collect the spans of IBANs, which begin with a country code."""
-    for first, unit in enumerate(units):
+    for first, unit in enumerate(tokens):
         if unit.is_digits or len(unit.characters) > 2 or taken[first]:
             continue
-        last = _iban_end(units, first)
+        last = _iban_end(tokens, first)
         if last is not None:
-            _redact(units[first:last], NUMBER, spans)
+            _redact(tokens[first:last], NUMBER, spans)
             taken[first:last] = [True] * (last - first)
 
 
-def _iban_end(units: Sequence[SpokenToken], first: int) -> int | None:
+def _iban_end(tokens: Sequence[SpokenToken], first: int) -> int | None:
     characters = ""
-    for last in range(first, len(units)):
-        if last > first and not units[last].joined:
+    for last in range(first, len(tokens)):
+        if last > first and not tokens[last].joined:
             return None
-        characters += units[last].characters
+        characters += tokens[last].characters
         if len(characters) >= 4:
             length = check_digits.iban_length(characters)
             if length is None or len(characters) > length:
@@ -282,10 +282,10 @@ def _iban_end(units: Sequence[SpokenToken], first: int) -> int | None:
     return None
 
 
-def _redact_card_parts(units: Sequence[SpokenToken], cards: Sequence[str], spans: list[list[Span]]) -> None:
+def _redact_card_parts(tokens: Sequence[SpokenToken], cards: Sequence[str], spans: list[list[Span]]) -> None:
     """Collect the spans where digits of a card are repeated, perhaps group by group."""
-    for first, last in _runs(units, [False] * len(units)):
-        for part in _parts_by_item(units[first:last]):
+    for first, last in _runs(tokens, [False] * len(tokens)):
+        for part in _parts_by_item(tokens[first:last]):
             digits = digits_of(part)
             if len(digits) >= _MIN_PART_DIGITS and any(digits in card for card in cards):
                 _redact(part, CARD, spans)
