@@ -1,4 +1,4 @@
-"""Organizations and keys for the command line; works beside a running server, on the same database."""
+"""Administration of organizations and API keys, for commands: works on the database, also while a server runs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from storage.database.database import Database
 from storage.phone_numbers import trunk_grants
 from storage.phone_numbers.trunk_rules import TrunkRules
 
-NOTHING: Final = Decimal(0)
+_ZERO: Final = Decimal(0)
 
 
 @asynccontextmanager
 async def open_database(settings: Settings) -> AsyncIterator[Database]:
-    """The installation's database, open. `StartupError` when it cannot be used, or was lost."""
+    """The installation's database, open for the block. Raises `StartupError` if it cannot be used, or was lost."""
     database = Database(settings.database_url)
     try:
         await asyncio.to_thread(file_permissions.make_folder, settings.data_dir)
@@ -46,45 +46,46 @@ async def create_organization(
     name: str,
     *,
     plan: Plan = "free",
-    balance: Decimal = NOTHING,
+    balance: Decimal = _ZERO,
     max_calls: int | None = None,
     made_by: str = "server",
 ) -> Organization:
-    """A new organization. Raises `Conflict` when the name is taken."""
+    """Create an organization. Raises `Conflict` if the name is taken."""
 
     def create(conn: sa.Connection) -> Organization:
-        made = organizations.create(conn, name, plan=plan, max_calls=max_calls)
+        organization = organizations.create(conn, name, plan=plan, max_calls=max_calls)
         if balance == 0:
-            return made
-        opened = balances.change(conn, made.id, balance, made_by=made_by, note="at first")
-        return replace(made, balance=opened.balance_after)
+            return organization
+        opening = balances.change(conn, organization.id, balance, made_by=made_by, note="at first")
+        return replace(organization, balance=opening.balance_after)
 
     async with open_database(settings) as database:
         return await database.write(create)
 
 
-async def trunk_note(settings: Settings, name: str) -> str | None:
-    """What is to be known of trunks once there is this organization; None where it may use any."""
+async def trunk_policy_note(settings: Settings, name: str) -> str | None:
+    """Returns what the operator has to do before the numbers of this organization can use trunks; None if they can."""
 
-    def look(conn: sa.Connection) -> tuple[TrunkRules, int, int]:
+    def read(conn: sa.Connection) -> tuple[TrunkRules, int, int]:
         rules = trunk_grants.rules(conn, settings.trunks.policy)
-        before = {each.id for use in trunk_grants.uses(conn, rules) if use.standing for each in use.numbers}
-        return rules, trunk_grants.organizations_counted(conn), len(before)
+        usable = {each.id for use in trunk_grants.uses(conn, rules) if use.standing for each in use.numbers}
+        return rules, trunk_grants.organizations_counted(conn), len(usable)
 
     async with open_database(settings) as database:
-        rules, count, before = await database.read(look)
+        rules, count, usable = await database.read(read)
     if not rules.enforced:
         return None
     if settings.trunks.policy == "auto" and count == 2:
         return (
-            "with a second organization trunks are approved from now on ([trunks] policy): new numbers of both need "
-            f"`trunkline trunk allow`. {before} that were there go on working: see `trunkline trunk list`"
+            "with a second organization, trunks need the operator's approval from now on ([trunks] policy): new "
+            f"numbers of both need `trunkline trunk allow`. {usable} existing numbers keep working: see `trunkline "
+            "trunk list`"
         )
     return f"numbers of {name} need `trunkline trunk allow {shlex.quote(name)} HOST-OR-NETWORK`"
 
 
 async def list_organizations(settings: Settings) -> list[Organization]:
-    """All of them, oldest first."""
+    """Returns all organizations, oldest first."""
     async with open_database(settings) as database:
         return await database.read(organizations.all_of)
 
@@ -92,10 +93,11 @@ async def list_organizations(settings: Settings) -> list[Organization]:
 async def create_key(
     settings: Settings, organization_name: str, *, name: str | None = None, requests_per_minute: int | None = None
 ) -> str:
-    """A new key's secret text. Raises `NotFound` for an unknown organization, and `QuotaExceeded`."""
+    """Create an API key; returns its secret text. Raises `NotFound` for an unknown organization, and
+    `QuotaExceeded`."""
 
     def create(conn: sa.Connection) -> str:
-        organization = organization_named(conn, organization_name)
+        organization = organization_by_name(conn, organization_name)
         usage = quotas.usage(conn, organization.id, settings.quotas.model_dump())
         quotas.check_not_used_up(usage, ["api_keys"])
         return api_keys.create(conn, organization.id, name=name, requests_per_minute=requests_per_minute)[1]
@@ -105,30 +107,30 @@ async def create_key(
 
 
 async def list_keys(settings: Settings, organization_name: str | None) -> list[tuple[ApiKey, str]]:
-    """Keys with the name of their organization, of one organization or of all. Raises `NotFound` for an unknown one."""
+    """Returns the API keys of an organization, or of all, each with the organization's name. Raises `NotFound` for an
+    unknown organization."""
 
-    def look(conn: sa.Connection) -> list[tuple[ApiKey, str]]:
-        only = None if organization_name is None else organization_named(conn, organization_name).id
+    def read(conn: sa.Connection) -> list[tuple[ApiKey, str]]:
+        organization_id = None if organization_name is None else organization_by_name(conn, organization_name).id
         names = {organization.id: organization.name for organization in organizations.all_of(conn)}
-        return [(key, names[key.organization_id]) for key in api_keys.all_of(conn, only)]
+        return [(key, names[key.organization_id]) for key in api_keys.all_of(conn, organization_id)]
 
     async with open_database(settings) as database:
-        return await database.read(look)
+        return await database.read(read)
 
 
 async def change_organization(settings: Settings, name: str, changes: Mapping[str, Any]) -> Organization:
-    """Set fields of an organization; a running server keeps to them from the next call on. Raises `NotFound` for an
-    unknown one."""
+    """Set fields of an organization; a running server applies them from the next call on. Raises `NotFound`."""
 
     def change(conn: sa.Connection) -> Organization:
-        return organizations.change(conn, organization_named(conn, name), changes)
+        return organizations.change(conn, organization_by_name(conn, name), changes)
 
     async with open_database(settings) as database:
         return await database.write(change)
 
 
-def organization_named(conn: sa.Connection, name: str) -> Organization:
-    """By its exact name. Raises `NotFound`."""
+def organization_by_name(conn: sa.Connection, name: str) -> Organization:
+    """Returns the organization with exactly this name. Raises `NotFound`."""
     organization = organizations.by_name(conn, name)
     if organization is None:
         raise NotFound(f"there is no organization {name!r}: see `trunkline org list`")
@@ -136,7 +138,7 @@ def organization_named(conn: sa.Connection, name: str) -> Organization:
 
 
 async def revoke_key(settings: Settings, prefix_or_id: str) -> ApiKey:
-    """End a key. Raises `NotFound` when none that still holds has this prefix or id."""
+    """Revoke the active API key with this prefix or id. Raises `NotFound` if there is none."""
     async with open_database(settings) as database:
         key = await database.write(lambda conn: api_keys.revoke(conn, prefix_or_id))
     if key is None:

@@ -17,7 +17,7 @@ from bench.turn.scripted_models import scripted_models
 from bench.worker_process import obey
 from config import logging as logs
 from config.settings import Settings
-from trunkline.server.startup import SWITCH_S, running
+from trunkline.server.startup import SWITCH_INTERVAL_S, running_server
 
 PORTS: Final = range(40000, 42000)
 ANSWER: Final = "All right, I have noted that."
@@ -36,7 +36,7 @@ def _settings(folder: Path) -> Settings:
 
 async def main() -> None:
     """Take orders."""
-    sys.setswitchinterval(SWITCH_S)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     async with AsyncExitStack() as stack:
         orders: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {}
 
@@ -44,7 +44,7 @@ async def main() -> None:
             log = stack.enter_context(await asyncio.to_thread(Path(folder, "server.log").open, "w"))
             logs.configure("info", "json", log)
             server = await stack.enter_async_context(
-                running(_settings(Path(folder)), lambda _: scripted_models(ANSWER))
+                running_server(_settings(Path(folder)), lambda _: scripted_models(ANSWER))
             )
             prepared = await server.database.write(fill)
             database = server.database

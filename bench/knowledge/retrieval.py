@@ -55,7 +55,7 @@ from storage.document_reader.terms.tokenizer import ENGLISH, terms_of
 from storage.knowledge import contents, documents
 from storage.knowledge.documents import DocumentFields
 from storage.knowledge.passages import KeywordSearch
-from trunkline.server.startup import SWITCH_S
+from trunkline.server.startup import SWITCH_INTERVAL_S
 
 LANGUAGES: Final = ("en", "de", "es", "fr")
 QUALITIES: Final = (0.2, 0.3, 0.4)
@@ -266,7 +266,7 @@ async def _with(
 
 async def speed(passages: int, asked: int) -> list[dict[str, Any]]:
     """p50 and p99 of a search among so many passages of 200 words, ms."""
-    sys.setswitchinterval(SWITCH_S)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     random = np.random.default_rng(3)
     vocabulary = np.array([_word(number) for number in range(20_000)])
     shares = 1 / np.arange(10, 20_010)

@@ -18,7 +18,7 @@ from models.tts.flite.text_to_speech import FliteTextToSpeech
 from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings
-from trunkline.demo.scripted_caller import AUDIBLE, CAPACITY, spoken
+from trunkline.demo.scripted_caller import MAX_TICK_SAMPLES, MIN_AUDIBLE_PEAK, synthesize_line
 
 RATE: Final = 8000
 ACTIVITY: Final = 0.39
@@ -118,7 +118,7 @@ class TurnLoad:
     async def start(self, calls: int, port: int, number: str, over: bool) -> dict[str, Any]:
         """Place the calls and begin to talk."""
         flite = FliteTextToSpeech()
-        lines = [await spoken(flite, line, "rms", RATE) for line in LINES]
+        lines = [await synthesize_line(flite, line, "rms", RATE) for line in LINES]
         flite.close()
         await self.endpoint.start()
         self.endpoint.set_sources(["127.0.0.1"])
@@ -143,7 +143,7 @@ class TurnLoad:
     def _talk(self, lines: list[Samples], over: bool) -> None:
         """On a thread of its own, tick by tick."""
         pump = self.endpoint.pump
-        heard, said = (np.zeros((pump.rows, CAPACITY), np.int16) for _ in range(2))
+        heard, said = (np.zeros((pump.rows, MAX_TICK_SAMPLES), np.int16) for _ in range(2))
         counts, info = np.zeros(pump.rows, np.int32), np.zeros((pump.rows, INFO_COLUMNS), np.int64)
         while not self._stopping.is_set():
             if not pump.wait(200):
@@ -151,7 +151,7 @@ class TurnLoad:
             upper = pump.read(heard, said, counts, info)
             now, most = time.monotonic() * 1000, int(counts[:upper].max(initial=0))
             came = np.arange(most) < counts[:upper, np.newaxis]
-            audible = (np.abs(heard[:upper, :most].astype(np.int32)) * came).max(axis=1, initial=0) >= AUDIBLE
+            audible = (np.abs(heard[:upper, :most].astype(np.int32)) * came).max(axis=1, initial=0) >= MIN_AUDIBLE_PEAK
             for call in self._calls:
                 talker = call.talker
                 talker.hears(now, bool(audible[row_of(call.slot)]))

@@ -26,7 +26,7 @@ from bench.turn.turn_latency import SHORT_ANSWER, SpeechSegment, response_gaps, 
 from bench.worker_process import Worker, thread_seconds
 from media.audio_port import Samples
 from models.tts.flite.text_to_speech import FliteTextToSpeech
-from trunkline.demo.scripted_caller import AUDIBLE, spoken
+from trunkline.demo.scripted_caller import MIN_AUDIBLE_PEAK, synthesize_line
 
 PEER_PYTHON: Final = Path(__file__).parents[2] / "build/peer-turn/bin/python"
 SESSIONS: Final = (1, 10, 15)
@@ -99,14 +99,14 @@ class Session:
             content = json.loads(message.data)
             if content["event"] == "media":
                 peak = self.heard.add(base64.b64decode(content["media"]["payload"]))
-                self.talker.hears(time.monotonic() * 1000, peak >= AUDIBLE)
+                self.talker.hears(time.monotonic() * 1000, peak >= MIN_AUDIBLE_PEAK)
 
 
 async def measure(sessions: int, seconds: float, python: str = str(PEER_PYTHON)) -> Row:
     """The peer with so many sessions at once, watched for so long."""
     flite = FliteTextToSpeech()
-    lines = [mulaw(await spoken(flite, line, "rms", RATE)) for line in LINES]
-    answer = await spoken(flite, SHORT_ANSWER, "slt", RATE)
+    lines = [mulaw(await synthesize_line(flite, line, "rms", RATE)) for line in LINES]
+    answer = await synthesize_line(flite, SHORT_ANSWER, "slt", RATE)
     flite.close()
     spread = sum(map(len, lines)) / len(lines) * 1000 / RATE / ACTIVITY
     with TemporaryDirectory() as folder:

@@ -27,7 +27,7 @@ from storage.agents.agents import AgentFields
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
 from trunkline.server.server import Server
-from trunkline.server.startup import SWITCH_S, freeze_gc, running
+from trunkline.server.startup import SWITCH_INTERVAL_S, freeze_gc, running_server
 
 PORTS: Final = range(40000, 42000)
 NUMBER: Final = "2000"
@@ -116,7 +116,7 @@ async def _facts(server: Server) -> dict[str, Any]:
 
 async def main() -> None:
     """Take orders."""
-    sys.setswitchinterval(SWITCH_S)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     async with AsyncExitStack() as stack:
         servers: list[Server] = []
 
@@ -131,7 +131,9 @@ async def main() -> None:
             log = stack.enter_context(await asyncio.to_thread(Path(folder, "server.log").open, "w"))
             logs.configure("info", "json", stack.enter_context(LogWriter(log)))
             models = await asyncio.to_thread(_models, answer, Delays(**delays), weights, Path(folder))
-            server = await stack.enter_async_context(running(_settings(Path(folder), settings or {}), lambda _: models))
+            server = await stack.enter_async_context(
+                running_server(_settings(Path(folder), settings or {}), lambda _: models)
+            )
             await server.database.write(partial(_prepare, agent=agent))
             await server.sources.refresh()
             servers.append(server)

@@ -21,7 +21,7 @@ from tests.trunkline.data_folder import furnish
 from tests.trunkline.server_process import LOOPBACK, JsonLines, merged
 from tests.trunkline.sip_phone import known
 from trunkline.server.server import Server
-from trunkline.server.startup import running
+from trunkline.server.startup import running_server
 
 
 @dataclass
@@ -86,7 +86,7 @@ async def open_local_server(
     wanted = Settings(data_dir=data_dir).with_changes(changes)
     if prepare is not None:
         await prepare(wanted)
-    async with running(wanted, load) as server:
+    async with running_server(wanted, load) as server:
         owner = await server.database.write(lambda conn: organizations.create(conn, "place"))
         _, key = await server.database.write(lambda conn: api_keys.create(conn, owner.id))
         language = cast(PromptedLlm, loaded[0].llm(None))  # tests of others do not ask it

@@ -1,8 +1,8 @@
-"""`trunkline backup`: one archive of the database at one moment, the files that its rows speak of, the secret key and
-the settings file. Works beside a running server, and does not ask it.
+"""`trunkline backup`: writes one archive with a snapshot of the database, the files that its rows reference, the secret
+key and the settings file. Works while a server runs, without its help.
 
-The database comes first, the files follow: a row is never older than its file, so that what the snapshot speaks of is
-there unless it was deleted since. Files that no row speaks of are left out.
+The snapshot is taken first and the files are read after it: no row is older than its file, so every referenced file
+exists unless it was deleted since. Files without a row are left out.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from storage import snapshot
 from storage.database import key_check, migrate
 from storage.database.database import Database
 from trunkline.backup.archive import CHUNK_BYTES, DATABASE, KEY, SETTINGS, ArchiveWriter, BackupManifest
-from trunkline.backup.atomic_moves import JOURNAL
+from trunkline.backup.restore_journal import JOURNAL, fsync_folder
 
 STDOUT: Final = "-"
 PARTIAL: Final = ".partial"
-_COMPRESSED: Final = (".gz", ".tgz")
-STEP: Final = 8 * 1024 * 1024
-"""Bytes that a file grows by until they are taken to the disk."""
-_QUICK: Final = 1
-"""zlib's level: recordings hardly get smaller with a higher one."""
+_GZIP_SUFFIXES: Final = (".gz", ".tgz")
+SYNC_BYTES: Final = 8 * 1024 * 1024
+"""A growing file is synced to the disk each time that it has grown by this."""
+_GZIP_LEVEL: Final = 1
+"""Recordings hardly get smaller with a higher one."""
 
 
 @dataclass(frozen=True)
 class BackupSummary:
-    """A backup that was made. `size` in bytes; None on standard output."""
+    """A written backup. `size` in bytes; None if written to standard output."""
 
     manifest: BackupManifest
     size: int | None
@@ -52,47 +52,48 @@ class BackupSummary:
 def back_up(
     settings: Settings, target: str, *, settings_file: Path | None = None, with_key: bool = True
 ) -> BackupSummary:
-    """Write the archive to a file, which appears when it is whole and on the disk, or to standard output (`-`). Names
-    that end in .gz or .tgz are compressed. Blocks. `StartupError` when that cannot be; nothing is left of it then."""
+    """Write the archive to a file, which gets its name when it is complete and synced, or to standard output (`-`).
+    Names that end in .gz or .tgz are compressed. Blocks. Raises `StartupError`, and then leaves no file behind."""
     database = Database(settings.database_url).path
     if (settings.data_dir / JOURNAL).exists():
-        raise StartupError("a restore was cut off here: start the server, or restore again, before a backup")
+        raise StartupError("a restore was interrupted here: start the server, or restore again, before a backup")
     if not database.exists():
         raise StartupError(f"there is no database {database}: nothing to back up")
-    beside = settings.data_dir / "backup" if target == STDOUT else Path(target)
-    if beside.is_dir():  # told before the database is copied, and a folder as `.` has no name to put the copy beside
+    path = settings.data_dir / "backup" if target == STDOUT else Path(target)
+    if path.is_dir():  # checked before the database is copied; a folder such as `.` has no name for the copy
         raise StartupError(f"{target or '.'} is no plain file: name a file for the backup")
     try:
         with ExitStack() as stack:
-            copy = beside.with_name(f"{beside.name}{PARTIAL}.db")
-            scratch = stack.enter_context(_scratch(copy))
+            copy = path.with_name(f"{path.name}{PARTIAL}.db")
+            copy_sync = stack.enter_context(_scratch_file(copy))
             at = utc_now()
-            snapshot.take(database, copy, scratch.keep_pace)
+            snapshot.take(database, copy, copy_sync.sync_if_due)
             conn = stack.enter_context(snapshot.opened(copy))
             manifest = BackupManifest(version("trunkline"), _revision(conn), iso(at))
-            key = _key(settings.secret_key_path, conn) if with_key else None
-            out = _standard_output() if target == STDOUT else stack.enter_context(_appearing(beside))
-            pace = (lambda: None) if target == STDOUT else _ThroughputLimit(out.fileno()).keep_pace
+            key = _read_key(settings.secret_key_path, conn) if with_key else None
+            out = _standard_output() if target == STDOUT else stack.enter_context(_atomic_file(path))
+            after_chunk = (lambda: None) if target == STDOUT else _IncrementalSync(out.fileno()).sync_if_due
             with _compressed(out, target) as stream:
-                writer = ArchiveWriter(stream, manifest, at.timestamp(), pace)
-                _fill(writer, conn, copy, settings.data_dir, key, settings_file)
+                writer = ArchiveWriter(stream, manifest, at.timestamp(), after_chunk)
+                _write_archive(writer, conn, copy, settings.data_dir, key, settings_file)
             return BackupSummary(manifest, None if target == STDOUT else out.tell())
     except OSError as error:
         raise StartupError(f"the backup {target} cannot be written: {error.strerror or error}") from error
 
 
 def _revision(conn: sa.Connection) -> str:
-    found = snapshot.revision(conn)
-    if found is None:
+    """The revision of the database's schema. Raises `StartupError` if it is unknown."""
+    revision = snapshot.revision(conn)
+    if revision is None:
         raise StartupError("the database is not one of Trunkline's")
-    if not migrate.is_known_revision(found):
-        raise StartupError(f"the database was written by a newer version of Trunkline (revision {found})")
-    return found
+    if not migrate.is_known_revision(revision):
+        raise StartupError(f"the database was written by a newer version of Trunkline (revision {revision})")
+    return revision
 
 
-def _key(path: Path, conn: sa.Connection) -> bytes:
-    """The key file's content. `StartupError` when stored secrets cannot be read with it: the backup would be worth
-    little, and nobody would notice before it is needed."""
+def _read_key(path: Path, conn: sa.Connection) -> bytes:
+    """The key file's content. Raises `StartupError` if it does not decrypt the stored secrets, because that would be
+    noticed only when the backup is needed."""
     if not path.exists():
         raise StartupError(f"there is no secret_key_file {path}: --without-key makes a backup without it")
     if not key_check.fits(conn, secrets.load_or_create(path)):
@@ -103,138 +104,133 @@ def _key(path: Path, conn: sa.Connection) -> bytes:
     return path.read_bytes()
 
 
-def _fill(
+def _write_archive(
     writer: ArchiveWriter, conn: sa.Connection, copy: Path, data_dir: Path, key: bytes | None, settings: Path | None
 ) -> None:
-    """The key comes first: a restore that it stands in the way of is refused before the long files are read."""
+    """The key is the first file, so that a restore that another key prevents fails before it reads the long files."""
     if key is not None:
         writer.add(KEY, len(key), iter([key]))
     if settings is not None:
         _add_file(writer, SETTINGS, settings)
     _add_file(writer, DATABASE, copy)
-    for promise in snapshot.referenced_files(conn):
-        path = data_dir / promise.name
-        if not _add_file(writer, promise.name, path, grows=not promise.certain) and promise.certain:
-            writer.manifest.missing.append(promise.name)
+    for referenced in snapshot.referenced_files(conn):
+        path = data_dir / referenced.name
+        if not _add_file(writer, referenced.name, path, grows=not referenced.certain) and referenced.certain:
+            writer.manifest.missing.append(referenced.name)
     writer.close()
 
 
 def _add_file(writer: ArchiveWriter, name: str, path: Path, *, grows: bool = False) -> bool:
-    """As it is at this moment; False when there is none. `grows`: it is the recording of a live call."""
+    """Add a file as it is now; returns False if it does not exist. `grows`: it is the recording of a live call."""
     try:
         file = path.open("rb", buffering=0)
     except FileNotFoundError:
         return False
     with file:
-        begin = file.read(HEADER_BYTES)
+        start = file.read(HEADER_BYTES)
         size = os.fstat(file.fileno()).st_size
         if grows:
-            size = _settled(begin, size)
-        writer.add(name, size, _pieces(begin[:size], file, size))
+            size = _complete_bytes(start, size)
+        writer.add(name, size, _chunks(start[:size], file, size))
     return True
 
 
-def _settled(begin: bytes, size: int) -> int:
-    """How many bytes of a recording that goes on count: those that its header tells of, which is written after them;
-    what follows may be half an append (`media.recording`)."""
-    if len(begin) < HEADER_BYTES:
-        return len(begin)
-    riff_size = int.from_bytes(begin[4:8], "little") + 8
+def _complete_bytes(wav_header: bytes, size: int) -> int:
+    """The length of a growing recording without a partial append: that of its WAV header, which is rewritten after each
+    append (`media.recording`)."""
+    if len(wav_header) < HEADER_BYTES:
+        return len(wav_header)
+    riff_size = int.from_bytes(wav_header[4:8], "little") + 8
     return riff_size if HEADER_BYTES <= riff_size <= size and riff_size < 0xFFFFFFFF else size
 
 
-def _pieces(begin: bytes, file: io.FileIO, size: int) -> Iterator[bytes]:
-    """Exactly `size` bytes; `OSError` when the file has become shorter."""
-    yield begin
-    left = size - len(begin)
-    while left:
-        piece = file.read(min(left, CHUNK_BYTES))
-        if not piece:
+def _chunks(start: bytes, file: io.FileIO, size: int) -> Iterator[bytes]:
+    """Yields exactly `size` bytes, `start` and the rest of the file. Raises `OSError` if the file has become
+    shorter."""
+    yield start
+    remaining = size - len(start)
+    while remaining:
+        chunk = file.read(min(remaining, CHUNK_BYTES))
+        if not chunk:
             raise OSError(f"{file.name!s} became shorter while it was read")
-        left -= len(piece)
-        yield piece
+        remaining -= len(chunk)
+        yield chunk
 
 
-class _ThroughputLimit:
-    """Takes a file that grows to the disk in small steps. All of it at once would make the commits of a server on the
-    same disk wait behind it, for many times as long."""
+class _IncrementalSync:
+    """Syncs a growing file to the disk in small steps, because one large sync would block the commits of a server on
+    the same disk."""
 
     def __init__(self, file: int) -> None:
         self._file = file
-        self._there = 0
+        self._synced_bytes = 0
 
-    def keep_pace(self) -> None:
-        """To be called again and again while the file grows."""
+    def sync_if_due(self) -> None:
+        """Sync if the file has grown by `SYNC_BYTES` since the last sync. To be called repeatedly while it grows."""
         size = os.fstat(self._file).st_size
-        if size - self._there >= STEP:
+        if size - self._synced_bytes >= SYNC_BYTES:
             os.fdatasync(self._file)
-            self._there = size
+            self._synced_bytes = size
 
 
 @contextmanager
-def _scratch(path: Path) -> Iterator[_ThroughputLimit]:
-    """An empty file of ours alone, gone at the end; what a killed backup has left of it is overwritten."""
-    with _held(path) as file:
+def _scratch_file(path: Path) -> Iterator[_IncrementalSync]:
+    """An empty, locked file that is removed at the end of the block; one that a killed backup has left is
+    overwritten."""
+    with _locked_file(path) as file:
         try:
-            yield _ThroughputLimit(file.fileno())
+            yield _IncrementalSync(file.fileno())
         finally:
             path.unlink(missing_ok=True)
 
 
 @contextmanager
-def _appearing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name, and the place of an older one, when the block ends well."""
+def _atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that gets its name, and replaces an older file of that name, if the block succeeds."""
     if path.exists() and not path.is_file():
         raise StartupError(f"{path} is no plain file: name a file for the backup")
     partial = path.with_name(f"{path.name}{PARTIAL}")
-    with _held(partial) as file:
+    with _locked_file(partial) as file:
         try:
             yield file
             file.flush()
             os.fsync(file.fileno())
             partial.rename(path)
-            _keep_name(path.parent)
+            fsync_folder(path.parent)
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[BinaryIO]:
-    """The file, empty and open, with mode 0600 from its first moment. `StartupError` while another backup has it."""
+def _locked_file(path: Path) -> Iterator[BinaryIO]:
+    """The file, empty, open and locked, with mode 0600 from its creation. Raises `StartupError` while another backup
+    has it locked."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "r+b") as file:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            mine = os.path.samestat(path.stat(), os.fstat(handle))
+            is_locked = os.path.samestat(path.stat(), os.fstat(handle))
         except (BlockingIOError, FileNotFoundError):
-            mine = False
-        if not mine:  # or it had just been finished when it was opened
+            is_locked = False
+        if not is_locked:  # or another backup has renamed it since it was opened
             raise StartupError(f"another backup is being written to {path}")
         os.fchmod(handle, 0o600)
         file.truncate()
         yield file
 
 
-def _keep_name(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _standard_output() -> BinaryIO:
     if sys.stdout.isatty():
-        raise StartupError("a backup is no text: send it to a file or through a pipe")
+        raise StartupError("a backup is not text: redirect it to a file or a pipe")
     return sys.stdout.buffer
 
 
 @contextmanager
 def _compressed(out: BinaryIO, target: str) -> Iterator[BinaryIO]:
-    if not target.endswith(_COMPRESSED):
+    if not target.endswith(_GZIP_SUFFIXES):
         yield out
         out.flush()
         return
-    with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=_QUICK, filename="", mtime=0) as stream:
+    with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=_GZIP_LEVEL, filename="", mtime=0) as stream:
         yield cast(BinaryIO, stream)

@@ -1,1 +1,1 @@
-"""`trunkline check`: proves settings, SIP, models and sandbox before serving."""
+"""`trunkline check`: tests the settings, storage, models, sandbox, ports and audio path before a server starts."""

@@ -1,4 +1,4 @@
-"""`trunkline check`: one line for each thing that a working server needs, and a remedy for each that is missing."""
+"""`trunkline check`: prints a line for each requirement of a working server, with a remedy for each that is not met."""
 
 from __future__ import annotations
 
@@ -28,22 +28,25 @@ from trunkline.check import sip as check_sip
 TONE_HZ: Final = 440
 TONE_S: Final = 0.5
 AUDIO_WAIT_S: Final = 5.0
+"""Longest wait for the test call's answer, and for its audio."""
+MIN_PEAK: Final = 1000
+"""Smallest peak of the received tone (int16); it is sent with 8000."""
 
 
 async def check(settings: Settings) -> int:
-    """Print the lines; 0 when everything is in order."""
-    models = check_models.Models()
-    structlog.configure(processors=[models.capture_log, _drop])  # the lines below say it all
+    """Run the checks, and print a line for each; returns 0 if all succeed."""
+    models = check_models.ModelChecks()
+    structlog.configure(processors=[models.capture_log, _drop_event])  # the printed lines replace the log
     checks: list[tuple[str, Callable[[Settings], Awaitable[str]]]] = [
         ("settings", _settings),
         ("data", _data),
         ("database", _database),
-        ("models", models.named),
+        ("models", models.names_and_speed),
         ("model trials", models.trials),
         ("capacity", models.capacity),
         *await remote_models.checks(settings),
         ("voice activity", _voice_activity),
-        ("workers", sandbox.workers),
+        ("workers", sandbox.check_sandbox),
         ("API port", _api_port),
         ("SIP ports", _sip_ports),
         ("SIP over TLS", _sip_over_tls),
@@ -53,9 +56,9 @@ async def check(settings: Settings) -> int:
         ("audio path", _audio_path),
     ]
     failed = 0
-    for name, one in checks:
+    for name, run_check in checks:
         try:
-            for number, line in enumerate((await one(settings)).splitlines()):
+            for number, line in enumerate((await run_check(settings)).splitlines()):
                 print(f"ok    {'' if number else name:15} {line}")
         except (TrunklineError, OSError) as error:
             failed += 1
@@ -63,23 +66,23 @@ async def check(settings: Settings) -> int:
     return 1 if failed else 0
 
 
-def _drop(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+def _drop_event(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     raise structlog.DropEvent
 
 
 async def _settings(settings: Settings) -> str:
-    return f"data in {settings.data_dir.resolve()}, webhooks link to {settings.public_origin}"
+    return f"data in {settings.data_dir.resolve()}, links in webhooks begin with {settings.public_origin}"
 
 
 async def _data(settings: Settings) -> str:
     await asyncio.to_thread(file_permissions.make_folder, settings.data_dir)
-    free = os.statvfs(settings.data_dir)
-    note = f"{free.f_bavail * free.f_frsize / 2**30:.1f} GiB free"
-    return f"{note}, in use by a running server" if lock.is_held(settings.data_dir) else note
+    disk = os.statvfs(settings.data_dir)
+    free = f"{disk.f_bavail * disk.f_frsize / 2**30:.1f} GiB free"
+    return f"{free}, in use by a running server" if lock.is_held(settings.data_dir) else free
 
 
 async def _database(settings: Settings) -> str:
-    """It can be opened, and the key file is its own."""
+    """Raises `StartupError` if the database cannot be opened, or the secret key is not its own."""
     async with open_database(settings) as database:
         await key_check.load(database, settings.secret_key_path)
         return str(database.path)
@@ -99,24 +102,24 @@ async def _sip_ports(settings: Settings) -> str:
 
 
 async def _sip_over_tls(settings: Settings) -> str:
-    """The certificate, and the port."""
+    """Raises `OSError` if there is a TLS port without a valid certificate."""
     sip = settings.sip
     identity = await asyncio.to_thread(read_identity, TlsFiles(sip.tls_cert, sip.tls_key, sip.tls_ca))
     if identity.expires_at is None:
         if sip.tls_port:
             raise OSError("sip.tls_port needs sip.tls_cert and sip.tls_key")
-        return "trunks are reached over TLS, no port is open for it ([sip] tls_port)"
-    left = identity.days_left(now())
-    if left is not None and left < 0:
-        raise OSError(f"the certificate {sip.tls_cert} has ended on {identity.expires_at:%Y-%m-%d}")
+        return "outbound connections to trunks only, no TLS port is open ([sip] tls_port)"
+    days_left = identity.days_left(now())
+    if days_left is not None and days_left < 0:
+        raise OSError(f"the certificate {sip.tls_cert} expired on {identity.expires_at:%Y-%m-%d}")
     port = _port_state(settings, sip.host, sip.tls_port, (socket.SOCK_STREAM,), "sip", "tls_port")
-    return f"{port}, certificate for {', '.join(identity.names)}, {left} days left"
+    return f"{port}, certificate for {', '.join(identity.names) or 'no name'}, {days_left} days left"
 
 
 def _port_state(
     settings: Settings, host: str, port: int, kinds: tuple[socket.SocketKind, ...], section: str, key: str = "port"
 ) -> str:
-    """Bind and let go. A port that our own running server holds is in order."""
+    """Bind the port and close it. Raises `OSError` if another program uses it; a running server may."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for kind in kinds:
         with socket.socket(family, kind) as probe:
@@ -126,14 +129,14 @@ def _port_state(
                 probe.bind((host, port))
             except OSError as error:
                 if lock.is_held(settings.data_dir):
-                    return f"{host}:{port}, held by the running server"
+                    return f"{host}:{port}, in use by the running server"
                 variable = f"TRUNKLINE_{section.upper()}__{key.upper()}"
                 raise OSError(f"{host}:{port}: {error.strerror}; set [{section}] {key} ({variable})") from error
     return f"{host}:{port} free"
 
 
 async def _audio_path(settings: Settings) -> str:
-    """A call to ourselves on loopback: a tone goes in at one end and must come out at the other."""
+    """Call this server on loopback: a tone that the callee sends must arrive at the caller. Raises `OSError`."""
     legs: asyncio.Queue[Leg] = asyncio.Queue()
     first, last = settings.sip.rtp_port_range
     endpoint = Endpoint(
@@ -145,44 +148,45 @@ async def _audio_path(settings: Settings) -> str:
     await endpoint.start()
     try:
         endpoint.set_sources(["127.0.0.1"])
-        there, here = await _call_ourselves(endpoint, legs)
-        heard = await asyncio.to_thread(_hear_tone, endpoint, here, there)
-        realtime = "real-time" if endpoint.pump.stats().realtime else "ordinary priority"
+        callee, caller = await _call_self(endpoint, legs)
+        is_received = await asyncio.to_thread(_receives_tone, endpoint, caller, callee)
+        priority = "real-time" if endpoint.pump.stats().realtime else "ordinary priority"
     finally:
         await endpoint.close()
-    if not heard:
-        raise OSError("a call to ourselves on 127.0.0.1 brought no sound: is a firewall between?")
-    return f"a call to ourselves has sound ({there.codec}, {there.rate} Hz, pump at {realtime})"
+    if not is_received:
+        raise OSError("a test call on 127.0.0.1 carried no audio: does a firewall block it?")
+    return f"a test call carries audio ({callee.codec}, {callee.rate} Hz, pump at {priority})"
 
 
-async def _call_ourselves(endpoint: Endpoint, legs: asyncio.Queue[Leg]) -> tuple[Media, Media]:
-    """The sound of the called and of the calling end. Raises `OSError`."""
+async def _call_self(endpoint: Endpoint, legs: asyncio.Queue[Leg]) -> tuple[Media, Media]:
+    """The media of the callee's and of the caller's leg of a call to this endpoint. Raises `OSError`."""
     try:
         async with asyncio.timeout(AUDIO_WAIT_S):
             caller = await endpoint.call(f"sip:check@127.0.0.1:{endpoint.sip_port}")
             callee = await legs.get()
-            there, here = await asyncio.gather(callee.answer(), caller.connected())
+            callee_media, caller_media = await asyncio.gather(callee.answer(), caller.connected())
     except TimeoutError as error:
         raise OSError(
-            f"a call to ourselves on 127.0.0.1 was not answered within {AUDIO_WAIT_S:g} s: is a firewall between, "
-            "or is the machine overloaded?"
+            f"a test call on 127.0.0.1 was not answered within {AUDIO_WAIT_S:g} s: does a firewall block it, or is the "
+            "machine overloaded?"
         ) from error
-    return there, here
+    return callee_media, caller_media
 
 
-def _hear_tone(endpoint: Endpoint, here: Media, there: Media) -> bool:
+def _receives_tone(endpoint: Endpoint, sender: Media, receiver: Media) -> bool:
+    """Send a tone on one leg; returns True if it arrives on the other. Blocks."""
     pump = endpoint.pump
-    heard, said = np.zeros((2, pump.rows, 19200), np.int16)
+    rx_audio, tx_audio = np.zeros((2, pump.rows, 19200), np.int16)
     counts, info = np.zeros(pump.rows, np.int32), np.zeros((pump.rows, INFO_COLUMNS), np.int64)
-    pump.write(here.slot, _tone(here.rate))
-    loudest = 0
+    pump.write(sender.slot, _tone(sender.rate))
+    peak = 0
     for _ in range(int(AUDIO_WAIT_S * 50)):
-        if loudest >= 1000 or not pump.wait(200):
+        if peak >= MIN_PEAK or not pump.wait(200):
             break
-        pump.read(heard, said, counts, info)
-        row = row_of(there.slot)
-        loudest = max(loudest, int(np.abs(heard[row, : counts[row]].astype(np.int32)).max(initial=0)))
-    return loudest >= 1000
+        pump.read(rx_audio, tx_audio, counts, info)
+        row = row_of(receiver.slot)
+        peak = max(peak, int(np.abs(rx_audio[row, : counts[row]].astype(np.int32)).max(initial=0)))
+    return peak >= MIN_PEAK
 
 
 def _tone(rate: int) -> Samples:

@@ -1,4 +1,4 @@
-"""What `trunkline check` says of the models: which ones answer, how quick they are here, how many calls they hold."""
+"""The models in `trunkline check`: which ones calls use, their speed on this machine, and the capacity that follows."""
 
 from __future__ import annotations
 
@@ -20,37 +20,41 @@ from models.model_files.known_models import read_known
 from models.model_files.store import ModelStore
 from models.model_files.trial import ModelTrials
 from models.runtime.machine import available_cores, free_bytes
-from trunkline.wiring.model_load import TALK
-from trunkline.wiring.remote_models import configured_in, without_remote
+from trunkline.wiring.load_shedding import CALL_PROFILE
+from trunkline.wiring.remote_models import open_and_read_remote_models, without_remote_models
 
-WITHIN_S = (0.5, 1.0, 2.0)
-_AT_ONCE = (1, 4, 16)
-_BOUNDS = {"max_calls": "[limits] max_calls", "memory": "the talks that the language model remembers"}
-_TALKED_IN = 900
-"""Tokens of each talk when the speed of a language model is told."""
+LATENCIES_S = (0.5, 1.0, 2.0)
+"""The answer latencies that the capacity is printed for."""
+_CONCURRENCIES = (1, 4, 16)
+_BOUND_NAMES = {
+    "max_calls": "[limits] max_calls",
+    "memory": "the conversations that the language model keeps in memory",
+}
+_CONTEXT_TOKENS = 900
+"""Tokens of each conversation that the speed of a language model is printed for."""
 
 
-class Models:
-    """Loaded and measured once, for two lines of the check."""
+class ModelChecks:
+    """The checks of the models, which are loaded and measured once for two lines."""
 
     def __init__(self) -> None:
-        self._speeds: ModelCosts | None = None
+        self._costs: ModelCosts | None = None
         self._left_out: dict[str, str] = {}
-        """Why, by name."""
+        """Errors of models that were left out, by name."""
 
     def capture_log(self, _logger: object, _method: str, event: EventDict) -> EventDict:
-        """Keep what the log would say of models that are left out; for `structlog`."""
+        """A structlog processor: remembers the errors of models that the loader leaves out."""
         if event.get("event") == "model.left_out":
             self._left_out[str(event["name"])] = str(event["error"])
         return event
 
     async def trials(self, settings: Settings) -> str:
-        """Whether all models that are files passed their trial, also those that are loaded when a call needs them.
-        Raises `StartupError` that names those which did not."""
-        tried = await asyncio.to_thread(self._try_language_models, settings)
+        """Check the trials of all models in files, also of those that are loaded only when a call needs them. Raises
+        `StartupError` with the failures."""
+        passed = await asyncio.to_thread(self._try_language_models, settings)
         if self._left_out:
             raise StartupError("; ".join(self._left_out.values()))
-        return f"passed by all models that were loaded, and by {tried} language models in files"
+        return f"passed by all loaded models, and by {passed} language models in files"
 
     def _try_language_models(self, settings: Settings) -> int:
         store = ModelStore(settings.models_dir, read_known(settings.models_dir))
@@ -61,20 +65,20 @@ class Models:
                 passed += 1
             except ModelTrialError as error:
                 self._left_out[name] = error.message
-            except StartupError:  # no language model: `models list` says why
+            except StartupError:  # not a language model: `models list` shows why
                 continue
         return passed
 
-    async def named(self, settings: Settings) -> str:
-        """Which models answer, and how quick they are here. Raises `StartupError`."""
-        remotes = await configured_in(settings)
-        away = {kind: found.name for kind in ("llm", "tts", "embedding")
-                if (found := choose_remote(remotes, kind, getattr(settings.models, kind)))}  # fmt: skip
-        return await asyncio.to_thread(self.measured, without_remote(settings, remotes), away)
+    async def names_and_speed(self, settings: Settings) -> str:
+        """The models that calls use, and their speed on this machine. Raises `StartupError`."""
+        remotes = await open_and_read_remote_models(settings)
+        remote_names = {kind: remote.name for kind in ("llm", "tts", "embedding")
+                        if (remote := choose_remote(remotes, kind, getattr(settings.models, kind)))}  # fmt: skip
+        return await asyncio.to_thread(self.measure, without_remote_models(settings, remotes), remote_names)
 
-    def measured(self, settings: Settings, away: Mapping[str, str]) -> str:
-        """The same, of those that are here; `away` are remote ones by kind, behind which those stand. Takes seconds.
-        Raises `StartupError`."""
+    def measure(self, settings: Settings, remote_names: Mapping[str, str]) -> str:
+        """Load and measure the local models; returns the lines. `remote_names`: remote models by kind, for which the
+        local ones are the fallback. Takes seconds. Raises `StartupError`."""
         chosen = settings.models
         models = loader.load(
             settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second,
@@ -82,59 +86,60 @@ class Models:
         )  # fmt: skip
         try:
             voices, llm = len(models.voices()), models.language_models()[0].name
-            llm = f"{away['llm']} with {llm} behind it" if "llm" in away else llm
-            meaning = away.get("embedding") or (
-                models.embeddings.name if models.embeddings else "documents by words alone"
+            llm = f"{remote_names['llm']} with {llm} as its fallback" if "llm" in remote_names else llm
+            embedding = remote_names.get("embedding") or (
+                models.embeddings.name if models.embeddings else "document search by words only"
             )
-            names = f"{models.stt(None).name}, {llm}, {voices} voices, {models.eot.name}, {meaning}"
-            self._speeds = _without(measure_costs(models), away)
-            return "\n".join([names, *_describe(self._speeds), *_memory(models)])
+            names = f"{models.stt(None).name}, {llm}, {voices} voices, {models.eot.name}, {embedding}"
+            self._costs = _local_costs(measure_costs(models), remote_names)
+            return "\n".join([names, *_speed_lines(self._costs), *_memory_lines(models)])
         finally:
             models.close()
 
     async def capacity(self, settings: Settings) -> str:
-        """How many calls they hold. Raises `StartupError` when they could not be loaded."""
-        if self._speeds is None:
+        """The number of concurrent calls that the models can serve. Raises `StartupError` if they could not be
+        loaded."""
+        if self._costs is None:
             raise StartupError("not known without models")
-        return "\n".join(await asyncio.to_thread(lambda speeds: list(_capacity(settings, speeds)), self._speeds))
+        return "\n".join(await asyncio.to_thread(lambda costs: list(_capacity_lines(settings, costs)), self._costs))
 
 
-def _without(speeds: ModelCosts, away: Mapping[str, str]) -> ModelCosts:
-    """What other machines do counts for nothing here."""
-    speeds = replace(speeds, llm=None) if "llm" in away else speeds
-    return replace(speeds, tts=None) if "tts" in away else speeds
+def _local_costs(costs: ModelCosts, remote_names: Mapping[str, str]) -> ModelCosts:
+    """The costs without those of kinds that run on other machines."""
+    costs = replace(costs, llm=None) if "llm" in remote_names else costs
+    return replace(costs, tts=None) if "tts" in remote_names else costs
 
 
-def _describe(speeds: ModelCosts) -> Iterator[str]:
-    """A line for each that was measured."""
-    if (hearing := speeds.stt) is not None:
-        times = " / ".join(f"{1 / factor:.3g}" for factor in hearing.factors.values())
-        yield f"{hearing.name} hears {times} times as fast as callers speak, {_at_once(hearing.factors)}"
-    if (again := speeds.stt_second) is not None:
-        yield f"{again.name} hears a turn again {1 / again.factor(1):.3g} times as fast as it was spoken"
-    if (judging := speeds.eot) is not None:
-        yield f"{judging.name} judges a turn in {judging.answer_s * 1000:.0f} ms"
-    if (writing := speeds.llm) is not None:
-        written = " / ".join(f"{count / writing.steps.writes(count, _TALKED_IN):.0f}" for count in _AT_ONCE)
-        read = 64 / writing.steps.reads(64, _TALKED_IN)
-        summary = f"reads {read:.0f} tokens/s and writes {written}, {_at_once(_AT_ONCE)}, with talk in memory"
-        yield f"{writing.name} {summary}"
-    if (speaking := speeds.tts) is not None:
-        yield f"{speaking.name} speaks {1 / speaking.factor:.3g} times as fast as it is heard"
+def _speed_lines(costs: ModelCosts) -> Iterator[str]:
+    """A line for each measured model."""
+    if (stt := costs.stt) is not None:
+        times = " / ".join(f"{1 / factor:.3g}" for factor in stt.factors.values())
+        yield f"{stt.name} transcribes {times} times as fast as real time, {_at_once(stt.factors)}"
+    if (second := costs.stt_second) is not None:
+        yield f"{second.name} transcribes a turn again {1 / second.factor(1):.3g} times as fast as real time"
+    if (eot := costs.eot) is not None:
+        yield f"{eot.name} decides on the end of a turn in {eot.answer_s * 1000:.0f} ms"
+    if (llm := costs.llm) is not None:
+        writes = " / ".join(f"{count / llm.steps.writes(count, _CONTEXT_TOKENS):.0f}" for count in _CONCURRENCIES)
+        reads = 64 / llm.steps.reads(64, _CONTEXT_TOKENS)
+        speed = f"reads {reads:.0f} tokens/s and writes {writes}, {_at_once(_CONCURRENCIES)}"
+        yield f"{llm.name} {speed}, with conversations in memory"
+    if (tts := costs.tts) is not None:
+        yield f"{tts.name} synthesizes {1 / tts.factor:.3g} times as fast as real time"
 
 
 def _at_once(calls: Iterable[int]) -> str:
     return f"{' / '.join(map(str, calls))} at once"
 
 
-def _memory(models: Catalogue) -> Iterator[str]:
+def _memory_lines(models: Catalogue) -> Iterator[str]:
     model = primary_model(models.llm(None))
     if isinstance(model, LlamaLanguageModel):
-        there = model.memory
-        taken, free = there.weights_bytes + there.bytes, max(0, free_bytes() - there.weights_bytes)
+        plan = model.memory
+        used, free = plan.weights_bytes + plan.bytes, max(0, free_bytes() - plan.weights_bytes)
         yield (
-            f"{model.name} takes {_mebibytes(taken)} of memory and remembers the talk of {there.sequences} calls, "
-            f"{there.capacity:,} tokens of each; {_mebibytes(free)} are free beside it"
+            f"{model.name} uses {_mebibytes(used)} of memory and keeps the conversations of {plan.sequences} calls, "
+            f"{plan.capacity:,} tokens each; {_mebibytes(free)} remain free"
         )
 
 
@@ -142,10 +147,10 @@ def _mebibytes(count: int) -> str:
     return f"{count / 2**20:,.0f} MiB"
 
 
-def _capacity(settings: Settings, speeds: ModelCosts) -> Iterator[str]:
-    """For each time how many calls get their answers in it and what bounds them; and what they are taken to do."""
-    there = available_cores()
-    for each in capacities(speeds, there, settings.limits.max_calls, TALK, WITHIN_S):
-        bound = _BOUNDS.get(each.bound, f"the {each.bound}")
-        yield f"about {each.calls} calls at once have answers within {each.within_s:g} s, bound by {bound}"
-    yield f"on {there:g} cores, for 95 of 100 answers, with {TALK}"
+def _capacity_lines(settings: Settings, costs: ModelCosts) -> Iterator[str]:
+    """A line for each answer latency, with the number of calls and what limits it; then the assumptions."""
+    cores = available_cores()
+    for capacity in capacities(costs, cores, settings.limits.max_calls, CALL_PROFILE, LATENCIES_S):
+        bound = _BOUND_NAMES.get(capacity.bound, f"the {capacity.bound}")
+        yield f"about {capacity.calls} calls at once get answers within {capacity.within_s:g} s, limited by {bound}"
+    yield f"on {cores:g} cores, for 95 of 100 answers, with {CALL_PROFILE}"

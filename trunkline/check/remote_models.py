@@ -1,4 +1,5 @@
-"""What `trunkline check` says of models on other machines: is each there, under the name that it is asked by?"""
+"""Remote models in `trunkline check`: whether each can be reached, and its server has a model of the configured
+name."""
 
 from __future__ import annotations
 
@@ -11,27 +12,29 @@ from config.settings import Settings
 from models.remote.client import RemoteModelClient
 from models.remote.config import RemoteModel
 from trunkline.wiring.egress import egress_client
-from trunkline.wiring.remote_models import configured_in
+from trunkline.wiring.remote_models import open_and_read_remote_models
 
-_NAMED: Final = 5
+MAX_LISTED: Final = 5
+"""Models of the server that an error lists."""
 
 
 async def checks(settings: Settings) -> list[tuple[str, Callable[[Settings], Awaitable[str]]]]:
-    """One for each. None where the data cannot be read: other lines say so."""
+    """A check for each remote model, by the name of its line. Empty if the database cannot be read, which another check
+    reports."""
     try:
-        models = await configured_in(settings)
+        models = await open_and_read_remote_models(settings)
     except (TrunklineError, OSError):
         return []
-    return [(f"remote {model.kind}", partial(_look, model)) for model in models]
+    return [(f"remote {model.kind}", partial(_check_model, model)) for model in models]
 
 
-async def _look(model: RemoteModel, settings: Settings) -> str:
+async def _check_model(model: RemoteModel, settings: Settings) -> str:
     client = await egress_client(settings)
     try:
         listed = await RemoteModelClient(model, client).list_models()
     finally:
         await client.close()
     if model.model not in listed:
-        there = f"it has {', '.join(listed[:_NAMED])}" if listed else "it lists none"
-        raise OSError(f"{model.name}: {model.base_url} has no model {model.model!r}: {there}")
+        others = f"it has {', '.join(listed[:MAX_LISTED])}" if listed else "it lists none"
+        raise OSError(f"{model.name}: {model.base_url} has no model {model.model!r}: {others}")
     return f"{model.name} ({model.model} at {model.base_url})"

@@ -1,4 +1,4 @@
-"""What `trunkline check` says of SIP beyond its ports: addresses, audio ports and trunks."""
+"""SIP in `trunkline check`, besides its ports: advertised addresses, RTP ports and trunks."""
 
 from __future__ import annotations
 
@@ -25,43 +25,44 @@ from storage.phone_numbers.phone_numbers import PhoneNumber
 from trunkline.server.control_socket import query
 from trunkline.wiring.sip import sip_locator
 
-MOST_NAMED: Final = 3
-"""Failures that are named in a line; the others are counted."""
+MAX_LISTED: Final = 3
+"""Failures that a line lists; the others are counted."""
 
 
 async def addresses(settings: Settings) -> str:
-    """What peers are told to send to."""
+    """The addresses that SIP and SDP advertise to peers."""
     sip = settings.sip
     if sip.public_address is not None:
-        return f"peers are told {sip.public_address}, those in local_networks our own address"
+        return f"peers get {sip.public_address}, peers in local_networks the local address"
     if not is_wildcard(sip.host):
-        return f"peers are told {sip.host}"
-    usual = [await asyncio.to_thread(default_local_address, sip.host, version) for version in ip_versions(sip.host)]
-    private = any(ip_address(each) in network for each in usual for network in sip.local_networks)
-    nat = "; behind NAT set [sip] public_address (TRUNKLINE_SIP__PUBLIC_ADDRESS)" if private else ""
-    return f"peers are told the address on the way to them, by default {', '.join(usual)}{nat}"
+        return f"peers get {sip.host}"
+    local = [await asyncio.to_thread(default_local_address, sip.host, version) for version in ip_versions(sip.host)]
+    is_private = any(ip_address(each) in network for each in local for network in sip.local_networks)
+    nat = "; behind NAT set [sip] public_address (TRUNKLINE_SIP__PUBLIC_ADDRESS)" if is_private else ""
+    return f"peers get the local address of the route to them, by default {', '.join(local)}{nat}"
 
 
 async def rtp_ports(settings: Settings) -> str:
-    """Whether the range is wide enough (that, the settings make sure of) and free."""
+    """The RTP port range, which the settings check to be wide enough. Raises `OSError` if too many of its ports are in
+    use."""
     first, last = settings.sip.rtp_port_range
     needed = PORTS_PER_CALL * settings.limits.max_calls
-    room = (last - first + 1) // PORTS_PER_CALL
-    facts = f"{settings.sip.rtp_ports} hold {room} calls, max_calls is {settings.limits.max_calls}"
+    capacity = (last - first + 1) // PORTS_PER_CALL
+    ports = f"{settings.sip.rtp_ports} suffice for {capacity} calls, max_calls is {settings.limits.max_calls}"
     if await asyncio.to_thread(lock.is_held, settings.data_dir):
-        return f"{facts}, in use by the running server"
-    taken = await asyncio.to_thread(_taken, settings.sip.host, range(first, last + 1))
-    if last - first + 1 - taken < needed:
+        return f"{ports}, in use by the running server"
+    used = await asyncio.to_thread(_count_used, settings.sip.host, range(first, last + 1))
+    if last - first + 1 - used < needed:
         raise OSError(
-            f"{facts}, but other programs use {taken} of the ports: set [sip] rtp_ports (TRUNKLINE_SIP__RTP_PORTS)"
+            f"{ports}, but other programs use {used} of the ports: set [sip] rtp_ports (TRUNKLINE_SIP__RTP_PORTS)"
         )
-    return f"{facts}, {taken} ports in use by other programs" if taken else facts
+    return f"{ports}, {used} ports in use by other programs" if used else ports
 
 
-def _taken(host: str, ports: range) -> int:
-    """How many of the ports cannot be bound."""
+def _count_used(host: str, ports: range) -> int:
+    """The number of ports that cannot be bound."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    taken = 0
+    used = 0
     for port in ports:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             try:
@@ -69,24 +70,25 @@ def _taken(host: str, ports: range) -> int:
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise
-                taken += 1
-    return taken
+                used += 1
+    return used
 
 
 async def trunks(settings: Settings) -> str:
-    """Whether the hosts of trunks can be found; while the server runs, how the trunks stand."""
-    numbers = await _numbers(settings)
+    """The states of trunks if the server runs; else whether their hosts can be resolved. Raises `OSError` for trunks
+    that have failed."""
+    numbers = await _read_numbers(settings)
     if not numbers:
         return "no phone number has one yet"
     if await asyncio.to_thread(lock.is_held, settings.data_dir):
-        return await _standing(settings)
-    lost = await _lost(settings, numbers)
-    if lost:
-        raise OSError(_several(lost))
-    return f"{len(numbers)}, all their hosts are found"
+        return await _states(settings)
+    unresolved = await _unresolved(settings, numbers)
+    if unresolved:
+        raise OSError(_join(unresolved))
+    return f"{len(numbers)}, all their hosts are resolved"
 
 
-async def _numbers(settings: Settings) -> list[PhoneNumber]:
+async def _read_numbers(settings: Settings) -> list[PhoneNumber]:
     database = Database(settings.database_url)
     try:
         await database.open()
@@ -95,37 +97,41 @@ async def _numbers(settings: Settings) -> list[PhoneNumber]:
         await database.close()
 
 
-async def _lost(settings: Settings, numbers: Sequence[PhoneNumber]) -> list[str]:
-    """Trunks whose hosts cannot be found, and why; one number stands for all that share a host."""
-    places = {
-        place: number.number
+async def _unresolved(settings: Settings, numbers: Sequence[PhoneNumber]) -> list[str]:
+    """The trunk hosts that cannot be resolved, each with its error and with one of the numbers that use it."""
+    destinations = {
+        destination: number.number
         for number in numbers
-        for place in trunk_destinations(number)
-        if place is not None and ip_literal_targets(place) is None
+        for destination in trunk_destinations(number)
+        if destination is not None and ip_literal_targets(destination) is None
     }
-    with closing(SystemResolver()) as hosts:
-        locator = sip_locator(settings, hosts)
-        found = await asyncio.gather(*(_why_lost(locator, place) for place in places))
-    return [f"{number}: {place.host} {why}" for (place, number), why in zip(places.items(), found, strict=True) if why]
+    with closing(SystemResolver()) as resolver:
+        locator = sip_locator(settings, resolver)
+        errors = await asyncio.gather(*(_resolve_error(locator, destination) for destination in destinations))
+    return [
+        f"{number}: {destination.host} {error}"
+        for (destination, number), error in zip(destinations.items(), errors, strict=True)
+        if error
+    ]
 
 
-async def _why_lost(locator: SipLocator, place: SipHostPort) -> str | None:
+async def _resolve_error(locator: SipLocator, destination: SipHostPort) -> str | None:
     try:
-        return None if (await locator.locate(place)).targets else "is not in the DNS"
+        return None if (await locator.locate(destination)).targets else "is not in the DNS"
     except LookupFailed as error:
         return f"cannot be looked up ({error})"
 
 
-async def _standing(settings: Settings) -> str:
-    """As the running server tells."""
+async def _states(settings: Settings) -> str:
+    """The number of trunks in each state, from the running server. Raises `OSError` with the failed ones."""
     statuses: list[dict[str, Any]] = [fact async for fact in query(settings.data_dir, {"command": "sip.status"})]
     failed = [f"{each['number']}: {each['detail'] or 'failed'}" for each in statuses if each["state"] == "failed"]
     if failed:
-        raise OSError(f"{_several(failed)}; see `trunkline sip status`")
+        raise OSError(f"{_join(failed)}; see `trunkline sip status`")
     states = [each["state"] for each in statuses]
     return ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
 
 
-def _several(problems: Sequence[str]) -> str:
-    more = len(problems) - MOST_NAMED
-    return "; ".join([*problems[:MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
+def _join(problems: Sequence[str]) -> str:
+    more = len(problems) - MAX_LISTED
+    return "; ".join([*problems[:MAX_LISTED], *([f"and {more} more"] if more > 0 else [])])

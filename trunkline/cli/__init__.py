@@ -1,1 +1,1 @@
-"""The command line, one module a command."""
+"""The `trunkline` command, with a module for each command or group of commands."""

@@ -1,4 +1,4 @@
-"""`trunkline audit`: the log of every outbound call that was wanted, and of what operators changed."""
+"""`trunkline audit`: prints the audit log: requests for outbound calls, and changes that operators made."""
 
 from __future__ import annotations
 
@@ -18,53 +18,55 @@ from storage.accounts.organizations import Organization
 from storage.calls import outbound_audit
 from storage.calls.outbound_audit import AttemptWithCall
 from storage.database.database import Database
-from trunkline.admin import open_database, organization_named
+from trunkline.admin import open_database, organization_by_name
 
-PIECE: Final = 1000
-"""Rows that are read at once."""
-BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+PAGE_ROWS: Final = 1000
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def audit(settings: Settings, organization_name: str | None, since: datetime | None, *, as_json: bool) -> int:
-    """Print the log, one organization after the other, oldest first; of one organization or of all. Raises `NotFound`
-    for an unknown one."""
+    """Print the audit log of an organization, or of all, one after the other; oldest entry first. Raises `NotFound` for
+    an unknown organization."""
     async with open_database(settings) as database:
         if organization_name is None:
-            wanted = await database.read(organizations.all_of)
+            selected = await database.read(organizations.all_of)
         else:
-            wanted = [await database.read(lambda conn: organization_named(conn, organization_name))]
+            selected = [await database.read(lambda conn: organization_by_name(conn, organization_name))]
         try:
-            for each in wanted:
-                await _print_all(database, each, since or BEGINNING, _json if as_json else _line)
+            for organization in selected:
+                await _print_entries(database, organization, since or EPOCH, _json if as_json else _line)
             sys.stdout.flush()
-        except BrokenPipeError:  # `| head` has seen enough; what is still in the buffer must not complain at the exit
+        except BrokenPipeError:  # from `| head`; devnull takes the rest of the buffer, which Python flushes at the exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
-async def _print_all(
+async def _print_entries(
     database: Database,
     organization: Organization,
     since: datetime,
-    words_of: Callable[[AttemptWithCall | AuditEntry, str], str],
+    to_text: Callable[[AttemptWithCall | AuditEntry, str], str],
 ) -> None:
+    """Print the outbound requests and the operators' changes, merged by time."""
     entries = await database.read(partial(audit_log.since, organization_id=organization.id, at=since))
     last_id = ""
-    while piece := await database.read(
-        partial(outbound_audit.page_after, organization_id=organization.id, since=since, last_id=last_id, limit=PIECE)
+    while page := await database.read(
+        partial(
+            outbound_audit.page_after, organization_id=organization.id, since=since, last_id=last_id, limit=PAGE_ROWS
+        )
     ):
-        for record in piece:
+        for record in page:
             while entries and entries[0].created_at <= record.attempt.created_at:
-                print(words_of(entries.pop(0), organization.name))
-            print(words_of(record, organization.name))
-        since, last_id = piece[-1].attempt.created_at, piece[-1].attempt.id
+                print(to_text(entries.pop(0), organization.name))
+            print(to_text(record, organization.name))
+        since, last_id = page[-1].attempt.created_at, page[-1].attempt.id
     for entry in entries:
-        print(words_of(entry, organization.name))
+        print(to_text(entry, organization.name))
 
 
 def _line(record: AttemptWithCall | AuditEntry, organization: str) -> str:
     if isinstance(record, AuditEntry):
-        done = [
+        entry_words = [
             iso(record.created_at),
             f"{record.action:16}",
             organization,
@@ -72,7 +74,7 @@ def _line(record: AttemptWithCall | AuditEntry, organization: str) -> str:
             record.call_id,
             record.detail,
         ]
-        return "  ".join(word for word in done if word is not None)
+        return "  ".join(word for word in entry_words if word is not None)
     attempt = record.attempt
     words = [
         iso(attempt.created_at),
@@ -99,7 +101,7 @@ def _json(record: AttemptWithCall | AuditEntry, organization: str) -> str:
         }
         return json.dumps(entry)
     attempt = record.attempt
-    shown: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "at": iso(attempt.created_at),
         "verdict": attempt.verdict,
         "organization": organization,
@@ -113,4 +115,4 @@ def _json(record: AttemptWithCall | AuditEntry, organization: str) -> str:
         "ended": record.call_status,
         "detail": attempt.detail,
     }
-    return json.dumps(shown)
+    return json.dumps(fields)

@@ -1,5 +1,4 @@
-"""What organizations have left, on the command line: `trunkline org topup`, `debit` and `balance`. All of them work
-beside a running server, on the same database."""
+"""`trunkline org topup`, `debit` and `balance`: the balances of organizations, also while a server runs."""
 
 from __future__ import annotations
 
@@ -21,65 +20,61 @@ if TYPE_CHECKING:
     from storage.accounts.balances import BalanceChange
     from storage.accounts.organizations import Organization
 
-SHOWN: Final = 20
-"""So many changes, by default."""
+DEFAULT_LAST: Final = 20
 _AMOUNT: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 
 
 def amount(text: str) -> Decimal:
-    """An amount that a balance takes exactly: no sign, no exponent, at most six places."""
+    """Argument type: an amount without sign and exponent, with at most six decimal places."""
     if _AMOUNT.fullmatch(text.strip()) is None:
-        raise argparse.ArgumentTypeError("takes an amount as 20 or 12.50, with at most 6 decimal places")
+        raise argparse.ArgumentTypeError("takes an amount such as 20 or 12.50, with at most 6 decimal places")
     return Decimal(text.strip())
 
 
-def amount_above_zero(text: str) -> Decimal:
-    """An `amount` that changes something."""
-    if not (given := amount(text)):
+def positive_amount(text: str) -> Decimal:
+    """Argument type: an `amount` above 0."""
+    if not (value := amount(text)):
         raise argparse.ArgumentTypeError("takes an amount above 0")
-    return given
+    return value
 
 
 def add_arguments(
     topup: argparse.ArgumentParser, debit: argparse.ArgumentParser, balance: argparse.ArgumentParser
 ) -> None:
-    """Of the three commands."""
-    for each in (topup, debit, balance):
-        each.add_argument("name", help="name of the organization")
-    for each in (topup, debit):
-        each.add_argument(
-            "amount", type=amount_above_zero, help="in the currency of the rate card, such as 20 or 12.50"
-        )
-        each.add_argument("--note", metavar="TEXT", help="reason, stored with the change", required=each is debit)
-    balance.add_argument(
-        "--last", type=int, default=SHOWN, metavar="N", help=f"number of changes to show (default: {SHOWN})"
-    )
+    """Add the arguments of the three commands."""
+    for parser in (topup, debit, balance):
+        parser.add_argument("name", help="name of the organization")
+    for parser in (topup, debit):
+        parser.add_argument("amount", type=positive_amount, help="in the currency of the rate card, such as 12.50")
+        parser.add_argument("--note", metavar="TEXT", help="reason, stored with the change", required=parser is debit)
+    last = f"number of changes to show (default: {DEFAULT_LAST})"
+    balance.add_argument("--last", type=int, default=DEFAULT_LAST, metavar="N", help=last)
     balance.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 async def topup(options: argparse.Namespace, settings: Settings) -> int:
-    """Add to a balance, and print what it is now."""
-    print(format_amount(await _changed(settings, options.name, options.amount, options.note)))
+    """Add to a balance, and print the new balance."""
+    print(format_amount(await _change(settings, options.name, options.amount, options.note)))
     return 0
 
 
 async def debit(options: argparse.Namespace, settings: Settings) -> int:
-    """Take from a balance, and print what it is now."""
-    print(format_amount(await _changed(settings, options.name, -options.amount, options.note)))
+    """Subtract from a balance, and print the new balance."""
+    print(format_amount(await _change(settings, options.name, -options.amount, options.note)))
     return 0
 
 
 async def show(options: argparse.Namespace, settings: Settings) -> int:
-    """Print the last changes of a balance, oldest first, and what it is now."""
+    """Print the last changes of a balance, oldest first, and the balance."""
     from storage.accounts import balances
-    from trunkline.admin import open_database, organization_named
+    from trunkline.admin import open_database, organization_by_name
 
-    def look(conn: sa.Connection) -> tuple[Organization, list[BalanceChange]]:
-        organization = organization_named(conn, options.name)
+    def read(conn: sa.Connection) -> tuple[Organization, list[BalanceChange]]:
+        organization = organization_by_name(conn, options.name)
         return organization, balances.last_changes(conn, organization.id, max(options.last, 0))
 
     async with open_database(settings) as database:
-        organization, changes = await database.read(look)
+        organization, changes = await database.read(read)
     for change in changes:
         print(_json(change) if options.json else _line(change))
     if not options.json:
@@ -87,13 +82,13 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-async def _changed(settings: Settings, name: str, change_by: Decimal, note: str | None) -> Decimal:
-    """What is left after a change. Raises `NotFound`, and `Conflict` on the free plan."""
+async def _change(settings: Settings, name: str, change_by: Decimal, note: str | None) -> Decimal:
+    """Change a balance; returns the new one. Raises `NotFound`, and `Conflict` on the free plan."""
     from storage.accounts import balances
-    from trunkline.admin import open_database, organization_named
+    from trunkline.admin import open_database, organization_by_name
 
     def change(conn: sa.Connection) -> Decimal:
-        organization = organization_named(conn, name)
+        organization = organization_by_name(conn, name)
         if organization.plan != "paid":
             raise Conflict(
                 f"{name!r} is on the free plan, whose calls cost nothing: `trunkline org set {name} --plan paid` first"
@@ -105,7 +100,7 @@ async def _changed(settings: Settings, name: str, change_by: Decimal, note: str 
 
 
 def user() -> str:
-    """Who types."""
+    """The name of the user who runs the command."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name
@@ -113,9 +108,9 @@ def user() -> str:
 
 
 def format_amount(value: Decimal) -> str:
-    """An amount with all its places that say something, and two at least."""
-    whole, _, places = f"{value:.6f}".partition(".")
-    return f"{whole}.{places[:2]}{places[2:].rstrip('0')}"
+    """An amount with at least two decimal places, and no trailing zeros after them."""
+    integer, _, decimals = f"{value:.6f}".partition(".")
+    return f"{integer}.{decimals[:2]}{decimals[2:].rstrip('0')}"
 
 
 def _line(change: BalanceChange) -> str:
@@ -132,7 +127,7 @@ def _line(change: BalanceChange) -> str:
 
 
 def _json(change: BalanceChange) -> str:
-    shown = {
+    fields = {
         "at": iso(change.created_at),
         "amount": format_amount(change.amount),
         "balanceAfter": format_amount(change.balance_after),
@@ -140,4 +135,4 @@ def _json(change: BalanceChange) -> str:
         "callId": change.call_id,
         "note": change.note,
     }
-    return json.dumps(shown, ensure_ascii=False)
+    return json.dumps(fields, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""`trunkline models`: which there are, getting them, taking them from elsewhere, and whether they have changed."""
+"""`trunkline models`: lists, downloads, imports and verifies models."""
 
 from __future__ import annotations
 
@@ -19,98 +19,99 @@ from trunkline.cli.table import table
 _COLUMNS = {
     "kind": "KIND", "name": "NAME", "size": "SIZE", "licence": "LICENCE", "languages": "LANGUAGES", "state": "STATE"
 }  # fmt: skip
-_ORIGINS = {
-    "list": "as it should be",
-    "host": "as its host says; kept from now on",
-    "first copy": "which nobody could vouch for; kept from now on",
+_CHECKSUM_ORIGINS = {
+    "list": "as listed",
+    "host": "as its host states; remembered from now on",
+    "first copy": "which no source confirms; remembered from now on",
 }
-_PLACES = {str(kind): place for place, kind in enumerate(KINDS)}
-_SHARED = 0o022
-"""The umask for models: they are no secrets, and servers of several users may share a folder of them."""
-_STEP = 10
-"""Percent between two lines of progress where nobody watches."""
-_BYTES = 10**8
-"""Between two lines of progress where nobody knows how much will come."""
+_KIND_ORDER = {str(kind): order for order, kind in enumerate(KINDS)}
+_MODEL_UMASK = 0o022
+"""Models are no secrets, and servers of several users may share a folder of them."""
+_PROGRESS_STEP_PERCENT = 10
+"""Between two lines of progress, unless stderr is a terminal."""
+_PROGRESS_STEP_BYTES = 10**8
+"""The same for a file of unknown size."""
 
 
 def add_arguments(
-    pull_it: argparse.ArgumentParser, verify_it: argparse.ArgumentParser, bring_it: argparse.ArgumentParser
+    pull: argparse.ArgumentParser, verify: argparse.ArgumentParser, bundle: argparse.ArgumentParser
 ) -> None:
-    """What the commands take."""
+    """Add the arguments of `pull`, `verify` and `import`."""
     name = "as `trunkline models list` shows it"
-    pull_it.add_argument("names", nargs="+", metavar="NAME", help=name)
-    verify_it.add_argument("names", nargs="*", metavar="NAME", help=f"{name} (default: all that are installed)")
-    bring_it.add_argument("source", type=Path, metavar="PATH", help="a folder, a tar file, or one file of a model")
-    bring_it.add_argument("name", nargs="?", metavar="NAME", help="only this model (default: all that are complete)")
+    pull.add_argument("names", nargs="+", metavar="NAME", help=name)
+    verify.add_argument("names", nargs="*", metavar="NAME", help=f"{name} (default: all that are installed)")
+    bundle.add_argument("source", type=Path, metavar="PATH", help="a folder, a tar file, or one file of a model")
+    bundle.add_argument("name", nargs="?", metavar="NAME", help="only this model (default: all that are complete)")
 
 
 async def list_models(options: argparse.Namespace, settings: Settings) -> int:
-    """Print every model, those of a kind together."""
-    store = await _store(settings)
+    """Print all models, ordered by kind."""
+    store = await _open_store(settings)
     with disk_errors(store.directory):
-        rows = await asyncio.to_thread(_rows, store) + await _remote_rows(settings)
-    for line in table(_COLUMNS, sorted(rows, key=lambda row: _PLACES[row["kind"]])):
+        rows = await asyncio.to_thread(_local_rows, store) + await _remote_rows(settings)
+    for line in table(_COLUMNS, sorted(rows, key=lambda row: _KIND_ORDER[row["kind"]])):
         print(line)
     return 0
 
 
 async def pull_all(options: argparse.Namespace, settings: Settings) -> int:
-    """Get models one after the other."""
+    """Download models one after the other."""
     from models.model_files.pull import pull
 
-    os.umask(_SHARED)
-    store = await _store(settings)
+    os.umask(_MODEL_UMASK)
+    store = await _open_store(settings)
     for model in [find(store.known, name) for name in options.names]:
         progress = _Progress(model)
-        come = await pull(store, model, progress.show, _waits_for(model.name))
+        downloaded = await pull(store, model, progress.show, _print_waiting(model.name))
         progress.end()
-        for name, record in come.items():
-            print(f"{model.name}: {name}, {size_of(record.size)}, SHA-256 {record.sha256}, {_ORIGINS[record.origin]}")
-        print(f"{model.name}: {'' if come else 'was here already, '}{await _stands(store, model)}")
+        for name, record in downloaded.items():
+            origin = _CHECKSUM_ORIGINS[record.origin]
+            print(f"{model.name}: {name}, {format_size(record.size)}, SHA-256 {record.sha256}, {origin}")
+        print(f"{model.name}: {'' if downloaded else 'is installed already, '}{await _state_after_trial(store, model)}")
     return 0
 
 
 async def verify(options: argparse.Namespace, settings: Settings) -> int:
-    """Print a line for each model, more for one that has changed; 1 when one has, or when it fails its trial, which is
-    made anew."""
-    store = await _store(settings)
+    """Check the models' files against their checksums, and repeat their trials. Prints a line for each model or
+    problem; returns 1 if there is a problem."""
+    store = await _open_store(settings)
     with disk_errors(store.directory):
-        own = await asyncio.to_thread(_own_files, store)
-        names = options.names or [*await asyncio.to_thread(_here, store), *own]
+        unlisted = await asyncio.to_thread(_unlisted_files, store)
+        names = options.names or [*await asyncio.to_thread(_installed, store), *unlisted]
         failed = 0
         for name in names:
-            if name not in own:
+            if name not in unlisted:
                 find(store.known, name)
         for name in names:
-            problems, good = await asyncio.to_thread(_examined, store, name, own.get(name))
+            problems, summary = await asyncio.to_thread(_verify_model, store, name, unlisted.get(name))
             failed += bool(problems)
             for problem in problems:
                 print(f"FAIL  {name}: {problem}")
             if not problems:
-                print(f"ok    {name}: {good}")
+                print(f"ok    {name}: {summary}")
     if not names:
         print(f"there are no model files in {store.directory}")
     return 1 if failed else 0
 
 
 async def import_bundle(options: argparse.Namespace, settings: Settings) -> int:
-    """Take models from a folder or an archive."""
+    """Import models from a folder or an archive."""
     from models.model_files.import_bundle import import_models
 
-    os.umask(_SHARED)
-    store = await _store(settings)
-    wanted = [find(store.known, options.name)] if options.name else store.known
-    for model in await import_models(store, options.source, wanted, _waits_for("another import")):
-        print(f"{model.name}: {await _stands(store, model)}")
+    os.umask(_MODEL_UMASK)
+    store = await _open_store(settings)
+    selected = [find(store.known, options.name)] if options.name else store.known
+    for model in await import_models(store, options.source, selected, _print_waiting("another import")):
+        print(f"{model.name}: {await _state_after_trial(store, model)}")
     return 0
 
 
-async def _store(settings: Settings) -> ModelStore:
+async def _open_store(settings: Settings) -> ModelStore:
     return ModelStore(settings.models_dir, await asyncio.to_thread(read_known, settings.models_dir))
 
 
-def _rows(store: ModelStore) -> list[dict[str, str]]:
-    from models.loading.loader import built_in  # loads every engine: the other commands must not wait for it
+def _local_rows(store: ModelStore) -> list[dict[str, str]]:
+    from models.loading.loader import built_in  # imports every engine: the other commands must not wait for it
 
     rows = [{"kind": kind, "name": name, "size": "-", "licence": "-", "languages": "-", "state": state}
             for kind, name, state in built_in()]  # fmt: skip
@@ -118,54 +119,55 @@ def _rows(store: ModelStore) -> list[dict[str, str]]:
         {
             "kind": model.kind,
             "name": model.name,
-            "size": "-" if model.size is None else size_of(model.size),
+            "size": "-" if model.size is None else format_size(model.size),
             "licence": model.licence,
             "languages": _languages(model),
-            "state": _standing(store, model),
+            "state": _state(store, model),
         }
         for model in store.known
     ]
-    return rows + list(_own_rows(store))
+    return rows + list(_unlisted_rows(store))
 
 
-def _own_files(store: ModelStore) -> dict[str, Path]:
-    """GGUF files that the list does not know, by name."""
+def _unlisted_files(store: ModelStore) -> dict[str, Path]:
+    """GGUF files that are not in the list of known models, by name."""
     from models.loading.loader import gguf_files
 
     known = {model.name for model in store.known}
     return {name: path for name, path in gguf_files(store).items() if name not in known}
 
 
-def _examined(store: ModelStore, name: str, own: Path | None) -> tuple[list[str], str]:
-    """What is wrong with a model, and what is said when nothing is; `own` is the file of one that the list does not
-    know. Reads all of it, and tries it."""
+def _verify_model(store: ModelStore, name: str, unlisted: Path | None) -> tuple[list[str], str]:
+    """Returns the problems of a model, and its summary if there are none. `unlisted`: the file of a model that is not
+    in the list. Reads all files, and repeats the trial."""
     from models.loading import engines
 
     trials = ModelTrials(store.directory)
     trials.forget(name)
-    if own is not None:
+    if unlisted is not None:
         try:
-            engines.trial_gguf(trials, own, name)
+            engines.trial_gguf(trials, unlisted, name)
         except StartupError as error:
             return [error.message], ""
-        return [], f"{own.name}, passed its trial"
+        return [], f"{unlisted.name}, passed its trial"
     model = find(store.known, name)
     problems = [f"{problem}: run `trunkline models pull {name}`" for problem in store.verify(model)]
     count = "1 file" if len(model.files) == 1 else f"{len(model.files)} files"
-    if problems or not _is_tried(store, model):
+    if problems or not _has_trial(store, model):
         return problems, count
     problem = _trial_problem(store, model)
     return [problem] if problem else [], f"{count}, passed its trial"
 
 
-def _is_tried(store: ModelStore, model: KnownModel) -> bool:
+def _has_trial(store: ModelStore, model: KnownModel) -> bool:
+    """True if the model is installed, and an engine runs it."""
     from models.loading.engines import has_engine
 
     return has_engine(model) and store.state(model).name == "ready"
 
 
 def _trial_problem(store: ModelStore, model: KnownModel) -> str | None:
-    """Why a model does not run here; None when it does."""
+    """Why the trial of a model fails; None if it passes."""
     from models.loading import engines
 
     try:
@@ -175,22 +177,22 @@ def _trial_problem(store: ModelStore, model: KnownModel) -> str | None:
     return None
 
 
-def _own_rows(store: ModelStore) -> Iterator[dict[str, str]]:
-    """Language models that the list does not know, behind those that it does, as `auto` takes them."""
+def _unlisted_rows(store: ModelStore) -> Iterator[dict[str, str]]:
+    """Language models that are not in the list, after those that are, in the order of preference of `auto`."""
     from models.loading.engines import gguf_context_length
 
-    for name, path in _own_files(store).items():
+    for name, path in _unlisted_files(store).items():
         try:
             gguf_context_length(ModelTrials(store.directory), path, name)
             state = "ready"
         except StartupError as error:
             state = error.message
-        size = size_of(path.stat().st_size) if path.is_file() else "-"
+        size = format_size(path.stat().st_size) if path.is_file() else "-"
         yield {"kind": "llm", "name": name, "size": size, "licence": "-", "languages": "-", "state": state}
 
 
-def _standing(store: ModelStore, model: KnownModel) -> str:
-    """How a model stands, and whether anything here would run it."""
+def _state(store: ModelStore, model: KnownModel) -> str:
+    """The state of a model's files, and a note if no engine runs it."""
     from models.loading.engines import has_engine
 
     state = store.state(model)
@@ -208,32 +210,33 @@ async def _remote_rows(settings: Settings) -> list[dict[str, str]]:
         ]
 
 
-def _here(store: ModelStore) -> list[str]:
+def _installed(store: ModelStore) -> list[str]:
     return [model.name for model in store.known if store.state(model).name != "not pulled"]
 
 
-async def _stands(store: ModelStore, model: KnownModel) -> str:
-    """How a model stands that has just come, after its trial."""
-    standing = await asyncio.to_thread(_standing, store, model)
-    if not await asyncio.to_thread(_is_tried, store, model):
-        return standing
+async def _state_after_trial(store: ModelStore, model: KnownModel) -> str:
+    """The state of a model that was just installed, and why its trial fails, if it does."""
+    state = await asyncio.to_thread(_state, store, model)
+    if not await asyncio.to_thread(_has_trial, store, model):
+        return state
     problem = await asyncio.to_thread(_trial_problem, store, model)
-    return standing if problem is None else f"{standing}, but {problem}"
+    return state if problem is None else f"{state}, but {problem}"
 
 
-def _waits_for(what: str) -> Callable[[], None]:
-    return lambda: print(f"waiting for another process that is at {what}", file=sys.stderr, flush=True)
+def _print_waiting(work: str) -> Callable[[], None]:
+    """Returns a function that prints that another process has locked the store."""
+    return lambda: print(f"waiting for another process: {work}", file=sys.stderr, flush=True)
 
 
 def _languages(model: KnownModel) -> str:
-    """At most five by name."""
+    """The languages, or their number if there are more than five."""
     if len(model.languages) > 5:
         return f"{len(model.languages)} languages"
     return "many" if model.languages == ("*",) else ",".join(model.languages)
 
 
-def size_of(count: int) -> str:
-    """Bytes in the unit that fits."""
+def format_size(count: int) -> str:
+    """A number of bytes in GB, MB, kB or B."""
     for unit, step in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= step:
             return f"{count / step:.3g} {unit}"
@@ -241,25 +244,27 @@ def size_of(count: int) -> str:
 
 
 class _Progress:
-    """How a model comes: one line that changes on a terminal, a line for every tenth of a file elsewhere."""
+    """The progress of a download on stderr: one line that is rewritten on a terminal, else a line for each step."""
 
     def __init__(self, model: KnownModel) -> None:
         self._model = model
-        self._watched = sys.stderr.isatty()
+        self._is_terminal = sys.stderr.isatty()
         self._shown: tuple[str, int] | None = None
+        """The file and the step that were printed last."""
 
     def show(self, file: KnownFile, done: int, total: int | None) -> None:
-        """Tell where it is."""
+        """Print the progress of a file, in bytes, if it has reached another step."""
         percent = done * 100 // total if total else 0
-        pace = percent // (1 if self._watched else _STEP) if total else done // _BYTES
-        if (file.name, pace) == self._shown:
+        step_percent = 1 if self._is_terminal else _PROGRESS_STEP_PERCENT
+        step = percent // step_percent if total else done // _PROGRESS_STEP_BYTES
+        if (file.name, step) == self._shown:
             return
-        self._shown = file.name, pace
-        of = f" of {size_of(total)}, {percent} %" if total else ""
-        begin, end = ("\r\x1b[K", "") if self._watched else ("", "\n")
-        print(f"{begin}{self._model.name}: {file.name}: {size_of(done)}{of}", end=end, file=sys.stderr, flush=True)
+        self._shown = file.name, step
+        of = f" of {format_size(total)}, {percent} %" if total else ""
+        begin, end = ("\r\x1b[K", "") if self._is_terminal else ("", "\n")
+        print(f"{begin}{self._model.name}: {file.name}: {format_size(done)}{of}", end=end, file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Leave the line."""
-        if self._watched and self._shown:
+        """End the line on a terminal."""
+        if self._is_terminal and self._shown:
             print(file=sys.stderr)

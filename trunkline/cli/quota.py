@@ -1,4 +1,4 @@
-"""What `trunkline org` takes and shows of quotas."""
+"""`trunkline org quota`, and the `--quota` argument of `trunkline org set`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from storage.accounts.quotas import QuotaUsage
 
 DEFAULT: Final = "default"
-_FORM: Final = re.compile(r"([0-9]{1,15})(|KiB|MiB|GiB|TiB)")
+_SIZE: Final = re.compile(r"([0-9]{1,15})(|KiB|MiB|GiB|TiB)")
 _UNITS: Final = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 def add_arguments(change: argparse.ArgumentParser, show: argparse.ArgumentParser) -> None:
-    """Of `org set` and `org quota`."""
+    """Add the arguments of `org set` and `org quota`."""
     change.add_argument(
         "--quota", action="append", default=[], type=_quota, metavar="NAME=N", dest="quotas",
         help=f"storage quota: agents=50, document_bytes=2GiB, or NAME={DEFAULT}; may be repeated",
@@ -30,37 +30,37 @@ def add_arguments(change: argparse.ArgumentParser, show: argparse.ArgumentParser
     show.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
-def merged(own: Mapping[str, int] | None, given: Sequence[tuple[str, int | None]]) -> dict[str, int] | None:
-    """An organization's own quotas with these; None stands for the settings' one."""
-    result = {**(own or {}), **dict(given)}
-    return {name: value for name, value in result.items() if value is not None} or None
+def _merge(own: Mapping[str, int] | None, changes: Sequence[tuple[str, int | None]]) -> dict[str, int] | None:
+    """An organization's own quotas with the changes; a value of None removes one, so that the settings' applies."""
+    quotas = {**(own or {}), **dict(changes)}
+    return {name: value for name, value in quotas.items() if value is not None} or None
 
 
 async def show(options: argparse.Namespace, settings: Settings) -> int:
-    """Print what an organization uses and may use."""
+    """Print an organization's usage and its quotas."""
     from storage.accounts import quotas
-    from trunkline.admin import open_database, organization_named
+    from trunkline.admin import open_database, organization_by_name
 
-    def look(conn: sa.Connection) -> list[QuotaUsage]:
-        owner = organization_named(conn, options.name).id
-        return list(quotas.usage(conn, owner, settings.quotas.model_dump()).values())
+    def read(conn: sa.Connection) -> list[QuotaUsage]:
+        organization_id = organization_by_name(conn, options.name).id
+        return list(quotas.usage(conn, organization_id, settings.quotas.model_dump()).values())
 
     async with open_database(settings) as database:
-        for each in await database.read(look):
+        for each in await database.read(read):
             print(
                 json.dumps(each.__dict__) if options.json else f"{each.quota:24} {each.used:>15} of {each.allowed:>15}"
             )
     return 0
 
 
-async def change(settings: Settings, name: str, given: Sequence[tuple[str, int | None]]) -> None:
-    """Set quotas of an organization; they hold from the next request on. Raises `NotFound` for an unknown one."""
+async def change(settings: Settings, name: str, changes: Sequence[tuple[str, int | None]]) -> None:
+    """Set quotas of an organization, effective from the next request on. Raises `NotFound`."""
     from storage.accounts import organizations
-    from trunkline.admin import open_database, organization_named
+    from trunkline.admin import open_database, organization_by_name
 
     def store(conn: sa.Connection) -> None:
-        stored = organization_named(conn, name)
-        organizations.change(conn, stored, {"quotas": merged(stored.quotas, given)})
+        organization = organization_by_name(conn, name)
+        organizations.change(conn, organization, {"quotas": _merge(organization.quotas, changes)})
 
     async with open_database(settings) as database:
         await database.write(store)
@@ -74,7 +74,7 @@ def _quota(text: str) -> tuple[str, int | None]:
         raise argparse.ArgumentTypeError(f"takes NAME=N; the names are {', '.join(QUOTAS)}")
     if value == DEFAULT:
         return name, None
-    form = _FORM.fullmatch(value)
-    if form is None:
-        raise argparse.ArgumentTypeError(f"takes a whole number, of bytes also as 500MiB or 2GiB, or {DEFAULT}")
-    return name, int(form[1]) * _UNITS[form[2]]
+    size = _SIZE.fullmatch(value)
+    if size is None:
+        raise argparse.ArgumentTypeError(f"takes a whole number, for bytes also such as 500MiB or 2GiB, or {DEFAULT}")
+    return name, int(size[1]) * _UNITS[size[2]]

@@ -1,4 +1,4 @@
-"""`trunkline sip`: SIP messages, trunks and calls of the running server, on a terminal."""
+"""`trunkline sip`: prints SIP messages, trunks and calls of the running server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from config.settings import Settings
@@ -24,67 +24,69 @@ _CALLS = {
 
 
 def add_arguments(trace: argparse.ArgumentParser, *listings: argparse.ArgumentParser) -> None:
-    """What the commands take."""
-    wanted = trace.add_mutually_exclusive_group(required=True)
-    wanted.add_argument(
+    """Add the arguments of the three commands."""
+    selection = trace.add_mutually_exclusive_group(required=True)
+    selection.add_argument(
         "--call", metavar="CALL_ID", help="messages of one call (its id or its SIP Call-ID), from its beginning"
     )
-    wanted.add_argument("--trunk", metavar="NUMBER", help="messages of the trunk of this phone number")
-    wanted.add_argument("--all", action="store_true", help="messages of all known sources")
-    for each in (trace, *listings):
-        each.add_argument("--json", action="store_true", help="print one JSON object per line")
+    selection.add_argument("--trunk", metavar="NUMBER", help="messages of the trunk of this phone number")
+    selection.add_argument("--all", action="store_true", help="messages of all known sources")
+    for parser in (trace, *listings):
+        parser.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 async def trace(options: argparse.Namespace, settings: Settings) -> int:
-    """Print live SIP messages, without secrets, until interrupted."""
-    question = {"command": "sip.trace", "call": options.call, "trunk": options.trunk, "all": options.all}
-    wanted = {name: value for name, value in question.items() if value}
-    return await _print(settings, wanted, json.dumps if options.json else _message)
+    """Print SIP messages, with secrets masked, as they are logged, until interrupted or until the call ends."""
+    fields = {"command": "sip.trace", "call": options.call, "trunk": options.trunk, "all": options.all}
+    request = {name: value for name, value in fields.items() if value}
+    return await _print(settings, request, json.dumps if options.json else _message_text)
 
 
 async def status(options: argparse.Namespace, settings: Settings) -> int:
-    """Print how each trunk stands."""
-    return await _list(settings, "sip.status", _TRUNKS, as_json=options.json)
+    """Print the state of each trunk."""
+    return await _print_table(settings, "sip.status", _TRUNKS, as_json=options.json)
 
 
 async def calls(options: argparse.Namespace, settings: Settings) -> int:
     """Print the live calls."""
-    return await _list(settings, "sip.calls", _CALLS, as_json=options.json)
+    return await _print_table(settings, "sip.calls", _CALLS, as_json=options.json)
 
 
-async def _print(settings: Settings, question: Mapping[str, Any], words_of: Any) -> int:
+async def _print(settings: Settings, request: Mapping[str, Any], to_text: Callable[[Mapping[str, Any]], str]) -> int:
     try:
-        async for fact in query(settings.data_dir, question):
-            print(words_of(fact), flush=True)
-    except BrokenPipeError:  # `| head` has seen enough; what is still in the buffer must not complain at the exit
+        async for fact in query(settings.data_dir, request):
+            print(to_text(fact), flush=True)
+    except BrokenPipeError:  # from `| head`; devnull takes the rest of the buffer, which Python flushes at the exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
-async def _list(settings: Settings, command: str, columns: Mapping[str, str], *, as_json: bool) -> int:
+async def _print_table(settings: Settings, command: str, columns: Mapping[str, str], *, as_json: bool) -> int:
     if as_json:
         return await _print(settings, {"command": command}, json.dumps)
-    rows = [_texts(fact) async for fact in query(settings.data_dir, {"command": command})]
+    rows = [_cells(fact) async for fact in query(settings.data_dir, {"command": command})]
     for line in table(columns, rows):
         print(line)
     return 0
 
 
-def _message(fact: Mapping[str, Any]) -> str:
+def _message_text(fact: Mapping[str, Any]) -> str:
     if "lost" in fact:
-        return f"-- {fact['lost']} messages are left out: they came faster than this reads --\n"
+        return f"-- {fact['lost']} messages are missing: they were logged faster than this output was read --\n"
     notes = [f"call {fact['callId']}"] if fact["callId"] else []
-    notes += ["again"] if fact["retransmission"] else []
-    way = f"{fact['direction']} {fact['transport']} {fact['from']} -> {fact['to']}"
-    return f"-- {' '.join([fact['at'], way, *notes])}\n{fact['text'].rstrip()}\n"
+    notes += ["retransmission"] if fact["retransmission"] else []
+    path = f"{fact['direction']} {fact['transport']} {fact['from']} -> {fact['to']}"
+    return f"-- {' '.join([fact['at'], path, *notes])}\n{fact['text'].rstrip()}\n"
 
 
-def _texts(fact: Mapping[str, Any]) -> dict[str, str]:
-    """Each value as it is shown; `time` is minutes and seconds; of the sound, what comes from the peer."""
-    shown = {name: "-" if value is None else str(value) for name, value in fact.items()}
+def _cells(fact: Mapping[str, Any]) -> dict[str, str]:
+    """A trunk's or a call's values for the table. `time` is in minutes and seconds; the media quality is that of the
+    received stream."""
+    cells = {name: "-" if value is None else str(value) for name, value in fact.items()}
     if "seconds" in fact:
-        shown["time"] = f"{fact['seconds'] // 60}:{fact['seconds'] % 60:02d}"
-    heard = (fact.get("mediaQuality") or {}).get("received")
-    if heard is not None and heard["mos"] is not None:
-        shown |= {"loss": f"{heard['lossPercent']} %", "jitter": f"{heard['jitterMs']} ms", "mos": str(heard["mos"])}
-    return shown
+        cells["time"] = f"{fact['seconds'] // 60}:{fact['seconds'] % 60:02d}"
+    received = (fact.get("mediaQuality") or {}).get("received")
+    if received is not None and received["mos"] is not None:
+        quality = {"loss": f"{received['lossPercent']} %", "jitter": f"{received['jitterMs']} ms"}
+        cells |= {**quality, "mos": str(received["mos"])}
+    return cells

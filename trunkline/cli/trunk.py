@@ -1,5 +1,5 @@
-"""`trunkline trunk`: which trunks the operator gives to which organization. Works beside a running server, on the same
-database; a server that runs is told and keeps to it at once."""
+"""`trunkline trunk`: the operator's grants of trunks to organizations. Works also while a server runs, which applies a
+change at once."""
 
 from __future__ import annotations
 
@@ -30,26 +30,24 @@ _COLUMNS: Final = {
 
 
 def add_arguments(
-    allow_it: argparse.ArgumentParser, list_them: argparse.ArgumentParser, deny_it: argparse.ArgumentParser
+    allow: argparse.ArgumentParser, listing: argparse.ArgumentParser, deny: argparse.ArgumentParser
 ) -> None:
-    """What the commands take."""
-    for each in (allow_it, deny_it):
-        each.add_argument("org", metavar="ORG", help="name of the organization")
-        place = "an IP address, a network (192.0.2.0/24) or a host name; without a port"
-        each.add_argument("trunk", type=_trunk, metavar="HOST-OR-NETWORK", help=place)
-    allow_it.add_argument(
+    """Add the arguments of the three commands."""
+    for parser in (allow, deny):
+        parser.add_argument("org", metavar="ORG", help="name of the organization")
+        host = "an IP address, a network (192.0.2.0/24) or a host name; without a port"
+        parser.add_argument("trunk", type=_trunk, metavar="HOST-OR-NETWORK", help=host)
+    allow.add_argument(
         "--number",
         type=_pattern,
         default="*",
         metavar="PATTERN",
         help="only for these numbers: +4930*, 1?? (default: *)",
     )
-    deny_it.add_argument(
-        "--number", type=_pattern, metavar="PATTERN", help="only the permission for exactly this pattern"
-    )
-    list_them.add_argument("--org", help="only of this organization")
-    for each in (allow_it, list_them, deny_it):
-        each.add_argument("--json", action="store_true", help="print one JSON object per line")
+    deny.add_argument("--number", type=_pattern, metavar="PATTERN", help="only the permission for exactly this pattern")
+    listing.add_argument("--org", help="only of this organization")
+    for parser in (allow, listing, deny):
+        parser.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 def _trunk(text: str) -> str:
@@ -64,7 +62,7 @@ def _trunk(text: str) -> str:
     if (what := why_no_unicast(normal)) is not None:
         raise argparse.ArgumentTypeError(f"takes a unicast address: {text} is {what}")
     if not normal or ("/" not in text and re.fullmatch(SIP_HOST, text) is None):
-        raise argparse.ArgumentTypeError("takes an IP address, a network as 192.0.2.0/24 or a host name")
+        raise argparse.ArgumentTypeError("takes an IP address, a network such as 192.0.2.0/24, or a host name")
     return normal
 
 
@@ -72,85 +70,85 @@ def _pattern(text: str) -> str:
     from storage.phone_numbers.trunk_rules import is_pattern
 
     if not is_pattern(text):
-        raise argparse.ArgumentTypeError("takes digits with * (any) and ? (one), perhaps behind a +: +4930*")
+        raise argparse.ArgumentTypeError("takes digits, * (any digits) and ? (one digit), optionally after a +: +4930*")
     return text
 
 
 async def allow(options: argparse.Namespace, settings: Settings) -> int:
-    """Give a trunk."""
+    """Grant a trunk to an organization."""
     from storage.phone_numbers import trunk_grants
     from storage.phone_numbers.sip_sources import is_host_name
-    from trunkline.admin import open_database, organization_named
+    from trunkline.admin import open_database, organization_by_name
 
-    def give(conn: sa.Connection) -> TrunkGrant:
-        owner = organization_named(conn, options.org)
-        return trunk_grants.allow(conn, owner.id, options.trunk, options.number, actor=user())
+    def store(conn: sa.Connection) -> TrunkGrant:
+        organization = organization_by_name(conn, options.org)
+        return trunk_grants.allow(conn, organization.id, options.trunk, options.number, actor=user())
 
     async with open_database(settings) as database:
-        made = await database.write(give)
+        grant = await database.write(store)
     await notify_server(settings)
-    _print([_given(made, options.org, ())], as_json=options.json)
-    if is_host_name(made.trunk):
-        print(f"note: {made.trunk} may lead to no private address and to none of this machine or of another "
-              "organization, unless that is given as well", file=sys.stderr)  # fmt: skip
+    _print([_grant_row(grant, options.org, ())], as_json=options.json)
+    if is_host_name(grant.trunk):
+        print(f"note: {grant.trunk} may not resolve to a private address, nor to one of this machine or of another "
+              "organization, unless that address is granted as well", file=sys.stderr)  # fmt: skip
     return 0
 
 
 async def deny(options: argparse.Namespace, settings: Settings) -> int:
-    """Take one back. Live calls go on."""
+    """Revoke a grant. Live calls are not ended."""
     from storage.phone_numbers import trunk_grants
-    from trunkline.admin import open_database, organization_named
+    from trunkline.admin import open_database, organization_by_name
 
-    def take(conn: sa.Connection) -> tuple[RevokedGrants, list[TrunkUse]]:
-        owner = organization_named(conn, options.org)
-        denied = trunk_grants.deny(conn, owner.id, options.trunk, options.number, actor=user())
+    def revoke(conn: sa.Connection) -> tuple[RevokedGrants, list[TrunkUse]]:
+        organization = organization_by_name(conn, options.org)
+        revoked = trunk_grants.deny(conn, organization.id, options.trunk, options.number, actor=user())
         rules = trunk_grants.rules(conn, settings.trunks.policy)
-        left = [each for each in trunk_grants.uses(conn, rules) if each.organization_id == owner.id]
-        return denied, [each for each in left if each.standing is None]
+        uses = [use for use in trunk_grants.uses(conn, rules) if use.organization_id == organization.id]
+        return revoked, [use for use in uses if use.standing is None]
 
     async with open_database(settings) as database:
-        denied, refused = await database.write(take)
+        revoked, forbidden = await database.write(revoke)
     await notify_server(settings)
-    rows = [_given(each, options.org, ()) | {"state": "denied"} for each in denied.grants]
-    lost = {"organization": options.org, "trunk": options.trunk, "numberPattern": None, "state": "denied"}
-    rows += [lost | {"numbers": [each.number for each in denied.numbers], "since": None}] if denied.numbers else []
-    _print([*rows, *(_used(each, options.org) for each in refused)], as_json=options.json)
+    rows = [_grant_row(grant, options.org, ()) | {"state": "denied"} for grant in revoked.grants]
+    denied = {"organization": options.org, "trunk": options.trunk, "numberPattern": None, "state": "denied"}
+    rows += [denied | {"numbers": [each.number for each in revoked.numbers], "since": None}] if revoked.numbers else []
+    _print([*rows, *(_use_row(use, options.org) for use in forbidden)], as_json=options.json)
     return 0
 
 
 async def show(options: argparse.Namespace, settings: Settings) -> int:
-    """Print what was given, and what numbers use without that."""
+    """Print the grants, and the trunks that numbers use without one."""
     from storage.accounts import organizations
     from storage.phone_numbers import trunk_grants
-    from trunkline.admin import open_database, organization_named
+    from trunkline.admin import open_database, organization_by_name
 
-    def look(conn: sa.Connection) -> tuple[TrunkRules, list[TrunkUse], dict[str, str]]:
-        shown = organizations.all_of(conn) if options.org is None else [organization_named(conn, options.org)]
+    def read(conn: sa.Connection) -> tuple[TrunkRules, list[TrunkUse], dict[str, str]]:
+        selected = organizations.all_of(conn) if options.org is None else [organization_by_name(conn, options.org)]
         rules = trunk_grants.rules(conn, settings.trunks.policy)
-        return rules, trunk_grants.uses(conn, rules), {each.id: each.name for each in shown}
+        return rules, trunk_grants.uses(conn, rules), {each.id: each.name for each in selected}
 
     async with open_database(settings) as database:
-        rules, uses, names = await database.read(look)
+        rules, uses, names = await database.read(read)
     rows = [
-        _given(grant, names[grant.organization_id], [each for each in uses if _is_by(grant, each)])
+        _grant_row(grant, names[grant.organization_id], [use for use in uses if _is_by_grant(use, grant)])
         for grant in rules.grants
         if grant.organization_id in names
     ]
     rows += [
-        _used(each, names[each.organization_id])
-        for each in uses
-        if each.organization_id in names and each.standing != "granted"
+        _use_row(use, names[use.organization_id])
+        for use in uses
+        if use.organization_id in names and use.standing != "granted"
     ]
     if not options.json:
-        now = "approved" if rules.enforced else "open"
+        policy = "approved" if rules.enforced else "open"
         auto = f" ({settings.trunks.policy})" if settings.trunks.policy == "auto" else ""
-        print(f"policy: {now}{auto}")
+        print(f"policy: {policy}{auto}")
     _print(sorted(rows, key=lambda row: (row["organization"], row["trunk"])), as_json=options.json)
     return 0
 
 
 async def notify_server(settings: Settings) -> None:
-    """A server that runs here keeps to what is stored now; without one there is nothing to tell."""
+    """Let a running server read the grants again; does nothing if none runs."""
     from trunkline.server.control_socket import query
 
     try:
@@ -160,11 +158,11 @@ async def notify_server(settings: Settings) -> None:
         return
 
 
-def _is_by(grant: TrunkGrant, use: TrunkUse) -> bool:
+def _is_by_grant(use: TrunkUse, grant: TrunkGrant) -> bool:
     return grant.organization_id == use.organization_id and use.standing == "granted" and grant.covers(use.trunk)
 
 
-def _given(grant: TrunkGrant, organization: str, uses: Iterable[TrunkUse]) -> dict[str, Any]:
+def _grant_row(grant: TrunkGrant, organization: str, uses: Iterable[TrunkUse]) -> dict[str, Any]:
     numbers = [number.number for use in uses for number in use.numbers if grant.is_for(number.number)]
     return {
         "organization": organization,
@@ -176,7 +174,7 @@ def _given(grant: TrunkGrant, organization: str, uses: Iterable[TrunkUse]) -> di
     }
 
 
-def _used(use: TrunkUse, organization: str) -> dict[str, Any]:
+def _use_row(use: TrunkUse, organization: str) -> dict[str, Any]:
     return {
         "organization": organization,
         "trunk": use.trunk,
@@ -192,12 +190,11 @@ def _print(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
         for row in rows:
             print(json.dumps(row, ensure_ascii=False))
         return
-    texts = [{name: _text(value) for name, value in row.items()} for row in rows]
-    for line in table(_COLUMNS, texts):
+    for line in table(_COLUMNS, [{name: _cell(value) for name, value in row.items()} for row in rows]):
         print(line)
 
 
-def _text(value: Any) -> str:
+def _cell(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(value) or "-"
     return "-" if value is None else str(value)

@@ -1,1 +1,1 @@
-"""`trunkline demo`: a scripted caller phones the server."""
+"""`trunkline demo`: a scripted caller calls a server with a sample agent."""

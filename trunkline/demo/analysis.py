@@ -1,4 +1,4 @@
-"""What the demo wants to know of its call, and whether the analysis found what the caller said."""
+"""The demo's post-call analysis: the extraction schema, and the check of the extracted values."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ SCHEMA: Final = (
     {"name": "number_of_people", "type": "number", "description": "How many people come"},
     {"name": "appointment_day", "type": "string", "description": "The day of the appointment"},
 )
-SAID: Final[dict[str, str | int]] = {"caller_name": "david", "number_of_people": 2, "appointment_day": "monday"}
-MOST_MISHEARD: Final = 1
-"""A busy machine may lose the sound of a word."""
+EXPECTED: Final[dict[str, str | int]] = {"caller_name": "david", "number_of_people": 2, "appointment_day": "monday"}
+MAX_WRONG: Final = 1
+"""Wrong values that are accepted, because a busy machine may lose the audio of a word."""
 
 
-def show(analysis: dict[str, Any] | None) -> None:
-    """Print it."""
+def print_analysis(analysis: dict[str, Any] | None) -> None:
+    """Print the summary and the extracted values."""
     if analysis is None:
         return
     values = ", ".join(f"{name}: {value}" for name, value in analysis["extractions"].items())
@@ -25,21 +25,23 @@ def show(analysis: dict[str, Any] | None) -> None:
 
 
 def problems(analysis: dict[str, Any] | None, payload: dict[str, Any]) -> list[str]:
-    """What is not as it should be, in the call and in its webhook."""
+    """The differences between the analysis and the script, and between the webhook's payload and the analysis."""
     if analysis is None:
         return ["there is no analysis"]
-    found, extractions = [], analysis["extractions"]
+    problems, extractions = [], analysis["extractions"]
     if not analysis["summary"]:
-        found.append("the summary is empty")
-    if set(extractions) != set(SAID):
-        found.append(f"the extraction has {sorted(extractions)}")
-    wrong = {name: extractions.get(name) for name, value in SAID.items() if _plain(extractions.get(name)) != value}
-    if len(wrong) > MOST_MISHEARD:
-        found.append(f"the extraction says {wrong}")
+        problems.append("the summary is empty")
+    if set(extractions) != set(EXPECTED):
+        problems.append(f"the extraction has {sorted(extractions)}")
+    wrong = {
+        name: extractions.get(name) for name, value in EXPECTED.items() if _lowercase(extractions.get(name)) != value
+    }
+    if len(wrong) > MAX_WRONG:
+        problems.append(f"the extraction has {wrong}")
     if (payload["summary"], payload["extractedData"]) != (analysis["summary"], extractions):
-        found.append("the webhook tells another analysis than the call")
-    return found
+        problems.append("the webhook has another analysis than the call")
+    return problems
 
 
-def _plain(value: object) -> object:
+def _lowercase(value: object) -> object:
     return value.lower() if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""What the demo does over HTTP: prepare an agent and a number, read calls, receive the webhook."""
+"""The demo's API client and webhook receiver, and the set-up of its organization, agent and phone number."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from trunkline.server.server import Server
 
 ORGANIZATION: Final = "demo"
 HOST: Final = "127.0.0.1"
-"""Where the demo's caller phones from."""
-AUDIBLE: Final = 200
-"""Peak from which on 20 ms of a recording count as sound (int16)."""
+"""The source address of the scripted caller."""
+MIN_AUDIBLE_PEAK: Final = 200
+"""Smallest peak of 20 ms of a recording that count as audible (int16)."""
 
 
 @dataclass(frozen=True)
-class RecordingFacts:
-    """What is in a recording: seconds in all, and with sound on either channel."""
+class RecordingSummary:
+    """A recording's format, its length, and the seconds in which either side is audible."""
 
     channels: int
     rate: int
@@ -41,8 +41,8 @@ class RecordingFacts:
     agent_s: float
 
 
-class Api:
-    """A client of our own API, as any integrator would write it."""
+class ApiClient:
+    """A client of the server's HTTP API."""
 
     def __init__(self, origin: str, key: str) -> None:
         self._session = aiohttp.ClientSession(
@@ -58,53 +58,53 @@ class Api:
         await self._session.close()
 
     async def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """`data` of the response. Raises `StartupError` with the API's own words."""
+        """Send a request; returns the `data` of the response. Raises `StartupError` with the body of an error."""
         async with self._session.request(method, path, json=body) as response:
-            answer = await response.json()
+            content = await response.json()
             if response.status >= 400:
-                raise StartupError(f"{method} /v1/{path} answered {response.status}: {answer}")
-            return answer["data"]
+                raise StartupError(f"{method} /v1/{path} returned {response.status}: {content}")
+            return content["data"]
 
     async def calls(self) -> list[dict[str, Any]]:
         """The newest calls."""
-        found: list[dict[str, Any]] = await self.request("GET", "calls?limit=5")
-        return found
+        calls: list[dict[str, Any]] = await self.request("GET", "calls?limit=5")
+        return calls
 
     async def call(self, call_id: str) -> dict[str, Any]:
-        """One call with its transcript."""
+        """A call with its transcript."""
         call: dict[str, Any] = await self.request("GET", f"calls/{call_id}")
         return call
 
     async def timeline(self, call_id: str) -> list[dict[str, Any]]:
-        """The turns of a call."""
+        """The turns of a call's timeline."""
         timeline = await self.request("GET", f"calls/{call_id}/timeline")
         turns: list[dict[str, Any]] = timeline["turns"]
         return turns
 
-    async def recording(self, call_id: str) -> RecordingFacts:
-        """Fetch a recording and measure it."""
+    async def recording(self, call_id: str) -> RecordingSummary:
+        """Download and measure a call's recording; all zero if there is none."""
         async with self._session.get(f"calls/{call_id}/recording") as response:
             if response.status != 200:
-                return RecordingFacts(0, 0, 0.0, 0.0, 0.0)
+                return RecordingSummary(0, 0, 0.0, 0.0, 0.0)
             return _measure(await response.read())
 
 
-def _measure(wav: bytes) -> RecordingFacts:
+def _measure(wav: bytes) -> RecordingSummary:
     with wave.open(io.BytesIO(wav)) as file:
         rate, channels, frames = file.getframerate(), file.getnchannels(), file.getnframes()
-        sound = np.frombuffer(file.readframes(frames), "<i2").reshape(-1, channels)
+        samples = np.frombuffer(file.readframes(frames), "<i2").reshape(-1, channels)
     block = rate // 50
-    whole = sound[: len(sound) // block * block].reshape(-1, block, channels).astype(np.int32)
-    audible = (np.abs(whole).max(axis=1) >= AUDIBLE).sum(axis=0) / 50
-    return RecordingFacts(channels, rate, frames / rate, float(audible[0]), float(audible[-1]))
+    blocks = samples[: len(samples) // block * block].reshape(-1, block, channels).astype(np.int32)
+    audible_s = (np.abs(blocks).max(axis=1) >= MIN_AUDIBLE_PEAK).sum(axis=0) / 50
+    return RecordingSummary(channels, rate, frames / rate, float(audible_s[0]), float(audible_s[-1]))
 
 
 class WebhookReceiver:
-    """A receiver on loopback that checks every signature."""
+    """A webhook receiver on loopback that verifies signatures. `rejected`: requests with a wrong one."""
 
     def __init__(self) -> None:
         self.secret = secrets.token_urlsafe(24)
-        self.refused = 0
+        self.rejected = 0
         self._payloads: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._runner: web.AppRunner | None = None
         self.url = ""
@@ -125,14 +125,14 @@ class WebhookReceiver:
             await self._runner.cleanup()
 
     def payload_of(self, call_id: str) -> asyncio.Future[dict[str, Any]]:
-        """The verified payload about a call, once it comes."""
+        """The verified payload of a call's webhook, once it is received."""
         return self._payloads.setdefault(call_id, asyncio.get_running_loop().create_future())
 
     async def _receive(self, request: web.Request) -> web.Response:
         body = await request.read()
         expected = hmac.new(self.secret.encode(), body, hashlib.sha256).hexdigest()
         if not hmac.compare_digest(expected, request.headers.get("X-Service-Signature", "")):
-            self.refused += 1
+            self.rejected += 1
             return web.Response(status=401)
         payload = json.loads(body)
         future = self.payload_of(payload["callId"])
@@ -141,39 +141,40 @@ class WebhookReceiver:
         return web.Response(status=200)
 
 
-async def prepare(
+async def set_up(
     server: Server, receiver: WebhookReceiver, *, number: str, agent: dict[str, Any], tool: dict[str, Any]
 ) -> tuple[str, str]:
-    """The demo's organization, its tool, its agent and its number; a fresh API key (older ones of the demo end) and the
-    agent's id."""
-    key = await _fresh_key(server)
-    hook = {"postCallWebhookUrl": receiver.url, "postCallWebhookSecret": receiver.secret}
+    """Create or update the demo's organization, tool, agent and phone number. Returns a new API key, which replaces
+    older ones of the demo, and the agent's id."""
+    key = await _renew_key(server)
+    webhook = {"postCallWebhookUrl": receiver.url, "postCallWebhookSecret": receiver.secret}
     trunk: dict[str, Any] = {
         "name": "Demo",
         "number": number,
         "provider": "sip",
         "sipMode": "ip_allowlist",
         "sipIp": HOST,
-        "sipQualifySeconds": 0,  # the caller's telephone takes no calls
+        "sipQualifySeconds": 0,  # the caller's endpoint does not respond to OPTIONS between calls
     }
-    async with Api(server.api_origin, key) as api:
-        tool_id = await _kept(api, "tools", "name", tool)
-        agent_id = await _kept(api, "agents", "name", {**agent, **hook, "toolIds": [tool_id]})
-        await _kept(api, "phone-numbers", "number", {**trunk, "agentId": agent_id})
+    async with ApiClient(server.api_origin, key) as api:
+        tool_id = await _upsert(api, "tools", "name", tool)
+        agent_id = await _upsert(api, "agents", "name", {**agent, **webhook, "toolIds": [tool_id]})
+        await _upsert(api, "phone-numbers", "number", {**trunk, "agentId": agent_id})
     return key, agent_id
 
 
-async def _kept(api: Api, kind: str, key: str, body: dict[str, Any]) -> str:
-    """The id of what has this `key`, made or brought up to date."""
-    found = [each for each in await api.request("GET", kind) if each[key] == body[key]]
-    made = (
-        await api.request("PATCH", f"{kind}/{found[0]['id']}", body) if found else await api.request("POST", kind, body)
-    )
-    made_id: str = made["id"]
-    return made_id
+async def _upsert(api: ApiClient, kind: str, key: str, body: dict[str, Any]) -> str:
+    """Create the resource, or update the one with the same value of the field `key`; returns its id."""
+    existing = [each for each in await api.request("GET", kind) if each[key] == body[key]]
+    if existing:
+        stored = await api.request("PATCH", f"{kind}/{existing[0]['id']}", body)
+    else:
+        stored = await api.request("POST", kind, body)
+    resource_id: str = stored["id"]
+    return resource_id
 
 
-async def _fresh_key(server: Server) -> str:
+async def _renew_key(server: Server) -> str:
     def renew(conn: sa.Connection) -> str:
         organization = organizations.by_name(conn, ORGANIZATION) or organizations.create(conn, ORGANIZATION)
         for old in api_keys.all_of(conn, organization.id):

@@ -1,4 +1,4 @@
-"""The demo: our own server, our own caller, a real call between them over SIP and RTP, and what the API says of it."""
+"""`trunkline demo`: starts a server, lets a scripted caller call it over SIP and RTP, and checks the stored call."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from config import logging as logs
 from config.errors import StartupError
 from config.settings import Settings
 from trunkline.demo import analysis, document, tool_server
-from trunkline.demo.api_client import Api, WebhookReceiver, prepare
-from trunkline.demo.scripted_caller import Script
-from trunkline.demo.transcript_printer import answer_of, print_new_calls
+from trunkline.demo.api_client import ApiClient, WebhookReceiver, set_up
+from trunkline.demo.scripted_caller import CallerScript
+from trunkline.demo.transcript_printer import agent_text, print_new_call
 from trunkline.server.server import Server
-from trunkline.server.signals import StopSignals
-from trunkline.server.startup import running
+from trunkline.server.signals import ProcessSignals
+from trunkline.server.startup import running_server
 
 NUMBER: Final = "1000"
 GREETING: Final = "Hello, this is Harbour Dental. How can I help you?"
@@ -41,7 +41,7 @@ AGENT: Final = {
     "postCallSummaryEnabled": True,
     "postCallExtractionSchema": [*analysis.SCHEMA],
 }
-TALK: Final = (
+SCRIPT: Final = (
     ("what are your opening hours", "nine to five"),
     ("it is about my appointment and my name is david", "What is your appointment number"),
     (f"{tool_server.NUMBER}#", tool_server.TIME),
@@ -51,72 +51,72 @@ TALK: Final = (
     ("can i pay by credit card", "bank transfer"),
     ("we will be two people see you on monday have a nice day", "bye"),
 )
-"""What the caller says, or dials, and what the agent's answer must hold. The recognizer gets the point of these lines
-also when a busy machine loses or delays some of their sound; of numbers it does not."""
-FROM_DOCUMENT: Final = 7
-"""The line, counted from 1, whose answer stands in the uploaded document alone."""
-CUT: Final = 4
-"""The line, counted from 1, whose answer the caller interrupts with the next one."""
-NOT_HEARD: Final = "a form"
-"""What would come at the end of that answer."""
-BARGE_AFTER_MS: Final = 2500
-"""So long the caller listens to it."""
-MOST_CALLS: Final = 3
-"""A call can go wrong on a machine that has no time for it: sound comes late, and an answer is not waited for."""
-LOOK_UP: Final = "search_knowledge"
-PATIENCE_S: Final = 30.0
-"""So long the caller waits for an answer."""
+"""The caller's lines, and what the agent's answers must contain. A line of digits is dialled. The answers depend on
+words that are recognized even when a busy machine loses or delays some of the audio, which numbers are not."""
+DOCUMENT_LINE: Final = 7
+"""The line, counted from 1, whose answer is only in the uploaded document."""
+INTERRUPTED_LINE: Final = 4
+"""The line, counted from 1, whose answer the caller interrupts with the next line."""
+UNHEARD_WORDS: Final = "a form"
+"""The end of the interrupted answer."""
+BARGE_IN_AFTER_MS: Final = 2500
+"""When the caller interrupts the answer, from its beginning."""
+MAX_CALLS: Final = 3
+"""A call is repeated if it fails, because on a busy machine audio may be late, or the caller may not wait for an
+answer."""
+SEARCH_TOOL: Final = "search_knowledge"
+ANSWER_TIMEOUT_S: Final = 30.0
+"""How long the caller waits for an answer."""
 WEBHOOK_WAIT_S: Final = 15.0
-INTERRUPTED: Final = 130
-"""Exit status after a stop signal in the middle of the talk."""
+EXIT_INTERRUPTED: Final = 130
+"""Exit status after a stop signal during the conversation."""
 
 
 @dataclass
-class Findings:
-    """What went otherwise than scripted."""
+class ScriptCheck:
+    """Collects the differences between a call and the script."""
 
     problems: list[str] = field(default_factory=list)
 
-    def expect(self, holds: bool, problem: str) -> None:
-        """Note the problem unless it holds."""
-        if not holds:
+    def expect(self, condition: bool, problem: str) -> None:
+        """Add the problem if the condition is False."""
+        if not condition:
             self.problems.append(problem)
 
 
 async def demo(settings: Settings, *, keep_serving: bool) -> int:
-    """Run the demo; 0 when a conversation went as scripted, 130 when a stop signal came before its end. With
-    `keep_serving` it then goes on until a stop signal."""
+    """Run the demo; returns 0 if a call went as scripted, 1 if none did, 130 after a stop signal during a call. With
+    `keep_serving` the server then runs until a stop signal."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # it is to be read as it happens, through a pipe too
+        sys.stdout.reconfigure(line_buffering=True)  # print lines as the call goes on, through a pipe too
     loopback = [*map(str, settings.egress.allow), "127.0.0.0/8"]
     settings = settings.with_changes({"webhooks": {"allow_http": True}, "egress": {"allow": loopback}})
-    stop = StopSignals()
-    stop.listen()
-    logs.configure("warning", settings.log_format)  # the conversation is what is to be read here
-    async with running(settings) as server, WebhookReceiver() as receiver, tool_server.Calendar() as calendar:
-        tool = calendar.tool()
-        key, agent_id = await prepare(server, receiver, number=NUMBER, agent=AGENT, tool=tool)
-        async with Api(server.api_origin, key) as api:
-            print(document.line_of(await document.upload(api, agent_id)))
-            for calls_left in reversed(range(MOST_CALLS)):
-                findings = Findings()
-                if not await _unless_stopped(_phone(server, api, receiver, calendar, findings), stop):
-                    return INTERRUPTED
-                for problem in findings.problems:
+    signals = ProcessSignals()
+    signals.install()
+    logs.configure("warning", settings.log_format)  # the output is the conversation
+    async with running_server(settings) as server, WebhookReceiver() as receiver, tool_server.ToolServer() as tools:
+        key, agent_id = await set_up(server, receiver, number=NUMBER, agent=AGENT, tool=tools.tool())
+        async with ApiClient(server.api_origin, key) as api:
+            print(document.describe(await document.upload(api, agent_id)))
+            for calls_left in reversed(range(MAX_CALLS)):
+                check = ScriptCheck()
+                if not await _run_unless_stopped(_run_call(server, api, receiver, tools, check), signals):
+                    return EXIT_INTERRUPTED
+                for problem in check.problems:
                     print(f"  NOT AS SCRIPTED: {problem}")
-                if not findings.problems or not calls_left:
+                if not check.problems or not calls_left:
                     break
-                print("  The caller phones again.")
+                print("  The caller calls again.")
         if keep_serving:
-            _invite(server, key)
+            _print_addresses(server, key)
             logs.configure(settings.log_level, settings.log_format)
-            await server.until_stopped(stop)
-    return 1 if findings.problems else 0
+            await server.run_until_stopped(signals)
+    return 1 if check.problems else 0
 
 
-async def _unless_stopped(work: Coroutine[Any, Any, None], stop: StopSignals) -> bool:
-    """Do the work to its end; False when a stop signal came first. Raises what the work raises."""
-    task, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.drain.wait())
+async def _run_unless_stopped(work: Coroutine[Any, Any, None], signals: ProcessSignals) -> bool:
+    """Run the work; returns False if a stop signal ended it. Raises what the work raises."""
+    task, stopping = asyncio.ensure_future(work), asyncio.ensure_future(signals.drain.wait())
     await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if not task.done():
@@ -127,32 +127,33 @@ async def _unless_stopped(work: Coroutine[Any, Any, None], stop: StopSignals) ->
     return True
 
 
-async def _phone(
-    server: Server, api: Api, receiver: WebhookReceiver, calendar: tool_server.Calendar, findings: Findings
+async def _run_call(
+    server: Server, api: ApiClient, receiver: WebhookReceiver, tools: tool_server.ToolServer, check: ScriptCheck
 ) -> None:
-    print(f"\nA scripted caller phones sip:{NUMBER}@127.0.0.1:{server.sip_port}\n")
-    before = {call["id"] for call in await api.calls()}
-    script = Script(
-        uri=f"sip:{NUMBER}@127.0.0.1:{server.sip_port}", lines=[line for line, _ in TALK],
-        barge_after_ms=BARGE_AFTER_MS, barge_lines=[CUT], answer_wait_s=PATIENCE_S,
+    """Run the scripted caller, print the call, and check it against the script."""
+    print(f"\nA scripted caller calls sip:{NUMBER}@127.0.0.1:{server.sip_port}\n")
+    known_ids = {call["id"] for call in await api.calls()}
+    script = CallerScript(
+        uri=f"sip:{NUMBER}@127.0.0.1:{server.sip_port}", lines=[line for line, _ in SCRIPT],
+        barge_in_after_ms=BARGE_IN_AFTER_MS, barge_in_lines=[INTERRUPTED_LINE], answer_timeout_s=ANSWER_TIMEOUT_S,
     )  # fmt: skip
-    watcher = asyncio.ensure_future(print_new_calls(api, before))
+    printing = asyncio.ensure_future(print_new_call(api, known_ids))
     try:
-        gaps = [event["gap_ms"] async for event in _caller(script) if event["event"] == "heard"]
-        call, turns = await watcher
+        gaps = [event["gap_ms"] async for event in _caller_events(script) if event["event"] == "heard"]
+        call, turns = await printing
     finally:
-        watcher.cancel()
-    _show_call(call)
-    _show_gaps([gap for gap in gaps if gap is not None])
-    _judge(call, findings)
-    _judge_turns(call["transcript"], turns, calendar.asked, findings)
-    await _show_recording(api, call, findings)
-    analysis.show(call["analysis"])
-    await _show_webhook(receiver, call, findings)
+        printing.cancel()
+    _print_call(call)
+    _print_gaps([gap for gap in gaps if gap is not None])
+    _check_call(call, check)
+    _check_turns(call["transcript"], turns, tools.requested_numbers, check)
+    await _check_recording(api, call, check)
+    analysis.print_analysis(call["analysis"])
+    await _check_webhook(receiver, call, check)
 
 
-async def _caller(script: Script) -> AsyncIterator[dict[str, Any]]:
-    """The caller's events, while it runs as a process of its own, which Ctrl-C does not reach."""
+async def _caller_events(script: CallerScript) -> AsyncIterator[dict[str, Any]]:
+    """Run the scripted caller as a process, which does not get SIGINT from the terminal; yields its events."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "trunkline.demo.scripted_caller",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
@@ -171,86 +172,93 @@ async def _caller(script: Script) -> AsyncIterator[dict[str, Any]]:
         await process.wait()
         raise
     if await process.wait() != 0:
-        raise StartupError(f"the scripted caller failed with status {process.returncode}; its own words are above")
+        raise StartupError(f"the scripted caller failed with status {process.returncode}; its errors are above")
 
 
-def _show_call(call: dict[str, Any]) -> None:
-    facts = ("id", "status", "endedReason", "durationSeconds", "turnCount", "customerNumber", "callSid")
-    print("\nThe call as GET /v1/calls/{id} tells it")
-    for name in facts:
+def _print_call(call: dict[str, Any]) -> None:
+    fields = ("id", "status", "endedReason", "durationSeconds", "turnCount", "customerNumber", "callSid")
+    print("\nThe call, from GET /v1/calls/{id}")
+    for name in fields:
         print(f"  {name:16} {call[name]}")
 
 
-def _show_gaps(gaps: list[float]) -> None:
+def _print_gaps(gaps: list[float]) -> None:
     if gaps:
-        middle = sorted(gaps)[len(gaps) // 2]
-        print(f"  {'response gap':16} {middle:.0f} ms (median of {len(gaps)}), {max(gaps):.0f} ms at most")
+        median = sorted(gaps)[len(gaps) // 2]
+        print(f"  {'response gap':16} {median:.0f} ms (median of {len(gaps)}), {max(gaps):.0f} ms at most")
 
 
-def _judge(call: dict[str, Any], findings: Findings) -> None:
-    """The answers are those to the script, in its order: how the recognizer spelled the questions does not matter."""
+def _check_call(call: dict[str, Any], check: ScriptCheck) -> None:
+    """Check that the answers are those of the script, in its order. The recognized questions may differ from it."""
     answers = [item["content"] for item in call["transcript"] if item["role"] == "assistant"]
-    for line, answer in unanswered(answers):
-        findings.expect(False, f"no answer to {line!r} holds {answer!r} where it should")
-    findings.expect(call["endedReason"] == "agent_ended", f"endedReason is {call['endedReason']}")
-    findings.expect(call["turnCount"] >= len(TALK), f"turnCount is {call['turnCount']}")
+    for line, expected in unanswered(answers):
+        check.expect(False, f"no answer to {line!r} contains {expected!r} where it should")
+    check.expect(call["endedReason"] == "agent_ended", f"endedReason is {call['endedReason']}")
+    check.expect(call["turnCount"] >= len(SCRIPT), f"turnCount is {call['turnCount']}")
 
 
 def unanswered(answers: Sequence[str]) -> list[tuple[str, str]]:
-    """The lines of `TALK`, with what their answers must hold, that have no answer after that to the line before."""
+    """The lines of `SCRIPT` without the expected answer, each with the expected words. An answer counts only after the
+    answer to the line before."""
     missing = []
-    after = 0
-    for line, wanted in TALK:
-        found = (at for at, answer in enumerate(answers) if at >= after and wanted.lower() in answer.lower())
-        at = next(found, None)
+    next_answer = 0
+    for line, expected in SCRIPT:
+        matches = (at for at, text in enumerate(answers) if at >= next_answer and expected.lower() in text.lower())
+        at = next(matches, None)
         if at is None:
-            missing.append((line, wanted))
+            missing.append((line, expected))
         else:
-            after = at + 1
+            next_answer = at + 1
     return missing
 
 
-def _judge_turns(
-    transcript: list[dict[str, Any]], turns: list[dict[str, Any]], asked: list[str], findings: Findings
+def _check_turns(
+    transcript: list[dict[str, Any]], turns: list[dict[str, Any]], requested_numbers: list[str], check: ScriptCheck
 ) -> None:
-    """The tool was used, and the answer that the script says was cut, and no other."""
-    findings.expect(set(asked) == {tool_server.NUMBER}, f"the tool was asked for {asked}")
-    used = [tool for turn in turns for tool in turn["tools"] if tool["name"] != LOOK_UP]
-    findings.expect(any(tool["ok"] for tool in used), "the tool told nothing")
-    grounded_answers = [answer_of(transcript, turn["turn"]) for turn in turns if turn["sources"]]
-    findings.expect(
-        any(TALK[FROM_DOCUMENT - 1][1] in each for each in grounded_answers), "no answer has the document as its source"
+    """Check that the agent used the tool, and that the answer of the script, and no other, was interrupted."""
+    check.expect(set(requested_numbers) == {tool_server.NUMBER}, f"the tool was called with {requested_numbers}")
+    tool_calls = [tool for turn in turns for tool in turn["tools"] if tool["name"] != SEARCH_TOOL]
+    check.expect(any(tool["ok"] for tool in tool_calls), "the tool returned nothing")
+    grounded = [agent_text(transcript, turn["turn"]) for turn in turns if turn["sources"]]
+    check.expect(
+        any(SCRIPT[DOCUMENT_LINE - 1][1] in text for text in grounded), "no answer has the document as its source"
     )
-    cut = [turn["turn"] for turn in turns if turn["interrupted"]]
-    heard = [answer_of(transcript, turn) for turn in cut]
-    findings.expect(len(cut) == 1 and TALK[CUT - 1][1] in heard[0], f"the caller interrupted {heard}")
-    findings.expect(all(NOT_HEARD not in each for each in heard), "the transcript holds what the caller did not hear")
+    interrupted = [agent_text(transcript, turn["turn"]) for turn in turns if turn["interrupted"]]
+    check.expect(
+        len(interrupted) == 1 and SCRIPT[INTERRUPTED_LINE - 1][1] in interrupted[0],
+        f"the caller interrupted {interrupted}",
+    )
+    check.expect(
+        all(UNHEARD_WORDS not in text for text in interrupted), "the transcript contains what the caller did not hear"
+    )
 
 
-async def _show_recording(api: Api, call: dict[str, Any], findings: Findings) -> None:
+async def _check_recording(api: ApiClient, call: dict[str, Any], check: ScriptCheck) -> None:
+    """Print the recording's format and length, and check that both sides are audible."""
     recording = await api.recording(call["id"])
     print(
         f"  {'recording':16} {recording.seconds:.1f} s, {recording.rate} Hz, caller speaks {recording.caller_s:.1f} s "
         f"(left), agent {recording.agent_s:.1f} s (right)"
     )
-    findings.expect(recording.channels == 2, "the recording is not stereo")
-    findings.expect(recording.caller_s > 3, "the recording lacks the caller")
-    findings.expect(recording.agent_s > 6, "the recording lacks the agent")
+    check.expect(recording.channels == 2, "the recording is not stereo")
+    check.expect(recording.caller_s > 3, "the recording lacks the caller")
+    check.expect(recording.agent_s > 6, "the recording lacks the agent")
 
 
-async def _show_webhook(receiver: WebhookReceiver, call: dict[str, Any], findings: Findings) -> None:
+async def _check_webhook(receiver: WebhookReceiver, call: dict[str, Any], check: ScriptCheck) -> None:
+    """Wait for the call's webhook, print it, and check its analysis."""
     try:
         payload = await asyncio.wait_for(receiver.payload_of(call["id"]), WEBHOOK_WAIT_S)
     except TimeoutError:
-        findings.expect(False, f"no verified webhook within {WEBHOOK_WAIT_S:.0f} s ({receiver.refused} refused)")
+        check.expect(False, f"no verified webhook within {WEBHOOK_WAIT_S:.0f} s ({receiver.rejected} rejected)")
         return
     for problem in analysis.problems(call["analysis"], payload):
-        findings.expect(False, problem)
+        check.expect(False, problem)
     print(f"  {'webhook':16} {payload['event']}, signature verified, status {payload['status']}\n")
 
 
-def _invite(server: Server, key: str) -> None:
-    print(f"Serving. Phone sip:{NUMBER}@<this machine>:{server.sip_port} from this machine, or use the API:")
+def _print_addresses(server: Server, key: str) -> None:
+    print(f"Serving. Call sip:{NUMBER}@<this machine>:{server.sip_port} from this machine, or use the API:")
     print(f"  address   {server.api_origin}/v1   (its description: {server.api_origin}/v1/openapi.json)")
     print(f"  API key   {key}")
     print("Ctrl-C stops the server.", flush=True)

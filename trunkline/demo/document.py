@@ -1,4 +1,4 @@
-"""The document that the demo's agent answers from: a real file, uploaded as any integrator would."""
+"""The knowledge document of the demo's agent: an HTML file that is uploaded over the API."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from config.errors import StartupError
-from trunkline.demo.api_client import Api
+from trunkline.demo.api_client import ApiClient
 
 FILE: Final = Path(__file__).with_name("document.html")
 NAME: Final = "Good to know"
 INSTRUCTIONS: Final = "Payment, parking and children"
-LOOK_EVERY_S: Final = 0.05
-READ_WITHIN_S: Final = 30.0
+POLL_EVERY_S: Final = 0.05
+INGESTION_TIMEOUT_S: Final = 30.0
 
 
-async def upload(api: Api, agent_id: str) -> dict[str, Any]:
-    """Put the file in the place of the one that an earlier demo has left, and wait until it is read. Raises
-    `StartupError` when it is not."""
+async def upload(api: ApiClient, agent_id: str) -> dict[str, Any]:
+    """Replace the agent's documents by the file, and wait until it is ingested; returns the document. Raises
+    `StartupError` if that fails."""
     for old in await api.request("GET", f"knowledge?agentId={agent_id}"):
         await api.request("DELETE", f"knowledge/{old['id']}")
     content = await asyncio.to_thread(FILE.read_bytes)
@@ -35,17 +35,17 @@ async def upload(api: Api, agent_id: str) -> dict[str, Any]:
             "fileBase64": b64encode(content).decode(),
         },
     )
-    async with asyncio.timeout(READ_WITHIN_S):
+    async with asyncio.timeout(INGESTION_TIMEOUT_S):
         while document["status"] in ("pending", "processing"):
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_EVERY_S)
             document = await api.request("GET", f"knowledge/{document['id']}")
     if document["status"] != "ready":
         raise StartupError(f"the document {FILE.name} could not be read: {document['error']}")
     return document
 
 
-def line_of(document: dict[str, Any]) -> str:
-    """What the demo says of it."""
+def describe(document: dict[str, Any]) -> str:
+    """A line with the document's file, size, state and number of passages."""
     return (
         f"Uploaded {document['filename']} ({document['fileSize']} bytes): {document['status']}, "
         f"{document['chunkCount']} passages"

@@ -1,4 +1,4 @@
-"""The server that the demo's agent asks by a tool: the dentist's calendar, on loopback."""
+"""The HTTP tool of the demo's agent: a server on loopback that returns the time of an appointment."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ NUMBER: Final = "4711"
 TIME: Final = "Monday at ten o'clock"
 
 
-class Calendar:
-    """Tells when an appointment is; `asked` are the numbers that it was asked for."""
+class ToolServer:
+    """The tool's HTTP server. `requested_numbers`: the appointment numbers of its requests."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requested_numbers: list[str] = []
         self._runner: web.AppRunner | None = None
         self._url = ""
 
     async def __aenter__(self) -> Self:
         app = web.Application()
-        app.router.add_get("/appointments", self._tell)
+        app.router.add_get("/appointments", self._respond)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -36,7 +36,7 @@ class Calendar:
             await self._runner.cleanup()
 
     def tool(self) -> dict[str, Any]:
-        """The body of POST /tools."""
+        """The body of POST /tools that defines the tool."""
         number = {
             "name": "number",
             "type": "string",
@@ -50,9 +50,9 @@ class Calendar:
             "config": {"url": self._url, "method": "GET", "body": [number]},
         }
 
-    async def _tell(self, request: web.Request) -> web.Response:
+    async def _respond(self, request: web.Request) -> web.Response:
         number = request.query.get("number", "")
-        self.asked.append(number)
+        self.requested_numbers.append(number)
         if number != NUMBER:
             return web.json_response({"error": "no such appointment"}, status=404)
         return web.json_response({"number": number, "time": TIME, "status": "confirmed"})

@@ -1,4 +1,4 @@
-"""Prints a call's conversation as it grows, as the API tells it: who said what, what was cut, which tools were used."""
+"""Prints the conversation of a live call from the API: transcript, interruptions, tool calls and sources."""
 
 from __future__ import annotations
 
@@ -6,40 +6,41 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Final
 
-from trunkline.demo.api_client import Api
+from trunkline.demo.api_client import ApiClient
 
-LOOK_EVERY_S: Final = 0.2
-CUT: Final = "— interrupted by the caller"
+POLL_EVERY_S: Final = 0.2
+INTERRUPTED_MARK: Final = "— interrupted by the caller"
 
 
-async def print_new_calls(api: Api, before: set[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Follow the call that is not among `before`; returns it, ended, and the turns of its timeline."""
-    shown = 0
+async def print_new_call(api: ApiClient, known_ids: set[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Print the conversation of the first call that is not in `known_ids`, until the call ends; returns the call and
+    the turns of its timeline."""
+    printed = 0
     while True:
-        new = [call for call in await api.calls() if call["id"] not in before]
+        new = [call for call in await api.calls() if call["id"] not in known_ids]
         if new:
             call = await api.call(new[0]["id"])
-            turns = await api.timeline(call["id"])  # after the call: it tells of every turn that the transcript has
+            turns = await api.timeline(call["id"])  # after the call, so that it has every turn of the transcript
             ended = call["endedAt"] is not None
-            ready = len(call["transcript"]) if ended else _settled(call["transcript"])
-            known = list(lines(call["transcript"][:ready], turns))
-            for line in known[shown:]:
+            final = len(call["transcript"]) if ended else _final_items(call["transcript"])
+            current = list(lines(call["transcript"][:final], turns))
+            for line in current[printed:]:
                 print(f"  {line}")
-            shown = len(known)
+            printed = len(current)
             if ended:
                 return call, turns
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(POLL_EVERY_S)
 
 
-def answer_of(transcript: list[dict[str, Any]], turn: int) -> str:
-    """What the caller heard in a turn; 0 is the agent's opening message."""
+def agent_text(transcript: list[dict[str, Any]], turn: int) -> str:
+    """The agent's words in a turn, as far as the caller heard them; turn 0 is the agent's first message."""
     return " ".join(
         item["content"] for number, item in _numbered(transcript) if number == turn and item["role"] == "assistant"
     )
 
 
-def _settled(transcript: list[dict[str, Any]]) -> int:
-    """How many items will not change any more: the agent's last line grows while it is heard."""
+def _final_items(transcript: list[dict[str, Any]]) -> int:
+    """The number of items that do not change any more: the agent's last item grows while it is played."""
     return len(transcript) - (1 if transcript and transcript[-1]["role"] == "assistant" else 0)
 
 
@@ -52,7 +53,7 @@ def _numbered(transcript: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str,
 
 
 def lines(transcript: list[dict[str, Any]], turns: list[dict[str, Any]]) -> Iterator[str]:
-    """One line for each item, and before an answer one for each use of a tool and for its best source."""
+    """A line for each item, and before an answer a line for each tool call and one for the best source."""
     numbered = list(_numbered(transcript))
     printed: set[int] = set()
     for at, (number, item) in enumerate(numbered):
@@ -64,15 +65,16 @@ def lines(transcript: list[dict[str, Any]], turns: list[dict[str, Any]]) -> Iter
             of_turn = [turn for turn in turns if turn["turn"] == number]
             yield from (_tool_line(tool) for turn in of_turn for tool in turn["tools"])
             yield from (_source_line(source) for turn in of_turn for source in turn["sources"][:1])
-        left = sum(each == number and other["role"] == "assistant" for each, other in numbered[at:])
-        yield f"agent  │ {item['content']}" + (f" {CUT}" if _was_cut(turns, number, left) else "")
+        remaining = sum(each == number and other["role"] == "assistant" for each, other in numbered[at:])
+        mark = f" {INTERRUPTED_MARK}" if _was_interrupted(turns, number, remaining) else ""
+        yield f"agent  │ {item['content']}{mark}"
 
 
-def _was_cut(turns: list[dict[str, Any]], number: int, left: int) -> bool:
-    """Whether the caller cut the item after which this many of the same number are left, itself included. A caller's
-    silence makes several entries of one number; the newest belong to the newest items."""
-    heard = [turn for turn in turns if turn["turn"] == number and turn["agentStartMs"] is not None]
-    return bool(heard) and bool(heard[max(len(heard) - left, 0)]["interrupted"])
+def _was_interrupted(turns: list[dict[str, Any]], number: int, remaining: int) -> bool:
+    """True if the caller interrupted an item of turn `number`, of which `remaining` items are left, itself included. A
+    turn has several entries if the caller stayed silent; the last entries belong to the last items."""
+    played = [turn for turn in turns if turn["turn"] == number and turn["agentStartMs"] is not None]
+    return bool(played) and bool(played[max(len(played) - remaining, 0)]["interrupted"])
 
 
 def _source_line(source: dict[str, Any]) -> str:

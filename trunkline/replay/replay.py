@@ -1,10 +1,11 @@
-"""`trunkline replay`: a recorded call once more, with the agent's settings as they are now and with others beside them.
+"""`trunkline replay`: runs turn taking on a recorded call again, with the agent's current settings and with changed
+ones.
 
-It only reads, and works beside a running server: no file of an older version is brought up to date.
+It only reads, also while a server runs, and migrates no database.
 
-The caller's sound is recorded when the jitter buffer lets it go; turn taking counts from when it arrived. How deep the
-buffer was is not stored, but it shows: the recording has the agent's answers and the caller's speech by different times
-later than the timeline.
+The caller's audio is recorded when it leaves the jitter buffer, while turn taking counts from its arrival. The depth of
+the buffer is not stored, but can be computed: compared with the timeline, the caller's speech is later in the recording
+by more than the agent's answers are.
 """
 
 from __future__ import annotations
@@ -34,47 +35,48 @@ from storage.agents.agents import Agent
 from storage.calls import calls, recordings
 from storage.calls.calls import Call
 from storage.database.database import Database
-from storage.database.read_only import read_only as look_into
+from storage.database.read_only import read_only
 from trunkline.replay.report import Column, Report, as_json, as_text
 from trunkline.replay.runner import Replay, ReplayModels
-from trunkline.replay.settings import changed
-from trunkline.replay.turn_comparison import ReplayOutcome, apart, of_stored
-from trunkline.wiring.remote_models import without_remote_models
+from trunkline.replay.settings import with_assignments
+from trunkline.replay.turn_comparison import ReplayOutcome, outcome_of_timeline, speech_end_offsets
+from trunkline.wiring.remote_models import local_model_settings
 
-ONSET_NEAR_MS: Final = 1000
-"""A stored beginning of an answer and one in the recording this near to each other are the same."""
-MOST_JITTER_MS: Final = 400.0
-"""The jitter buffer is not believed to have been deeper."""
+MAX_ONSET_DISTANCE_MS: Final = 1000
+"""The start of an answer in the timeline and an onset in the recording are matched if they are closer than this."""
+MAX_JITTER_MS: Final = 400.0
+"""Computed depths of the jitter buffer are limited to this."""
 
 Jitter = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class ReplayCase:
-    """What is to be replayed; `call` None: a recording alone. `agent` None: it is not known, defaults stand in."""
+    """What is replayed: a recording, its call (None for a recording file without a call), and the call's agent (None if
+    it is unknown or deleted: then defaults are used)."""
 
-    sound: RecordedCall
+    recording: RecordedCall
     call: Call | None = None
     agent: Agent | None = None
 
     @property
     def timeline(self) -> Sequence[dict[str, Any]]:
-        """That of the call, as it was stored."""
+        """The stored timeline of the call."""
         return self.call.timeline if self.call is not None else ()
 
     @property
     def settings(self) -> TurnSettings:
-        """Those that the agent has now."""
+        """The current turn-taking settings of the agent."""
         return TurnSettings() if self.agent is None else turn_settings(self.agent)
 
     @property
     def language(self) -> str | None:
-        """What the agent listens for, a BCP 47 tag."""
+        """The language of the agent's speech recognition, a BCP 47 tag."""
         return None if self.agent is None else self.agent.language_hint
 
     @property
-    def protected(self) -> bool:
-        """Whether the agent's first message cannot be interrupted."""
+    def first_message_uninterruptible(self) -> bool:
+        """True if the agent speaks first, and its first message cannot be interrupted."""
         agent = self.agent
         return agent is not None and agent.first_speaker == "agent" and agent.first_message_uninterruptible
 
@@ -87,14 +89,15 @@ async def replay(
     recording: Path | None = None,
     machine_readable: bool = False,
 ) -> int:
-    """Print the timelines. Raises `TrunklineError` for what cannot be replayed and for a setting that cannot be."""
-    logs.configure("warning", settings.log_format)  # the tables are what is asked for
-    changed(TurnSettings(), assignments)  # a mistake is told before anything takes time
-    case = await find(settings, call_id, recording)
+    """Replay a call, and print its turns with each of the settings. Raises `TrunklineError` for a call that cannot be
+    replayed and for an invalid setting."""
+    logs.configure("warning", settings.log_format)  # the output is the report
+    with_assignments(TurnSettings(), assignments)  # invalid ones are reported before the models are loaded
+    case = await find_case(settings, call_id, recording)
     runs = [("as set now" if case.agent else "defaults", case.settings)]
     if assignments:
-        runs.append((" ".join(assignments), changed(case.settings, assignments)))
-    models = await asyncio.to_thread(_load_models, await without_remote_models(settings))
+        runs.append((" ".join(assignments), with_assignments(case.settings, assignments)))
+    models = await asyncio.to_thread(_load_models, await local_model_settings(settings))
     try:
         report = await compare(case, runs, models)
     finally:
@@ -110,64 +113,73 @@ def _load_models(settings: Settings) -> Catalogue:
 
 async def compare(case: ReplayCase, runs: Sequence[tuple[str, TurnSettings]], models: Catalogue) -> Report:
     """Replay the case with each of the settings, whose columns have these titles."""
-    sound, hearing = case.sound, ReplayModels(models.stt(case.language), models.eot, case.language)
-    audible, answers_apart = _audible(case)
+    recording, replay_models = case.recording, ReplayModels(models.stt(case.language), models.eot, case.language)
+    audible, answer_offset_ms = _agent_audible(case)
 
-    async def replayed(settings: TurnSettings, jitter_ms: Jitter | None) -> ReplayOutcome:
-        run = Replay(sound, audible, settings, hearing, jitter_ms=jitter_ms, protected=case.protected)
-        return await run.run()
+    async def run(settings: TurnSettings, jitter_ms: Jitter | None) -> ReplayOutcome:
+        uninterruptible = case.first_message_uninterruptible
+        return await Replay(
+            recording,
+            audible,
+            settings,
+            replay_models,
+            jitter_ms=jitter_ms,
+            first_message_uninterruptible=uninterruptible,
+        ).run()
 
-    stored, jitter_ms, moved_ms = of_stored(case.timeline), np.zeros(sound.ticks), answers_apart or 0.0
+    stored, jitter_ms = outcome_of_timeline(case.timeline), np.zeros(recording.ticks)
+    timeline_offset_ms = answer_offset_ms or 0.0
     if stored.turns:
-        speech_apart = apart(stored, await replayed(case.settings, None))
-        if answers_apart is not None:
-            jitter_ms = _jitter(speech_apart, answers_apart, sound.ticks)
-        elif speech_apart:
-            moved_ms = median(late for _, late in speech_apart)
-    columns = [Column(title, await replayed(settings, jitter_ms), settings) for title, settings in runs]
+        offsets = speech_end_offsets(stored, await run(case.settings, None))
+        if answer_offset_ms is not None:
+            jitter_ms = _jitter(offsets, answer_offset_ms, recording.ticks)
+        elif offsets:
+            timeline_offset_ms = median(offset_ms for _, offset_ms in offsets)
+    columns = [Column(title, await run(settings, jitter_ms), settings) for title, settings in runs]
     if case.call is not None:
-        columns.insert(0, Column("the call", stored.moved(moved_ms)))
+        columns.insert(0, Column("the call", stored.shifted(timeline_offset_ms)))
     call_id = None if case.call is None else case.call.id
-    deepest = round(float(jitter_ms.max()))
-    return Report(call_id, sound.ticks * TICK_MS / 1000, sound.rate, deepest, columns, _notes(case))
+    max_jitter_ms = round(float(jitter_ms.max()))
+    return Report(call_id, recording.ticks * TICK_MS / 1000, recording.rate, max_jitter_ms, columns, _notes(case))
 
 
-def _jitter(speech_apart: Sequence[tuple[float, float]], answers_apart: float, ticks: int) -> Jitter:
-    """How deep the jitter buffer was in each tick, ms: what the ends of speech show, and between them on a line."""
-    if not speech_apart:
+def _jitter(speech_end_offsets: Sequence[tuple[float, float]], answer_offset_ms: float, ticks: int) -> Jitter:
+    """The depth of the jitter buffer at each tick, ms: at the ends of speech the difference of the two offsets,
+    interpolated between them."""
+    if not speech_end_offsets:
         return np.zeros(ticks)
-    at, late = np.array(sorted(speech_apart)).T
-    depth = np.clip(late - answers_apart, 0.0, MOST_JITTER_MS)
-    between: Jitter = np.interp(np.arange(ticks) * TICK_MS, at, depth)
-    return between
+    at_ms, offset_ms = np.array(sorted(speech_end_offsets)).T
+    depth_ms = np.clip(offset_ms - answer_offset_ms, 0.0, MAX_JITTER_MS)
+    interpolated: Jitter = np.interp(np.arange(ticks) * TICK_MS, at_ms, depth_ms)
+    return interpolated
 
 
-def _audible(case: ReplayCase) -> tuple[Ticks, float | None]:
-    """When the agent was audible: while it is heard, and from the beginning to the end of each stored answer, whose
-    pauses belong to it. With that, how much later the recording has the answers than the timeline, ms."""
-    sounding = agent_audible(case.sound)
+def _agent_audible(case: ReplayCase) -> tuple[Ticks, float | None]:
+    """The ticks in which the agent is audible in the recording, with the pauses inside of its stored answers; and by
+    how many ms the answers are later in the recording than in the timeline (None if none can be matched)."""
+    audible = agent_audible(case.recording)
     spans = [
         (turn["agent_start_ms"], turn["agent_end_ms"])
         for turn in case.timeline
         if turn["agent_start_ms"] is not None and turn["agent_end_ms"] is not None
     ]
-    began = (audible_onsets(sounding) + 1) * float(TICK_MS)  # a tick's sound has its time when the tick is over
-    near = [float(min(began - start, key=abs)) for start, _ in spans if len(began)]
-    near = [each for each in near if abs(each) < ONSET_NEAR_MS]
-    if not near:
-        return sounding, None
-    apart = median(near)
+    onsets_ms = (audible_onsets(audible) + 1) * float(TICK_MS)  # audio has the time of its tick's end
+    offsets = [float(min(onsets_ms - start, key=abs)) for start, _ in spans if len(onsets_ms)]
+    offsets = [offset for offset in offsets if abs(offset) < MAX_ONSET_DISTANCE_MS]
+    if not offsets:
+        return audible, None
+    offset_ms = median(offsets)
     for span in spans:
-        first, last = (max(round((at + apart) / TICK_MS) - 1, 0) for at in span)
-        sounding[first:last] = True
-    return sounding, apart
+        first, last = (max(round((at + offset_ms) / TICK_MS) - 1, 0) for at in span)
+        audible[first:last] = True
+    return audible, offset_ms
 
 
 def _notes(case: ReplayCase) -> list[str]:
-    """What the reader should know of this case."""
+    """Reasons why the agent's current settings may not be those of the call."""
     notes = []
     if case.call is None:
-        notes.append("a recording alone: the settings start from the defaults")
+        notes.append("a recording without a call: the settings start from the defaults")
     elif case.agent is None:
         notes.append("the agent was deleted: the settings start from the defaults")
     elif case.call.started_at is None or case.agent.updated_at > case.call.started_at:
@@ -175,22 +187,22 @@ def _notes(case: ReplayCase) -> list[str]:
     return notes
 
 
-async def find(settings: Settings, call_id: str | None, recording: Path | None = None) -> ReplayCase:
-    """What is asked for, `recording` in the place of the call's own. Raises `NotFound`, `InvalidRecording`."""
+async def find_case(settings: Settings, call_id: str | None, recording: Path | None = None) -> ReplayCase:
+    """Returns the call with its recording, or with `recording` instead of it. Raises `NotFound`, `InvalidRecording`."""
     if call_id is None:
         if recording is None:
             raise NotFound("name a call, or a file with --recording")
         return ReplayCase(await asyncio.to_thread(read_recording, recording))
-    call, agent = await _stored(settings, call_id)
+    call, agent = await _read_call(settings, call_id)
     if recording is None:
-        recording = await asyncio.to_thread(_recording_of, settings, call)
+        recording = await asyncio.to_thread(_recording_path, settings, call)
     return ReplayCase(await asyncio.to_thread(read_recording, recording), call, agent)
 
 
-async def _stored(settings: Settings, call_id: str) -> tuple[Call, Agent | None]:
-    """The call, and its agent as it is now, unless it was deleted."""
+async def _read_call(settings: Settings, call_id: str) -> tuple[Call, Agent | None]:
+    """The call, and its agent as it is now; None if the agent was deleted."""
 
-    def look(conn: sa.Connection) -> tuple[Call, Agent | None]:
+    def read(conn: sa.Connection) -> tuple[Call, Agent | None]:
         call = calls.get_by_id(conn, call_id.lower())
         if call is None:
             raise NotFound(f"there is no call {call_id}")
@@ -199,12 +211,13 @@ async def _stored(settings: Settings, call_id: str) -> tuple[Call, Agent | None]
     path = Database(settings.database_url).path
     if not await asyncio.to_thread(path.exists):
         raise NotFound(f"there is no call {call_id}: there is no database {path}")
-    return await asyncio.to_thread(look_into, path, look)
+    return await asyncio.to_thread(read_only, path, read)
 
 
-def _recording_of(settings: Settings, call: Call) -> Path:
+def _recording_path(settings: Settings, call: Call) -> Path:
+    """Raises `NotFound` if the call is live, or has no recording."""
     if call.ended_at is None:
-        raise NotFound(f"call {call.id} goes on: it can be replayed when it has ended")
+        raise NotFound(f"call {call.id} is live: it can be replayed after its end")
     path = recordings.path_of(settings.data_dir, call.id, call.created_at)
     if not call.recorded:
         raise NotFound(f"call {call.id} has no recording")

@@ -1,4 +1,4 @@
-"""How a replay is shown: the timelines side by side for people, all of it as JSON for machines."""
+"""The report of a replay: the turns with each of the settings side by side, as text or JSON."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from media.turns.settings import TurnSettings
-from trunkline.replay.settings import as_given
+from trunkline.replay.settings import api_values
 from trunkline.replay.turn_comparison import ReplayedTurn, ReplayOutcome
 
 FOOTNOTE: Final = (
-    "Times are from the beginning of the recording. The agent's side is played as it was recorded: its answers stay\n"
-    "where they were, whatever the settings; models take no time. ! marks a turn that was ended too early: the caller\n"
-    "went on within 1.5 s and no answer, or no more than half a second of one, had been heard."
+    "Times are from the beginning of the recording. The agent's audio is replayed as it was recorded, so its answers\n"
+    "do not move with the settings; models take no time. ! marks a turn that was ended too early: the caller went on\n"
+    "within 1.5 s, and no answer, or no more than half a second of one, had been heard."
 )
-_HEAD: Final = "   start     end   wait  why         gap"
-_ROOM: Final = len(_HEAD) + 2
+_COLUMN_HEAD: Final = "   start     end   wait  why         gap"
+_COLUMN_WIDTH: Final = len(_COLUMN_HEAD) + 2
 _NONE: Final = "-"
 
 
 @dataclass(frozen=True)
 class Column:
-    """One timeline and what it is of; `settings` None: those of the call, which are not stored with it."""
+    """The turns of the call or of a replay. `settings`: the replay's; None for the call, whose settings are not
+    stored."""
 
     title: str
     outcome: ReplayOutcome
@@ -32,8 +33,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Report:
-    """What there is to show. `seconds` and `rate` (Hz) are the recording's, `jitter_ms` how deep the jitter buffer
-    was at its deepest, as far as it shows; `notes` is what the reader should know."""
+    """A replayed call. `seconds` and `rate` (Hz) are the recording's, `jitter_ms` is the largest computed depth of the
+    jitter buffer."""
 
     call_id: str | None
     seconds: float
@@ -44,7 +45,7 @@ class Report:
 
 
 def as_text(report: Report) -> str:
-    """Two tables: a row for each turn, a row for each figure."""
+    """Two tables: a row for each turn, and a row for each count or statistic."""
     name = "recording" if report.call_id is None else f"call {report.call_id}"
     titles = [column.title for column in report.columns]
     rows = _side_by_side([column.outcome.turns for column in report.columns])
@@ -52,12 +53,12 @@ def as_text(report: Report) -> str:
         f"{name}: {report.seconds:.1f} s at {report.rate} Hz, jitter buffer up to {report.jitter_ms} ms",
         "",
         _line("", titles),
-        _line("turn", [_HEAD] * len(titles)),
+        _line("turn", [_COLUMN_HEAD] * len(titles)),
         *(_line(f"{number:4}", [_cell(turn) for turn in row]) for number, row in enumerate(rows, 1)),
         "",
         _line("", titles, label=22),
-        *(_line(label, [_figure(show(column.outcome)) for column in report.columns], label=22)
-          for label, show in _FIGURES.items()),
+        *(_line(label, [_number(value(column.outcome)) for column in report.columns], label=22)
+          for label, value in _STATISTICS.items()),
         *_drops(report.columns),
         "",
         *(f"note: {note}" for note in report.notes),
@@ -67,8 +68,8 @@ def as_text(report: Report) -> str:
 
 
 def as_json(report: Report) -> str:
-    """One object. Times are whole ms of the recording, settings have the API's names."""
-    found = {
+    """A JSON object. Times are whole ms from the beginning of the recording, settings have the API's names."""
+    fields = {
         "callId": report.call_id,
         "seconds": round(report.seconds, 2),
         "rate": report.rate,
@@ -76,31 +77,31 @@ def as_json(report: Report) -> str:
         "notes": list(report.notes),
         "timelines": [_column_json(column) for column in report.columns],
     }
-    return json.dumps(found, indent=2)
+    return json.dumps(fields, indent=2)
 
 
 def _side_by_side(timelines: Sequence[Sequence[ReplayedTurn]]) -> list[list[ReplayedTurn | None]]:
-    """Rows of turns whose speech overlaps; one turn of a timeline may face several of another."""
-    waiting = [list(turns) for turns in timelines]
+    """Rows of turns whose speech overlaps: a turn of one timeline may overlap several of another."""
+    remaining = [list(turns) for turns in timelines]
     rows: list[list[ReplayedTurn | None]] = []
-    while any(waiting):
-        first = min((turns[0] for turns in waiting if turns), key=lambda turn: turn.start_ms)
-        row = [turns.pop(0) if turns and turns[0].start_ms <= first.end_ms else None for turns in waiting]
+    while any(remaining):
+        first = min((turns[0] for turns in remaining if turns), key=lambda turn: turn.start_ms)
+        row = [turns.pop(0) if turns and turns[0].start_ms <= first.end_ms else None for turns in remaining]
         rows.append(row)
     return rows
 
 
 def _line(head: str, cells: Sequence[str], label: int = 4) -> str:
-    return f"{head:{label}}  {''.join(f'{cell:{_ROOM}}' for cell in cells)}".rstrip()
+    return f"{head:{label}}  {''.join(f'{cell:{_COLUMN_WIDTH}}' for cell in cells)}".rstrip()
 
 
 def _cell(turn: ReplayedTurn | None) -> str:
     if turn is None:
         return f"{_NONE:>8}"
     gap = _NONE if turn.gap_ms is None else f"{turn.gap_ms:.0f}"
-    mark = "!" if turn.cut_off else " "
+    mark = "!" if turn.ended_early else " "
     start, end = turn.start_ms / 1000, turn.end_ms / 1000
-    return f"{start:8.2f}{end:8.2f}{turn.wait_ms:7.0f}  {turn.why:8}{mark}{gap:>6}"
+    return f"{start:8.2f}{end:8.2f}{turn.wait_ms:7.0f}  {turn.ended_by:8}{mark}{gap:>6}"
 
 
 def _median(outcome: ReplayOutcome) -> float | None:
@@ -111,9 +112,9 @@ def _p95(outcome: ReplayOutcome) -> float | None:
     return outcome.wait_ms(95)
 
 
-_FIGURES: Final[Mapping[str, Callable[[ReplayOutcome], float | None]]] = {
+_STATISTICS: Final[Mapping[str, Callable[[ReplayOutcome], float | None]]] = {
     "turns": lambda outcome: len(outcome.turns),
-    "ended too early": lambda outcome: outcome.cut_offs,
+    "ended too early": lambda outcome: outcome.early_ends,
     "wait, median ms": _median,
     "wait, 95 % ms": _p95,
     "agent paused": lambda outcome: outcome.pauses,
@@ -122,17 +123,17 @@ _FIGURES: Final[Mapping[str, Callable[[ReplayOutcome], float | None]]] = {
 }
 
 
-def _figure(value: float | None) -> str:
+def _number(value: float | None) -> str:
     return f"{_NONE if value is None else f'{value:.0f}':>8}"
 
 
 def _drops(columns: Sequence[Column]) -> list[str]:
-    """A row for each reason for which speech counted for nothing."""
+    """A row for each reason for which speech was not a turn."""
     reasons = sorted({reason for column in columns for reason in column.outcome.dropped or ()})
     return [
         _line(
             f"dropped: {reason}",
-            [_figure(None if (dropped := column.outcome.dropped) is None else dropped.get(reason, 0))
+            [_number(None if (dropped := column.outcome.dropped) is None else dropped.get(reason, 0))
              for column in columns],
             label=22,
         )
@@ -144,10 +145,10 @@ def _column_json(column: Column) -> dict[str, Any]:
     outcome = column.outcome
     return {
         "title": column.title,
-        "settings": None if column.settings is None else as_given(column.settings),
+        "settings": None if column.settings is None else api_values(column.settings),
         "turns": [_turn_json(turn) for turn in outcome.turns],
-        "endedTooEarly": outcome.cut_offs,
-        "waitMs": {"median": _whole(_median(outcome)), "p95": _whole(_p95(outcome))},
+        "endedTooEarly": outcome.early_ends,
+        "waitMs": {"median": _rounded(_median(outcome)), "p95": _rounded(_p95(outcome))},
         "pauses": outcome.pauses,
         "resumes": outcome.resumes,
         "interruptions": outcome.interruptions,
@@ -157,16 +158,16 @@ def _column_json(column: Column) -> dict[str, Any]:
 
 def _turn_json(turn: ReplayedTurn) -> dict[str, Any]:
     return {
-        "speechStartMs": _whole(turn.start_ms),
-        "speechEndMs": _whole(turn.end_ms),
-        "turnEndMs": _whole(turn.decided_ms),
-        "endedBy": turn.why,
-        "waitMs": _whole(turn.wait_ms),
-        "answerMs": _whole(turn.answer_ms),
-        "responseGapMs": _whole(turn.gap_ms),
-        "endedTooEarly": turn.cut_off,
+        "speechStartMs": _rounded(turn.start_ms),
+        "speechEndMs": _rounded(turn.end_ms),
+        "turnEndMs": _rounded(turn.decided_ms),
+        "endedBy": turn.ended_by,
+        "waitMs": _rounded(turn.wait_ms),
+        "answerMs": _rounded(turn.answer_ms),
+        "responseGapMs": _rounded(turn.gap_ms),
+        "endedTooEarly": turn.ended_early,
     }
 
 
-def _whole(value: float | None) -> int | None:
+def _rounded(value: float | None) -> int | None:
     return None if value is None else round(value)

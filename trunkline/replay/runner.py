@@ -1,7 +1,7 @@
-"""Runs a recorded call through voice activity, turn taking and speech to text again, as fast as the machine can.
+"""Replays a recorded call through voice activity detection, turn taking and speech to text, faster than real time.
 
-The clock stands still while a model works: each tick waits until the words and the judgement of the tick before are
-there. So the same recording and settings give the same events every time, however busy the machine is.
+The clock stops while a model works: each tick waits for the results of the tick before. So the same recording and
+settings give the same events every time, on a busy machine too.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from media.turns.events import AgentStopped, TurnEnded
 from media.turns.settings import TurnSettings
 from models.protocols import EndOfTurn, EndOfTurnStream, SpeechToText, SpeechToTextStream
 from models.turn_detection.backchannels import is_backchannel
-from trunkline.replay.turn_comparison import ReplayOutcome, of_events
+from trunkline.replay.turn_comparison import ReplayOutcome, outcome_of_events
 
-WORDS_EVERY_MS: Final = 60
-"""Words are looked for after so much sound of a turn, about as often as a recognizer does in a call."""
-BREATH_TICKS: Final = 50
-"""So often the event loop gets a chance to see that it should stop, whatever the call is like."""
+PARTIAL_EVERY_MS: Final = 60
+"""Partial results are read each time after so much audio, about as often as a recognizer has one in a call."""
+YIELD_EVERY_TICKS: Final = 50
+"""The event loop runs at least this often, so that the replay can be cancelled."""
 
 
 @dataclass(frozen=True)
@@ -45,41 +45,43 @@ class ReplayModels:
 
 @runtime_checkable
 class DecodingStream(Protocol):
-    """A recognizer's stream that can be waited for without an end of anything."""
+    """A recognizer's stream that can decode all its audio without flushing."""
 
     async def decoded(self) -> str:
-        """The words so far, once all that was fed has been decoded. Raises `ModelError`."""
+        """The partial text, after all audio so far has been decoded. Raises `ModelError`."""
 
 
 class PacedStt:
-    """A recognizer's stream that is waited for. `text` is what was recognized up to the last wait."""
+    """A recognizer's stream whose results are waited for. `text`: the partial text of the turn at the last wait."""
 
-    def __init__(self, hearing: ReplayModels, rate: int) -> None:
-        self._stream: SpeechToTextStream = hearing.speech_to_text.open(
-            rate=rate, language=hearing.language, on_words=lambda _: None
+    def __init__(self, models: ReplayModels, rate: int) -> None:
+        self._stream: SpeechToTextStream = models.speech_to_text.open(
+            rate=rate, language=models.language, on_words=lambda _: None
         )
-        self._due = WORDS_EVERY_MS * rate // 1000
+        self._partial_every = PARTIAL_EVERY_MS * rate // 1000
         self._fed = 0
+        """Samples since the last partial text."""
         self.text = ""
 
     def feed(self, samples: Samples) -> None:
-        """For the engine."""
+        """Called by the engine."""
         self._fed += len(samples)
         self._stream.feed(samples)
 
     def reset(self) -> None:
-        """For the engine."""
+        """Called by the engine."""
         self._fed, self.text = 0, ""
         self._stream.reset()
 
-    async def new_words(self) -> str:
-        """The text of the turn, if there is a new one; at once when little was fed since the last time."""
-        if self._fed < self._due:
+    async def new_text(self) -> str:
+        """The partial text of the turn if it has changed; empty if not, or if little audio was fed since the last
+        time."""
+        if self._fed < self._partial_every:
             return ""
         self._fed = 0
-        stream = self._stream  # whose settled words would stay, wherever in a word it was asked
-        words = await (stream.decoded() if isinstance(stream, DecodingStream) else stream.flush())
-        before, self.text = self.text, words
+        stream = self._stream  # a flush would finalize words, also in the middle of one
+        text = await (stream.decoded() if isinstance(stream, DecodingStream) else stream.flush())
+        before, self.text = self.text, text
         return self.text if self.text != before else ""
 
     async def end_turn(self) -> str:
@@ -88,125 +90,125 @@ class PacedStt:
         return (await self._stream.end_turn()).strip()
 
     def close(self) -> None:
-        """Free the stream."""
+        """Close the stream."""
         self._stream.close()
 
 
-class PacedTurnDetector:
-    """An end-of-turn model's stream whose answers are kept until they are asked for, if they do not come at once."""
+class PacedEndOfTurn:
+    """An end-of-turn model's stream: results that are not there at once are delivered by `deliver`."""
 
     def __init__(self, stream: EndOfTurnStream) -> None:
         self._stream = stream
-        self._late: list[asyncio.Future[Callable[[], None]]] = []
+        self._pending: list[asyncio.Future[Callable[[], None]]] = []
         self.feed = stream.feed
         self.reset = stream.reset
         self.close = stream.close
 
     def ask(self, answer: Callable[[float | None], None]) -> None:
-        """For the engine."""
+        """Called by the engine."""
         loop = asyncio.get_running_loop()
-        late: asyncio.Future[Callable[[], None]] = loop.create_future()
-        at_once: list[float | None] = []
-        here, asking = get_ident(), True
+        pending: asyncio.Future[Callable[[], None]] = loop.create_future()
+        immediate: list[float | None] = []
+        thread, is_asking = get_ident(), True
 
         def relay(p: float | None) -> None:
-            if asking and get_ident() == here:
-                at_once.append(p)
+            if is_asking and get_ident() == thread:
+                immediate.append(p)
             else:
-                loop.call_soon_threadsafe(late.set_result, lambda: answer(p))
+                loop.call_soon_threadsafe(pending.set_result, lambda: answer(p))
 
         self._stream.ask(relay)
-        asking = False
-        if at_once:
-            answer(at_once[0])
+        is_asking = False
+        if immediate:
+            answer(immediate[0])
         else:
-            self._late.append(late)
+            self._pending.append(pending)
 
-    async def answers(self) -> None:
-        """Wait for the answers that did not come at once, and hand them over as from another thread."""
-        late, self._late = self._late, []
-        for each in late:
+    async def deliver(self) -> None:
+        """Wait for the pending results, and deliver them from another thread, as in a call."""
+        pending, self._pending = self._pending, []
+        for each in pending:
             await asyncio.to_thread(await each)
 
 
-class _CollectedEvents:
-    """The listener: all events, and those of the tick."""
+class _EventCollector:
+    """The engine's listener: collects all events, and those since the last `take_new`."""
 
     def __init__(self) -> None:
         self.events: list[CallEvent] = []
         self._new: list[CallEvent] = []
 
     def media_events(self, events: Sequence[CallEvent]) -> None:
-        """From the engine."""
+        """Called by the engine."""
         self.events += events
         self._new += events
 
-    def take(self) -> list[CallEvent]:
-        """Those since the last time."""
+    def take_new(self) -> list[CallEvent]:
+        """The events since the last call."""
         new, self._new = self._new, []
         return new
 
 
 class Replay:
-    """One run of a recording through an engine of its own; for `audible` and `jitter_ms` see `ReplayPort`. `protected`:
-    what the agent says first cannot be interrupted."""
+    """One run of a recording through its own engine. `audible` and `jitter_ms` are those of `ReplayPort`.
+    `first_message_uninterruptible`: the agent's first words cannot be interrupted."""
 
     def __init__(
         self,
-        sound: RecordedCall,
+        recording: RecordedCall,
         audible: Ticks,
         settings: TurnSettings,
-        hearing: ReplayModels,
+        models: ReplayModels,
         *,
         jitter_ms: NDArray[np.float64] | None = None,
-        protected: bool = False,
+        first_message_uninterruptible: bool = False,
     ) -> None:
-        self._port = ReplayPort(sound, audible, np.zeros(sound.ticks) if jitter_ms is None else jitter_ms)
+        self._port = ReplayPort(recording, audible, np.zeros(recording.ticks) if jitter_ms is None else jitter_ms)
         self._settings = settings
-        self._models = hearing
-        self._protected = protected
-        self._kept = _CollectedEvents()
+        self._models = models
+        self._uninterruptible = first_message_uninterruptible
+        self._collector = _EventCollector()
         self._wordless: list[TurnEnded] = []
 
     async def run(self) -> ReplayOutcome:
-        """To the end of the recording, once. Raises `StartupError` without the voice activity model, and what the
-        other models raise."""
+        """Replay the recording to its end; only once. Raises `StartupError` without the voice activity model, and what
+        the other models raise."""
         rate = self._port.rate(self._port.slot)
         engine = await asyncio.to_thread(AudioEngine, self._port, lambda work: work(), self._port.now_ns)
         with ExitStack() as stack:
             stack.callback(engine.close)
             stt = stack.enter_context(closing(PacedStt(self._models, rate)))
-            opened = self._models.end_of_turn.open(rate=rate, language=self._models.language, partial=lambda: stt.text)
-            turn_detector = stack.enter_context(closing(PacedTurnDetector(opened)))
+            stream = self._models.end_of_turn.open(rate=rate, language=self._models.language, partial=lambda: stt.text)
+            end_of_turn = stack.enter_context(closing(PacedEndOfTurn(stream)))
             ahead_ms = self._models.end_of_turn.latency_ms
-            call = engine.add(self._port.slot, self._settings, self._kept, ask_ahead_ms=ahead_ms)
-            call.speech_sink, call.end_of_turn_sink = stt, turn_detector
-            call.set_uninterruptible(self._protected)
-            engine.tick()  # takes the call in; its sound begins with the next one
+            call = engine.add(self._port.slot, self._settings, self._collector, ask_ahead_ms=ahead_ms)
+            call.speech_sink, call.end_of_turn_sink = stt, end_of_turn
+            call.set_uninterruptible(self._uninterruptible)
+            engine.tick()  # adds the call; its audio begins at the next tick
             for tick in count():
                 if not self._port.step():
                     break
                 engine.tick()
-                await self._follow(call, stt, turn_detector)
-                if tick % BREATH_TICKS == 0:
+                await self._handle_events(call, stt, end_of_turn)
+                if tick % YIELD_EVERY_TICKS == 0:
                     await asyncio.sleep(0)
-        return of_events(self._kept.events, self._wordless).moved(-START_MS)
+        return outcome_of_events(self._collector.events, self._wordless).shifted(-START_MS)
 
-    async def _follow(self, call: CallAudio, stt: PacedStt, turn_detector: PacedTurnDetector) -> None:
-        """What the conversation does in a call, as far as turn taking hears of it."""
-        for event in self._kept.take():
+    async def _handle_events(self, call: CallAudio, stt: PacedStt, end_of_turn: PacedEndOfTurn) -> None:
+        """React to the tick's events and results as the conversation of a call does, where it affects turn taking."""
+        for event in self._collector.take_new():
             match event:
                 case TurnEnded():
                     if not await stt.end_turn():
                         self._wordless.append(event)
-                case AgentStopped() if self._protected:
-                    self._protected = False
+                case AgentStopped() if self._uninterruptible:
+                    self._uninterruptible = False
                     call.set_uninterruptible(False)
                 case AudioFailure(error=error):
                     raise error
                 case _:
                     pass
-        words = await stt.new_words()
-        if words:
-            call.on_transcript(is_backchannel(words, self._models.language))
-        await turn_detector.answers()
+        text = await stt.new_text()
+        if text:
+            call.on_transcript(is_backchannel(text, self._models.language))
+        await end_of_turn.deliver()

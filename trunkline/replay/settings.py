@@ -1,4 +1,4 @@
-"""`--set NAME=VALUE` of a replay: names, values and bounds are those of the API's agent."""
+"""`--set NAME=VALUE` of a replay: turn-taking settings with the names, values and limits of the API's agents."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from config.errors import Invalid, TrunklineError
 from media.turns.settings import TurnSettings
 
 NAMES: Final[Mapping[str, str]] = {to_camel(each.name): each.name for each in fields(TurnSettings)}
-"""The settings that a replay can change, as the API writes them, and their attributes in `TurnSettings`."""
+"""Attributes of `TurnSettings` by their names in the API."""
 
 
-class BadSetting(TrunklineError):
-    """One line that names the setting, and what it takes or which there are."""
+class InvalidSetting(TrunklineError):
+    """An invalid `--set` argument. The message names the setting, and the accepted values or names."""
 
 
-def changed(settings: TurnSettings, assignments: Sequence[str]) -> TurnSettings:
-    """`settings` with `turnEndpointDelay=300` and the like. Raises `BadSetting`."""
+def with_assignments(settings: TurnSettings, assignments: Sequence[str]) -> TurnSettings:
+    """`settings` with assignments such as `turnEndpointDelay=300`. Raises `InvalidSetting`."""
     values: dict[str, Any] = {}
     for assignment in assignments:
         name, equals, text = (part.strip() for part in assignment.partition("="))
         if not equals:
-            raise BadSetting(f"--set {name}: a setting is given as NAME=VALUE, for example turnEndpointDelay=300")
+            raise InvalidSetting(f"--set {name}: takes NAME=VALUE, for example turnEndpointDelay=300")
         if name not in NAMES:
-            raise BadSetting(f"unknown setting {name}; a replay can change: {', '.join(NAMES)}")
+            raise InvalidSetting(f"unknown setting {name}; a replay can change: {', '.join(NAMES)}")
         if name in values:
-            raise BadSetting(f"setting {name} is given twice")
+            raise InvalidSetting(f"setting {name} is given twice")
         values[name] = _value(text)
-    checked = _checked(values)
-    return replace(settings, **{NAMES[name]: getattr(checked, NAMES[name]) for name in values})
+    update = _validate(values)
+    return replace(settings, **{NAMES[name]: getattr(update, NAMES[name]) for name in values})
 
 
-def as_given(settings: TurnSettings) -> dict[str, int | float | None]:
-    """The values under the API's names."""
+def api_values(settings: TurnSettings) -> dict[str, int | float | None]:
+    """The settings by their names in the API."""
     return {name: getattr(settings, attribute) for name, attribute in NAMES.items()}
 
 
@@ -51,9 +51,10 @@ def _value(text: str) -> object:
         return text
 
 
-def _checked(values: Mapping[str, Any]) -> AgentUpdate:
+def _validate(values: Mapping[str, Any]) -> AgentUpdate:
+    """Validate the values as the API does. Raises `InvalidSetting`."""
     try:
         return check_body(AgentUpdate, json.dumps(values).encode(), BodyContext(allow_http_webhooks=False))
     except Invalid as error:
         problem = error.problems[0]
-        raise BadSetting(f"bad setting {problem.field}: {problem.message}") from error
+        raise InvalidSetting(f"invalid setting {problem.field}: {problem.message}") from error

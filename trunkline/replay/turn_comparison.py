@@ -1,4 +1,5 @@
-"""What turn taking made of a call: as it was stored, and as a replay finds it. Times are ms of the recording."""
+"""The turns of a call, from its stored timeline or from a replay, and how far apart the two are. Times are ms from the
+beginning of the recording."""
 
 from __future__ import annotations
 
@@ -13,29 +14,30 @@ import numpy as np
 from media.engine.call_audio import CallEvent
 from media.turns.events import AgentStarted, BargeIn, PlayoutPaused, PlayoutResumed, TurnDropped, TurnEnded
 
-CUT_OFF_MS: Final = 1500.0
-"""A caller who goes on within this time of the end of the turn was cut off,"""
-JUST_BEGUN_MS: Final = 500.0
-"""unless the agent has been heard for longer than this: then it is an interruption."""
+EARLY_END_MS: Final = 1500.0
+"""A turn was ended too early if the caller goes on within this time of its end,"""
+MAX_HEARD_ANSWER_MS: Final = 500.0
+"""unless the answer has been audible for longer than this: then it is an interruption."""
 NO_WORDS: Final = "no words in it"
-"""Why a turn that the engine ended is none: nothing was recognized in it."""
+"""Reason of dropped speech: nothing was recognized in it."""
 
 
 @dataclass(frozen=True)
 class ReplayedTurn:
-    """A turn of the caller: the speech, when it was taken to be over and why. `answer_ms`: the agent's next sound in
-    the recording, before the next turn. `cut_off`: the caller had not finished; None where that cannot be told."""
+    """A turn of the caller: the start and end of its speech, and when and by what rule the turn was ended. `answer_ms`:
+    the agent's first audio after it in the recording, before the next turn. `ended_early`: the caller had not finished;
+    None if that is not known."""
 
     start_ms: float
     end_ms: float
     decided_ms: float
-    why: str
+    ended_by: str
     answer_ms: float | None = None
-    cut_off: bool | None = None
+    ended_early: bool | None = None
 
     @property
     def wait_ms(self) -> float:
-        """From the end of the speech to the decision."""
+        """From the end of the speech to the end of the turn."""
         return self.decided_ms - self.end_ms
 
     @property
@@ -43,8 +45,8 @@ class ReplayedTurn:
         """From the end of the speech to the recorded answer."""
         return None if self.answer_ms is None else self.answer_ms - self.end_ms
 
-    def moved(self, by_ms: float) -> ReplayedTurn:
-        """The same so much later."""
+    def shifted(self, by_ms: float) -> ReplayedTurn:
+        """The turn with all its times later by `by_ms`."""
         answer = None if self.answer_ms is None else self.answer_ms + by_ms
         start, end, decided = self.start_ms + by_ms, self.end_ms + by_ms, self.decided_ms + by_ms
         return replace(self, start_ms=start, end_ms=end, decided_ms=decided, answer_ms=answer)
@@ -52,7 +54,7 @@ class ReplayedTurn:
 
 @dataclass(frozen=True)
 class ReplayOutcome:
-    """The turns of a call, and what else happened; None: not stored with a call."""
+    """The turns of a call, and counts of other turn-taking events; None for those that are not stored with a call."""
 
     turns: Sequence[ReplayedTurn]
     interruptions: int
@@ -61,26 +63,26 @@ class ReplayOutcome:
     dropped: Mapping[str, int] | None = None
 
     @property
-    def cut_offs(self) -> int | None:
-        """Turns that were ended before the caller had finished."""
-        return None if self.dropped is None else sum(bool(turn.cut_off) for turn in self.turns)
+    def early_ends(self) -> int | None:
+        """The number of turns that were ended before the caller had finished."""
+        return None if self.dropped is None else sum(bool(turn.ended_early) for turn in self.turns)
 
     def wait_ms(self, percentile: float) -> float | None:
-        """Of all turns; None without any."""
+        """A percentile of the turns' waits; None without turns."""
         waits = [turn.wait_ms for turn in self.turns]
         return float(np.percentile(waits, percentile)) if waits else None
 
-    def moved(self, by_ms: float) -> ReplayOutcome:
-        """The same so much later."""
-        return replace(self, turns=[turn.moved(by_ms) for turn in self.turns])
+    def shifted(self, by_ms: float) -> ReplayOutcome:
+        """The outcome with all its times later by `by_ms`."""
+        return replace(self, turns=[turn.shifted(by_ms) for turn in self.turns])
 
 
-def of_events(events: Sequence[CallEvent], wordless: Sequence[TurnEnded]) -> ReplayOutcome:
-    """What a replay's events say. `wordless` are the ended turns in which nothing was recognized."""
-    ended = [each for each in events if isinstance(each, TurnEnded) and each not in wordless]
-    answers = [each.at_ms for each in events if isinstance(each, AgentStarted)]
-    turns = [_seen(each, later, answers) for each, later in zip_longest(ended, ended[1:])]
-    dropped = Counter[str](each.reason for each in events if isinstance(each, TurnDropped))
+def outcome_of_events(events: Sequence[CallEvent], wordless: Sequence[TurnEnded]) -> ReplayOutcome:
+    """The outcome of a replay. `wordless`: the ended turns in which nothing was recognized."""
+    ended = [event for event in events if isinstance(event, TurnEnded) and event not in wordless]
+    answers_ms = [event.at_ms for event in events if isinstance(event, AgentStarted)]
+    turns = [_replayed_turn(event, following, answers_ms) for event, following in zip_longest(ended, ended[1:])]
+    dropped = Counter[str](event.reason for event in events if isinstance(event, TurnDropped))
     dropped.update({NO_WORDS: len(wordless)} if wordless else {})
     return ReplayOutcome(
         turns,
@@ -91,36 +93,36 @@ def of_events(events: Sequence[CallEvent], wordless: Sequence[TurnEnded]) -> Rep
     )
 
 
-def of_stored(timeline: Sequence[Mapping[str, Any]]) -> ReplayOutcome:
-    """What was stored with the call: times count from its answer. A turn that went on before it was answered is one
-    there, so that cut-offs cannot be told."""
+def outcome_of_timeline(timeline: Sequence[Mapping[str, Any]]) -> ReplayOutcome:
+    """The outcome of a call, from its stored timeline, whose times count from the call's answer. Early ends are not
+    known, because a turn that went on before it was answered is stored as one turn."""
     turns = [
-        ReplayedTurn(each["speech_start_ms"], each["speech_end_ms"], each["turn_end_ms"], each["ended_by"],
-                 each["agent_start_ms"])
-        for each in timeline
-        if each["speech_end_ms"] is not None and each["ended_by"] != "digits"
+        ReplayedTurn(entry["speech_start_ms"], entry["speech_end_ms"], entry["turn_end_ms"], entry["ended_by"],
+                     entry["agent_start_ms"])
+        for entry in timeline
+        if entry["speech_end_ms"] is not None and entry["ended_by"] != "digits"
     ]  # fmt: skip
-    return ReplayOutcome(turns, interruptions=sum(bool(each["interrupted"]) for each in timeline))
+    return ReplayOutcome(turns, interruptions=sum(bool(entry["interrupted"]) for entry in timeline))
 
 
-def apart(stored: ReplayOutcome, replayed: ReplayOutcome) -> list[tuple[float, float]]:
-    """Where the replay has the end of each speech that both found, and how much later that is. The same are the ends
-    nearest to each other, if they are near enough."""
-    found = []
+def speech_end_offsets(stored: ReplayOutcome, replayed: ReplayOutcome) -> list[tuple[float, float]]:
+    """For each end of speech that both outcomes have: its time in the replay, and by how many ms that is later than in
+    the timeline. The closest ends are matched, if they are close enough."""
+    offsets = []
     for turn in stored.turns:
-        near = min(replayed.turns, key=lambda each: abs(each.end_ms - turn.end_ms), default=None)
-        if near is not None and abs(near.end_ms - turn.end_ms) < CUT_OFF_MS:
-            found.append((near.end_ms, near.end_ms - turn.end_ms))
-    return found
+        closest = min(replayed.turns, key=lambda each: abs(each.end_ms - turn.end_ms), default=None)
+        if closest is not None and abs(closest.end_ms - turn.end_ms) < EARLY_END_MS:
+            offsets.append((closest.end_ms, closest.end_ms - turn.end_ms))
+    return offsets
 
 
 def _count(events: Sequence[CallEvent], kind: type[object]) -> int:
     return sum(isinstance(each, kind) for each in events)
 
 
-def _seen(ended: TurnEnded, later: TurnEnded | None, answers: Sequence[float]) -> ReplayedTurn:
-    next_ms = float("inf") if later is None else later.speech_start_ms
-    answer = next((at for at in answers if ended.speech_end_ms <= at < next_ms), None)
-    heard = answer is not None and next_ms - answer > JUST_BEGUN_MS
-    cut_off = next_ms - ended.at_ms <= CUT_OFF_MS and not heard
-    return ReplayedTurn(ended.speech_start_ms, ended.speech_end_ms, ended.at_ms, ended.reason, answer, cut_off)
+def _replayed_turn(ended: TurnEnded, following: TurnEnded | None, answers_ms: Sequence[float]) -> ReplayedTurn:
+    next_ms = float("inf") if following is None else following.speech_start_ms
+    answer_ms = next((at for at in answers_ms if ended.speech_end_ms <= at < next_ms), None)
+    is_heard = answer_ms is not None and next_ms - answer_ms > MAX_HEARD_ANSWER_MS
+    ended_early = next_ms - ended.at_ms <= EARLY_END_MS and not is_heard
+    return ReplayedTurn(ended.speech_start_ms, ended.speech_end_ms, ended.at_ms, ended.reason, answer_ms, ended_early)

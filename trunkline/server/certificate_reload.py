@@ -1,4 +1,4 @@
-"""Certificates that are renewed on disk are taken without a restart."""
+"""Certificate reload: SIP over TLS uses a certificate that was renewed on disk without a restart."""
 
 from __future__ import annotations
 
@@ -10,51 +10,53 @@ import structlog
 from sipcore.endpoint import Endpoint
 from sipcore.transport.tls_identity import UnusableTlsFile, log_expiry, now
 
-LOOK_S: Final = 60.0
-"""Between two looks at the files of SIP over TLS."""
+CHECK_EVERY_S: Final = 60.0
+"""Between two checks of the certificate and key files."""
 
 log = structlog.get_logger()
 
 
 class CertificateReloader:
-    """Follows the files; `look` does so at once (SIGHUP), and reads them even if they look the same."""
+    """Reloads the certificate when its files have changed; `reload` does so at once, changed or not (SIGHUP)."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
 
-    def look(self) -> None:
-        """Read the files again."""
-        self._asked.set()
+    def reload(self) -> None:
+        """Request a reload; returns at once."""
+        self._requested.set()
 
     async def run(self) -> None:
-        """Until cancelled. While a file cannot be used, the certificate of before stays."""
+        """Check the files until cancelled. While a file is unusable, the current certificate stays in use; the days to
+        its expiry are logged once a day."""
         files = self._endpoint.tls_files
-        seen, day = await asyncio.to_thread(files.stamp), now().date()
+        loaded_stamp, day = await asyncio.to_thread(files.stamp), now().date()
         while True:
-            asked = await self._wait()
+            requested = await self._wait()
             stamp = await asyncio.to_thread(files.stamp)
-            if asked or stamp != seen:
-                seen = stamp
+            if requested or stamp != loaded_stamp:
+                loaded_stamp = stamp
                 await self._renew()
             if now().date() != day:
                 day = now().date()
                 log_expiry(self._endpoint.certificate)
 
     async def _wait(self) -> bool:
+        """Wait for the next check; returns True if a reload was requested."""
         try:
-            async with asyncio.timeout(LOOK_S):
-                await self._asked.wait()
+            async with asyncio.timeout(CHECK_EVERY_S):
+                await self._requested.wait()
         except TimeoutError:
             return False
-        self._asked.clear()
+        self._requested.clear()
         return True
 
     async def _renew(self) -> None:
         try:
             identity = await self._endpoint.renew_certificate()
-        except UnusableTlsFile as problem:
-            log.error("sip.certificate_not_renewed", why=str(problem))
+        except UnusableTlsFile as error:
+            log.error("sip.certificate_not_renewed", why=str(error))
         except OSError as error:
             log.error("sip.tls_port_lost", why=str(error))
         else:

@@ -75,7 +75,7 @@ class ControlConnection:
         """Send the number of dropped objects as soon as the buffer has space again."""
         try:
             await self._writer.drain()
-        except ConnectionError:  # nobody is there to be told
+        except ConnectionError:  # the client has gone
             return
         lost, self._dropped, self._reporting_drops = self._dropped, 0, None
         self._write({"lost": lost})
@@ -87,16 +87,16 @@ CommandHandler = Callable[[Mapping[str, Any], ControlConnection], Awaitable[None
 class ControlServer:
     """Runs the handler of a request's `command`. The client gets a handler's `TrunklineError` as its last object."""
 
-    def __init__(self, data_dir: Path, answers: Mapping[str, CommandHandler]) -> None:
+    def __init__(self, data_dir: Path, handlers: Mapping[str, CommandHandler]) -> None:
         self._path = data_dir / SOCKET_NAME
-        self._handlers = answers
+        self._handlers = handlers
         self._clients: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
         """Accept connections until the block ends. Raises `StartupError`."""
         listener = await asyncio.to_thread(_bind, self._path)
-        server = await asyncio.start_unix_server(self._connected, sock=listener, limit=MAX_REQUEST_BYTES)
+        server = await asyncio.start_unix_server(self._on_connection, sock=listener, limit=MAX_REQUEST_BYTES)
         try:
             yield
         finally:
@@ -107,7 +107,7 @@ class ControlServer:
                 await asyncio.wait(self._clients)
             await asyncio.to_thread(self._path.unlink, missing_ok=True)
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._clients.add(task)
         task.add_done_callback(self._clients.discard)
@@ -126,23 +126,24 @@ class ControlServer:
     async def _handle(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: ControlConnection
     ) -> Mapping[str, Any]:
-        """Answer, until all is said or the client goes; the last word."""
-        if (problem := self._problem(writer)) is not None:
-            return {"error": problem}
+        """Run the handler of the request until it returns or the client disconnects; returns the last object."""
+        if (error := self._rejection(writer)) is not None:
+            return {"error": error}
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 request = _parse_request(await reader.readline())
-            answer = self._handlers.get(str(request.get("command")))
-            if answer is None:
+            handler = self._handlers.get(str(request.get("command")))
+            if handler is None:
                 return {"error": "the server does not know this command: is it of another version?"}
-            await _until_disconnect(reader, answer(request, connection))
-        except TrunklineError as error:
-            return {"error": str(error)}
+            await _run_until_disconnect(reader, handler(request, connection))
+        except TrunklineError as problem:
+            return {"error": str(problem)}
         except (TimeoutError, ValueError):
-            return {"error": "no question came"}
+            return {"error": "no valid request was received"}
         return {"done": True}
 
-    def _problem(self, writer: asyncio.StreamWriter) -> str | None:
+    def _rejection(self, writer: asyncio.StreamWriter) -> str | None:
+        """Why the client of a connection is rejected; None if it is accepted."""
         credentials = writer.get_extra_info("socket").getsockopt(
             socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size
         )
@@ -150,49 +151,49 @@ class ControlServer:
         if user not in (os.getuid(), ROOT):
             log.warning("control.refused", user=user)
             return "the server runs as another user"
-        return "too many others are asking" if len(self._clients) > MAX_CLIENTS else None
+        return "too many other clients are connected" if len(self._clients) > MAX_CLIENTS else None
 
 
 def _parse_request(line: bytes) -> Mapping[str, Any]:
     """Raises `ValueError`."""
     request = json.loads(line)
     if not isinstance(request, dict):
-        raise ValueError("no object")
+        raise ValueError("not a JSON object")
     return request
 
 
-async def _until_disconnect(reader: asyncio.StreamReader, answering: Awaitable[None]) -> None:
-    """Wait until the handler has returned or the client has closed the connection."""
-    work = asyncio.ensure_future(answering)
-    gone = asyncio.ensure_future(reader.read(1))
+async def _run_until_disconnect(reader: asyncio.StreamReader, handler: Awaitable[None]) -> None:
+    """Run a handler until it returns or the client has closed the connection."""
+    handling = asyncio.ensure_future(handler)
+    disconnected = asyncio.ensure_future(reader.read(1))
     try:
-        await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            work.result()
+        await asyncio.wait((handling, disconnected), return_when=asyncio.FIRST_COMPLETED)
+        if handling.done():
+            handling.result()
     finally:
-        work.cancel()
-        gone.cancel()
-        await asyncio.wait((work, gone))
+        handling.cancel()
+        disconnected.cancel()
+        await asyncio.wait((handling, disconnected))
 
 
 def _bind(path: Path) -> socket.socket:
-    """A listening socket that is our user's alone from its first moment. A file of a dead server is in the way; the
-    data directory is ours."""
+    """A bound socket with mode 0600 from the moment it exists. The file of a dead server is removed: the data directory
+    is locked, so no live one uses it."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.unlink(missing_ok=True)
-        os.fchmod(listener.fileno(), 0o600)  # what bind makes has these rights (Linux)
+        os.fchmod(listener.fileno(), 0o600)  # bind creates the file with the mode of the socket (Linux)
         with short_socket_path(path) as name:
             listener.bind(name)
     except OSError as error:
         listener.close()
-        raise StartupError(f"{path} cannot be made: {error.strerror}") from error
+        raise StartupError(f"{path} cannot be created: {error.strerror}") from error
     return listener
 
 
 @contextmanager
 def short_socket_path(path: Path) -> Iterator[str]:
-    """A name of at most 108 bytes (unix(7)) for a socket, however long its folder's is. Raises `OSError`."""
+    """A path of at most 108 bytes (unix(7)) to a socket in a folder with a path of any length. Raises `OSError`."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"
@@ -201,7 +202,8 @@ def short_socket_path(path: Path) -> Iterator[str]:
 
 
 async def query(data_dir: Path, request: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
-    """What the running server answers. Raises `StartupError` when there is none, or when it does not answer."""
+    """Yields the running server's response, object by object. Raises `StartupError` if no server runs, if it responds
+    with an error, or if it disconnects."""
     path = data_dir / SOCKET_NAME
     try:
         with short_socket_path(path) as name:
@@ -209,7 +211,7 @@ async def query(data_dir: Path, request: Mapping[str, Any]) -> AsyncIterator[dic
     except (FileNotFoundError, ConnectionRefusedError) as error:
         raise StartupError(f"no server runs on {data_dir}: start it with `trunkline serve`") from error
     except OSError as error:
-        raise StartupError(f"the server on {data_dir} cannot be asked: {error.strerror}") from error
+        raise StartupError(f"cannot connect to the server on {data_dir}: {error.strerror}") from error
     try:
         writer.write(json.dumps(request).encode() + b"\n")
         while line := await reader.readline():
@@ -219,6 +221,6 @@ async def query(data_dir: Path, request: Mapping[str, Any]) -> AsyncIterator[dic
             if "done" in fact:
                 return
             yield fact
-        raise StartupError("the server has gone")
+        raise StartupError("the server closed the connection")
     finally:
         writer.close()

@@ -1,4 +1,4 @@
-"""A running server: how it stands, and how it comes to its end."""
+"""A running server: its readiness, and its drain at the end."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from media.engine.engine import AudioEngine
 from sipcore.endpoint import Endpoint
 from storage.database.database import Database
 from trunkline.server.certificate_reload import CertificateReloader
-from trunkline.server.signals import StopSignals
+from trunkline.server.signals import ProcessSignals
 
-LAST_WEBHOOKS_S: Final = 5.0
-"""How long a stop waits for the webhooks of the last calls; what is left is sent at the next start."""
-HURRIED_S: Final = 1.0
+WEBHOOK_DRAIN_S: Final = 5.0
+"""How long a stop waits for the webhooks of the last calls; the next start sends the rest."""
+SECOND_SIGINT_WEBHOOK_DRAIN_S: Final = 1.0
 """The same after a second SIGINT."""
 
 log = structlog.get_logger()
@@ -31,7 +31,8 @@ log = structlog.get_logger()
 
 @dataclass
 class Server:
-    """A running server. `sip_port` and `api_origin` are where it really listens."""
+    """A running server. `sip_port` and `api_origin` are the port and the origin that it listens on, also where the
+    settings leave them to the system."""
 
     settings: Settings
     database: Database
@@ -40,66 +41,68 @@ class Server:
     calls: CallService
     webhook_sender: WebhookSender
     sources: SourceAllowlist
-    certificate: CertificateReloader
+    certificate_reloader: CertificateReloader
     sip_port: int
-    load: ModelLoadShedder | None = None
+    load_shedder: ModelLoadShedder | None = None
     api_origin: str = ""
     draining: bool = False
     parts: dict[str, str | None] = field(default_factory=lambda: {"sip": None, "models": None, "audio": None})
-    """None when ready, else why not. SIP and models are up once there is a server; `watch_audio` follows the sound."""
-    _ticks_seen: int = -1
+    """The readiness of each part: None if ready, else the reason. SIP and models are ready once there is a server;
+    `check_audio` updates `audio`."""
+    _checked_ticks: int = -1
 
     def readiness(self) -> Mapping[str, str | None]:
-        """Parts of the server: None when ready, else why not."""
+        """The readiness of each part: None if ready, else the reason."""
         return {**self.parts, "calls": "draining" if self.draining else None}
 
-    def watch_audio(self) -> None:
-        """Look whether the tick thread still moves."""
+    def check_audio(self) -> None:
+        """Set the readiness of `audio`: it is not ready if the engine has not ticked since the last check."""
         ticks = self.engine.stats.ticks
-        self.parts["audio"] = "the audio engine stands still" if ticks == self._ticks_seen else None
-        self._ticks_seen = ticks
+        self.parts["audio"] = "the audio engine stands still" if ticks == self._checked_ticks else None
+        self._checked_ticks = ticks
 
-    def log_call_readiness(self) -> None:
-        """To whoever phones or asks with OPTIONS, from now on."""
-        self.endpoint.set_accepting(self.why_refused() is None, RETRY_AFTER_S)
+    def update_accepting(self) -> None:
+        """Set whether the endpoint accepts calls, and so its responses to INVITE and OPTIONS."""
+        self.endpoint.set_accepting(self.rejection_reason() is None, RETRY_AFTER_S)
 
-    def why_refused(self) -> str | None:
-        """Why no further call is taken; None when calls are."""
+    def rejection_reason(self) -> str | None:
+        """Why new calls are rejected; None if they are accepted."""
         if self.draining or self.calls.is_full:
             return "draining" if self.draining else "full"
-        return None if self.load is None else self.load.why_closed
+        return None if self.load_shedder is None else self.load_shedder.why_closed
 
-    async def until_stopped(self, stop: StopSignals) -> None:
-        """Serve until a signal asks to drain; then wait for live calls as the settings say, or until the second one.
-        Registrations stay until the last call has ended: what belongs to it may come by their way."""
-        await stop.drain.wait()
+    async def run_until_stopped(self, signals: ProcessSignals) -> None:
+        """Serve until a signal requests a drain; then wait for the live calls to end, for `[sip] drain_timeout_s` or
+        until a second SIGINT. Numbers stay registered until the last call has ended, because its requests may come
+        through the registration."""
+        await signals.drain.wait()
         self.draining = True
         timeout_s = self.settings.sip.drain_timeout_s
         log.info("draining", live_calls=self.calls.active_call_count, timeout_s=timeout_s)
-        self.log_call_readiness()
+        self.update_accepting()
         drained = asyncio.ensure_future(self.calls.drain(timeout_s))
-        at_once = asyncio.ensure_future(stop.now.wait())
-        await asyncio.wait((drained, at_once), return_when=asyncio.FIRST_COMPLETED)
-        at_once.cancel()
+        stop_now = asyncio.ensure_future(signals.stop_now.wait())
+        await asyncio.wait((drained, stop_now), return_when=asyncio.FIRST_COMPLETED)
+        stop_now.cancel()
         if not drained.done():
             self.calls.end_all_without_analysis()
         await drained
         self.endpoint.unregister()
         if not self.settings.standby:
-            await self._send_last_webhooks(stop)
+            await self._drain_webhooks(signals)
 
-    async def _send_last_webhooks(self, stop: StopSignals) -> None:
-        """Those that are due; nothing new is sent after `LAST_WEBHOOKS_S`, and what is under way then may end, unless
-        a second SIGINT comes."""
-        sending = asyncio.ensure_future(self.webhook_sender.drain(LAST_WEBHOOKS_S))
-        hurried = asyncio.ensure_future(_wait_for_second_signal(stop))
-        await asyncio.wait((sending, hurried), return_when=asyncio.FIRST_COMPLETED)
-        hurried.cancel()
+    async def _drain_webhooks(self, signals: ProcessSignals) -> None:
+        """Send the webhooks that are due. After `WEBHOOK_DRAIN_S` no further one is begun, and those in flight may end
+        unless a second SIGINT comes."""
+        sending = asyncio.ensure_future(self.webhook_sender.drain(WEBHOOK_DRAIN_S))
+        stop_now = asyncio.ensure_future(_wait_for_second_sigint(signals))
+        await asyncio.wait((sending, stop_now), return_when=asyncio.FIRST_COMPLETED)
+        stop_now.cancel()
         if not (sending.done() and sending.result()):
             log.warning("webhooks.left_for_next_start", cut_off=not sending.done())
         sending.cancel()
 
 
-async def _wait_for_second_signal(stop: StopSignals) -> None:
-    await stop.now.wait()
-    await asyncio.sleep(HURRIED_S)
+async def _wait_for_second_sigint(signals: ProcessSignals) -> None:
+    await signals.stop_now.wait()
+    await asyncio.sleep(SECOND_SIGINT_WEBHOOK_DRAIN_S)

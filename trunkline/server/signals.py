@@ -1,4 +1,4 @@
-"""What SIGTERM, SIGINT and SIGHUP ask for."""
+"""Process signals: SIGTERM and SIGINT stop the server, SIGHUP reloads certificates."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ import signal
 from collections.abc import Callable
 
 
-class StopSignals:
-    """`drain` is set by SIGTERM and by the first SIGINT, `now` by the second SIGINT."""
+class ProcessSignals:
+    """`drain` is set by SIGTERM and by the first SIGINT, `stop_now` by the second SIGINT."""
 
     def __init__(self) -> None:
         self.drain = asyncio.Event()
-        self.now = asyncio.Event()
-        self.on_hangup: Callable[[], None] | None = None
-        """What SIGHUP asks for: to read again what may be renewed without a restart."""
+        self.stop_now = asyncio.Event()
+        self.on_sighup: Callable[[], None] | None = None
+        """Called at SIGHUP: reloads what can change without a restart."""
 
-    def listen(self) -> None:
-        """Take the signals over from Python; on the event loop."""
+    def install(self) -> None:
+        """Install the signal handlers on the running event loop."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.drain.set)
-        loop.add_signal_handler(signal.SIGINT, self._interrupted)
-        loop.add_signal_handler(signal.SIGHUP, self._hung_up)
+        loop.add_signal_handler(signal.SIGINT, self._on_sigint)
+        loop.add_signal_handler(signal.SIGHUP, self._on_sighup)
 
-    def ignore(self) -> None:
-        """Give the signals back."""
+    def remove(self) -> None:
+        """Remove the signal handlers."""
         loop = asyncio.get_running_loop()
         loop.remove_signal_handler(signal.SIGTERM)
         loop.remove_signal_handler(signal.SIGINT)
         loop.remove_signal_handler(signal.SIGHUP)
 
-    def _hung_up(self) -> None:
-        if self.on_hangup:
-            self.on_hangup()
+    def _on_sighup(self) -> None:
+        if self.on_sighup:
+            self.on_sighup()
 
-    def _interrupted(self) -> None:
-        (self.now if self.drain.is_set() else self.drain).set()
+    def _on_sigint(self) -> None:
+        (self.stop_now if self.drain.is_set() else self.drain).set()

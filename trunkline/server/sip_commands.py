@@ -1,4 +1,4 @@
-"""What the control socket tells of SIP: live messages, trunks and calls."""
+"""The control socket's handlers for `trunkline sip`: live SIP messages, trunks and calls."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ MessageFilter = Callable[[SipMessage, DialogKey | None, TracedCall | None], bool
 
 @dataclass(frozen=True)
 class SipControlContext:
-    """What is known at the moment. `names_of` gives the names that an address has among the sources of trunks."""
+    """The parts of a running server that the handlers read. `take_messages` moves new messages into the SIP log,
+    `aliases_of` returns the names of an address among the sources of trunks."""
 
     database: Database
     sip_log: SipLog
-    see: Callable[[], None]
+    take_messages: Callable[[], None]
     sip_traces: CallSipTraces
     service: CallService
-    names_of: Callable[[str], Collection[str]]
-    status_of: Callable[[PhoneNumber], TrunkStatus]
+    aliases_of: Callable[[str], Collection[str]]
+    trunk_status: Callable[[PhoneNumber], TrunkStatus]
 
 
 class SipCommands:
@@ -51,29 +52,30 @@ class SipCommands:
         self._context = context
 
     def handlers(self) -> Mapping[str, CommandHandler]:
-        """The handlers by command."""
+        """The handlers by their request's `command`."""
         return {"sip.trace": self.trace, "sip.status": self.status, "sip.calls": self.calls}
 
     async def trace(self, request: Mapping[str, Any], connection: ControlConnection) -> None:
-        """Every message that is wanted, from now on; of one call also those that were before, until it is over."""
+        """Send the SIP messages of a call, of a trunk or of all known sources, as they are logged. A call's trace
+        begins with its earlier messages and ends with the call."""
         match request:
             case {"call": str(call_id)}:
                 await self._trace_call(call_id, connection)
             case {"trunk": str(number)}:
-                with self._watching(connection, await self._trunk_filter(number)):
-                    await _for_ever()
+                with self._sending(connection, await self._trunk_filter(number)):
+                    await _wait_forever()
             case {"all": True}:
-                with self._watching(connection, lambda message, key, followed: True):
-                    await _for_ever()
+                with self._sending(connection, lambda message, key, call: True):
+                    await _wait_forever()
             case _:
                 raise Invalid([], "a trace is of a call, of a trunk, or of all")
 
     async def status(self, request: Mapping[str, Any], connection: ControlConnection) -> None:
-        """Every trunk: its number, how it stands, and its live calls."""
-        numbers, names = await self._context.database.read(_trunks)
-        busy = [call.call.phone_number_id for call in self._context.service.active_calls()]
+        """Send the state and the number of live calls of every trunk."""
+        numbers, names = await self._context.database.read(_read_trunks)
+        numbers_of_calls = [active.call.phone_number_id for active in self._context.service.active_calls()]
         for number in numbers:
-            status = self._context.status_of(number)
+            status = self._context.trunk_status(number)
             connection.send(
                 {
                     "number": number.number,
@@ -82,73 +84,73 @@ class SipCommands:
                     "trunk": number.source,
                     "state": status.state,
                     "detail": status.detail,
-                    "calls": busy.count(number.id),
+                    "calls": numbers_of_calls.count(number.id),
                 }
             )
 
     async def calls(self, request: Mapping[str, Any], connection: ControlConnection) -> None:
-        """Every live call."""
-        numbers, _ = await self._context.database.read(_trunks)
+        """Send every live call."""
+        numbers, _ = await self._context.database.read(_read_trunks)
         by_id = {number.id: number.number for number in numbers}
         for active in self._context.service.active_calls():
-            connection.send(_call(active.snapshot(), by_id))
+            connection.send(_call_json(active.snapshot(), by_id))
 
     async def _trace_call(self, call_id: str, connection: ControlConnection) -> None:
-        self._context.see()
-        keys = self._dialogs_of(call_id)
+        self._context.take_messages()
+        keys = self._dialog_keys(call_id)
         if not keys:
-            await self._send_stored(call_id, connection)
+            await self._send_stored_trace(call_id, connection)
             return
-        with self._watching(connection, lambda message, key, followed: key in keys):
+        with self._sending(connection, lambda message, key, call: key in keys):
             for key in keys:
-                for kept in self._context.sip_log.dialog_trace(key) or ():
-                    connection.send(_shown(kept, key, self._context.sip_traces.call_of(key)))
+                for logged in self._context.sip_log.dialog_trace(key) or ():
+                    connection.send(_logged_json(logged, self._context.sip_traces.call_of(key)))
             if self._context.sip_traces.dialog_key(call_id) is None:
-                await _for_ever()
+                await _wait_forever()
             await self._context.sip_traces.wait_stored(call_id)
 
-    def _dialogs_of(self, call_id: str) -> Collection[DialogKey]:
-        """Of a call of ours, or of all that have this SIP Call-ID."""
+    def _dialog_keys(self, call_id: str) -> Collection[DialogKey]:
+        """The dialog of the call with this id, or all dialogs with this SIP Call-ID."""
         key = self._context.sip_traces.dialog_key(call_id)
         if key is not None:
             return {key}
         sip_log = self._context.sip_log
-        found = sip_log.key_of(call_id, "caller"), sip_log.key_of(call_id, "callee")
-        return {each for each in found if each is not None}
+        keys = sip_log.key_of(call_id, "caller"), sip_log.key_of(call_id, "callee")
+        return {key for key in keys if key is not None}
 
-    async def _send_stored(self, call_id: str, connection: ControlConnection) -> None:
+    async def _send_stored_trace(self, call_id: str, connection: ControlConnection) -> None:
         call, sip = await self._context.database.read(
             lambda conn: (calls.get_by_id(conn, call_id), sip_traces.get(conn, call_id))
         )
         if call is None:
             raise NotFound(f"there is no call {call_id}: see `trunkline sip calls`")
         for message in sip.messages if sip else ():
-            connection.send(_public(message, call.call_sid, call_id))
+            connection.send(_message_json(message, call.call_sid, call_id))
 
     async def _trunk_filter(self, number: str) -> MessageFilter:
-        """Calls of the number, and what comes from its addresses or goes there outside of other numbers' calls."""
+        """Passes the messages of the number's calls, and messages outside of calls from and to its trunk's sources."""
         context = self._context
-        stored = [each for each in (await context.database.read(_trunks))[0] if each.number == number]
+        stored = [each for each in (await context.database.read(_read_trunks))[0] if each.number == number]
         if not stored:
             raise NotFound(f"there is no trunk with the number {number}: see `trunkline sip status`")
         ids = {each.id for each in stored}
         sources = {source for each in stored for source in phone_numbers.sources_of(each)}
 
-        def is_shown(message: SipMessage, key: DialogKey | None, followed: TracedCall | None) -> bool:
-            if followed is not None:
-                return followed.phone_number_id in ids
-            return not sources.isdisjoint(context.names_of(without_port(message.peer)))
+        def passes(message: SipMessage, key: DialogKey | None, call: TracedCall | None) -> bool:
+            if call is not None:
+                return call.phone_number_id in ids
+            return not sources.isdisjoint(context.aliases_of(without_port(message.peer)))
 
-        return is_shown
+        return passes
 
     @contextmanager
-    def _watching(self, connection: ControlConnection, is_shown: MessageFilter) -> Iterator[None]:
-        """What is wanted is told until the block ends."""
+    def _sending(self, connection: ControlConnection, passes: MessageFilter) -> Iterator[None]:
+        """Send the messages that pass the filter, as they are logged, until the block ends."""
 
         def watch(message: SipMessage, key: DialogKey | None, again: bool) -> None:
-            followed = None if key is None else self._context.sip_traces.call_of(key)
-            if is_shown(message, key, followed):
-                connection.send(_shown(LoggedMessage(message, again), key, followed))
+            call = None if key is None else self._context.sip_traces.call_of(key)
+            if passes(message, key, call):
+                connection.send(_logged_json(LoggedMessage(message, again), call))
 
         self._context.sip_log.watchers.add(watch)
         try:
@@ -157,23 +159,23 @@ class SipCommands:
             self._context.sip_log.watchers.discard(watch)
 
 
-async def _for_ever() -> None:
-    """Until cancelled."""
+async def _wait_forever() -> None:
+    """Wait until cancelled."""
     await asyncio.Event().wait()
 
 
-def _trunks(conn: sa.Connection) -> tuple[list[PhoneNumber], dict[str, str]]:
-    """All numbers with a trunk, and the names of organizations."""
+def _read_trunks(conn: sa.Connection) -> tuple[list[PhoneNumber], dict[str, str]]:
+    """Returns all numbers with a trunk, and the names of organizations by id."""
     return phone_numbers.trunks(conn), {each.id: each.name for each in organizations.all_of(conn)}
 
 
-def _shown(kept: LoggedMessage, key: DialogKey | None, followed: TracedCall | None) -> dict[str, Any]:
-    call_id = followed.call_id if followed else None
-    return _public(sip_entry(kept, kept.message.at_ns), kept.message.call_id, call_id)
+def _logged_json(logged: LoggedMessage, call: TracedCall | None) -> dict[str, Any]:
+    call_id = call.call_id if call else None
+    return _message_json(sip_entry(logged, logged.message.at_ns), logged.message.call_id, call_id)
 
 
-def _public(message: StoredSipMessage, sip_call_id: str | None, call_id: str | None) -> dict[str, Any]:
-    """With the names of the API."""
+def _message_json(message: StoredSipMessage, sip_call_id: str | None, call_id: str | None) -> dict[str, Any]:
+    """A message with the field names of the API."""
     return {
         "at": message["at"],
         "callId": call_id,
@@ -190,7 +192,8 @@ def _public(message: StoredSipMessage, sip_call_id: str | None, call_id: str | N
     }
 
 
-def _call(snapshot: CallSnapshot, numbers: Mapping[str, str]) -> dict[str, Any]:
+def _call_json(snapshot: CallSnapshot, numbers: Mapping[str, str]) -> dict[str, Any]:
+    """A live call. `numbers`: phone numbers by id."""
     call, media = snapshot.call, snapshot.leg.media if snapshot.leg else None
     return {
         "id": call.id,
@@ -202,12 +205,12 @@ def _call(snapshot: CallSnapshot, numbers: Mapping[str, str]) -> dict[str, Any]:
         "codec": media.codec if media else None,
         "onHold": bool(snapshot.leg and snapshot.leg.on_hold),
         "sipCallId": call.call_sid,
-        "mediaQuality": _quality(snapshot),
+        "mediaQuality": _quality_json(snapshot),
     }
 
 
-def _quality(snapshot: CallSnapshot) -> dict[str, Any] | None:
-    """As in the API; None while there is no sound."""
+def _quality_json(snapshot: CallSnapshot) -> dict[str, Any] | None:
+    """The media quality with the field names of the API; None while there is no audio."""
     try:
         return media_quality.to_json(snapshot.leg.quality()) if snapshot.leg else None
     except KeyError:

@@ -1,4 +1,4 @@
-"""The server: every part started in order, stopped in reverse."""
+"""Server start-up: starts every part in order, and stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ from calls.quota_monitor import QuotaMonitor
 from calls.service import CallService
 from calls.session.background_audio import BackgroundSounds
 from calls.session.dependencies import CallDependencies
-from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
-from calls.trunks.source_allowlist import SourceAllowlist
-from calls.trunks.trunk_policy import TrunkPolicy
+from calls.trunks.provisioning import TrunkProvisioner
 from config.secrets import Secrets
 from config.settings import Settings
 from models.loading.catalogue import Catalogue
@@ -48,232 +46,214 @@ from sipcore.security.digest import DigestVerifier
 from storage.background_sounds import presets as preset_sounds
 from storage.database import lock
 from storage.database.disk_space import DiskSpace
-from trunkline.backup import atomic_moves
+from trunkline.backup import restore_journal
 from trunkline.server.certificate_reload import CertificateReloader
-from trunkline.server.control_socket import CommandHandler, ControlConnection, ControlServer
-from trunkline.server.file_limits import allow_enough
+from trunkline.server.control_socket import ControlConnection, ControlServer
+from trunkline.server.file_descriptor_limit import raise_file_descriptor_limit
 from trunkline.server.server import Server
-from trunkline.server.signals import StopSignals
+from trunkline.server.signals import ProcessSignals
 from trunkline.server.sip_commands import SipCommands, SipControlContext
-from trunkline.wiring.components import (
-    log_open_trunk_decisions,
-    open_audio,
-    open_database,
-    open_egress,
-    open_host_tracker,
-    open_models,
-)
-from trunkline.wiring.model_load import load_of
-from trunkline.wiring.remote_models import configured
+from trunkline.wiring.audio import open_audio
+from trunkline.wiring.database import open_server_database
+from trunkline.wiring.egress import open_egress
+from trunkline.wiring.load_shedding import model_load_shedder
+from trunkline.wiring.models import open_models
+from trunkline.wiring.remote_models import read_remote_models
 from trunkline.wiring.sip import endpoint_settings
-from trunkline.wiring.sip_metrics import SipCollector
+from trunkline.wiring.sip_metrics import SipCollector, register_guard_metrics
+from trunkline.wiring.trunks import TrunkComponents, open_trunks
 
-HOUSEKEEPING_S: Final = 2.0
-"""Between two looks at what the guard turned away and at how full the server is."""
+HOUSEKEEPING_EVERY_S: Final = 2.0
+"""Between two runs of `_housekeeping`."""
 
-NAMES_S: Final = 5.0
-"""How long a start waits for the addresses of trunks: calls from names that take longer are taken later."""
-
-SWITCH_S: Final = 0.001
-"""How long a thread keeps the interpreter when others want it (Python's default is 5 ms): the tick thread asks for it
+SWITCH_INTERVAL_S: Final = 0.001
+"""How long a thread keeps the interpreter while others wait for it (Python's default is 5 ms): the tick thread needs it
 many times a tick."""
 
-NO_PUBLIC_URL: Final = (
+PUBLIC_URL_REMEDY: Final = (
     "set [api] public_url to the address that clients use: until then links in responses name the Host that each "
     "client sends, and links in webhooks this one"
 )
 
-Work = Callable[[], Coroutine[Any, Any, None]]
+BackgroundTask = Callable[[], Coroutine[Any, Any, None]]
 
 log = structlog.get_logger()
 
 
 def freeze_gc() -> None:
-    """Exclude all objects made so far, models and code, from garbage collection: they stay for the life of the process,
-    and a collection of them takes tenths of a second, in which nothing else runs."""
+    """Exclude all existing objects, models and code, from garbage collection: they stay for the life of the process,
+    and a collection of them stops everything for tenths of a second."""
     gc.collect()
     gc.freeze()
 
 
 async def serve(settings: Settings) -> None:
-    """Serve until a signal. Raises `StartupError` when it cannot start."""
-    stop = StopSignals()
-    stop.listen()
-    sys.setswitchinterval(SWITCH_S)
-    async with running(settings) as server:
+    """Serve until a signal stops the server. Raises `StartupError` if it cannot start."""
+    signals = ProcessSignals()
+    signals.install()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    async with running_server(settings) as server:
         freeze_gc()
-        stop.on_hangup = server.certificate.look
-        await server.until_stopped(stop)
+        signals.on_sighup = server.certificate_reloader.reload
+        await server.run_until_stopped(signals)
 
 
 @asynccontextmanager
-async def running(
+async def running_server(
     settings: Settings, load_models: Callable[[Settings], Catalogue] | None = None
 ) -> AsyncIterator[Server]:
-    """A server that accepts traffic, until the block ends. `load_models` replaces the models in tests and benches."""
-    allow_enough(settings.limits.max_calls, settings.api.max_connections)
+    """Start a server; the block runs while it accepts traffic, and stops it at its end. `load_models` replaces the
+    local models in tests and benchmarks. Raises `StartupError`."""
+    raise_file_descriptor_limit(settings.limits.max_calls, settings.api.max_connections)
     async with AsyncExitStack() as stack:
         stack.enter_context(lock.hold(settings.data_dir))
         stack.callback(log.info, "stopped")
-        atomic_moves.finish(settings.data_dir)
-        database, key = await open_database(settings, stack)
+        restore_journal.resume(settings.data_dir)
+        database, key = await open_server_database(settings, stack)
         presets = asyncio.create_task(preset_sounds.install_presets(database, settings.data_dir), name="preset sounds")
         stack.push_async_callback(asyncio.wait, (presets,))
-        models = await open_models(settings, load_models, await configured(database, key), stack)
-        load = load_of(settings, models)
+        models = await open_models(settings, load_models, await read_remote_models(database, key), stack)
+        load_shedder = model_load_shedder(settings, models)
         webhook_sender, tool_http = await open_egress(settings, database, key, stack)
-        inbox = _Inbox()
-        endpoint = Endpoint(endpoint_settings(settings), inbox.incoming)
+        incoming = _IncomingLegs()
+        endpoint = Endpoint(endpoint_settings(settings), incoming.handle)
         await endpoint.start()
         stack.push_async_callback(endpoint.close)
-        engine, writer = open_audio(endpoint, stack)
+        register_guard_metrics(stack)
+        engine, recordings = open_audio(endpoint, stack)
         sip_traces = CallSipTraces(database, endpoint.sip_log, endpoint.take_messages)
         stack.push_async_callback(sip_traces.close)
         finalizer = CallFinalizer(
             database, key, settings.public_origin, webhook_sender.wake, RateCard.from_settings(settings.billing),
             CallAnalyzer(models, settings.after_call.max_wait_s),
         )  # fmt: skip
-        trunk_policy = TrunkPolicy(settings.trunks.policy)
-        hosts = open_host_tracker(settings, endpoint, trunk_policy, stack)
-        sources = SourceAllowlist(
-            database, partial(endpoint.set_sources, probes=[*map(str, settings.sip.probes)]), hosts, trunk_policy.mode
-        )
+        trunks = open_trunks(settings, database, key, endpoint, stack)
         vectors = None if models.embeddings is None else VectorSearch(database, models.embeddings)
         knowledge_search, indexer = KnowledgeSearch(database, vectors), KnowledgeIndexer(database, vectors)
         deps = CallDependencies(
-            database=database, engine=engine, recordings=writer, models=models, finalizer=finalizer,
+            database=database, engine=engine, recordings=recordings, models=models, finalizer=finalizer,
             data_dir=settings.data_dir, tool_http=tool_http, rtp_timeout_s=settings.sip.rtp_timeout_s,
-            ring_timeout_s=settings.sip.ring_timeout_s, sip_traces=sip_traces, aliases_of=sources.aliases_of,
+            ring_timeout_s=settings.sip.ring_timeout_s, sip_traces=sip_traces, aliases_of=trunks.sources.aliases_of,
             background_sounds=BackgroundSounds(endpoint.pump, settings.data_dir), knowledge_search=knowledge_search,
         )  # fmt: skip
-        trunk_provisioner = TrunkProvisioner(
-            database, TrunkBuilder(key, hosts, settings.standby), endpoint.set_trunks, endpoint.trunk_status,
-            trunk_policy,
-        )  # fmt: skip
-        service = inbox.service = _call_service(settings, key, deps, endpoint.call, trunk_provisioner, load)
-        stack.push_async_callback(service.drain, 0)
-        await service.recover()
-        watch = CertificateReloader(endpoint)
+        calls = incoming.calls = _call_service(settings, key, deps, endpoint.call, trunks.provisioner, load_shedder)
+        stack.push_async_callback(calls.drain, 0)
+        await calls.recover()
         server = Server(
-            settings, database, endpoint, engine, service, webhook_sender, sources, watch, endpoint.sip_port, load
-        )
-        service.on_capacity_changed = server.log_call_readiness
-        disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, service.on_disk_space)
+            settings=settings, database=database, endpoint=endpoint, engine=engine, calls=calls,
+            webhook_sender=webhook_sender, sources=trunks.sources, certificate_reloader=CertificateReloader(endpoint),
+            sip_port=endpoint.sip_port, load_shedder=load_shedder,
+        )  # fmt: skip
+        calls.on_capacity_changed = server.update_accepting
+        disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, calls.on_disk_space)
         retention = Retention(database, settings.data_dir)
         ingester = DocumentIngester(database, settings.data_dir, indexer.wake, retention.request_wal_truncation)
         await ingester.recover()
         services = Services(
             settings=settings, database=database, secrets=key, catalogue=models,
-            readiness=server.readiness, live_calls=lambda: service.active_call_count,
-            trunk_status=trunk_provisioner.status,
-            phone_numbers_changed=partial(_all, sources.on_number_change, trunk_provisioner.on_number_change),
+            readiness=server.readiness, live_calls=lambda: calls.active_call_count,
+            trunk_status=trunks.provisioner.status, phone_numbers_changed=trunks.on_number_change,
             documents_waiting=ingester.wake, languages_changed=indexer.wake,
             calls_removed=retention.wake, webhooks_waiting=webhook_sender.wake,
-            check_call_capacity=service.check_capacity, call_queued=service.start_queued_calls, hangup=service.hangup,
-            sip_messages=sip_traces.messages, why_calls_rejected=server.why_refused, knowledge=knowledge_search,
+            check_call_capacity=calls.check_capacity, call_queued=calls.start_queued_calls, hangup=calls.hangup,
+            sip_messages=sip_traces.messages, why_calls_rejected=server.rejection_reason, knowledge=knowledge_search,
             disk=disk,
         )  # fmt: skip
         await presets
-        port = await stack.enter_async_context(listen(create_app(services), settings.api))
-        server.api_origin = _origin(settings, port)
-        if settings.links_follow_the_client:
-            log.warning("api.public_url_not_set", links=settings.public_origin, remedy=NO_PUBLIC_URL)
-        sip = SipControlContext(
-            database,
-            endpoint.sip_log,
-            endpoint.take_messages,
-            sip_traces,
-            service,
-            sources.aliases_of,
-            services.trunk_status,
-        )
-        answers: dict[str, CommandHandler] = {
-            **SipCommands(sip).handlers(),
-            "trunks.changed": partial(_read_trunks, sources, trunk_provisioner),
-        }
-        await stack.enter_async_context(ControlServer(settings.data_dir, answers).listening())
-        collector = SipCollector(endpoint.sip_log, trunk_provisioner.statuses)
-        collector.register()
-        stack.callback(collector.unregister)
+        await _open_api(server, services, stack)
+        await _open_control_socket(server, sip_traces, trunks, stack)
+        sip_metrics = SipCollector(endpoint.sip_log, trunks.provisioner.statuses)
+        sip_metrics.register()
+        stack.callback(sip_metrics.unregister)
         quota_monitor = QuotaMonitor(database, settings.data_dir, settings.quotas.model_dump())
         quota_monitor.register()
         stack.callback(quota_monitor.unregister)
-        await sources.refresh()
-        await hosts.wait_resolved(NAMES_S)
-        await trunk_provisioner.refresh()
-        await log_open_trunk_decisions(database, trunk_policy.mode)
-        more: dict[str, Work] = {"disk": disk.run, "quotas": quota_monitor.run}
-        _start_tasks(server, stack, _work(server, trunk_provisioner, ingester, indexer, retention) | more)
-        log.info("ready", api=server.api_origin, **_sip_facts(server))
+        await trunks.start()
+        tasks: dict[str, BackgroundTask] = {
+            "trunks": trunks.provisioner.run,
+            "knowledge": ingester.run,
+            "knowledge index": indexer.run,
+            "retention": retention.run,
+            "disk": disk.run,
+            "quotas": quota_monitor.run,
+        }
+        _start_tasks(server, stack, tasks | _server_tasks(server))
+        log.info("ready", api=server.api_origin, **_ready_fields(server))
         yield server
 
 
-def _work(
-    server: Server,
-    trunk_provisioner: TrunkProvisioner,
-    ingester: DocumentIngester,
-    indexer: KnowledgeIndexer,
-    retention: Retention,
-) -> dict[str, Work]:
-    """What goes on in the background, by the names that the log calls it by."""
-    work: dict[str, Work] = {
+async def _open_api(server: Server, services: Services, stack: AsyncExitStack) -> None:
+    """Serve the HTTP API until `stack` is closed."""
+    settings = server.settings
+    port = await stack.enter_async_context(listen(create_app(services), settings.api))
+    server.api_origin = _origin(settings, port)
+    if settings.links_follow_the_client:
+        log.warning("api.public_url_not_set", links=settings.public_origin, remedy=PUBLIC_URL_REMEDY)
+
+
+async def _open_control_socket(
+    server: Server, sip_traces: CallSipTraces, trunks: TrunkComponents, stack: AsyncExitStack
+) -> None:
+    """Serve the control socket until `stack` is closed."""
+
+    async def refresh_trunks(_request: Mapping[str, Any], _connection: ControlConnection) -> None:
+        await trunks.refresh()
+
+    endpoint = server.endpoint
+    context = SipControlContext(
+        database=server.database,
+        sip_log=endpoint.sip_log,
+        take_messages=endpoint.take_messages,
+        sip_traces=sip_traces,
+        service=server.calls,
+        aliases_of=trunks.sources.aliases_of,
+        trunk_status=trunks.provisioner.status,
+    )
+    handlers = {**SipCommands(context).handlers(), "trunks.changed": refresh_trunks}
+    await stack.enter_async_context(ControlServer(server.settings.data_dir, handlers).listening())
+
+
+def _server_tasks(server: Server) -> dict[str, BackgroundTask]:
+    """The background tasks of the server's own parts, by the names that the log has for them."""
+    tasks: dict[str, BackgroundTask] = {
         "sources": server.sources.run,
-        "trunks": trunk_provisioner.run,
-        "knowledge": ingester.run,
-        "knowledge index": indexer.run,
         "audit": partial(prune_periodically, server.database),
-        "retention": retention.run,
         "housekeeping": partial(_housekeeping, server),
-        "certificate": server.certificate.run,
+        "certificate": server.certificate_reloader.run,
     }
     if not server.settings.standby:
-        work["webhooks"] = server.webhook_sender.run
-    if server.load is not None:
-        server.load.on_change = server.log_call_readiness
-        work["models"] = server.load.run
-    return work
+        tasks["webhooks"] = server.webhook_sender.run
+    if server.load_shedder is not None:
+        server.load_shedder.on_change = server.update_accepting
+        tasks["models"] = server.load_shedder.run
+    return tasks
 
 
-async def _read_trunks(
-    sources: SourceAllowlist,
-    trunk_provisioner: TrunkProvisioner,
-    _request: Mapping[str, Any],
-    _connection: ControlConnection,
-) -> None:
-    """The operator has given or taken trunks: from now on that holds for whoever is heard and registered."""
-    await trunk_provisioner.refresh()
-    await sources.refresh()
+class _IncomingLegs:
+    """Hands incoming legs to the call service, which is created after the endpoint and before any source is known."""
+
+    calls: CallService
+
+    def handle(self, leg: Leg) -> None:
+        self.calls.incoming(leg)
 
 
-def _all(*functions: Callable[[], None]) -> None:
-    for function in functions:
-        function()
+def _start_tasks(server: Server, stack: AsyncExitStack, tasks: Mapping[str, BackgroundTask]) -> None:
+    """Run the background tasks until `stack` is closed."""
+    running = [asyncio.create_task(_run_task(server, name, task), name=name) for name, task in tasks.items()]
 
-
-class _Inbox:
-    """Where the endpoint brings legs; the service exists only after the endpoint, before any source is known."""
-
-    service: CallService
-
-    def incoming(self, leg: Leg) -> None:
-        self.service.incoming(leg)
-
-
-def _start_tasks(server: Server, stack: AsyncExitStack, work: Mapping[str, Work]) -> None:
-    """Background tasks that end with the server. A fault in one is logged, and the server is not ready from then on."""
-    tasks = [asyncio.create_task(_watched(server, name, each), name=name) for name, each in work.items()]
-
-    async def end() -> None:
-        for task in tasks:
+    async def cancel_all() -> None:
+        for task in running:
             task.cancel()
-        await asyncio.wait(tasks)
+        await asyncio.wait(running)
 
-    stack.push_async_callback(end)
+    stack.push_async_callback(cancel_all)
 
 
-async def _watched(server: Server, name: str, work: Work) -> None:
+async def _run_task(server: Server, name: str, task: BackgroundTask) -> None:
+    """Run a background task; if it fails, log the error and make the server not ready."""
     try:
-        await work()
+        await task()
     except Exception as error:
         log.error("server.task_failed", task=name, error=repr(error), exc_info=error)
         server.parts[name] = "failed, see the log"
@@ -281,10 +261,10 @@ async def _watched(server: Server, name: str, work: Work) -> None:
 
 async def _housekeeping(server: Server) -> None:
     while True:
-        await asyncio.sleep(HOUSEKEEPING_S)
+        await asyncio.sleep(HOUSEKEEPING_EVERY_S)
         server.endpoint.log_guard_events()
-        server.watch_audio()
-        server.calls.start_queued_calls()  # a client may go between its call is stored and we learn of it
+        server.check_audio()
+        server.calls.start_queued_calls()  # a client may disconnect after its call is stored and before it is started
 
 
 def _call_service(
@@ -306,7 +286,7 @@ def _call_service(
     )
     return CallService(
         deps,
-        _concurrency_limits(settings),
+        ConcurrencyLimits(settings.limits.max_calls, settings.limits.max_calls_per_organization),
         dialer=dialer,
         digest_auth=InboundDigestAuth(secrets, DigestVerifier(settings.sip.digest_algorithms)),
         load_shedder=load_shedder,
@@ -315,16 +295,12 @@ def _call_service(
     )
 
 
-def _concurrency_limits(settings: Settings) -> ConcurrencyLimits:
-    return ConcurrencyLimits(settings.limits.max_calls, settings.limits.max_calls_per_organization)
-
-
 def _origin(settings: Settings, port: int) -> str:
     host = "127.0.0.1" if settings.api.host in ("0.0.0.0", "::") else settings.api.host
     return f"{'https' if settings.api.tls_cert else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _sip_facts(server: Server) -> dict[str, object]:
+def _ready_fields(server: Server) -> dict[str, object]:
     sip, stats = server.settings.sip, server.endpoint.pump.stats()
     listening = {"sip": f"{bracketed(sip.host)}:{server.sip_port}", "tcp": sip.tcp, "tls": sip.tls_port or False}
     return {**listening, "realtime_audio": stats.realtime, "max_calls": server.settings.limits.max_calls}

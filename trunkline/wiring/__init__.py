@@ -1,1 +1,1 @@
-"""From settings to parts: components, SIP, egress, metrics."""
+"""Builds the parts of a server from the settings: database, models, audio, trunks, SIP, egress, metrics."""

@@ -1,4 +1,4 @@
-"""Counters of the native parts for Prometheus, read when they are asked for."""
+"""Audio metrics for Prometheus: the pump and the engine, read at each scrape."""
 
 from __future__ import annotations
 
@@ -10,53 +10,37 @@ from prometheus_client.registry import Collector
 
 from media.engine.engine import AudioEngine
 from sipcore.audio.pump import Pump
-from sipcore.security import source_guard
-
-
-class GuardCollector(Collector):
-    """What the guard turned away: it counts for the whole process."""
-
-    def describe(self) -> Iterator[Metric]:
-        """Names are the same always; nothing is read at registration."""
-        return iter(())
-
-    def collect(self) -> Iterator[Metric]:
-        """Read the counters."""
-        away = CounterMetricFamily("trunkline_sip_turned_away", "SIP that the guard turned away", labels=["reason"])
-        for reason, count in source_guard.drop_counts().items():
-            away.add_metric([reason], count)
-        yield away
 
 
 class AudioCollector(Collector):
-    """Pump and engine of a running server: to be unregistered before the pump stops."""
+    """The metrics of a running server's pump and engine. It must be unregistered before the pump stops."""
 
     def __init__(self, pump: Pump, engine: AudioEngine) -> None:
         self._pump = pump
         self._engine = engine
 
     def describe(self) -> Iterator[Metric]:
-        """Names are the same always; nothing is read at registration."""
+        """Nothing: the names are constant, so registration reads no values."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Read the counters."""
+        """Read the metrics."""
         pump, engine = self._pump.stats(), self._engine.stats
-        yield CounterMetricFamily("trunkline_pump_ticks", "Passes of the audio pump, all threads", pump.ticks)
-        yield CounterMetricFamily(
-            "trunkline_pump_skipped_ticks", "Passes left out after a standstill", pump.skipped_ticks
-        )
+        yield CounterMetricFamily("trunkline_pump_ticks", "Ticks of the audio pump, all threads", pump.ticks)
+        yield CounterMetricFamily("trunkline_pump_skipped_ticks", "Ticks skipped after a stall", pump.skipped_ticks)
         yield CounterMetricFamily("trunkline_pump_cpu_seconds", "CPU time of the pump's threads", pump.cpu_ns / 1e9)
-        yield GaugeMetricFamily("trunkline_pump_slots", "Calls with sound", pump.calls)
-        lateness = GaugeMetricFamily("trunkline_pump_lateness_ms", "How late ticks began", labels=["quantile"])
-        deviation = GaugeMetricFamily("trunkline_packet_deviation_ms", "Packet distance off 20 ms", labels=["quantile"])
-        for name, late, off in zip(("0.5", "0.99", "1"), pump.lateness_ms, pump.deviation_ms, strict=True):
-            lateness.add_metric([name], late)
-            deviation.add_metric([name], off)
+        yield GaugeMetricFamily("trunkline_pump_slots", "Calls with audio", pump.calls)
+        lateness = GaugeMetricFamily("trunkline_pump_lateness_ms", "Lateness of the pump's ticks", labels=["quantile"])
+        deviation = GaugeMetricFamily(
+            "trunkline_packet_deviation_ms", "Deviation of the packet interval from 20 ms", labels=["quantile"]
+        )
+        for name, late_ms, off_ms in zip(("0.5", "0.99", "1"), pump.lateness_ms, pump.deviation_ms, strict=True):
+            lateness.add_metric([name], late_ms)
+            deviation.add_metric([name], off_ms)
         yield lateness
         yield deviation
-        yield CounterMetricFamily("trunkline_engine_ticks", "Passes of the audio engine", engine.ticks)
-        yield CounterMetricFamily("trunkline_engine_seconds", "Time in those passes", engine.tick_seconds)
+        yield CounterMetricFamily("trunkline_engine_ticks", "Ticks of the audio engine", engine.ticks)
+        yield CounterMetricFamily("trunkline_engine_seconds", "Time spent in ticks of the engine", engine.tick_seconds)
         yield GaugeMetricFamily(
-            "trunkline_engine_longest_tick_seconds", "The longest of them", engine.longest_tick_seconds
+            "trunkline_engine_longest_tick_seconds", "Longest tick of the engine", engine.longest_tick_seconds
         )

@@ -1,23 +1,30 @@
-"""What the house's HTTP clients are made of."""
+"""Outgoing HTTP: the clients of webhooks, HTTP tools and remote models, by the settings `[egress]` and `[webhooks]`."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import AsyncExitStack
 
 from calls.egress.address_rules import EgressRules
 from calls.egress.client import EgressClient, tls_context
+from calls.egress.concurrency import EgressConcurrency
+from calls.tools.http_tool import ToolHttpAccess
+from calls.webhooks.delivery import DeliveryPolicy, WebhookSender
 from config.errors import StartupError
+from config.secrets import Secrets
 from config.settings import Settings
+from storage.database.database import Database
+from storage.webhooks import claims
 
 
 def egress_rules(settings: Settings) -> EgressRules:
-    """`[egress]`"""
+    """The addresses that HTTP clients may connect to (`[egress]`)."""
     return EgressRules([str(each) for each in settings.egress.allow], [str(each) for each in settings.egress.deny])
 
 
 async def egress_tls(settings: Settings) -> ssl.SSLContext:
-    """The authorities that are trusted. Raises `StartupError`."""
+    """The TLS context with the trusted certificate authorities. Raises `StartupError`."""
     ca_file = settings.webhooks.ca_file
     try:
         return await asyncio.to_thread(tls_context, str(ca_file) if ca_file else None)
@@ -26,5 +33,21 @@ async def egress_tls(settings: Settings) -> ssl.SSLContext:
 
 
 async def egress_client(settings: Settings) -> EgressClient:
-    """A client of its own. Raises `StartupError`."""
+    """A new HTTP client, which the caller closes. Raises `StartupError`."""
     return EgressClient(egress_rules(settings), await egress_tls(settings))
+
+
+async def open_egress(
+    settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack
+) -> tuple[WebhookSender, ToolHttpAccess]:
+    """The webhook sender and the HTTP access of tools. Each has a client of its own, so that neither waits for the
+    other's slow name servers. The server holds the database's lock, so the stored claims of webhooks are those of dead
+    processes, and are released."""
+    await database.write(claims.release_all)
+    tls, rules = await egress_tls(settings), egress_rules(settings)
+    clients = EgressClient(rules, tls), EgressClient(rules, tls)
+    for client in clients:
+        stack.push_async_callback(client.close)
+    webhooks = settings.webhooks
+    policy = DeliveryPolicy(webhooks.allow_http, webhooks.timeout_s, webhooks.retry_delays_s)
+    return WebhookSender(database, clients[0], key, policy), ToolHttpAccess(clients[1], EgressConcurrency(), key)

@@ -1,4 +1,4 @@
-"""Models on other machines: from the database into the catalogue."""
+"""Remote models: those that the operator has added, read from the database and added to the model catalogue."""
 
 from __future__ import annotations
 
@@ -31,16 +31,15 @@ _TIMEOUT_FIELDS: Final = {
     "gap_s": "between_words_s",
     "whole_s": "total_s",
 }
-"""The stored limits' names, and the fields of `RemoteTimeouts` that they are."""
+"""Names of the stored timeouts, and the `RemoteTimeouts` fields that they set."""
 
 
-async def configured(database: Database, key: Secrets) -> list[RemoteModel]:
-    """All that the operator has added, ready to be asked. Raises `SecretUnreadable`."""
-    return [remote_model(each, key) for each in await database.read(remote_models.all_of)]
+async def read_remote_models(database: Database, key: Secrets) -> list[RemoteModel]:
+    """Returns the remote models of the database, with their API keys decrypted. Raises `SecretUnreadable`."""
+    return [_remote_model(stored, key) for stored in await database.read(remote_models.all_of)]
 
 
-def remote_model(stored: StoredRemoteModel, key: Secrets) -> RemoteModel:
-    """With its key in clear. Raises `SecretUnreadable`."""
+def _remote_model(stored: StoredRemoteModel, key: Secrets) -> RemoteModel:
     length: dict[str, Any] = {} if stored.context_length is None else {"context_length": stored.context_length}
     return RemoteModel(
         stored.name, stored.kind, stored.base_url, stored.model,
@@ -52,33 +51,33 @@ def remote_model(stored: StoredRemoteModel, key: Secrets) -> RemoteModel:
     )  # fmt: skip
 
 
-async def configured_in(settings: Settings) -> list[RemoteModel]:
-    """The same, for commands that have no database open. Raises `SecretUnreadable`, `StartupError`."""
+async def open_and_read_remote_models(settings: Settings) -> list[RemoteModel]:
+    """`read_remote_models` for commands, which have no database open. Raises `SecretUnreadable`, `StartupError`."""
     async with open_database(settings) as database:
-        return await configured(database, await key_check.load(database, settings.secret_key_path))
+        return await read_remote_models(database, await key_check.load(database, settings.secret_key_path))
 
 
-async def without_remote_models(settings: Settings) -> Settings:
-    """`without_remote`, for commands that have no database open."""
-    wanted = settings.models
-    plain = wanted.stt_second in (AUTO, OFF) and wanted.embedding in (AUTO, OFF)
-    if {wanted.stt, wanted.llm, wanted.tts} == {AUTO} and plain:
+async def local_model_settings(settings: Settings) -> Settings:
+    """`without_remote_models` for commands, which have no database open."""
+    chosen = settings.models
+    is_default = chosen.stt_second in (AUTO, OFF) and chosen.embedding in (AUTO, OFF)
+    if {chosen.stt, chosen.llm, chosen.tts} == {AUTO} and is_default:
         return settings
-    return without_remote(settings, await configured_in(settings))
+    return without_remote_models(settings, await open_and_read_remote_models(settings))
 
 
-async def found(settings: Settings, name: str) -> tuple[RemoteModel, EgressClient]:
-    """One by its name, and a client to ask it with, to be closed by the caller. Raises `NotFound`."""
-    model = next((each for each in await configured_in(settings) if each.name == name), None)
+async def open_remote_model(settings: Settings, name: str) -> tuple[RemoteModel, EgressClient]:
+    """Returns the remote model of this name, and an HTTP client for it, which the caller closes. Raises `NotFound`."""
+    model = next((each for each in await open_and_read_remote_models(settings) if each.name == name), None)
     if model is None:
         raise NotFound(f"there is no remote model {name!r}: see `trunkline models remote list`")
     return model, await egress_client(settings)
 
 
-def without_remote(settings: Settings, remotes: Sequence[RemoteModel]) -> Settings:
-    """What to load here: the best, where a setting names a model that is elsewhere."""
-    given = settings.models.model_dump()
-    changes: dict[str, str] = {remote.kind: AUTO for remote in remotes if given[remote.kind] == remote.name}
+def without_remote_models(settings: Settings, remotes: Sequence[RemoteModel]) -> Settings:
+    """The settings that the local models are loaded by: `auto` where a setting names a remote model."""
+    chosen = settings.models.model_dump()
+    changes: dict[str, str] = {remote.kind: AUTO for remote in remotes if chosen[remote.kind] == remote.name}
     if choose_remote(remotes, "stt", _second_pass(settings, remotes)):
         changes["stt_second"] = OFF
     if choose_remote(remotes, "embedding", settings.models.embedding):
@@ -87,35 +86,34 @@ def without_remote(settings: Settings, remotes: Sequence[RemoteModel]) -> Settin
 
 
 def _second_pass(settings: Settings, remotes: Sequence[RemoteModel]) -> str:
-    """What hears turns again: a remote model that either setting names."""
-    wanted = settings.models
-    named = any(remote.kind == "stt" and remote.name == wanted.stt for remote in remotes)
-    return wanted.stt if named else wanted.stt_second
+    """The name of the second-pass recognizer: a remote model that `stt` or `stt_second` names."""
+    chosen = settings.models
+    is_remote = any(remote.kind == "stt" and remote.name == chosen.stt for remote in remotes)
+    return chosen.stt if is_remote else chosen.stt_second
 
 
-async def with_remote(
-    here: Catalogue,
+async def with_remote_models(
+    local: Catalogue,
     remotes: Sequence[RemoteModel],
     settings: Settings,
     stack: AsyncExitStack,
-    speech_files: SpeechDiskCache | None,
+    disk_cache: SpeechDiskCache | None,
 ) -> Catalogue:
-    """The models that are here and those that are elsewhere, whose speech may be kept in `speech_files`; their
-    connections end with `stack`. Raises `StartupError`."""
+    """Returns the catalogue of the local and the remote models. `disk_cache` caches remote speech; `stack` closes the
+    connections. Raises `StartupError`."""
     if not remotes:
-        return here
+        return local
     client = await egress_client(settings)
     stack.push_async_callback(client.close)
-    wanted = settings.models
-    cache = SpeechCache(on_use=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(), files=speech_files)
-    second = _second_pass(settings, remotes)
+    chosen = settings.models
+    cache = SpeechCache(on_use=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(), files=disk_cache)
     return add_remote_models(
-        here,
+        local,
         remotes,
         client,
-        stt_second=second,
-        llm=wanted.llm,
-        tts=wanted.tts,
-        embedding=wanted.embedding,
+        stt_second=_second_pass(settings, remotes),
+        llm=chosen.llm,
+        tts=chosen.tts,
+        embedding=chosen.embedding,
         cache=cache,
     )

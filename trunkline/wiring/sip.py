@@ -1,4 +1,4 @@
-"""SIP by the settings: what the endpoint takes, and the locator of trunk hosts."""
+"""SIP by the settings: the endpoint's settings, and the RFC 3263 locator of trunk hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sipcore.transport.listeners import ip_versions
 
 
 def endpoint_settings(settings: Settings) -> EndpointSettings:
-    """The settings of the SIP endpoint."""
+    """The SIP endpoint's settings, from `[sip]` and `[limits]`."""
     sip = settings.sip
     first, last = sip.rtp_port_range
     return EndpointSettings(
@@ -40,8 +40,8 @@ def endpoint_settings(settings: Settings) -> EndpointSettings:
     )
 
 
-def sip_locator(settings: Settings, hosts: SystemResolver) -> SipLocator:
-    """The locator of trunk hosts by RFC 3263. `hosts` asks the system resolver where the name servers know nothing."""
-    servers = DnsClient([name_server_address(each) for each in settings.sip.nameservers])
-    speaks: list[Transport] = ["udp", "tcp", "tls"] if settings.sip.tcp else ["udp", "tls"]
-    return SipLocator(servers, hosts.addresses, speaks, ip_versions(settings.sip.host), os.urandom(16))
+def sip_locator(settings: Settings, resolver: SystemResolver) -> SipLocator:
+    """The locator of trunk hosts (RFC 3263). `resolver` resolves the names that the name servers do not know."""
+    dns = DnsClient([name_server_address(each) for each in settings.sip.nameservers])
+    transports: list[Transport] = ["udp", "tcp", "tls"] if settings.sip.tcp else ["udp", "tls"]
+    return SipLocator(dns, resolver.addresses, transports, ip_versions(settings.sip.host), os.urandom(16))

@@ -1,9 +1,10 @@
-"""SIP metrics for Prometheus: messages and trunks, read at each scrape."""
+"""SIP metrics for Prometheus: messages, trunks and the source guard's drops, read at each scrape."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from typing import Final, get_args
 
 from prometheus_client import REGISTRY, Metric
@@ -11,11 +12,36 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from calls import metrics
+from sipcore.security import source_guard
 from sipcore.trace.sip_log import Role, SipLog
 from sipcore.trunks.trunk import TrunkState, TrunkStatus
 from storage.phone_numbers.phone_numbers import PhoneNumber
 
-USABLE: Final = ("registered", "listening")
+USABLE_STATES: Final = ("registered", "listening")
+
+
+def register_guard_metrics(stack: AsyncExitStack) -> None:
+    """Register the source guard's metrics until `stack` is closed."""
+    collector = SourceGuardCollector()
+    REGISTRY.register(collector)
+    stack.callback(REGISTRY.unregister, collector)
+
+
+class SourceGuardCollector(Collector):
+    """The counters of SIP messages that the source guard drops, for the whole process."""
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: the names are constant, so registration reads no values."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the counters. Any thread."""
+        drops = CounterMetricFamily(
+            "trunkline_sip_turned_away", "SIP that the source guard dropped or rejected", labels=["reason"]
+        )
+        for reason, count in source_guard.drop_counts().items():
+            drops.add_metric([reason], count)
+        yield drops
 
 
 class SipCollector(Collector):
@@ -27,7 +53,7 @@ class SipCollector(Collector):
 
     def register(self) -> None:
         """Register the metrics."""
-        self._log.on_answered = _answered
+        self._log.on_answered = _observe_call_setup
         REGISTRY.register(self)
 
     def unregister(self) -> None:
@@ -59,9 +85,9 @@ class SipCollector(Collector):
             "SIP messages of known peers that were lost before they were logged",
             sip_log.lost,
         )
-        yield from self._of_trunks()
+        yield from self._trunk_metrics()
 
-    def _of_trunks(self) -> Iterator[Metric]:
+    def _trunk_metrics(self) -> Iterator[Metric]:
         trunks = self._trunks()
         states = Counter(status.state for _, status in trunks)
         by_state = GaugeMetricFamily("trunkline_trunks", "Phone numbers with a trunk, by its state", labels=["state"])
@@ -73,11 +99,11 @@ class SipCollector(Collector):
             "1: all of the organization's trunks of this mode are registered, or listening and not known to be down",
             labels=["organization_id", "sip_mode"],
         )
-        states_of: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
+        are_usable: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
         for number, status in trunks:
-            states_of[number.organization_id, number.sip_mode or ""].append(status.state in USABLE)
-        for labels, each in sorted(states_of.items()):
-            usable.add_metric(labels, all(each))
+            are_usable[number.organization_id, number.sip_mode or ""].append(status.state in USABLE_STATES)
+        for labels, values in sorted(are_usable.items()):
+            usable.add_metric(labels, all(values))
         yield usable
 
 
@@ -85,5 +111,5 @@ def _kind(status: int) -> str:
     return f"{status}xx" if status else "request"
 
 
-def _answered(role: Role, seconds: float) -> None:
+def _observe_call_setup(role: Role, seconds: float) -> None:
     metrics.CALL_SETUP.labels(direction="outbound" if role == "caller" else "inbound").observe(max(seconds, 0.0))

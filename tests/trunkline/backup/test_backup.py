@@ -19,7 +19,7 @@ from tests.trunkline.conftest import Office
 from tests.trunkline.recording_analysis import read_wav
 from tests.trunkline.server_process import Server, command
 from tests.trunkline.sip_phone import calling
-from trunkline.backup.atomic_moves import JOURNAL
+from trunkline.backup.restore_journal import JOURNAL
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(120)]
 FEES = b"# Fees\n\nA berth for a yacht of ten metres costs twenty euros a night.\n"

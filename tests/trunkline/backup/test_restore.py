@@ -26,8 +26,8 @@ from storage.accounts import organizations
 from storage.calls import calls, recordings
 from storage.database import lock, migrate
 from tests.trunkline.stored_data import SOUND, SOUND_FILE, store, within
-from trunkline.backup import atomic_moves
-from trunkline.backup.archive import HEAD, MANIFEST, ArchiveWriter, BackupManifest, Entry
+from trunkline.backup import restore_journal
+from trunkline.backup.archive import HEADER, MANIFEST, ArchiveEntry, ArchiveWriter, BackupManifest
 from trunkline.backup.backup import back_up
 from trunkline.backup.restore import restore
 
@@ -69,7 +69,7 @@ def test_what_is_restored_is_what_was_stored_without_files_that_no_row_knows(
     assert [path.name for path in tmp_path.iterdir()] == [name], "nothing else is left"
     there = Settings(data_dir=tmp_path / "there")
     restored = restore(there, str(tmp_path / name))
-    assert (restored.manifest, restored.kept, restored.key_missing) == (written.manifest, [], None)
+    assert (restored.manifest, restored.replaced, restored.key_missing) == (written.manifest, [], None)
     before, after = _content(house.data_dir), _content(there.data_dir)
     assert set(before) - set(after) == {"sounds/of-nobody.wav"}
     assert all(after[name] == before[name] for name in after if name != "trunkline.db")
@@ -82,8 +82,8 @@ def test_an_ordinary_tar_reads_a_backup(archive: Path) -> None:
     with tarfile.open(archive) as tar:
         names = tar.getnames()
         manifest = json.load(tar.extractfile(MANIFEST) or io.BytesIO())
-    assert (names[0], names[-1]) == (HEAD, MANIFEST)
-    assert set(names) == {HEAD, MANIFEST, *manifest["files"]}
+    assert (names[0], names[-1]) == (HEADER, MANIFEST)
+    assert set(names) == {HEADER, MANIFEST, *manifest["files"]}
 
 
 def test_a_file_that_was_deleted_is_noted_and_one_of_a_live_call_ends_where_its_header_says(tmp_path: Path) -> None:
@@ -118,10 +118,10 @@ def test_what_is_there_is_kept_aside_and_only_on_demand(archive: Path, house: Se
     (tmp_path / "trunkline.db-wal").write_bytes(b"of the old one")
     (tmp_path / "models").mkdir()
     before = _content(tmp_path)
-    with pytest.raises(StartupError, match="is there already: --replace keeps it aside"):
+    with pytest.raises(StartupError, match="exists already: --replace moves it aside"):
         restore(other, str(archive))
     assert _content(tmp_path) == before
-    (kept,) = restore(other, str(archive), replace=True).kept
+    (kept,) = restore(other, str(archive), replace=True).replaced
     assert _content(kept) == before
     assert _rows(other) == _rows(house)
     assert not (tmp_path / "trunkline.db-wal").exists(), "it is none of the new database's"
@@ -211,7 +211,7 @@ def _with(archive: Path, *members: tarfile.TarInfo, format: int = tarfile.GNU_FO
     with tarfile.open(archive) as old, tarfile.open(fileobj=out, mode="w", format=format) as new:
         for each in old.getmembers():
             new.addfile(each, old.extractfile(each))
-            for member in members if each.name == HEAD else ():
+            for member in members if each.name == HEADER else ():
                 new.addfile(member, io.BytesIO(bytes(member.size)))
     return out.getvalue()
 
@@ -258,7 +258,7 @@ def test_an_archive_that_is_cut_off_or_altered_anywhere_is_refused(archive: Path
     compressed = gzip.compress(whole, 1, mtime=0)
     assert "cut off" in _refused(compressed[: len(compressed) // 2], tmp_path)
     with tarfile.open(archive) as tar:
-        files = [each for each in tar.getmembers() if each.name not in (HEAD, MANIFEST)]
+        files = [each for each in tar.getmembers() if each.name not in (HEADER, MANIFEST)]
     for each in files:
         at = each.offset_data + each.size // 2
         altered = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
@@ -313,7 +313,7 @@ def test_a_size_beyond_the_disk_is_refused_before_it_is_written(archive: Path, t
         head + _member(MANIFEST, size=1 << 40).tobuf(tarfile.GNU_FORMAT), tmp_path
     )
     assert "this is no backup" in _refused(
-        _member(HEAD, size=1 << 40).tobuf(tarfile.GNU_FORMAT) + bytes(10_000), tmp_path
+        _member(HEADER, size=1 << 40).tobuf(tarfile.GNU_FORMAT) + bytes(10_000), tmp_path
     )
 
 
@@ -321,15 +321,15 @@ def test_nothing_that_an_archive_tells_of_itself_reaches_the_terminal_unread(tmp
     for version, missing in (("\x1b[2J", []), ("1.0", ["\x1b[2J"]), ("1" * 65, [])):
         out = io.BytesIO()
         ArchiveWriter(out, BackupManifest(version, "0001", "2026", {}, missing), 0, lambda: None).close()
-        assert "its manifest is none" in _refused(out.getvalue(), tmp_path)
+        assert "its manifest is invalid" in _refused(out.getvalue(), tmp_path)
 
 
 def test_a_size_that_is_none_is_refused(tmp_path: Path) -> None:
     out = io.BytesIO()
     endless: Any = float("inf")
-    files = {"trunkline.db": Entry(endless, "")}
+    files = {"trunkline.db": ArchiveEntry(endless, "")}
     ArchiveWriter(out, BackupManifest("1.0", "0001", "2026", files), 0, lambda: None).close()
-    assert "its manifest is none" in _refused(out.getvalue(), tmp_path)
+    assert "its manifest is invalid" in _refused(out.getvalue(), tmp_path)
 
 
 def test_root_restores_for_the_owner_of_the_data_directory(
@@ -395,7 +395,7 @@ def test_a_restore_that_was_killed_between_its_moves_goes_on(
 
         def killed(path: Path, target: Path) -> Path:
             nonlocal left
-            if path.name != f"{atomic_moves.JOURNAL}.partial":
+            if path.name != f"{restore_journal.JOURNAL}.partial":
                 left -= 1
                 if left < 0:
                     raise KeyboardInterrupt
@@ -409,9 +409,9 @@ def test_a_restore_that_was_killed_between_its_moves_goes_on(
             over = False
         monkeypatch.setattr(Path, "rename", rename)
         if not over:
-            with pytest.raises(StartupError, match="a restore was cut off"):
+            with pytest.raises(StartupError, match="a restore was interrupted"):
                 back_up(settings, str(tmp_path / "half.tar"))
-        atomic_moves.finish(settings.data_dir)
+        restore_journal.resume(settings.data_dir)
         found = _content(settings.data_dir)
         assert found[SOUND_FILE] == b"words"
         assert [

@@ -1,4 +1,4 @@
-"""What `trunkline check` says of addresses, audio ports and trunks."""
+"""`trunkline check`: advertised addresses, RTP ports and trunks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from trunkline.server.control_socket import ControlConnection, ControlServer
 
 
 @pytest.fixture
-def taken_ports() -> Iterator[list[int]]:
-    """Ports that another program uses, all of a range."""
+def used_ports() -> Iterator[list[int]]:
+    """A range of four ports that another program uses."""
     with ExitStack() as stack:
         first = 0
         while not first:
@@ -50,12 +50,14 @@ def settings_of(data_dir: Path, **sip: Any) -> Settings:
     return Settings(data_dir=data_dir).with_changes({"sip": sip})
 
 
-async def with_numbers(settings: Settings, *fields: Mapping[str, Any]) -> None:
+async def create_numbers(settings: Settings, *trunks: Mapping[str, Any]) -> None:
+    """Create a number for each trunk, given by its fields."""
+
     def create(conn: sa.Connection) -> None:
-        owner = organizations.create(conn, "office")
-        for number, each in enumerate(fields):
-            made = PhoneNumberFields(number=str(100 + number), provider="sip", sip_mode="ip_allowlist", **each)
-            phone_numbers.create(conn, owner.id, made)
+        organization = organizations.create(conn, "office")
+        for number, trunk in enumerate(trunks):
+            fields = PhoneNumberFields(number=str(100 + number), provider="sip", sip_mode="ip_allowlist", **trunk)
+            phone_numbers.create(conn, organization.id, fields)
 
     database = Database(settings.database_url)
     await database.open()
@@ -64,29 +66,29 @@ async def with_numbers(settings: Settings, *fields: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sip", "told"),
+    ("sip", "line"),
     [
-        ({"host": "127.0.0.1"}, "peers are told 127.0.0.1"),
-        ({"public_address": "203.0.113.9"}, "peers are told 203.0.113.9, those in local_networks our own address"),
-        ({"host": "0.0.0.0"}, "peers are told the address on the way to them, by default "),
-        ({"host": "::"}, "peers are told the address on the way to them, by default "),
+        ({"host": "127.0.0.1"}, "peers get 127.0.0.1"),
+        ({"public_address": "203.0.113.9"}, "peers get 203.0.113.9, peers in local_networks the local address"),
+        ({"host": "0.0.0.0"}, "peers get the local address of the route to them, by default "),
+        ({"host": "::"}, "peers get the local address of the route to them, by default "),
     ],
 )
-async def test_what_peers_are_told_is_said(tmp_path: Path, sip: dict[str, Any], told: str) -> None:
-    assert (await check_sip.addresses(settings_of(tmp_path, **sip))).startswith(told)
+async def test_the_advertised_addresses_are_shown(tmp_path: Path, sip: dict[str, Any], line: str) -> None:
+    assert (await check_sip.addresses(settings_of(tmp_path, **sip))).startswith(line)
 
 
-async def test_behind_nat_the_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_private_address_names_the_setting_for_nat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check_sip, "default_local_address", lambda host, version: "10.0.0.5")
     assert "set [sip] public_address" in await check_sip.addresses(settings_of(tmp_path))
     monkeypatch.setattr(check_sip, "default_local_address", lambda host, version: "203.0.113.5")
     assert "public_address" not in await check_sip.addresses(settings_of(tmp_path))
 
 
-async def test_audio_ports_that_others_use_are_counted(
-    tmp_path: Path, taken_ports: list[int], monkeypatch: pytest.MonkeyPatch
+async def test_rtp_ports_that_other_programs_use_fail_the_check(
+    tmp_path: Path, used_ports: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ports = f"{taken_ports[0]}-{taken_ports[-1]}"
+    ports = f"{used_ports[0]}-{used_ports[-1]}"
     settings = settings_of(tmp_path, host="127.0.0.1", rtp_ports="10000-19999")
     narrow = settings.with_changes({"limits": {"max_calls": 1}, "sip": {"rtp_ports": ports}})
     with pytest.raises(OSError, match=r"other programs use 4 of the ports: set \[sip\] rtp_ports"):
@@ -95,39 +97,42 @@ async def test_audio_ports_that_others_use_are_counted(
     assert "in use by the running server" in await check_sip.rtp_ports(narrow)
 
 
-async def test_audio_ports_that_are_free_are_told(tmp_path: Path) -> None:
-    told = await check_sip.rtp_ports(settings_of(tmp_path, host="127.0.0.1"))
-    assert told.startswith("10000-19999 hold 5000 calls, max_calls is 250")
+async def test_the_rtp_port_range_and_its_capacity_are_shown(tmp_path: Path) -> None:
+    line = await check_sip.rtp_ports(settings_of(tmp_path, host="127.0.0.1"))
+    assert line.startswith("10000-19999 suffice for 5000 calls, max_calls is 250")
 
 
-async def test_without_trunks_nothing_is_looked_for(tmp_path: Path) -> None:
+async def test_a_server_without_trunks_passes_the_check(tmp_path: Path) -> None:
     assert await check_sip.trunks(settings_of(tmp_path)) == "no phone number has one yet"
 
 
-async def test_trunks_whose_hosts_nobody_knows_are_named(tmp_path: Path) -> None:
+async def test_trunk_hosts_that_cannot_be_resolved_are_listed(tmp_path: Path) -> None:
     async with NameServer("host-record=pbx.test,192.0.2.1") as server:
         settings = settings_of(tmp_path, nameservers=["{}:{}".format(*server.address)])
         known = [{"sip_ip": "127.0.0.1"}, {"sip_ip": "pbx.test"}]
-        await with_numbers(settings, *known, {"sip_ip": "gone.test"}, {"sip_ip": "gone.test"}, {"sip_ip": "lost.test"})
-        with pytest.raises(OSError) as told:
+        unknown = [{"sip_ip": "gone.test"}, {"sip_ip": "gone.test"}, {"sip_ip": "lost.test"}]
+        await create_numbers(settings, *known, *unknown)
+        with pytest.raises(OSError) as error:
             await check_sip.trunks(settings)
-    assert [each.split(" ")[1] for each in str(told.value).split("; ")] == ["gone.test", "lost.test"]
+    assert [each.split(" ")[1] for each in str(error.value).split("; ")] == ["gone.test", "lost.test"]
 
 
-async def test_trunks_that_are_found_are_counted(tmp_path: Path) -> None:
+async def test_trunk_hosts_that_are_resolved_are_counted(tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
-    await with_numbers(settings, {"sip_ip": "127.0.0.1"}, {"sip_ip": "localhost"})
-    assert await check_sip.trunks(settings) == "2, all their hosts are found"
+    await create_numbers(settings, {"sip_ip": "127.0.0.1"}, {"sip_ip": "localhost"})
+    assert await check_sip.trunks(settings) == "2, all their hosts are resolved"
 
 
-async def test_a_running_server_tells_how_its_trunks_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_states_of_trunks_are_those_of_the_running_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = settings_of(tmp_path)
-    await with_numbers(settings, {"sip_ip": "127.0.0.1"})
+    await create_numbers(settings, {"sip_ip": "127.0.0.1"})
     states: list[dict[str, Any]] = [{"number": str(at), "state": "listening", "detail": None} for at in (100, 101)]
 
-    async def status(question: Mapping[str, Any], line: ControlConnection) -> None:
+    async def status(request: Mapping[str, Any], connection: ControlConnection) -> None:
         for state in states:
-            line.send(state)
+            connection.send(state)
 
     monkeypatch.setattr(lock, "is_held", lambda data_dir: True)
     async with ControlServer(tmp_path, {"sip.status": status}).listening():

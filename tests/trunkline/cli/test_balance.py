@@ -11,7 +11,7 @@ import pytest
 from trunkline.cli import main
 from trunkline.cli.balance import format_amount
 
-PLACES = "takes an amount as 20 or 12.50, with at most 6 decimal places"
+PLACES = "takes an amount such as 20 or 12.50, with at most 6 decimal places"
 
 
 @pytest.fixture

@@ -61,9 +61,9 @@ async def test_a_model_is_listed_got_verified_and_carried_over(server: FileServe
     assert code == 0, err
     sums = [f"small: {name}, " for name in FILES]
     assert [line.startswith(start) for line, start in zip(out.splitlines(), sums, strict=False)] == [True, True]
-    assert all(f"SHA-256 {sha256(content)}, as it should be" in out for content in FILES.values())
+    assert all(f"SHA-256 {sha256(content)}, as listed" in out for content in FILES.values())
     assert out.endswith(f"small: {READY}\n") and "small: encoder.onnx: 7 kB of 7 kB, 100 %" in err
-    assert (await models(data, "pull", "small"))[1] == f"small: was here already, {READY}\n"
+    assert (await models(data, "pull", "small"))[1] == f"small: is installed already, {READY}\n"
     assert await models(data, "verify") == (0, "ok    small: 2 files\n", "")
 
     await asyncio.to_thread(shutil.make_archive, str(tmp_path / "usb"), "gztar", data / "models", "small")
@@ -134,8 +134,8 @@ async def test_sums_that_nobody_knew_are_shown(server: FileServer, tmp_path: Pat
     server.linked = {"X-Linked-ETag": f'"{sha256(FILES["encoder.onnx"])}"'}
     code, out, err = await models(data, "pull", "small")
     assert code == 0, err
-    assert f"SHA-256 {sha256(FILES['encoder.onnx'])}, as its host says; kept from now on" in out
-    assert f"SHA-256 {sha256(FILES['tokens.txt'])}, which nobody could vouch for; kept from now on" in out
+    assert f"SHA-256 {sha256(FILES['encoder.onnx'])}, as its host states; remembered from now on" in out
+    assert f"SHA-256 {sha256(FILES['tokens.txt'])}, which no source confirms; remembered from now on" in out
 
 
 async def test_what_cannot_be_done_is_told_in_one_line(server: FileServer, tmp_path: Path) -> None:

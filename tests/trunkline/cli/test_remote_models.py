@@ -22,7 +22,7 @@ from tests.calls.http_server import serving
 from tests.media.speech import speech
 from trunkline.check import remote_models
 from trunkline.cli.main import _parser
-from trunkline.wiring.remote_models import configured_in, without_remote_models
+from trunkline.wiring.remote_models import local_model_settings, open_and_read_remote_models
 
 KEY = "sk-hush-hush-of-the-gpu-box"
 LOOPBACK = {"egress": {"allow": ["127.0.0.0/8"]}}
@@ -68,7 +68,7 @@ async def test_a_model_is_added_listed_and_removed_and_its_key_is_never_shown_or
         "llm gpu http://10.1.2.3:8000/v1 qwen3-8b yes 32768 tokens, first 2.5 s, gap 1 s",
         "tts voice http://10.1.2.3/v1 k - voice af_heart (en-US), voice other",
     ]
-    assert "in clear: take https" in err
+    assert "are sent unencrypted: use https" in err
 
     def stored() -> list[str]:
         with closing(sqlite3.connect(settings.data_dir / "trunkline.db")) as conn:
@@ -77,7 +77,7 @@ async def test_a_model_is_added_listed_and_removed_and_its_key_is_never_shown_or
     (dump,) = await asyncio.to_thread(stored)
     assert "qwen3-8b" in dump
     assert KEY not in dump + out + err
-    model, other = await configured_in(settings)
+    model, other = await open_and_read_remote_models(settings)
     assert model == RemoteModel(
         "gpu", "llm", "http://10.1.2.3:8000/v1", "qwen3-8b", KEY,
         DEFAULT_TIMEOUTS["llm"].__class__(first_word_s=2.5, between_words_s=1), 32_768, extra={"temperature": 0.3},
@@ -91,7 +91,7 @@ async def test_a_model_is_added_listed_and_removed_and_its_key_is_never_shown_or
     assert await remote(settings, "remove", "gpu") == 0
     with pytest.raises(NotFound):
         await remote(settings, "remove", "gpu")
-    assert [each.name for each in await configured_in(settings)] == ["voice"]
+    assert [each.name for each in await open_and_read_remote_models(settings)] == ["voice"]
 
 
 async def test_a_key_of_another_installation_is_told(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,11 +99,11 @@ async def test_a_key_of_another_installation_is_told(settings: Settings, monkeyp
     await remote(settings, *llm(), "--key-stdin")
     await asyncio.to_thread(settings.secret_key_path.unlink)
     with pytest.raises(StartupError, match="is missing, and the database holds secrets that were encrypted with it"):
-        await configured_in(settings)
+        await open_and_read_remote_models(settings)
     assert not settings.secret_key_path.exists()
     await asyncio.to_thread(secrets.load_or_create, settings.secret_key_path)
     with pytest.raises(StartupError, match="is not the one that the stored secrets were encrypted with"):
-        await configured_in(settings)
+        await open_and_read_remote_models(settings)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ async def test_a_key_that_stays_on_this_machine_goes_over_no_network(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(KEY))
     await remote(settings, *llm("http://127.0.0.1:11434/v1"), "--key-stdin")
-    assert "in clear" not in capsys.readouterr().err
+    assert "unencrypted" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["pocketsphinx", "extractive-responder", "qwen3-0.6b-q4_0", "piper"])
@@ -235,10 +235,10 @@ async def _checked(settings: Settings) -> list[tuple[str, tuple[str, str]]]:
 async def test_of_a_setting_that_names_a_remote_model_the_best_is_loaded_here(settings: Settings) -> None:
     await remote(settings, *llm())
     named = settings.with_changes({"models": {"llm": "gpu", "stt": "pocketsphinx"}})
-    here = (await without_remote_models(named)).models
+    here = (await local_model_settings(named)).models
     assert (here.llm, here.stt, here.stt_second) == ("auto", "pocketsphinx", "auto")
     await remote(settings, "add", "ear", "--kind", "stt", "--url", "http://10.1.2.3", "--model", "m")
     for changes in ({"stt": "ear"}, {"stt_second": "ear"}):
-        here = (await without_remote_models(settings.with_changes({"models": changes}))).models
+        here = (await local_model_settings(settings.with_changes({"models": changes}))).models
         assert (here.stt, here.stt_second) == ("auto", "off"), "turns are heard again once"
-    assert await without_remote_models(settings) is settings
+    assert await local_model_settings(settings) is settings

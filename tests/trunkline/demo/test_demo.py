@@ -32,13 +32,13 @@ from tests.trunkline.server_process import LOOPBACK, TRUNKLINE, command, environ
 from trunkline.demo import analysis as demo_analysis
 from trunkline.demo import document as demo_document
 from trunkline.demo import tool_server
-from trunkline.demo.demo import BARGE_AFTER_MS, CUT, FROM_DOCUMENT, NUMBER, PROMPT, TALK, unanswered
-from trunkline.demo.scripted_caller import KEYS
-from trunkline.demo.transcript_printer import answer_of, lines
+from trunkline.demo.demo import BARGE_IN_AFTER_MS, DOCUMENT_LINE, INTERRUPTED_LINE, NUMBER, PROMPT, SCRIPT, unanswered
+from trunkline.demo.scripted_caller import DTMF_LINE
+from trunkline.demo.transcript_printer import agent_text, lines
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(400)]
 
-SPOKEN = " ".join(line for line, _ in TALK if not KEYS.fullmatch(line))
+SPOKEN = " ".join(line for line, _ in SCRIPT if not DTMF_LINE.fullmatch(line))
 """All that the caller says. Of a call on a busy machine some of it is misheard."""
 FIRST_SPELLS = 4
 """Stretches of sound in which the first two lines of either side are."""
@@ -125,11 +125,11 @@ async def _leave_an_older_demo(data_dir: Path) -> None:
 
 
 async def test_answers_that_are_missing_or_in_another_order_are_found() -> None:
-    wanted = [answer for _, answer in TALK]
+    wanted = [answer for _, answer in SCRIPT]
     assert unanswered(["Hello.", *(f"Well, {answer}." for answer in wanted)]) == []
-    assert unanswered(wanted[:-1]) == [TALK[-1]]
-    assert unanswered([wanted[1], wanted[0], *wanted[2:]]) == [TALK[1]]
-    assert unanswered([each for number, each in enumerate(wanted) if number != 5]) == [TALK[5]]
+    assert unanswered(wanted[:-1]) == [SCRIPT[-1]]
+    assert unanswered([wanted[1], wanted[0], *wanted[2:]]) == [SCRIPT[1]]
+    assert unanswered([each for number, each in enumerate(wanted) if number != 5]) == [SCRIPT[5]]
 
 
 async def test_a_question_after_the_callers_silence_does_not_hide_that_the_answer_was_cut() -> None:
@@ -181,8 +181,8 @@ async def test_it_goes_as_scripted_and_shows_the_call(demo: Demo) -> None:
     again = demo.shown != demo.printed.partition("A scripted caller phones")[2]
     others = [line for line in demo.errors.splitlines() if "trunks.to_decide" not in line]
     assert others == [] or again, "nothing is shown but the conversation and the line about the older demo's trunk"
-    assert demo.shown.count("caller │") >= len(TALK)
-    assert demo.shown.count("agent  │") >= len(TALK) + 1
+    assert demo.shown.count("caller │") >= len(SCRIPT)
+    assert demo.shown.count("agent  │") >= len(SCRIPT) + 1
     assert demo.shown.count("ms after the caller's last sound") >= 4
     assert printed_once(demo.shown, "tool   │ Appointment_time → answered in")
     assert printed_once(demo.shown, "— interrupted by the caller")
@@ -198,13 +198,13 @@ def printed_once(printed: str, what: str) -> bool:
 async def test_a_question_is_answered_from_the_uploaded_document(demo: Demo) -> None:
     [document] = demo.rows("SELECT id, name, status FROM knowledge_documents")
     assert (document["name"], document["status"]) == (demo_document.NAME, "ready")
-    wanted = TALK[FROM_DOCUMENT - 1][1]
+    wanted = SCRIPT[DOCUMENT_LINE - 1][1]
     assert wanted not in PROMPT
     answered = [
         source["document_id"]
         for turn in json.loads(demo.call["timeline"])
         for source in turn["sources"]
-        if wanted in answer_of(json.loads(demo.call["transcript"]), turn["turn"])
+        if wanted in agent_text(json.loads(demo.call["transcript"]), turn["turn"])
     ]
     assert set(answered) == {document["id"]}
     assert f"source │ {demo_document.NAME}, passage 1" in demo.shown
@@ -227,9 +227,9 @@ async def test_the_agent_uses_its_tool_and_is_interrupted_where_the_script_says_
     assert [(use["name"], use["ok"]) for use in used["tools"]] == [("Appointment_time", True)]
     assert used["ended_by"] == "digits"
     [cut] = [turn for turn in turns if turn["interrupted"]]
-    assert 0 < cut["played_ms"] < BARGE_AFTER_MS + 1500, "the agent stops soon after the caller begins"
+    assert 0 < cut["played_ms"] < BARGE_IN_AFTER_MS + 1500, "the agent stops soon after the caller begins"
     answers = [item["content"] for item in json.loads(demo.call["transcript"]) if item["role"] == "assistant"]
-    whole = PROMPT[PROMPT.index(TALK[CUT - 1][1]) :]
+    whole = PROMPT[PROMPT.index(SCRIPT[INTERRUPTED_LINE - 1][1]) :]
     [heard] = [answer for answer in answers if whole.startswith(answer)]
     assert len(heard) < len(whole) / 2, "only what was heard is kept"
 
@@ -237,7 +237,7 @@ async def test_the_agent_uses_its_tool_and_is_interrupted_where_the_script_says_
 async def test_the_stored_call_holds_the_conversation(demo: Demo) -> None:
     call = demo.call
     assert (call["status"], call["ended_reason"], call["direction"]) == ("completed", "agent_ended", "inbound")
-    assert call["turn_count"] >= len(TALK)
+    assert call["turn_count"] >= len(SCRIPT)
     transcript = json.loads(call["transcript"])
     heard = [item["content"] for item in transcript if item["role"] == "user"]
     assert tool_server.NUMBER in heard
@@ -271,6 +271,6 @@ async def test_both_sides_of_the_recording_can_be_understood(demo: Demo, recogni
         " ".join(words)
         for words in await asyncio.gather(*(heard_words(recognizer, side, rate, FIRST_SPELLS) for side in sides.T))
     ]
-    assert share_heard(" ".join(line for line, _ in TALK[:2]), caller) >= 0.6, caller
+    assert share_heard(" ".join(line for line, _ in SCRIPT[:2]), caller) >= 0.6, caller
     said = [item["content"] for item in json.loads(demo.call["transcript"]) if item["role"] == "assistant"]
     assert share_heard(" ".join(said[:2]), agent) >= 0.5, agent

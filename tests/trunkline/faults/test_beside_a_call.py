@@ -122,11 +122,11 @@ async def test_commands_work_beside_the_server(office: Office, tmp_path: Path) -
         assert "to nowhere" in await run("org", "set", "Lighthouse", "--prefixes", "")
         assert "trunkline org list" in await run("org", "set", "Nobody", "--no-cap", status=1)
         days = ("--keep-recordings-days", "30", "--keep-transcripts-days", "0", "--keep-calls-days", "400")
-        assert "keeps recordings 30 d, transcripts 0 d, calls 400 d  redacts numbers and what is dialled" in await run(
+        assert "keeps recordings 30 d, transcripts 0 d, calls 400 d  redacts numbers and dialled digits" in await run(
             "org", "set", "Lighthouse", *days, "--redact", "on", "--redact-dialled", "on"
         )
         forever = await run("org", "set", "Lighthouse", "--keep-calls-days", "forever", "--redact", "off")
-        assert "keeps recordings 30 d, transcripts 0 d, calls forever  redacts what is dialled" in forever
+        assert "keeps recordings 30 d, transcripts 0 d, calls forever  redacts dialled digits" in forever
         shown = await run("org", "list") + "\n" + await run("key", "list")
         assert "Lighthouse" in shown
         assert key[:11] in shown
@@ -163,9 +163,9 @@ async def test_check_says_a_line_for_each_thing(office: Office, tmp_path: Path) 
     assert "in use by a running server" in lines[1]
     assert any("documents and sounds are read with limits, seccomp yes, Landlock " in line for line in lines)
     assert sum("times as fast" in line for line in lines) == 2, "the recognizer and the voice"
-    assert sum(" calls at once have answers within " in line for line in lines) == 3
-    assert "held by the running server" in named[names.index("API port")]
-    assert "a call to ourselves has sound" in lines[-1]
+    assert sum(" calls at once get answers within " in line for line in lines) == 3
+    assert "in use by the running server" in named[names.index("API port")]
+    assert "a test call carries audio" in lines[-1]
     failures = [line for line in bad[1].splitlines() if line.startswith("FAIL")]
     assert bad[0] == 1
     assert len(failures) == 1

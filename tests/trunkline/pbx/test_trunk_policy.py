@@ -184,7 +184,9 @@ async def test_a_second_organization_is_told_of(tenants: TwoTenants) -> None:
 
     assert await create("first") == ""
     second = await create("second")
-    assert second.startswith("note: with a second organization trunks are approved from now on ([trunks] policy)")
+    assert second.startswith(
+        "note: with a second organization, trunks need the operator's approval from now on ([trunks] policy)"
+    )
     assert "trunkline trunk allow" in second and "trunkline trunk list" in second
     third = await create("third one")
     assert third.strip() == "note: numbers of third one need `trunkline trunk allow 'third one' HOST-OR-NETWORK`"

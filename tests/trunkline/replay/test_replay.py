@@ -17,9 +17,9 @@ from tests.fakes.fake_models import ready_models
 from tests.media.speech import silence, speech
 from tests.trunkline.server_in_process import open_local_server
 from tests.trunkline.sip_phone import calling
-from trunkline.replay.replay import ReplayCase, compare, find
+from trunkline.replay.replay import ReplayCase, compare, find_case
 from trunkline.replay.report import Report, as_json, as_text
-from trunkline.replay.settings import changed
+from trunkline.replay.settings import with_assignments
 from trunkline.replay.turn_comparison import ReplayOutcome
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -40,7 +40,7 @@ class Story:
         """The call, and what becomes of it with the agent's settings and with changed ones."""
         runs = [("as set now", self.case.settings)]
         if assignments:
-            runs.append((" ".join(assignments), changed(self.case.settings, assignments)))
+            runs.append((" ".join(assignments), with_assignments(self.case.settings, assignments)))
         return await compare(self.case, runs, self.models)
 
     async def replayed(self, *assignments: str) -> ReplayOutcome:
@@ -77,7 +77,7 @@ async def story(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Story
             await call.hang_up()
         await local_server.ended(call_id)
     models = ready_models(Settings())
-    yield Story(await find(Settings(data_dir=folder), call_id), models)
+    yield Story(await find_case(Settings(data_dir=folder), call_id), models)
     models.close()
 
 
@@ -87,7 +87,7 @@ async def test_the_same_settings_decide_as_the_call_did(story: Story) -> None:
     for before, after in zip(stored.turns, replayed.turns, strict=True):
         assert after.end_ms == pytest.approx(before.end_ms, abs=40)
         assert after.answer_ms == pytest.approx(before.answer_ms, abs=40)
-        assert (after.why, before.why) == ("delay", "delay")
+        assert (after.ended_by, before.ended_by) == ("delay", "delay")
     late = [before.decided_ms - after.decided_ms for before, after in zip(stored.turns, replayed.turns, strict=True)]
     assert min(late) >= -120, "a busy machine decides late, never early"
     assert abs(median(late)) <= 40
@@ -101,8 +101,8 @@ async def test_a_longer_delay_decides_so_much_later_or_joins_turns(story: Story)
         assert turn.decided_ms - was.decided_ms == pytest.approx(900, abs=100)
     assert len(after.turns) == len(before.turns) - 1, "the hesitation is none any more"
     assert after.turns[-1].end_ms == before.turns[-1].end_ms
-    assert (before.cut_offs, after.cut_offs) == (1, 0)
-    assert [turn.cut_off for turn in before.turns] == [False, False, True, False]
+    assert (before.early_ends, after.early_ends) == (1, 0)
+    assert [turn.ended_early for turn in before.turns] == [False, False, True, False]
 
 
 async def test_a_higher_threshold_hears_fewer_turns(story: Story) -> None:
@@ -155,7 +155,7 @@ async def test_who_changed_the_agent_or_deleted_it_is_told_so(story: Story) -> N
     for case, note in (
         (replace(story.case, agent=later), "the agent was changed after this call"),
         (replace(story.case, agent=None), "the agent was deleted"),
-        (replace(story.case, agent=None, call=None), "a recording alone"),
+        (replace(story.case, agent=None, call=None), "a recording without a call"),
     ):
         (told,) = (await Story(case, story.models).report()).notes
         assert told.startswith(note)

@@ -33,7 +33,7 @@ from storage.database.read_only import read_only
 from tests.media.speech import silence, speech
 from tests.trunkline.conftest import Office
 from tests.trunkline.server_process import command, environment
-from trunkline.replay.replay import find
+from trunkline.replay.replay import find_case
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -110,7 +110,7 @@ async def test_a_call_is_replayed_beside_the_server_with_the_real_models(office:
     assert first["responseGapMs"] == pytest.approx(ANSWERED_MS, abs=60)
     assert second["responseGapMs"] is None
     assert len(now["turns"]) == 2
-    same = await find(Settings(data_dir=office.server.data_dir), call.id.upper())
+    same = await find_case(Settings(data_dir=office.server.data_dir), call.id.upper())
     assert same.call == call
 
 
@@ -122,7 +122,7 @@ async def test_a_file_of_another_server_is_replayed_without_a_call(tmp_path: Pat
     )  # fmt: skip
     assert (status, err) == (0, "")
     assert re.match(r"recording: \d+\.\d s at 8000 Hz, jitter buffer up to 0 ms\n", out)
-    assert "note: a recording alone" in out
+    assert "note: a recording without a call" in out
     assert out.count(" delay") == 2
     assert not (tmp_path / "data").exists(), "it leaves nothing behind"
 
@@ -140,20 +140,20 @@ async def test_what_cannot_be_replayed_is_told(office: Office, tmp_path: Path) -
         (UNKNOWN, None, f"there is no call {UNKNOWN}"),
         (lost.id, None, f"the recording of call {lost.id} was deleted: "),
         (none.id, None, f"call {none.id} has no recording"),
-        (going.id, None, f"call {going.id} goes on"),
+        (going.id, None, f"call {going.id} is live"),
         (lost.id, tmp_path / "none.wav", f"the recording {tmp_path / 'none.wav'} does not exist"),
         (None, words, f"{words} is no WAV file"),
     ]
     for call_id, recording, complaint in cases:
         with pytest.raises(TrunklineError) as refused:
-            await find(settings, call_id, recording)
+            await find_case(settings, call_id, recording)
         assert str(refused.value).startswith(complaint)
 
 
 async def test_a_refusal_is_one_line(office: Office, tmp_path: Path) -> None:
     for assignment, complaint in (
         ("turnEndpointDelay=300", f"there is no call {UNKNOWN}"),
-        ("turnEndpointDelay=10", "bad setting turnEndpointDelay: Must be greater than or equal to 50"),
+        ("turnEndpointDelay=10", "invalid setting turnEndpointDelay: Must be greater than or equal to 50"),
     ):
         status, out, err = await replay(office, tmp_path, UNKNOWN, "--set", assignment)
         assert (status, out, err) == (1, "", f"trunkline: {complaint}\n")
@@ -166,7 +166,7 @@ async def test_a_database_of_another_version_stays_as_it_is(tmp_path: Path) -> N
         await asyncio.to_thread(_of_revision, path, revision)
         before = path.read_bytes()
         with pytest.raises(StartupError) as refused:
-            await find(settings, UNKNOWN)
+            await find_case(settings, UNKNOWN)
         told = str(refused.value)
         assert told.startswith(f"the database {path} is at revision {revision}, ")
         assert "\n" not in told
@@ -192,10 +192,10 @@ async def test_what_is_no_database_of_ours_is_told(tmp_path: Path) -> None:
     path = Database(settings.database_url).path
     path.write_bytes(b"")
     with pytest.raises(StartupError, match="is no database of Trunkline"):
-        await find(settings, UNKNOWN)
+        await find_case(settings, UNKNOWN)
     path.write_text("words " * 200)
     with pytest.raises(StartupError, match="cannot be read: file is not a database"):
-        await find(settings, UNKNOWN)
+        await find_case(settings, UNKNOWN)
 
 
 async def test_a_look_into_a_database_cannot_write(office: Office) -> None:

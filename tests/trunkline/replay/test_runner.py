@@ -35,7 +35,7 @@ def recorded(caller: Samples, agent: Samples) -> RecordedCall:
 async def outcome(
     sound: RecordedCall, settings: TurnSettings = NO_MODEL, hearing: ReplayModels = SURE, protected: bool = False
 ) -> ReplayOutcome:
-    return await Replay(sound, agent_audible(sound), settings, hearing, protected=protected).run()
+    return await Replay(sound, agent_audible(sound), settings, hearing, first_message_uninterruptible=protected).run()
 
 
 def asked(word: str) -> RecordedCall:
@@ -117,7 +117,7 @@ async def test_a_turn_in_which_no_words_are_found_is_no_turn() -> None:
 async def test_an_answer_from_another_thread_counts_at_the_next_tick_whenever_it_comes() -> None:
     sound = recorded(np.concatenate([silence(500), speech("hello there"), silence(2000)]), silence(0))
     (turn,) = (await outcome(sound, TurnSettings(), ReplayModels(CertainStt(), Pensive(), None))).turns
-    assert turn.why == "model"
+    assert turn.ended_by == "model"
     assert turn.wait_ms == pytest.approx(300, abs=40), "the second question, 200 ms after the first"
     again = await outcome(sound, TurnSettings(), ReplayModels(CertainStt(), Pensive(), None))
     assert list(again.turns) == [turn]
@@ -155,4 +155,4 @@ async def test_a_real_recognizer_says_the_same_at_the_same_moment_every_time(ear
     first, second = [await outcome(sound, TurnSettings(), hearing) for _ in range(2)]
     assert first == second
     assert len(first.turns) >= 2
-    assert first.turns[0].why == "model", "the words have said so"
+    assert first.turns[0].ended_by == "model", "the words have said so"

@@ -7,39 +7,41 @@ from pathlib import Path
 import pytest
 
 from media.turns.settings import TurnSettings
-from trunkline.replay.settings import NAMES, BadSetting, changed
+from trunkline.replay.settings import NAMES, InvalidSetting, with_assignments
 
 
 @pytest.mark.parametrize(
     ("assignment", "complaint"),
     [
-        ("turnEndpointDelay", "--set turnEndpointDelay: a setting is given as NAME=VALUE"),
+        ("turnEndpointDelay", "--set turnEndpointDelay: takes NAME=VALUE"),
         ("turn_endpoint_delay=300", "unknown setting turn_endpoint_delay; a replay can change: turnEndpointDelay"),
         ("voiceSpeed=1.2", "unknown setting voiceSpeed; "),
-        ("turnEndpointDelay=fast", "bad setting turnEndpointDelay: Must be a valid integer"),
-        ("turnEndpointDelay=2001", "bad setting turnEndpointDelay: Must be less than or equal to 2000"),
-        ("turnEndpointDelay=", "bad setting turnEndpointDelay: Must be a valid integer"),
-        ("frameActivationThreshold=1.1", "bad setting frameActivationThreshold: Must be less than or equal to 1"),
-        ("fallbackSilenceMs=NaN", "bad setting fallbackSilenceMs: "),
+        ("turnEndpointDelay=fast", "invalid setting turnEndpointDelay: Must be a valid integer"),
+        ("turnEndpointDelay=2001", "invalid setting turnEndpointDelay: Must be less than or equal to 2000"),
+        ("turnEndpointDelay=", "invalid setting turnEndpointDelay: Must be a valid integer"),
+        ("frameActivationThreshold=1.1", "invalid setting frameActivationThreshold: Must be less than or equal to 1"),
+        ("fallbackSilenceMs=NaN", "invalid setting fallbackSilenceMs: "),
     ],
 )
 def test_a_setting_takes_what_the_api_takes(assignment: str, complaint: str) -> None:
-    with pytest.raises(BadSetting) as refused:
-        changed(TurnSettings(), ["minTurnDuration=60", assignment])
+    with pytest.raises(InvalidSetting) as refused:
+        with_assignments(TurnSettings(), ["minTurnDuration=60", assignment])
     assert str(refused.value).startswith(complaint)
 
 
 def test_a_setting_is_given_once() -> None:
-    with pytest.raises(BadSetting, match="setting minTurnDuration is given twice"):
-        changed(TurnSettings(), ["minTurnDuration=60", "minTurnDuration=70"])
+    with pytest.raises(InvalidSetting, match="setting minTurnDuration is given twice"):
+        with_assignments(TurnSettings(), ["minTurnDuration=60", "minTurnDuration=70"])
 
 
 def test_settings_change_what_they_name_and_nothing_else() -> None:
     before = TurnSettings(turn_endpoint_delay=700, post_speech_cooldown=None)
-    after = changed(before, ["minTurnDuration = 60", "ultravadEotThreshold=null", "frameActivationThreshold=1"])
+    after = with_assignments(
+        before, ["minTurnDuration = 60", "ultravadEotThreshold=null", "frameActivationThreshold=1"]
+    )
     assert (after.min_turn_duration, after.ultravad_eot_threshold, after.frame_activation_threshold) == (60, None, 1)
     assert (after.turn_endpoint_delay, after.post_speech_cooldown) == (700, None)
-    assert changed(before, []) == before
+    assert with_assignments(before, []) == before
     assert {"turnEndpointDelay", "ultravadEotThreshold", "speculativeSilenceMs"} <= set(NAMES)
 
 

@@ -1,4 +1,4 @@
-"""The certificate of SIP over TLS, as an operator meets it: at the start, when it is renewed, in `trunkline check`."""
+"""The certificate of SIP over TLS: at the start, when it is renewed, and in `trunkline check`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path / "tls")
 
 
-async def test_a_server_takes_a_renewed_certificate_at_sighup_and_keeps_the_old_one_while_the_new_is_no_good(
+async def test_sighup_reloads_the_certificate_and_keeps_the_current_one_if_the_new_file_is_unusable(
     tmp_path: Path, authority: Authority
 ) -> None:
     files, port = authority.files("localhost", days=(-1, 5)), free_port()
@@ -60,15 +60,15 @@ async def test_a_server_takes_a_renewed_certificate_at_sighup_and_keeps_the_old_
                 connection.close()
 
 
-async def test_a_changed_file_is_noticed_without_a_signal(
+async def test_a_changed_certificate_file_is_reloaded_without_a_signal(
     tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trunkline.server.certificate_reload.LOOK_S", 0.01)
+    monkeypatch.setattr("trunkline.server.certificate_reload.CHECK_EVERY_S", 0.01)
     files = authority.files("localhost")
     identity, renewed = await asyncio.to_thread(read_identity, files), asyncio.Event()
 
     class Endpoint:
-        """As much of one as the watch sees."""
+        """As much of one as the reloading sees."""
 
         tls_files = files
         certificate = identity
@@ -77,32 +77,32 @@ async def test_a_changed_file_is_noticed_without_a_signal(
             renewed.set()
             return identity
 
-    watch = asyncio.create_task(CertificateReloader(cast(RealEndpoint, Endpoint())).run())
-    with pytest.raises(TimeoutError):  # it has looked a few times
+    reloading = asyncio.create_task(CertificateReloader(cast(RealEndpoint, Endpoint())).run())
+    with pytest.raises(TimeoutError):  # it has checked a few times
         await asyncio.wait_for(renewed.wait(), 0.1)
     authority.files("localhost")
     await asyncio.wait_for(renewed.wait(), 5)
-    watch.cancel()
+    reloading.cancel()
 
 
 def settings_of(tmp_path: Path, **sip: object) -> Settings:
     return Settings(data_dir=tmp_path).with_changes({"sip": {"host": "127.0.0.1", **sip}})
 
 
-async def test_check_says_whom_the_certificate_is_for_and_how_long(tmp_path: Path, authority: Authority) -> None:
+async def test_check_shows_the_names_and_the_days_left_of_the_certificate(tmp_path: Path, authority: Authority) -> None:
     files = authority.files("sip.example.test", "192.0.2.7", days=(-1, 30.5))
     tls = {"tls_port": free_port(), "tls_cert": files.certificate, "tls_key": files.key}
-    said = await check._sip_over_tls(settings_of(tmp_path, **tls))
-    assert said.endswith("free, certificate for sip.example.test, 192.0.2.7, 30 days left")
+    line = await check._sip_over_tls(settings_of(tmp_path, **tls))
+    assert line.endswith("free, certificate for sip.example.test, 192.0.2.7, 30 days left")
 
 
-async def test_check_says_that_tls_goes_out_without_a_certificate(tmp_path: Path) -> None:
-    assert "no port is open for it" in await check._sip_over_tls(settings_of(tmp_path))
+async def test_check_shows_that_tls_is_outbound_only_without_a_certificate(tmp_path: Path) -> None:
+    assert "no TLS port is open" in await check._sip_over_tls(settings_of(tmp_path))
 
 
 @pytest.mark.parametrize(
     ("days", "complaint"),
-    [((-9, -1), r"the certificate .*server\.pem has ended on \d{4}-"), (None, "needs sip.tls_cert")],
+    [((-9, -1), r"the certificate .*server\.pem expired on \d{4}-"), (None, "needs sip.tls_cert")],
 )
 async def test_check_fails_without_a_valid_certificate(
     tmp_path: Path, authority: Authority, days: tuple[float, float] | None, complaint: str

@@ -63,11 +63,11 @@ async def test_what_cannot_be_answered_is_told(tmp_path: Path) -> None:
         for question, complaint in [
             ({"command": "fail"}, "there is no such thing"),
             ({"command": "unheard"}, "does not know this command"),
-            ({"command": "x" * 5000}, "no question came"),
+            ({"command": "x" * 5000}, "no valid request was received"),
         ]:
             with pytest.raises(StartupError, match=complaint):
                 await said(tmp_path, **question)
-        with capture_logs() as events, pytest.raises(StartupError, match="the server has gone"):
+        with capture_logs() as events, pytest.raises(StartupError, match="the server closed the connection"):
             await said(tmp_path, command="break")
         assert [event["event"] for event in events] == ["control.failed"]
         assert len(await said(tmp_path, command="count", to=1)) == 1, "others are answered"
@@ -141,5 +141,5 @@ async def test_a_server_that_ends_says_goodbye_to_readers(tmp_path: Path) -> Non
     reader = query(tmp_path, {"command": "stay"})
     async with ControlServer(tmp_path, ANSWERS).listening():
         assert await anext(reader) == {"here": True}
-    with pytest.raises(StartupError, match="the server has gone"):
+    with pytest.raises(StartupError, match="the server closed the connection"):
         await anext(reader)

@@ -1,4 +1,4 @@
-"""What /readyz is told about the parts of a server."""
+"""What /readyz is reason about the parts of a server."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from trunkline.server.server import Server
-from trunkline.server.startup import _watched
+from trunkline.server.startup import _run_task
 
 
 def server(ticks: list[int]) -> Server:
-    """A server of which only the audio engine's counter matters: it tells the next of `ticks` at each look."""
+    """A server whose audio engine returns the next of `ticks` at each check; its other parts are None."""
 
     class Engine:
         @property
@@ -25,12 +25,12 @@ def server(ticks: list[int]) -> Server:
     return Server(anything, anything, anything, engine, anything, anything, anything, anything, 5060)
 
 
-def test_a_tick_thread_that_stands_still_makes_the_server_unready_until_it_moves() -> None:
-    watched = server([1, 2, 2, 3])
+def test_an_audio_engine_that_stops_ticking_makes_the_server_unready_until_it_ticks() -> None:
+    under_test = server([1, 2, 2, 3])
     seen = []
     for _ in range(4):
-        watched.watch_audio()
-        seen.append(watched.readiness()["audio"])
+        under_test.check_audio()
+        seen.append(under_test.readiness()["audio"])
     assert seen == [None, None, "the audio engine stands still", None]
 
 
@@ -38,15 +38,15 @@ async def test_a_background_task_that_fails_makes_the_server_unready_and_is_logg
     async def fails() -> None:
         raise RuntimeError("no")
 
-    watched = server([])
+    under_test = server([])
     with capture_logs() as lines:
-        await _watched(watched, "webhooks", fails)
-    assert watched.readiness()["webhooks"] == "failed, see the log"
+        await _run_task(under_test, "webhooks", fails)
+    assert under_test.readiness()["webhooks"] == "failed, see the log"
     assert [(line["event"], line["task"]) for line in lines] == [("server.task_failed", "webhooks")]
 
 
-@pytest.mark.parametrize(("draining", "told"), [(False, None), (True, "draining")])
-def test_a_draining_server_takes_no_calls(draining: bool, told: str | None) -> None:
-    watched = server([])
-    watched.draining = draining
-    assert watched.readiness()["calls"] == told
+@pytest.mark.parametrize(("draining", "reason"), [(False, None), (True, "draining")])
+def test_a_draining_server_accepts_no_calls(draining: bool, reason: str | None) -> None:
+    under_test = server([])
+    under_test.draining = draining
+    assert under_test.readiness()["calls"] == reason

@@ -1,4 +1,4 @@
-"""SIP in `/metrics`, of a server that holds a call, is asked by strangers, and has trunks."""
+"""SIP metrics in `/metrics`: messages, call setup and trunks."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
         yield local_server
 
 
-async def figures(local_server: LocalServer) -> dict[str, float]:
-    """By name and labels."""
+async def read_metrics(local_server: LocalServer) -> dict[str, float]:
+    """The values of `/metrics` by name and labels."""
     _, body = await local_server.client.get("/metrics")
     lines = [line for line in body.decode().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
-def grown(before: dict[str, float], after: dict[str, float], name: str) -> float:
+def increase(before: dict[str, float], after: dict[str, float], name: str) -> float:
     return after[name] - before.get(name, 0)
 
 
 @in_this_module
-async def test_a_call_is_counted_by_its_messages_and_its_setup_is_timed(local_server: LocalServer) -> None:
+async def test_a_calls_messages_are_counted_and_its_setup_is_timed(local_server: LocalServer) -> None:
     number = await local_server.number_with_agent("Hello.")
-    before, since = await figures(local_server), local_server.log.mark()
+    before, since = await read_metrics(local_server), local_server.log.mark()
     async with RawPhone(local_server.target) as phone, PhoneCall(phone, number) as call:
         call_id = await local_server.answered(since)
         await phone.info(call.dialog, "made-up", b"x")
@@ -45,17 +45,17 @@ async def test_a_call_is_counted_by_its_messages_and_its_setup_is_timed(local_se
         await call.hang_up()
     await local_server.ended(call_id)
     local_server.server.endpoint.take_messages()
-    after = await figures(local_server)
+    after = await read_metrics(local_server)
     for direction, method, kind, least in [
         ("received", "INVITE", "request", 1), ("sent", "INVITE", "1xx", 2), ("sent", "INVITE", "2xx", 1),
         ("received", "BYE", "request", 1), ("sent", "BYE", "2xx", 1), ("received", "other", "request", 2),
     ]:  # fmt: skip
         name = f'trunkline_sip_messages_total{{direction="{direction}",kind="{kind}",method="{method}"}}'
-        assert grown(before, after, name) == least, name
-    assert grown(before, after, 'trunkline_sip_retransmissions_total{direction="received"}') == 1
-    assert grown(before, after, 'trunkline_call_setup_seconds_count{direction="inbound"}') == 1
-    assert 0 < grown(before, after, 'trunkline_call_setup_seconds_sum{direction="inbound"}') < 10
-    assert grown(before, after, 'trunkline_ended_calls_total{direction="inbound",reason="customer_ended"}') == 1
+        assert increase(before, after, name) == least, name
+    assert increase(before, after, 'trunkline_sip_retransmissions_total{direction="received"}') == 1
+    assert increase(before, after, 'trunkline_call_setup_seconds_count{direction="inbound"}') == 1
+    assert 0 < increase(before, after, 'trunkline_call_setup_seconds_sum{direction="inbound"}') < 10
+    assert increase(before, after, 'trunkline_ended_calls_total{direction="inbound",reason="customer_ended"}') == 1
     assert after["trunkline_sip_messages_not_seen_total"] == 0
     assert not any("MAKEUP" in name for name in after)
 
@@ -66,23 +66,23 @@ async def test_trunks_are_counted_by_state_and_no_label_names_a_number(local_ser
     await local_server.server.sources.refresh()
     assert (await refusal(local_server.target, "999")).status == 404
     numbers = await local_server.client.v1("GET", "phone-numbers?limit=100")
-    found = await figures(local_server)
+    found = await read_metrics(local_server)
     while found['trunkline_trunks{state="listening"}'] < len(numbers):
-        found = await figures(local_server)  # the trunks are read by another task
+        found = await read_metrics(local_server)  # the trunks are read by another task
     assert found['trunkline_trunks{state="failed"}'] == 0
     (usable,) = (name for name in found if name.startswith("trunkline_trunk_usable"))
     assert 'sip_mode="ip_allowlist"' in usable
     assert found[usable] == 1
-    told = " ".join(found)
-    assert not any(each["id"] in told or f'"{each["number"]}"' in told for each in numbers)
-    assert number_id not in told
+    exposed = " ".join(found)
+    assert not any(each["id"] in exposed or f'"{each["number"]}"' in exposed for each in numbers)
+    assert number_id not in exposed
 
 
-def test_the_setup_of_a_call_is_timed_once_from_its_first_invite_to_its_first_200() -> None:
+def test_call_setup_is_observed_once_from_the_first_invite_to_the_first_200() -> None:
     sip_log = SipLog()
-    told: list[tuple[str, float]] = []
-    sip_log.on_answered = lambda role, seconds: told.append((role, seconds))
+    exposed: list[tuple[str, float]] = []
+    sip_log.on_answered = lambda role, seconds: exposed.append((role, seconds))
     for at_ns, method, status in [(0, "INVITE", 0), (1, "INVITE", 180), (2, "INVITE", 200), (3, "INVITE", 200)]:
         at = 10**12 + at_ns * 10**9
         sip_log.add([message(method, status, sent=bool(status), tags=("a", "b"))._replace(at_ns=at)], at_ns)
-    assert told == [("callee", 2.0)]
+    assert exposed == [("callee", 2.0)]

@@ -1,4 +1,4 @@
-"""How many calls are expected when measuring the models goes wrong."""
+"""Load shedding without a measured capacity."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from models.loading.capacity import ModelCosts
 from models.loading.catalogue import Catalogue
 from tests.calls.call_service_harness import scripted_catalogue
 from tests.fakes.scripted_call import ScriptedLlm, ScriptedStt, ScriptedTts
-from trunkline.wiring import model_load
+from trunkline.wiring import load_shedding
 
 
-def test_whatever_goes_wrong_in_measuring_no_number_is_expected(
+def test_an_error_in_the_measurement_is_logged_and_no_capacity_is_expected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(_: Catalogue) -> ModelCosts:
         raise ZeroDivisionError("a speed of nothing")
 
-    monkeypatch.setattr(model_load, "measure_costs", fails)
+    monkeypatch.setattr(load_shedding, "measure_costs", fails)
     models = scripted_catalogue(ScriptedLlm(), ScriptedStt(), ScriptedTts())
     with capture_logs() as lines:
-        assert model_load._expected_calls(Settings(data_dir=tmp_path), models) is None
+        assert load_shedding._measure_capacity(Settings(data_dir=tmp_path), models) is None
     assert [line["event"] for line in lines] == ["models.not_measured"]

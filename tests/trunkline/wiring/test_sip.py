@@ -19,10 +19,10 @@ from trunkline.wiring.sip import endpoint_settings
         ({"media_networks": []}, ()),
     ],
 )
-def test_where_sdp_may_want_sound_is_as_the_settings_say(sip: dict[str, object], networks: tuple[object, ...]) -> None:
+def test_media_networks_are_those_of_the_settings(sip: dict[str, object], networks: tuple[object, ...]) -> None:
     assert endpoint_settings(Settings.model_validate({"sip": sip})).media_networks == networks
 
 
-def test_what_is_no_network_is_refused_by_name() -> None:
+def test_an_invalid_media_network_is_rejected_by_the_setting_name() -> None:
     with pytest.raises(ValueError, match=r"media_networks"):
         Settings.model_validate({"sip": {"media_networks": ["carrier.example"]}})
