@@ -1,4 +1,4 @@
-"""Phones that are called: they ring, take the call and talk."""
+"""Phones that receive calls of the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.trunkline.sip_phone import PhoneCall
 
 
 class ReceivedCall(PhoneCall):
-    """A G.711 call that the phone got; entering answers it."""
+    """A received G.711 call; entering it answers the call."""
 
     def __init__(self, callee: RawCallee) -> None:
         super().__init__(callee.phone, callee.number)
@@ -26,24 +26,24 @@ class ReceivedCall(PhoneCall):
         return self
 
     async def hang_up(self) -> None:
-        """BYE, answered with 200."""
+        """Send BYE, and wait for 200."""
         await self.callee.hangs_up()
 
 
 class TrunkPhone:
-    """A phone behind a trunk; `port` is where it listens."""
+    """A phone at a trunk's address, on `port`."""
 
     def __init__(self, phone: RawPhone) -> None:
         self.phone = phone
         self.port = phone.sip.port
 
     async def called(self) -> RawCallee:
-        """Wait for a call; it is not answered yet."""
+        """Wait for an INVITE; returns the unanswered call."""
         return await RawCallee.called(self.phone)
 
 
 @asynccontextmanager
 async def trunk_phone(target: str) -> AsyncIterator[TrunkPhone]:
-    """A phone that the server at `target` can call."""
+    """A phone that the server at `target` may call."""
     async with RawPhone(target) as phone:
         yield TrunkPhone(phone)

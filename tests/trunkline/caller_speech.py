@@ -1,4 +1,4 @@
-"""What callers say and how it sounds: words, hums, coughs, noise around them."""
+"""Audio of callers: words, hums, coughs, and background noise."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Signal = NDArray[np.float64]
 
 
 def words(text: str, voice: str = "awb") -> Samples:
-    """Somebody who is not the agent says this; made once, in a program of its own."""
+    """A sentence in another voice than the agent's; synthesized once, in a process of its own."""
     return speech(text, RATE, voice)
 
 
 @cache
 def hum(phones: str = "hh m m") -> Samples:
-    """ "Mm-hmm", from its sounds: flite would spell the letters."""
+    """ "Mm-hmm", from phonemes, because flite would spell the letters."""
     with tempfile.TemporaryDirectory() as folder:
         made, wanted = Path(folder) / "made.wav", Path(folder) / "wanted.wav"
         subprocess.run(["flite", "-voice", "rms", "-p", phones, "-o", made], check=True)
@@ -37,8 +37,8 @@ def hum(phones: str = "hh m m") -> Samples:
 
 
 def cough(ms: int = 220, pitch_hz: float = 200, peak: int = 11000, seed: int = 28) -> Samples:
-    """A throat is cleared: breath and a falling, rough voice through an open mouth, that burst out and die away. Voice
-    activity takes it for speech."""
+    """A voiced cough: a burst of breath and a falling, rough voice that fades out. Voice activity detection takes it
+    for speech."""
     random, t = np.random.default_rng(seed), np.arange(ms * RATE // 1000) / RATE
     roughness = 1 + 0.05 * random.normal(size=len(t)).cumsum() / np.sqrt(len(t))
     turns = np.cumsum(pitch_hz * (1 - 0.5 * t / t[-1]) * roughness) / RATE
@@ -52,7 +52,7 @@ def cough(ms: int = 220, pitch_hz: float = 200, peak: int = 11000, seed: int = 2
 
 
 def bark(ms: int = 260, peak: int = 9000, seed: int = 1) -> Samples:
-    """A dry cough: two bursts of breath without any voice."""
+    """A dry cough: two unvoiced bursts of breath."""
     random, t = np.random.default_rng(seed), np.arange(ms * RATE // 1000) / RATE
     bursts = [
         _to_peak(_between(random.normal(size=len(t)), 250, 3200) * np.minimum(t / 0.008, 1) * np.exp(-t / 0.09), peak)
@@ -62,7 +62,7 @@ def bark(ms: int = 260, peak: int = 9000, seed: int = 1) -> Samples:
 
 
 def pink(length: int, seed: int = 3) -> Signal:
-    """Noise whose power falls with the frequency, of the root mean square 1."""
+    """Pink noise with an RMS of 1."""
     spectrum = np.fft.rfft(np.random.default_rng(seed).normal(size=length))
     spectrum /= np.sqrt(np.maximum(np.arange(len(spectrum)), length * 100 // RATE))
     noise = np.fft.irfft(spectrum, length)
@@ -70,13 +70,13 @@ def pink(length: int, seed: int = 3) -> Signal:
 
 
 def white(length: int, seed: int = 3) -> Signal:
-    """Noise of the root mean square 1."""
+    """White noise with an RMS of 1."""
     return np.random.default_rng(seed).normal(size=length)
 
 
 def in_noise(sound: Samples, noise: Signal, snr_db: float) -> Samples:
-    """The sound, half as loud, with the noise under all of it; `snr_db` is that of its loud parts, which are those over
-    a tenth of its peak."""
+    """The sound at half its amplitude, with noise added to all of it. `snr_db` is the signal-to-noise ratio of its loud
+    parts, which are those over a tenth of its peak."""
     half = sound / 2
     loud = half[np.abs(half) > np.abs(half).max() / 10]
     noisy = half + noise[: len(half)] * np.sqrt(np.mean(loud**2)) * 10 ** (-snr_db / 20)

@@ -1,4 +1,4 @@
-"""One server for all tests that can share it, and the logs of the servers beside a failure."""
+"""Servers that tests share; a failure report shows their logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRICES = {
     "speech_to_text_per_minute": 0.006,
     "text_to_speech_per_1000_characters": 0.015,
 }
-"""The office's rate card; who is on the free plan does not notice."""
+"""The rate card of the shared server, where it applies to paid plans only."""
 PROMPT = "You answer the telephone of the harbour office. Our opening hours are nine to five on weekdays."
 
 
@@ -30,7 +30,7 @@ PROMPT = "You answer the telephone of the harbour office. Our opening hours are 
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure shows what the servers that run have logged."""
+    """Add the logs of the running servers to the report of a failure."""
     report = yield
     if report.failed:
         for server in Server.running:
@@ -40,7 +40,8 @@ def pytest_runtest_makereport(
 
 @dataclass(frozen=True)
 class Office:
-    """A server with an organization in it, whose numbers are 100 (greets), 101 (nobody) and 102 (inactive)."""
+    """A server with an organization and its numbers 100 (agent that greets), 101 (no agent) and 102 (inactive
+    agent)."""
 
     server: Server
     client: Client
@@ -51,7 +52,7 @@ class Office:
 @asynccontextmanager
 async def open_office(server: Server) -> AsyncIterator[Office]:
     key = await server.key()
-    server.secrets.add(GREETING)  # what is said is told at debug only
+    server.secrets.add(GREETING)  # transcripts are logged at debug only
     async with Receiver() as receiver, server, Client(server.origin, key, server.secrets) as client:
         agent_id = await client.agent(
             name="Reception",
@@ -71,7 +72,7 @@ async def open_office(server: Server) -> AsyncIterator[Office]:
 
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def office(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
-    """The server that tests share: 12 calls at once, real models, which are measured."""
+    """A server for all tests: 12 concurrent calls, real models that are measured at the start."""
     limits = {"max_calls": 12, "slow_answers": "warn"}
     async with open_office(
         Server(tmp_path_factory.mktemp("office"), fresh=True, limits=limits, billing=PRICES)
@@ -88,7 +89,7 @@ async def _branch(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Off
 
 @pytest_asyncio.fixture(loop_scope="package")
 async def branch(_branch: Office) -> Office:
-    """A server that tests may stop; it is started again for the next one. Lost callers end after 2 s."""
+    """A server that tests may stop; it is started again for the next test. Its RTP timeout is 2 s."""
     if not _branch.server.serves:
         await _branch.server.start()
     return _branch
@@ -96,7 +97,7 @@ async def branch(_branch: Office) -> Office:
 
 @pytest.fixture(scope="package")
 def recognizer() -> Iterator[PocketsphinxSpeechToText]:
-    """Ears of our own, to judge recordings by."""
+    """A recognizer to check recordings with."""
     recognizer = PocketsphinxSpeechToText(threads=2, decoders=2)
     yield recognizer
     recognizer.close()

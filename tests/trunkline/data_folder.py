@@ -1,4 +1,4 @@
-"""Data folders as a first start leaves them: making one takes longer than most tests do."""
+"""Initial data directories: copies of what the first start of a server creates, which takes longer than most tests."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from storage.background_sounds import presets
 from storage.database.database import Database
 
 
-def furnish(data_dir: Path) -> None:
-    """Put tables and preset sounds into a folder."""
-    shutil.copytree(_made().name, data_dir, dirs_exist_ok=True)
+def copy_initial_data(data_dir: Path) -> None:
+    """Copy a database with its tables, and the preset sounds, to a data directory."""
+    shutil.copytree(_initial_data().name, data_dir, dirs_exist_ok=True)
 
 
 @cache
-def _made() -> tempfile.TemporaryDirectory[str]:
-    """Once in a process, on a loop of its own; gone at its end."""
+def _initial_data() -> tempfile.TemporaryDirectory[str]:
+    """The data directory that is copied: created once in a process, on its own event loop, and removed at its end."""
     folder = tempfile.TemporaryDirectory(prefix="trunkline-data-")
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, _make(Path(folder.name))).result()
+        thread.submit(asyncio.run, _create(Path(folder.name))).result()
     return folder
 
 
-async def _make(data_dir: Path) -> None:
+async def _create(data_dir: Path) -> None:
     database = Database(Settings(data_dir=data_dir).database_url)
     await database.open()
     try:

@@ -1,4 +1,5 @@
-"""Calls that a test holds with a server in its process: what is said in them, what the phone hears, what is stored."""
+"""Calls to agents of a server in the test's process: the audio that the phone sends and receives, and the stored
+call."""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ from tests.trunkline.server_in_process import LocalServer
 from tests.trunkline.sip_phone import FRAME, PhoneCall
 
 THINKS_S = 0.6
-"""How long a language model takes whose prompt begins with SLOW."""
+"""Delay of the language model's response to a prompt that begins with SLOW."""
 NO_MODEL: dict[str, Any] = {"ultravadEotThreshold": None, "speculativeSilenceMs": None}
-"""Turns end by their delay alone."""
+"""Turns end by `turnEndpointDelay` only."""
 LONG = (
     "Our office is open from nine to five on every weekday, and you will find it next to the train station, "
     "behind the old post office."
@@ -42,8 +43,9 @@ T = TypeVar("T")
 
 
 class Directed(PromptedLlm):
-    """What its prompt says. SLOW before it: after `THINKS_S`. END behind it: and hangs up, whether it may or not,
-    unless it has just used a tool. USE before a name: uses the tool of this name, and then says what it told."""
+    """A language model that responds with its prompt. A prompt that begins with SLOW is delayed by `THINKS_S`; one that
+    ends with END also calls the hang-up tool, permitted or not; USE and a name calls the tool of this name, and then
+    responds with the result."""
 
     async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         self.prompts.append(prompt)
@@ -63,7 +65,7 @@ class Directed(PromptedLlm):
 
 
 class HesitantTurnDetector(AlwaysEndOfTurn):
-    """An end-of-turn model that never knows."""
+    """An end-of-turn model that always returns 0.5."""
 
     def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> HesitantTurnDetector:
         return self
@@ -73,12 +75,12 @@ class HesitantTurnDetector(AlwaysEndOfTurn):
 
 
 def scripted(_: Settings) -> Catalogue:
-    """Models that know the words as soon as there is sound; the voices are real."""
+    """A recognizer that has the words as soon as there is audio, a directed language model, and real voices."""
     return Catalogue(CertainStt(), _language(), _voices(), HesitantTurnDetector())
 
 
 def real(_: Settings) -> Catalogue:
-    """The models of every installation, but for the language model."""
+    """The default models, with a directed language model."""
     return Catalogue(PocketsphinxSpeechToText(), _language(), _voices(), SmartTurn())
 
 
@@ -88,34 +90,33 @@ def _language() -> dict[LanguageModelInfo, PromptedLlm]:
 
 
 def _voices() -> list[TextToSpeech]:
-    """What is said twice sounds the same."""
+    """Voices with a cache, so that the same text always has the same audio."""
     cache = SpeechCache()
     return [CachingTextToSpeech(FliteTextToSpeech(), cache), CachingTextToSpeech(EspeakTextToSpeech(), cache)]
 
 
 @dataclass
 class AgentCall:
-    """A call. Places in its sound are counted in packets of 20 ms; the caller answers each one, so that what is said
-    after n packets is heard by the server as the sound of its own n-th packet."""
+    """A call to an agent. Positions are counted in received packets of 20 ms; the phone sends one packet for each, so
+    that audio that is sent after n packets arrives at the server at the time of its n-th packet."""
 
     local_server: LocalServer
     phone: PhoneCall
     call_id: str
 
     def says(self, sound: Samples) -> int:
-        """The caller says this from now on, after what is still to be said; returns where it begins, if that is
-        nothing."""
+        """Send this audio after what is still to be sent; returns the position where it begins if nothing is."""
         self.phone.say(sound)
         return len(self.phone.packets)
 
     async def agent_begins(self, since: int = 0) -> int:
-        """Wait until the agent is heard, from a packet on; returns where that is."""
+        """Wait for the agent's first audible packet from `since` on; returns its position."""
         while not await self._hears_sound(since):
             since += 1
         return since
 
     async def agent_is_silent(self, since: int, packets: int = 5) -> int:
-        """Wait until nothing has been heard for so many packets, from one on; returns where the silence begins."""
+        """Wait until `packets` packets in a row are silent, from `since` on; returns where the silence begins."""
         at = since
         while at - since < packets:
             at += 1
@@ -128,27 +129,27 @@ class AgentCall:
         return bool(audible(from_mulaw(self.phone.packets[packet].payload), 8000)[0])
 
     async def answers(self, count: int) -> None:
-        """Wait until the agent has said so much to its end, or was cut."""
+        """Wait until `count` answers of the agent have ended or been interrupted."""
         await self.local_server.log.events_of("turn.agent", count, call_id=self.call_id)
 
     def loud(self) -> NDArray[np.bool_]:
-        """For each packet, whether something is heard in it."""
+        """For each received packet, True if it is audible."""
         return audible(self.phone.sound(), 8000)
 
     def speech_segments(self, pause_s: float = 0.7) -> list[tuple[float, float]]:
-        """What the agent said: stretches in packets."""
+        """The start and end of each stretch of the agent's speech, in packets."""
         return [(a * 50, b * 50) for a, b in speech_segments(self.phone.sound(), 8000, pause_s)]
 
     async def stored(self) -> dict[str, Any]:
-        """The call, once it has ended."""
+        """Wait for the end of the call; returns it from the API."""
         return await self.local_server.ended(self.call_id)
 
     async def talk(self) -> list[tuple[str, str]]:
-        """Its transcript."""
+        """Wait for the end of the call; returns the roles and texts of its transcript."""
         return [(item["role"], item["content"]) for item in (await self.stored())["transcript"]]
 
     async def turns(self) -> list[dict[str, Any]]:
-        """Its timeline, once it has ended."""
+        """Wait for the end of the call; returns the turns of its timeline."""
         await self.stored()
         turns: list[dict[str, Any]] = (await self.local_server.client.v1("GET", f"calls/{self.call_id}/timeline"))[
             "turns"
@@ -157,7 +158,7 @@ class AgentCall:
 
 
 class SpeakerPhone(PhoneCall):
-    """Sends back what it hears, 200 ms later and 20 dB softer, with what its caller says."""
+    """A phone with an echo: the received audio is sent back 200 ms later and 20 dB softer, with the caller's."""
 
     def _over_the_line(self, payload: bytes) -> bytes:
         if len(self.packets) <= 10:
@@ -170,7 +171,7 @@ class SpeakerPhone(PhoneCall):
 async def agent_call(
     local_server: LocalServer, prompt: str, phone: type[PhoneCall] = PhoneCall, **agent: Any
 ) -> AsyncIterator[AgentCall]:
-    """A call to a new agent, answered. Afterwards nothing more is heard of it."""
+    """An answered call to a new agent. The phone does not respond after the block."""
     number = await local_server.number_with_agent(prompt, **agent)
     async with RawPhone(local_server.target) as raw, phone(raw, number) as call:
         incoming = await local_server.log.event("call.incoming", number=number)
@@ -178,7 +179,7 @@ async def agent_call(
 
 
 async def together(*calls: Coroutine[Any, Any, T]) -> list[T]:
-    """Calls side by side."""
+    """Run coroutines concurrently; returns their results."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(call) for call in calls]
     return [task.result() for task in tasks]
@@ -187,8 +188,8 @@ async def together(*calls: Coroutine[Any, Any, T]) -> list[T]:
 async def answer_to(
     local_server: LocalServer, sound: Samples, prompt: str = "Yes. END", **agent: Any
 ) -> tuple[float, AgentCall]:
-    """A call in which the caller says this and is answered: ms from the caller's last sound to the agent's first, as
-    the phone hears it. The agent hangs up."""
+    """A call in which the caller says this, and the agent answers and hangs up. Returns the ms between the caller's
+    last audible sample and the agent's first one, at the phone, and the call."""
     async with agent_call(local_server, prompt, **agent) as call:
         await call.phone.hears(20)
         first = call.says(sound)

@@ -1,4 +1,4 @@
-"""What is in a recording, judged without the server: levels, spells of sound, words."""
+"""Analysis of recordings without the server: levels, stretches of sound, words."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from media.audio_port import Samples
 from models.protocols import SpeechToText
 
 AUDIBLE = 200
-"""Peak of 20 ms of sound, int16."""
+"""Smallest peak of an audible block of 20 ms, int16."""
 
 
 def read_wav(data: bytes) -> tuple[int, Samples]:
-    """Rate in Hz and int16[frames, channels]."""
+    """Returns the rate in Hz, and the samples as int16[frames, channels]."""
     with wave.open(io.BytesIO(data)) as file:
         sound = np.frombuffer(file.readframes(file.getnframes()), "<i2").reshape(-1, file.getnchannels())
         assert len(sound) == file.getnframes(), "the header promises more than there is"
@@ -26,7 +26,7 @@ def read_wav(data: bytes) -> tuple[int, Samples]:
 
 
 def audible(side: Samples, rate: int) -> NDArray[np.bool_]:
-    """For each 20 ms of one channel, whether there is sound."""
+    """For each 20 ms of a channel, True if it is audible."""
     block = rate // 50
     blocks = side[: len(side) // block * block].reshape(-1, block).astype(np.int32)
     heard: NDArray[np.bool_] = np.abs(blocks).max(axis=1) >= AUDIBLE
@@ -34,7 +34,7 @@ def audible(side: Samples, rate: int) -> NDArray[np.bool_]:
 
 
 def speech_segments(side: Samples, rate: int, pause_s: float = 0.7) -> list[tuple[float, float]]:
-    """Stretches of sound in s; a shorter pause belongs to its stretch."""
+    """The start and end of each stretch of sound, in s. Pauses shorter than `pause_s` do not end a stretch."""
     loud = np.flatnonzero(audible(side, rate)) / 50
     if not len(loud):
         return []
@@ -43,7 +43,7 @@ def speech_segments(side: Samples, rate: int, pause_s: float = 0.7) -> list[tupl
 
 
 async def heard_words(recognizer: SpeechToText, side: Samples, rate: int, most: int | None = None) -> list[str]:
-    """What the recognizer makes of each stretch of sound, or of the first `most` of them, as of one speaker."""
+    """The recognized text of each stretch of sound, or of the first `most` ones; one speaker is assumed."""
     texts = []
     stream = recognizer.open(rate=rate, language="en-US", on_words=lambda _: None)
     for start, end in speech_segments(side, rate)[:most]:
@@ -54,7 +54,7 @@ async def heard_words(recognizer: SpeechToText, side: Samples, rate: int, most: 
 
 
 def share_heard(said: str, heard: str) -> float:
-    """How much of what was said was understood: the share of its different words that were heard. flite never speaks
-    twice quite the same, so single words may go wrong."""
+    """The share of the different words of `said` that are in `heard`. Single words may be wrong, because flite never
+    sounds exactly the same twice."""
     words = set(re.findall(r"[a-z']+", said.lower()))
     return len(words & set(heard.lower().split())) / len(words)

@@ -1,4 +1,4 @@
-"""A whole server in the process of the tests, whose models say what a test wants (`tests.fakes.fake_models`)."""
+"""A complete server in the process of the tests, with models that a test controls (`tests.fakes.fake_models`)."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ class LocalServer:
 
     @property
     def target(self) -> str:
-        """Where it takes calls."""
+        """The server's SIP address."""
         return f"127.0.0.1:{self.server.sip_port}"
 
     async def number_with_agent(self, prompt: str, **agent: Any) -> str:
-        """A new number whose agent answers with its prompt; returns the number."""
+        """Create a number with an agent whose language model responds with the prompt; returns the number."""
         self.numbers += 1
         number = str(self.numbers)
         await self.client.number(number, await self.client.agent(systemPrompt=prompt, **agent))
         return number
 
     async def answered(self, since: int = 0) -> str:
-        """The id of the first call that was answered since."""
+        """Wait for the first answered call since that log position; returns its id."""
         return str((await self.log.event("call.answered", since=since))["call_id"])
 
     async def ended(self, call_id: str) -> dict[str, Any]:
-        """The call as the API tells it once it has ended."""
+        """Wait for the end of a call; returns it from the API."""
         await self.log.event("call.ended", call_id=call_id)
         return await self.client.call(call_id)
 
@@ -64,8 +64,8 @@ async def open_local_server(
     prepare: Callable[[Settings], Awaitable[None]] | None = None,
     **settings: Any,
 ) -> AsyncIterator[LocalServer]:
-    """Start the server, with other models and changed settings, once its data were prepared; the log is kept beside the
-    one that is written."""
+    """Start a server on a copy of the initial data, with other models and changed settings. `prepare` runs before the
+    start. Log events are also collected in `log`."""
     furnish(data_dir)
     loop, log = asyncio.get_running_loop(), JsonLines("the server")
     log.begin()

@@ -1,5 +1,5 @@
-"""A whole server as a process of its own, as an operator starts it, and what a user of it has: an API key, a phone, a
-webhook receiver. Everything on loopback; nothing waits but for log lines, packets and ends of processes."""
+"""A complete server as a process, its log, and a webhook receiver. Everything is on loopback; tests wait for log
+events, packets and ends of processes only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.peers.sipp_baresip import RTP_PORTS, free_port
 from tests.trunkline.data_folder import furnish
 
 TRUNKLINE = str(Path(sys.executable).with_name("trunkline"))
-"""The command as set-up installs it."""
+"""The installed command."""
 LOOPBACK: dict[str, Any] = {
     "log_format": "json",
     "api": {"host": "127.0.0.1"},
@@ -37,26 +37,26 @@ LOOPBACK: dict[str, Any] = {
 
 
 def environment(data_dir: Path, settings: Mapping[str, Any]) -> dict[str, str]:
-    """The environment of a command on this data folder; `settings` are nested as in `trunkline.toml`. Its home is the
-    folder `home` beside the data."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TRUNKLINE_", "ORT_", "XDG_"))}
+    """The environment of a command on this data directory. `settings` are nested as in `trunkline.toml`. HOME is the
+    folder `home` beside the data directory."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("TRUNKLINE_", "ORT_", "XDG_"))}
     home = data_dir.absolute().parent / "home"
-    return {**kept, "HOME": str(home), "TRUNKLINE_DATA_DIR": str(data_dir), **dict(_variables("TRUNKLINE", settings))}
+    return {**env, "HOME": str(home), "TRUNKLINE_DATA_DIR": str(data_dir), **dict(_variables("TRUNKLINE", settings))}
 
 
 def _variables(prefix: str, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    found = []
+    variables = []
     for name, value in settings.items():
         key = f"{prefix}_{name.upper()}"
         if isinstance(value, Mapping):
-            found += _variables(f"{key}_", value)
+            variables += _variables(f"{key}_", value)
         else:
-            found.append((key, value if isinstance(value, str) else json.dumps(value)))
-    return found
+            variables.append((key, value if isinstance(value, str) else json.dumps(value)))
+    return variables
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings with changes."""
+    """Nested settings with nested changes."""
     result = dict(base)
     for name, value in changes.items():
         result[name] = merged(base.get(name, {}), value) if isinstance(value, Mapping) else value
@@ -64,7 +64,7 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 
 class JsonLines:
-    """JSON objects that a process writes, one a line; `event` waits for one of them. Other lines are kept too."""
+    """The JSON objects that a process writes, one per line; `event` waits for one. Other lines are kept as well."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -74,7 +74,7 @@ class JsonLines:
         self._over = True
 
     def begin(self) -> None:
-        """More will come."""
+        """Expect lines of a new process."""
         self._over = False
 
     async def follow(self, stream: asyncio.StreamReader) -> None:
@@ -85,34 +85,35 @@ class JsonLines:
         self._news.set()
 
     def take(self, line: str) -> None:
-        """One more line; on the event loop."""
+        """Add a line. On the event loop."""
         self.lines.append(line)
         self.events.append(_parsed(line))
         self._news.set()
 
     def mark(self) -> int:
-        """Where the story stands: for `since`."""
+        """The current position, for `since`."""
         return len(self.events)
 
     def all(self, name: str, since: int = 0, **fields: Any) -> list[dict[str, Any]]:
-        """The events of that name and with these fields that have come since."""
+        """The events of that name with these fields, from the position `since` on."""
         return [event for event in self.events[since:] if _fits(event, name, fields)]
 
     async def event(self, name: str, *, since: int = 0, timeout_s: float = 20, **fields: Any) -> dict[str, Any]:
-        """Wait for the first such event. Raises `AssertionError` when the process ends without it."""
+        """Wait for the first such event. Raises `AssertionError` if the process ends without it, or after
+        `timeout_s`."""
         return (await self.events_of(name, 1, since=since, timeout_s=timeout_s, **fields))[0]
 
     async def events_of(
         self, name: str, count: int, *, since: int = 0, timeout_s: float = 20, **fields: Any
     ) -> list[dict[str, Any]]:
-        """Wait until there are so many."""
+        """Wait for `count` such events. Raises `AssertionError` as `event` does."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while len(self.all(name, since, **fields)) < count and not self._over:
                     self._news.clear()
                     await self._news.wait()
         found = self.all(name, since, **fields)
-        assert len(found) >= count, f"{self.name} told {len(found)} of {count} {name} {fields}; it ended: {self._over}"
+        assert len(found) >= count, f"{self.name} wrote {len(found)} of {count} {name} {fields}; it ended: {self._over}"
         return found
 
 
@@ -129,14 +130,14 @@ def _fits(event: Mapping[str, Any], name: str, fields: Mapping[str, Any]) -> boo
 
 
 class Server:
-    """`trunkline serve` on a data folder of its own. It can be started again after it has ended; its ports stay."""
+    """`trunkline serve` on its own data directory. It can be started again after its end, with the same ports."""
 
     running: ClassVar[list[Server]] = []
-    """Those whose log is of interest when a test fails."""
+    """The servers whose logs a failure report shows."""
 
     def __init__(self, folder: Path, *, fresh: bool = False, **settings: Any) -> None:
-        """`settings`: tables are merged with `LOOPBACK`, e.g. `sip={"rtp_timeout_s": 2}`; `fresh`: it has to make its
-        tables and preset sounds itself."""
+        """`settings`: tables such as `sip={"rtp_timeout_s": 2}`, merged with `LOOPBACK`; `fresh`: the server creates
+        its database and preset sounds itself."""
         self.data_dir = folder / "data"
         if not fresh:
             furnish(self.data_dir)
@@ -149,7 +150,7 @@ class Server:
         self.log = JsonLines("the server")
         self.event = self.log.event
         self.secrets: set[str] = set()
-        """What must never stand in the log."""
+        """Texts that must never be in the log."""
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -162,11 +163,12 @@ class Server:
 
     @property
     def serves(self) -> bool:
-        """It was started and has not ended."""
+        """True from the start of the process to its end."""
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> dict[str, Any]:
-        """Start it and wait until it is ready; returns what it says then. One that does not get ready is ended."""
+        """Start the server, and wait until it is ready; returns the event `ready`. Kills it if it does not get
+        ready."""
         since = self.log.mark()
         self.log.begin()
         self._process = await asyncio.create_subprocess_exec(
@@ -189,7 +191,7 @@ class Server:
         self.process.send_signal(number)
 
     async def ended(self, timeout_s: float = 20) -> int:
-        """Wait for its end; returns its exit status."""
+        """Wait for the end of the process; returns its exit status."""
         async with asyncio.timeout(timeout_s):
             status = await self.process.wait()
             assert self._reading is not None
@@ -202,7 +204,7 @@ class Server:
         await self.ended()
 
     async def close(self) -> None:
-        """Stop it, at once. Raises `AssertionError` when its log shows a secret or is no log."""
+        """Stop the server at once, by two SIGINTs, and check its log and its home folder."""
         try:
             if self.serves:
                 since = self.log.mark()
@@ -221,7 +223,7 @@ class Server:
         assert not left, "it writes nothing but its data"
 
     def check_log(self) -> None:
-        """Every line of the log is an event, and none shows a secret."""
+        """Assert that every line of the log is an event, and that none contains a secret."""
         strange = [line for line, event in zip(self.log.lines, self.log.events, strict=True) if not event]
         assert not strange, strange
         shown = [line for line in self.log.lines if any(secret in line for secret in self.secrets)]
@@ -235,7 +237,7 @@ class Server:
         await self.close()
 
     async def key(self, organization: str = "office", max_calls: int | None = None) -> str:
-        """An API key of a new organization, put straight into the database."""
+        """Create an organization with an API key in the database; returns the key."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
 
         def create(conn: sa.Connection) -> str:
@@ -249,7 +251,7 @@ class Server:
 
     @asynccontextmanager
     async def database(self) -> AsyncIterator[Database]:
-        """The database, beside the server or without it."""
+        """The server's database, also while it runs."""
         database = Database(f"sqlite+aiosqlite:///{self.data_dir / 'trunkline.db'}")
         await database.open()
         try:
@@ -259,7 +261,7 @@ class Server:
 
 
 class Receiver:
-    """A webhook receiver on loopback: keeps every request, answers 200, once `answers` is set."""
+    """A webhook receiver on loopback: keeps every request, and responds with 200 once `answers` is set."""
 
     def __init__(self) -> None:
         self.received: list[tuple[dict[str, str], bytes]] = []
@@ -281,7 +283,7 @@ class Receiver:
         await self._runner.cleanup()
 
     async def about(self, call_id: str, timeout_s: float = 20) -> tuple[dict[str, str], bytes]:
-        """Headers and body of the first request about a call."""
+        """Wait for the first request about a call; returns its headers and body."""
         async with asyncio.timeout(timeout_s):
             await self._by_call[call_id].wait()
         return next(request for request in self.received if json.loads(request[1])["callId"] == call_id)
@@ -294,39 +296,10 @@ class Receiver:
         return web.Response()
 
 
-class Caller(JsonLines):
-    """`python -m trunkline.demo.scripted_caller` with a script; it tells what it hears."""
-
-    def __init__(self, **script: Any) -> None:
-        super().__init__("the caller")
-        self._script = script
-
-    async def __aenter__(self) -> Self:
-        self.begin()
-        self.process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "trunkline.demo.scripted_caller",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(json.dumps(self._script).encode())
-        self.process.stdin.close()
-        self._reading = asyncio.create_task(self.follow(self.process.stdout))
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self.process.returncode is None:
-            self.process.kill()
-        await self.process.wait()
-        await self._reading
-
-
 async def command(
     *arguments: str, folder: Path, environment: Mapping[str, str], timeout_s: float = 40
 ) -> tuple[int, str, str]:
-    """Run a command line to its end: exit status, stdout and stderr."""
+    """Run a command; returns exit status, stdout and stderr."""
     process = await asyncio.create_subprocess_exec(
         TRUNKLINE, *arguments, cwd=folder, env=environment, stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -342,8 +315,8 @@ async def command(
 
 
 async def until(holds: Callable[[], Any], timeout_s: float = 10, every_s: float = 0.02) -> None:
-    """Wait for something that no event tells, such as a file of another process."""
+    """Poll until the condition is true, where no event reports it, such as for a file of another process."""
     deadline = time.monotonic() + timeout_s
     while not holds():
-        assert time.monotonic() < deadline, "it did not come about"
+        assert time.monotonic() < deadline, "the condition did not become true"
         await asyncio.sleep(every_s)

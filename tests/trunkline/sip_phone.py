@@ -1,4 +1,4 @@
-"""A phone that a test plays to the letter: it holds a call, says sound and digits, and keeps what it hears."""
+"""A SIP phone that a test controls: it makes a call, sends audio and DTMF, and keeps the received audio."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ EVENT = 101
 
 
 class PhoneCall:
-    """A G.711 call of a phone at 127.0.0.1. Every packet that comes is answered by one, so both keep the same pace."""
+    """A G.711 call of a phone at 127.0.0.1. The phone sends a packet for each received one, so both sides are in
+    step."""
 
     def __init__(self, phone: RawPhone, number: str) -> None:
         self.phone = phone
@@ -34,7 +35,7 @@ class PhoneCall:
 
     @property
     def sip_call_id(self) -> str:
-        """The Call-ID."""
+        """The call's Call-ID header."""
         return self.dialog.call_id
 
     async def __aenter__(self) -> Self:
@@ -50,34 +51,34 @@ class PhoneCall:
                 await self._talking
 
     async def hears(self, packets: int) -> Samples:
-        """Wait for so many more packets; the sound of them. Raises `TimeoutError` when they stay away."""
+        """Wait for `packets` more packets; returns their audio. Raises `TimeoutError`."""
         start = len(self.packets)
         await self.has_heard(start + packets)
         return self.sound(start)
 
     async def has_heard(self, packets: int) -> None:
-        """Wait until so many packets have come since the beginning."""
+        """Wait until `packets` packets have been received since the beginning. Raises `TimeoutError`."""
         async with asyncio.timeout(packets * 0.02 + 10):
             while len(self.packets) < packets:
                 self._came.clear()
                 await self._came.wait()
 
     def sound(self, since: int = 0) -> Samples:
-        """What has been heard since that packet, int16 at 8 kHz."""
+        """The received audio since that packet, int16 at 8 kHz."""
         return from_mulaw(b"".join(packet.payload for packet in self.packets[since:]))
 
     def say(self, samples: Samples) -> None:
-        """Say this, at 8 kHz, from the next packet on."""
+        """Send audio at 8 kHz, from the next packet on."""
         coded = mulaw(np.pad(samples, (0, -len(samples) % FRAME)))
         self._to_say.extend((0, coded[at : at + FRAME]) for at in range(0, len(coded), FRAME))
 
     async def has_said(self) -> None:
-        """Wait until all of it is on its way."""
+        """Wait until all audio and digits have been sent."""
         while self._to_say:
             await self.hears(1)
 
     def press(self, digits: str) -> None:
-        """Dial digits as RFC 4733 events of 100 ms each; three packets say the end of one."""
+        """Send digits as RFC 4733 events of 100 ms each, with three end packets per event."""
         for digit in digits:
             code = "0123456789*#ABCD".index(digit)
             lengths = [(160 * n, False) for n in range(1, 5)] + [(800, True)] * 3
@@ -87,11 +88,11 @@ class PhoneCall:
             self._to_say.append((0, SILENCE))
 
     async def hang_up(self) -> None:
-        """BYE, answered with 200."""
+        """Send BYE, and wait for 200."""
         await self.phone.bye(self.dialog)
 
     async def hung_up(self, timeout_s: float = 20) -> None:
-        """Wait for the other side's BYE and answer it."""
+        """Wait for the peer's BYE, and respond with 200."""
         async with asyncio.timeout(timeout_s):
             while not (message := parse(await self.phone.sip.received.get())).first_line.startswith("BYE "):
                 pass
@@ -109,12 +110,12 @@ class PhoneCall:
             timestamp += FRAME
 
     def _over_the_line(self, payload: bytes) -> bytes:
-        """What leaves the phone when its caller says this."""
+        """The payload that the phone sends for this payload of its caller."""
         return payload
 
 
 def dialled(phone: RawPhone, number: str) -> Dialog:
-    """A dialog with this number."""
+    """A new dialog to this number."""
     dialog = phone.dialog()
     dialog.target = f"sip:{number}@127.0.0.1"
     dialog.to = f"<{dialog.target}>"
@@ -122,20 +123,20 @@ def dialled(phone: RawPhone, number: str) -> Dialog:
 
 
 def answer_200(request: Message) -> bytes:
-    """200 to a request of the other side."""
+    """A 200 response to the peer's request."""
     copied = [line for name in ("Via", "From", "To", "Call-ID", "CSeq") for line in request.headers(name)]
     return ("\r\n".join(["SIP/2.0 200 OK", *copied, "Content-Length: 0"]) + "\r\n\r\n").encode()
 
 
 @asynccontextmanager
 async def calling(target: str, number: str = "100") -> AsyncIterator[PhoneCall]:
-    """A call to a number, answered."""
+    """An answered call to a number."""
     async with RawPhone(target) as phone, PhoneCall(phone, number) as call:
         yield call
 
 
 async def refusal(target: str, number: str) -> Message:
-    """The final answer to an INVITE that is not accepted."""
+    """Send an INVITE that must be rejected; returns the final response."""
     async with RawPhone(target) as phone:
         dialog = dialled(phone, number)
         branch = phone.invite(dialog, phone.offer())
@@ -146,7 +147,8 @@ async def refusal(target: str, number: str) -> Message:
 
 
 async def known(target: str, host: str = "127.0.0.1") -> None:
-    """Wait until the server answers this address: it learns of a new trunk a moment after the API has stored it."""
+    """Wait until the server responds to OPTIONS from this address, because it reads a new trunk a moment after the API
+    has stored it."""
     async with RawPhone(target, host) as phone, asyncio.timeout(10):
         while True:
             phone.send(phone.request("OPTIONS", phone.dialog()))

@@ -1,4 +1,4 @@
-"""Disks that are soon full."""
+"""Small file systems, for tests of full disks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-NEEDS_ROOT = "mounting a small disk needs root: nothing else fills up for a folder of a running server alone"
+NEEDS_ROOT = "mounting a small disk needs root: there is no other way to fill up one folder of a running server"
 
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[bool]:
-    """A disk of that size on the folder, for the block; False where none can be mounted."""
+    """Mount a file system of that size on the folder for the block; False if that is not permitted."""
     folder.mkdir(parents=True, exist_ok=True)
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, check=False
@@ -28,7 +28,7 @@ def small_disk(folder: Path, size: str) -> Iterator[bool]:
 
 @contextmanager
 def tiny_disk(folder: Path, size: str) -> Iterator[None]:
-    """The same; skips the test where none can be mounted."""
+    """`small_disk`, which skips the test if that is not permitted."""
     with small_disk(folder, size) as mounted:
         if not mounted:
             pytest.skip(NEEDS_ROOT)
@@ -37,7 +37,7 @@ def tiny_disk(folder: Path, size: str) -> Iterator[None]:
 
 @contextmanager
 def filled(folder: Path) -> Iterator[None]:
-    """No room is left on the folder's disk, for the block."""
+    """Fill up the folder's disk for the block."""
     ballast = folder / "ballast"
     with ballast.open("wb", buffering=0) as file:
         for size in (1 << 20, 1 << 12):

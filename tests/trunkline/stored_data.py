@@ -1,4 +1,4 @@
-"""What a server has stored: a call with its recording, a sound, the key."""
+"""Stored data without a server: an organization, a call with its recording, a sound, and the secret key."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SOUND_FILE = f"sounds/{SOUND}.wav"
 
 
 def within(settings: Settings, work: Callable[[sa.Connection], Any]) -> Any:
-    """What a transaction on the database gives."""
+    """Run a function in a transaction on the database; returns its result."""
     engine = sa.create_engine(f"sqlite:///{settings.data_dir / 'trunkline.db'}", poolclass=sa.NullPool)
     with engine.begin() as conn:
         return work(conn)
 
 
 def store(settings: Settings) -> str:
-    """An organization, a call with its recording, a sound, and the key; the recording's name."""
+    """Store an organization, a call with its recording, a sound, and the key; returns the recording's name."""
     key = secrets.load_or_create(settings.secret_key_path)
 
     def rows(conn: sa.Connection) -> calls.Call:

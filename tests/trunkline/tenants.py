@@ -1,4 +1,4 @@
-"""Two organizations on one server that trust each other in nothing, and the operator's command line beside it."""
+"""Organizations on a shared server, and the operator's commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Tenant:
     agent_id: str = ""
 
     async def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        """Status and JSON of a request below `/v1`, whatever it is."""
+        """Send a request to `/v1`; returns status and JSON of the response."""
         headers = {"Authorization": f"Bearer {self.key}"}
         async with (
             aiohttp.ClientSession(headers=headers, trust_env=False) as session,
@@ -38,26 +38,26 @@ class Tenant:
             return response.status, await response.json()
 
     async def refused_fields(self, body: dict[str, Any]) -> list[str]:
-        """The fields that the 403 names which this new number gets."""
+        """Create a number, which must be rejected with 403; returns the fields that the response names."""
         trunk = {"provider": "sip", "sipMode": "ip_allowlist", "agentId": self.agent_id, **body}
         status, answer = await self.answer("POST", "phone-numbers", trunk)
         assert status == 403, answer
         return [each["field"] for each in answer["details"]]
 
     async def trunk_status(self, number_id: str) -> tuple[str, str]:
-        """`sipStatus` and its detail."""
+        """The number's `sipStatus` and `sipStatusDetail`."""
         found = await self.client.v1("GET", f"phone-numbers/{number_id}")
         return found["sipStatus"], found["sipStatusDetail"]
 
     async def dials(self, number_id: str, to: str) -> str:
-        """The id of a call that is queued."""
+        """Queue an outbound call; returns its id."""
         body = {"agentId": self.agent_id, "phoneNumberId": number_id, "to": to}
         return str((await self.client.v1("POST", "calls", body))["id"])
 
 
 @asynccontextmanager
 async def tenant(server: Server, name: str, key: str) -> AsyncIterator[Tenant]:
-    """The organization of a key, with an agent that greets."""
+    """The organization of an API key, with a new agent that greets."""
     async with Client(server.origin, key, server.secrets) as client:
         made = Tenant(name, key, client, server.origin)
         made.agent_id = await client.agent(**GREETING)
@@ -65,19 +65,19 @@ async def tenant(server: Server, name: str, key: str) -> AsyncIterator[Tenant]:
 
 
 async def run(server: Server, *arguments: str, status: int = 0) -> str:
-    """What a command prints on stdout, or, when it must fail, on stderr."""
+    """Run a command; returns its stdout, or its stderr if it must fail."""
     code, out, err = await command(*arguments, folder=server.data_dir.parent, environment=server.environment)
     assert code == status, err
     return err if status else out
 
 
 async def listed(server: Server, *arguments: str) -> list[dict[str, Any]]:
-    """The objects that a command prints with `--json`."""
+    """Run a command with `--json`; returns the objects that it prints."""
     return [json.loads(line) for line in (await run(server, *arguments, "--json")).splitlines()]
 
 
 async def is_answered(phone: RawPhone, number: str) -> None:
-    """Phone a number, be answered, hang up."""
+    """Call a number, wait for its answer, and hang up."""
     dialog = dialled(phone, number)
     phone.invite(dialog, phone.offer())
     await phone.accepted(dialog)

@@ -1,4 +1,4 @@
-"""A server that takes calls is backed up, and another one starts on what was restored."""
+"""Backup of a running server, and a second server on the restored data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FEES = b"# Fees\n\nA berth for a yacht of ten metres costs twenty euros a night.
 
 
 async def _document(office: Office) -> dict[str, Any]:
-    """Of an agent of its own, read."""
+    """Upload a document to a new agent, and wait for its ingestion."""
     agent_id = await office.client.agent(name="Berths", knowledgeSearchInstructions="For prices")
     about = {"agentId": agent_id, "name": "Fees", "filename": "fees.md", "mimeType": "text/markdown"}
     content = {"fileSize": len(FEES), "fileBase64": b64encode(FEES).decode()}
@@ -43,8 +43,8 @@ async def _found(origin: str, key: str, agent_id: str) -> Any:
         return (await response.json())["results"]
 
 
-async def _talk(office: Office, number: str = "100") -> str:
-    """A call that listens for a moment and hangs up; its id."""
+async def _make_call(office: Office, number: str = "100") -> str:
+    """Make a short call; returns its id."""
     since = office.server.log.mark()
     async with calling(office.server.target, number) as call:
         await call.has_heard(25)
@@ -53,7 +53,7 @@ async def _talk(office: Office, number: str = "100") -> str:
 
 
 async def _key(office: Office) -> str:
-    """One more key of the office's organization."""
+    """Create another API key of the organization."""
 
     def create(conn: sa.Connection) -> str:
         owner = organizations.by_name(conn, "office")
@@ -64,12 +64,12 @@ async def _key(office: Office) -> str:
         return await database.write(create)
 
 
-async def test_a_server_on_a_restored_backup_has_all_that_the_first_one_had(office: Office, tmp_path: Path) -> None:
+async def test_a_server_on_a_restored_backup_has_all_data_of_the_first_one(office: Office, tmp_path: Path) -> None:
     first, archive = office.server, tmp_path / "backup.tar"
-    key, document, delivered = await _key(office), await _document(office), await _talk(office)
+    key, document, delivered = await _key(office), await _document(office), await _make_call(office)
     await first.event("webhook.delivered", call_id=delivered)
     await office.client.number("198", await office.client.agent(postCallWebhookUrl="http://127.0.0.1:9/nobody"))
-    waiting = await _talk(office, "198")
+    waiting = await _make_call(office, "198")
     await first.event("webhook.failed", call_id=waiting)  # the second attempt follows in a minute
     since = first.log.mark()
     async with calling(first.target) as live:
@@ -93,11 +93,11 @@ async def test_a_server_on_a_restored_backup_has_all_that_the_first_one_had(offi
     status, out, said = await command("restore", str(archive), folder=tmp_path, environment=second.environment)
     assert (status, out) == (0, ""), said
     assert re.search(r"a start sends [1-9]\d* pending webhook attempts", said)
-    await asyncio.to_thread(_as_if_killed, second.data_dir)
+    await asyncio.to_thread(_interrupt_restore, second.data_dir)
     async with second, Client(second.origin, key, second.secrets) as client:
         assert second.log.all("restore.finished")
         for path, before in zip(paths, told, strict=True):
-            assert _elsewhere(await client.v1("GET", path), second) == _elsewhere(before, first)
+            assert _without_address(await client.v1("GET", path), second) == _without_address(before, first)
         assert await client.recording(delivered) == sound
         assert await _found(second.origin, key, document["agentId"]) == found
         attempts = await client.v1("GET", f"calls/{waiting}/webhook-deliveries")
@@ -113,13 +113,13 @@ async def test_a_server_on_a_restored_backup_has_all_that_the_first_one_had(offi
     assert [told_of.count(each) for each in (delivered, live_id)] == [1, 1], "by the first server alone"
 
 
-def _as_if_killed(data_dir: Path) -> None:
-    """The restore had one move left."""
+def _interrupt_restore(data_dir: Path) -> None:
+    """Set up a restore that was interrupted before its last move."""
     there, ready = data_dir / "recordings", data_dir / "ready"
     there.rename(ready)
     (data_dir / JOURNAL).write_text(json.dumps({"aside": [], "inPlace": [[str(ready), str(there)]]}))
 
 
-def _elsewhere(answer: Any, server: Server) -> str:
-    """An answer without what tells where the server is, and signatures of its links."""
+def _without_address(answer: Any, server: Server) -> str:
+    """A response without the server's address and without the signatures of its links."""
     return re.sub(r"(expires|signature)=[^&\"]*", "", json.dumps(answer).replace(server.origin, ""))

@@ -1,4 +1,4 @@
-"""Archives that a backup wrote come back as they were; others, however they are made, change nothing."""
+"""Restore of backups; invalid archives are rejected, and change nothing."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from trunkline.backup.restore import restore
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """What a server has stored."""
-    settings = Settings(data_dir=tmp_path_factory.mktemp("house"))
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A data directory with stored data."""
+    settings = Settings(data_dir=tmp_path_factory.mktemp("stored"))
     migrate.migrate(settings.data_dir / "trunkline.db")
     store(settings)
     return settings
 
 
 @pytest.fixture(scope="module")
-def archive(house: Settings) -> Path:
-    """Its backup."""
-    path = house.data_dir.parent / "backup.tar"
-    back_up(house, str(path))
+def archive(stored: Settings) -> Path:
+    """A backup of the stored data."""
+    path = stored.data_dir.parent / "backup.tar"
+    back_up(stored, str(path))
     return path
 
 
 def _content(folder: Path) -> dict[str, bytes]:
-    """Every file but those by which processes know of each other."""
+    """The content of every file by its name, without lock files."""
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     return {name: path.read_bytes() for name, path in files.items() if not name.endswith(("lock", "-server", "-start"))}
 
@@ -61,24 +61,22 @@ def _rows(settings: Settings) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", ["backup.tar", "backup.tar.gz"])
-def test_what_is_restored_is_what_was_stored_without_files_that_no_row_knows(
-    house: Settings, tmp_path: Path, name: str
-) -> None:
-    written = back_up(house, str(tmp_path / name))
+def test_a_restore_has_all_stored_data_without_unreferenced_files(stored: Settings, tmp_path: Path, name: str) -> None:
+    written = back_up(stored, str(tmp_path / name))
     assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in tmp_path.iterdir()] == [name], "nothing else is left"
+    assert [path.name for path in tmp_path.iterdir()] == [name], "no other file is left"
     there = Settings(data_dir=tmp_path / "there")
     restored = restore(there, str(tmp_path / name))
     assert (restored.manifest, restored.replaced, restored.key_missing) == (written.manifest, [], None)
-    before, after = _content(house.data_dir), _content(there.data_dir)
+    before, after = _content(stored.data_dir), _content(there.data_dir)
     assert set(before) - set(after) == {"sounds/of-nobody.wav"}
     assert all(after[name] == before[name] for name in after if name != "trunkline.db")
-    assert _rows(there) == _rows(house)
+    assert _rows(there) == _rows(stored)
     modes = {path.stat().st_mode & 0o777 for path in there.data_dir.rglob("*") if path.name in before}
     assert modes <= {0o600}
 
 
-def test_an_ordinary_tar_reads_a_backup(archive: Path) -> None:
+def test_a_backup_is_a_plain_tar_file(archive: Path) -> None:
     with tarfile.open(archive) as tar:
         names = tar.getnames()
         manifest = json.load(tar.extractfile(MANIFEST) or io.BytesIO())
@@ -86,8 +84,8 @@ def test_an_ordinary_tar_reads_a_backup(archive: Path) -> None:
     assert set(names) == {HEADER, MANIFEST, *manifest["files"]}
 
 
-def test_a_file_that_was_deleted_is_noted_and_one_of_a_live_call_ends_where_its_header_says(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path / "house")
+def test_deleted_files_are_listed_and_live_recordings_end_at_their_header_length(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path / "stored")
     migrate.migrate(settings.data_dir / "trunkline.db")
     gone = store(settings)
     (settings.data_dir / gone).unlink()
@@ -99,7 +97,7 @@ def test_a_file_that_was_deleted_is_noted_and_one_of_a_live_call_ends_where_its_
             customer_number="1",
         )  # fmt: skip
 
-    within(settings, ring)  # has said nothing yet
+    within(settings, ring)  # without a recording yet
     live = within(settings, ring)
     name = recordings.path_of(Path(), live.id, live.created_at).as_posix()
     whole = b"RIFF" + (36 + 400).to_bytes(4, "little") + bytes(36) + bytes(400)
@@ -111,7 +109,7 @@ def test_a_file_that_was_deleted_is_noted_and_one_of_a_live_call_ends_where_its_
     assert (tmp_path / "there" / name).read_bytes() == whole
 
 
-def test_what_is_there_is_kept_aside_and_only_on_demand(archive: Path, house: Settings, tmp_path: Path) -> None:
+def test_existing_data_is_moved_aside_only_with_replace(archive: Path, stored: Settings, tmp_path: Path) -> None:
     other = Settings(data_dir=tmp_path)
     migrate.migrate(tmp_path / "trunkline.db")
     store(other)
@@ -123,28 +121,30 @@ def test_what_is_there_is_kept_aside_and_only_on_demand(archive: Path, house: Se
     assert _content(tmp_path) == before
     (kept,) = restore(other, str(archive), replace=True).replaced
     assert _content(kept) == before
-    assert _rows(other) == _rows(house)
-    assert not (tmp_path / "trunkline.db-wal").exists(), "it is none of the new database's"
+    assert _rows(other) == _rows(stored)
+    assert not (tmp_path / "trunkline.db-wal").exists(), "it is not of the new database"
     assert (tmp_path / "models").is_dir()
 
 
-def test_the_database_and_the_key_go_where_the_settings_say(archive: Path, house: Settings, tmp_path: Path) -> None:
+def test_the_database_and_the_key_are_restored_to_the_settings_paths(
+    archive: Path, stored: Settings, tmp_path: Path
+) -> None:
     url, key = f"sqlite+aiosqlite:///{tmp_path / 'db' / 'calls.db'}", tmp_path / "keys" / "key"
     there = Settings(data_dir=tmp_path / "data").with_changes({"secret_key_file": key, "database": {"url": url}})
     restore(there, str(archive))
-    assert key.read_bytes() == house.secret_key_path.read_bytes()
+    assert key.read_bytes() == stored.secret_key_path.read_bytes()
     assert (tmp_path / "db" / "calls.db").exists()
-    assert set(_content(there.data_dir)) == {name for name in _content(house.data_dir) if "/" in name} - {
+    assert set(_content(there.data_dir)) == {name for name in _content(stored.data_dir) if "/" in name} - {
         "sounds/of-nobody.wav"
     }
 
 
-def test_a_backup_without_the_key_needs_the_right_one(house: Settings, tmp_path: Path) -> None:
+def test_a_backup_without_the_key_needs_the_key_of_its_data(stored: Settings, tmp_path: Path) -> None:
     bare = str(tmp_path / "bare.tar")
-    back_up(house, bare, with_key=False)
+    back_up(stored, bare, with_key=False)
     there = Settings(data_dir=tmp_path / "there")
     assert restore(there, bare).key_missing == there.secret_key_path.absolute()
-    there.secret_key_path.write_bytes(house.secret_key_path.read_bytes())
+    there.secret_key_path.write_bytes(stored.secret_key_path.read_bytes())
     assert restore(there, bare, replace=True).key_missing is None
     there.secret_key_path.unlink()
     secrets.load_or_create(there.secret_key_path)
@@ -152,8 +152,8 @@ def test_a_backup_without_the_key_needs_the_right_one(house: Settings, tmp_path:
         restore(there, bare, replace=True)
 
 
-def test_a_backup_with_a_key_that_reads_nothing_is_refused(house: Settings, tmp_path: Path) -> None:
-    wrong = house.with_changes({"secret_key_file": tmp_path / "wrong.key"})
+def test_a_backup_with_a_wrong_key_is_refused(stored: Settings, tmp_path: Path) -> None:
+    wrong = stored.with_changes({"secret_key_file": tmp_path / "wrong.key"})
     with pytest.raises(StartupError, match="there is no secret_key_file"):
         back_up(wrong, str(tmp_path / "b.tar"))
     secrets.load_or_create(wrong.secret_key_path)
@@ -162,39 +162,39 @@ def test_a_backup_with_a_key_that_reads_nothing_is_refused(house: Settings, tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["wrong.key"]
 
 
-def test_nothing_is_restored_under_a_running_server(archive: Path, tmp_path: Path) -> None:
+def test_a_restore_is_refused_while_a_server_runs(archive: Path, tmp_path: Path) -> None:
     with lock.hold(tmp_path), pytest.raises(StartupError, match=r"stop it.* then `trunkline restore FILE --replace`"):
         restore(Settings(data_dir=tmp_path), str(archive))
     assert _content(tmp_path) == {}
 
 
 @pytest.mark.parametrize("folder", ["", ".", "..", "/", "backups", "backups/"])
-def test_a_folder_is_no_place_for_a_backup(
-    house: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+def test_a_folder_is_rejected_as_a_backup_file(
+    stored: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
     (tmp_path / "backups").mkdir()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StartupError, match="is no plain file: name a file for the backup"):
-        back_up(house, folder)
+        back_up(stored, folder)
     assert _content(tmp_path) == {}
 
 
-def test_two_backups_into_one_file_do_not_meet(house: Settings, tmp_path: Path) -> None:
+def test_a_second_backup_to_the_same_file_is_refused(stored: Settings, tmp_path: Path) -> None:
     target = tmp_path / "b.tar"
-    back_up(house, str(target))
+    back_up(stored, str(target))
     before = target.read_bytes()
     holder = os.open(tmp_path / "b.tar.partial", os.O_RDWR | os.O_CREAT)
     fcntl.flock(holder, fcntl.LOCK_EX)
     with pytest.raises(StartupError, match="another backup is being written"):
-        back_up(house, str(target))
+        back_up(stored, str(target))
     os.close(holder)
     assert target.read_bytes() == before
-    back_up(house, str(target))  # over what was left, and over the older one
+    back_up(stored, str(target))  # over what was left, and over the older one
     assert [path.name for path in tmp_path.iterdir()] == ["b.tar"]
 
 
-def _refused(archive: bytes, folder: Path) -> str:
-    """The complaint about an archive; nothing may have come of it."""
+def _restore_error(archive: bytes, folder: Path) -> str:
+    """Restore an invalid archive, which must leave no file behind; returns the error."""
     data_dir, file = folder / "data" / "in", folder / "bad.tar"
     data_dir.mkdir(parents=True, exist_ok=True)
     file.write_bytes(archive)
@@ -206,7 +206,7 @@ def _refused(archive: bytes, folder: Path) -> str:
 
 
 def _with(archive: Path, *members: tarfile.TarInfo, format: int = tarfile.GNU_FORMAT) -> bytes:
-    """The archive with further members after its head."""
+    """The archive with more members after its header."""
     out = io.BytesIO()
     with tarfile.open(archive) as old, tarfile.open(fileobj=out, mode="w", format=format) as new:
         for each in old.getmembers():
@@ -244,26 +244,26 @@ def _member(name: str, kind: bytes = tarfile.REGTYPE, **facts: Any) -> tarfile.T
     ],
     ids=lambda value: value.name[:30] if isinstance(value, tarfile.TarInfo) else "",
 )
-def test_what_no_backup_holds_is_refused(
+def test_members_that_no_backup_has_are_rejected(
     archive: Path, tmp_path: Path, member: tarfile.TarInfo, complaint: str
 ) -> None:
-    assert complaint in _refused(_with(archive, member, format=tarfile.PAX_FORMAT), tmp_path)
+    assert complaint in _restore_error(_with(archive, member, format=tarfile.PAX_FORMAT), tmp_path)
 
 
-def test_an_archive_that_is_cut_off_or_altered_anywhere_is_refused(archive: Path, tmp_path: Path) -> None:
+def test_a_truncated_or_altered_archive_is_rejected(archive: Path, tmp_path: Path) -> None:
     whole = archive.read_bytes()
     dice = random.Random(7)
     for length in (0, 1, 511, 512, 1024, *(dice.randrange(len(whole) - 1024) for _ in range(12))):
-        _refused(whole[:length], tmp_path)
+        _restore_error(whole[:length], tmp_path)
     compressed = gzip.compress(whole, 1, mtime=0)
-    assert "cut off" in _refused(compressed[: len(compressed) // 2], tmp_path)
+    assert "cut off" in _restore_error(compressed[: len(compressed) // 2], tmp_path)
     with tarfile.open(archive) as tar:
         files = [each for each in tar.getmembers() if each.name not in (HEADER, MANIFEST)]
     for each in files:
         at = each.offset_data + each.size // 2
         altered = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
-        assert f"{each.name} is not what was backed up" in _refused(altered, tmp_path)
-    _refused(b"no archive at all" * 1000, tmp_path)
+        assert f"{each.name} is not what was backed up" in _restore_error(altered, tmp_path)
+    _restore_error(b"no archive at all" * 1000, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -282,60 +282,62 @@ def test_an_archive_that_is_cut_off_or_altered_anywhere_is_refused(archive: Path
         (b"\x1f\x8b" + b"x" * 5000, "this is no backup of Trunkline, or a damaged one: it cannot be unpacked"),
     ],
 )
-def test_junk_is_told_from_a_backup_that_is_cut_off(tmp_path: Path, junk: bytes, complaint: str) -> None:
-    assert _refused(junk, tmp_path) == complaint
+def test_files_that_are_no_backup_are_told_apart_from_truncated_backups(
+    tmp_path: Path, junk: bytes, complaint: str
+) -> None:
+    assert _restore_error(junk, tmp_path) == complaint
 
 
-def test_what_is_wrong_with_a_backup_is_told(archive: Path, tmp_path: Path) -> None:
+def test_truncated_and_damaged_backups_are_reported(archive: Path, tmp_path: Path) -> None:
     whole = archive.read_bytes()
     packed = gzip.compress(whole, 1, mtime=0)
     cut, damaged = "the archive is cut off: ", "the archive is damaged: "
     for length in (100, 511, 512, 600, 5000, len(whole) - 2000):
-        assert _refused(whole[:length], tmp_path).startswith(cut)
+        assert _restore_error(whole[:length], tmp_path).startswith(cut)
     for length in (len(packed) // 3, len(packed) * 9 // 10):
-        assert _refused(packed[:length], tmp_path).startswith(cut)
+        assert _restore_error(packed[:length], tmp_path).startswith(cut)
     with tarfile.open(archive) as tar:
         second = tar.getmembers()[1].offset
-    assert _refused(whole[: second + 20] + b"?" + whole[second + 21 :], tmp_path).startswith(damaged)
-    assert _refused(whole[:20] + b"?" + whole[21:], tmp_path).startswith(damaged)
+    assert _restore_error(whole[: second + 20] + b"?" + whole[second + 21 :], tmp_path).startswith(damaged)
+    assert _restore_error(whole[:20] + b"?" + whole[21:], tmp_path).startswith(damaged)
     stored = bytearray(gzip.compress(whole, 0))  # a head of 10 bytes, then blocks behind 5 bytes with their length
     stored[10 + 5 + int.from_bytes(stored[11:13], "little") + 3] ^= 1
-    assert _refused(bytes(stored), tmp_path).startswith(damaged)
+    assert _restore_error(bytes(stored), tmp_path).startswith(damaged)
 
 
-def test_a_size_beyond_the_disk_is_refused_before_it_is_written(archive: Path, tmp_path: Path) -> None:
+def test_a_file_larger_than_the_disk_is_rejected_before_it_is_written(archive: Path, tmp_path: Path) -> None:
     whole = archive.read_bytes()
     head = whole[: 2 * tarfile.BLOCKSIZE]
     for size in (1 << 50, (1 << 63) - 1):
         huge = _member("trunkline.db", size=size).tobuf(tarfile.GNU_FORMAT)
-        assert "is too small for the backup" in _refused(head + huge + bytes(10_000), tmp_path)
-    assert "manifest is too long" in _refused(
+        assert "is too small for the backup" in _restore_error(head + huge + bytes(10_000), tmp_path)
+    assert "manifest is too long" in _restore_error(
         head + _member(MANIFEST, size=1 << 40).tobuf(tarfile.GNU_FORMAT), tmp_path
     )
-    assert "this is no backup" in _refused(
+    assert "this is no backup" in _restore_error(
         _member(HEADER, size=1 << 40).tobuf(tarfile.GNU_FORMAT) + bytes(10_000), tmp_path
     )
 
 
-def test_nothing_that_an_archive_tells_of_itself_reaches_the_terminal_unread(tmp_path: Path) -> None:
+def test_manifest_fields_that_are_not_printable_are_rejected(tmp_path: Path) -> None:
     for version, missing in (("\x1b[2J", []), ("1.0", ["\x1b[2J"]), ("1" * 65, [])):
         out = io.BytesIO()
         ArchiveWriter(out, BackupManifest(version, "0001", "2026", {}, missing), 0, lambda: None).close()
-        assert "its manifest is invalid" in _refused(out.getvalue(), tmp_path)
+        assert "its manifest is invalid" in _restore_error(out.getvalue(), tmp_path)
 
 
-def test_a_size_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_infinite_size_is_rejected(tmp_path: Path) -> None:
     out = io.BytesIO()
     endless: Any = float("inf")
     files = {"trunkline.db": ArchiveEntry(endless, "")}
     ArchiveWriter(out, BackupManifest("1.0", "0001", "2026", files), 0, lambda: None).close()
-    assert "its manifest is invalid" in _refused(out.getvalue(), tmp_path)
+    assert "its manifest is invalid" in _restore_error(out.getvalue(), tmp_path)
 
 
 def test_root_restores_for_the_owner_of_the_data_directory(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All that it makes there is given away, the locks that a server has to take and what it keeps aside included."""
+    """All files that it creates are owned by the owner, also the locks and the files that are moved aside."""
     given: set[str] = set()
 
     def give(what: int | str | Path, user: int, group: int) -> None:
@@ -354,10 +356,10 @@ def test_root_restores_for_the_owner_of_the_data_directory(
     assert "restore.journal.partial" in names
 
 
-def test_a_newer_backup_is_refused(house: Settings, tmp_path: Path) -> None:
+def test_a_backup_of_a_newer_version_is_rejected(stored: Settings, tmp_path: Path) -> None:
     newer = Settings(data_dir=tmp_path / "newer")
     restore_from = str(tmp_path / "b.tar")
-    back_up(house, restore_from)
+    back_up(stored, restore_from)
     restore(newer, restore_from)
     with closing(sqlite3.connect(newer.data_dir / "trunkline.db")) as conn:
         conn.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -365,10 +367,10 @@ def test_a_newer_backup_is_refused(house: Settings, tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="written by a newer version"):
         back_up(newer, str(tmp_path / "new.tar"))
     whole = Path(restore_from).read_bytes().replace(b'"trunklineBackup": 1', b'"trunklineBackup": 2')
-    assert "newer version" in _refused(whole, tmp_path / "bad")
+    assert "newer version" in _restore_error(whole, tmp_path / "bad")
 
 
-def test_a_backup_of_older_tables_is_brought_up_to_date_by_the_next_start(tmp_path: Path) -> None:
+def test_a_backup_of_an_older_version_is_migrated_at_the_next_start(tmp_path: Path) -> None:
     old, there = Settings(data_dir=tmp_path / "old"), Settings(data_dir=tmp_path / "there")
     old.data_dir.mkdir()
     alembic = migrate.alembic_settings()
@@ -382,14 +384,14 @@ def test_a_backup_of_older_tables_is_brought_up_to_date_by_the_next_start(tmp_pa
     assert back_up(there, str(tmp_path / "b.tar"), with_key=False).manifest.revision == migrate.HEAD
 
 
-def test_a_restore_that_was_killed_between_its_moves_goes_on(
-    archive: Path, house: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_restore_that_was_killed_between_its_moves_is_resumed(
+    archive: Path, stored: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After each number of moves, until it survives them all."""
+    """Killed after each number of moves, until all moves are done."""
     rename = Path.rename
     for survives in range(20):
         settings = Settings(data_dir=tmp_path / str(survives))
-        shutil.copytree(house.data_dir, settings.data_dir)
+        shutil.copytree(stored.data_dir, settings.data_dir)
         (settings.data_dir / SOUND_FILE).write_bytes(b"older")
         left = survives
 
@@ -417,7 +419,7 @@ def test_a_restore_that_was_killed_between_its_moves_goes_on(
         assert [
             content for name, content in found.items() if name.startswith("replaced-") and name.endswith(SOUND_FILE)
         ] == [b"older"]
-        assert _rows(settings) == _rows(house)
+        assert _rows(settings) == _rows(stored)
         if over:
             return
     raise AssertionError("it never came to its end")

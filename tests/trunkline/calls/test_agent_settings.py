@@ -1,5 +1,5 @@
-"""What an agent's settings beside turn taking do to the sound of a real call: two calls side by side that differ in one
-setting. The recognizer knows the words at once; the voices are real. Also a tool in a call."""
+"""The effect of agent settings besides turn taking on the audio of a call: two calls at once that differ in one
+setting. The recognizer has the words at once; the voices are real. Also a tool in a call."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 
 def greets(text: str, **agent: Any) -> dict[str, Any]:
-    """The agent speaks first, and says this."""
+    """Agent fields: the agent speaks first, with this greeting."""
     return {"firstSpeaker": "agent", "agentGreeting": text, "agentGreetingEnabled": True, **agent}
 
 
 async def greeted(local_server: LocalServer, text: str, prompt: str = "All right.", **agent: Any) -> AgentCall:
-    """A call that ends when the agent's first message was heard."""
+    """A call that ends after the agent's first message."""
     async with agent_call(local_server, prompt, **greets(text, **agent)) as line:
         await line.answers(1)
         await line.phone.hears(10)
@@ -48,7 +48,7 @@ async def greeted(local_server: LocalServer, text: str, prompt: str = "All right
 
 
 def pitches(sound: Samples) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """The pitch of voiced sound at 8 kHz in Hz, by autocorrelation of 40 ms every 10 ms."""
+    """The pitch of voiced audio at 8 kHz, in Hz, by autocorrelation of 40 ms every 10 ms."""
     found = []
     for start in range(0, len(sound) - 320, 80):
         frame = sound[start : start + 320].astype(np.float64)
@@ -62,7 +62,7 @@ def pitches(sound: Samples) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def greetings(local_server: LocalServer) -> dict[str, AgentCall]:
-    """First messages of agents that differ; all these calls are held at once."""
+    """Calls with the first messages of different agents, all at once."""
     calls = {
         "enabled": greeted(local_server, "Hi.", HOURS),
         "disabled": greeted(local_server, "Hi.", HOURS, agentGreetingEnabled=False),
@@ -101,7 +101,7 @@ async def test_allow_end_call_lets_the_agent_hang_up(local_server: LocalServer) 
     assert (await ended.talk(), await went_on.talk()) == (turn, turn * 2)
 
 
-async def test_first_speaker_says_who_is_heard_first(local_server: LocalServer) -> None:
+async def test_first_speaker_selects_who_speaks_first(local_server: LocalServer) -> None:
     said = words("hello there")
 
     async def first(speaker: str) -> tuple[bool, list[tuple[str, str]]]:
@@ -119,14 +119,14 @@ async def test_first_speaker_says_who_is_heard_first(local_server: LocalServer) 
     assert user == (False, [("user", "hello there"), ("assistant", "Good morning.")])
 
 
-async def test_the_greeting_is_said_if_it_is_enabled(greetings: dict[str, AgentCall]) -> None:
+async def test_the_greeting_is_spoken_if_it_is_enabled(greetings: dict[str, AgentCall]) -> None:
     lines = [greetings[name] for name in ("enabled", "disabled", "missing")]
     assert [(await line.talk())[0][1] for line in lines] == ["Hi.", HOURS, HOURS]
     heard = [line.loud().sum() / 50 for line in lines]
     assert heard[0] < 0.8 < 1.5 < min(heard[1:])
 
 
-async def test_voice_speed_divides_the_time_that_speech_takes(greetings: dict[str, AgentCall]) -> None:
+async def test_voice_speed_divides_the_duration_of_speech(greetings: dict[str, AgentCall]) -> None:
     (slow,), (quick,) = greetings["slow"].speech_segments(), greetings["quick"].speech_segments()
     assert slow[1] - slow[0] == pytest.approx(2 * (quick[1] - quick[0]), rel=0.2)
 
@@ -137,7 +137,7 @@ async def test_voice_stability_evens_the_pitch(greetings: dict[str, AgentCall]) 
     assert lively > 1.5 * even
 
 
-async def test_an_uninterruptible_first_message_is_heard_in_full(local_server: LocalServer) -> None:
+async def test_an_uninterruptible_first_message_is_played_in_full(local_server: LocalServer) -> None:
     said = words("where are you located")
 
     async def greeted_over(protected: bool) -> tuple[str, float]:
@@ -170,7 +170,7 @@ async def test_the_first_message_comes_after_its_delay(local_server: LocalServer
     assert 1.4 < later < 2.1
 
 
-async def test_a_silent_caller_is_asked_once_after_customer_silence_ms_and_then_let_go(
+async def test_a_silent_caller_is_prompted_once_after_customer_silence_ms_and_then_hung_up(
     local_server: LocalServer,
 ) -> None:
     async def silent_for(ms: int) -> AgentCall:
@@ -193,7 +193,7 @@ async def test_a_silent_caller_is_asked_once_after_customer_silence_ms_and_then_
     assert await left_alone.talk() == [] and not left_alone.loud().any()
 
 
-async def test_the_language_hint_chooses_voice_and_words(local_server: LocalServer) -> None:
+async def test_the_language_hint_selects_the_voice_and_the_stock_phrases(local_server: LocalServer) -> None:
     async def asked_in(language: str) -> tuple[str, float]:
         async with agent_call(local_server, "", languageHint=language, customerSilenceMs=500) as line:
             await line.answers(1)
@@ -206,7 +206,7 @@ async def test_the_language_hint_chooses_voice_and_words(local_server: LocalServ
 
 
 async def test_the_background_sound_is_softer_under_the_agents_speech(local_server: LocalServer) -> None:
-    """A tone above nearly all of the voice, by its part in 100 ms."""
+    """A tone above nearly all frequencies of the voice, measured by its level in 100 ms."""
     background = {"backgroundSoundId": await uploaded(local_server.client, 3400), "firstMessageDelay": 1200}
 
     async def levels(volume: float) -> list[float]:
@@ -227,7 +227,7 @@ async def test_the_background_sound_is_softer_under_the_agents_speech(local_serv
     assert soft == pytest.approx(before / 4, rel=0.1)
 
 
-async def test_a_slow_tool_is_bridged_by_a_few_words_and_its_result_is_said(local_server: LocalServer) -> None:
+async def test_a_slow_tool_is_bridged_by_a_filler_and_its_result_is_spoken(local_server: LocalServer) -> None:
     said = words("hello there")
     asked: list[str] = []
 

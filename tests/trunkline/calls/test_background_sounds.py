@@ -1,4 +1,4 @@
-"""Background sounds with the whole server: made at the first start, uploaded, heard on the wire, kept over restarts."""
+"""Background sounds with a complete server: presets of the first start, uploads, playback in calls, restarts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.trunkline.sip_phone import calling
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 PRESETS = ["Cafe", "Office", "Rain", "White noise"]
 FADE_PACKETS = 15
-"""The sound comes up in 200 ms, once it has been read."""
+"""The sound is faded in for 200 ms, after it has been read."""
 
 
 async def uploaded(client: Client, hz: float) -> str:
-    """The id of a new sound with a tone of peak 8000."""
+    """Upload a tone with a peak of 8000; returns the sound's id."""
     data = io.BytesIO()
     soundfile.write(data, tone(16000, hz, 2.0), 16000, format="FLAC")
     content = data.getvalue()
@@ -36,7 +36,7 @@ async def uploaded(client: Client, hz: float) -> str:
 
 
 async def listed(client: Client) -> list[dict[str, Any]]:
-    """The list, which has no pages."""
+    """All sounds; the list is not paged."""
     found: list[dict[str, Any]] = await client.v1("GET", "background-sounds")
     return found
 
@@ -72,7 +72,7 @@ async def test_the_caller_hears_the_agents_background_sound_at_its_volume(
     assert peaks.min() > 8000 * volume * 0.6, "where its end fades into its beginning"
 
 
-async def test_a_call_goes_on_without_a_sound_that_cannot_be_read(office: Office) -> None:
+async def test_a_call_continues_without_a_sound_that_cannot_be_read(office: Office) -> None:
     sound = await uploaded(office.client, 500)
     (office.server.data_dir / "sounds" / f"{sound}.wav").unlink()
     agent = await office.client.agent(
@@ -91,7 +91,7 @@ async def test_a_call_goes_on_without_a_sound_that_cannot_be_read(office: Office
     assert stored["transcript"] == [{"role": "assistant", "content": "Hello."}]
 
 
-async def test_a_restart_keeps_sounds_also_those_that_it_does_not_know(branch: Office) -> None:
+async def test_a_restart_keeps_all_sound_files(branch: Office) -> None:
     own = await uploaded(branch.client, 700)
     before = await listed(branch.client)
     folder = branch.server.data_dir / "sounds"

@@ -1,4 +1,4 @@
-"""A real call to a paid organization: it costs what the rate card says, and the balance falls by just that."""
+"""Billing of a call of a paid organization: its cost by the rate card is subtracted from the balance."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def price(name: str) -> Decimal:
     return Decimal(str(PRICES[name]))
 
 
-def worth(call: Mapping[str, Any]) -> Decimal:
-    """What a call costs, from what the API shows of it."""
+def expected_cost(call: Mapping[str, Any]) -> Decimal:
+    """The cost of a call by its usage in the API."""
     usage = {name: Decimal(str(value)) for name, value in call["usage"].items()}
     exact = (
         price("telephony_per_minute") * usage["telephonySeconds"] / 60
@@ -40,20 +40,22 @@ def worth(call: Mapping[str, Any]) -> Decimal:
     return exact.quantize(Decimal("0.000001"), ROUND_HALF_UP)
 
 
-def paying(conn: sa.Connection) -> str:
-    """An API key of an organization with hardly anything left."""
+def create_paid_organization(conn: sa.Connection) -> str:
+    """Create a paid organization with a small balance; returns an API key."""
     owner = organizations.create(conn, "Paying", plan="paid", balance=FIRST)
     return api_keys.create(conn, owner.id, requests_per_minute=100_000)[1]
 
 
-async def test_a_call_costs_what_it_used_and_the_next_one_waits_for_money(office: Office, tmp_path: Path) -> None:
+async def test_a_call_is_charged_by_its_usage_and_the_next_one_is_rejected_without_balance(
+    office: Office, tmp_path: Path
+) -> None:
     async def run(*arguments: str) -> str:
         code, out, err = await command(*arguments, folder=tmp_path, environment=office.server.environment)
         assert code == 0, err
         return out.strip()
 
     async with office.server.database() as database:
-        key = await database.write(paying)
+        key = await database.write(create_paid_organization)
     office.server.secrets.add(key)
     async with Client(office.server.origin, key, office.server.secrets) as client:
         greeting = " ".join(SENTENCES)
@@ -73,7 +75,7 @@ async def test_a_call_costs_what_it_used_and_the_next_one_waits_for_money(office
         await office.server.event("call.ended", since=since, call_id=call_id)
         call = await client.call(call_id)
         usage = call["usage"]
-        assert Decimal(str(call["cost"])) == worth(call) > 0
+        assert Decimal(str(call["cost"])) == expected_cost(call) > 0
         started, ended = (datetime.fromisoformat(call[name]) for name in ("startedAt", "endedAt"))
         assert usage["telephonySeconds"] == (ended - started).total_seconds() > 1.5
         assert usage["spokenCharacters"] >= sum(map(len, SENTENCES))
@@ -83,11 +85,11 @@ async def test_a_call_costs_what_it_used_and_the_next_one_waits_for_money(office
         wish = {"agentId": agent_id, "phoneNumberId": number_id, "to": "+41445550100"}
         assert await client.status("POST", "calls", wish) == 402
         change = json.loads((await run("org", "balance", "Paying", "--json")).splitlines()[-1])
-        assert Decimal(change["amount"]) == -worth(call)
-        assert Decimal(change["balanceAfter"]) == FIRST - worth(call)
+        assert Decimal(change["amount"]) == -expected_cost(call)
+        assert Decimal(change["balanceAfter"]) == FIRST - expected_cost(call)
         assert change["callId"] == call_id
         left = Decimal(await run("org", "topup", "Paying", "2.5", "--note", "invoice 7"))
-        assert left == FIRST - worth(call) + Decimal("2.5")
+        assert left == FIRST - expected_cost(call) + Decimal("2.5")
         assert await client.status("POST", "calls", wish) == 201
         (waiting,) = await client.v1("GET", "calls?direction=outbound")
         await client.status("POST", f"calls/{waiting['id']}/hangup")

@@ -1,4 +1,4 @@
-"""Phones that are not ours hold calls with the whole server: what they hear, and what is stored."""
+"""Calls of SIPp and baresip with a complete server: received audio and stored calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="package")
 HOLD = {"pt": "0", "codec": "PCMU/8000", "ptime": "20"}
 
 
-async def test_sipp_holds_a_call_and_hangs_up(office: Office) -> None:
+async def test_sipp_calls_and_hangs_up(office: Office) -> None:
     since = office.server.log.mark()
     async with Sipp("hold", office.server.target, hold_ms=800, keys=HOLD) as sipp:
         await sipp.finished()
@@ -32,11 +32,11 @@ async def test_sipp_holds_a_call_and_hangs_up(office: Office) -> None:
     rate, sides = read_wav(await office.client.recording(call["id"]))
     assert rate == 8000
     assert len(sides) / rate == pytest.approx(0.8, abs=0.5)
-    await _is_exported_and_deleted(office, call["id"])
+    await _export_and_delete(office, call["id"])
 
 
-async def _is_exported_and_deleted(office: Office, call_id: str) -> None:
-    """Nothing is left of it, not even the file."""
+async def _export_and_delete(office: Office, call_id: str) -> None:
+    """Export and delete a call; check that its data and files are gone."""
     status, archive = await office.client.get(f"/v1/calls/{call_id}/export")
     with ZipFile(io.BytesIO(archive)) as files:
         assert (status, files.read("recording.wav")) == (200, await office.client.recording(call_id))
@@ -47,7 +47,7 @@ async def _is_exported_and_deleted(office: Office, call_id: str) -> None:
     assert not await asyncio.to_thread(lambda: list(folder.rglob(f"{call_id}.wav")))
 
 
-async def test_ten_calls_at_once_are_all_stored(office: Office) -> None:
+async def test_ten_concurrent_calls_are_all_stored(office: Office) -> None:
     since = office.server.log.mark()
     async with Sipp("hold", office.server.target, calls=10, rate=50, hold_ms=1500, keys=HOLD) as sipp:
         answered = await office.server.log.events_of("call.answered", 10, since=since)
@@ -62,14 +62,14 @@ async def test_ten_calls_at_once_are_all_stored(office: Office) -> None:
 
 
 @pytest.mark.parametrize(("number", "status"), [("999", 404), ("101", 480), ("102", 480)])
-async def test_a_number_that_nobody_answers_is_refused(office: Office, number: str, status: int) -> None:
+async def test_a_call_to_a_number_without_an_active_agent_is_rejected(office: Office, number: str, status: int) -> None:
     since = office.server.log.mark()
     assert (await refusal(office.server.target, number)).status == status
     told = await office.server.event("call.refused", since=since)
     assert (told["dialled"], told["code"]) == (number, status)
 
 
-async def test_ceilings_refuse_with_486_for_an_organization_and_503_for_the_server(office: Office) -> None:
+async def test_call_limits_reject_with_486_for_an_organization_and_503_for_the_server(office: Office) -> None:
     key = await office.server.key("narrow", max_calls=1)
     async with Client(office.server.origin, key, office.server.secrets) as narrow:
         await narrow.number("200", await narrow.agent())
@@ -86,7 +86,7 @@ async def test_ceilings_refuse_with_486_for_an_organization_and_503_for_the_serv
 
 
 @pytest.mark.parametrize("codec", ["PCMU/8000/1", "opus/48000/2"])
-async def test_baresip_hears_the_greeting_and_its_tone_is_no_turn(
+async def test_baresip_receives_the_greeting_and_its_tone_is_no_turn(
     office: Office, recognizer: PocketsphinxSpeechToText, codec: str
 ) -> None:
     since = office.server.log.mark()
@@ -117,7 +117,7 @@ async def test_baresip_hears_the_greeting_and_its_tone_is_no_turn(
         assert audible(sides[:, 0], rate).mean() > 0.9 * came, f"the tone is on the caller's side: {quality}"
 
 
-async def test_without_a_model_that_writes_rules_draw_the_summary_and_the_values(office: Office) -> None:
+async def test_the_rule_based_analyzer_writes_summary_and_extraction_without_a_language_model(office: Office) -> None:
     wanted = [
         {"name": "menu choice", "description": "The number that was dialled in the menu", "type": "number"},
         {"name": "callback", "description": "Whether the caller wants to be called back", "type": "boolean"},

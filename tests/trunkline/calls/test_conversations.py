@@ -1,5 +1,5 @@
-"""Conversations over real SIP with the whole server, whose models say what the test wants. The agent's prompt is what
-it answers (`tests.fakes.fake_models`)."""
+"""Conversations over SIP with a complete server and fake models: the language model responds with the agent's prompt
+(`tests.fakes.fake_models`)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_model_that_raises_ends_its_own_call_as_error(local_server: Loca
     assert len(local_server.log.all("call.failed", since)) == 1
 
 
-async def test_models_that_raise_harm_none_of_twenty_others(local_server: LocalServer) -> None:
+async def test_failing_models_do_not_affect_twenty_other_calls(local_server: LocalServer) -> None:
     sound = await local_server.number_with_agent("Goodbye. END", firstSpeaker="user")
     prompts = [BROKEN, f"{BROKEN} voice."]
     broken = [await local_server.number_with_agent(prompt, firstSpeaker="agent") for prompt in prompts]
@@ -92,7 +92,7 @@ async def test_models_that_raise_harm_none_of_twenty_others(local_server: LocalS
         assert [packet.sequence - first for packet in other.packets] == list(range(len(other.packets)))
 
 
-async def test_an_interruption_cuts_the_transcript_and_the_sound(local_server: LocalServer) -> None:
+async def test_an_interruption_truncates_the_transcript_and_the_audio(local_server: LocalServer) -> None:
     number = await local_server.number_with_agent(
         LONG, firstSpeaker="agent", turnEndpointDelay=2000, ultravadEotThreshold=None
     )
@@ -120,7 +120,7 @@ async def test_an_interruption_cuts_the_transcript_and_the_sound(local_server: L
     assert not left_over.any(), "the right channel is silent while the caller speaks on"
 
 
-async def test_the_timeline_has_the_gap_that_the_caller_hears(local_server: LocalServer) -> None:
+async def test_the_timeline_has_the_response_gap_at_the_caller(local_server: LocalServer) -> None:
     delay_ms = 300
     settings = {"ultravadEotThreshold": None, "speculativeSilenceMs": None}
     number = await local_server.number_with_agent("All right. END", turnEndpointDelay=delay_ms, **settings)
@@ -149,7 +149,7 @@ async def test_the_timeline_has_the_gap_that_the_caller_hears(local_server: Loca
     assert turn["speechEndMs"] - turn["speechStartMs"] == pytest.approx(len(said) / 8, abs=300)
 
 
-async def test_a_call_ends_when_its_longest_time_is_over(local_server: LocalServer) -> None:
+async def test_a_call_ends_at_its_maximum_duration(local_server: LocalServer) -> None:
     number = await local_server.number_with_agent("", firstSpeaker="user")
     database, longest = local_server.server.database, sa.update(tables.agents)
     await database.write(lambda conn: conn.execute(longest.values(max_call_duration_seconds=2)))
@@ -175,7 +175,7 @@ async def test_the_service_hangs_up_a_live_call(local_server: LocalServer) -> No
     assert not await local_server.server.calls.hangup(call_id), "it has ended"
 
 
-async def test_placeholders_are_filled_in_prompt_and_greeting(local_server: LocalServer) -> None:
+async def test_placeholders_in_prompt_and_greeting_are_replaced(local_server: LocalServer) -> None:
     number = await local_server.number_with_agent(
         "You dialled {{phone_number}}{{nothing}}. END",
         firstSpeaker="agent",
@@ -194,7 +194,7 @@ async def test_placeholders_are_filled_in_prompt_and_greeting(local_server: Loca
     assert missing["names"] == ["nothing"]
 
 
-async def test_dialled_digits_are_an_item_of_the_caller(local_server: LocalServer) -> None:
+async def test_dialled_digits_are_a_user_item_of_the_transcript(local_server: LocalServer) -> None:
     number = await local_server.number_with_agent("Thank you. END", firstSpeaker="user")
     since = local_server.log.mark()
     async with calling(local_server.target, number) as call:
@@ -209,8 +209,8 @@ async def test_dialled_digits_are_an_item_of_the_caller(local_server: LocalServe
     assert (found["endedReason"], found["turnCount"]) == ("agent_ended", 1)
 
 
-async def test_nothing_of_the_talk_is_logged_above_debug(local_server: LocalServer) -> None:
-    """All that was said in the calls of this module."""
+async def test_transcripts_are_logged_at_debug_only(local_server: LocalServer) -> None:
+    """All words of the calls of this module."""
     levels: dict[str, list[str]] = {"debug": [], "above": []}
     for event, line in zip(local_server.log.events, local_server.log.lines, strict=True):
         levels["debug" if event["level"] == "debug" else "above"].append(line)

@@ -1,4 +1,4 @@
-"""Keys that callers press, with the whole server over real SIP: each counts once, whatever ways it comes by."""
+"""DTMF of callers over SIP with a complete server: each key counts once, however many methods transmit it."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
         yield local_server
 
 
-async def press(call: PhoneCall, digit: str, ways: str) -> None:
-    """Press a key for 200 ms; a phone that sends events leaves the first 60 ms of its tone in the sound."""
-    if "tone" in ways:
-        call.say(sent(key(digit, ms=60 if "events" in ways else 200), gap(20)))
-    if "events" in ways:
+async def press(call: PhoneCall, digit: str, methods: str) -> None:
+    """Press a key for 200 ms. With RFC 4733 events, the first 60 ms of the tone are also in the audio."""
+    if "tone" in methods:
+        call.say(sent(key(digit, ms=60 if "events" in methods else 200), gap(20)))
+    if "events" in methods:
         call.press(digit)
     call.say(sent(gap(60)))
     await call.has_said()
-    if "info" in ways:
+    if "info" in methods:
         status = await call.phone.info(call.dialog, "dtmf-relay", f"Signal={digit}\r\nDuration=200\r\n".encode())
         assert status == 200
 
 
 @pytest.mark.parametrize(
-    "ways", ["tone", "events", "info", "tone events", "tone info", "events info", "tone events info"]
+    "methods", ["tone", "events", "info", "tone events", "tone info", "events info", "tone events info"]
 )
-async def test_an_entry_is_the_callers_whatever_ways_its_keys_come_by(local_server: LocalServer, ways: str) -> None:
+async def test_each_key_counts_once_with_any_combination_of_methods(local_server: LocalServer, methods: str) -> None:
     number = await local_server.number_with_agent("Thank you. END", firstSpeaker="user")
     since = local_server.log.mark()
     async with calling(local_server.target, number) as call:
         call_id = await local_server.answered(since)
         await call.hears(25)
         for digit in "4221#":
-            await press(call, digit, ways)
+            await press(call, digit, methods)
         await call.hung_up()
     found = await local_server.ended(call_id)
     assert [(item["role"], item["content"]) for item in found["transcript"]] == [

@@ -1,5 +1,5 @@
-"""A real call to a server whose language model is a GGUF file of random weights of 4 bits, installed in the
-models' folder and chosen by a setting; its grammar makes it use a tool as that must be used."""
+"""A call with a GGUF language model of random 4-bit weights, which is installed in the models' folder and selected by
+a setting; a grammar enforces valid tool calls."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PARAMETERS = [
 
 
 class Booking(LlamaLanguageModel):
-    """Does not know that it could press keys. Tells when it has read ahead."""
+    """A model without the DTMF tool, which reports its prefills."""
 
     prepared: ClassVar[asyncio.Event]
 
@@ -60,7 +60,7 @@ def without_keys(prompt: ChatPrompt) -> ChatPrompt:
 
 
 def small(path: Path, name: str, _calls: int) -> LlamaLanguageModel:
-    """A model that answers each turn of the caller by using its tools."""
+    """A model that responds to each turn with a tool call."""
     return Booking(
         path,
         name=name,
@@ -73,7 +73,7 @@ def small(path: Path, name: str, _calls: int) -> LlamaLanguageModel:
 
 
 def chosen(settings: Settings) -> Catalogue:
-    """The language model as at every start; ears that know the words at once."""
+    """The default language model, with a recognizer that has the words at once."""
     loaded = loader.load(settings.models_dir, llm=settings.models.llm, tts="flite", eot="lexical-end-of-turn")
     ear = loaded.stt(None)
     assert isinstance(ear, Closable)
@@ -84,7 +84,7 @@ def chosen(settings: Settings) -> Catalogue:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
-    """A server that found the file in its folder."""
+    """A server with the GGUF file in its models' folder."""
     folder = tmp_path_factory.mktemp("place")
     (folder / "models").mkdir()
     await asyncio.to_thread(write_tiny_gguf, folder / "models" / "harbour.gguf", kind=GGMLQuantizationType.Q4_0)
@@ -95,15 +95,13 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
             yield local_server
 
 
-async def test_it_is_the_default_of_the_models_that_are_listed(local_server: LocalServer) -> None:
+async def test_it_is_the_default_in_the_list_of_models(local_server: LocalServer) -> None:
     listed = await local_server.client.v1("GET", "slm-models")
     assert [model["id"] for model in listed if model["isDefault"]] == [str(language_model_id("harbour"))]
 
 
-async def test_a_call_is_answered_with_what_a_tool_told(
-    local_server: LocalServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the agent was told is read before the caller says a word; the tool is used as it must be."""
+async def test_a_tools_result_is_in_the_answer(local_server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The prompt is prefilled before the caller speaks, and the tool call is valid."""
     booked: list[dict[str, Any]] = []
     read: list[int] = []
     longest: list[int] = []
@@ -149,8 +147,8 @@ WANTED = [
 ]
 
 
-async def test_a_call_is_summed_up_and_its_values_are_found_by_the_model_after_it(local_server: LocalServer) -> None:
-    """Random weights say nothing that is true, but what was asked for, in its form."""
+async def test_the_model_writes_the_summary_and_the_extraction_after_the_call(local_server: LocalServer) -> None:
+    """Random weights give wrong values in the required form."""
     async with Receiver() as receiver:
         asked = {"postCallSummaryEnabled": True, "postCallExtractionSchema": WANTED, "toolIds": [], **NO_MODEL}
         async with agent_call(

@@ -1,4 +1,4 @@
-"""Calls that a client of the API makes, over real SIP with the whole server."""
+"""Outbound calls of API clients, over SIP with a complete server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ in_this_module = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
-    """The server of this module, whose calls ring for a short time only."""
+    """The server of this module, with a short ring timeout."""
     folder = tmp_path_factory.mktemp("place")
     async with open_local_server(
         folder, sip={"ring_timeout_s": RING_TIMEOUT_S}, limits={"max_outbound_per_second": 50}
@@ -39,7 +39,7 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def phone(local_server: LocalServer) -> AsyncIterator[TrunkPhone]:
-    """Whom the server calls."""
+    """The callee's phone."""
     async with trunk_phone(local_server.target) as phone:
         yield phone
 
@@ -47,7 +47,7 @@ async def phone(local_server: LocalServer) -> AsyncIterator[TrunkPhone]:
 async def body_for(
     local_server: LocalServer, port: int, *, trunk: dict[str, Any] | None = None, **agent: Any
 ) -> dict[str, Any]:
-    """What POST /calls takes for a new agent and a new number, whose trunk is at that port."""
+    """The body of POST /calls for a new agent and a new number, whose trunk is at that port."""
     local_server.numbers += 1
     agent_id = await local_server.client.agent(**{"systemPrompt": "Thank you. END", **agent})
     number_id = await local_server.client.number(str(local_server.numbers), None, sipPort=port, **(trunk or {}))
@@ -55,17 +55,17 @@ async def body_for(
 
 
 async def start(local_server: LocalServer, body: dict[str, Any]) -> str:
-    """POST /calls; the call's id."""
+    """Create an outbound call; returns its id."""
     return str((await local_server.client.v1("POST", "calls", body))["id"])
 
 
-def how(call: dict[str, Any]) -> tuple[str, str]:
-    """Status and reason of the end."""
+def outcome(call: dict[str, Any]) -> tuple[str, str]:
+    """Status and ended reason of a call."""
     return call["status"], call["endedReason"]
 
 
 @in_this_module
-async def test_a_callee_is_greeted_listened_to_and_told_of_by_webhook(
+async def test_a_call_is_answered_held_stored_and_sent_to_the_webhook(
     local_server: LocalServer, phone: TrunkPhone
 ) -> None:
     since = local_server.log.mark()
@@ -89,7 +89,7 @@ async def test_a_callee_is_greeted_listened_to_and_told_of_by_webhook(
             heard = call.sound()
         payload = json.loads((await receiver.about(call_id))[1])
     ended = await local_server.ended(call_id)
-    assert how(ended) == ("completed", "agent_ended")
+    assert outcome(ended) == ("completed", "agent_ended")
     assert [item["content"] for item in ended["transcript"]] == [
         "Hello Ann, this is the harbour office.",
         WORDS,
@@ -124,7 +124,7 @@ async def test_baresip_is_called_and_holds_a_conversation(local_server: LocalSer
         await baresip.event("CALL_CLOSED")
         _, heard = baresip.heard()
     ended = await local_server.ended(call_id)
-    assert how(ended) == ("completed", "agent_ended")
+    assert outcome(ended) == ("completed", "agent_ended")
     assert [item["content"] for item in ended["transcript"]] == ["Good morning.", WORDS, "Thank you."]
     assert audible(heard, 8000).any()
 
@@ -140,7 +140,7 @@ async def test_baresip_is_called_and_holds_a_conversation(local_server: LocalSer
         ("302 Moved Temporarily", ("failed", "unreachable")),
     ],
 )
-async def test_a_refusal_is_the_reason_of_the_end(
+async def test_a_rejection_sets_the_ended_reason(
     local_server: LocalServer, phone: TrunkPhone, status: str, expected: tuple[str, str]
 ) -> None:
     call_id = await start(local_server, await body_for(local_server, phone.port))
@@ -149,82 +149,86 @@ async def test_a_refusal_is_the_reason_of_the_end(
     callee.refuses(status, "Contact: <sip:elsewhere@127.0.0.1:9>")
     await callee.gets("ACK")
     ended = await local_server.ended(call_id)
-    assert (how(ended), ended["startedAt"], ended["recordingUrl"]) == (expected, None, None)
+    assert (outcome(ended), ended["startedAt"], ended["recordingUrl"]) == (expected, None, None)
 
 
 @in_this_module
-async def test_who_rings_for_too_long_is_cancelled(local_server: LocalServer, phone: TrunkPhone) -> None:
+async def test_a_call_that_rings_longer_than_the_ring_timeout_is_cancelled(
+    local_server: LocalServer, phone: TrunkPhone
+) -> None:
     call_id = await start(local_server, await body_for(local_server, phone.port))
     callee = await phone.called()
     callee.rings()
     await callee.is_cancelled()
     ended = await local_server.ended(call_id)
-    assert how(ended) == ("no_answer", "no_answer")
+    assert outcome(ended) == ("no_answer", "no_answer")
 
 
 @in_this_module
-async def test_who_says_nothing_at_all_is_unreachable(local_server: LocalServer, phone: TrunkPhone) -> None:
+async def test_a_callee_that_does_not_respond_is_unreachable(local_server: LocalServer, phone: TrunkPhone) -> None:
     call_id = await start(local_server, await body_for(local_server, phone.port))
     callee = await phone.called()
-    assert how(await local_server.ended(call_id)) == ("failed", "unreachable")
+    assert outcome(await local_server.ended(call_id)) == ("failed", "unreachable")
     callee.trying()
     await callee.is_cancelled()
 
 
 @in_this_module
-async def test_a_trunk_that_takes_no_connection_is_unreachable_at_once(local_server: LocalServer) -> None:
+async def test_a_trunk_that_refuses_connections_is_unreachable_at_once(local_server: LocalServer) -> None:
     call_id = await start(local_server, await body_for(local_server, free_port(), trunk={"sipProtocol": "tcp"}))
-    assert how(await local_server.ended(call_id)) == ("failed", "unreachable")
+    assert outcome(await local_server.ended(call_id)) == ("failed", "unreachable")
 
 
 @in_this_module
-async def test_a_trunk_is_reached_by_its_host_s_name(local_server: LocalServer, phone: TrunkPhone) -> None:
+async def test_a_trunk_is_reached_by_its_host_name(local_server: LocalServer, phone: TrunkPhone) -> None:
     call_id = await start(local_server, await body_for(local_server, phone.port, trunk={"sipIp": "localhost"}))
     callee = await phone.called()
     assert f"@127.0.0.1:{phone.port}" in callee.invite.first_line
     callee.refuses("486 Busy Here")
-    assert how(await local_server.ended(call_id)) == ("failed", "busy")
+    assert outcome(await local_server.ended(call_id)) == ("failed", "busy")
 
 
 @in_this_module
-async def test_a_ringing_call_is_hung_up_by_api(local_server: LocalServer, phone: TrunkPhone) -> None:
+async def test_a_ringing_call_is_hung_up_by_the_api(local_server: LocalServer, phone: TrunkPhone) -> None:
     call_id = await start(local_server, await body_for(local_server, phone.port))
     callee = await phone.called()
     callee.rings()
     await local_server.log.event("call.ringing", call_id=call_id)
     hanging_up = asyncio.create_task(local_server.client.v1("POST", f"calls/{call_id}/hangup"))
     await callee.is_cancelled()
-    assert how(await hanging_up) == ("no_answer", "api_hangup")
+    assert outcome(await hanging_up) == ("no_answer", "api_hangup")
 
 
 @in_this_module
-async def test_a_talking_call_is_hung_up_by_api(local_server: LocalServer, phone: TrunkPhone) -> None:
+async def test_an_answered_call_is_hung_up_by_the_api(local_server: LocalServer, phone: TrunkPhone) -> None:
     call_id = await start(local_server, await body_for(local_server, phone.port))
     async with ReceivedCall(await phone.called()) as call:
         await local_server.log.event("call.answered", call_id=call_id)
         await call.hears(5)
         hanging_up = asyncio.create_task(local_server.client.v1("POST", f"calls/{call_id}/hangup"))
         await call.hung_up()
-    assert how(await hanging_up) == ("completed", "api_hangup")
+    assert outcome(await hanging_up) == ("completed", "api_hangup")
 
 
 @in_this_module
-async def test_a_callee_who_hangs_up_ends_the_call(local_server: LocalServer, phone: TrunkPhone) -> None:
+async def test_a_hangup_by_the_callee_ends_the_call(local_server: LocalServer, phone: TrunkPhone) -> None:
     call_id = await start(local_server, await body_for(local_server, phone.port))
     async with ReceivedCall(await phone.called()) as call:
         await call.hears(25)
         await call.hang_up()
-    assert how(await local_server.ended(call_id)) == ("completed", "customer_ended")
+    assert outcome(await local_server.ended(call_id)) == ("completed", "customer_ended")
 
 
 @in_this_module
-async def test_an_answer_without_usable_sound_is_no_conversation(local_server: LocalServer, phone: TrunkPhone) -> None:
+async def test_an_answer_without_usable_media_ends_the_call_as_unreachable(
+    local_server: LocalServer, phone: TrunkPhone
+) -> None:
     call_id = await start(local_server, await body_for(local_server, phone.port))
     callee = await phone.called()
     callee.answers(sdp="")
     await callee.is_hung_up_on()
     ended = await local_server.ended(call_id)
-    assert how(ended) == ("completed", "unreachable")
+    assert outcome(ended) == ("completed", "unreachable")
     assert ended["transcript"] == []
 
 
@@ -243,7 +247,9 @@ async def test_a_repeated_request_makes_one_call(local_server: LocalServer, phon
 
 
 @in_this_module
-async def test_an_organization_makes_no_more_calls_than_it_may(local_server: LocalServer, phone: TrunkPhone) -> None:
+async def test_outbound_calls_count_against_the_organizations_call_limit(
+    local_server: LocalServer, phone: TrunkPhone
+) -> None:
     async def allow(most: int | None) -> None:
         change = sa.update(tables.organizations).values(max_calls=most)
         await local_server.server.database.write(lambda conn: conn.execute(change))

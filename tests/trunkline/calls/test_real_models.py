@@ -1,5 +1,5 @@
-"""Calls with the recognizer, the end-of-turn model and the voice of every installation: what a caller's pauses, coughs,
-hums, noise, loudspeaker and interruptions do to the sound of a call and to what is stored of it."""
+"""Calls with the default recognizer, end-of-turn model and voice: the effect of a caller's pauses, coughs, hums, noise,
+loudspeaker and interruptions on the audio of a call and on the stored call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.trunkline.server_in_process import LocalServer, open_local_server
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 GREETING: dict[str, Any] = {"firstSpeaker": "agent", "agentGreeting": LONG, "agentGreetingEnabled": True}
 EASILY: dict[str, Any] = {"minInterruptionDuration": 50, "frameActivationThreshold": 0.2}
-"""The agent halts at every sound."""
+"""The agent pauses at every sound."""
 QUESTION = "excuse me please i have a question for you"
 
 
@@ -34,12 +34,12 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
         yield local_server
 
 
-def said_by(talk: list[tuple[str, str]], role: str) -> list[str]:
+def texts_of(talk: list[tuple[str, str]], role: str) -> list[str]:
     return [content for each, content in talk if each == role]
 
 
-async def heard_over(local_server: LocalServer, sound: Samples | None) -> AgentCall:
-    """A call whose caller makes this sound 1 s after the greeting has begun, and hangs up behind it."""
+async def call_with_interruption(local_server: LocalServer, sound: Samples | None) -> AgentCall:
+    """A call whose caller makes this sound 1 s after the start of the greeting, and hangs up after it."""
     async with agent_call(local_server, "Yes.", **GREETING, **EASILY) as line:
         await line.phone.has_heard(await line.agent_begins() + 50)
         if sound is not None:
@@ -51,8 +51,8 @@ async def heard_over(local_server: LocalServer, sound: Samples | None) -> AgentC
 
 
 def inserted_ms(whole: Samples, heard: Samples) -> float:
-    """How much longer a sound is than the whole that it was, if that is all: a pause somewhere, and a ramp of at most
-    25 ms on either side of it. Raises `AssertionError` otherwise."""
+    """How much longer `heard` is than `whole` if they differ in one inserted pause, with a ramp of at most 25 ms on
+    either side of it. Raises `AssertionError` otherwise."""
     longer = len(heard) - len(whole)
     assert longer >= 0, "something is missing"
     same = np.flatnonzero(heard[: len(whole)] != whole)
@@ -68,9 +68,13 @@ def agents_sound(line: AgentCall) -> Samples:
     return line.phone.sound()[loud[0] * 160 : (loud[-1] + 1) * 160]
 
 
-async def test_a_cough_or_a_hum_only_pauses_the_agent_which_goes_on_where_it_stopped(local_server: LocalServer) -> None:
+async def test_a_cough_or_a_hum_pauses_the_agent_which_resumes_where_it_stopped(local_server: LocalServer) -> None:
     over = {"nothing": None, "cough": cough(), "bark": bark(), "hum": hum(), "okay": words("okay", "rms")}
-    calls = dict(zip(over, await together(*(heard_over(local_server, sound) for sound in over.values())), strict=True))
+    calls = dict(
+        zip(
+            over, await together(*(call_with_interruption(local_server, sound) for sound in over.values())), strict=True
+        )
+    )
     whole = agents_sound(calls["nothing"])
     for what, line in calls.items():
         assert await line.talk() == [("assistant", LONG)], what
@@ -80,8 +84,8 @@ async def test_a_cough_or_a_hum_only_pauses_the_agent_which_goes_on_where_it_sto
     assert all(pauses[what] < 2500 for what in ("cough", "bark")), "they may be over before it halts"
 
 
-async def test_words_cut_the_agent_and_the_transcript_at_the_word(local_server: LocalServer) -> None:
-    """The caller begins 1.5 s after the agent, or 200 ms after it."""
+async def test_words_interrupt_the_agent_and_truncate_the_transcript_at_the_word(local_server: LocalServer) -> None:
+    """The caller starts 1.5 s or 200 ms after the agent."""
     said = words(QUESTION)
 
     async def interrupted(after: int) -> tuple[AgentCall, int, int]:
@@ -98,17 +102,17 @@ async def test_words_cut_the_agent_and_the_transcript_at_the_word(local_server: 
     for line, begun, at in await together(interrupted(75), interrupted(10)):
         talk = await line.talk()
         assert [role for role, _ in talk] in (["assistant", "user", "assistant"], ["user", "assistant"])
-        assert share_heard(QUESTION, " ".join(said_by(talk, "user"))) >= 0.5
+        assert share_heard(QUESTION, " ".join(texts_of(talk, "user"))) >= 0.5
         end = line.speech_segments(0.6)[0][1]
         assert 0 < end - at < 75, "it stops soon"
-        kept = said_by(talk, "assistant")[0] if talk[0][0] == "assistant" else ""
+        kept = texts_of(talk, "assistant")[0] if talk[0][0] == "assistant" else ""
         heard_s = (end - begun) / 50
         ends = {LONG[: word.char_end]: word.sample_end / 8000 for word in speech.words}
         near = [text for text, second in ends.items() if abs(second - heard_s) < 0.5]
         assert kept in near or (kept == "" and heard_s < 0.6)
 
 
-async def test_a_pause_in_the_middle_of_a_sentence_ends_the_turn_only_without_the_model(
+async def test_a_pause_in_a_sentence_ends_the_turn_only_without_the_model(
     local_server: LocalServer,
 ) -> None:
     parts = [words("i would like to"), silence(600), words("talk about your opening hours")]
@@ -136,8 +140,8 @@ async def test_a_pause_in_the_middle_of_a_sentence_ends_the_turn_only_without_th
     assert ends == [1, 2], "without the model it is over in the pause, and goes on"
 
 
-async def test_a_caller_who_goes_on_when_the_turn_was_over_has_one_turn(local_server: LocalServer) -> None:
-    """The answer, which takes its time, was not heard yet."""
+async def test_a_caller_who_goes_on_before_the_answer_has_one_turn(local_server: LocalServer) -> None:
+    """The answer is slow, and not audible yet."""
     sentence = np.concatenate([words("what are your opening hours"), silence(400), words("on the weekend")])
     async with agent_call(local_server, "SLOW Yes.", turnEndpointDelay=100, **NO_MODEL) as line:
         await line.phone.hears(25)
@@ -154,8 +158,8 @@ async def test_a_caller_who_goes_on_when_the_turn_was_over_has_one_turn(local_se
     assert [turn["turn"] for turn in ended] == [1, 1], "it was over, and went on"
 
 
-async def test_turns_begin_and_end_in_noise(local_server: LocalServer) -> None:
-    """At 15 dB under the caller, all the time."""
+async def test_turns_are_detected_in_noise(local_server: LocalServer) -> None:
+    """Continuous noise, 15 dB below the caller."""
     spoken = [words("what are your opening hours"), words("where are you located")]
     sound = np.concatenate([silence(1000), spoken[0], silence(2500), spoken[1], silence(2000)])
     noisy = in_noise(sound, pink(len(sound)), 15)
@@ -171,8 +175,8 @@ async def test_turns_begin_and_end_in_noise(local_server: LocalServer) -> None:
     assert all(0 < first - end < 100 for first, end in zip(begun, ends, strict=True)), (begun, ends)
 
 
-async def test_an_agent_that_hears_itself_is_not_interrupted_but_its_caller_is_heard(local_server: LocalServer) -> None:
-    """The caller's phone sends back what it hears 200 ms later, 20 dB softer."""
+async def test_an_echo_does_not_interrupt_the_agent_and_the_caller_does(local_server: LocalServer) -> None:
+    """The caller's phone has an echo after 200 ms, 20 dB softer."""
     said = words(QUESTION)
 
     async def loudspeaker() -> AgentCall:
@@ -183,7 +187,7 @@ async def test_an_agent_that_hears_itself_is_not_interrupted_but_its_caller_is_h
             await line.phone.hung_up()
         return line
 
-    line, alone = await together(loudspeaker(), heard_over(local_server, None))
+    line, alone = await together(loudspeaker(), call_with_interruption(local_server, None))
     talk = await line.talk()
     assert [role for role, _ in talk] == ["assistant", "user", "assistant"]
     assert talk[0][1] == LONG

@@ -1,4 +1,4 @@
-"""A call whose language model runs on another machine: llama-cpp-python's own server, as a process of its own."""
+"""A call with a remote language model: llama-cpp-python's server in another process."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ REMOTE = (
     "two streets up from the town hall, past the school and the cinema, on the left side of the square with the "
     "chestnut trees, above the shop that sells bicycles and repairs them while you wait."
 )
-"""It takes its server ten seconds, of which the call needs one."""
+"""A response of ten seconds, of which the call needs one."""
 LOCAL = "We open at ten."
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gpu(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LlamaServer]:
-    """Slow enough to be killed while it answers."""
+    """A server that is slow enough to be killed during a response."""
     async with llama_server(tmp_path_factory.mktemp("gpu"), token_ms=40) as server:
         yield server
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(gpu: LlamaServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
-    """A server whose operator has added the remote model; the local one says what its prompt says."""
+    """A server with the remote model; the local one responds with its prompt."""
 
     async def add(settings: Settings) -> None:
         key = secrets.load_or_create(settings.secret_key_path)
@@ -64,7 +64,7 @@ async def local_server(gpu: LlamaServer, tmp_path_factory: pytest.TempPathFactor
 
 
 async def spoken(text: str) -> Samples:
-    """As the agent's voice says it, at 8 kHz."""
+    """The text in the agent's voice, at 8 kHz."""
     flite = await asyncio.to_thread(FliteTextToSpeech)
     speech = await flite.synthesize(text, VoiceSettings("flite/slt", 1.0, 0.5, 8000))
     flite.close()
@@ -72,7 +72,7 @@ async def spoken(text: str) -> Samples:
 
 
 def holds(sound: Samples, part: Samples) -> bool:
-    """Whether a part is heard in a sound: by their likeness where it is the greatest, 1 when they are the same."""
+    """True if `sound` contains `part`: the maximum of their normalized correlation is high (1 if they are equal)."""
     size = len(sound) + len(part)
     likeness = np.fft.irfft(np.fft.rfft(sound, size) * np.conj(np.fft.rfft(part, size)), size)[: len(sound)]
     energy = np.concatenate(([0.0], np.cumsum(np.pad(sound.astype(np.float64), (0, len(part))) ** 2)))
@@ -92,7 +92,7 @@ async def test_the_remote_model_is_listed_and_is_the_default(local_server: Local
     assert (second["name"], second["isDefault"]) == ("prompted", False)
 
 
-async def test_a_remote_model_that_is_killed_mid_sentence_leaves_the_caller_with_an_answer(
+async def test_the_local_model_answers_if_the_remote_one_is_killed_during_a_response(
     local_server: LocalServer, gpu: LlamaServer
 ) -> None:
     since = local_server.log.mark()

@@ -1,4 +1,4 @@
-"""What was said over SIP in a call, over real SIP with the whole server: `GET /v1/calls/{id}/sip`."""
+"""SIP trace of a call, with a complete server: `GET /v1/calls/{id}/sip`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 
 async def stored(local_server: LocalServer, call_id: str) -> SipTrace:
-    """What the database has of a call, once it has it."""
+    """Wait until the trace of a call is stored; returns it."""
     read = local_server.server.database.read
     async with asyncio.timeout(10 * STORE_DELAY_S):
         while (found := await read(lambda conn: sip_traces.get(conn, call_id))) is None:  # noqa: ASYNC110 - a task writes it
@@ -40,11 +40,11 @@ async def stored(local_server: LocalServer, call_id: str) -> SipTrace:
     return found
 
 
-def told(sip: dict[str, Any]) -> list[str]:
+def summaries(sip: dict[str, Any]) -> list[str]:
     return [message["summary"].split(" sip:")[0].split(" (")[0] for message in sip["messages"]]
 
 
-async def test_a_call_is_told_while_it_lives_and_when_it_has_ended(local_server: LocalServer) -> None:
+async def test_the_trace_of_a_call_is_available_during_and_after_it(local_server: LocalServer) -> None:
     number = await local_server.number_with_agent("Hello.")
     since = local_server.log.mark()
     async with RawPhone(local_server.target) as phone, PhoneCall(phone, number) as call:
@@ -56,8 +56,8 @@ async def test_a_call_is_told_while_it_lives_and_when_it_has_ended(local_server:
         ours, theirs = local_server.target, f"127.0.0.1:{phone.sip.port}"
     await stored(local_server, call_id)
     ended = await local_server.client.v1("GET", f"calls/{call_id}/sip")
-    assert told(live) == ANSWERED
-    assert told(ended) == [*ANSWERED, "BYE", "200 OK"]
+    assert summaries(live) == ANSWERED
+    assert summaries(ended) == [*ANSWERED, "BYE", "200 OK"]
     assert just_ended == ended
     invite, *_, bye = ended["messages"]
     assert live["messages"] == ended["messages"][:5]
@@ -72,7 +72,7 @@ async def test_a_call_is_told_while_it_lives_and_when_it_has_ended(local_server:
     assert (await local_server.client.get(f"/v1/calls/{call_id}/sip?format=text")) == (200, ended["ladder"].encode())
 
 
-async def test_a_refused_call_out_tells_what_the_peer_said(local_server: LocalServer) -> None:
+async def test_the_trace_of_a_rejected_outbound_call_has_the_peers_response(local_server: LocalServer) -> None:
     async with trunk_phone(local_server.target) as phone:
         number_id = await local_server.client.number("555", None, sipPort=phone.port)
         body = {"agentId": await local_server.client.agent(), "phoneNumberId": number_id, "to": "+41445550199"}
@@ -82,11 +82,11 @@ async def test_a_refused_call_out_tells_what_the_peer_said(local_server: LocalSe
         await callee.gets("ACK")
     await local_server.ended(call_id)
     sip = await local_server.client.v1("GET", f"calls/{call_id}/sip")
-    assert [each for each in told(sip) if each != "100 Trying"] == ["INVITE", "486 Busy Here", "ACK"]
+    assert [each for each in summaries(sip) if each != "100 Trying"] == ["INVITE", "486 Busy Here", "ACK"]
     assert [message["direction"] for message in sip["messages"]][-2:] == ["received", "sent"]
 
 
-async def test_what_comes_just_after_the_end_is_kept_too(local_server: LocalServer) -> None:
+async def test_messages_just_after_the_end_are_in_the_trace(local_server: LocalServer) -> None:
     number = await local_server.number_with_agent("Hello.")
     since = local_server.log.mark()
     async with RawPhone(local_server.target) as phone, PhoneCall(phone, number) as call:
@@ -104,7 +104,7 @@ async def test_what_comes_just_after_the_end_is_kept_too(local_server: LocalServ
     ]  # fmt: skip
 
 
-async def test_secrets_of_a_message_are_nowhere(local_server: LocalServer) -> None:
+async def test_secrets_of_messages_are_masked_everywhere(local_server: LocalServer) -> None:
     number = await local_server.number_with_agent("Hello.")
     since = local_server.log.mark()
     headers = (f"Authorization: {KEY}", f"Alert-Info: <sip:ann:{PASSWORD}@host>")
@@ -123,7 +123,7 @@ async def test_secrets_of_a_message_are_nowhere(local_server: LocalServer) -> No
         assert "sip:ann:*@host" in text and "Signal=*" in text and "username=" in text
 
 
-async def test_calls_of_others_and_unknown_calls_are_not_found(local_server: LocalServer) -> None:
+async def test_calls_of_other_organizations_and_unknown_calls_are_not_found(local_server: LocalServer) -> None:
     number = await local_server.number_with_agent("Hello.")
     since = local_server.log.mark()
     async with RawPhone(local_server.target) as phone, PhoneCall(phone, number) as call:
@@ -137,7 +137,7 @@ async def test_calls_of_others_and_unknown_calls_are_not_found(local_server: Loc
         await call.hang_up()
 
 
-async def test_a_call_that_was_never_sent_has_no_messages(local_server: LocalServer) -> None:
+async def test_a_call_without_an_invite_has_no_messages(local_server: LocalServer) -> None:
     number_id = (await local_server.client.v1("POST", "phone-numbers", {"number": "556", "provider": "sip"}))["id"]
     body = {"agentId": await local_server.client.agent(), "phoneNumberId": number_id, "to": "+41445550199"}
     call_id = (await local_server.client.v1("POST", "calls", body))["id"]

@@ -1,4 +1,4 @@
-"""Calls that go on with somebody else, with the whole server: one conversation, one recording."""
+"""Transfers and redirects with a complete server: INVITE with Replaces, REFER, 3xx."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
         yield local_server
 
 
-class Heir(PhoneCall):
-    """A phone that takes over somebody's call."""
+class ReplacingCall(PhoneCall):
+    """A call with a Replaces header, which takes over the call of another phone."""
 
     def __init__(self, phone: RawPhone, number: str, before: PhoneCall) -> None:
         super().__init__(phone, number)
@@ -50,14 +50,14 @@ class Heir(PhoneCall):
 
 
 @asynccontextmanager
-async def taking_over(local_server: LocalServer, number: str, before: PhoneCall) -> AsyncIterator[Heir]:
-    """The heir of a call, connected."""
-    async with RawPhone(local_server.target) as phone, Heir(phone, number, before) as heir:
+async def replacing(local_server: LocalServer, number: str, before: PhoneCall) -> AsyncIterator[ReplacingCall]:
+    """An answered call that replaces another one."""
+    async with RawPhone(local_server.target) as phone, ReplacingCall(phone, number, before) as heir:
         yield heir
 
 
 async def number_of(local_server: LocalServer, **trunk: Any) -> str:
-    """A new number whose agent greets, listens, thanks and hangs up."""
+    """Create a number whose agent greets, listens, thanks and hangs up; returns the number."""
     local_server.numbers += 1
     agent = await local_server.client.agent(
         firstSpeaker="agent", agentGreetingEnabled=True, agentGreeting=GREETING, systemPrompt="Thank you. END"
@@ -67,22 +67,22 @@ async def number_of(local_server: LocalServer, **trunk: Any) -> str:
 
 
 async def greeted(local_server: LocalServer, since: int) -> str:
-    """Wait until the agent has greeted; the call's id."""
+    """Wait for the end of the agent's greeting; returns the call's id."""
     call_id = await local_server.answered(since)
     await local_server.log.event("turn.agent", call_id=call_id)
     return call_id
 
 
 def contents(call: dict[str, Any]) -> list[str]:
-    """What was said."""
+    """The texts of a call's transcript."""
     return [item["content"] for item in call["transcript"]]
 
 
-async def test_who_takes_a_call_over_goes_on_with_its_conversation_and_its_recording(local_server: LocalServer) -> None:
+async def test_a_replacing_call_continues_the_conversation_and_the_recording(local_server: LocalServer) -> None:
     number, since = await number_of(local_server), local_server.log.mark()
     async with calling(local_server.target, number) as caller:
         call_id = await greeted(local_server, since)
-        async with taking_over(local_server, number, caller) as heir:
+        async with replacing(local_server, number, caller) as heir:
             await caller.hung_up()
             heir.say(speech("hello there"))
             await heir.hung_up()
@@ -103,7 +103,7 @@ async def test_who_takes_a_call_over_goes_on_with_its_conversation_and_its_recor
     assert agent[-len(agent) // 3 :].any(), "the thanks to the second"
 
 
-async def test_a_call_goes_on_with_whom_the_caller_names_by_refer(local_server: LocalServer) -> None:
+async def test_a_refer_continues_the_call_with_its_target(local_server: LocalServer) -> None:
     async with RawPhone(local_server.target) as phone:
         number = await number_of(local_server, sipPort=phone.sip.port, sipAllowRefer=True)
         since = local_server.log.mark()
@@ -125,12 +125,12 @@ async def test_a_call_goes_on_with_whom_the_caller_names_by_refer(local_server: 
 
 
 async def refused(caller: PhoneCall, to: str) -> Message:
-    """The answer to a REFER that calls nobody."""
+    """Send a REFER that must be rejected; returns the response."""
     caller.phone.within("REFER", caller.dialog, Refer_To=to)
     return await caller.phone.final("REFER")
 
 
-async def test_nobody_is_called_for_a_refer_unless_the_number_allows_it_at_that_time(local_server: LocalServer) -> None:
+async def test_a_refer_is_rejected_unless_the_number_allows_it_at_that_time(local_server: LocalServer) -> None:
     number, since = await number_of(local_server), local_server.log.mark()
     (number_id,) = [
         each["id"] for each in await local_server.client.v1("GET", "phone-numbers") if each["number"] == number
@@ -179,7 +179,7 @@ async def test_a_redirect_within_the_trunk_is_followed(local_server: LocalServer
     assert (ended["endedReason"], contents(ended)) == ("agent_ended", [WORDS, "Thank you."])
 
 
-async def test_what_an_invite_carries_is_told_with_the_call(local_server: LocalServer) -> None:
+async def test_headers_of_an_invite_are_stored_with_the_call(local_server: LocalServer) -> None:
     number, since = await number_of(local_server), local_server.log.mark()
     headers = ("P-Asserted-Identity: <sip:+41441@carrier>", "X-Customer: 17", "Diversion: <sip:8@h>")
     async with RawPhone(local_server.target) as phone:

@@ -1,5 +1,5 @@
-"""What each turn-taking setting of an agent does to the sound of a real call: two calls side by side that differ in it
-alone. The recognizer knows the words at once, and the end-of-turn model always says 0.5."""
+"""The effect of each turn-taking setting of an agent on the audio of a call: two calls at once that differ in that
+setting. The recognizer has the words at once, and the end-of-turn model always returns 0.5."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def first_sound_counts(local_server: LocalServer, first: Samples, **agent:
     return answered < at + 50
 
 
-def waits(gap_ms: float, wanted_ms: float) -> bool:
+def is_near(gap_ms: float, wanted_ms: float) -> bool:
     """The answer came when it should: a packet or so early, as the end of speech is known no better, or as much later
     as a busy machine makes it."""
     return wanted_ms - 30 <= gap_ms < wanted_ms + 400
@@ -60,13 +60,13 @@ WAITS: dict[str, tuple[dict[str, Any], tuple[Any, Any]]] = {
     "fallbackSilenceMs": ({"ultravadEotThreshold": 0.9}, (400, 1500)),
     "speculativeSilenceMs": (SLOW, (100, None)),
 }
-"""Setting: what else the agent has, and the two values."""
+"""The agent's other settings and the two values, by setting."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def answers(local_server: LocalServer) -> Pairs:
-    """For each setting of `WAITS`, how long the agent with either value waits with its answer, and the call. All these
-    calls are held at once."""
+    """For each setting of `WAITS`, the response gap and the call with either value. All these calls are made at
+    once."""
     said = words("hello there")
     asked = [(name, {**agent, name: value}) for name, (agent, values) in WAITS.items() for value in values]
     found = await together(*(answer_to(local_server, said, **agent) for _, agent in asked))
@@ -75,7 +75,8 @@ async def answers(local_server: LocalServer) -> Pairs:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def counted(local_server: LocalServer) -> dict[str, list[bool]]:
-    """For three settings whether what the caller said counted, with either value; all these calls are held at once."""
+    """For three settings, whether the caller's first audio is answered, with either value. All these calls are made at
+    once."""
     short, clear = words("hello"), words("hello there", "slt")
     noisy = in_noise(clear, white(len(clear)), 3)
     asked = [
@@ -89,8 +90,8 @@ async def counted(local_server: LocalServer) -> dict[str, list[bool]]:
 
 async def test_the_answer_waits_for_turn_endpoint_delay(answers: Pairs) -> None:
     (short, _), (long, line) = answers["turnEndpointDelay"]
-    assert waits(short, 150)
-    assert waits(long, 900)
+    assert is_near(short, 150)
+    assert is_near(long, 900)
     assert [turn["endedBy"] for turn in await line.turns()] == ["delay"]
 
 
@@ -102,31 +103,31 @@ async def test_sound_under_frame_activation_threshold_is_not_speech(counted: dic
     assert counted["frameActivationThreshold"] == [True, False]
 
 
-async def test_what_is_said_within_post_speech_cooldown_is_not_answered(counted: dict[str, list[bool]]) -> None:
+async def test_speech_within_post_speech_cooldown_is_not_answered(counted: dict[str, list[bool]]) -> None:
     assert counted["postSpeechCooldown"] == [True, False]
 
 
 async def test_the_turn_ends_at_ultravad_eot_threshold(answers: Pairs) -> None:
     (sure, early), (unsure, late) = answers["ultravadEotThreshold"]
-    assert waits(sure, 100)
-    assert waits(unsure, 1300)
+    assert is_near(sure, 100)
+    assert is_near(unsure, 1300)
     ends = [(turn["endedBy"], turn["eotProbability"]) for line in (early, late) for turn in await line.turns()]
     assert ends == [("model", 0.5), ("fallback", None)]
 
 
-async def test_a_turn_that_the_model_does_not_end_is_over_at_fallback_silence_ms(answers: Pairs) -> None:
+async def test_a_turn_that_the_model_does_not_end_ends_at_fallback_silence_ms(answers: Pairs) -> None:
     (soon, _), (late, line) = answers["fallbackSilenceMs"]
-    assert waits(soon, 400)
-    assert waits(late, 1500)
+    assert is_near(soon, 400)
+    assert is_near(late, 1500)
     assert [turn["endedBy"] for turn in await line.turns()] == ["fallback"]
 
 
-async def test_an_answer_that_was_begun_at_speculative_silence_ms_comes_earlier(answers: Pairs) -> None:
+async def test_a_speculative_answer_starts_earlier(answers: Pairs) -> None:
     calls = answers["speculativeSilenceMs"]
     (early, begun), (late, _) = calls
     assert [[turn["speculated"] for turn in await line.turns()] for _, line in calls] == [[True], [False]]
-    assert waits(early, 900), "never before the turn is over"
-    assert waits(late, 900 + 1000 * THINKS_S)
+    assert is_near(early, 900), "never before the turn is over"
+    assert is_near(late, 900 + 1000 * THINKS_S)
     (turn,) = await begun.turns()
     assert turn["firstTokenMs"] < turn["turnEndMs"] < turn["agentStartMs"]
     assert await begun.talk() == [("user", "hello there"), ("assistant", "Yes.")]
@@ -144,5 +145,5 @@ async def test_the_agent_stops_after_min_interruption_duration(local_server: Loc
         return 20 * (line.speech_segments()[0][1] - first)
 
     soon, late = await together(stops_after(100), stops_after(800))
-    assert waits(soon, 100)
-    assert waits(late, 800)
+    assert is_near(soon, 100)
+    assert is_near(late, 800)

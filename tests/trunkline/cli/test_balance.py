@@ -1,4 +1,4 @@
-"""What is left, on the command line: without a server, on the same database."""
+"""`trunkline org topup`, `debit` and `balance`, without a server."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 from trunkline.cli import main
 from trunkline.cli.balance import format_amount
 
-PLACES = "takes an amount such as 20 or 12.50, with at most 6 decimal places"
+AMOUNT_ERROR = "takes an amount such as 20 or 12.50, with at most 6 decimal places"
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRUNKLINE_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("LOGNAME", "kim")
     monkeypatch.setattr("config.logging.configure", lambda *_: None)  # the log of the tests stays theirs
 
 
-@pytest.mark.usefixtures("here")
-def test_a_balance_is_topped_up_and_tells_why_it_is_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("data_dir")
+def test_topups_and_debits_change_the_balance_and_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     def run(*arguments: str) -> list[str]:
         assert main.main(arguments) == 0
         return capsys.readouterr().out.splitlines()
@@ -51,8 +51,8 @@ def test_a_balance_is_topped_up_and_tells_why_it_is_what_it_is(capsys: pytest.Ca
     assert any("paid  22.749999" in line for line in run("org", "list"))
 
 
-@pytest.mark.usefixtures("here")
-def test_what_cannot_be_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("data_dir")
+def test_impossible_changes_are_rejected_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["org", "create", "Free"]) == 0
     assert main.main(["org", "create", "Rich", "--plan", "paid", "--balance", "999999999999"]) == 0
     capsys.readouterr()
@@ -73,18 +73,20 @@ def test_what_cannot_be_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["topup", "Bay", "-5"], PLACES),
-        (["topup", "Bay", "nan"], PLACES),
-        (["topup", "Bay", "inf"], PLACES),
-        (["topup", "Bay", "1e3"], PLACES),
-        (["topup", "Bay", "0.0000001"], PLACES),
-        (["topup", "Bay", "1000000000000000"], PLACES),
-        (["topup", "Bay", "٣"], PLACES),
+        (["topup", "Bay", "-5"], AMOUNT_ERROR),
+        (["topup", "Bay", "nan"], AMOUNT_ERROR),
+        (["topup", "Bay", "inf"], AMOUNT_ERROR),
+        (["topup", "Bay", "1e3"], AMOUNT_ERROR),
+        (["topup", "Bay", "0.0000001"], AMOUNT_ERROR),
+        (["topup", "Bay", "1000000000000000"], AMOUNT_ERROR),
+        (["topup", "Bay", "٣"], AMOUNT_ERROR),
         (["topup", "Bay", "0.00"], "takes an amount above 0"),
         (["debit", "Bay", "5"], "--note"),
     ],
 )
-def test_an_amount_is_a_plain_number(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_amount_is_rejected(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as left:
         main.main(["org", *arguments])
     assert left.value.code == 2
@@ -95,5 +97,5 @@ def test_an_amount_is_a_plain_number(arguments: list[str], complaint: str, capsy
     ("amount", "shown"),
     [("0", "0.00"), ("5", "5.00"), ("-0.5", "-0.50"), ("0.012340", "0.01234"), ("1234567.000001", "1234567.000001")],
 )
-def test_an_amount_shows_the_places_that_say_something(amount: str, shown: str) -> None:
+def test_an_amount_has_two_decimal_places_and_no_trailing_zeros_after_them(amount: str, shown: str) -> None:
     assert format_amount(Decimal(amount)) == shown

@@ -1,4 +1,4 @@
-"""The command line without a server: what cannot be done is told in one line."""
+"""Errors of commands without a server: one line each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.trunkline.server_process import command, environment
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
-async def test_what_a_command_cannot_do_is_told_in_one_line(tmp_path: Path) -> None:
+async def test_errors_of_commands_are_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     cases: list[tuple[str, list[str], int, str]] = [
         ("file", ["org", "list"], 1, "trunkline: data_dir file cannot be used: File exists"),

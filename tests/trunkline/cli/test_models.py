@@ -1,4 +1,4 @@
-"""`trunkline models`: an operator gets models, sees how they stand, and carries them to machines without a network."""
+"""`trunkline models`: models are listed, downloaded, verified, and imported on machines without a network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.models.model_files.tiny_model_files import FILES, model_of
 from tests.trunkline.server_process import TRUNKLINE, command, environment
 
 UNTRIED = ", but elsewhere/zipformer runs no stt here"
-"""What is said of `small`, whose files hold nothing that could be tried."""
+"""The end of the state of `small`, which has no engine and so no trial."""
 READY = f"ready{UNTRIED}"
 
 
@@ -30,8 +30,8 @@ async def server() -> AsyncIterator[FileServer]:
         yield server
 
 
-def furnished(folder: Path, server: FileServer, *, known: bool = True) -> Path:
-    """A data folder whose own list has the model `small`, at that server."""
+def data_dir_with_list(folder: Path, server: FileServer, *, known: bool = True) -> Path:
+    """A data directory whose list has the model `small`, with its files on that server."""
     (folder / "models").mkdir(parents=True)
     model = model_of(FILES, server.origin, known=known, engine="elsewhere/zipformer")
     (folder / "models/known_models.json").write_text(f"[{model.model_dump_json(exclude_none=True)}]")
@@ -43,13 +43,13 @@ async def models(data: Path, *arguments: str | Path) -> tuple[int, str, str]:
 
 
 def row(output: str, name: str) -> str:
-    """The line of a model, its blanks taken together."""
+    """The line of a model, with single blanks."""
     (line,) = [line for line in output.splitlines() if f" {name} " in line]
     return " ".join(line.split())
 
 
-async def test_a_model_is_listed_got_verified_and_carried_over(server: FileServer, tmp_path: Path) -> None:
-    data = await asyncio.to_thread(furnished, tmp_path / "data", server)
+async def test_a_model_is_listed_pulled_verified_and_imported(server: FileServer, tmp_path: Path) -> None:
+    data = await asyncio.to_thread(data_dir_with_list, tmp_path / "data", server)
     code, out, err = await models(data, "list")
     assert (code, err) == (0, ""), err
     assert row(out, "small") == f"stt small 7.6 kB MIT en not pulled{UNTRIED}"
@@ -67,7 +67,7 @@ async def test_a_model_is_listed_got_verified_and_carried_over(server: FileServe
     assert await models(data, "verify") == (0, "ok    small: 2 files\n", "")
 
     await asyncio.to_thread(shutil.make_archive, str(tmp_path / "usb"), "gztar", data / "models", "small")
-    other = await asyncio.to_thread(furnished, tmp_path / "other/data", server)
+    other = await asyncio.to_thread(data_dir_with_list, tmp_path / "other/data", server)
     server.asked.clear()
     assert await models(other, "import", tmp_path / "usb.tar.gz") == (0, f"small: {READY}\n", "")
     assert await models(other, "verify", "small") == (0, "ok    small: 2 files\n", "")
@@ -79,8 +79,8 @@ async def test_a_model_is_listed_got_verified_and_carried_over(server: FileServe
     )  # fmt: skip
 
 
-async def test_models_are_listed_as_they_can_be_used(server: FileServer, tmp_path: Path) -> None:
-    """In the order of `auto`; a file that is no model, and one that nothing here would run, are not called ready."""
+async def test_models_are_listed_with_their_state_in_the_order_of_auto(server: FileServer, tmp_path: Path) -> None:
+    """A file that is no model, and a model without an engine, are not ready."""
     data = tmp_path / "data"
     (data / "models").mkdir(parents=True)
     listed = [
@@ -101,8 +101,8 @@ async def test_models_are_listed_as_they_can_be_used(server: FileServer, tmp_pat
     assert out.index(" listed ") < out.index(" a-own ")
 
 
-async def test_what_comes_and_what_is_verified_is_tried(server: FileServer, tmp_path: Path) -> None:
-    """A file that is what it should be, and ends whoever loads it or is no model, is told at once."""
+async def test_pulled_and_verified_models_have_a_trial(server: FileServer, tmp_path: Path) -> None:
+    """A file with the right checksum that crashes its process, or is no model, is reported at once."""
     data = tmp_path / "data"
     (data / "models").mkdir(parents=True)
     tiny = await asyncio.to_thread(write_tiny_gguf, data / "models/a-own.gguf")
@@ -127,8 +127,8 @@ async def test_what_comes_and_what_is_verified_is_tried(server: FileServer, tmp_
     assert own.startswith("FAIL  a-own: the model a-own (") and "its trial was ended by SIGSEGV: choose another" in own
 
 
-async def test_sums_that_nobody_knew_are_shown(server: FileServer, tmp_path: Path) -> None:
-    data = await asyncio.to_thread(furnished, tmp_path / "data", server, known=False)
+async def test_unknown_checksums_are_shown_with_their_origin(server: FileServer, tmp_path: Path) -> None:
+    data = await asyncio.to_thread(data_dir_with_list, tmp_path / "data", server, known=False)
     server.redirects = {"/encoder.onnx": "/store"}
     server.files["/store"] = FILES["encoder.onnx"]
     server.linked = {"X-Linked-ETag": f'"{sha256(FILES["encoder.onnx"])}"'}
@@ -138,8 +138,8 @@ async def test_sums_that_nobody_knew_are_shown(server: FileServer, tmp_path: Pat
     assert f"SHA-256 {sha256(FILES['tokens.txt'])}, which no source confirms; remembered from now on" in out
 
 
-async def test_what_cannot_be_done_is_told_in_one_line(server: FileServer, tmp_path: Path) -> None:
-    data = await asyncio.to_thread(furnished, tmp_path / "data", server)
+async def test_errors_are_reported_in_one_line(server: FileServer, tmp_path: Path) -> None:
+    data = await asyncio.to_thread(data_dir_with_list, tmp_path / "data", server)
     server.files["/tokens.txt"] = b"liars!" * 100
     cases: list[tuple[list[str], str]] = [
         (["pull", "small", "none"], "there is no model 'none' to get: see `trunkline models list`"),
@@ -157,15 +157,15 @@ async def test_what_cannot_be_done_is_told_in_one_line(server: FileServer, tmp_p
     )  # fmt: skip
 
 
-async def test_an_interrupted_pull_goes_on(server: FileServer, tmp_path: Path) -> None:
-    """Ctrl-C, and the command once more."""
+async def test_an_interrupted_pull_is_resumed(server: FileServer, tmp_path: Path) -> None:
+    """SIGINT, and the command again."""
     large = bytes(range(256)) * 20_000
     model = model_of({"large.onnx": large}, server.origin)
     listed = json.dumps([json.loads(model.model_dump_json(exclude_none=True))])
-    data = await asyncio.to_thread(furnished, tmp_path / "data", server)
+    data = await asyncio.to_thread(data_dir_with_list, tmp_path / "data", server)
     (data / "models/known_models.json").write_text(listed)
     server.files, server.stops_after = {"/large.onnx": large}, 3_000_000
-    # Whoever runs the tests in a shell's background has Ctrl-C ignored, and so would the command.
+    # A shell ignores SIGINT for its background jobs, and the command would inherit that.
     process = await asyncio.create_subprocess_exec(
         "env", "--default-signal=INT", TRUNKLINE, "models", "pull", "small",
         env=environment(data, {}), stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,

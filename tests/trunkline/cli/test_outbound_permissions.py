@@ -1,4 +1,4 @@
-"""An operator bounds what an organization may call, and reads afterwards who wanted what."""
+"""Outbound permissions on the command line: prefixes and rate of an organization, and its audit log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.trunkline.server_process import command
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
-async def test_an_operator_bounds_an_organization_and_reads_what_it_wanted(office: Office, tmp_path: Path) -> None:
+async def test_outbound_calls_are_limited_by_org_set_and_listed_by_audit(office: Office, tmp_path: Path) -> None:
     async def run(*arguments: str) -> str:
         code, out, err = await command(*arguments, folder=tmp_path, environment=office.server.environment)
         assert code == 0, err

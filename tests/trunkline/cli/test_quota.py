@@ -1,4 +1,4 @@
-"""Quotas on the command line, and in `/metrics`."""
+"""Quotas of `trunkline org`, and in `/metrics`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from trunkline.cli import main
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRUNKLINE_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setattr("config.logging.configure", lambda *_: None)  # the log of the tests stays theirs
 
 
-@pytest.mark.usefixtures("here")
-def test_quotas_are_set_shown_and_kept_to(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("data_dir")
+def test_quotas_are_set_shown_and_enforced(capsys: pytest.CaptureFixture[str]) -> None:
     def run(*arguments: str, status: int = 0) -> str:
         assert main.main(arguments) == status
         told = capsys.readouterr()
@@ -50,9 +50,9 @@ def test_quotas_are_set_shown_and_kept_to(capsys: pytest.CaptureFixture[str]) ->
     assert "document_bytes" in run("org", "quota", "Bay")
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("data_dir")
 @pytest.mark.parametrize("wrong", ["agents", "agents=x", "agents=-1", "boats=5", "agents=1.5", "sound_bytes=5GB"])
-def test_what_is_no_quota_is_told(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_quota_is_rejected(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main.main(["org", "set", "Bay", "--quota", wrong])
     assert "takes " in capsys.readouterr().err
@@ -60,7 +60,7 @@ def test_what_is_no_quota_is_told(wrong: str, capsys: pytest.CaptureFixture[str]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
-    """A server that finds an organization with a key."""
+    """A server with an organization that has an API key."""
 
     async def prepare(settings: Settings) -> None:
         await admin.create_organization(settings, "Bay")
@@ -73,7 +73,7 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_what_is_used_and_may_be_used_is_among_the_figures(local_server: LocalServer) -> None:
+async def test_usage_and_quotas_are_in_the_metrics(local_server: LocalServer) -> None:
     found = await local_server.server.database.read(organizations.all_of)
     [bay] = [each.id for each in found if each.name == "Bay"]
     which = f'{{organization="{bay}",quota="api_keys"}}'

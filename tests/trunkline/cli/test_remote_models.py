@@ -1,4 +1,4 @@
-"""`trunkline models remote`: an operator adds models of other machines, tries them, and never sees a key again."""
+"""`trunkline models remote`: remote models are added, listed, tested and removed; their keys are never shown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOOPBACK = {"egress": {"allow": ["127.0.0.0/8"]}}
 
 @pytest.fixture(autouse=True)
 def blocking_the_loop_fails() -> None:
-    """Commands have their process to themselves."""
+    """Commands may block the event loop."""
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 async def remote(settings: Settings, *arguments: str) -> int:
-    """Run one of the commands in this process."""
+    """Run a command in this process; returns its status."""
     options = _parser().parse_args(["models", "remote", *arguments])
     status: int = await options.command(options, settings)
     return status
@@ -49,7 +49,7 @@ def llm(url: str = "http://10.1.2.3:8000/v1", name: str = "gpu") -> tuple[str, .
     return ("add", name, "--kind", "llm", "--url", url, "--model", "qwen3-8b")
 
 
-async def test_a_model_is_added_listed_and_removed_and_its_key_is_never_shown_or_stored_in_clear(
+async def test_a_model_is_added_listed_and_removed_and_its_key_is_encrypted_and_never_shown(
     settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{KEY}\n"))
@@ -94,7 +94,7 @@ async def test_a_model_is_added_listed_and_removed_and_its_key_is_never_shown_or
     assert [each.name for each in await open_and_read_remote_models(settings)] == ["voice"]
 
 
-async def test_a_key_of_another_installation_is_told(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_or_wrong_secret_key_is_an_error(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(KEY))
     await remote(settings, *llm(), "--key-stdin")
     await asyncio.to_thread(settings.secret_key_path.unlink)
@@ -107,7 +107,7 @@ async def test_a_key_of_another_installation_is_told(settings: Settings, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("url", "noted"),
+    ("url", "note"),
     [
         ("http://127.0.0.1:11434/v1", 'allow = ["127.0.0.1/32"]'),
         ("http://localhost:11434/v1", 'allow = ["127.0.0.1/32"]'),
@@ -116,12 +116,12 @@ async def test_a_key_of_another_installation_is_told(settings: Settings, monkeyp
         ("https://gpu.example.com/v1", None),
     ],
 )
-async def test_whoever_adds_one_of_this_machine_is_told_which_setting_it_needs(
-    settings: Settings, capsys: pytest.CaptureFixture[str], url: str, noted: str | None
+async def test_a_refused_address_prints_a_note_with_the_setting(
+    settings: Settings, capsys: pytest.CaptureFixture[str], url: str, note: str | None
 ) -> None:
     assert await remote(settings, *llm(url)) == 0
     err = capsys.readouterr().err
-    assert (noted in err) if noted else ("note:" not in err)
+    assert (note in err) if note else ("note:" not in err)
     await remote(settings.with_changes({"egress": {"allow": ["127.0.0.0/8", "::1/128"]}}), *llm(url, "allowed"))
     assert "refused" not in capsys.readouterr().err
 
@@ -142,7 +142,7 @@ async def test_whoever_adds_one_of_this_machine_is_told_which_setting_it_needs(
         (*llm(), "--voice", "a b"),
     ],
 )
-async def test_what_is_wrong_is_refused_and_no_password_is_repeated(
+async def test_invalid_arguments_are_rejected_without_printing_a_password(
     settings: Settings, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -151,7 +151,7 @@ async def test_what_is_wrong_is_refused_and_no_password_is_repeated(
     assert "hush" not in err and "invalid _" not in err
 
 
-async def test_a_key_that_stays_on_this_machine_goes_over_no_network(
+async def test_a_key_for_a_loopback_server_prints_no_note_about_encryption(
     settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(KEY))
@@ -160,25 +160,27 @@ async def test_a_key_that_stays_on_this_machine_goes_over_no_network(
 
 
 @pytest.mark.parametrize("name", ["pocketsphinx", "extractive-responder", "qwen3-0.6b-q4_0", "piper"])
-async def test_a_name_means_one_model(settings: Settings, name: str) -> None:
+async def test_the_name_of_a_local_model_is_rejected(settings: Settings, name: str) -> None:
     with pytest.raises(StartupError, match="local model"):
         await remote(settings, *llm(name=name))
 
 
 @pytest.mark.parametrize(("line", "why"), [("", "one line"), ("with a blank", "printable"), ("smör", "printable")])
-async def test_a_key_is_one_word(settings: Settings, monkeypatch: pytest.MonkeyPatch, line: str, why: str) -> None:
+async def test_an_invalid_key_is_rejected(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, line: str, why: str
+) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(line))
     with pytest.raises(StartupError, match=why):
         await remote(settings, *llm(), "--key-stdin")
 
 
-async def test_a_voice_is_needed(settings: Settings) -> None:
+async def test_a_tts_model_without_a_voice_is_rejected(settings: Settings) -> None:
     with pytest.raises(StartupError, match="--voice"):
         await remote(settings, "add", "voice", "--kind", "tts", "--url", "http://gpu/v1", "--model", "m")
 
 
-async def answer_as_a_box(request: web.Request) -> web.StreamResponse:
-    """A server that has one model of each kind; it wants the key."""
+async def fake_model_server(request: web.Request) -> web.StreamResponse:
+    """A server with a model of each kind, which requires the key."""
     if request.headers.get("Authorization") != f"Bearer {KEY}":
         return web.json_response({"error": {"message": "no key"}}, status=401)
     answers: dict[str, Any] = {
@@ -192,11 +194,11 @@ async def answer_as_a_box(request: web.Request) -> web.StreamResponse:
     return web.json_response(answers[request.path])
 
 
-async def test_each_kind_is_tried_and_checked(
+async def test_each_kind_of_model_is_tested_and_run_checks(
     settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = settings.with_changes(LOOPBACK)
-    async with serving(answer_as_a_box) as origin:
+    async with serving(fake_model_server) as origin:
         for kind in ("llm", "stt", "tts", "embedding"):
             monkeypatch.setattr("sys.stdin", io.StringIO(KEY))
             voice = ("--voice", "heart=en") if kind == "tts" else ()
@@ -205,23 +207,23 @@ async def test_each_kind_is_tried_and_checked(
         await remote(settings, "add", "keyless", "--kind", "llm", "--url", origin, "--model", "m")
         capsys.readouterr()
         statuses = [await remote(settings, "test", f"my-{kind}") for kind in ("llm", "stt", "tts", "embedding")]
-        told = capsys.readouterr().out.splitlines()
-        assert statuses == [0, 0, 0, 0], told
-        assert [line.split(":")[0] for line in told] == ["my-llm", "my-stt", "my-tts", "my-embedding"]
+        lines_out = capsys.readouterr().out.splitlines()
+        assert statuses == [0, 0, 0, 0], lines_out
+        assert [line.split(":")[0] for line in lines_out] == ["my-llm", "my-stt", "my-tts", "my-embedding"]
         expected = ("ms: Good morning.", "ms: good morning", "s of speech in", "2 vectors of 2 numbers")
-        assert all(part in line for part, line in zip(expected, told, strict=True)), told
+        assert all(part in line for part, line in zip(expected, lines_out, strict=True)), lines_out
         assert await remote(settings, "test", "keyless") == 1
         assert capsys.readouterr().out.startswith("FAIL  keyless answered with status 401 (no key)")
-        lines = dict(await _checked(settings))
+        lines = dict(await _run_checks(settings))
     assert lines["my-llm"] == ("remote llm", f"my-llm (m at {origin}/v1)")
     assert lines["my-stt"] == ("remote stt", f"my-stt: {origin}/v1 has no model 'gone': it has m, n")
     assert KEY not in json.dumps(lines)
-    (gone,) = [line for name, line in await _checked(settings) if name == "my-llm"]
+    (gone,) = [line for name, line in await _run_checks(settings) if name == "my-llm"]
     assert "cannot be reached" in gone[1]
 
 
-async def _checked(settings: Settings) -> list[tuple[str, tuple[str, str]]]:
-    """Name of the model, of the line, and what it says."""
+async def _run_checks(settings: Settings) -> list[tuple[str, tuple[str, str]]]:
+    """Run the checks; returns the model's name, the line's name and the text of each."""
     lines = []
     for name, look in await remote_models.checks(settings):
         try:
@@ -232,7 +234,7 @@ async def _checked(settings: Settings) -> list[tuple[str, tuple[str, str]]]:
     return lines
 
 
-async def test_of_a_setting_that_names_a_remote_model_the_best_is_loaded_here(settings: Settings) -> None:
+async def test_a_setting_that_names_a_remote_model_loads_the_default_local_model(settings: Settings) -> None:
     await remote(settings, *llm())
     named = settings.with_changes({"models": {"llm": "gpu", "stt": "pocketsphinx"}})
     here = (await local_model_settings(named)).models
@@ -240,5 +242,5 @@ async def test_of_a_setting_that_names_a_remote_model_the_best_is_loaded_here(se
     await remote(settings, "add", "ear", "--kind", "stt", "--url", "http://10.1.2.3", "--model", "m")
     for changes in ({"stt": "ear"}, {"stt_second": "ear"}):
         here = (await local_model_settings(settings.with_changes({"models": changes}))).models
-        assert (here.stt, here.stt_second) == ("auto", "off"), "turns are heard again once"
+        assert (here.stt, here.stt_second) == ("auto", "off"), "there is one second pass"
     assert await local_model_settings(settings) is settings

@@ -1,4 +1,4 @@
-"""`trunkline demo`, judged by what it leaves behind and not by its own word."""
+"""`trunkline demo`: its output, and the data that it stores."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from trunkline.demo.transcript_printer import agent_text, lines
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(400)]
 
 SPOKEN = " ".join(line for line, _ in SCRIPT if not DTMF_LINE.fullmatch(line))
-"""All that the caller says. Of a call on a busy machine some of it is misheard."""
-FIRST_SPELLS = 4
-"""Stretches of sound in which the first two lines of either side are."""
+"""All words of the caller. On a busy machine some are misrecognized."""
+FIRST_SEGMENTS = 4
+"""Stretches of sound that contain the first two lines of either side."""
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What a demo left: its exit status, its words, and its data folder."""
+    """A finished demo: its exit status, its output, and its data directory."""
 
     status: int
     printed: str
@@ -54,30 +54,30 @@ class Demo:
     data_dir: Path
 
     def rows(self, query: str) -> list[sqlite3.Row]:
-        """Straight from the database file."""
+        """Rows of the database file."""
         with sqlite3.connect(self.data_dir / "trunkline.db") as database:
             database.row_factory = sqlite3.Row
             return database.execute(query).fetchall()
 
     @property
     def call(self) -> sqlite3.Row:
-        """The call that went as scripted: the last one. A busy machine may have needed more."""
+        """The last call, which went as scripted. A busy machine may have needed more than one."""
         return self.rows("SELECT * FROM calls ORDER BY created_at")[-1]
 
     @property
     def shown(self) -> str:
-        """What was printed of it."""
+        """The output about the last call."""
         return self.printed.rpartition("A scripted caller phones")[2]
 
     def recording(self) -> tuple[int, Any]:
-        """Rate and sound of its recording."""
+        """The rate and the samples of the last call's recording."""
         [path] = (self.data_dir / "recordings").rglob(f"{self.call['id']}.wav")
         return read_wav(path.read_bytes())
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="package", autouse=True)
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[asyncio.Task[Demo]]:
-    """One run, which begins before the first test: it takes as long as its talk."""
+    """A demo that is started before the first test, because it takes as long as its conversation."""
     run = asyncio.create_task(_run(tmp_path_factory.mktemp("demo")))
     yield run
     await asyncio.wait((run,))
@@ -85,14 +85,14 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[asy
 
 @pytest_asyncio.fixture(scope="module", loop_scope="package")
 async def demo(running: asyncio.Task[Demo]) -> Demo:
-    """The run at its end."""
+    """The finished demo."""
     return await running
 
 
 async def _run(folder: Path) -> Demo:
-    """On a data folder in which a demo has been before, with another agent's text and a key of its own."""
+    """Run a demo on the data directory of an earlier one, which has another agent and its own API key."""
     (folder / "data").mkdir()
-    await _leave_an_older_demo(folder / "data")
+    await _store_earlier_demo(folder / "data")
     ports = {
         "sip": {"port": free_port()},
         "api": {"port": free_port()},
@@ -105,7 +105,7 @@ async def _run(folder: Path) -> Demo:
     return Demo(status, printed, errors, folder / "data")
 
 
-async def _leave_an_older_demo(data_dir: Path) -> None:
+async def _store_earlier_demo(data_dir: Path) -> None:
     database = Database(Settings(data_dir=data_dir).database_url)
     await database.open()
 
@@ -124,7 +124,7 @@ async def _leave_an_older_demo(data_dir: Path) -> None:
     await database.close()
 
 
-async def test_answers_that_are_missing_or_in_another_order_are_found() -> None:
+async def test_answers_that_are_missing_or_out_of_order_are_detected() -> None:
     wanted = [answer for _, answer in SCRIPT]
     assert unanswered(["Hello.", *(f"Well, {answer}." for answer in wanted)]) == []
     assert unanswered(wanted[:-1]) == [SCRIPT[-1]]
@@ -132,7 +132,7 @@ async def test_answers_that_are_missing_or_in_another_order_are_found() -> None:
     assert unanswered([each for number, each in enumerate(wanted) if number != 5]) == [SCRIPT[5]]
 
 
-async def test_a_question_after_the_callers_silence_does_not_hide_that_the_answer_was_cut() -> None:
+async def test_an_interruption_is_printed_also_before_an_idle_prompt() -> None:
     user, agent = {"role": "user"}, {"role": "assistant"}
     transcript = [{**user, "content": "What?"}, {**agent, "content": "It"}, {**agent, "content": "Hello?"}]
     answer = {
@@ -156,7 +156,7 @@ async def test_a_question_after_the_callers_silence_does_not_hide_that_the_answe
     ]
 
 
-async def test_ctrl_c_in_the_middle_of_the_talk_ends_it_at_once(tmp_path: Path) -> None:
+async def test_sigint_ends_the_demo_during_the_conversation(tmp_path: Path) -> None:
     ports = {"sip": {"port": free_port()}, "api": {"port": free_port()}, "log_format": "console"}
     process = await asyncio.create_subprocess_exec(
         TRUNKLINE, "demo", cwd=tmp_path, env=environment(tmp_path / "data", merged(LOOPBACK, ports)),
@@ -175,7 +175,7 @@ async def test_ctrl_c_in_the_middle_of_the_talk_ends_it_at_once(tmp_path: Path) 
     assert call["ended_reason"] in ("server_shutdown", "customer_ended"), "whichever of the two hears of it first"
 
 
-async def test_it_goes_as_scripted_and_shows_the_call(demo: Demo) -> None:
+async def test_the_call_goes_as_scripted_and_is_printed(demo: Demo) -> None:
     assert demo.status == 0, demo.printed + demo.errors
     assert "NOT AS SCRIPTED" not in demo.shown
     again = demo.shown != demo.printed.partition("A scripted caller phones")[2]
@@ -210,7 +210,7 @@ async def test_a_question_is_answered_from_the_uploaded_document(demo: Demo) -> 
     assert f"source │ {demo_document.NAME}, passage 1" in demo.shown
 
 
-async def test_the_summary_and_what_the_caller_said_are_in_the_call_and_in_its_webhook(demo: Demo) -> None:
+async def test_the_summary_and_the_extraction_are_in_the_call_and_in_its_webhook(demo: Demo) -> None:
     analysis = json.loads(demo.call["analysis"])
     [sent] = demo.rows(f"SELECT body FROM webhook_deliveries WHERE call_id = '{demo.call['id']}'")
     assert demo_analysis.problems(analysis, json.loads(sent["body"])) == []
@@ -221,7 +221,7 @@ async def test_the_summary_and_what_the_caller_said_are_in_the_call_and_in_its_w
     assert demo_analysis.problems(None, {}) == ["there is no analysis"]
 
 
-async def test_the_agent_uses_its_tool_and_is_interrupted_where_the_script_says_so(demo: Demo) -> None:
+async def test_the_agent_uses_its_tool_and_is_interrupted_as_scripted(demo: Demo) -> None:
     turns = json.loads(demo.call["timeline"])
     [used] = [turn for turn in turns if any(use["name"] != "search_knowledge" for use in turn["tools"])]
     assert [(use["name"], use["ok"]) for use in used["tools"]] == [("Appointment_time", True)]
@@ -234,7 +234,7 @@ async def test_the_agent_uses_its_tool_and_is_interrupted_where_the_script_says_
     assert len(heard) < len(whole) / 2, "only what was heard is kept"
 
 
-async def test_the_stored_call_holds_the_conversation(demo: Demo) -> None:
+async def test_the_stored_call_has_the_conversation(demo: Demo) -> None:
     call = demo.call
     assert (call["status"], call["ended_reason"], call["direction"]) == ("completed", "agent_ended", "inbound")
     assert call["turn_count"] >= len(SCRIPT)
@@ -245,7 +245,7 @@ async def test_the_stored_call_holds_the_conversation(demo: Demo) -> None:
     assert unanswered([item["content"] for item in transcript if item["role"] == "assistant"]) == []
 
 
-async def test_what_an_older_demo_left_is_taken_over(demo: Demo) -> None:
+async def test_the_data_of_an_earlier_demo_is_updated(demo: Demo) -> None:
     assert len(demo.rows("SELECT id FROM organizations WHERE name = 'demo'")) == 1
     assert len(demo.rows("SELECT id FROM agents")) == len(demo.rows("SELECT id FROM tools")) == 1
     assert len(demo.rows("SELECT id FROM phone_numbers WHERE agent_id IS NOT NULL")) == 1
@@ -254,7 +254,7 @@ async def test_what_an_older_demo_left_is_taken_over(demo: Demo) -> None:
     assert {row["status"] for row in demo.rows("SELECT status FROM webhook_deliveries")} == {"succeeded"}
 
 
-async def test_the_recording_is_both_sides_in_turn_and_as_long_as_the_call(demo: Demo) -> None:
+async def test_the_recording_has_both_sides_and_the_length_of_the_call(demo: Demo) -> None:
     rate, sides = demo.recording()
     assert sides.shape[1] == 2
     assert len(sides) / rate == pytest.approx(demo.call["duration_seconds"], abs=1)
@@ -264,12 +264,12 @@ async def test_the_recording_is_both_sides_in_turn_and_as_long_as_the_call(demo:
     assert np.mean(caller & agent) < 0.04, "but for the interruption they do not talk over each other"
 
 
-async def test_both_sides_of_the_recording_can_be_understood(demo: Demo, recognizer: PocketsphinxSpeechToText) -> None:
-    """As far as they are heard here again: their beginnings."""
+async def test_both_sides_of_the_recording_can_be_recognized(demo: Demo, recognizer: PocketsphinxSpeechToText) -> None:
+    """The beginnings of both sides."""
     rate, sides = demo.recording()
     caller, agent = [
         " ".join(words)
-        for words in await asyncio.gather(*(heard_words(recognizer, side, rate, FIRST_SPELLS) for side in sides.T))
+        for words in await asyncio.gather(*(heard_words(recognizer, side, rate, FIRST_SEGMENTS) for side in sides.T))
     ]
     assert share_heard(" ".join(line for line, _ in SCRIPT[:2]), caller) >= 0.6, caller
     said = [item["content"] for item in json.loads(demo.call["transcript"]) if item["role"] == "assistant"]

@@ -1,4 +1,4 @@
-"""What goes on beside a live call does not touch it: a second server, garbage, commands, questions about health."""
+"""A live call is not affected by a second server, garbage on the SIP port, commands, and health requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="package")
     ],
     ids=["data_dir", "database", "sip port", "api port"],
 )  # fmt: skip
-async def test_a_second_server_on_the_same_ground_ends_with_one_line(
+async def test_a_second_server_on_the_same_data_or_port_ends_with_one_line(
     office: Office, tmp_path: Path, shared: str, complaint: str
 ) -> None:
     ports: dict[str, Any] = {"sip": {"port": free_port()}, "api": {"port": free_port()}}
@@ -55,20 +55,20 @@ async def test_a_second_server_on_the_same_ground_ends_with_one_line(
 
 
 async def call_id_of(office: Office, sip_call_id: str) -> str:
-    """Our id of a call by its Call-ID."""
+    """The API's id of a call, by its SIP Call-ID."""
     calls = await office.client.v1("GET", "calls?limit=20")
     return next(str(call["id"]) for call in calls if call["callSid"] == sip_call_id)
 
 
 def garbage(count: int) -> list[bytes]:
-    """Datagrams that are no SIP: random bytes of any length, as large as can be, cut off."""
+    """Datagrams that are not SIP: random bytes of any length, the largest possible one, truncated messages."""
     dice = random.Random(7)
     invite = b"INVITE sip:100@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:5;branch=z9hG4bK1\r\nFrom: <sip:a@b>;ta"
     made = [b"x" * 65507, invite, invite[:60], b"SIP/2.0 200", b"INVITE\r\n\r\n", b"\0" * 1000]
     return made + [dice.randbytes(dice.randrange(1, 3000)) for _ in range(count - len(made))]
 
 
-async def test_garbage_on_the_sip_port_leaves_a_live_call_alone_and_is_counted(office: Office) -> None:
+async def test_garbage_on_the_sip_port_is_counted_and_does_not_affect_a_live_call(office: Office) -> None:
     since = office.server.log.mark()
     async with calling(office.server.target) as call:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
@@ -97,7 +97,7 @@ async def test_garbage_on_the_sip_port_leaves_a_live_call_alone_and_is_counted(o
     assert ended["reason"] == "customer_ended"
 
 
-async def test_commands_work_beside_the_server(office: Office, tmp_path: Path) -> None:
+async def test_commands_work_while_the_server_runs(office: Office, tmp_path: Path) -> None:
     async def run(*arguments: str, status: int = 0) -> str:
         code, out, err = await command(*arguments, folder=tmp_path, environment=office.server.environment)
         assert code == status, err
@@ -137,12 +137,12 @@ async def test_commands_work_beside_the_server(office: Office, tmp_path: Path) -
     assert "trunkline key list" in await run("key", "revoke", key[:11], status=1)
 
 
-async def test_check_says_a_line_for_each_thing(office: Office, tmp_path: Path) -> None:
-    """Beside the server on its own settings, and with a port that a stranger holds."""
-    with socket.socket() as stranger:
-        stranger.bind(("127.0.0.1", 0))
-        stranger.listen()
-        taken = {"api": {"port": stranger.getsockname()[1]}, "sip": {"port": free_port()}}
+async def test_check_prints_a_line_for_each_check(office: Office, tmp_path: Path) -> None:
+    """With the settings of the running server, and with a port that another program uses."""
+    with socket.socket() as other_program:
+        other_program.bind(("127.0.0.1", 0))
+        other_program.listen()
+        taken = {"api": {"port": other_program.getsockname()[1]}, "sip": {"port": free_port()}}
         good, bad = await asyncio.gather(
             command("check", folder=tmp_path, environment=office.server.environment),
             command(
@@ -172,20 +172,20 @@ async def test_check_says_a_line_for_each_thing(office: Office, tmp_path: Path) 
     assert "TRUNKLINE_API__PORT" in failures[0]
 
 
-async def test_health_and_metrics_tell_of_a_live_call(office: Office) -> None:
+async def test_health_and_metrics_report_a_live_call(office: Office) -> None:
     assert await office.client.get("/healthz") == (200, b'{"status":"ok"}')
     async with calling(office.server.target) as call:
         await call.hears(20)
         status, body = await office.client.get("/readyz")
         assert status == 200
         assert b'"liveCalls":1' in body
-        during = await figures(office)
+        during = await read_metrics(office)
         await call.hears(20)
-        later = await figures(office)
+        later = await read_metrics(office)
         await call.hang_up()
     await office.server.event("call.ended", call_id=await call_id_of(office, call.sip_call_id))
     async with asyncio.timeout(5):
-        while (after := await figures(office))["trunkline_pump_slots"]:  # the pump lets go at its next tick
+        while (after := await read_metrics(office))["trunkline_pump_slots"]:  # the pump lets go at its next tick
             pass
     assert during["trunkline_live_calls"] == during["trunkline_pump_slots"] == 1
     assert after["trunkline_live_calls"] == 0
@@ -196,8 +196,8 @@ async def test_health_and_metrics_tell_of_a_live_call(office: Office) -> None:
     assert after[reason] == during.get(reason, 0) + 1
 
 
-async def figures(office: Office) -> dict[str, float]:
-    """`/metrics`, by name and labels."""
+async def read_metrics(office: Office) -> dict[str, float]:
+    """The values of `/metrics` by name and labels."""
     status, body = await office.client.get("/metrics")
     assert status == 200
     lines = [line for line in body.decode().splitlines() if not line.startswith("#")]

@@ -1,4 +1,4 @@
-"""Faults in the middle of calls: each ends at most its own call and loses nothing that was stored."""
+"""Faults during calls: each ends at most its own call, and loses no stored data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOLD = {"pt": "0", "codec": "PCMU/8000", "ptime": "20"}
 
 
 def verified(branch: Office, headers: dict[str, str], body: bytes) -> dict[str, Any]:
-    """A webhook's payload, after its two signatures have been computed anew."""
+    """Verify the two signatures of a webhook; returns its payload."""
     secret = f"{WEBHOOK_SECRET}-{branch.server.sip_port}".encode()
     assert headers["X-Service-Signature"] == hmac.new(secret, body, hashlib.sha256).hexdigest()
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
@@ -42,27 +42,27 @@ def verified(branch: Office, headers: dict[str, str], body: bytes) -> dict[str, 
 
 @dataclass(frozen=True)
 class Killed:
-    """What there was when the server was killed, which has started again since."""
+    """The state when the server was killed; it has been started again since."""
 
     call_id: str
-    """Of a call that lived."""
+    """The id of the live call."""
     before_start: int
-    """Where the log stood."""
+    """The log position of the kill."""
     path: Path
     rate: int
     left_behind: Samples
-    """The recording of that call."""
+    """The recording of the live call."""
     over_id: str
-    """Of a call whose webhook had been sent, and was asked for again."""
+    """The id of an ended call whose webhook was requested again."""
     sent: bytes
     asked: dict[str, Any]
     again: tuple[dict[str, str], bytes]
-    """What came of that after the start."""
+    """The webhook request after the start."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="package")
 async def killed(_branch: Office) -> Killed:
-    """`kill -9` with a call and with a webhook whose receiver takes its time."""
+    """Kill the server during a call and during a webhook to a slow receiver."""
     branch, since = _branch, _branch.server.log.mark()
     async with calling(branch.server.target) as call:
         over_id = (await branch.server.event("call.answered", since=since))["call_id"]
@@ -87,7 +87,7 @@ async def killed(_branch: Office) -> Killed:
     return Killed(call_id, since, path, rate, left_behind, over_id, sent, asked, again)
 
 
-async def test_a_call_that_kill_9_cut_off_is_closed_at_the_next_start(branch: Office, killed: Killed) -> None:
+async def test_a_call_that_a_kill_interrupted_is_closed_at_the_next_start(branch: Office, killed: Killed) -> None:
     call_id, rate = killed.call_id, killed.rate
     ended = await branch.server.event("call.ended", since=killed.before_start)
     assert (ended["call_id"], ended["reason"], ended["recorded"]) == (call_id, "server_restart", True)
@@ -104,7 +104,7 @@ async def test_a_call_that_kill_9_cut_off_is_closed_at_the_next_start(branch: Of
     assert (status, wav) == (200, killed.path.read_bytes())
 
 
-async def test_a_webhook_that_was_asked_for_again_is_sent_though_kill_9_cut_it_off(
+async def test_a_requested_webhook_that_a_kill_interrupted_is_sent_after_the_next_start(
     branch: Office, killed: Killed
 ) -> None:
     asked = killed.asked
@@ -119,7 +119,7 @@ async def test_a_webhook_that_was_asked_for_again_is_sent_though_kill_9_cut_it_o
     ]
 
 
-async def test_a_caller_that_vanishes_ends_its_own_call_alone(branch: Office) -> None:
+async def test_a_caller_that_stops_sending_ends_only_its_own_call(branch: Office) -> None:
     since = branch.server.log.mark()
     async with (
         calling(branch.server.target) as other,
@@ -136,7 +136,7 @@ async def test_a_caller_that_vanishes_ends_its_own_call_alone(branch: Office) ->
     assert (await branch.client.call(lost))["endedReason"] == "media_timeout"
 
 
-async def test_a_full_disk_cuts_the_recording_and_nothing_else(branch: Office) -> None:
+async def test_a_full_disk_truncates_only_the_recording(branch: Office) -> None:
     since = branch.server.log.mark()
     with tiny_disk(branch.server.data_dir / "recordings", "64k"):
         async with calling(branch.server.target) as call:
@@ -155,7 +155,7 @@ async def test_a_full_disk_cuts_the_recording_and_nothing_else(branch: Office) -
     assert len(branch.server.log.all("recording.broken", since)) == 1
 
 
-async def test_a_caller_who_never_says_where_its_sound_goes_is_hung_up_on(branch: Office) -> None:
+async def test_a_caller_that_never_sends_an_sdp_answer_is_hung_up(branch: Office) -> None:
     since = branch.server.log.mark()
     async with RawPhone(branch.server.target) as phone:
         dialog = dialled(phone, "100")
@@ -170,7 +170,7 @@ async def test_a_caller_who_never_says_where_its_sound_goes_is_hung_up_on(branch
     assert b'"liveCalls":0' in (await branch.client.get("/readyz"))[1]
 
 
-async def test_sigterm_lets_the_live_call_end_and_takes_no_new_one(branch: Office) -> None:
+async def test_sigterm_rejects_new_calls_and_waits_for_the_live_one(branch: Office) -> None:
     since = branch.server.log.mark()
     async with calling(branch.server.target) as call, RawPhone(branch.server.target) as other:
         call_id = (await branch.server.event("call.answered", since=since))["call_id"]

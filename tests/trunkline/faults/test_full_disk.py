@@ -1,4 +1,4 @@
-"""A whole server whose disk fills up during a call, and has room again."""
+"""A server whose disk is full during a call, and then has space again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 @pytest_asyncio.fixture(loop_scope="package")
 async def small(tmp_path: Path) -> AsyncIterator[Office]:
-    """A server with a disk of 64 MiB for all its data."""
+    """A server with its data on a disk of 64 MiB."""
     with tiny_disk(tmp_path / "data", "64m"):
         async with open_office(Server(tmp_path)) as small:
             yield small
@@ -41,7 +41,7 @@ async def upload(small: Office) -> int:
     return await small.client.status("POST", "background-sounds", body)
 
 
-async def test_calls_outlive_a_full_disk_and_are_stored_when_there_is_room(small: Office) -> None:
+async def test_calls_survive_a_full_disk_and_are_stored_when_there_is_space(small: Office) -> None:
     server, client, data_dir = small.server, small.client, small.server.data_dir
     assert (await readiness(small))[0] == 200
     assert await upload(small) == 400, "there is room for it; it is no sound"

@@ -1,5 +1,5 @@
-"""`kill -9` of a server whose call has ended, while a language model elsewhere still writes its summary: the next start
-closes the call as it ended, and analyses it."""
+"""`kill -9` of a server while a remote language model writes the summary of an ended call: the next start closes the
+call with its ended reason, and analyses it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="package")
 SUMMARY = "The caller pressed four and two."
 
 
-class SlowWriter:
-    """An OpenAI-compatible server that writes a summary only once `may_write` is set."""
+class SlowLlmServer:
+    """An OpenAI-compatible server that responds only once `may_write` is set."""
 
     def __init__(self) -> None:
         self.may_write = asyncio.Event()
@@ -40,7 +40,7 @@ class SlowWriter:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
-        """Its base address."""
+        """Yields its base URL."""
         app = web.Application()
         app.router.add_post("/v1/chat/completions", self.answer)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
@@ -50,8 +50,10 @@ class SlowWriter:
         await runner.cleanup()
 
 
-async def test_a_call_that_was_being_analysed_is_closed_as_it_ended_and_told_once(tmp_path: Path) -> None:
-    writer = SlowWriter()
+async def test_a_call_that_was_being_analysed_is_closed_with_its_reason_and_sent_to_the_webhook_once(
+    tmp_path: Path,
+) -> None:
+    writer = SlowLlmServer()
     async with writer.serving() as base_url, Receiver() as receiver:
         server = Server(tmp_path)
         key = await server.key()

@@ -1,4 +1,4 @@
-"""What the API has answered is on the disk: `kill -9` in the middle of many creates loses none of them."""
+"""Durability of API responses: `kill -9` during many creates loses none that was confirmed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AT_ONCE = 20
 
 
 class Creator:
-    """Creates agents, each under an idempotency key of its own; `answers` holds each body that came, by its number."""
+    """Creates agents, each with its own idempotency key. `answers`: the response bodies by the agents' numbers."""
 
     def __init__(self, server: Server, key: str) -> None:
         self._url = f"{server.origin}/v1/agents"
@@ -25,7 +25,7 @@ class Creator:
         self.half_done = asyncio.Event()
 
     async def create(self, session: aiohttp.ClientSession, number: int) -> tuple[bytes, bool]:
-        """The body that came, and whether it was a replay."""
+        """Create an agent; returns the response body, and True if the response was replayed."""
         headers = {**self._headers, "Idempotency-Key": f"create-{number}"}
         async with session.post(self._url, json={"name": f"agent {number}"}, headers=headers) as response:
             body = await response.read()
@@ -42,7 +42,7 @@ class Creator:
             return
 
     async def create_all(self, session: aiohttp.ClientSession, shares: list[range]) -> list[tuple[bytes, bool]]:
-        """What came, in the order of the shares, each of which is done one after the other."""
+        """Create the agents of the ranges concurrently, those of a range one by one; returns the results in order."""
 
         async def one_by_one(numbers: range) -> list[tuple[bytes, bool]]:
             return [await self.create(session, number) for number in numbers]
@@ -61,7 +61,7 @@ class Creator:
             found += [agent["name"] for agent in page]
 
 
-async def test_kill_9_in_the_middle_of_200_creates_loses_none_that_was_answered(tmp_path: Path) -> None:
+async def test_a_kill_during_200_creates_loses_none_that_was_confirmed(tmp_path: Path) -> None:
     async with Server(tmp_path) as server, aiohttp.ClientSession() as session:
         creator = Creator(server, await server.key())
         shares = [range(first, CREATES, AT_ONCE) for first in range(AT_ONCE)]

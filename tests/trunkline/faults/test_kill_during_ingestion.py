@@ -1,4 +1,4 @@
-"""A document that a real server has taken is read, even when the server is killed before it could."""
+"""An uploaded document is ingested after the next start if the server is killed before its ingestion."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ SAME = (
     "password login", "rains weather", "meat vegetarian", "money refunded", "job applications", "screen device",
     "pool baths",
 )  # fmt: skip
-"""Words that the model of this test takes for the same; with those it knows the answers that models are measured by."""
+"""Synonyms of the test's embedding model; with them it passes the model's trial."""
 
 
 def _put_model(server: Server) -> None:
-    """A model of sentences, as `trunkline models pull` leaves it."""
+    """Install an embedding model, as `trunkline models pull` does."""
     folder, models = server.data_dir / "tiny", server.data_dir / "models"
     tiny_embeddings.write(folder, SAME, ())
     models.mkdir(exist_ok=True)
@@ -50,7 +50,7 @@ async def _search(
         return results
 
 
-async def test_a_document_outlives_a_kill_and_is_removed_with_its_agent(tmp_path: Path) -> None:
+async def test_a_document_survives_a_kill_and_is_removed_with_its_agent(tmp_path: Path) -> None:
     server = Server(tmp_path)
     await asyncio.to_thread(_put_model, server)
     key = await server.key()

@@ -1,4 +1,4 @@
-"""Models that do not keep up: callers are told to go elsewhere, and calls that we are to make wait."""
+"""Load shedding by slow models: inbound calls get 503, and queued outbound calls wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class BusyLanguage(PromptedLlm):
-    """Says how long it would let callers wait."""
+    """A language model whose expected wait a test sets."""
 
     wait_s = 0.0
 
@@ -37,8 +37,8 @@ def busy_models(_: Settings) -> Catalogue:
 
 
 @pytest.fixture(scope="module")
-def quickly() -> Iterator[None]:
-    """What counts is the moment, not the last ten seconds."""
+def no_smoothing() -> Iterator[None]:
+    """No smoothing of the expected wait."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("calls.admission.model_load.SMOOTHING_S", 0.01)
         patch.setattr("calls.admission.model_load.SAMPLE_EVERY_S", 0.05)
@@ -46,14 +46,14 @@ def quickly() -> Iterator[None]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def local_server(tmp_path_factory: pytest.TempPathFactory, quickly: None) -> AsyncIterator[LocalServer]:
+async def local_server(tmp_path_factory: pytest.TempPathFactory, no_smoothing: None) -> AsyncIterator[LocalServer]:
     folder = tmp_path_factory.mktemp("place")
     async with open_local_server(folder, busy_models, limits={"slow_answers": "refuse"}) as local_server:
         yield local_server
 
 
-async def become(local_server: LocalServer, wait_s: float) -> None:
-    """The models let wait so long from now on, and the server has seen it."""
+async def set_expected_wait(local_server: LocalServer, wait_s: float) -> None:
+    """Set the models' expected wait, and wait until the server has sampled it."""
     language, since = local_server.language, local_server.log.mark()
     assert isinstance(language, BusyLanguage)
     language.wait_s = wait_s
@@ -61,7 +61,7 @@ async def become(local_server: LocalServer, wait_s: float) -> None:
 
 
 async def options(local_server: LocalServer) -> int:
-    """What OPTIONS is answered with."""
+    """The status of the response to OPTIONS."""
     async with RawPhone(local_server.target) as phone:
         phone.send(phone.request("OPTIONS", phone.dialog()))
         return (await phone.final("OPTIONS")).status
@@ -72,19 +72,19 @@ async def page(local_server: LocalServer, path: str) -> str:
         return await answer.text()
 
 
-async def test_callers_get_503_while_answers_wait_too_long_and_are_taken_again_afterwards(
+async def test_inbound_calls_get_503_while_the_expected_wait_is_too_long(
     local_server: LocalServer,
 ) -> None:
     line = await local_server.number_with_agent("Thank you.", customerSilenceMs=0)
     async with calling(local_server.target, line) as call:
-        await become(local_server, 60.0)
+        await set_expected_wait(local_server, 60.0)
         refused = await refusal(local_server.target, line)
         assert (refused.status, refused.header("Retry-After")) == (503, "10")
         assert await options(local_server) == 503
         assert "answers wait" in await page(local_server, "readyz")
         assert "trunkline_models_slow 1.0" in await page(local_server, "metrics")
         await call.hears(5)
-        await become(local_server, 0.0)
+        await set_expected_wait(local_server, 0.0)
         assert await options(local_server) == 200
         async with calling(local_server.target, line) as second:
             await second.hears(5)
@@ -92,17 +92,17 @@ async def test_callers_get_503_while_answers_wait_too_long_and_are_taken_again_a
         await call.hang_up()
 
 
-async def test_a_call_of_the_api_stays_queued_while_answers_wait_too_long_and_goes_out_afterwards(
+async def test_outbound_calls_stay_queued_while_the_expected_wait_is_too_long(
     local_server: LocalServer,
 ) -> None:
     line = await local_server.number_with_agent("Thank you.", customerSilenceMs=0)
     async with trunk_phone(local_server.target) as phone, calling(local_server.target, line) as call:
-        await become(local_server, 60.0)
+        await set_expected_wait(local_server, 60.0)
         since = local_server.log.mark()
         call_id = await start(local_server, await body_for(local_server, phone.port))
         await local_server.log.event("call.waits_for_models", since=since)
         assert (await local_server.client.call(call_id))["status"] == "queued"
-        await become(local_server, 0.0)
+        await set_expected_wait(local_server, 0.0)
         callee = await phone.called()
         callee.rings()
         await local_server.log.event("call.ringing", call_id=call_id)
@@ -110,10 +110,10 @@ async def test_a_call_of_the_api_stays_queued_while_answers_wait_too_long_and_go
         await call.hang_up()
 
 
-async def test_the_only_caller_is_taken_however_slow_the_models_are(local_server: LocalServer) -> None:
+async def test_a_single_call_is_accepted_however_slow_the_models_are(local_server: LocalServer) -> None:
     line = await local_server.number_with_agent("Thank you.", customerSilenceMs=0)
     async with calling(local_server.target, line) as call:
-        await become(local_server, 60.0)
+        await set_expected_wait(local_server, 60.0)
         since = local_server.log.mark()
         await call.hang_up()
     await local_server.log.event("models.keep_up_again", since=since)

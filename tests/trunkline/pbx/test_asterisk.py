@@ -1,4 +1,4 @@
-"""Asterisk, set up with the blocks of docs/how-to/pbx/asterisk.md, and the whole server."""
+"""Asterisk with the configuration of docs/how-to/pbx/asterisk.md, and a complete server."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ exten => 41000024,1,Hangup(1)
 
 
 def block(title: str) -> str:
-    """The configuration of that title on the page."""
+    """The configuration block with this title on the page."""
     found = re.search(rf"```ini\n(; {re.escape(title)}\n.*?)```", PAGE.read_text(), re.DOTALL)
     assert found is not None, f"the page has no block {title}"
     return found[1]
 
 
 def pbx(local_server: LocalServer, how: str, extensions: str = "", changes: Mapping[str, str] = {}) -> Asterisk:
-    """Asterisk as the page sets it up, with the addresses and the keys of this test, and with `changes`."""
+    """Asterisk with the page's configuration, the addresses and keys of this test, and `changes`."""
     pjsip = re.sub("bind=0.0.0.0:506[01]", "bind=127.0.0.1:{port}", block(f"pjsip.conf, {how}"))
     pjsip = pjsip.replace("198.51.100.5:5060", local_server.target).replace("198.51.100.5", "127.0.0.1")
     pjsip = pjsip.replace("127.0.0.1:5061", f"127.0.0.1:{local_server.server.settings.sip.tls_port}")
@@ -64,7 +64,7 @@ def pbx(local_server: LocalServer, how: str, extensions: str = "", changes: Mapp
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Whom both sides trust."""
+    """The certificate authority that both sides trust."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
@@ -81,21 +81,21 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory, authority: Auth
         yield local_server
 
 
-async def placed(local_server: LocalServer, number_id: str, to: str) -> str:
-    """POST /calls; the call's id."""
+async def place_call(local_server: LocalServer, number_id: str, to: str) -> str:
+    """Create an outbound call; returns its id."""
     agent_id = await local_server.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
     body = {"agentId": agent_id, "phoneNumberId": number_id, "to": to}
     return str((await local_server.client.v1("POST", "calls", body))["id"])
 
 
 def recorded_bytes(local_server: LocalServer, call_id: str) -> int:
-    """How long its recording has become."""
+    """The current size of a call's recording."""
     return sum(path.stat().st_size for path in local_server.server.settings.data_dir.rglob(f"*{call_id}*.wav"))
 
 
-async def ends_as(local_server: LocalServer, number_id: str, to: str) -> tuple[str, str]:
-    """Status and reason of the end of a call that is made to an extension."""
-    call = await local_server.ended(await placed(local_server, number_id, to))
+async def call_outcome(local_server: LocalServer, number_id: str, to: str) -> tuple[str, str]:
+    """Call an extension; returns status and ended reason."""
+    call = await local_server.ended(await place_call(local_server, number_id, to))
     return call["status"], call["endedReason"]
 
 
@@ -117,7 +117,7 @@ async def test_extensions_dial_an_agent_through_the_trunk_by_address(local_serve
         assert np.argmax(spectrum) * 2 == pytest.approx(1004, abs=6), "the tone of Milliwatt()"
 
 
-async def test_keys_that_asterisk_sends_are_a_turn(local_server: LocalServer) -> None:
+async def test_dtmf_from_asterisk_is_a_turn(local_server: LocalServer) -> None:
     async with pbx(local_server, "by address") as asterisk:
         agent_id = await local_server.client.agent(systemPrompt="Thank you. END", allowEndCall=True)
         await local_server.client.number("701", agent_id, sipPort=asterisk.port)
@@ -127,11 +127,11 @@ async def test_keys_that_asterisk_sends_are_a_turn(local_server: LocalServer) ->
         assert call["transcript"][0] == {"role": "user", "content": "4711"}
 
 
-async def test_calls_go_out_and_end_as_asterisk_says(local_server: LocalServer) -> None:
+async def test_outbound_calls_end_with_the_reason_of_asterisks_response(local_server: LocalServer) -> None:
     async with pbx(local_server, "by address") as asterisk:
         number_id = await local_server.client.number("702", None, sipPort=asterisk.port)
         ends = await asyncio.gather(
-            *(ends_as(local_server, number_id, f"+410000{to}") for to in ("11", "21", "22", "23", "24"))
+            *(call_outcome(local_server, number_id, f"+410000{to}") for to in ("11", "21", "22", "23", "24"))
         )
         assert ends == [
             ("completed", "agent_ended"),
@@ -142,7 +142,7 @@ async def test_calls_go_out_and_end_as_asterisk_says(local_server: LocalServer) 
         ]
 
 
-async def test_trunkline_registers_and_calls_go_both_ways(local_server: LocalServer) -> None:
+async def test_trunkline_registers_at_asterisk_for_calls_in_both_directions(local_server: LocalServer) -> None:
     async with pbx(local_server, "by registration") as asterisk:
         agent_id = await local_server.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
         since = local_server.log.mark()
@@ -156,13 +156,13 @@ async def test_trunkline_registers_and_calls_go_both_ways(local_server: LocalSer
         await asterisk.cli("channel originate Local/700@phones extension talk@tests")
         call = await local_server.ended(await local_server.answered(since))
         assert (call["phoneNumberId"], call["endedReason"]) == (number_id, "agent_ended")
-        assert await ends_as(local_server, number_id, "+41000011") == ("completed", "agent_ended"), "after a 401"
+        assert await call_outcome(local_server, number_id, "+41000011") == ("completed", "agent_ended"), "after a 401"
         await local_server.client.v1("DELETE", f"phone-numbers/{number_id}")
         await local_server.log.event("trunk.unregistered", since=since)
         assert "trunkline/sip" not in await asterisk.cli("pjsip show contacts")
 
 
-async def test_calls_through_tls_are_encrypted_both_ways(local_server: LocalServer, authority: Authority) -> None:
+async def test_calls_over_tls_are_encrypted_in_both_directions(local_server: LocalServer, authority: Authority) -> None:
     asterisk = pbx(local_server, "encrypted", "by address")
     files = authority.files("127.0.0.1", file="asterisk")
     for source, name in (
@@ -185,9 +185,9 @@ async def test_calls_through_tls_are_encrypted_both_ways(local_server: LocalServ
         rate, sides = read_wav(await local_server.client.recording(call_id))
         heard = audible(sides[:, 0], rate)
         assert heard.any() and heard[heard.argmax() :].mean() > 0.7, "what Asterisk plays, from where it begins"
-        assert await ends_as(local_server, number_id, "+41000011") == ("completed", "agent_ended")
+        assert await call_outcome(local_server, number_id, "+41000011") == ("completed", "agent_ended")
 
 
 async def sdp_of(local_server: LocalServer, call_id: str) -> str:
-    """What both sides have said about the call's sound."""
+    """The SDP of both sides of a call."""
     return "\n".join(each["text"] for each in (await local_server.client.v1("GET", f"calls/{call_id}/sip"))["messages"])

@@ -1,4 +1,4 @@
-"""Callers of a number that asks who they are: real phones that know it, and one that does not."""
+"""Inbound digest authentication with a complete server: SIPp and baresip with the password, and callers without it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PCMU = {"pt": "0", "codec": "PCMU/8000", "ptime": "20"}
 
 @pytest_asyncio.fixture(loop_scope="package", scope="module")
 async def number(office: Office) -> str:
-    """A number that asks."""
+    """A number with `sipInboundAuth`."""
     await office.client.number(NUMBER, office.agent_id, sipInboundAuth=True, sipUsername=USER, sipPassword=PASSWORD)
     return NUMBER
 
@@ -33,7 +33,7 @@ async def _calls(office: Office) -> list[str]:
 
 
 @pytest.mark.parametrize("transport", ["u1", "t1"])
-async def test_sipp_says_who_it_is_and_talks(office: Office, number: str, transport: str) -> None:
+async def test_sipp_authenticates_and_calls(office: Office, number: str, transport: str) -> None:
     before = await _calls(office)
     credentials = (USER, PASSWORD)
     async with Sipp(
@@ -43,7 +43,7 @@ async def test_sipp_says_who_it_is_and_talks(office: Office, number: str, transp
     assert len(await _calls(office)) == len(before) + 1, "the question was no call"
 
 
-async def test_baresip_says_who_it_is_and_talks(office: Office, number: str) -> None:
+async def test_baresip_authenticates_and_calls(office: Office, number: str) -> None:
     async with Baresip("PCMU/8000/1", credentials=(USER, PASSWORD)) as baresip:
         await baresip.command("dial", f"sip:{number}@{office.server.target}")
         await baresip.event("CALL_ESTABLISHED")
@@ -51,8 +51,8 @@ async def test_baresip_says_who_it_is_and_talks(office: Office, number: str) -> 
         await baresip.event("CALL_CLOSED")
 
 
-class Asked:
-    """A phone whose INVITEs a test spells, answer by answer."""
+class DigestCaller:
+    """A phone that sends INVITEs with Authorization headers of a test."""
 
     def __init__(self, phone: RawPhone) -> None:
         self.phone = phone
@@ -60,9 +60,9 @@ class Asked:
         self.caller = Caller(DigestVerifier(["MD5"]), "MD5")
         self.caller.uri = self.dialog.target
 
-    async def says(self, header: str = "") -> Message:
-        """INVITE with this Authorization; the final answer, with the nonce that it offers taken. A call that is
-        accepted is hung up."""
+    async def send_invite(self, header: str = "") -> Message:
+        """Send an INVITE with this Authorization header; returns the final response, and keeps the nonce of a
+        challenge. An accepted call is hung up."""
         dialog = Dialog(self.dialog.call_id, self.dialog.tag, self.dialog.to, self.dialog.target, self.dialog.cseq)
         self.dialog.cseq += 1
         headers = (f"Authorization: {header}",) if header else ()
@@ -76,24 +76,24 @@ class Asked:
             self.caller.nonce = found[1]
         return answer
 
-    def proof(self, count: int = 1, password: str = PASSWORD, **more: Any) -> str:
-        """What the caller answers to the latest nonce."""
+    def authorization(self, count: int = 1, password: str = PASSWORD, **more: Any) -> str:
+        """The Authorization header for the latest nonce."""
         return self.caller.header(count, **({"user": USER, "password": password} | more))
 
 
-async def test_a_stranger_is_asked_and_stays_outside(office: Office, number: str) -> None:
+async def test_a_caller_without_the_password_is_challenged_and_rejected(office: Office, number: str) -> None:
     before = await _calls(office)
     async with RawPhone(office.server.target) as phone:
-        asked = Asked(phone)
-        first = await asked.says()
+        asked = DigestCaller(phone)
+        first = await asked.send_invite()
         challenges = first.headers("WWW-Authenticate")
         assert first.status == 401
         assert [re.findall("algorithm=([A-Z0-9-]+)", each) for each in challenges] == [["MD5"]]
         assert all('realm="trunkline"' in each and 'qop="auth"' in each for each in challenges)
         nonce = asked.caller.nonce
         since = office.server.log.mark()
-        wrong = await asked.says(asked.proof(password="guess"))
-        unknown = await asked.says(asked.proof(user="nobody"))
+        wrong = await asked.send_invite(asked.authorization(password="guess"))
+        unknown = await asked.send_invite(asked.authorization(user="nobody"))
         assert (wrong.status, unknown.status) == (401, 401)
         for answer in (wrong, unknown):
             assert "stale" not in answer.text
@@ -108,43 +108,45 @@ async def test_a_stranger_is_asked_and_stays_outside(office: Office, number: str
     assert await _calls(office) == before
 
 
-async def test_what_was_said_before_is_not_good_again(office: Office, number: str) -> None:
+async def test_a_replayed_authorization_is_rejected(office: Office, number: str) -> None:
     async with RawPhone(office.server.target) as phone:
-        asked = Asked(phone)
-        await asked.says()
-        proof = asked.proof()
-        assert (await asked.says(proof)).status == 200
-        again = Asked(phone)
-        replayed = await again.says(proof)
+        asked = DigestCaller(phone)
+        await asked.send_invite()
+        proof = asked.authorization()
+        assert (await asked.send_invite(proof)).status == 200
+        again = DigestCaller(phone)
+        replayed = await again.send_invite(proof)
         assert replayed.status == 401
         assert "stale=true" in replayed.header("WWW-Authenticate")
-        assert (await again.says(again.proof())).status == 200
+        assert (await again.send_invite(again.authorization())).status == 200
 
 
-async def test_who_guesses_is_not_listened_to_any_more(office: Office, number: str) -> None:
+async def test_a_caller_with_many_wrong_passwords_is_blocked(office: Office, number: str) -> None:
     rules = {"sipIp": "127.0.0.9", "sipInboundAuth": True, "sipUsername": USER, "sipPassword": PASSWORD}
     await office.client.number("151", office.agent_id, **rules)
     await known(office.server.target, "127.0.0.9")
     async with RawPhone(office.server.target, "127.0.0.9") as phone:
-        asked = Asked(phone)
+        asked = DigestCaller(phone)
         asked.dialog = dialled(phone, "151")
         asked.caller.uri = asked.dialog.target
-        await asked.says()
-        statuses = [(await asked.says(asked.proof(password=f"guess {each}"))).status for each in range(7)]
+        await asked.send_invite()
+        statuses = [
+            (await asked.send_invite(asked.authorization(password=f"guess {each}"))).status for each in range(7)
+        ]
         assert statuses == [401] * 5 + [403] * 2
-        assert (await asked.says(asked.proof())).status == 403
+        assert (await asked.send_invite(asked.authorization())).status == 403
 
 
-async def test_our_own_question_is_never_answered_by_us(office: Office, number: str) -> None:
-    """A trunk that hands it back in a call of ours would come in by our answer."""
+async def test_a_challenge_of_this_server_is_never_answered_by_itself(office: Office, number: str) -> None:
+    """Otherwise a trunk could send it back in an outbound call, and authenticate with the response."""
     async with RawPhone(office.server.target, "127.0.0.10") as phone:
         rules = {"sipInboundAuth": True, "sipUsername": USER, "sipPassword": PASSWORD}
         trunk = {"sipIp": phone.host, "sipPort": phone.sip.port, "sipQualifySeconds": 0}
         mine = await office.client.number("152", office.agent_id, **rules, **trunk)
         await known(office.server.target, phone.host)
-        asked = Asked(phone)
+        asked = DigestCaller(phone)
         asked.dialog = dialled(phone, "152")
-        question = (await asked.says()).header("WWW-Authenticate")
+        question = (await asked.send_invite()).header("WWW-Authenticate")
         body = {"agentId": office.agent_id, "phoneNumberId": mine, "to": "+49153"}
         call = str((await office.client.v1("POST", "calls", body))["id"])
         phone.reply(await phone.asked("INVITE"), "401 Unauthorized", f"WWW-Authenticate: {question}")

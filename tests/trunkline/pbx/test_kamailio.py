@@ -1,4 +1,4 @@
-"""Kamailio in front of the server, set up with the configuration of docs/how-to/pbx/kamailio.md."""
+"""Kamailio in front of a server, with the configuration of docs/how-to/pbx/kamailio.md."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 PAGE = Path(__file__).parents[3] / "docs/how-to/pbx/kamailio.md"
 
 
-class Balancer(Process):
-    """Kamailio as the page has it; `pbx_port` is where the PBX listens."""
+class LoadBalancer(Process):
+    """Kamailio with the page's configuration; the PBX is at `pbx_port`."""
 
     def __init__(self, targets: list[str], pbx_port: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Balancer(Process):
         (self.folder / "kamailio.cfg").write_text(config)
         (self.folder / "dispatcher.list").write_text("".join(f"1 sip:{target}\n" for target in targets))
 
-    async def __aenter__(self) -> Balancer:
+    async def __aenter__(self) -> LoadBalancer:
         await self.start(
             "kamailio", "-DD", "-E", "-f", str(self.folder / "kamailio.cfg"), "-P", str(self.folder / "pid"),
             "-Y", str(self.folder), "-m", "32", "-M", "4", "-w", str(self.folder),
@@ -62,13 +62,13 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
         yield local_server
 
 
-async def test_calls_go_to_the_server_that_answers_and_come_from_it_to_the_pbx(local_server: LocalServer) -> None:
+async def test_calls_are_routed_to_a_responding_server_and_from_it_to_the_pbx(local_server: LocalServer) -> None:
     number = await local_server.number_with_agent("Thank you. END", firstSpeaker="user")
     since = local_server.log.mark()
     dead = f"127.0.0.1:{free_port()}"
     async with (
         Baresip("PCMU/8000/1", user="+41445550123") as phone,
-        Balancer([dead, local_server.target], phone.port) as balancer,
+        LoadBalancer([dead, local_server.target], phone.port) as balancer,
     ):
         for _ in range(2):
             await phone.command("dial", f"sip:{number}@{balancer.target}")
@@ -85,9 +85,9 @@ async def test_calls_go_to_the_server_that_answers_and_come_from_it_to_the_pbx(l
         await phone.event("CALL_ESTABLISHED")
 
 
-async def test_a_server_that_drains_gets_no_calls(local_server: LocalServer) -> None:
+async def test_a_draining_server_gets_no_calls(local_server: LocalServer) -> None:
     number = await local_server.number_with_agent("Thank you. END")
-    async with Baresip("PCMU/8000/1") as phone, Balancer([local_server.target], phone.port) as balancer:
+    async with Baresip("PCMU/8000/1") as phone, LoadBalancer([local_server.target], phone.port) as balancer:
         local_server.server.endpoint.set_accepting(False)
         try:
             await phone.command("dial", f"sip:{number}@{balancer.target}")

@@ -1,4 +1,4 @@
-"""A number with a registration, from its creation over the API to its end, with Kamailio as its provider."""
+"""The registration of a number at a provider (Kamailio), from its creation by the API to its deletion."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.trunkline.sip_phone import PhoneCall
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PROVIDER = "127.0.0.2"
-"""No other number's trunk is there."""
+"""The address of the provider, which no other number's trunk has."""
 ANN, BOB, OUTSIDE = "+49401234", "+49405678", "+41445550199"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def kamailio() -> AsyncIterator[Kamailio]:
-    """The provider, with two customers and a phone outside."""
+    """The provider, with two customers and an external phone."""
     passwords = {"ann": "s3cret", "bob": "swordfish"}
     async with Kamailio(passwords, numbers={ANN: "ann", BOB: "bob"}, host=PROVIDER) as kamailio:
         yield kamailio
@@ -40,28 +40,28 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def phone(kamailio: Kamailio) -> AsyncIterator[RawPhone]:
-    """A phone outside, behind the provider."""
+    """An external phone, behind the provider."""
     async with RawPhone(kamailio.target) as phone:
         await kamailio.set_route(OUTSIDE, f"sip:{phone.host}:{phone.sip.port}")
         yield phone
 
 
 def registration(kamailio: Kamailio, user: str, password: str) -> dict[str, Any]:
-    """The trunk's part of a number's body."""
+    """The trunk's fields of a number."""
     return {
         "sipMode": "registration", "sipUsername": user, "sipPassword": password, "sipProxy": kamailio.target,
     }  # fmt: skip
 
 
 async def number(local_server: LocalServer, number: str, **trunk: Any) -> str:
-    """A number with an agent that thanks; its id. It has no sipIp."""
+    """Create a number without sipIp, with an agent that thanks; returns its id."""
     agent = await local_server.client.agent(systemPrompt="Thank you. END")
     body = {"number": number, "provider": "sip", "agentId": agent, **trunk}
     return str((await local_server.client.v1("POST", "phone-numbers", body))["id"])
 
 
 async def status(local_server: LocalServer, number_id: str) -> tuple[str, str | None]:
-    """As the API tells it."""
+    """The number's `sipStatus` and `sipStatusDetail`."""
     found = await local_server.client.v1("GET", f"phone-numbers/{number_id}")
     return found["sipStatus"], found["sipStatusDetail"]
 
@@ -73,7 +73,7 @@ async def begin_call(local_server: LocalServer, number_id: str) -> str:
     return str((await local_server.client.v1("POST", "calls", body))["id"])
 
 
-async def test_a_registration_from_its_number_s_creation_to_its_end(
+async def test_a_registration_from_the_creation_of_its_number_to_its_deletion(
     local_server: LocalServer, kamailio: Kamailio, phone: RawPhone
 ) -> None:
     ann = await number(local_server, ANN, **registration(kamailio, "ann", "s3cret"))
@@ -125,10 +125,10 @@ async def test_a_registration_from_its_number_s_creation_to_its_end(
     assert await local_server.client.status("DELETE", f"phone-numbers/{ann}") == 200
 
 
-async def test_a_trunk_that_has_just_been_stored_can_be_called_from(
+async def test_an_outbound_call_does_not_wait_for_the_registration(
     local_server: LocalServer, kamailio: Kamailio, phone: RawPhone
 ) -> None:
-    """Nobody waits for its registration; INVITE is challenged by itself."""
+    """INVITE is challenged and authenticated separately."""
     trunk = registration(kamailio, "ann", "s3cret") | {
         "sipAuthUser": "ann",
         "sipOutboundProxy": f"sip:{kamailio.target}",

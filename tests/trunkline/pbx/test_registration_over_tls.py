@@ -12,7 +12,7 @@ import pytest_asyncio
 from tests.peers.asterisk import Asterisk, needs_root
 from tests.peers.certificate_authority import Authority
 from tests.peers.dnsmasq import NameServer
-from tests.trunkline.pbx.test_asterisk import ends_as, pbx, placed, sdp_of
+from tests.trunkline.pbx.test_asterisk import call_outcome, pbx, place_call, sdp_of
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 
 pytestmark = [needs_root, pytest.mark.asyncio(loop_scope="module")]
@@ -20,7 +20,7 @@ pytestmark = [needs_root, pytest.mark.asyncio(loop_scope="module")]
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Whom we trust."""
+    """The certificate authority that the server trusts."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
@@ -39,7 +39,7 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory, authority: Auth
 async def asterisk(
     request: pytest.FixtureRequest, local_server: LocalServer, authority: Authority
 ) -> AsyncIterator[Asterisk]:
-    """With a certificate for its name alone: as the page has it, and believing our Contact."""
+    """With a certificate for its host name only: as on the page, and with a fixed Contact."""
     files = authority.files("pbx.test")
     assert files.certificate and files.key
     asterisk = pbx(
@@ -52,8 +52,10 @@ async def asterisk(
         yield asterisk
 
 
-async def registering(local_server: LocalServer, asterisk: Asterisk, host: str, user: str = "trunkline") -> str:
-    """A number that registers there; its id."""
+async def create_registering_number(
+    local_server: LocalServer, asterisk: Asterisk, host: str, user: str = "trunkline"
+) -> str:
+    """Create a number that registers at Asterisk; returns its id."""
     agent_id = await local_server.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
     return await local_server.client.number(
         "700", agent_id, sipMode="registration", sipUsername=user, sipPassword="a-long-password",
@@ -61,9 +63,11 @@ async def registering(local_server: LocalServer, asterisk: Asterisk, host: str, 
     )  # fmt: skip
 
 
-async def test_it_registers_is_called_calls_and_leaves(local_server: LocalServer, asterisk: Asterisk) -> None:
+async def test_a_number_registers_is_called_calls_and_unregisters(
+    local_server: LocalServer, asterisk: Asterisk
+) -> None:
     since = local_server.log.mark()
-    number_id = await registering(local_server, asterisk, "pbx.test")
+    number_id = await create_registering_number(local_server, asterisk, "pbx.test")
     await local_server.log.event("trunk.registered", since=since)
     assert not local_server.log.all("trunk.failed", since), "its host was still being looked for"
     assert (await local_server.client.v1("GET", f"phone-numbers/{number_id}"))["sipStatus"] == "registered"
@@ -74,8 +78,8 @@ async def test_it_registers_is_called_calls_and_leaves(local_server: LocalServer
     assert (call["phoneNumberId"], call["endedReason"]) == (number_id, "agent_ended")
     assert "RTP/SAVP" in await sdp_of(local_server, call["id"])
 
-    assert await ends_as(local_server, number_id, "+41000011") == ("completed", "agent_ended"), "after a 401"
-    call_id = await placed(local_server, number_id, "+41000012")
+    assert await call_outcome(local_server, number_id, "+41000011") == ("completed", "agent_ended"), "after a 401"
+    call_id = await place_call(local_server, number_id, "+41000012")
     call = await local_server.ended(call_id)
     assert (call["status"], call["endedReason"]) == ("completed", "customer_ended"), "their BYE finds us"
 
@@ -84,11 +88,11 @@ async def test_it_registers_is_called_calls_and_leaves(local_server: LocalServer
     assert "trunkline/sip" not in await asterisk.cli("pjsip show contacts")
 
 
-async def test_a_certificate_for_another_name_is_told_and_nobody_there_hears_of_us(
+async def test_a_certificate_for_another_name_fails_the_registration_before_any_message(
     local_server: LocalServer, asterisk: Asterisk
 ) -> None:
     since = local_server.log.mark()
-    number_id = await registering(local_server, asterisk, "other.test", "secretive")
+    number_id = await create_registering_number(local_server, asterisk, "other.test", "secretive")
     await local_server.log.event("trunk.failed", since=since)
     found = await local_server.client.v1("GET", f"phone-numbers/{number_id}")
     assert found["sipStatus"] == "failed"

@@ -1,4 +1,4 @@
-"""Trunks that are names and networks: a real name server, calls both ways, and what the API says of them."""
+"""Trunks by host name and by network, with a DNS server: inbound and outbound calls, and `sipStatus`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory, servers: NameSe
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qualify, "FIRST_S", 0.1)
 
 
@@ -47,8 +47,8 @@ def accept(raw: RawPhone, request: Message) -> None:
     raw.send("\r\n".join(["SIP/2.0 200 OK", *lines, to, "Content-Length: 0", "", ""]).encode())
 
 
-async def answering(local_server: LocalServer, number_id: str) -> dict[str, Any]:
-    """The number, once its trunk has answered OPTIONS."""
+async def wait_qualified(local_server: LocalServer, number_id: str) -> dict[str, Any]:
+    """Wait until the number's trunk has responded to OPTIONS; returns the number."""
     async with asyncio.timeout(10):
         while True:
             numbers = await local_server.client.v1("GET", "phone-numbers?limit=50")
@@ -57,9 +57,7 @@ async def answering(local_server: LocalServer, number_id: str) -> dict[str, Any]
                 return number
 
 
-async def test_a_trunk_by_srv_takes_calls_makes_calls_and_is_asked_whether_it_is_there(
-    local_server: LocalServer, servers: NameServer
-) -> None:
+async def test_a_trunk_by_srv_is_called_calls_and_is_qualified(local_server: LocalServer, servers: NameServer) -> None:
     async with RawPhone(local_server.target, SBC) as sbc:
         await servers.change(
             f"srv-host=_sip._udp.pbx.test,sbc.pbx.test,{sbc.sip.port},10,1",
@@ -71,7 +69,7 @@ async def test_a_trunk_by_srv_takes_calls_makes_calls_and_is_asked_whether_it_is
         while not (request := await sbc.message()).first_line.startswith("OPTIONS"):
             pass
         accept(sbc, request)
-        told = await answering(local_server, number_id)
+        told = await wait_qualified(local_server, number_id)
         assert told["sipStatus"] == "listening"
 
         await known(local_server.target, SBC)
@@ -88,7 +86,7 @@ async def test_a_trunk_by_srv_takes_calls_makes_calls_and_is_asked_whether_it_is
         callee.refuses("486 Busy Here")
 
 
-async def test_a_network_is_a_source_and_its_neighbours_are_strangers(local_server: LocalServer) -> None:
+async def test_a_network_is_a_source_and_other_addresses_are_unknown(local_server: LocalServer) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Hello.")
     await local_server.client.number(
         "882", agent_id, sipIp="192.0.2.1", sipSources=["127.0.0.82/31"], sipQualifySeconds=0
@@ -107,7 +105,7 @@ async def test_a_network_is_a_source_and_its_neighbours_are_strangers(local_serv
         assert stranger.sip.received.empty()
 
 
-async def test_a_call_to_a_name_that_nobody_knows_ends_as_unreachable(local_server: LocalServer) -> None:
+async def test_a_call_to_an_unknown_host_name_ends_as_unreachable(local_server: LocalServer) -> None:
     agent_id = await local_server.client.agent(systemPrompt="Hello.")
     number_id = await local_server.client.number("883", None, sipIp="nowhere.test", sipQualifySeconds=0)
     body = {"agentId": agent_id, "phoneNumberId": number_id, "to": "+41445550199"}
@@ -117,7 +115,7 @@ async def test_a_call_to_a_name_that_nobody_knows_ends_as_unreachable(local_serv
     assert local_server.log.all("trunks.host_unknown", host="nowhere.test")
 
 
-async def test_metrics_count_what_was_turned_away(local_server: LocalServer) -> None:
+async def test_metrics_count_the_guards_drops(local_server: LocalServer) -> None:
     _, metrics = await local_server.client.get("/metrics")
     lines = [line for line in metrics.decode().splitlines() if line.startswith("trunkline_sip_turned_away_total{")]
     counts = {line.split('"')[1]: float(line.split()[-1]) for line in lines}

@@ -1,4 +1,4 @@
-"""Whose trunks are whose, with the whole server over real SIP: two organizations, and an operator between them."""
+"""Trunk policy with a complete server over SIP: two organizations, and the operator's grants."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ELSEWHERE = "its host name leads to an address that the operator has not given t
 
 @dataclass
 class TwoTenants:
-    """A server whose second organization has come, its name server and its organizations."""
+    """A server with two organizations, and its name server."""
 
     server: Server
     names: NameServer
@@ -52,8 +52,8 @@ async def tenants(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Two
         yield TwoTenants(server, names, ann, bob)
 
 
-async def test_nobody_places_calls_through_anothers_trunk(tenants: TwoTenants) -> None:
-    """Toll fraud: by its address, by a registration there, and by a name that leads there."""
+async def test_an_organization_cannot_call_through_anothers_trunk(tenants: TwoTenants) -> None:
+    """Toll fraud by the trunk's address, by a registration at it, and by a host name that resolves to it."""
     number_id = await tenants.ann.client.number("900", tenants.ann.agent_id, sipIp=HERS)
     await known(tenants.server.target, HERS)
     bob = tenants.bob
@@ -80,8 +80,8 @@ async def test_nobody_places_calls_through_anothers_trunk(tenants: TwoTenants) -
         assert (await phone.final("INVITE")).status == 404
 
 
-async def test_a_status_says_nothing_of_addresses_that_were_not_given(tenants: TwoTenants) -> None:
-    """No scanner of this machine's ports: neither an answer nor a refusal there shows."""
+async def test_a_status_discloses_nothing_about_addresses_that_are_not_granted(tenants: TwoTenants) -> None:
+    """No port scan of this machine: neither a response nor an error of the address is visible."""
     bob = tenants.bob
     assert await bob.refused_fields({"number": "902", "sipIp": "127.0.0.1", "sipPort": 22}) == ["sipIp"]
     await tenants.names.change(f"host-record=evil.test,{HERS}", "host-record=scan.test,127.0.0.1")
@@ -98,7 +98,7 @@ async def test_a_status_says_nothing_of_addresses_that_were_not_given(tenants: T
     assert told == {("failed", ELSEWHERE)}
 
 
-async def test_a_trunk_that_is_taken_back_is_used_no_more_while_live_calls_go_on(tenants: TwoTenants) -> None:
+async def test_a_revoked_trunk_is_not_used_for_new_calls_and_live_calls_continue(tenants: TwoTenants) -> None:
     server, ann = tenants.server, tenants.ann
     await run(server, "trunk", "allow", "ann", f"{DENIED}/32", "--number", "91*")
     assert await ann.refused_fields({"number": "920", "sipIp": DENIED}) == ["number"]
@@ -125,7 +125,7 @@ async def test_a_trunk_that_is_taken_back_is_used_no_more_while_live_calls_go_on
         await is_answered(phone, "910")
 
 
-async def test_the_operator_sees_what_was_given_and_the_audit_log_who_did_it(tenants: TwoTenants) -> None:
+async def test_grants_are_listed_and_their_changes_are_in_the_audit_log(tenants: TwoTenants) -> None:
     server = tenants.server
     await run(server, "trunk", "allow", "ann", "SBC.example.", "--number", "+4930*")
     await run(server, "trunk", "allow", "ann", "sbc.example", "--number", "+4930*")
@@ -151,7 +151,7 @@ async def test_the_operator_sees_what_was_given_and_the_audit_log_who_did_it(ten
     assert f"trunk.allow       ann  {entries[0]['actor']}" in await run(server, "audit", "--org", "ann")
 
 
-async def test_what_cannot_be_given_is_told_in_one_line(tenants: TwoTenants) -> None:
+async def test_an_invalid_grant_is_rejected_in_one_line(tenants: TwoTenants) -> None:
     unicast, form = "takes a unicast address: ", "takes an IP address, a network as 192.0.2.0/24 or a host name"
     nobody = "trunkline: there is no organization 'nobody': see `trunkline org list`"
     cases: list[tuple[list[str], int, str]] = [
@@ -170,8 +170,8 @@ async def test_what_cannot_be_given_is_told_in_one_line(tenants: TwoTenants) -> 
         assert complaint in words.splitlines()[-1]
 
 
-async def test_a_second_organization_is_told_of(tenants: TwoTenants) -> None:
-    """`org create` on a folder of its own, without a server."""
+async def test_creating_a_second_organization_prints_a_note_about_trunks(tenants: TwoTenants) -> None:
+    """`org create` on an empty data directory, without a server."""
     folder = Server(tenants.server.data_dir.parent / "fresh", trunks={"policy": "auto"})
     folder.data_dir.parent.mkdir(exist_ok=True)
 

@@ -1,5 +1,5 @@
-"""A server of before trunks had to be given: it starts, nothing is cut off, and where it has several organizations its
-operator is told what to decide."""
+"""Upgrade of a server from before the trunk policy: its trunks keep working, and with several organizations the
+operator gets a list of trunks to allow or deny."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ANNS, BOBS = "00000000-0000-4000-8000-0000000000a1", "00000000-0000-4000-8000-00
 
 
 def old_database(path: Path, *names: str) -> None:
-    """As the version before left it, with organizations, their keys and their numbers."""
+    """Create a database of the version before, with organizations, their keys and their numbers."""
     path.unlink()
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
     with engine.begin() as conn:
@@ -75,7 +75,7 @@ def old_database(path: Path, *names: str) -> None:
 
 @dataclass
 class TwoTenants:
-    """The server after its upgrade, and whose it is."""
+    """The server after its upgrade, and its organizations."""
 
     server: Server
     ann: Tenant
@@ -94,7 +94,7 @@ async def tenants(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Two
         yield TwoTenants(server, ann, bob)
 
 
-async def test_the_start_tells_what_the_operator_has_to_decide(tenants: TwoTenants) -> None:
+async def test_the_start_logs_the_trunks_that_the_operator_has_to_decide_on(tenants: TwoTenants) -> None:
     [line] = tenants.server.log.all("trunks.to_decide")
     assert (line["organizations"], line["numbers"], line["policy"]) == (2, 3, "auto")
     assert "trunkline trunk list" in line["remedy"]
@@ -106,7 +106,7 @@ async def test_the_start_tells_what_the_operator_has_to_decide(tenants: TwoTenan
     ]
 
 
-async def test_numbers_of_before_are_called_and_call(tenants: TwoTenants) -> None:
+async def test_existing_numbers_are_called_and_call(tenants: TwoTenants) -> None:
     for owner, number_id, host, number in ((tenants.ann, ANNS, HERS, "700"), (tenants.bob, BOBS, HIS, "800")):
         async with RawPhone(tenants.server.target, host) as phone:
             await is_answered(phone, number)
@@ -118,8 +118,8 @@ async def test_numbers_of_before_are_called_and_call(tenants: TwoTenants) -> Non
         assert (await owner.trunk_status(number_id))[0] == "listening"
 
 
-async def test_new_claims_need_the_operator_who_beats_what_was_squatted(tenants: TwoTenants) -> None:
-    """Bob has 701 from a network around Ann's trunk; once Ann's trunk is hers, so is the number."""
+async def test_new_trunks_need_a_grant_which_overrides_an_existing_use(tenants: TwoTenants) -> None:
+    """Bob has 701 from a network that contains Ann's trunk; after the grant of Ann's trunk, calls from it are Ann's."""
     ann, bob, server = tenants.ann, tenants.bob, tenants.server
     assert await bob.refused_fields({"number": "900", "sipIp": HERS}) == ["sipIp"]
     assert await ann.refused_fields({"number": "701", "sipIp": HERS}) == ["sipIp"]
@@ -139,7 +139,7 @@ async def test_new_claims_need_the_operator_who_beats_what_was_squatted(tenants:
         await server.event("sip.unknown_source", since=since, source=HIS)
 
 
-async def test_with_one_organization_nothing_changes_and_there_is_nothing_to_decide(tmp_path: Path) -> None:
+async def test_with_one_organization_there_is_nothing_to_decide(tmp_path: Path) -> None:
     server = Server(tmp_path, trunks={"policy": TrunkSettings().policy})
     await asyncio.to_thread(old_database, server.data_dir / "trunkline.db", "ann")
     async with server, tenant(server, "ann", KEYS["ann"]) as ann:

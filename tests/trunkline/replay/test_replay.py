@@ -1,4 +1,4 @@
-"""`trunkline replay`: a call over real SIP, and what turn taking makes of its recording afterwards."""
+"""`trunkline replay` of a call over SIP: the replayed turns compared with those of the call."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from trunkline.replay.turn_comparison import ReplayOutcome
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 DELAY_MS = 300
-"""`turnEndpointDelay` of the agent: longer than the jitter buffer of a busy machine is deep."""
+"""`turnEndpointDelay` of the agent: longer than the jitter buffer's depth on a busy machine."""
 HESITATION_MS = 600
-"""Of the caller, in the middle of the last turn."""
+"""The caller's pause in the middle of the last turn."""
 
 
 @dataclass(frozen=True)
-class Story:
-    """A call that has ended, and models to hear it with again."""
+class RecordedConversation:
+    """An ended call, and models to replay it with."""
 
     case: ReplayCase
     models: Catalogue
 
     async def report(self, *assignments: str) -> Report:
-        """The call, and what becomes of it with the agent's settings and with changed ones."""
+        """The report with the agent's settings, and with changed ones."""
         runs = [("as set now", self.case.settings)]
         if assignments:
             runs.append((" ".join(assignments), with_assignments(self.case.settings, assignments)))
         return await compare(self.case, runs, self.models)
 
     async def replayed(self, *assignments: str) -> ReplayOutcome:
-        """The last of them."""
+        """The outcome with the last of the settings."""
         return (await self.report(*assignments)).columns[-1].outcome
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def story(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Story]:
-    """A caller who asks twice and hesitates in the last turn, which is taken for its end."""
+async def conversation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RecordedConversation]:
+    """A caller with three turns, who hesitates in the last one, so that it ends too early."""
     folder = tmp_path_factory.mktemp("place")
     hesitating = np.concatenate([speech("no thank you"), silence(HESITATION_MS), speech("that is all")])
     async with open_local_server(folder) as local_server:
@@ -77,13 +77,13 @@ async def story(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Story
             await call.hang_up()
         await local_server.ended(call_id)
     models = ready_models(Settings())
-    yield Story(await find_case(Settings(data_dir=folder), call_id), models)
+    yield RecordedConversation(await find_case(Settings(data_dir=folder), call_id), models)
     models.close()
 
 
-async def test_the_same_settings_decide_as_the_call_did(story: Story) -> None:
-    stored, replayed = (column.outcome for column in (await story.report()).columns)
-    assert len(stored.turns) == len(replayed.turns) == len(story.case.timeline) - 1
+async def test_the_same_settings_give_the_turns_of_the_call(conversation: RecordedConversation) -> None:
+    stored, replayed = (column.outcome for column in (await conversation.report()).columns)
+    assert len(stored.turns) == len(replayed.turns) == len(conversation.case.timeline) - 1
     for before, after in zip(stored.turns, replayed.turns, strict=True):
         assert after.end_ms == pytest.approx(before.end_ms, abs=40)
         assert after.answer_ms == pytest.approx(before.answer_ms, abs=40)
@@ -94,8 +94,8 @@ async def test_the_same_settings_decide_as_the_call_did(story: Story) -> None:
     assert stored.interruptions == replayed.interruptions
 
 
-async def test_a_longer_delay_decides_so_much_later_or_joins_turns(story: Story) -> None:
-    before, after = await story.replayed(), await story.replayed("turnEndpointDelay=1200")
+async def test_a_longer_delay_ends_turns_later_or_joins_them(conversation: RecordedConversation) -> None:
+    before, after = await conversation.replayed(), await conversation.replayed("turnEndpointDelay=1200")
     for was, turn in zip(before.turns[:2], after.turns[:2], strict=True):
         assert turn.end_ms == was.end_ms
         assert turn.decided_ms - was.decided_ms == pytest.approx(900, abs=100)
@@ -105,29 +105,31 @@ async def test_a_longer_delay_decides_so_much_later_or_joins_turns(story: Story)
     assert [turn.ended_early for turn in before.turns] == [False, False, True, False]
 
 
-async def test_a_higher_threshold_hears_fewer_turns(story: Story) -> None:
-    before, after = await story.replayed(), await story.replayed("frameActivationThreshold=1")
+async def test_a_higher_threshold_detects_fewer_turns(conversation: RecordedConversation) -> None:
+    before, after = await conversation.replayed(), await conversation.replayed("frameActivationThreshold=1")
     assert len(after.turns) < len(before.turns), "voice activity is never that sure for long"
 
 
-async def test_a_replay_is_the_same_every_time(story: Story) -> None:
-    assert as_json(await story.report("turnEndpointDelay=500")) == as_json(await story.report("turnEndpointDelay=500"))
+async def test_a_replay_is_deterministic(conversation: RecordedConversation) -> None:
+    assert as_json(await conversation.report("turnEndpointDelay=500")) == as_json(
+        await conversation.report("turnEndpointDelay=500")
+    )
 
 
-async def test_a_short_turn_is_dropped_and_told_with_its_reason(story: Story) -> None:
-    before, after = await story.replayed(), await story.replayed("minTurnDuration=2000")
+async def test_a_dropped_short_turn_is_counted_with_its_reason(conversation: RecordedConversation) -> None:
+    before, after = await conversation.replayed(), await conversation.replayed("minTurnDuration=2000")
     assert before.dropped is not None and after.dropped is not None
     assert before.dropped.get("short", 0) == 0
     assert after.dropped["short"] >= 2
     assert len(after.turns) <= len(before.turns) - 2, "what interrupts the agent counts, however short it is"
 
 
-async def test_the_tables_stand_side_by_side(story: Story) -> None:
-    lines = as_text(await story.report("turnEndpointDelay=1200")).splitlines()
-    assert lines[0].startswith(f"call {story.case.call.id if story.case.call else None}: ")
+async def test_the_text_report_has_the_turns_side_by_side(conversation: RecordedConversation) -> None:
+    lines = as_text(await conversation.report("turnEndpointDelay=1200")).splitlines()
+    assert lines[0].startswith(f"call {conversation.case.call.id if conversation.case.call else None}: ")
     assert [title in lines[2] for title in ("the call", "as set now", "turnEndpointDelay=1200")] == [True] * 3
     rows = [line for line in lines if line[:4].strip().isdigit()]
-    assert len(rows) == len(story.case.timeline) - 1
+    assert len(rows) == len(conversation.case.timeline) - 1
     assert [row.count("delay") for row in rows] == [3, 3, 3, 2]
     assert rows[2].count("!") == 1
     (counted,) = [line.split() for line in lines if line.startswith("turns")]
@@ -135,27 +137,27 @@ async def test_the_tables_stand_side_by_side(story: Story) -> None:
     assert all(len(line) <= 140 for line in lines)
 
 
-async def test_the_json_names_what_the_api_names(story: Story) -> None:
-    found = json.loads(as_json(await story.report("turnEndpointDelay=1200", "ultravadEotThreshold=null")))
+async def test_the_json_report_has_the_apis_names(conversation: RecordedConversation) -> None:
+    found = json.loads(as_json(await conversation.report("turnEndpointDelay=1200", "ultravadEotThreshold=null")))
     call, now, other = found["timelines"]
     assert call["settings"] is None
     assert (now["settings"]["turnEndpointDelay"], other["settings"]["turnEndpointDelay"]) == (DELAY_MS, 1200)
     first = call["turns"][0]
     assert first["waitMs"] == pytest.approx(first["turnEndMs"] - first["speechEndMs"], abs=1)
-    assert first["responseGapMs"] == pytest.approx(story.case.timeline[1]["response_gap_ms"], abs=1)
+    assert first["responseGapMs"] == pytest.approx(conversation.case.timeline[1]["response_gap_ms"], abs=1)
     assert now["turns"][0]["responseGapMs"] == pytest.approx(first["responseGapMs"], abs=80), "as it was recorded"
     assert (call["endedTooEarly"], now["endedTooEarly"], other["endedTooEarly"]) == (None, 1, 0)
 
 
-async def test_who_changed_the_agent_or_deleted_it_is_told_so(story: Story) -> None:
-    assert (await story.report()).notes == []
-    agent, call = story.case.agent, story.case.call
+async def test_a_changed_or_deleted_agent_is_noted(conversation: RecordedConversation) -> None:
+    assert (await conversation.report()).notes == []
+    agent, call = conversation.case.agent, conversation.case.call
     assert agent is not None and call is not None
     later = replace(agent, updated_at=call.updated_at)
     for case, note in (
-        (replace(story.case, agent=later), "the agent was changed after this call"),
-        (replace(story.case, agent=None), "the agent was deleted"),
-        (replace(story.case, agent=None, call=None), "a recording without a call"),
+        (replace(conversation.case, agent=later), "the agent was changed after this call"),
+        (replace(conversation.case, agent=None), "the agent was deleted"),
+        (replace(conversation.case, agent=None, call=None), "a recording without a call"),
     ):
-        (told,) = (await Story(case, story.models).report()).notes
+        (told,) = (await RecordedConversation(case, conversation.models).report()).notes
         assert told.startswith(note)

@@ -1,4 +1,4 @@
-"""`trunkline replay` as an operator types it, beside a running server: what it shows and what it refuses."""
+"""`trunkline replay` as a command, while a server runs: its report and its errors."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from trunkline.replay.replay import find_case
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 ANSWERED_MS = 1200
-"""Of the recorded call: from the end of the first turn to the answer."""
+"""The response gap of the recorded call's first turn."""
 
 
-def sides() -> tuple[Samples, Samples]:
-    """A caller with two turns, and an agent who answers the first one."""
+def recorded_audio() -> tuple[Samples, Samples]:
+    """The audio of a caller with two turns, and of an agent that answers the first one."""
     first, answer = speech("what is your address"), speech("we are next to the train station")
     caller = [silence(500), first, silence(ANSWERED_MS + len(answer) // 8 + 800), speech("thank you"), silence(1500)]
     said = np.concatenate([silence(500 + len(first) // 8 + ANSWERED_MS), answer])
@@ -50,20 +50,20 @@ def sides() -> tuple[Samples, Samples]:
     return heard, np.pad(said, (0, len(heard) - len(said)))
 
 
-def write(path: Path, heard: Samples, said: Samples) -> Path:
+def write_recording(path: Path, caller: Samples, agent: Samples) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with wave.open(str(path), "wb") as file:
         file.setnchannels(2)
         file.setsampwidth(2)
         file.setframerate(8000)
-        file.writeframes(np.stack([heard, said], 1).astype("<i2").tobytes())
+        file.writeframes(np.stack([caller, agent], 1).astype("<i2").tobytes())
     return path
 
 
-async def stored(
+async def store_call(
     database: Database, *, recording: bool = True, ended: bool = True, timeline: list[Mapping[str, Any]] | None = None
 ) -> calls.Call:
-    """A call of an agent of an organization of its own."""
+    """Store a call of a new organization's agent."""
 
     def work(conn: Any) -> calls.Call:
         owner = organizations.create(conn, f"replay {utc_now().isoformat()}").id
@@ -89,12 +89,12 @@ async def replay(office: Office, folder: Path, *arguments: str) -> tuple[int, st
     return await command("replay", *arguments, folder=folder, environment=office.server.environment)
 
 
-async def test_a_call_is_replayed_beside_the_server_with_the_real_models(office: Office, tmp_path: Path) -> None:
-    heard, said = sides()
+async def test_a_call_is_replayed_with_the_real_models_while_the_server_runs(office: Office, tmp_path: Path) -> None:
+    heard, said = recorded_audio()
     async with office.server.database() as database:
-        call = await stored(database)
+        call = await store_call(database)
     path = recordings.path_of(office.server.data_dir, call.id, call.created_at)
-    await asyncio.to_thread(write, path, heard, said)
+    await asyncio.to_thread(write_recording, path, heard, said)
     changes = ("--set", "ultravadEotThreshold=null", "--set", "turnEndpointDelay=500")
     status, out, err = await replay(office, tmp_path, call.id, *changes, "--json")
     assert (status, err) == (0, "")
@@ -114,8 +114,8 @@ async def test_a_call_is_replayed_beside_the_server_with_the_real_models(office:
     assert same.call == call
 
 
-async def test_a_file_of_another_server_is_replayed_without_a_call(tmp_path: Path) -> None:
-    path = await asyncio.to_thread(write, tmp_path / "kept.wav", *sides())
+async def test_a_recording_file_is_replayed_without_a_call(tmp_path: Path) -> None:
+    path = await asyncio.to_thread(write_recording, tmp_path / "kept.wav", *recorded_audio())
     status, out, err = await command(
         "replay", "--recording", str(path), "--set", "ultravadEotThreshold=null",
         folder=tmp_path, environment=environment(tmp_path / "data", {}),
@@ -124,15 +124,15 @@ async def test_a_file_of_another_server_is_replayed_without_a_call(tmp_path: Pat
     assert re.match(r"recording: \d+\.\d s at 8000 Hz, jitter buffer up to 0 ms\n", out)
     assert "note: a recording without a call" in out
     assert out.count(" delay") == 2
-    assert not (tmp_path / "data").exists(), "it leaves nothing behind"
+    assert not (tmp_path / "data").exists(), "no data directory is created"
 
 
-async def test_what_cannot_be_replayed_is_told(office: Office, tmp_path: Path) -> None:
+async def test_calls_that_cannot_be_replayed_are_reported(office: Office, tmp_path: Path) -> None:
     settings = Settings(data_dir=office.server.data_dir)
     async with office.server.database() as database:
-        lost = await stored(database)
-        none = await stored(database, recording=False)
-        going = await stored(database, ended=False)
+        lost = await store_call(database)
+        none = await store_call(database, recording=False)
+        going = await store_call(database, ended=False)
     words = tmp_path / "words.wav"
     words.write_text("no sound")
     cases: list[tuple[str | None, Path | None, str]] = [
@@ -150,7 +150,7 @@ async def test_what_cannot_be_replayed_is_told(office: Office, tmp_path: Path) -
         assert str(refused.value).startswith(complaint)
 
 
-async def test_a_refusal_is_one_line(office: Office, tmp_path: Path) -> None:
+async def test_an_error_is_one_line(office: Office, tmp_path: Path) -> None:
     for assignment, complaint in (
         ("turnEndpointDelay=300", f"there is no call {UNKNOWN}"),
         ("turnEndpointDelay=10", "invalid setting turnEndpointDelay: Must be greater than or equal to 50"),
@@ -159,11 +159,11 @@ async def test_a_refusal_is_one_line(office: Office, tmp_path: Path) -> None:
         assert (status, out, err) == (1, "", f"trunkline: {complaint}\n")
 
 
-async def test_a_database_of_another_version_stays_as_it_is(tmp_path: Path) -> None:
+async def test_a_database_of_another_version_is_not_migrated(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path)
     path = Database(settings.database_url).path
     for revision in ("0003", "9999"):
-        await asyncio.to_thread(_of_revision, path, revision)
+        await asyncio.to_thread(_create_database, path, revision)
         before = path.read_bytes()
         with pytest.raises(StartupError) as refused:
             await find_case(settings, UNKNOWN)
@@ -174,8 +174,8 @@ async def test_a_database_of_another_version_stays_as_it_is(tmp_path: Path) -> N
         assert await asyncio.to_thread(os.listdir, tmp_path) == [path.name], "nor is anything beside it"
 
 
-def _of_revision(path: Path, revision: str) -> None:
-    """A file as the migrations up to 0003 made it, which says that it is of this revision."""
+def _create_database(path: Path, revision: str) -> None:
+    """Create a database with the migrations up to 0003, and set its revision."""
     path.unlink(missing_ok=True)
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
     with engine.begin() as conn:
@@ -187,7 +187,7 @@ def _of_revision(path: Path, revision: str) -> None:
         file.execute("PRAGMA journal_mode=WAL")
 
 
-async def test_what_is_no_database_of_ours_is_told(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_database_of_trunkline_is_reported(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path)
     path = Database(settings.database_url).path
     path.write_bytes(b"")
@@ -198,16 +198,16 @@ async def test_what_is_no_database_of_ours_is_told(tmp_path: Path) -> None:
         await find_case(settings, UNKNOWN)
 
 
-async def test_a_look_into_a_database_cannot_write(office: Office) -> None:
+async def test_a_read_only_database_cannot_be_written(office: Office) -> None:
     async with office.server.database() as database:
-        call = await stored(database)
+        call = await store_call(database)
         with pytest.raises(StartupError, match="readonly"):
             await asyncio.to_thread(
                 read_only, database.path, lambda conn: calls.mark_answered(conn, call.id, utc_now())
             )
 
 
-async def test_a_folder_without_a_database_stays_empty(tmp_path: Path) -> None:
+async def test_no_data_directory_is_created(tmp_path: Path) -> None:
     place = environment(tmp_path / "data", {})
     status, _, err = await command("replay", "some-call", folder=tmp_path, environment=place)
     assert (status, err.startswith("trunkline: there is no call some-call")) == (1, True)

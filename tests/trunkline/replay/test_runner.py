@@ -1,4 +1,4 @@
-"""How a replay waits for its models: what they say comes at the same moment of the recording every time."""
+"""Replay runner: the results of models arrive at the same tick of the recording every time."""
 
 from __future__ import annotations
 
@@ -27,32 +27,34 @@ NO_MODEL = TurnSettings(ultravad_eot_threshold=None)
 
 
 def recorded(caller: Samples, agent: Samples) -> RecordedCall:
-    """A call of these two sides, the shorter one followed by silence, and a second more."""
+    """A recording of these two sides, the shorter one padded with silence, and a second of silence at the end."""
     length = (max(len(caller), len(agent)) // 160 + 50) * 160
     return RecordedCall(8000, *(np.pad(side, (0, length - len(side))) for side in (caller, agent)))
 
 
 async def outcome(
-    sound: RecordedCall, settings: TurnSettings = NO_MODEL, hearing: ReplayModels = SURE, protected: bool = False
+    sound: RecordedCall, settings: TurnSettings = NO_MODEL, models: ReplayModels = SURE, uninterruptible: bool = False
 ) -> ReplayOutcome:
-    return await Replay(sound, agent_audible(sound), settings, hearing, first_message_uninterruptible=protected).run()
+    return await Replay(
+        sound, agent_audible(sound), settings, models, first_message_uninterruptible=uninterruptible
+    ).run()
 
 
-def asked(word: str) -> RecordedCall:
-    """The caller says something over a long sentence of the agent."""
+def barge_in(word: str) -> RecordedCall:
+    """A recording in which the caller speaks over a long sentence of the agent."""
     return recorded(np.concatenate([silence(1500), speech(word)]), np.concatenate([silence(500), speech(LONG)]))
 
 
-class Deaf(CertainStt):
-    """Hears sound, no words."""
+class WordlessStt(CertainStt):
+    """A recognizer without any text."""
 
     def open(
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
-    ) -> DeafStream:
-        return DeafStream()
+    ) -> WordlessStream:
+        return WordlessStream()
 
 
-class DeafStream:
+class WordlessStream:
     def feed(self, samples: Samples) -> None:
         pass
 
@@ -72,8 +74,9 @@ class DeafStream:
         pass
 
 
-class Pensive(AlwaysEndOfTurn):
-    """Answers from another thread, after a time that nobody knows: no to the first question, then yes."""
+class ThreadedEndOfTurn(AlwaysEndOfTurn):
+    """An end-of-turn model that answers from another thread, after an undefined time: no to the first request, then
+    yes."""
 
     def __init__(self) -> None:
         self.questions = 0
@@ -83,43 +86,43 @@ class Pensive(AlwaysEndOfTurn):
         p = 0.0 if self.questions == 1 else 1.0
         threading.Thread(target=lambda: answer(p)).start()
 
-    def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> Pensive:
+    def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> ThreadedEndOfTurn:
         return self
 
 
-async def test_words_over_the_agent_interrupt_it() -> None:
-    heard = await outcome(asked("hold on please"))
-    assert (heard.interruptions, heard.resumes) == (1, 0)
-    assert len(heard.turns) == 1
+async def test_words_during_the_agents_speech_interrupt_it() -> None:
+    result = await outcome(barge_in("hold on please"))
+    assert (result.interruptions, result.resumes) == (1, 0)
+    assert len(result.turns) == 1
 
 
-async def test_a_sound_without_words_only_pauses_the_agent() -> None:
-    heard = await outcome(asked("hmm"), hearing=ReplayModels(Deaf(), AlwaysEndOfTurn(), None))
-    assert (heard.pauses, heard.interruptions, heard.resumes) == (1, 0, 1)
-    assert heard.dropped == {"no_words": 1}
+async def test_sound_without_words_only_pauses_the_agent() -> None:
+    result = await outcome(barge_in("hmm"), models=ReplayModels(WordlessStt(), AlwaysEndOfTurn(), None))
+    assert (result.pauses, result.interruptions, result.resumes) == (1, 0, 1)
+    assert result.dropped == {"no_words": 1}
 
 
-async def test_the_first_message_is_protected_as_in_the_call() -> None:
-    heard = await outcome(asked("hold on please"), protected=True)
-    assert (heard.pauses, heard.interruptions, heard.dropped) == (0, 0, {"protected": 1})
+async def test_the_first_message_can_be_uninterruptible() -> None:
+    result = await outcome(barge_in("hold on please"), uninterruptible=True)
+    assert (result.pauses, result.interruptions, result.dropped) == (0, 0, {"protected": 1})
     twice = recorded(
-        asked("hold on please").rx_audio, np.concatenate([silence(100), speech("hello"), silence(500), speech(LONG)])
+        barge_in("hold on please").rx_audio, np.concatenate([silence(100), speech("hello"), silence(500), speech(LONG)])
     )
-    assert (await outcome(twice, protected=True)).interruptions == 1, "the second message is not"
+    assert (await outcome(twice, uninterruptible=True)).interruptions == 1, "the second message is not"
 
 
-async def test_a_turn_in_which_no_words_are_found_is_no_turn() -> None:
+async def test_a_turn_without_words_is_dropped() -> None:
     sound = recorded(np.concatenate([silence(500), speech("hello there")]), silence(0))
-    heard = await outcome(sound, hearing=ReplayModels(Deaf(), AlwaysEndOfTurn(), None))
-    assert (heard.turns, heard.dropped) == ([], {NO_WORDS: 1})
+    result = await outcome(sound, models=ReplayModels(WordlessStt(), AlwaysEndOfTurn(), None))
+    assert (result.turns, result.dropped) == ([], {NO_WORDS: 1})
 
 
-async def test_an_answer_from_another_thread_counts_at_the_next_tick_whenever_it_comes() -> None:
+async def test_an_answer_from_another_thread_is_delivered_at_the_next_tick() -> None:
     sound = recorded(np.concatenate([silence(500), speech("hello there"), silence(2000)]), silence(0))
-    (turn,) = (await outcome(sound, TurnSettings(), ReplayModels(CertainStt(), Pensive(), None))).turns
+    (turn,) = (await outcome(sound, TurnSettings(), ReplayModels(CertainStt(), ThreadedEndOfTurn(), None))).turns
     assert turn.ended_by == "model"
     assert turn.wait_ms == pytest.approx(300, abs=40), "the second question, 200 ms after the first"
-    again = await outcome(sound, TurnSettings(), ReplayModels(CertainStt(), Pensive(), None))
+    again = await outcome(sound, TurnSettings(), ReplayModels(CertainStt(), ThreadedEndOfTurn(), None))
     assert list(again.turns) == [turn]
 
 
@@ -127,32 +130,32 @@ async def test_a_model_that_raises_ends_the_replay() -> None:
     class Broken(CertainStt):
         def open(
             self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
-        ) -> DeafStream:
+        ) -> WordlessStream:
             return BrokenStream()
 
-    class BrokenStream(DeafStream):
+    class BrokenStream(WordlessStream):
         def feed(self, samples: Samples) -> None:
             raise RuntimeError("the recognizer is gone")
 
     with pytest.raises(RuntimeError, match="the recognizer is gone"):
-        await outcome(asked("hold on please"), hearing=ReplayModels(Broken(), AlwaysEndOfTurn(), None))
+        await outcome(barge_in("hold on please"), models=ReplayModels(Broken(), AlwaysEndOfTurn(), None))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def ear() -> AsyncIterator[SpeechToText]:
-    ear = PocketsphinxSpeechToText(threads=2, decoders=1)
-    yield ear
-    ear.close()
+async def recognizer() -> AsyncIterator[SpeechToText]:
+    recognizer = PocketsphinxSpeechToText(threads=2, decoders=1)
+    yield recognizer
+    recognizer.close()
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_real_recognizer_says_the_same_at_the_same_moment_every_time(ear: SpeechToText) -> None:
+async def test_a_replay_with_a_real_recognizer_is_deterministic(recognizer: SpeechToText) -> None:
     caller = [silence(600), speech("what is your address"), silence(1500), speech("i want to go to the"), silence(900)]
     sound = recorded(
         np.concatenate([*caller, speech("train station")]), np.concatenate([silence(2500), speech("hello there")])
     )
-    hearing = ReplayModels(ear, LexicalEndOfTurn(), "en")
-    first, second = [await outcome(sound, TurnSettings(), hearing) for _ in range(2)]
+    models = ReplayModels(recognizer, LexicalEndOfTurn(), "en")
+    first, second = [await outcome(sound, TurnSettings(), models) for _ in range(2)]
     assert first == second
     assert len(first.turns) >= 2
-    assert first.turns[0].ended_by == "model", "the words have said so"
+    assert first.turns[0].ended_by == "model", "by the recognized words"

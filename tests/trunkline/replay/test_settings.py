@@ -1,4 +1,4 @@
-"""What `--set` of a replay takes."""
+"""`--set` of a replay."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from trunkline.replay.settings import NAMES, InvalidSetting, with_assignments
         ("fallbackSilenceMs=NaN", "invalid setting fallbackSilenceMs: "),
     ],
 )
-def test_a_setting_takes_what_the_api_takes(assignment: str, complaint: str) -> None:
-    with pytest.raises(InvalidSetting) as refused:
+def test_invalid_settings_are_rejected_as_by_the_api(assignment: str, complaint: str) -> None:
+    with pytest.raises(InvalidSetting) as error:
         with_assignments(TurnSettings(), ["minTurnDuration=60", assignment])
-    assert str(refused.value).startswith(complaint)
+    assert str(error.value).startswith(complaint)
 
 
-def test_a_setting_is_given_once() -> None:
+def test_a_setting_that_is_given_twice_is_rejected() -> None:
     with pytest.raises(InvalidSetting, match="setting minTurnDuration is given twice"):
         with_assignments(TurnSettings(), ["minTurnDuration=60", "minTurnDuration=70"])
 
 
-def test_settings_change_what_they_name_and_nothing_else() -> None:
+def test_assignments_change_only_the_named_settings() -> None:
     before = TurnSettings(turn_endpoint_delay=700, post_speech_cooldown=None)
     after = with_assignments(
         before, ["minTurnDuration = 60", "ultravadEotThreshold=null", "frameActivationThreshold=1"]
@@ -45,6 +45,6 @@ def test_settings_change_what_they_name_and_nothing_else() -> None:
     assert {"turnEndpointDelay", "ultravadEotThreshold", "speculativeSilenceMs"} <= set(NAMES)
 
 
-def test_the_page_names_every_setting() -> None:
+def test_the_tuning_page_names_every_setting() -> None:
     page = (Path(__file__).parents[3] / "docs/how-to/tuning.md").read_text()
     assert [name for name in NAMES if f"`{name}`" not in page] == []

@@ -1,4 +1,4 @@
-"""Every command in docs/reference/api.md does what the guide says, typed into a shell."""
+"""The commands of docs/reference/api.md, run in a shell."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ COMMANDS = re.findall(r"^```sh\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re
 
 
 def _quay(path: Path) -> None:
-    """A second of a sound."""
+    """Write a WAV file with a second of sound."""
     with wave.open(str(path), "wb") as file:
         file.setparams((1, 2, 16000, 0, "NONE", ""))
         file.writeframes(b"\x00\x10\x00\xf0" * 8000)
 
 
-async def test_the_commands_of_the_guide_work_as_they_stand(tmp_path: Path) -> None:
+async def test_the_commands_of_the_api_reference_succeed(tmp_path: Path) -> None:
     _quay(tmp_path / "quay.wav")
     async with Server(tmp_path) as server:
         script = "\n".join(COMMANDS).replace("http://localhost:8080/v1", f"{server.origin}/v1")

@@ -1,4 +1,4 @@
-"""docs/how-to/fail2ban.md: its filter finds whom to ban, and nobody else, in what a server writes."""
+"""The fail2ban filter of docs/how-to/fail2ban.md: it matches the addresses to ban, and no others, in a server's log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.api_client import Client
 from tests.trunkline.conftest import Office
-from tests.trunkline.pbx.test_inbound_digest import Asked
+from tests.trunkline.pbx.test_inbound_digest import DigestCaller
 from tests.trunkline.server_process import JsonLines, Server
 from tests.trunkline.sip_phone import dialled, known
 
@@ -32,11 +32,11 @@ TRICKS = [
     f'{{"event": "sip.digest_failed", "source": "{VICTIM}", "timestamp": "2026-11-21T18:00:00Z"}}',
     f"[warning  ] sip.digest_failed number=1 source={VICTIM}",
 ]
-"""Names of callers who would like to have somebody else banned."""
+"""Caller names that contain log text, to get another address banned."""
 
 
-async def found(lines: list[str], folder: Path) -> list[str]:
-    """The addresses that fail2ban reads in a log, one for each line that counts."""
+async def matched_addresses(lines: list[str], folder: Path) -> list[str]:
+    """The addresses that the filter matches in a log, one for each matched line."""
     log, filter_ = folder / "trunkline.log", folder / "filter.conf"
     config = re.search(r"filter\.d/trunkline\.conf`\n\n```ini\n(.*?)```", PAGE, re.DOTALL)
     assert config
@@ -50,7 +50,7 @@ async def found(lines: list[str], folder: Path) -> list[str]:
 
 
 class ConsoleLog(JsonLines):
-    """The log as a person reads it."""
+    """The log in the console format."""
 
     def take(self, line: str) -> None:
         super().take(line)
@@ -60,7 +60,7 @@ class ConsoleLog(JsonLines):
 
 
 async def provoke(server: Server) -> None:
-    """A stranger asks, a caller does not know the password, and callers with strange names try."""
+    """Send requests from unknown sources, with a wrong password, and with the caller names of `NAMES`."""
     since = server.log.mark()
     await known(server.target, CALLER)
     async with RawPhone(server.target, STRANGER) as stranger:
@@ -70,10 +70,10 @@ async def provoke(server: Server) -> None:
         plain = raw.send
         for user in ("bob", *TRICKS[:4]):  # no more are judged in a minute
             raw.send = partial(_send_as, plain, user)  # type: ignore[method-assign]
-            phone = Asked(raw)
+            phone = DigestCaller(raw)
             phone.dialog = dialled(raw, NUMBER)
-            await phone.says()
-            assert (await phone.says(phone.proof(password="wrong"))).status == 401
+            await phone.send_invite()
+            assert (await phone.send_invite(phone.authorization(password="wrong"))).status == 401
         for user in TRICKS:
             raw.send = partial(_send_as, plain, user)  # type: ignore[method-assign]
             raw.invite(dialled(raw, "100"), raw.offer(), (f"Subject: {user}",))
@@ -82,19 +82,19 @@ async def provoke(server: Server) -> None:
 
 
 def _send_as(send: Callable[[bytes], None], user: str, data: bytes) -> None:
-    """With this user in From."""
+    """Send a request with this user in From."""
     send(data.replace(f"<sip:raw@{CALLER}>".encode(), f"<sip:{quote(user, safe='')}@{CALLER}>".encode()))
 
 
-async def has_a_number(client: Client, agent_id: str) -> None:
+async def create_digest_number(client: Client, agent_id: str) -> None:
     more: dict[str, Any] = {"sipInboundAuth": True, "sipUsername": "harbour", "sipPassword": "hush-hush"}
     await client.number(NUMBER, agent_id, sipIp=CALLER, **more)
 
 
-async def judge(log: JsonLines, since: int, folder: Path) -> None:
-    """What fail2ban makes of what the server wrote since then."""
+async def check_matches(log: JsonLines, since: int, folder: Path) -> None:
+    """Check the addresses that the filter matches in the log since then."""
     lines = log.lines[since:]
-    addresses = await found(lines, folder)
+    addresses = await matched_addresses(lines, folder)
     assert set(addresses) == {STRANGER, CALLER}
     assert addresses.count(STRANGER) == len([line for line in lines if STRANGER in line])
     of_caller = [log.all(event, since) for event in ("sip.digest_failed", "sip.unknown_source")]
@@ -103,19 +103,19 @@ async def judge(log: JsonLines, since: int, folder: Path) -> None:
     assert len([line for line in lines if VICTIM in line]) >= 4, "the tricks stand in the log"
 
 
-async def test_the_filter_reads_json_and_falls_for_no_trick(office: Office, tmp_path: Path) -> None:
-    await has_a_number(office.client, office.agent_id)
+async def test_the_filter_matches_json_logs_and_ignores_caller_names(office: Office, tmp_path: Path) -> None:
+    await create_digest_number(office.client, office.agent_id)
     since = office.server.log.mark()
     await provoke(office.server)
-    await judge(office.server.log, since, tmp_path)
+    await check_matches(office.server.log, since, tmp_path)
 
 
-async def test_the_filter_reads_what_people_read_and_falls_for_no_trick(tmp_path: Path) -> None:
+async def test_the_filter_matches_console_logs_and_ignores_caller_names(tmp_path: Path) -> None:
     server = Server(tmp_path, log_format="console")
     server.log = ConsoleLog("the server")
     server.event = server.log.event
     key = await server.key()
     async with server, Client(server.origin, key, server.secrets) as client:
-        await has_a_number(client, await client.agent())
+        await create_digest_number(client, await client.agent())
         await provoke(server)
-    await judge(server.log, 0, tmp_path)
+    await check_matches(server.log, 0, tmp_path)

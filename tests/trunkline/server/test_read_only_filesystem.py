@@ -1,4 +1,4 @@
-"""A server whose whole file system is read-only but for its data and temporary folders, and that has no capability: as
+"""A server on a read-only file system, except for its data and temporary folders, and without capabilities: as
 the image runs with `--read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges`."""
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ pytestmark = [
 ]
 
 
-def text(agent_id: str) -> dict[str, Any]:
-    """An upload of a document."""
+def document_upload(agent_id: str) -> dict[str, Any]:
+    """The body of a document upload."""
     content = b"We open at nine."
     file = {"fileSize": len(content), "fileBase64": b64encode(content).decode()}
     return {"agentId": agent_id, "name": "Hours", "filename": "hours.txt", "mimeType": "text/plain", **file}
 
 
 def sound() -> dict[str, Any]:
-    """An upload of a sound."""
+    """The body of a sound upload."""
     content = io.BytesIO()
     with wave.open(content, "wb") as file:
         file.setnchannels(1)
@@ -53,12 +53,12 @@ def sound() -> dict[str, Any]:
     return {"name": "Hum", "filename": "hum.wav", "mimeType": "audio/wav", **encoded}
 
 
-def fact_of(pid: int, name: str) -> str:
-    """What the kernel says of a process (proc(5), status)."""
+def process_status(pid: int, name: str) -> str:
+    """A field of a process's status (proc(5))."""
     return Path(f"/proc/{pid}/status").read_text().partition(f"{name}:\t")[2].split()[0]
 
 
-async def test_it_starts_reads_uploads_and_ends_and_writes_nowhere_else(
+async def test_a_server_runs_ingests_uploads_and_stops_without_writing_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = Server(tmp_path)
@@ -70,9 +70,9 @@ async def test_it_starts_reads_uploads_and_ends_and_writes_nowhere_else(
     monkeypatch.setattr(server_process, "TRUNKLINE", str(wrapper))
     key = await server.key()
     async with server, Client(server.origin, key, server.secrets) as client:
-        assert int(fact_of(server.process.pid, "CapEff"), 16) == 0
-        assert fact_of(server.process.pid, "Umask") == "0077"
+        assert int(process_status(server.process.pid, "CapEff"), 16) == 0
+        assert process_status(server.process.pid, "Umask") == "0077"
         agent = await client.agent(knowledgeSearchInstructions="Always")
-        document = await client.v1("POST", "knowledge", text(agent))
+        document = await client.v1("POST", "knowledge", document_upload(agent))
         await client.v1("POST", "background-sounds", sound())
         await server.event("knowledge.ready", document_id=document["id"], timeout_s=60)

@@ -1,4 +1,4 @@
-"""A start that cannot succeed ends with status 1 and one line that says why and what to do, and loses nothing."""
+"""Start-up errors: the process ends with status 1 and one line with the cause and a remedy, and no data is lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.fakes.fake_models import ready_models
 from tests.peers.sipp_baresip import free_port
 from tests.trunkline.server_process import LOOPBACK, TRUNKLINE, command, environment, merged, until
 from trunkline import admin
-from trunkline.server.startup import running
+from trunkline.server.startup import running_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 OTHER_KEY = b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n"
@@ -37,7 +37,7 @@ OTHER_KEY = b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n"
 
 @pytest_asyncio.fixture(loop_scope="package")
 async def folder(tmp_path: Path) -> Path:
-    """A folder with `data` in it: a key file, and a database that holds an organization."""
+    """A folder with a data directory: a key file, and a database with an organization."""
     (tmp_path / "data").mkdir()
     key = await asyncio.to_thread(secrets.load_or_create, tmp_path / "data/secret.key")
     async with _database(tmp_path) as database:
@@ -56,14 +56,14 @@ async def _database(folder: Path) -> AsyncIterator[Database]:
         await database.close()
 
 
-async def kept(folder: Path) -> list[str]:
-    """The organizations in the database."""
+async def organization_names(folder: Path) -> list[str]:
+    """The names of the organizations in the database."""
     async with _database(folder) as database:
         return [organization.name for organization in await database.read(organizations.all_of)]
 
 
-async def refused(folder: Path, *arguments: str, **settings: Any) -> str:
-    """The line with which `trunkline serve` ends."""
+async def startup_error(folder: Path, *arguments: str, **settings: Any) -> str:
+    """Run `trunkline serve`, which must fail; returns its error line."""
     env = environment(folder / "data", merged({"log_level": "warning"}, settings))
     status, out, err = await command("serve", *arguments, folder=folder, environment=env)
     assert (status, out) == (1, ""), err
@@ -82,42 +82,44 @@ async def refused(folder: Path, *arguments: str, **settings: Any) -> str:
 )
 async def test_a_bad_setting_is_named(folder: Path, text: str, complaint: str) -> None:
     (folder / "trunkline.toml").write_text(text)
-    assert (await refused(folder)).startswith(complaint)
+    assert (await startup_error(folder)).startswith(complaint)
 
 
 async def test_a_bad_environment_variable_is_named_and_its_value_is_not_shown(folder: Path) -> None:
-    complaint = await refused(folder, api={"port": "s3cret"})
+    complaint = await startup_error(folder, api={"port": "s3cret"})
     assert "environment variable TRUNKLINE_API__PORT" in complaint
     assert "s3cret" not in complaint
 
 
 async def test_a_settings_file_that_cannot_be_read_is_named(folder: Path) -> None:
-    assert "settings file missing.toml does not exist" in await refused(folder, "--config", "missing.toml")
-    assert "settings file data cannot be read: Is a directory" in await refused(folder, "--config", "data")
+    assert "settings file missing.toml does not exist" in await startup_error(folder, "--config", "missing.toml")
+    assert "settings file data cannot be read: Is a directory" in await startup_error(folder, "--config", "data")
 
 
 async def test_a_model_that_does_not_exist_is_named_with_those_that_do(folder: Path) -> None:
-    complaint = await refused(folder, models={"stt": "oracle"})
+    complaint = await startup_error(folder, models={"stt": "oracle"})
     assert complaint.startswith("[models] stt = 'oracle' is no model; there are: auto, pocketsphinx")
-    assert await kept(folder) == ["Lighthouse"]
+    assert await organization_names(folder) == ["Lighthouse"]
 
 
-async def test_a_key_file_that_does_not_fit_the_database_stops_the_start_and_the_old_one_fits_again(
+async def test_a_wrong_key_file_stops_the_start_until_the_old_one_is_back(
     folder: Path, blocking_the_loop_fails: BlockBuster
 ) -> None:
     key_file = folder / "data/secret.key"
     own = key_file.read_bytes()
     key_file.write_bytes(OTHER_KEY)
-    assert (await refused(folder)).startswith("secret_key_file is not the one that the stored secrets were encrypted")
+    assert (await startup_error(folder)).startswith(
+        "secret_key_file is not the one that the stored secrets were encrypted"
+    )
     blocking_the_loop_fails.deactivate()
     key_file.write_bytes(b"no key\n")
-    await refuses(folder, rf"secret_key_file {key_file} is damaged: it takes one key a line")
+    await startup_fails(folder, rf"secret_key_file {key_file} is damaged: it takes one key a line")
     key_file.write_bytes(own)
-    async with running(settings_for(folder), ready_models):
-        assert await kept(folder) == ["Lighthouse"]
+    async with running_server(settings_for(folder), ready_models):
+        assert await organization_names(folder) == ["Lighthouse"]
 
 
-async def test_a_missing_key_stops_the_start_and_no_other_is_made(
+async def test_a_missing_key_stops_the_start_and_no_new_one_is_created(
     folder: Path, blocking_the_loop_fails: BlockBuster
 ) -> None:
     blocking_the_loop_fails.deactivate()
@@ -126,35 +128,33 @@ async def test_a_missing_key_stops_the_start_and_no_other_is_made(
     key_file.unlink()
     complaint = rf"secret_key_file {key_file} is missing, and the database holds secrets .*put the file back.*restore"
     for _ in range(2):
-        await refuses(folder, complaint)
+        await startup_fails(folder, complaint)
         assert not key_file.exists()
     key_file.write_bytes(own)
-    async with running(settings_for(folder), ready_models):
-        assert await kept(folder) == ["Lighthouse"]
+    async with running_server(settings_for(folder), ready_models):
+        assert await organization_names(folder) == ["Lighthouse"]
 
 
-async def test_a_lost_database_stops_the_start_and_the_commands_and_none_is_made(
+async def test_a_lost_database_stops_the_start_and_commands_and_none_is_created(
     folder: Path, blocking_the_loop_fails: BlockBuster
 ) -> None:
     blocking_the_loop_fails.deactivate()
     path = folder / "data/trunkline.db"
     path.unlink()
     complaint = rf"the database {path} is missing, and there are files of one: .*secret.key\. Put the database back"
-    await refuses(folder, complaint)
+    await startup_fails(folder, complaint)
     with pytest.raises(StartupError, match=complaint):
         await admin.list_organizations(settings_for(folder))
     assert not path.exists()
 
 
-async def test_what_a_server_makes_is_its_users_alone_whatever_the_umask(
-    tmp_path: Path, blocking_the_loop_fails: BlockBuster
-) -> None:
-    """Of a first start, and of one on data that anybody could read."""
+async def test_files_of_a_server_are_private_at_any_umask(tmp_path: Path, blocking_the_loop_fails: BlockBuster) -> None:
+    """At a first start, and at a start on data that other users can read."""
     blocking_the_loop_fails.deactivate()
     data_dir, before = tmp_path / "data", os.umask(0)
     try:
         for _ in range(2):
-            async with running(settings_for(tmp_path), ready_models):
+            async with running_server(settings_for(tmp_path), ready_models):
                 modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (data_dir, *data_dir.rglob("*"))}
                 assert (data_dir / "control.sock") in modes
                 assert {path: oct(mode) for path, mode in modes.items() if mode & 0o077} == {}
@@ -164,7 +164,7 @@ async def test_what_a_server_makes_is_its_users_alone_whatever_the_umask(
         os.umask(before)
 
 
-async def test_commands_make_files_for_their_user_alone(tmp_path: Path) -> None:
+async def test_files_of_commands_are_private(tmp_path: Path) -> None:
     code = "import os, sys; os.umask(0); os.execv(sys.argv[1], sys.argv[1:])"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, TRUNKLINE, "org", "create", "harbour",
@@ -175,19 +175,19 @@ async def test_commands_make_files_for_their_user_alone(tmp_path: Path) -> None:
     assert {name: mode for name, mode in modes.items() if mode not in ("0o600", "0o700")} == {}
 
 
-async def test_a_start_that_others_can_reach_without_a_public_address_is_warned_of(
+async def test_a_start_on_a_public_host_without_public_url_logs_a_warning(
     folder: Path, blocking_the_loop_fails: BlockBuster
 ) -> None:
     blocking_the_loop_fails.deactivate()
-    told: dict[str, list[str]] = {}
+    remedies: dict[str, list[str]] = {}
     for name, api in {
         "open": {"host": "0.0.0.0"}, "set": {"host": "0.0.0.0", "public_url": "https://v.example"}, "own": {},
     }.items():  # fmt: skip
         with capture_logs() as logs:
-            async with running(settings_for(folder, api=api), ready_models):
-                told[name] = [each["remedy"] for each in logs if each["event"] == "api.public_url_not_set"]
-    assert [len(each) for each in told.values()] == [1, 0, 0]
-    assert told["open"][0].startswith("set [api] public_url")
+            async with running_server(settings_for(folder, api=api), ready_models):
+                remedies[name] = [each["remedy"] for each in logs if each["event"] == "api.public_url_not_set"]
+    assert [len(each) for each in remedies.values()] == [1, 0, 0]
+    assert remedies["open"][0].startswith("set [api] public_url")
 
 
 def _all_in(folder: Path) -> list[Path]:
@@ -195,24 +195,24 @@ def _all_in(folder: Path) -> list[Path]:
 
 
 def settings_for(folder: Path, **changes: Any) -> Settings:
-    """Settings on loopback, with ports of the system's choice."""
+    """Settings on loopback, with free ports."""
     return Settings(data_dir=folder / "data").with_changes(
         merged(merged(LOOPBACK, {"sip": {"port": 0}, "api": {"port": 0}}), changes)
     )
 
 
-async def refuses(folder: Path, complaint: str, **changes: Any) -> None:
-    """A start in this process: it ends with this one line and leaves neither threads nor a lock behind."""
+async def startup_fails(folder: Path, complaint: str, **changes: Any) -> None:
+    """Start a server in this process, which must fail with this error, and leave no threads and no lock behind."""
     before = set(threading.enumerate())
     with pytest.raises(StartupError, match=complaint) as caught:
-        async with running(settings_for(folder, **changes), ready_models):
+        async with running_server(settings_for(folder, **changes), ready_models):
             pytest.fail("it has started")
     assert "\n" not in str(caught.value)
     await until(lambda: not (set(threading.enumerate()) - before - set(_own_workers())))
 
 
 def _own_workers() -> list[threading.Thread]:
-    """asyncio keeps its own workers."""
+    """Worker threads, except asyncio's, which stay."""
     return [thread for thread in threading.enumerate() if thread.name.startswith("asyncio_")]
 
 
@@ -226,27 +226,25 @@ def _own_workers() -> list[threading.Thread]:
         ({"database": {"url": "postgres://x"}}, "bad setting database.url: it takes sqlite"),
     ],
 )
-async def test_a_start_that_fails_half_way_leaves_nothing_running(
+async def test_a_start_that_fails_half_way_leaves_no_thread_and_no_lock(
     folder: Path, blocking_the_loop_fails: BlockBuster, changes: dict[str, Any], complaint: str
 ) -> None:
     blocking_the_loop_fails.deactivate()  # nobody is served yet
-    await refuses(folder, complaint, **changes)
-    assert await kept(folder) == ["Lighthouse"]
+    await startup_fails(folder, complaint, **changes)
+    assert await organization_names(folder) == ["Lighthouse"]
 
 
-async def test_more_calls_than_the_build_can_hold_stop_the_endpoint() -> None:
+async def test_max_calls_above_the_limit_of_the_pjsip_build_stops_the_endpoint() -> None:
     endpoint = Endpoint(EndpointSettings("127.0.0.1", 0, max_calls=993), lambda _: None)
     with pytest.raises(StartupError, match=r"limits\.max_calls: at most 992"):
         await endpoint.start()
 
 
-async def test_a_port_given_to_a_start_that_failed_is_free_again(
-    folder: Path, blocking_the_loop_fails: BlockBuster
-) -> None:
+async def test_the_ports_of_a_failed_start_are_free_again(folder: Path, blocking_the_loop_fails: BlockBuster) -> None:
     blocking_the_loop_fails.deactivate()
     sip_port = free_port()
-    await refuses(folder, "API port", sip={"port": sip_port}, api={"host": "203.0.113.9"})
-    async with running(settings_for(folder, sip={"port": sip_port}), ready_models) as server:
+    await startup_fails(folder, "API port", sip={"port": sip_port}, api={"host": "203.0.113.9"})
+    async with running_server(settings_for(folder, sip={"port": sip_port}), ready_models) as server:
         assert server.sip_port == sip_port
 
 
@@ -257,11 +255,11 @@ async def test_a_damaged_database_is_named_and_left_as_it_is(
     path = folder / "data/trunkline.db"
     damaged = b"no database" + path.read_bytes()[11:]
     path.write_bytes(damaged)
-    await refuses(folder, str(path))
+    await startup_fails(folder, str(path))
     assert path.read_bytes() == damaged
 
 
-async def test_a_data_folder_that_cannot_be_used_is_named(tmp_path: Path, blocking_the_loop_fails: BlockBuster) -> None:
+async def test_an_unusable_data_directory_is_named(tmp_path: Path, blocking_the_loop_fails: BlockBuster) -> None:
     blocking_the_loop_fails.deactivate()
     (tmp_path / "data").write_text("a file")
-    await refuses(tmp_path, f"data_dir {tmp_path / 'data'} cannot be used")
+    await startup_fails(tmp_path, f"data_dir {tmp_path / 'data'} cannot be used")

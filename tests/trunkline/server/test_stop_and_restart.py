@@ -1,4 +1,4 @@
-"""Servers that stop, are killed and start again: what becomes of calls, registrations, recordings and webhooks."""
+"""Servers that drain, are killed and start again: calls, registrations, recordings and webhooks."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from tests.trunkline.sip_phone import PhoneCall, calling, known, refusal
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 PROVIDER = "127.0.0.2"
-"""No other number's trunk is there."""
+"""The address of the provider, which no other number's trunk has."""
 ANN, BOB, DIRECT, OUTSIDE = "+49401234", "+49405678", "100", "+41445550199"
 PLACES = 4
 FIRST_PORT = 30000 + (RTP_PORTS[0] - 10000) // 4 + 500
-"""Of just as many pairs as calls may live, so that each is soon used again."""
+"""RTP ports for exactly `max_calls` calls, so that each is soon used again."""
 
 
 @dataclass
 class Bindings:
-    """What a registrar has of a user, looked at all the time."""
+    """The contacts that a registrar has of a user, polled continuously."""
 
     kamailio: Kamailio
     user: str
     seen: list[list[str]] = field(default_factory=list)
-    """Every change."""
+    """The contacts after every change."""
     over: bool = False
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def watch(self) -> None:
-        """Until it is over. Cancelling it might be lost: `asyncio.reserve` of Python 3.11 may swallow it."""
+        """Poll until `over` is set. The task is not cancelled, because Python 3.11 may swallow the cancellation."""
         while not self.over:
             contacts = await self.kamailio.contacts(self.user)
             if not self.seen or contacts != self.seen[-1]:
@@ -56,7 +56,7 @@ class Bindings:
             await asyncio.sleep(0.02)
 
     async def until(self, count: int) -> list[str]:
-        """Wait for so many contacts."""
+        """Wait until there are `count` contacts."""
         async with asyncio.timeout(30), self._news:
             await self._news.wait_for(lambda: bool(self.seen) and len(self.seen[-1]) == count)
         return self.seen[-1]
@@ -64,34 +64,34 @@ class Bindings:
 
 @dataclass
 class Site:
-    """A server with a number that is registered at a provider and one that is phoned straight."""
+    """A server with a number that is registered at a provider, and a number that is called directly."""
 
     server: Server
     client: Client
     receiver: Receiver
     kamailio: Kamailio
     mute: RawRegistrar
-    """Another provider, which falls silent when a test says so."""
+    """A second provider, which a test can make unresponsive."""
     bindings: Bindings
     agent_id: str
     line_id: str
-    """Of the registered number."""
+    """The contacts of the registered number."""
 
     async def call_out(self) -> str:
-        """POST /calls from the registered number; the call's id."""
+        """Create an outbound call from the registered number; returns its id."""
         body = {"agentId": self.agent_id, "phoneNumberId": self.line_id, "to": OUTSIDE}
         return str((await self.client.v1("POST", "calls", body))["id"])
 
-    async def told(self, call_id: str) -> tuple[str, str]:
-        """Status and reason of a call's end, as its webhook says."""
+    async def webhook_outcome(self, call_id: str) -> tuple[str, str]:
+        """Wait for a call's webhook; returns status and ended reason."""
         _, body = await self.receiver.about(call_id)
         ended = json.loads(body)
-        found = await self.server_says(call_id)
+        found = await self.logged_outcome(call_id)
         assert (ended["status"], ended["event"]) == (found[0], "call.completed")
         return found
 
-    async def server_says(self, call_id: str) -> tuple[str, str]:
-        """The same, as the log says."""
+    async def logged_outcome(self, call_id: str) -> tuple[str, str]:
+        """Wait for a call's end in the log; returns status and ended reason."""
         ended = await self.server.event("call.ended", call_id=call_id)
         return ended["status"], ended["reason"]
 
@@ -133,7 +133,7 @@ async def _site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def site(_site: Site) -> Site:
-    """It serves, and its number is registered."""
+    """The site, with a running server and a registered number."""
     if not _site.server.serves:
         await _site.server.start()
     await known(_site.server.target)
@@ -143,13 +143,13 @@ async def site(_site: Site) -> Site:
 
 @contextlib.asynccontextmanager
 async def outside(site: Site) -> AsyncIterator[RawPhone]:
-    """A phone behind the provider, and a caller of it."""
+    """A phone behind the provider."""
     async with RawPhone(site.kamailio.target) as phone:
         await site.kamailio.set_route(OUTSIDE, f"sip:{phone.host}:{phone.sip.port}")
         yield phone
 
 
-async def test_a_drain_keeps_the_registration_for_the_calls_that_go_on_and_a_start_brings_it_back(site: Site) -> None:
+async def test_a_drain_keeps_the_registration_until_the_last_call_ends_and_a_start_registers_again(site: Site) -> None:
     server, since = site.server, site.server.log.mark()
     [bound] = site.bindings.seen[-1]
     seen = len(site.bindings.seen)
@@ -165,13 +165,13 @@ async def test_a_drain_keeps_the_registration_for_the_calls_that_go_on_and_a_sta
                 assert (refused.status, refused.header("Retry-After")) == (503, "10")
                 await outbound.hears(25)
                 await outbound.hang_up()
-                await site.server_says(second)
+                await site.logged_outcome(second)
                 await inbound.hears(25)
                 assert site.bindings.seen[seen:] == []
                 await inbound.hang_up()
         assert await server.ended() == 0
     assert await site.bindings.until(0) == []
-    assert [await site.told(each) for each in (first, second)] == [("completed", "customer_ended")] * 2
+    assert [await site.webhook_outcome(each) for each in (first, second)] == [("completed", "customer_ended")] * 2
 
     await server.start()
     await site.bindings.until(1)
@@ -181,8 +181,8 @@ async def test_a_drain_keeps_the_registration_for_the_calls_that_go_on_and_a_sta
     assert site.bindings.seen[seen:] == [[], [bound]], "one gap, and never two contacts"
 
 
-async def test_peers_that_do_not_answer_delay_no_stop(site: Site) -> None:
-    """Neither the BYE, nor the INVITE, nor the REGISTER."""
+async def test_unresponsive_peers_do_not_delay_a_stop(site: Site) -> None:
+    """Peers that respond neither to BYE, nor to INVITE, nor to REGISTER."""
     server, since = site.server, site.server.log.mark()
     async with outside(site) as phone, calling(server.target, DIRECT) as mute:
         calls = [(await server.event("call.answered", since=since))["call_id"], await site.call_out()]
@@ -197,19 +197,19 @@ async def test_peers_that_do_not_answer_delay_no_stop(site: Site) -> None:
         await mute.phone.asked("BYE")
         assert await server.ended() == 0
         assert asyncio.get_running_loop().time() - asked < 15, "32 s is how long SIP would wait"
-    assert [await site.server_says(each) for each in calls] == [
+    assert [await site.logged_outcome(each) for each in calls] == [
         ("completed", "server_shutdown"),
         ("failed", "server_shutdown"),
     ]
     await site.bindings.until(0)
     site.mute.then(accepts())
     await server.start()
-    assert [(await site.told(each))[1] for each in calls] == ["server_shutdown"] * 2
+    assert [(await site.webhook_outcome(each))[1] for each in calls] == ["server_shutdown"] * 2
 
 
 @contextlib.asynccontextmanager
-async def goes_on_talking(phone: RawPhone) -> AsyncIterator[None]:
-    """A loud tone to where the call's sound went, whoever has that port now."""
+async def keep_sending_rtp(phone: RawPhone) -> AsyncIterator[None]:
+    """Send a loud tone to the RTP port of the ended call, which another call may have now."""
     sound = mulaw(tone(8000, 440, 1))
 
     async def talk() -> None:
@@ -226,7 +226,7 @@ async def goes_on_talking(phone: RawPhone) -> AsyncIterator[None]:
         await asyncio.wait((talking,))
 
 
-async def test_a_kill_closes_calls_keeps_recordings_and_registration_and_nothing_old_is_heard_again(site: Site) -> None:
+async def test_a_start_after_a_kill_closes_calls_keeps_recordings_registers_and_ignores_old_rtp(site: Site) -> None:
     server, since = site.server, site.server.log.mark()
     bound, seen = site.bindings.seen[-1], len(site.bindings.seen)
     async with outside(site) as callee_phone, RawPhone(server.target) as phone:
@@ -246,14 +246,14 @@ async def test_a_kill_closes_calls_keeps_recordings_and_registration_and_nothing
                 queued = await site.call_out()
                 await server.event("call.queued", call_id=queued)
                 await server.kill()
-        async with goes_on_talking(phone), goes_on_talking(callee_phone):
+        async with keep_sending_rtp(phone), keep_sending_rtp(callee_phone):
             await server.start()
             await site.bindings.until(1)
             heard = await new_calls(site)
             for old, bye in ((phone, phone.request("BYE", _next(inbound))), (callee_phone, callee.request("BYE"))):
                 old.send(bye)
                 assert (await old.final("BYE")).status == 481
-    ended = [await site.told(each) for each in (first, second, ringing, queued)]
+    ended = [await site.webhook_outcome(each) for each in (first, second, ringing, queued)]
     assert ended == [("completed", "server_restart")] * 2 + [("failed", "server_restart")] * 2
     for call_id in (first, second):
         rate, sides = read_wav(await site.client.recording(call_id))
@@ -270,8 +270,8 @@ def _next(call: PhoneCall) -> Any:
 
 
 async def new_calls(site: Site) -> list[Any]:
-    """As many as there are ports for, the first one by the registered number's way; where there is sound from their
-    callers in the recordings."""
+    """Make as many calls as there are RTP ports for, the first one through the provider. Returns for each recording in
+    which blocks the caller is audible."""
     since = site.server.log.mark()
     async with contextlib.AsyncExitStack() as stack:
         provider = await stack.enter_async_context(RawPhone(site.kamailio.target))

@@ -1,4 +1,4 @@
-"""The tutorials of docs/start, typed into one shell from the first to the last, and the call that they lead to."""
+"""The tutorials of docs/start: their commands, run in one shell one after the other, and the call at their end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START = Path(__file__).parents[3] / "docs/start"
 PAGES = ("first-call", "first-pbx", "first-tool", "first-webhook")
 BLOCKS = {page: re.findall(r"^```sh\n(.*?)^```", (START / f"{page}.md").read_text(), re.M | re.S) for page in PAGES}
 CALLED = "echo called >&3; read -r go_on"
-"""Where the reader of the last page makes a call: the shell waits for the test to do so."""
+"""Replaces the call that the reader of the last page makes: the shell waits for the test's call."""
 
 
 def _listens(port: int) -> bool:

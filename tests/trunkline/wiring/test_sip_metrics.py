@@ -13,7 +13,7 @@ from tests.sipcore.trace.test_sip_log import message
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import PhoneCall, refusal
 
-in_this_module = pytest.mark.asyncio(loop_scope="module")
+in_module_loop = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -33,7 +33,7 @@ def increase(before: dict[str, float], after: dict[str, float], name: str) -> fl
     return after[name] - before.get(name, 0)
 
 
-@in_this_module
+@in_module_loop
 async def test_a_calls_messages_are_counted_and_its_setup_is_timed(local_server: LocalServer) -> None:
     number = await local_server.number_with_agent("Hello.")
     before, since = await read_metrics(local_server), local_server.log.mark()
@@ -60,7 +60,7 @@ async def test_a_calls_messages_are_counted_and_its_setup_is_timed(local_server:
     assert not any("MAKEUP" in name for name in after)
 
 
-@in_this_module
+@in_module_loop
 async def test_trunks_are_counted_by_state_and_no_label_names_a_number(local_server: LocalServer) -> None:
     number_id = await local_server.client.number("80199", None, sipIp="127.0.0.81")
     await local_server.server.sources.refresh()
