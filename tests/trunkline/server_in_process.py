@@ -17,7 +17,7 @@ from models.loading.catalogue import Catalogue
 from storage.accounts import api_keys, organizations
 from tests.fakes.fake_models import PromptedLlm, ready_models
 from tests.trunkline.api_client import Client
-from tests.trunkline.data_folder import furnish
+from tests.trunkline.initial_data import copy_initial_data
 from tests.trunkline.server_process import LOOPBACK, JsonLines, merged
 from tests.trunkline.sip_phone import known
 from trunkline.server.server import Server
@@ -66,7 +66,7 @@ async def open_local_server(
 ) -> AsyncIterator[LocalServer]:
     """Start a server on a copy of the initial data, with other models and changed settings. `prepare` runs before the
     start. Log events are also collected in `log`."""
-    furnish(data_dir)
+    copy_initial_data(data_dir)
     loop, log = asyncio.get_running_loop(), JsonLines("the server")
     log.begin()
 

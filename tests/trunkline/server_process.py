@@ -21,7 +21,7 @@ from aiohttp import web
 from storage.accounts import api_keys, organizations
 from storage.database.database import Database
 from tests.peers.sipp_baresip import RTP_PORTS, free_port
-from tests.trunkline.data_folder import furnish
+from tests.trunkline.initial_data import copy_initial_data
 
 TRUNKLINE = str(Path(sys.executable).with_name("trunkline"))
 """The installed command."""
@@ -140,7 +140,7 @@ class Server:
         its database and preset sounds itself."""
         self.data_dir = folder / "data"
         if not fresh:
-            furnish(self.data_dir)
+            copy_initial_data(self.data_dir)
         self.sip_port, self.api_port = free_port(), free_port()
         self.target = f"127.0.0.1:{self.sip_port}"
         self.origin = f"http://127.0.0.1:{self.api_port}"

@@ -29,7 +29,7 @@ HOURS = "We are open from nine to five on weekdays."
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module."""
-    async with open_local_server(tmp_path_factory.mktemp("place"), scripted) as local_server:
+    async with open_local_server(tmp_path_factory.mktemp("server"), scripted) as local_server:
         yield local_server
 
 
@@ -76,12 +76,12 @@ async def greetings(local_server: LocalServer) -> dict[str, AgentCall]:
 
 
 async def test_allow_end_call_lets_the_agent_hang_up(local_server: LocalServer) -> None:
-    said = words("hello there")
+    utterance = words("hello there")
 
     async def may() -> AgentCall:
         async with agent_call(local_server, "Bye. END", allowEndCall=True) as line:
             await line.phone.hears(25)
-            line.says(said)
+            line.says(utterance)
             await line.phone.hung_up()
         return line
 
@@ -89,7 +89,7 @@ async def test_allow_end_call_lets_the_agent_hang_up(local_server: LocalServer) 
         async with agent_call(local_server, "Bye. END", allowEndCall=False) as line:
             for count in (1, 2):
                 await line.phone.hears(20)
-                line.says(said)
+                line.says(utterance)
                 await line.answers(count)
             await line.phone.hang_up()
         return line
@@ -102,14 +102,14 @@ async def test_allow_end_call_lets_the_agent_hang_up(local_server: LocalServer) 
 
 
 async def test_first_speaker_selects_who_speaks_first(local_server: LocalServer) -> None:
-    said = words("hello there")
+    utterance = words("hello there")
 
     async def first(speaker: str) -> tuple[bool, list[tuple[str, str]]]:
         async with agent_call(local_server, "Good morning.", firstSpeaker=speaker) as line:
             await line.phone.hears(75)
             spoke = bool(line.loud().any())
             if not spoke:
-                line.says(said)
+                line.says(utterance)
             await line.answers(1)
             await line.phone.hang_up()
         return spoke, await line.talk()
@@ -138,7 +138,7 @@ async def test_voice_stability_evens_the_pitch(greetings: dict[str, AgentCall]) 
 
 
 async def test_an_uninterruptible_first_message_is_played_in_full(local_server: LocalServer) -> None:
-    said = words("where are you located")
+    utterance = words("where are you located")
 
     async def greeted_over(protected: bool) -> tuple[str, float]:
         async with agent_call(
@@ -146,7 +146,7 @@ async def test_an_uninterruptible_first_message_is_played_in_full(local_server: 
         ) as line:
             begun = await line.agent_begins()
             await line.phone.has_heard(begun + 30)
-            line.says(said)
+            line.says(utterance)
             await line.answers(1)
             await line.phone.hears(10)
             await line.phone.hang_up()
@@ -182,7 +182,7 @@ async def test_a_silent_caller_is_prompted_once_after_customer_silence_ms_and_th
                 await line.phone.hang_up()
         return line
 
-    asked, left_alone = await together(silent_for(400), silent_for(0))
+    asked, without_prompt = await together(silent_for(400), silent_for(0))
     phrases = stock_phrases(None)
     assert await asked.talk() == [("assistant", phrases.still_there), ("assistant", phrases.silent_goodbye)]
     assert (await asked.stored())["endedReason"] == "customer_silent"
@@ -190,7 +190,7 @@ async def test_a_silent_caller_is_prompted_once_after_customer_silence_ms_and_th
     (question, question_end), (goodbye, _) = asked.speech_segments(0.5)
     assert 15 < question < 60
     assert 17 < goodbye - question_end < 60
-    assert await left_alone.talk() == [] and not left_alone.loud().any()
+    assert await without_prompt.talk() == [] and not without_prompt.loud().any()
 
 
 async def test_the_language_hint_selects_the_voice_and_the_stock_phrases(local_server: LocalServer) -> None:
@@ -228,7 +228,7 @@ async def test_the_background_sound_is_softer_under_the_agents_speech(local_serv
 
 
 async def test_a_slow_tool_is_bridged_by_a_filler_and_its_result_is_spoken(local_server: LocalServer) -> None:
-    said = words("hello there")
+    utterance = words("hello there")
     asked: list[str] = []
 
     async def berths(request: web.Request) -> web.Response:
@@ -241,7 +241,7 @@ async def test_a_slow_tool_is_bridged_by_a_filler_and_its_result_is_spoken(local
         tool = await local_server.client.v1("POST", "tools", {"name": "berths", "type": "http", "config": config})
         async with agent_call(local_server, "USE berths", toolIds=[tool["id"]]) as line:
             await line.phone.hears(25)
-            first = line.says(said)
+            first = line.says(utterance)
             await line.answers(1)
             await line.phone.hears(10)
             await line.phone.hang_up()
@@ -253,6 +253,6 @@ async def test_a_slow_tool_is_bridged_by_a_filler_and_its_result_is_spoken(local
     assert (name, ok) == ("berths", True)
     assert 2500 <= took < 3500
     (bridge, _), (result, _) = line.speech_segments(0.3)
-    since = (bridge - first) / 50 - len(said) / 8000
+    since = (bridge - first) / 50 - len(utterance) / 8000
     assert FILLER_AFTER_S <= since < FILLER_AFTER_S + 0.7, "the filler, 800 ms after the tool was asked"
     assert 2.5 < since + (result - bridge) / 50 < 3.6, "the result as soon as it is there"

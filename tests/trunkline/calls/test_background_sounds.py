@@ -81,13 +81,13 @@ async def test_a_call_continues_without_a_sound_that_cannot_be_read(office: Offi
     await office.client.number("7500", agent)
     since = office.server.log.mark()
     async with calling(office.server.target, "7500") as call:
-        told = await office.server.event("call.without_background", since=since)
-        await office.server.event("turn.agent", since=since, call_id=told["call_id"])
+        event = await office.server.event("call.without_background", since=since)
+        await office.server.event("turn.agent", since=since, call_id=event["call_id"])
         await call.hang_up()
-    ended = await office.server.event("call.ended", since=since, call_id=told["call_id"])
-    assert (ended["reason"], told["sound_id"], told["level"]) == ("customer_ended", sound, "warning")
+    ended = await office.server.event("call.ended", since=since, call_id=event["call_id"])
+    assert (ended["reason"], event["sound_id"], event["level"]) == ("customer_ended", sound, "warning")
     assert len(office.server.log.all("call.without_background", since)) == 1
-    stored = await office.client.call(told["call_id"])
+    stored = await office.client.call(event["call_id"])
     assert stored["transcript"] == [{"role": "assistant", "content": "Hello."}]
 
 

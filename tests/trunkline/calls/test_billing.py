@@ -88,8 +88,8 @@ async def test_a_call_is_charged_by_its_usage_and_the_next_one_is_rejected_witho
         assert Decimal(change["amount"]) == -expected_cost(call)
         assert Decimal(change["balanceAfter"]) == FIRST - expected_cost(call)
         assert change["callId"] == call_id
-        left = Decimal(await run("org", "topup", "Paying", "2.5", "--note", "invoice 7"))
-        assert left == FIRST - expected_cost(call) + Decimal("2.5")
+        balance = Decimal(await run("org", "topup", "Paying", "2.5", "--note", "invoice 7"))
+        assert balance == FIRST - expected_cost(call) + Decimal("2.5")
         assert await client.status("POST", "calls", wish) == 201
         (waiting,) = await client.v1("GET", "calls?direction=outbound")
         await client.status("POST", f"calls/{waiting['id']}/hangup")

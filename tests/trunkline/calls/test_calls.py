@@ -65,8 +65,8 @@ async def test_ten_concurrent_calls_are_all_stored(office: Office) -> None:
 async def test_a_call_to_a_number_without_an_active_agent_is_rejected(office: Office, number: str, status: int) -> None:
     since = office.server.log.mark()
     assert (await refusal(office.server.target, number)).status == status
-    told = await office.server.event("call.refused", since=since)
-    assert (told["dialled"], told["code"]) == (number, status)
+    event = await office.server.event("call.refused", since=since)
+    assert (event["dialled"], event["code"]) == (number, status)
 
 
 async def test_call_limits_reject_with_486_for_an_organization_and_503_for_the_server(office: Office) -> None:
@@ -118,7 +118,7 @@ async def test_baresip_receives_the_greeting_and_its_tone_is_no_turn(
 
 
 async def test_the_rule_based_analyzer_writes_summary_and_extraction_without_a_language_model(office: Office) -> None:
-    wanted = [
+    schema = [
         {"name": "menu choice", "description": "The number that was dialled in the menu", "type": "number"},
         {"name": "callback", "description": "Whether the caller wants to be called back", "type": "boolean"},
     ]
@@ -128,7 +128,7 @@ async def test_the_rule_based_analyzer_writes_summary_and_extraction_without_a_l
         agentGreeting="Your menu choice?",
         agentGreetingEnabled=True,
         postCallSummaryEnabled=True,
-        postCallExtractionSchema=wanted,
+        postCallExtractionSchema=schema,
         postCallWebhookUrl=office.receiver.url,
     )
     await office.client.number("103", agent_id)

@@ -85,7 +85,7 @@ def chosen(settings: Settings) -> Catalogue:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """A server with the GGUF file in its models' folder."""
-    folder = tmp_path_factory.mktemp("place")
+    folder = tmp_path_factory.mktemp("server")
     (folder / "models").mkdir()
     await asyncio.to_thread(write_tiny_gguf, folder / "models" / "harbour.gguf", kind=GGMLQuantizationType.Q4_0)
     settings: dict[str, Any] = {"models": {"llm": "harbour"}}
@@ -119,14 +119,14 @@ async def test_a_tools_result_is_in_the_answer(local_server: LocalServer, monkey
         return web.json_response({"table": "by the window"})
 
     monkeypatch.setattr(Context, "evaluate", counted)
-    said = words("a table for two please")
+    utterance = words("a table for two please")
     async with Receiver() as receiver, serving(book) as origin:
         config = {"url": f"{origin}/tables", "method": "POST", "body": PARAMETERS}
         tool = await local_server.client.v1("POST", "tools", {"name": "book table", "type": "http", "config": config})
         agent = {"toolIds": [tool["id"]], "allowEndCall": False, "customerSilenceMs": 0, **NO_MODEL}
         async with agent_call(local_server, PROMPT, postCallWebhookUrl=receiver.url, **agent) as line:
             await prepared.wait()
-            await line.agent_begins(line.says(said))
+            await line.agent_begins(line.says(utterance))
             await line.phone.hears(200)
             await line.phone.hang_up()
         talk = await line.talk()
@@ -159,7 +159,7 @@ async def test_the_model_writes_the_summary_and_the_extraction_after_the_call(lo
             await line.phone.hang_up()
         call = await line.stored()
         _, body = await receiver.about(line.call_id)
-    analysis, told = call["analysis"], json.loads(body)
+    analysis, payload = call["analysis"], json.loads(body)
     assert (analysis["method"], "error" in analysis) == ("model", False)
     assert 0 < len(analysis["summary"]) <= 600
     assert list(analysis["extractions"]) == [each["name"] for each in WANTED]
@@ -167,6 +167,6 @@ async def test_the_model_writes_the_summary_and_the_extraction_after_the_call(lo
     for each in WANTED:
         value = analysis["extractions"][each["name"]]
         assert value is None or isinstance(value, kinds[each["type"]])
-    assert (told["summary"], told["extractedData"]) == (analysis["summary"], analysis["extractions"])
+    assert (payload["summary"], payload["extractedData"]) == (analysis["summary"], analysis["extractions"])
     [analysed] = local_server.log.all("call.analysed", call_id=line.call_id)
     assert (analysed["method"], analysed["error"]) == ("model", None)

@@ -30,7 +30,7 @@ in_this_module = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module, with a short ring timeout."""
-    folder = tmp_path_factory.mktemp("place")
+    folder = tmp_path_factory.mktemp("server")
     async with open_local_server(
         folder, sip={"ring_timeout_s": RING_TIMEOUT_S}, limits={"max_outbound_per_second": 50}
     ) as local_server:
@@ -97,8 +97,8 @@ async def test_a_call_is_answered_held_stored_and_sent_to_the_webhook(
     ]
     assert (ended["callSid"], ended["customerNumber"]) == (callee.invite.header("Call-ID"), TO)
     assert audible(heard, 8000).mean() > 0.3
-    told = ("direction", "status", "customerNumber", "contextVariables", "metadata")
-    assert {name: payload[name] for name in told} == {name: ended[name] for name in told}
+    fields = ("direction", "status", "customerNumber", "contextVariables", "metadata")
+    assert {name: payload[name] for name in fields} == {name: ended[name] for name in fields}
     rate, sides = read_wav(await local_server.client.recording(call_id))
     assert audible(sides[:, 0], rate).any(), "the callee is on the left"
     assert audible(sides[:, 1], rate).any(), "the agent is on the right"

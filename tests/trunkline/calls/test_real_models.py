@@ -30,7 +30,7 @@ QUESTION = "excuse me please i have a question for you"
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module."""
-    async with open_local_server(tmp_path_factory.mktemp("place"), real) as local_server:
+    async with open_local_server(tmp_path_factory.mktemp("server"), real) as local_server:
         yield local_server
 
 
@@ -86,13 +86,13 @@ async def test_a_cough_or_a_hum_pauses_the_agent_which_resumes_where_it_stopped(
 
 async def test_words_interrupt_the_agent_and_truncate_the_transcript_at_the_word(local_server: LocalServer) -> None:
     """The caller starts 1.5 s or 200 ms after the agent."""
-    said = words(QUESTION)
+    utterance = words(QUESTION)
 
     async def interrupted(after: int) -> tuple[AgentCall, int, int]:
         async with agent_call(local_server, "Yes. END", **GREETING) as line:
             begun = await line.agent_begins()
             await line.phone.has_heard(begun + after)
-            at = line.says(said)
+            at = line.says(utterance)
             await line.phone.hung_up()
         return line, begun, at
 
@@ -177,13 +177,13 @@ async def test_turns_are_detected_in_noise(local_server: LocalServer) -> None:
 
 async def test_an_echo_does_not_interrupt_the_agent_and_the_caller_does(local_server: LocalServer) -> None:
     """The caller's phone has an echo after 200 ms, 20 dB softer."""
-    said = words(QUESTION)
+    utterance = words(QUESTION)
 
     async def loudspeaker() -> AgentCall:
         async with agent_call(local_server, "Yes. END", SpeakerPhone, **GREETING) as line:
             await line.answers(1)
             await line.phone.hears(50)
-            line.says(said)
+            line.says(utterance)
             await line.phone.hung_up()
         return line
 

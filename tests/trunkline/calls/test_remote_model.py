@@ -58,7 +58,7 @@ async def local_server(gpu: LlamaServer, tmp_path_factory: pytest.TempPathFactor
         await database.write(lambda conn: remote_models.add(conn, stored))
         await database.close()
 
-    folder: Path = tmp_path_factory.mktemp("place")
+    folder: Path = tmp_path_factory.mktemp("server")
     async with open_local_server(folder, scripted, prepare=add, egress={"allow": ["127.0.0.0/8"]}) as local_server:
         yield local_server
 
@@ -110,9 +110,9 @@ async def test_the_local_model_answers_if_the_remote_one_is_killed_during_a_resp
         await line.phone.hang_up()
     (user, answer, again, second) = await line.talk()
     assert (user, again) == (("user", "hello there"),) * 2
-    said, _, rest = answer[1].partition("… ")
-    assert len(said) > len("We are open on weekdays,")
-    assert REMOTE.startswith(said), "what came of the remote model's sentence was said"
+    spoken_part, _, rest = answer[1].partition("… ")
+    assert len(spoken_part) > len("We are open on weekdays,")
+    assert REMOTE.startswith(spoken_part), "what came of the remote model's sentence was said"
     assert rest == LOCAL, "and the local one answered behind it"
     assert holds(after, await spoken(LOCAL)), "the caller hears it"
     assert not holds(after, await spoken("They close at six.")), "and would not hear anything else"

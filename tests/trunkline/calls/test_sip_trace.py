@@ -27,7 +27,7 @@ ANSWERED = ["INVITE", "100 Trying", "180 Ringing", "200 OK", "ACK"]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
-    async with open_local_server(tmp_path_factory.mktemp("place")) as local_server:
+    async with open_local_server(tmp_path_factory.mktemp("server")) as local_server:
         yield local_server
 
 
@@ -116,9 +116,9 @@ async def test_secrets_of_messages_are_masked_everywhere(local_server: LocalServ
         assert await phone.info(call.dialog, "dtmf-relay", b"Signal=7\r\nDuration=160\r\n") == 200
         await phone.bye(call.dialog)
         await local_server.ended(call_id)
-    kept = await stored(local_server, call_id)
+    trace = await stored(local_server, call_id)
     _, body = await local_server.client.get(f"/v1/calls/{call_id}/sip")
-    for text in (str(kept), body.decode()):
+    for text in (str(trace), body.decode()):
         assert PASSWORD not in text and "Signal=7" not in text
         assert "sip:ann:*@host" in text and "Signal=*" in text and "username=" in text
 
@@ -130,9 +130,9 @@ async def test_calls_of_other_organizations_and_unknown_calls_are_not_found(loca
         call_id = await local_server.answered(since)
         other = await local_server.server.database.write(lambda conn: organizations.create(conn, "other"))
         _, key = await local_server.server.database.write(lambda conn: api_keys.create(conn, other.id))
-        async with Client(local_server.server.api_origin, key, set()) as stranger:
+        async with Client(local_server.server.api_origin, key, set()) as other_client:
             for path in (f"/v1/calls/{call_id}/sip", "/v1/calls/none/sip", f"/v1/calls/{call_id}/sip?format=text"):
-                assert await stranger.get(path) == (404, b'{"error":"Call not found"}')
+                assert await other_client.get(path) == (404, b'{"error":"Call not found"}')
         assert (await local_server.client.get(f"/v1/calls/{call_id}/sip?format=xml"))[0] == 400
         await call.hang_up()
 

@@ -30,7 +30,7 @@ TALK = [GREETING, WORDS, "Thank you."]
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module."""
-    async with open_local_server(tmp_path_factory.mktemp("place")) as local_server:
+    async with open_local_server(tmp_path_factory.mktemp("server")) as local_server:
         yield local_server
 
 
@@ -52,8 +52,8 @@ class ReplacingCall(PhoneCall):
 @asynccontextmanager
 async def replacing(local_server: LocalServer, number: str, before: PhoneCall) -> AsyncIterator[ReplacingCall]:
     """An answered call that replaces another one."""
-    async with RawPhone(local_server.target) as phone, ReplacingCall(phone, number, before) as heir:
-        yield heir
+    async with RawPhone(local_server.target) as phone, ReplacingCall(phone, number, before) as replacing_call:
+        yield replacing_call
 
 
 async def number_of(local_server: LocalServer, **trunk: Any) -> str:
@@ -82,11 +82,11 @@ async def test_a_replacing_call_continues_the_conversation_and_the_recording(loc
     number, since = await number_of(local_server), local_server.log.mark()
     async with calling(local_server.target, number) as caller:
         call_id = await greeted(local_server, since)
-        async with replacing(local_server, number, caller) as heir:
+        async with replacing(local_server, number, caller) as replacing_call:
             await caller.hung_up()
-            heir.say(speech("hello there"))
-            await heir.hung_up()
-            assert audible(heir.sound(), 8000).any()
+            replacing_call.say(speech("hello there"))
+            await replacing_call.hung_up()
+            assert audible(replacing_call.sound(), 8000).any()
     ended = await local_server.ended(call_id)
     assert (ended["status"], ended["endedReason"], contents(ended)) == ("completed", "agent_ended", TALK)
     assert ended["sipEnd"] == {
@@ -150,9 +150,9 @@ async def test_a_refer_is_rejected_unless_the_number_allows_it_at_that_time(loca
     assert (await local_server.ended(call_id))["endedReason"] == "customer_ended"
     t = tables.outbound_attempts
     rows = sa.select(t.c.destination, t.c.verdict, t.c.client, t.c.detail).where(t.c.call_id == call_id)
-    told = await local_server.server.database.read(lambda conn: conn.execute(rows.order_by(t.c.created_at)).all())
+    attempts = await local_server.server.database.read(lambda conn: conn.execute(rows.order_by(t.c.created_at)).all())
     never = "the trunk does not allow it"
-    assert [tuple(each) for each in told] == [
+    assert [tuple(each) for each in attempts] == [
         ("555", "refer_refused", "127.0.0.1", never),
         ("tel:+19005550100", "refer_refused", "127.0.0.1", "it is no sip: URI with a user"),
         ("556", "referred", "127.0.0.1", None),

@@ -22,7 +22,7 @@ QUESTION = "what are your opening hours"
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module."""
-    async with open_local_server(tmp_path_factory.mktemp("place"), scripted) as local_server:
+    async with open_local_server(tmp_path_factory.mktemp("server"), scripted) as local_server:
         yield local_server
 
 
@@ -67,10 +67,10 @@ WAITS: dict[str, tuple[dict[str, Any], tuple[Any, Any]]] = {
 async def answers(local_server: LocalServer) -> Pairs:
     """For each setting of `WAITS`, the response gap and the call with either value. All these calls are made at
     once."""
-    said = words("hello there")
-    asked = [(name, {**agent, name: value}) for name, (agent, values) in WAITS.items() for value in values]
-    found = await together(*(answer_to(local_server, said, **agent) for _, agent in asked))
-    return {name: [each for (of, _), each in zip(asked, found, strict=True) if of == name] for name in WAITS}
+    utterance = words("hello there")
+    variants = [(name, {**agent, name: value}) for name, (agent, values) in WAITS.items() for value in values]
+    results = await together(*(answer_to(local_server, utterance, **agent) for _, agent in variants))
+    return {name: [each for (of, _), each in zip(variants, results, strict=True) if of == name] for name in WAITS}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -79,13 +79,15 @@ async def counted(local_server: LocalServer) -> dict[str, list[bool]]:
     once."""
     short, clear = words("hello"), words("hello there", "slt")
     noisy = in_noise(clear, white(len(clear)), 3)
-    asked = [
+    variants = [
         *(("minTurnDuration", short, {"minTurnDuration": ms}) for ms in (50, 500)),
         *(("frameActivationThreshold", noisy, {"frameActivationThreshold": p}) for p in (0.2, 0.97)),
         *(("postSpeechCooldown", short, {"postSpeechCooldown": ms, **GUARDED}) for ms in (0, 1100)),
     ]
-    found = await together(*(first_sound_counts(local_server, sound, **agent) for _, sound, agent in asked))
-    return {name: [each for (of, *_), each in zip(asked, found, strict=True) if of == name] for name, *_ in asked}
+    results = await together(*(first_sound_counts(local_server, sound, **agent) for _, sound, agent in variants))
+    return {
+        name: [each for (of, *_), each in zip(variants, results, strict=True) if of == name] for name, *_ in variants
+    }
 
 
 async def test_the_answer_waits_for_turn_endpoint_delay(answers: Pairs) -> None:
@@ -134,13 +136,13 @@ async def test_a_speculative_answer_starts_earlier(answers: Pairs) -> None:
 
 
 async def test_the_agent_stops_after_min_interruption_duration(local_server: LocalServer) -> None:
-    said = words(QUESTION)
+    utterance = words(QUESTION)
 
     async def stops_after(ms: int) -> float:
         greeting: dict[str, Any] = {"firstSpeaker": "agent", "agentGreeting": LONG, "agentGreetingEnabled": True}
         async with agent_call(local_server, "Yes. END", minInterruptionDuration=ms, **greeting) as line:
             await line.phone.has_heard(await line.agent_begins() + 50)
-            first = line.says(said)
+            first = line.says(utterance)
             await line.phone.hung_up()
         return 20 * (line.speech_segments()[0][1] - first)
 

@@ -67,7 +67,7 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
         await admin.create_key(settings, "Bay")
 
     async with open_local_server(
-        tmp_path_factory.mktemp("place"), prepare=prepare, quotas={"api_keys": 7}
+        tmp_path_factory.mktemp("server"), prepare=prepare, quotas={"api_keys": 7}
     ) as local_server:
         yield local_server
 

@@ -55,7 +55,7 @@ class Killed:
     over_id: str
     """The id of an ended call whose webhook was requested again."""
     sent: bytes
-    asked: dict[str, Any]
+    requested: dict[str, Any]
     again: tuple[dict[str, str], bytes]
     """The webhook request after the start."""
 
@@ -73,7 +73,7 @@ async def killed(_branch: Office) -> Killed:
     async with calling(branch.server.target) as call:
         call_id = (await branch.server.event("call.answered", since=since))["call_id"]
         branch.receiver.answers.clear()
-        asked = await branch.client.v1("POST", f"calls/{over_id}/webhook-deliveries")
+        requested = await branch.client.v1("POST", f"calls/{over_id}/webhook-deliveries")
         await until(lambda: branch.receiver.received[-1][0]["X-Service-Attempt"] == "2")
         await call.has_heard(150)
         await branch.server.kill()
@@ -84,7 +84,7 @@ async def killed(_branch: Office) -> Killed:
     await branch.server.start()
     await branch.server.event("webhook.delivered", call_id=over_id, attempt=2, manual=True)
     again = [each for each in branch.receiver.received if json.loads(each[1])["callId"] == over_id][-1]
-    return Killed(call_id, since, path, rate, left_behind, over_id, sent, asked, again)
+    return Killed(call_id, since, path, rate, left_behind, over_id, sent, requested, again)
 
 
 async def test_a_call_that_a_kill_interrupted_is_closed_at_the_next_start(branch: Office, killed: Killed) -> None:
@@ -107,13 +107,13 @@ async def test_a_call_that_a_kill_interrupted_is_closed_at_the_next_start(branch
 async def test_a_requested_webhook_that_a_kill_interrupted_is_sent_after_the_next_start(
     branch: Office, killed: Killed
 ) -> None:
-    asked = killed.asked
-    assert (asked["status"], asked["attempt"], asked["manual"]) == ("pending", 2, True)
+    requested = killed.requested
+    assert (requested["status"], requested["attempt"], requested["manual"]) == ("pending", 2, True)
     headers, body = killed.again
     assert (headers["X-Service-Attempt"], body) == ("2", killed.sent)
     verified(branch, headers, body)
     listed = await branch.client.v1("GET", f"calls/{killed.over_id}/webhook-deliveries")
-    assert [(each["id"] == asked["id"], each["attempt"], each["status"]) for each in listed] == [
+    assert [(each["id"] == requested["id"], each["attempt"], each["status"]) for each in listed] == [
         (True, 2, "succeeded"),
         (False, 1, "succeeded"),
     ]

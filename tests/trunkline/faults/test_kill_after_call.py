@@ -27,12 +27,12 @@ class SlowLlmServer:
 
     def __init__(self) -> None:
         self.may_write = asyncio.Event()
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.Response:
         formed = "response_format" in await request.json()
         if formed:
-            self.asked.set()
+            self.requested.set()
             await self.may_write.wait()
         text = json.dumps({"summary": SUMMARY}) if formed else "Gladly."
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
@@ -69,7 +69,7 @@ async def test_a_call_that_was_being_analysed_is_closed_with_its_reason_and_sent
                 phone.press("42#")
                 await server.event("turn.user", call_id=call_id)
                 await phone.hang_up()
-            await writer.asked.wait()
+            await writer.requested.wait()
             waiting = await client.call(call_id)
             assert (waiting["status"], waiting["endedAt"], waiting["analysis"]) == ("in_progress", None, None)
             assert await client.status("POST", f"calls/{call_id}/hangup") == 409

@@ -72,13 +72,13 @@ async def test_a_kill_during_200_creates_loses_none_that_was_confirmed(tmp_path:
         answered = dict(creator.answers)
         assert CREATES // 2 <= len(answered) < CREATES
         await server.start()
-        kept = await creator.names(session)
-        assert {f"agent {number}" for number in answered} <= set(kept)
-        assert len(set(kept)) == len(kept)
+        stored_names = await creator.names(session)
+        assert {f"agent {number}" for number in answered} <= set(stored_names)
+        assert len(set(stored_names)) == len(stored_names)
         numbers = [number for share in shares for number in share]
         for number, (body, replayed) in zip(numbers, await creator.create_all(session, shares), strict=True):
             if number in answered:
                 assert (body, replayed) == (answered[number], True)
             else:
-                assert replayed is (f"agent {number}" in kept)
+                assert replayed is (f"agent {number}" in stored_names)
         assert sorted(await creator.names(session)) == sorted(f"agent {number}" for number in range(CREATES))

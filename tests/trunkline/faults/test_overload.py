@@ -47,7 +47,7 @@ FULL = (503, "10")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """A server with a low call limit, with its data on a small disk if one can be mounted."""
-    folder = tmp_path_factory.mktemp("place")
+    folder = tmp_path_factory.mktemp("server")
     with small_disk(folder, "64m"):
         async with open_local_server(folder, **SETTINGS) as local_server:
             yield local_server
@@ -111,7 +111,7 @@ def _more(now: Footprint, before: Footprint) -> dict[str, tuple[int, int]]:
 
 async def final_statuses(local_server: LocalServer, number: str, count: int = MANY) -> Counter[tuple[int, str]]:
     """Send `count` INVITEs to a number; returns how often each final status came, with its Retry-After."""
-    told: Counter[tuple[int, str]] = Counter()
+    statuses: Counter[tuple[int, str]] = Counter()
     async with RawPhone(local_server.target) as phone:
         for _ in range(0, count, AT_ONCE):
             waiting: dict[str, tuple[Dialog, str]] = {}
@@ -121,9 +121,9 @@ async def final_statuses(local_server: LocalServer, number: str, count: int = MA
             while waiting:
                 answer = await phone.final("INVITE")
                 if (call := waiting.pop(answer.header("Call-ID"), None)) is not None:
-                    told[answer.status, answer.header("Retry-After")] += 1
+                    statuses[answer.status, answer.header("Retry-After")] += 1
                     phone.acknowledge(call[0], answer, call[1])
-    return told
+    return statuses
 
 
 @contextlib.asynccontextmanager
@@ -169,9 +169,9 @@ async def test_an_organization_at_its_call_limit_is_busy(local_server: LocalServ
     before = Footprint.of(local_server)
     async with talking(local_server, line, 1):
         await allow(1)
-        told = await final_statuses(local_server, line)
+        statuses = await final_statuses(local_server, line)
         await allow(None)
-    assert told == {(486, ""): MANY}
+    assert statuses == {(486, ""): MANY}
     await assert_released(local_server, before)
 
 
@@ -179,11 +179,11 @@ async def test_calls_above_the_invite_rate_get_503_with_retry_after(local_server
     before = Footprint.of(local_server)
     source_guard.set_invite_rate_limit(10)
     try:
-        told = await final_statuses(local_server, "999")
+        statuses = await final_statuses(local_server, "999")
     finally:
         source_guard.set_invite_rate_limit(SETTINGS["sip"]["max_invites_per_second"])
-    assert told.keys() == {(404, ""), (503, "2")}
-    assert told[503, "2"] > MANY / 2
+    assert statuses.keys() == {(404, ""), (503, "2")}
+    assert statuses[503, "2"] > MANY / 2
     await assert_released(local_server, before)
 
 

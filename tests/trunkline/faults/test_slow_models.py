@@ -47,7 +47,7 @@ def no_smoothing() -> Iterator[None]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory, no_smoothing: None) -> AsyncIterator[LocalServer]:
-    folder = tmp_path_factory.mktemp("place")
+    folder = tmp_path_factory.mktemp("server")
     async with open_local_server(folder, busy_models, limits={"slow_answers": "refuse"}) as local_server:
         yield local_server
 

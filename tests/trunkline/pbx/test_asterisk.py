@@ -56,9 +56,9 @@ def pbx(local_server: LocalServer, how: str, extensions: str = "", changes: Mapp
     pjsip = pjsip.replace("198.51.100.5:5060", local_server.target).replace("198.51.100.5", "127.0.0.1")
     pjsip = pjsip.replace("127.0.0.1:5061", f"127.0.0.1:{local_server.server.settings.sip.tls_port}")
     pjsip = pjsip.replace("/etc/asterisk/keys/", "{folder}/")
-    for there, here in changes.items():
-        assert there in pjsip
-        pjsip = pjsip.replace(there, here)
+    for old, new in changes.items():
+        assert old in pjsip
+        pjsip = pjsip.replace(old, new)
     return Asterisk({"pjsip.conf": pjsip, "extensions.conf": block(f"extensions.conf, {extensions or how}") + TESTS})
 
 
@@ -71,7 +71,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> AsyncIterator[LocalServer]:
     """The server of this module."""
-    folder = tmp_path_factory.mktemp("place")
+    folder = tmp_path_factory.mktemp("server")
     files = authority.files("127.0.0.1")
     sip = {
         "ring_timeout_s": 2, "tls_port": free_port(), "tls_cert": str(files.certificate), "tls_key": str(files.key),

@@ -84,20 +84,20 @@ class DigestCaller:
 async def test_a_caller_without_the_password_is_challenged_and_rejected(office: Office, number: str) -> None:
     before = await _calls(office)
     async with RawPhone(office.server.target) as phone:
-        asked = DigestCaller(phone)
-        first = await asked.send_invite()
+        caller_phone = DigestCaller(phone)
+        first = await caller_phone.send_invite()
         challenges = first.headers("WWW-Authenticate")
         assert first.status == 401
         assert [re.findall("algorithm=([A-Z0-9-]+)", each) for each in challenges] == [["MD5"]]
         assert all('realm="trunkline"' in each and 'qop="auth"' in each for each in challenges)
-        nonce = asked.caller.nonce
+        nonce = caller_phone.caller.nonce
         since = office.server.log.mark()
-        wrong = await asked.send_invite(asked.authorization(password="guess"))
-        unknown = await asked.send_invite(asked.authorization(user="nobody"))
+        wrong = await caller_phone.send_invite(caller_phone.authorization(password="guess"))
+        unknown = await caller_phone.send_invite(caller_phone.authorization(user="nobody"))
         assert (wrong.status, unknown.status) == (401, 401)
         for answer in (wrong, unknown):
             assert "stale" not in answer.text
-            assert asked.caller.nonce != nonce
+            assert caller_phone.caller.nonce != nonce
         shapes = {
             re.sub(r'(nonce="[^"]+")|(tag=\S+)|(branch=\S+)|(CSeq: \d+)', "", each.text) for each in (wrong, unknown)
         }
@@ -110,10 +110,10 @@ async def test_a_caller_without_the_password_is_challenged_and_rejected(office: 
 
 async def test_a_replayed_authorization_is_rejected(office: Office, number: str) -> None:
     async with RawPhone(office.server.target) as phone:
-        asked = DigestCaller(phone)
-        await asked.send_invite()
-        proof = asked.authorization()
-        assert (await asked.send_invite(proof)).status == 200
+        caller_phone = DigestCaller(phone)
+        await caller_phone.send_invite()
+        proof = caller_phone.authorization()
+        assert (await caller_phone.send_invite(proof)).status == 200
         again = DigestCaller(phone)
         replayed = await again.send_invite(proof)
         assert replayed.status == 401
@@ -126,15 +126,16 @@ async def test_a_caller_with_many_wrong_passwords_is_blocked(office: Office, num
     await office.client.number("151", office.agent_id, **rules)
     await known(office.server.target, "127.0.0.9")
     async with RawPhone(office.server.target, "127.0.0.9") as phone:
-        asked = DigestCaller(phone)
-        asked.dialog = dialled(phone, "151")
-        asked.caller.uri = asked.dialog.target
-        await asked.send_invite()
+        caller_phone = DigestCaller(phone)
+        caller_phone.dialog = dialled(phone, "151")
+        caller_phone.caller.uri = caller_phone.dialog.target
+        await caller_phone.send_invite()
         statuses = [
-            (await asked.send_invite(asked.authorization(password=f"guess {each}"))).status for each in range(7)
+            (await caller_phone.send_invite(caller_phone.authorization(password=f"guess {each}"))).status
+            for each in range(7)
         ]
         assert statuses == [401] * 5 + [403] * 2
-        assert (await asked.send_invite(asked.authorization())).status == 403
+        assert (await caller_phone.send_invite(caller_phone.authorization())).status == 403
 
 
 async def test_a_challenge_of_this_server_is_never_answered_by_itself(office: Office, number: str) -> None:
@@ -144,9 +145,9 @@ async def test_a_challenge_of_this_server_is_never_answered_by_itself(office: Of
         trunk = {"sipIp": phone.host, "sipPort": phone.sip.port, "sipQualifySeconds": 0}
         mine = await office.client.number("152", office.agent_id, **rules, **trunk)
         await known(office.server.target, phone.host)
-        asked = DigestCaller(phone)
-        asked.dialog = dialled(phone, "152")
-        question = (await asked.send_invite()).header("WWW-Authenticate")
+        caller_phone = DigestCaller(phone)
+        caller_phone.dialog = dialled(phone, "152")
+        question = (await caller_phone.send_invite()).header("WWW-Authenticate")
         body = {"agentId": office.agent_id, "phoneNumberId": mine, "to": "+49153"}
         call = str((await office.client.v1("POST", "calls", body))["id"])
         phone.reply(await phone.asked("INVITE"), "401 Unauthorized", f"WWW-Authenticate: {question}")

@@ -57,7 +57,7 @@ class LoadBalancer(Process):
 async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module."""
     async with open_local_server(
-        tmp_path_factory.mktemp("place"), limits={"max_outbound_per_second": 50}
+        tmp_path_factory.mktemp("server"), limits={"max_outbound_per_second": 50}
     ) as local_server:
         yield local_server
 

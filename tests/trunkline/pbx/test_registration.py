@@ -34,7 +34,7 @@ async def kamailio() -> AsyncIterator[Kamailio]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalServer]:
     """The server of this module."""
-    async with open_local_server(tmp_path_factory.mktemp("place")) as local_server:
+    async with open_local_server(tmp_path_factory.mktemp("server")) as local_server:
         yield local_server
 
 

@@ -29,7 +29,7 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory, authority: Auth
     """The server of this module."""
     async with NameServer("host-record=pbx.test,other.test,127.0.0.1") as names:
         sip = {"tls_ca": str(authority.root), "srtp": "optional", "nameservers": ["{}:{}".format(*names.address)]}
-        async with open_local_server(tmp_path_factory.mktemp("place"), sip=sip) as local_server:
+        async with open_local_server(tmp_path_factory.mktemp("server"), sip=sip) as local_server:
             yield local_server
 
 

@@ -31,7 +31,7 @@ async def servers() -> AsyncIterator[NameServer]:
 async def local_server(tmp_path_factory: pytest.TempPathFactory, servers: NameServer) -> AsyncIterator[LocalServer]:
     host, port = servers.address
     async with open_local_server(
-        tmp_path_factory.mktemp("place"), sip={"nameservers": [f"{host}:{port}"]}
+        tmp_path_factory.mktemp("server"), sip={"nameservers": [f"{host}:{port}"]}
     ) as local_server:
         yield local_server
 

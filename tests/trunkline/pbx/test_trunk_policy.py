@@ -87,15 +87,15 @@ async def test_a_status_discloses_nothing_about_addresses_that_are_not_granted(t
     await tenants.names.change(f"host-record=evil.test,{HERS}", "host-record=scan.test,127.0.0.1")
     await run(tenants.server, "trunk", "allow", "bob", "scan.test")
     open_port, closed_port = tenants.server.api_port, tenants.server.api_port + 1
-    told = set()
+    statuses = set()
     for number, port in (("903", open_port), ("904", closed_port)):
         trunk = {"sipIp": "scan.test", "sipPort": port, "sipProtocol": "tcp", "sipQualifySeconds": 10}
         number_id = await bob.client.number(number, None, **trunk)
         async with asyncio.timeout(10):
             while (status := await bob.trunk_status(number_id))[0] != "failed":
-                pass  # a name's address is told to nobody; each question goes to the server and back
-        told.add(status)
-    assert told == {("failed", ELSEWHERE)}
+                pass  # the address of a name is not disclosed; each poll is a request to the server
+        statuses.add(status)
+    assert statuses == {("failed", ELSEWHERE)}
 
 
 async def test_a_revoked_trunk_is_not_used_for_new_calls_and_live_calls_continue(tenants: TwoTenants) -> None:
@@ -115,10 +115,10 @@ async def test_a_revoked_trunk_is_not_used_for_new_calls_and_live_calls_continue
         status, answer = await ann.answer("POST", "calls", body)
         assert (status, [each["field"] for each in answer["details"]]) == (403, ["phoneNumberId"])
         since = server.log.mark()
-        async with RawPhone(server.target, DENIED) as stranger:
-            stranger.invite(dialled(stranger, "910"), stranger.offer())
+        async with RawPhone(server.target, DENIED) as denied_source:
+            denied_source.invite(dialled(denied_source, "910"), denied_source.offer())
             await server.event("sip.unknown_source", since=since, source=DENIED)
-            assert stranger.sip.received.empty()
+            assert denied_source.sip.received.empty()
         await phone.bye(dialog)
         await run(server, "trunk", "allow", "ann", DENIED)
         await known(server.target, DENIED)
@@ -152,7 +152,7 @@ async def test_grants_are_listed_and_their_changes_are_in_the_audit_log(tenants:
 
 
 async def test_an_invalid_grant_is_rejected_in_one_line(tenants: TwoTenants) -> None:
-    unicast, form = "takes a unicast address: ", "takes an IP address, a network as 192.0.2.0/24 or a host name"
+    unicast, form = "takes a unicast address: ", "takes an IP address, a network such as 192.0.2.0/24, or a host name"
     nobody = "trunkline: there is no organization 'nobody': see `trunkline org list`"
     cases: list[tuple[list[str], int, str]] = [
         (["allow", "nobody", HERS], 1, nobody),
@@ -163,11 +163,11 @@ async def test_an_invalid_grant_is_rejected_in_one_line(tenants: TwoTenants) -> 
         (["allow", "bob", "0.0.0.0/8"], 2, f"{unicast}0.0.0.0/8 is this network"),
         (["allow", "bob", "pbx.example:5060"], 2, form),
         (["allow", "bob", "192.0.2.0/33"], 2, form),
-        (["allow", "bob", HERS, "--number", "+49[0]"], 2, "takes digits with * (any) and ? (one)"),
+        (["allow", "bob", HERS, "--number", "+49[0]"], 2, "takes digits, * (any digits) and ? (one digit)"),
     ]
-    told = await asyncio.gather(*(run(tenants.server, "trunk", *each, status=status) for each, status, _ in cases))
-    for (_, _, complaint), words in zip(cases, told, strict=True):
-        assert complaint in words.splitlines()[-1]
+    errors = await asyncio.gather(*(run(tenants.server, "trunk", *each, status=status) for each, status, _ in cases))
+    for (_, _, complaint), error in zip(cases, errors, strict=True):
+        assert complaint in error.splitlines()[-1]
 
 
 async def test_creating_a_second_organization_prints_a_note_about_trunks(tenants: TwoTenants) -> None:

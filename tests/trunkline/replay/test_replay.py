@@ -51,7 +51,7 @@ class RecordedConversation:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def conversation(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RecordedConversation]:
     """A caller with three turns, who hesitates in the last one, so that it ends too early."""
-    folder = tmp_path_factory.mktemp("place")
+    folder = tmp_path_factory.mktemp("server")
     hesitating = np.concatenate([speech("no thank you"), silence(HESITATION_MS), speech("that is all")])
     async with open_local_server(folder) as local_server:
         number = await local_server.number_with_agent(

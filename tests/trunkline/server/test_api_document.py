@@ -36,12 +36,12 @@ async def test_the_commands_of_the_api_reference_succeed(tmp_path: Path) -> None
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         async with asyncio.timeout(50):
-            said, complained = (part.decode() for part in await shell.communicate())
-    assert (shell.returncode, complained) == (0, ""), said
-    lines = said.splitlines()
+            out, err = (part.decode() for part in await shell.communicate())
+    assert (shell.returncode, err) == (0, ""), out
+    lines = out.splitlines()
     assert re.fullmatch(r'"[0-9a-f-]{36}"', lines[0])
     assert lines[0] == lines[1], "the same key makes one agent"
     assert "null" not in lines, "every field that the guide asks for is there"
-    assert '"endedReason": "api_hangup"' in said
-    assert "twenty euros a night" in said
-    assert said.count('"deleted":true') == 5
+    assert '"endedReason": "api_hangup"' in out
+    assert "twenty euros a night" in out
+    assert out.count('"deleted":true') == 5

@@ -63,8 +63,8 @@ async def provoke(server: Server) -> None:
     """Send requests from unknown sources, with a wrong password, and with the caller names of `NAMES`."""
     since = server.log.mark()
     await known(server.target, CALLER)
-    async with RawPhone(server.target, STRANGER) as stranger:
-        stranger.send(stranger.request("REGISTER", stranger.dialog()))
+    async with RawPhone(server.target, STRANGER) as unknown_source:
+        unknown_source.send(unknown_source.request("REGISTER", unknown_source.dialog()))
         await server.event("sip.unknown_source", since=since, source=STRANGER)
     async with RawPhone(server.target, CALLER) as raw:
         plain = raw.send
@@ -99,7 +99,7 @@ async def check_matches(log: JsonLines, since: int, folder: Path) -> None:
     assert addresses.count(STRANGER) == len([line for line in lines if STRANGER in line])
     of_caller = [log.all(event, since) for event in ("sip.digest_failed", "sip.unknown_source")]
     assert len(of_caller[0]) == 5
-    assert len(addresses) == sum(map(len, of_caller)), "it was a stranger itself before it had a number"
+    assert len(addresses) == sum(map(len, of_caller)), "it was a unknown_source itself before it had a number"
     assert len([line for line in lines if VICTIM in line]) >= 4, "the tricks stand in the log"
 
 

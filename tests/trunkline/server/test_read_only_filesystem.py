@@ -64,8 +64,8 @@ async def test_a_server_runs_ingests_uploads_and_stops_without_writing_elsewhere
     server = Server(tmp_path)
     (tmp_path / "tmp").mkdir()
     wrapper = tmp_path / "wrapped"
-    places = {"folder": tmp_path, "code": Path(__file__).parents[3], "data": server.data_dir, "tmp": tmp_path / "tmp"}
-    wrapper.write_text(WRAPPER.format(**places, trunkline=TRUNKLINE))
+    paths = {"folder": tmp_path, "code": Path(__file__).parents[3], "data": server.data_dir, "tmp": tmp_path / "tmp"}
+    wrapper.write_text(WRAPPER.format(**paths, trunkline=TRUNKLINE))
     wrapper.chmod(0o755)
     monkeypatch.setattr(server_process, "TRUNKLINE", str(wrapper))
     key = await server.key()

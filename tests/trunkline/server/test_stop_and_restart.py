@@ -193,10 +193,10 @@ async def test_unresponsive_peers_do_not_delay_a_stop(site: Site) -> None:
         await server.event("draining", since=since, live_calls=2)
         await mute.hears(5)
         server.signal(signal.SIGINT)
-        asked = asyncio.get_running_loop().time()
+        sent_at = asyncio.get_running_loop().time()
         await mute.phone.asked("BYE")
         assert await server.ended() == 0
-        assert asyncio.get_running_loop().time() - asked < 15, "32 s is how long SIP would wait"
+        assert asyncio.get_running_loop().time() - sent_at < 15, "32 s is how long SIP would wait"
     assert [await site.logged_outcome(each) for each in calls] == [
         ("completed", "server_shutdown"),
         ("failed", "server_shutdown"),
@@ -249,7 +249,7 @@ async def test_a_start_after_a_kill_closes_calls_keeps_recordings_registers_and_
         async with keep_sending_rtp(phone), keep_sending_rtp(callee_phone):
             await server.start()
             await site.bindings.until(1)
-            heard = await new_calls(site)
+            new_recordings = await new_calls(site)
             for old, bye in ((phone, phone.request("BYE", _next(inbound))), (callee_phone, callee.request("BYE"))):
                 old.send(bye)
                 assert (await old.final("BYE")).status == 481
@@ -260,7 +260,7 @@ async def test_a_start_after_a_kill_closes_calls_keeps_recordings_registers_and_
         loud = audible(sides[:, 0], rate)
         assert loud.sum() / 50 == pytest.approx(1, abs=0.2), "the tone that was said 1.5 s before the end"
         assert 1 <= (len(loud) - loud.nonzero()[0][-1]) / 50 <= 2, "the last half second may be missing"
-    assert [new.mean() for new in heard] == [0] * PLACES, "they hear nothing of the calls before"
+    assert [new.mean() for new in new_recordings] == [0] * PLACES, "they hear nothing of the calls before"
     assert set(map(tuple, site.bindings.seen[seen:])) <= {tuple(bound)}, "one contact all the time"
 
 

@@ -67,10 +67,10 @@ async def test_the_tutorials_lead_to_a_call_and_to_its_webhook(tmp_path: Path) -
                 async with RawPhone(server.target) as phone:
                     await is_answered(phone, "100")
                 await until(lambda: (tmp_path / "events.txt").read_text(), 20)
-            said, complained = (part.decode() for part in await shell.communicate(b"\n"))
-    assert shell.returncode == 0, f"{said}\n{complained}"
-    assert all("POST / HTTP" in line for line in complained.splitlines()), "only the receiver writes there"
-    assert '"status": "queued"' in said, "the outbound call"
+            out, err = (part.decode() for part in await shell.communicate(b"\n"))
+    assert shell.returncode == 0, f"{out}\n{err}"
+    assert all("POST / HTTP" in line for line in err.splitlines()), "only the receiver writes there"
+    assert '"status": "queued"' in out, "the outbound call"
     assert re.fullmatch(r"call\.completed completed \d+\n", (tmp_path / "events.txt").read_text())
-    assert '"number": "100"' in said and '"sipStatus": "listening"' in said
-    assert '"status": "succeeded"' in said, "the delivery of the webhook"
+    assert '"number": "100"' in out and '"sipStatus": "listening"' in out
+    assert '"status": "succeeded"' in out, "the delivery of the webhook"
