@@ -48,7 +48,7 @@ from storage.database import lock
 from storage.database.disk_space import DiskSpace
 from trunkline.backup import restore_journal
 from trunkline.server.certificate_reload import CertificateReloader
-from trunkline.server.control_socket import ControlConnection, ControlServer
+from trunkline.server.control_socket import CommandHandler, ControlConnection, ControlServer
 from trunkline.server.file_descriptor_limit import raise_file_descriptor_limit
 from trunkline.server.server import Server
 from trunkline.server.signals import ProcessSignals
@@ -102,8 +102,8 @@ async def serve(settings: Settings) -> None:
 async def running_server(
     settings: Settings, load_models: Callable[[Settings], Catalogue] | None = None
 ) -> AsyncIterator[Server]:
-    """Start a server; the block runs while it accepts traffic, and stops it at its end. `load_models` replaces the
-    local models in tests and benchmarks. Raises `StartupError`."""
+    """Start a server that accepts traffic while the block runs, and stop it afterwards. `load_models` replaces the local
+    models in tests and benchmarks. Raises `StartupError`."""
     raise_file_descriptor_limit(settings.limits.max_calls, settings.api.max_connections)
     async with AsyncExitStack() as stack:
         stack.enter_context(lock.hold(settings.data_dir))
@@ -209,7 +209,7 @@ async def _open_control_socket(
         aliases_of=trunks.sources.aliases_of,
         trunk_status=trunks.provisioner.status,
     )
-    handlers = {**SipCommands(context).handlers(), "trunks.changed": refresh_trunks}
+    handlers: dict[str, CommandHandler] = {**SipCommands(context).handlers(), "trunks.changed": refresh_trunks}
     await stack.enter_async_context(ControlServer(server.settings.data_dir, handlers).listening())
 
 
