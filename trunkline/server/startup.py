@@ -102,8 +102,8 @@ async def serve(settings: Settings) -> None:
 async def running_server(
     settings: Settings, load_models: Callable[[Settings], Catalogue] | None = None
 ) -> AsyncIterator[Server]:
-    """Start a server that accepts traffic while the block runs, and stop it afterwards. `load_models` replaces the local
-    models in tests and benchmarks. Raises `StartupError`."""
+    """Start a server that accepts traffic while the block runs, and stop it afterwards. `load_models` replaces the
+    local models in tests and benchmarks. Raises `StartupError`."""
     raise_file_descriptor_limit(settings.limits.max_calls, settings.api.max_connections)
     async with AsyncExitStack() as stack:
         stack.enter_context(lock.hold(settings.data_dir))
