@@ -33,7 +33,7 @@ def add_health(app: web.Application, services: Services) -> None:
         state = {
             "status": "ready" if ready else "unavailable", "checks": checks, "liveCalls": services.live_calls(),
             "callsRefused": services.why_calls_rejected(),
-            "uploadsRefused": None if services.disk is None else services.disk.why_writes_are_rejected,
+            "uploadsRefused": None if services.disk is None else services.disk.rejection_reason,
         }  # fmt: skip
         return _json(state, 200 if ready else 503)
 

@@ -45,8 +45,8 @@ class Services:
     languages_changed: Callable[[], None]
     """Called after an agent's languageHint was set."""
     check_call_capacity: Callable[[sa.Connection, Organization], None]
-    """Runs in the transaction that stores an outbound call, on the database's thread. Raises `TooMany` or `Unavailable`
-    when there is no capacity for it."""
+    """Runs in the transaction that stores an outbound call, on the database's thread. Raises `LimitExceeded` or
+    `Unavailable` when there is no capacity for it."""
     call_queued: Callable[[], None]
     """Called after that transaction."""
     hangup: Callable[[str], Awaitable[bool]]

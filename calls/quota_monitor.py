@@ -21,7 +21,7 @@ from storage.accounts import quotas
 from storage.accounts.quotas import QuotaUsage
 from storage.calls import recordings
 from storage.database.database import Database
-from storage.knowledge import files
+from storage.knowledge import documents, files
 
 CHECK_EVERY_S: Final = 30.0
 """The greatest age of the figures."""
@@ -83,20 +83,20 @@ class QuotaMonitor(Collector):
 
     async def measure_recordings(self) -> None:
         """Store the sizes of new recordings; a missing file has size 0."""
-        read = partial(quotas.recordings_without_size, most=FILES_AT_ONCE)
+        read = partial(quotas.recordings_without_size, limit=FILES_AT_ONCE)
         while batch := await self._database.read(read):
             sizes = await asyncio.to_thread(self._sizes, batch)
             await self._database.write(partial(quotas.set_recording_sizes, sizes=sizes), deferrable=True)
 
     async def remove_failed(self) -> None:
         """Remove the files of documents that failed a day ago. A file that cannot be removed is tried again."""
-        read = partial(quotas.failed_document_files, before=utc_now() - FAILED_KEPT, most=FILES_AT_ONCE)
+        read = partial(documents.failed_files, before=utc_now() - FAILED_KEPT, limit=FILES_AT_ONCE)
         while batch := await self._database.read(read):
             removed = await asyncio.to_thread(self._removed, batch)
             if not removed:
                 return
             await self._database.write(
-                partial(quotas.failed_document_files_removed, content_ids=removed), deferrable=True
+                partial(documents.mark_failed_files_removed, content_ids=removed), deferrable=True
             )
             log.info("knowledge.failed_files_removed", files=len(removed))
 

@@ -25,7 +25,7 @@ from calls.session.dependencies import CallDependencies
 from calls.session.outbound_call import OutboundCall
 from calls.session.snapshot import CallSnapshot
 from calls.session.transfer import TransferSupport
-from config.errors import TooMany, TrunklineError, Unavailable
+from config.errors import LimitExceeded, TrunklineError, Unavailable
 from sipcore.dialogs.leg import InviteFacts, Leg
 from storage.accounts.organizations import Organization
 from storage.calls import calls
@@ -151,15 +151,15 @@ class CallService:
 
     def check_capacity(self, conn: sa.Connection, organization: Organization) -> None:
         """Check that there is a place for one more outbound call or transfer leg. For the transaction that stores it,
-        on the database's thread. Raises `TooMany` when the organization's limit is reached, `Unavailable` when the
-        process's is, or while it drains."""
+        on the database's thread. Raises `LimitExceeded` when the organization's limit is reached, `Unavailable` when
+        the process's is, or while it drains."""
         if self._draining:
             raise Unavailable("The server is shutting down", RETRY_AFTER_S)
         match self._limits.exceeded(
             conn, organization.id, organization.max_calls, self._ended_but_open, self._transfer_legs
         ):
             case "organization":
-                raise TooMany("Too many concurrent calls. Please try again later.")
+                raise LimitExceeded("Too many concurrent calls. Please try again later.")
             case "process":
                 raise Unavailable("The server is full", RETRY_AFTER_S)
 
@@ -238,7 +238,7 @@ class CallService:
             return
         async with self._queue_lock:
             known = self._ended_but_open.union(self._active)
-            for queued in await self._database.read(lambda conn: calls.queued(conn, known), lane="calls"):
+            for queued in await self._database.read(lambda conn: calls.queued_calls(conn, known), priority="calls"):
                 call = OutboundCall(queued, self._deps, dialer, self._transfer_support(dialer))
                 self._register(call, self._spawn(self._run_call(call)))
                 log.info("call.queued", call_id=call.call.id, agent=call.call.agent_id)
@@ -313,7 +313,7 @@ class CallService:
     async def _route_and_create(self, invite: _PendingInvite) -> CallSession:
         facts, aliases = invite.leg.facts, self._deps.aliases_of(invite.leg.facts.source)
         target = await self._database.read(
-            lambda conn: match_number(conn, facts, aliases, self._trunk_policy), lane="calls"
+            lambda conn: match_number(conn, facts, aliases, self._trunk_policy), priority="calls"
         )
         self._digest_auth.authenticate(facts, target.number)
         route = require_active_agent(target)
@@ -376,7 +376,7 @@ class CallService:
         """A call that begins without a row, because the disk is full: admitted by the same rules, it is stored when
         there is space. Raises `CallRejected`, `StorageUnavailable`, and `Unavailable` when too many calls wait."""
         organization_id = route.number.organization_id
-        await self._database.read(lambda conn: self._check_admission(conn, organization_id), lane="calls")
+        await self._database.read(lambda conn: self._check_admission(conn, organization_id), priority="calls")
         if invite.timed_out:
             raise CallRejected(503, "the caller was told so")
         unstored = self._deps.finalizer.unstored

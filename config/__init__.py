@@ -1,1 +1,1 @@
-"""Settings, logging and errors: the ground floor, which imports nothing from the other rooms."""
+"""Settings, logging, errors, secrets, sandbox of worker processes: the lowest package, which imports no other."""

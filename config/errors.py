@@ -1,4 +1,5 @@
-"""Domain errors. Each carries its verdict; `api.serving.middleware` turns it into HTTP and `sipcore` into SIP."""
+"""Domain errors. Each has its HTTP status; `api.serving.middleware` turns it into a response, `sipcore` into a SIP
+status."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import ClassVar, Final, Literal
 
 
 class TrunklineError(Exception):
-    """Base of every error that this program raises on purpose. `status` is the HTTP status that tells it."""
+    """Base of every error that this program raises on purpose. `status` is the HTTP status of its response."""
 
     status: ClassVar[int] = 500
 
@@ -35,8 +36,8 @@ class Invalid(TrunklineError):
 
 
 class Unauthorized(TrunklineError):
-    """No key, or one that does not hold, or a link that does not; `problem` says which, and nothing that a stranger
-    could use."""
+    """The API key or the signed link is missing or invalid; `problem` says which, without details that help an
+    attacker."""
 
     status = 401
 
@@ -46,13 +47,13 @@ class Unauthorized(TrunklineError):
 
 
 class Forbidden(TrunklineError):
-    """Whoever asks may not, whatever key they have."""
+    """The client may not do this with any API key."""
 
     status = 403
 
 
 class NotGranted(TrunklineError):
-    """The operator does not let this organization do it; `problems` names each field."""
+    """The operator has not granted this to the organization; `problems` names each field."""
 
     status = 403
 
@@ -62,31 +63,31 @@ class NotGranted(TrunklineError):
 
 
 class NotFound(TrunklineError):
-    """No such resource in this organization; the message is the one that the client reads."""
+    """The organization has no such resource; the message is for the client."""
 
     status = 404
 
 
 class Conflict(TrunklineError):
-    """The resource is in a state that does not allow this."""
+    """The state of the resource does not allow this."""
 
     status = 409
 
 
-class TooLarge(TrunklineError):
-    """The body is over the limit."""
+class BodyTooLarge(TrunklineError):
+    """The request's body is larger than the limit."""
 
     status = 413
 
 
-class TooSlow(TrunklineError):
-    """The body took longer to come than it may."""
+class BodyTimeout(TrunklineError):
+    """The request's body has not arrived within the time limit."""
 
     status = 408
 
 
-class TooMany(TrunklineError):
-    """A rate or a ceiling is exceeded; `retry_after_s` says when to come back, if that is known."""
+class LimitExceeded(TrunklineError):
+    """A rate limit or a limit of concurrent calls is exceeded; `retry_after_s`: when to retry, None if unknown."""
 
     status = 429
 
@@ -96,7 +97,7 @@ class TooMany(TrunklineError):
 
 
 class Unavailable(TrunklineError):
-    """The server cannot take this now: full, draining or starting."""
+    """The server cannot accept this now, because it is full, draining or starting."""
 
     status = 503
 
@@ -106,7 +107,7 @@ class Unavailable(TrunklineError):
 
 
 class QuotaExceeded(TrunklineError):
-    """The organization has as many of these as it may; `allowed` and `used` are numbers of items."""
+    """A quota of the organization is used up; `allowed` and `used` are numbers of items."""
 
     status = 403
 
@@ -118,7 +119,7 @@ class QuotaExceeded(TrunklineError):
 
 
 class BytesQuotaExceeded(QuotaExceeded):
-    """The same in bytes."""
+    """A quota in bytes is used up."""
 
     status = 413
 
@@ -134,9 +135,9 @@ class StartupError(TrunklineError):
 
 
 class ModelTrialError(StartupError):
-    """A model's trial ended without a result: another model can take its place, and this process must not load it.
-    `fault` is a signal's name, "time limit", "status N" or "no result"; the message names model, file, fault and
-    remedy in one line."""
+    """A model's trial ended without a result: another model can replace it, and this process must not load it. `fault`
+    is a signal's name, "time limit", "status N" or "no result"; the message names model, file, fault and remedy in one
+    line."""
 
     def __init__(self, model: str, file: str, fault: str, message: str) -> None:
         super().__init__(message)
@@ -144,23 +145,23 @@ class ModelTrialError(StartupError):
         self.file: Final = file
         self.fault: Final = fault
         self.told = False
-        """Whether the log has it."""
+        """True once it is in the log."""
 
 
 class ModelError(TrunklineError):
-    """A model failed while it worked for a call; it ends that call alone."""
+    """A model failed during a call; it ends that call only."""
 
 
 class ModelFileError(TrunklineError):
-    """A model's file cannot be got, or is not what it should be; the message is one line with cause and remedy."""
+    """A model's file cannot be downloaded, or its content is wrong; the message is one line with cause and remedy."""
 
 
 ErrorKind = Literal["refused", "timeout", "connection"]
 
 
 class EgressError(TrunklineError):
-    """A request to another server got no answer, or not all of it. `kind`: "refused" (the rules forbid it), "timeout"
-    or "connection"."""
+    """A request to another server got no response, or only a part of it. `kind`: "refused" (the egress rules forbid
+    it), "timeout" or "connection"."""
 
     status = 502
 

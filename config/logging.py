@@ -1,4 +1,4 @@
-"""Log lines: structlog events, one line each, for people (console) or machines (json). Library logs come along."""
+"""Logging: structlog events and the records of libraries, one line each, as text (console) or JSON (json)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 from config.log_writer import LogWriter
 
 NOISY: Final = ("aiosqlite", "alembic", "asyncio", "aiohttp.access", "sqlalchemy")
-"""Libraries whose debug and info lines tell nothing about calls."""
+"""Libraries whose debug and info lines are not about calls."""
 
 
 def configure(
@@ -57,7 +57,7 @@ def configure(
 
 
 def _rendering(form: Literal["console", "json"], stream: TextIO | LogWriter) -> list[Any]:
-    """The last steps. In JSON a trace is one field; on a console it follows its line."""
+    """Returns the last processors. In JSON a stack trace is one field; on a console it follows its line."""
     if form == "json":
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(sort_keys=True)]
     colors = stream.isatty()

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-KEPT_S: Final = 5.0
+MAX_AGE_S: Final = 5.0
 """What was read is believed for so long."""
 
 _RTM_NEWADDR: Final = 20
@@ -32,11 +32,11 @@ log = structlog.get_logger()
 
 
 def own_addresses() -> frozenset[str]:
-    """All of them, in normal form, at most `KEPT_S` old; the same object while they are the same. Those of before while
-    the kernel does not tell."""
+    """All of them, in normal form, at most `MAX_AGE_S` old; the same object while they are the same. Those of before
+    while the kernel does not tell."""
     global _kept
     now_s, (read_s, before) = time.monotonic(), _kept
-    if now_s - read_s > KEPT_S:
+    if now_s - read_s > MAX_AGE_S:
         try:
             found = frozenset(_read())
         except OSError as error:

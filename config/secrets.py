@@ -23,38 +23,40 @@ class SecretUnreadable(TrunklineError):
 
 
 class Secrets:
-    """Works with the first key; texts of the further (older) ones are still read. Its `repr` shows no key."""
+    """Encrypts and signs with the first key; the further (older) ones still decrypt and verify. Its `repr` shows no
+    key."""
 
     def __init__(self, keys: list[bytes]) -> None:
-        """`keys` are 32 bytes each, in URL-safe base64. ValueError when one is not."""
+        """`keys` are 32 bytes each, in URL-safe base64. Raises `ValueError` when one is not."""
         self._fernet = MultiFernet([Fernet(key) for key in keys])
         self._signing = [hmac.digest(base64.urlsafe_b64decode(key), b"trunkline signatures", "sha256") for key in keys]
 
     def encrypt(self, text: str) -> str:
-        """A token to store; the same text gives another token each time."""
+        """Returns a token to store, another one each time (Fernet)."""
         return self._fernet.encrypt(text.encode()).decode("ascii")
 
     def decrypt(self, token: str) -> str:
-        """The text of a token. `SecretUnreadable` when no key fits."""
+        """Returns the text of a token. Raises `SecretUnreadable` when no key decrypts it."""
         try:
             return self._fernet.decrypt(token).decode()
         except InvalidToken as error:
             raise SecretUnreadable("a stored secret does not fit the secret key file") from error
 
     def sign(self, text: str) -> str:
-        """HMAC-SHA256 of a text with a key derived from the first key, lower-case hex."""
+        """Returns the HMAC-SHA256 of a text in lower-case hex, with a key derived from the first key."""
         return hmac.new(self._signing[0], text.encode(), hashlib.sha256).hexdigest()
 
-    def signed(self, text: str, signature: str) -> bool:
-        """Whether `sign(text)` gave this signature, with any key; takes the same time for every wrong one."""
-        given = signature.encode("utf-8", "surrogateescape")
-        right = (hmac.new(key, text.encode(), hashlib.sha256).hexdigest().encode() for key in self._signing)
-        return any(hmac.compare_digest(each, given) for each in right)
+    def verify(self, text: str, signature: str) -> bool:
+        """True if the signature is that of `sign(text)` with any of the keys. Takes constant time."""
+        encoded = signature.encode("utf-8", "surrogateescape")
+        expected = (hmac.new(key, text.encode(), hashlib.sha256).hexdigest().encode() for key in self._signing)
+        return any(hmac.compare_digest(each, encoded) for each in expected)
 
 
 def load_or_create(path: Path) -> Secrets:
-    """The key file: one key a line, the newest first. Made with mode 0600 when there is none, also when two processes
-    start at once. `StartupError` when it cannot be read or holds no keys; a line in the log when others can read it."""
+    """Returns the keys of the file: one a line, the newest first. Creates it with mode 0600 when it is absent; safe for
+    processes that start at once. Raises `StartupError` when it cannot be read or has no keys; logs a warning when
+    others can read it."""
     try:
         if not path.exists():
             _create(path)
@@ -72,7 +74,7 @@ def load_or_create(path: Path) -> Secrets:
 
 
 def _create(path: Path) -> None:
-    """Write a whole file aside, then give it its name unless another process was first."""
+    """Write the key to a temporary file, then link it to `path` unless another process was first."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, aside = tempfile.mkstemp(prefix=".secret-", dir=path.parent)
     try:

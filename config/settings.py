@@ -1,4 +1,4 @@
-"""All settings together: `trunkline.toml`, overridden by the environment."""
+"""All settings: `trunkline.toml`, overridden by environment variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from config.sections import (
+from config.settings_loader import load_settings
+from config.settings_tables import (
     AfterCallSettings,
     ApiSettings,
     BillingSettings,
@@ -18,29 +19,28 @@ from config.sections import (
     LimitSettings,
     ModelSettings,
     QuotaSettings,
-    Section,
+    SettingsTable,
     SipSettings,
     TrunkSettings,
     WebhookSettings,
 )
-from config.setting_values import PORTS_PER_CALL
-from config.settings_source import read_settings
+from config.settings_values import PORTS_PER_CALL
 
 
-class Settings(Section):
-    """All settings. Durations are seconds, as the names say."""
+class Settings(SettingsTable):
+    """All settings. Durations are in seconds (`_s`)."""
 
-    data_dir: Path = Field(Path("data"), description="folder of everything that is stored: a path")
+    data_dir: Path = Field(Path("data"), description="folder of all stored data: a path")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="the least that is logged: debug, info, warning or error"
+        "info", description="minimum level of log lines: debug, info, warning or error"
     )
-    log_format: Literal["console", "json"] = Field("console", description="how log lines look: console or json")
+    log_format: Literal["console", "json"] = Field("console", description="format of log lines: console or json")
     secret_key_file: Path | None = Field(
         None, description="key that stored secrets are encrypted with: a file (default: data_dir/secret.key)"
     )
     standby: bool = Field(
         False,
-        description="sends no webhooks and registers no numbers, for a copy of a server that runs: true or false",
+        description="send no webhooks and register no numbers, for a copy of a running server: true or false",
     )
     database: DatabaseSettings = Field(DatabaseSettings(), description="a table")
     api: ApiSettings = Field(ApiSettings(), description="a table")
@@ -55,25 +55,25 @@ class Settings(Section):
     billing: BillingSettings = Field(BillingSettings(), description="a table")
 
     @model_validator(mode="after")
-    def _a_port_for_each_call(self) -> Self:
+    def _require_ports_for_max_calls(self) -> Self:
         first, last = self.sip.rtp_port_range
-        there, needed = last - first + 1, PORTS_PER_CALL * self.limits.max_calls
-        if there < needed:
+        available, needed = last - first + 1, PORTS_PER_CALL * self.limits.max_calls
+        if available < needed:
             raise ValueError(
-                f"sip.rtp_ports holds {there} ports, and limits.max_calls ({self.limits.max_calls}) needs {needed}: "
-                "widen the one or lower the other"
+                f"sip.rtp_ports has {available} ports, and limits.max_calls ({self.limits.max_calls}) needs {needed}: "
+                "widen the range or lower max_calls"
             )
         return self
 
     @classmethod
     def load(cls, path: Path | None, environ: Mapping[str, str]) -> Settings:
-        """From `path`, which must exist, or from `trunkline.toml` in the current folder if there is one; then from
-        `TRUNKLINE_*` variables. `StartupError` with one line when something is wrong."""
-        return read_settings(cls, path, environ)
+        """Reads `path`, which must exist, or `trunkline.toml` in the current folder if there is one; then `TRUNKLINE_*`
+        variables, which override it. Raises `StartupError` with one line."""
+        return load_settings(cls, path, environ)
 
     @property
     def database_url(self) -> str:
-        """`[database] url`, by default a file in `data_dir`."""
+        """`[database] url`, by default that of a file in `data_dir`."""
         return self.database.url or f"sqlite+aiosqlite:///{self.data_dir / 'trunkline.db'}"
 
     @property
@@ -88,7 +88,7 @@ class Settings(Section):
 
     @property
     def public_origin(self) -> str:
-        """The origin for links that are made outside of a request, for example in webhooks."""
+        """The origin of links outside of a request, for example in webhooks."""
         if self.api.public_url is not None:
             return self.api.public_url
         scheme = "https" if self.api.tls_cert else "http"
@@ -96,8 +96,8 @@ class Settings(Section):
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.api.port}"
 
     @property
-    def links_follow_the_client(self) -> bool:
-        """Whether links in responses are made of the `Host` that a client from another machine has sent."""
+    def links_use_host_header(self) -> bool:
+        """True if links in responses have the host of the request's `Host` header, for clients on other machines."""
         if self.api.public_url is not None or self.api.host == "localhost":
             return False
         try:
@@ -106,7 +106,7 @@ class Settings(Section):
             return True
 
     def with_changes(self, changes: Mapping[str, Any]) -> Settings:
-        """A copy with nested changes, validated: `{"sip": {"port": 0}}`. For tests and the demo."""
+        """Returns a copy with nested changes, validated: `{"sip": {"port": 0}}`. For tests and the demo."""
         return Settings.model_validate(_merged(self.model_dump(), changes))
 
 

@@ -15,7 +15,7 @@ import pjsua2 as pj
 import structlog
 
 from config.errors import StartupError
-from config.special_addresses import networks_without_hosts
+from config.special_addresses import non_host_networks
 from sipcore import _native
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.call_registry import CallRegistry
@@ -321,7 +321,7 @@ class Endpoint:
 def _set_addresses(settings: EndpointSettings) -> None:
     networks = tuple(map(str, settings.local_networks))
     _native.local_address_set(bound_address(settings.host), settings.public_address or "", networks)
-    _native.media_networks(tuple(map(str, settings.media_networks)), tuple(map(str, networks_without_hosts())))
+    _native.media_networks(tuple(map(str, settings.media_networks)), tuple(map(str, non_host_networks())))
 
 
 def _endpoint_config(settings: EndpointSettings) -> pj.EpConfig:

@@ -8,7 +8,7 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Final, Literal
 
-from config.setting_values import PRIVATE_NETWORKS
+from config.settings_values import PRIVATE_NETWORKS
 
 SrtpUse = Literal["off", "optional", "required"]
 

@@ -17,7 +17,7 @@ from config.settings import Settings
 from storage.accounts import api_keys, balances, organizations, quotas
 from storage.accounts.api_keys import ApiKey
 from storage.accounts.organizations import Organization, Plan
-from storage.database import file_permissions, first_start
+from storage.database import file_permissions, lost_database
 from storage.database.database import Database
 from storage.phone_numbers import trunk_grants
 from storage.phone_numbers.trunk_rules import TrunkRules
@@ -31,7 +31,9 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
     database = Database(settings.database_url)
     try:
         await asyncio.to_thread(file_permissions.make_folder, settings.data_dir)
-        await asyncio.to_thread(first_start.check, settings.data_dir, database.path, settings.secret_key_path)
+        await asyncio.to_thread(
+            lost_database.check_not_lost, settings.data_dir, database.path, settings.secret_key_path
+        )
     except OSError as error:
         raise StartupError(f"data_dir {settings.data_dir} cannot be used: {error.strerror}") from error
     try:
@@ -67,9 +69,9 @@ async def trunk_policy_note(settings: Settings, name: str) -> str | None:
     """Returns what the operator has to do before the numbers of this organization can use trunks; None if they can."""
 
     def read(conn: sa.Connection) -> tuple[TrunkRules, int, int]:
-        rules = trunk_grants.rules(conn, settings.trunks.policy)
-        usable = {each.id for use in trunk_grants.uses(conn, rules) if use.standing for each in use.numbers}
-        return rules, trunk_grants.organizations_counted(conn), len(usable)
+        rules = trunk_grants.current_rules(conn, settings.trunks.policy)
+        usable = {each.id for use in trunk_grants.trunk_uses(conn, rules) if use.permission for each in use.numbers}
+        return rules, trunk_grants.count_organizations(conn), len(usable)
 
     async with open_database(settings) as database:
         rules, count, usable = await database.read(read)
@@ -99,7 +101,7 @@ async def create_key(
     def create(conn: sa.Connection) -> str:
         organization = organization_by_name(conn, organization_name)
         usage = quotas.usage(conn, organization.id, settings.quotas.model_dump())
-        quotas.check_not_used_up(usage, ["api_keys"])
+        quotas.require_available(usage, ["api_keys"])
         return api_keys.create(conn, organization.id, name=name, requests_per_minute=requests_per_minute)[1]
 
     async with open_database(settings) as database:

@@ -15,8 +15,8 @@ from api.auth.rate_limit import RateLimiter, RateLimitState
 from api.routing.route import Route
 from api.services import Services
 from config.clock import utc_now
-from config.errors import FieldProblem, TooMany, Unauthorized
-from config.links import LinkFault, why_not
+from config.errors import FieldProblem, LimitExceeded, Unauthorized
+from config.signed_links import LinkFault, link_fault
 from storage.accounts.api_keys import ApiKey
 
 API_KEY: Final = web.RequestKey("caller", ApiKey)
@@ -53,7 +53,7 @@ def authenticate(
         limit = default_limit if key is None else key.requests_per_minute or default_limit
         request[RATE_LIMIT] = state = limiter.charge(who, limit, now_s())
         if not state.allowed:
-            raise TooMany("Rate limit exceeded", state.retry_after_s(now_s()))
+            raise LimitExceeded("Rate limit exceeded", state.retry_after_s(now_s()))
         request[WITHOUT_KEY] = opened = _opens_without_key(request, services, routes)
         if key is not None:
             request[API_KEY] = key
@@ -91,7 +91,7 @@ def _access(request: web.Request, routes: dict[str, Route]) -> str:
 
 def _link_fault(request: web.Request, services: Services) -> LinkFault | None:
     given = request.query
-    return why_not(services.secrets, request.path, given.get("expires", ""), given[SIGNATURE], utc_now())
+    return link_fault(services.secrets, request.path, given.get("expires", ""), given[SIGNATURE], utc_now())
 
 
 def _unauthorized(request: web.Request, services: Services, routes: dict[str, Route]) -> Unauthorized:

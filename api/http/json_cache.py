@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Final, TypeVar
 
-from storage.tables.row_mapping import BATCH
+from storage.tables.row_mapping import BATCH_ROWS
 
 V = TypeVar("V", bound=Hashable)
 MAX_BYTES: Final = 32 * 1024 * 1024
@@ -32,8 +32,8 @@ class JsonCache:
     ) -> Iterator[bytes]:
         """Returns the JSON of each version, in order. `render` makes what is missing, a batch at a time, as the
         iterator is consumed; a version that it does not return is left out."""
-        for at in range(0, len(versions), BATCH):
-            yield from self._batch(versions[at : at + BATCH], render)
+        for at in range(0, len(versions), BATCH_ROWS):
+            yield from self._batch(versions[at : at + BATCH_ROWS], render)
 
     def _batch(self, versions: Sequence[V], render: Callable[[list[V]], Iterable[tuple[V, bytes]]]) -> list[bytes]:
         with self._lock:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from config.errors import TooSlow, Unavailable
+from config.errors import BodyTimeout, Unavailable
 
 RETRY_AFTER_S: Final = 5
 Task = asyncio.Task[Any]
@@ -54,14 +54,14 @@ class RequestDeadlines:
 
     @asynccontextmanager
     async def body(self, factor: float) -> AsyncIterator[None]:
-        """Around receiving a body: raises `TooSlow` after `factor` times the body's timeout. The task's time is
+        """Around receiving a body: raises `BodyTimeout` after `factor` times the body's timeout. The task's time is
         paused."""
         with self.paused():
             try:
                 async with asyncio.timeout(self._body_s * factor):
                     yield
             except TimeoutError as error:
-                raise TooSlow("The request body came too slowly") from error
+                raise BodyTimeout("The request body came too slowly") from error
 
     def _cancel_late(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None

@@ -20,7 +20,7 @@ from config.clock import iso, utc_now
 from config.errors import NotFound
 from storage.accounts import idempotency
 from storage.accounts.idempotency import StoredResponse
-from storage.calls import calls, recordings, retention
+from storage.calls import calls, deletion, recordings
 from storage.webhooks import deliveries
 
 MAX_ATTEMPTS: Final = 1000
@@ -49,10 +49,10 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
     call."""
     conn, owner = context.conn, context.owner
     call = calls.get(conn, owner, context.item)
-    retention.remove_call(conn, owner, context.item)
+    deletion.delete_call(conn, owner, context.item)
     if call is not None and call.created_at > utc_now() - idempotency.LIFETIME:
         route, made = (owner, "/v1/calls"), (call.id, call.created_at)
-        idempotency.replace_responses_about(conn, context.services.secrets, route, made, CALL_DELETED)
+        idempotency.replace_responses_showing(conn, context.services.secrets, route, made, CALL_DELETED)
     context.after_commit.append(context.services.calls_removed)
 
 

@@ -28,10 +28,10 @@ from api.schemas.calls import Call, CallCreate, CallListItem, CallQuery, LinkQue
 from calls.outbound import audit_log, permissions
 from config.clock import utc_now
 from config.errors import Conflict, FieldProblem, Invalid, NotFound, Unavailable
-from config.links import recording_path, signed_url
+from config.signed_links import recording_path, signed_url
 from storage.accounts import organizations
 from storage.agents import agents
-from storage.calls import calls, outbound_audit, pending_ends, recordings
+from storage.calls import calls, outbound_audit, pending_finalization, recordings
 from storage.phone_numbers import phone_numbers
 
 
@@ -86,7 +86,8 @@ async def hang_up_live(checked: CheckedRequest[NoBody, NoQuery]) -> None:
     """Before POST /calls/{id}/hangup is answered: hangs up, and waits until the end of the call is stored."""
     owner, services = checked.owner, checked.services
     stored, ending = await services.database.read(
-        lambda conn: (calls.get(conn, owner, checked.item), pending_ends.of_call(conn, checked.item)), owner=owner
+        lambda conn: (calls.get(conn, owner, checked.item), pending_finalization.of_call(conn, checked.item)),
+        owner=owner,
     )
     if stored is None:
         raise NotFound("Call not found")
@@ -98,9 +99,9 @@ async def hang_up_live(checked: CheckedRequest[NoBody, NoQuery]) -> None:
 def hangup(context: RequestContext[NoBody, NoQuery]) -> Call:
     """POST /calls/{id}/hangup"""
     stored = _stored(context)
-    ending = pending_ends.of_call(context.conn, stored.id)
+    ending = pending_finalization.of_call(context.conn, stored.id)
     if ending is not None:
-        stored = pending_ends.as_ended(stored, ending)
+        stored = pending_finalization.with_end(stored, ending)
     if stored.ended_at is None:
         raise Unavailable("The end of the call cannot be stored now", HANGUP_RETRY_AFTER_S)
     return Call.of(stored, recording_url_of(context, stored))
@@ -109,7 +110,7 @@ def hangup(context: RequestContext[NoBody, NoQuery]) -> Call:
 def page(context: RequestContext[None, CallQuery]) -> ViewPage:
     """GET /calls"""
     query = context.query
-    found = calls.page(context.conn, context.owner, limit=query.limit, offset=query.offset, only=query.filter())
+    found = calls.page(context.conn, context.owner, limit=query.limit, offset=query.offset, call_filter=query.filter())
     views = (CallListItem.of_row(each, recording_url_of(context, each)) for each in found.items)
     return ViewPage(views, found.total)
 

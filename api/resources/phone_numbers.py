@@ -20,7 +20,7 @@ from config.errors import FieldProblem, Invalid, NotFound, NotGranted
 from storage.agents import agents
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import named_trunks
-from storage.phone_numbers.trunk_rules import Claimant, TrunkRules, same_number
+from storage.phone_numbers.trunk_rules import TrunkRules, TrunkUser, is_same_number
 
 _NOT_GRANTED: Final = "The operator has not given this trunk to your organization"
 _OTHER_NUMBERS: Final = "The operator has given this trunk to your organization for other numbers only"
@@ -69,10 +69,10 @@ def update(context: RequestContext[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
     if "carrier_credentials_encrypted" in changes:
         kept = stored.carrier_credentials_encrypted
         changes["carrier_credentials_encrypted"] = kept | changes["carrier_credentials_encrypted"]
-    _require_complete(context, phone_numbers.merged(stored, changes))
+    _require_complete(context, phone_numbers.merge_fields(stored, changes))
     rules = _trunk_rules(context)
-    wanted = phone_numbers.changed(stored, changes, rules)
-    renamed = not same_number(stored.number, wanted.number)
+    wanted = phone_numbers.apply_changes(stored, changes, rules)
+    renamed = not is_same_number(stored.number, wanted.number)
     asked = {
         name: trunk
         for name, trunk in named_trunks(wanted).items()
@@ -125,16 +125,16 @@ class _NewNumber:
 
 
 def _trunk_rules(context: RequestContext[Any, NoQuery]) -> TrunkRules:
-    return trunk_grants.rules(context.conn, context.services.settings.trunks.policy)
+    return trunk_grants.current_rules(context.conn, context.services.settings.trunks.policy)
 
 
-def _require_granted(rules: TrunkRules, claimant: Claimant, named: Mapping[str, str]) -> None:
+def _require_granted(rules: TrunkRules, user: TrunkUser, named: Mapping[str, str]) -> None:
     """Raises `NotGranted` for trunks that the operator has not granted: it names the trunk's field, or `number` where
     the trunk was granted for other numbers."""
     problems = {
-        name if not rules.has_grant(claimant.organization_id, trunk) else "number": trunk
+        name if not rules.has_grant(user.organization_id, trunk) else "number": trunk
         for name, trunk in named.items()
-        if rules.standing(claimant, trunk) is None
+        if rules.permission(user, trunk) is None
     }
     if problems:
         raise NotGranted(

@@ -48,7 +48,7 @@ def send_again(context: RequestContext[NoBody, NoQuery]) -> WebhookAttempt:
         why = "its agent had no postCallWebhookUrl when it ended, or it is not kept any more"
         raise Conflict(f"The call has no event to send: {why}")
     scheduled = 1 + len(services.settings.webhooks.retry_delays_s)
-    attempt = deliveries.add_manual(context.conn, delivery, scheduled=scheduled)
+    attempt = deliveries.add_manual_attempt(context.conn, delivery, scheduled=scheduled)
     context.after_commit.append(services.webhooks_waiting)
     return WebhookAttempt.model_validate(attempt)
 

@@ -15,7 +15,7 @@ from api.http.timeouts import DEADLINES
 from api.schemas import addresses, patterns
 from api.schemas.base import UUID_PATTERN, BodyContext, NoBody, Query
 from api.schemas.bounds import MAX_DEPTH
-from config.errors import FieldProblem, Invalid, NotFound, TooLarge, TooSlow, TrunklineError
+from config.errors import BodyTimeout, BodyTooLarge, FieldProblem, Invalid, NotFound, TrunklineError
 
 EXPECTS_CONTINUE: Final = web.RequestKey("expected", bool)
 """The client waits for `100 Continue` before it sends the body."""
@@ -57,11 +57,11 @@ class BodyNotReceived(ConnectionError):
 
 
 async def read_body(request: web.Request, max_bytes: int) -> bytes:
-    """Returns the whole body. Raises `TooLarge` as soon as it is over the limit, `BodyNotReceived` when it is malformed
-    or too slow, another `ConnectionError` when the client has disconnected, `Invalid` when it is a form or
+    """Returns the whole body. Raises `BodyTooLarge` as soon as it is over the limit, `BodyNotReceived` when it is
+    malformed or too slow, another `ConnectionError` when the client has disconnected, `Invalid` when it is a form or
     compressed."""
     if (request.content_length or 0) > max_bytes:
-        raise TooLarge("Request body is too large")
+        raise BodyTooLarge("Request body is too large")
     if request.can_read_body:
         _require_plain_json(request)
     try:
@@ -72,10 +72,10 @@ async def read_body(request: web.Request, max_bytes: int) -> bytes:
                 body = await _receive(request, max_bytes)
     except web.RequestPayloadError as error:
         raise BodyNotReceived(Invalid([FieldProblem("body", "The body cannot be read")])) from error
-    except TooSlow as error:
+    except BodyTimeout as error:
         raise BodyNotReceived(error) from error
     if len(body) > max_bytes:
-        raise TooLarge("Request body is too large")
+        raise BodyTooLarge("Request body is too large")
     return body
 
 

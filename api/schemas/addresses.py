@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from api.schemas.base import BodyContext
 from api.schemas.bounds import MAX_SOURCES, MAX_URL
-from config.special_addresses import why_no_unicast
+from config.special_addresses import non_unicast_kind
 from storage.phone_numbers.sip_sources import normal_host, normal_source
 
 _BYTE: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -90,7 +90,7 @@ def _webhook(text: str, info: ValidationInfo) -> str:
 
 def _require_unicast(source: str) -> None:
     """A trunk's address, in normal form, must be a unicast address, and not that of a cloud's metadata service."""
-    if (what := why_no_unicast(source)) is not None:
+    if (what := non_unicast_kind(source)) is not None:
         raise PydanticCustomError("unicast", "Must be the unicast address of a trunk: this is {what}", {"what": what})
 
 

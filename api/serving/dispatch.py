@@ -161,7 +161,7 @@ class _RouteRunner:
             if scope is not None and isinstance(answer, bytes):
                 idempotency.store(conn, secrets, scope, StoredResponse(route.status, answer))
             if kept_to:
-                quotas.check(before, quotas.usage(conn, checked.owner, limits), kept_to)
+                quotas.require_within_quota(before, quotas.usage(conn, checked.owner, limits), kept_to)
             return answer
 
         try:
@@ -182,7 +182,7 @@ class _RouteRunner:
         route, limits = self._route, self._services.settings.quotas.model_dump()
         if route.quotas:
             look = partial(quotas.usage, organization_id=checked.owner, defaults=limits)
-            quotas.check_not_used_up(await self._services.database.read(look, owner=checked.owner), route.quotas)
+            quotas.require_available(await self._services.database.read(look, owner=checked.owner), route.quotas)
         assert route.prepare is not None
         return await route.prepare(checked)
 

@@ -22,7 +22,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from api.routing.validation import EXPECTS_CONTINUE
 from api.serving.middleware import ERROR_RESPONSE, error_response
-from config.sections import ApiSettings
+from config.settings_tables import ApiSettings
 
 VERSIONS: Final = (HttpVersion11, HttpVersion10)
 MAX_TARGET: Final = 8192

@@ -84,7 +84,9 @@ class IdempotencyStore:
         """The response that counts: the stored one, or this one, which is stored. Raises `QuotaExceeded`."""
         before = quotas.usage(conn, scope.organization_id, self._limits)
         first = idempotency.find_or_store(conn, self._secrets, scope, answer)
-        quotas.check(before, quotas.usage(conn, scope.organization_id, self._limits), [quotas.IDEMPOTENT_RESPONSES])
+        quotas.require_within_quota(
+            before, quotas.usage(conn, scope.organization_id, self._limits), [quotas.IDEMPOTENT_RESPONSES]
+        )
         return first
 
     @asynccontextmanager
@@ -112,7 +114,7 @@ class IdempotencyStore:
     async def _purge_forever(self) -> None:
         while True:
             try:
-                await self._database.write(lambda conn: idempotency.purge(conn, utc_now()))
+                await self._database.write(lambda conn: idempotency.delete_expired(conn, utc_now()))
             except StorageUnavailable as trouble:
                 log.warning("idempotency.not_purged", cause=trouble.cause)
             except Exception:  # the next one may do: the table must not grow for good

@@ -22,7 +22,7 @@ from prometheus_client import Counter as Figure
 
 from api.serving.http_server import IDLE_HEAD_S, BoundedAppRunner, HttpConnection, HttpServer
 from config.errors import StartupError
-from config.sections import ApiSettings
+from config.settings_tables import ApiSettings
 
 SHUTDOWN_S: Final = 5.0
 """How long running requests may take to end when the port closes, seconds."""

@@ -20,7 +20,7 @@ from pydantic_core import to_json
 
 from api.auth.authentication import API_KEY, NOT_RATE_LIMITED, RATE_LIMIT
 from api.routing.validation import BodyNotReceived
-from config.errors import Invalid, NotGranted, QuotaExceeded, TooMany, TrunklineError, Unauthorized, Unavailable
+from config.errors import Invalid, LimitExceeded, NotGranted, QuotaExceeded, TrunklineError, Unauthorized, Unavailable
 
 log = structlog.get_logger()
 REQUESTS: Final = Counter("trunkline_http_requests_total", "HTTP requests", ["method", "route", "status"])
@@ -167,7 +167,7 @@ def _domain_error(error: TrunklineError) -> web.Response:
         case QuotaExceeded():
             told = {"name": error.quota, "used": error.used, "allowed": error.allowed}
             return error_response(error.status, error.message, quota=told)
-        case TooMany(retry_after_s=int(seconds)):
+        case LimitExceeded(retry_after_s=int(seconds)):
             headers = {"Retry-After": str(seconds)}
             return error_response(error.status, error.message, headers, retryAfter=seconds)
         case Unavailable():

@@ -52,7 +52,7 @@ from storage.document_reader.formats.markdown import blocks_from_markdown
 from storage.document_reader.terms import stop_words
 from storage.document_reader.terms import tokenizer as words
 from storage.document_reader.terms.tokenizer import ENGLISH, terms_of
-from storage.knowledge import contents, documents
+from storage.knowledge import content_index, documents
 from storage.knowledge.documents import DocumentFields
 from storage.knowledge.passages import KeywordSearch
 from trunkline.server.startup import SWITCH_INTERVAL_S
@@ -133,7 +133,7 @@ def _document(conn: sa.Connection, owner: str, agent: str, chunks: Sequence[Chun
     fields = DocumentFields(agent_id=agent, name="Handbook", filename="a.md", mime_type="text/markdown", file_size=1,
                             sha256=number)  # fmt: skip
     documents.create(conn, owner, number, fields)
-    (document,) = documents.claim_pending(conn, most=1)
+    (document,) = documents.claim_pending(conn, limit=1)
     for begin in range(0, len(chunks), 1000):
         documents.add_chunks(conn, document, chunks[begin : begin + 1000])
     documents.finish(conn, number, language)
@@ -313,10 +313,10 @@ async def _fill(
 
 
 def _vectors(conn: sa.Connection, content: str, model: str, rows: Sequence[bytes]) -> None:
-    contents.begin_vectors(conn, content, model, most=1_000)
-    numbers = [number for number, _ in contents.texts(conn, content, after=0, most=len(rows))]
-    contents.add_vectors(conn, content, list(zip(numbers, rows, strict=True)))
-    contents.finish_vectors(conn, content, model)
+    content_index.begin_vectors(conn, content, model, limit=1_000)
+    numbers = [number for number, _ in content_index.passage_texts(conn, content, after=0, limit=len(rows))]
+    content_index.add_vectors(conn, content, list(zip(numbers, rows, strict=True)))
+    content_index.finish_vectors(conn, content, model)
 
 
 def _minilm(folder: Path, words: Sequence[str]) -> OnnxEmbeddings:

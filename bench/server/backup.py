@@ -25,7 +25,7 @@ from config.settings import Settings
 from media.recording import wav_header
 from storage.accounts import organizations
 from storage.calls import calls, recordings
-from storage.database import key_check
+from storage.database import secret_key
 from storage.database.database import Database
 
 WRITES_PER_S: Final = 100
@@ -52,7 +52,7 @@ def _call(conn: sa.Connection, owner: str, *, recorded: bool = False) -> calls.C
 async def _furnish(settings: Settings, database: Database, many: int, recorded: int) -> str:
     """Fill the data directory; the organization's id."""
     key = secrets.load_or_create(settings.secret_key_path)
-    await database.write(lambda conn: key_check.check(conn, key))
+    await database.write(lambda conn: secret_key.verify(conn, key))
     owner = (await database.write(lambda conn: organizations.create(conn, "bench"))).id
     await database.write(lambda conn: [_call(conn, owner) for _ in range(many - recorded)])
     heard = await database.write(lambda conn: [_call(conn, owner, recorded=True) for _ in range(recorded)])

@@ -43,7 +43,7 @@ TOGETHER: Final = 2000
 def _first(conn: sa.Connection, owner: str) -> None:
     """A call with everything, delivered."""
     call = _arrives(conn, owner)
-    sip_traces.put(conn, {call.id: SipTrace([SIP] * 10)})  # type: ignore[list-item]
+    sip_traces.store(conn, {call.id: SipTrace([SIP] * 10)})  # type: ignore[list-item]
     calls.finish(
         conn, call.id, status="completed", ended_reason="agent_ended", ended_at=NOW, transcript=TALK, timeline=TIMELINE,
         recording=True,

@@ -24,9 +24,9 @@ from config.clock import utc_now
 from config.settings import Settings
 from storage import tables
 from storage.calls import calls
-from storage.database import lock
+from storage.database import server_lock
 from storage.database.database import Database
-from storage.webhooks import claims
+from storage.webhooks import attempt_claims
 
 
 def _called(conn: sa.Connection, sid: str, call: dict[str, str]) -> str | None:
@@ -43,10 +43,10 @@ async def main() -> None:
     async with AsyncExitStack() as stack:
         key = await asyncio.to_thread(secrets.load_or_create, settings.secret_key_path)
         database = Database(settings.database_url)
-        stack.enter_context(lock.hold_database(database.path))
+        stack.enter_context(server_lock.lock_database(database.path))
         stack.push_async_callback(database.close)
         await database.open()
-        await database.write(claims.release_all)  # we hold the lock: who had them is dead
+        await database.write(attempt_claims.release_all)  # we hold the lock: who had them is dead
         client = EgressClient(EgressRules(settings.egress.allow), tls_context(None))
         stack.push_async_callback(client.close)
         webhooks = settings.webhooks

@@ -47,7 +47,7 @@ class ConcurrencyLimits:
         limit = self.organization if organization_limit is None else organization_limit
         if open_calls.organization + transfer_legs.count_of(organization_id) >= limit:
             return "organization"
-        return "process" if open_calls.everywhere + transfer_legs.total >= self.process else None
+        return "process" if open_calls.total + transfer_legs.total >= self.process else None
 
 
 class TransferLegs:
@@ -64,7 +64,7 @@ class TransferLegs:
         self._counts = Counter[str]()
 
     def reserve(self, conn: sa.Connection, organization: Organization) -> None:
-        """Take a place in the transaction that grants the transfer, on the database's thread. Raises `TooMany` or
+        """Take a place in the transaction that grants the transfer, on the database's thread. Raises `LimitExceeded` or
         `Unavailable`."""
         self._check_call_capacity(conn, organization)
         with self._lock:

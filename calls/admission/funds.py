@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from calls.admission.rejection import CallRejected
 from calls.call_record.billing import has_no_funds
-from config.sections import BillingSettings
+from config.settings_tables import BillingSettings
 from storage.accounts import organizations
 
 

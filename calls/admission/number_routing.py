@@ -14,7 +14,7 @@ from config.own_addresses import own_addresses
 from sipcore.dialogs.leg import InviteFacts
 from storage.agents.agents import Agent
 from storage.phone_numbers import phone_numbers, trunk_grants
-from storage.phone_numbers.phone_numbers import AmbiguousNumber, InboundTarget, PhoneNumber
+from storage.phone_numbers.phone_numbers import AmbiguousNumber, InboundMatch, PhoneNumber
 from storage.phone_numbers.trunk_rules import Policy, TrunkRules
 
 log = structlog.get_logger()
@@ -38,22 +38,22 @@ class InboundRoute:
 
 def match_number(
     conn: sa.Connection, facts: InviteFacts, aliases: Collection[str], policy: Policy = "open"
-) -> InboundTarget:
+) -> InboundMatch:
     """Returns the number, with its agent, that an inbound INVITE is for: by its source, known to the database by these
     `aliases`, and by the user of the request URI, else of To, each exactly or with or without `+`. Only numbers that
     may use the source under the operator's `policy` match. Raises `CallRejected`: 404 if the trunk has no such number,
     or several organizations have it. Not 503, because a PBX would then turn away from this server with every other call
     as well."""
     try:
-        rules = replace(trunk_grants.rules(conn, policy), own_addresses=own_addresses())
+        rules = replace(trunk_grants.current_rules(conn, policy), own_addresses=own_addresses())
         target = _match_dialled(conn, facts, aliases, rules)
     except AmbiguousNumber as contested:
         _log_ambiguous(facts, contested.numbers, None)
         raise CallRejected(404, "several organizations have this number from this source") from contested
     if target is None:
         raise CallRejected(404, "unknown number")
-    if target.rivals:
-        _log_ambiguous(facts, [target.number, *target.rivals], target.number)
+    if target.other_matches:
+        _log_ambiguous(facts, [target.number, *target.other_matches], target.number)
     return target
 
 
@@ -68,7 +68,7 @@ def _log_ambiguous(facts: InviteFacts, numbers: Sequence[PhoneNumber], taken: Ph
     )
 
 
-def require_active_agent(target: InboundTarget) -> InboundRoute:
+def require_active_agent(target: InboundMatch) -> InboundRoute:
     """Returns the route of a matched number. Raises `CallRejected` (480) without an active agent."""
     if target.agent is None:
         raise CallRejected(480, "no agent answers this number")
@@ -79,8 +79,8 @@ def require_active_agent(target: InboundTarget) -> InboundRoute:
 
 def _match_dialled(
     conn: sa.Connection, facts: InviteFacts, names: Collection[str], rules: TrunkRules
-) -> InboundTarget | None:
+) -> InboundMatch | None:
     for user in dict.fromkeys((facts.request_user, facts.to_addr.user)):
-        if user and (target := phone_numbers.find_inbound(conn, names, user, rules)):
+        if user and (target := phone_numbers.match_inbound(conn, names, user, rules)):
             return target
     return None

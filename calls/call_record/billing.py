@@ -11,11 +11,11 @@ import sqlalchemy as sa
 
 from calls import metrics
 from calls.call_record.metering import CallUsage
-from config.sections import BillingSettings
+from config.settings_tables import BillingSettings
 from storage.accounts import balances, organizations
 from storage.accounts.organizations import Organization
 from storage.calls.calls import Call
-from storage.tables.columns import money
+from storage.tables.columns import rounded_money
 
 SERVER: Final = "server"
 """`made_by` of the balance changes that calls make."""
@@ -48,7 +48,7 @@ class RateCard:
         thousands."""
         minutes = self.telephony * _ms(usage.telephony_s) + self.speech_to_text * _ms(usage.heard_s)
         thousands = self.tokens * usage.tokens + self.text_to_speech * usage.spoken_characters
-        return money((minutes + 60 * thousands) / 60_000)
+        return rounded_money((minutes + 60 * thousands) / 60_000)
 
 
 FREE: Final = RateCard()

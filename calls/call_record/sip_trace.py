@@ -131,7 +131,7 @@ class CallSipTraces:
                 lambda: {call_id: _call_sip(*messages) for call_id, messages in messages_by_call.items()}
             )
             if traces:
-                await self._database.write(lambda conn: sip_traces.put(conn, traces), deferrable=True)
+                await self._database.write(lambda conn: sip_traces.store(conn, traces), deferrable=True)
         except StorageUnavailable as error:
             if error.disk_full and not self._closing and len(self._ended) < MAX_WAITING:
                 self._store_later(ended)

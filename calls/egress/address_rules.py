@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
-from config.special_addresses import METADATA, Address, Network, embedded
+from config.special_addresses import METADATA_SERVICES, Address, Network, embedded_ipv4
 
 TUNNELS: Final = (IPv6Network("64:ff9b:1::/48"), IPv6Network("2001::/32"))
 """Tunnel prefixes whose addresses embed IPv4 addresses: local-use NAT64 (RFC 8215), at a position that only the network
@@ -22,7 +22,7 @@ def _embedded(address: Address) -> Address:
     itself."""
     if isinstance(address, IPv6Address) and address in V4_COMPATIBLE and int(address) > 1:
         return IPv4Address(int(address) & 0xFFFFFFFF)
-    return embedded(address)
+    return embedded_ipv4(address)
 
 
 def _networks(cidrs: Iterable[str]) -> tuple[Network, ...]:
@@ -56,5 +56,5 @@ def _is_special(address: Address) -> bool:
         or address.is_multicast
         or address.is_unspecified
         or (isinstance(address, IPv4Address) and (address in THIS_NETWORK or address.is_reserved))
-        or any(address in network for network in (*METADATA, *TUNNELS))
+        or any(address in network for network in (*METADATA_SERVICES, *TUNNELS))
     )

@@ -18,7 +18,7 @@ from storage.document_reader.base.media_types import charset_of, format_of
 from storage.document_reader.chunker import Chunk
 from storage.document_reader.process.extract import extract
 from storage.document_reader.terms.tokenizer import ENGLISH
-from storage.knowledge import contents, documents, files, passages
+from storage.knowledge import content_index, documents, files, passages
 from storage.knowledge.documents import Document
 
 CONCURRENT_READS: Final = 3
@@ -90,7 +90,7 @@ class DocumentIngester:
         free = CONCURRENT_READS - len(self._reading)
         if free > 0:
             for document in await self._database.write(
-                partial(documents.claim_pending, most=free, most_of_one=CONCURRENT_READS_PER_ORGANIZATION)
+                partial(documents.claim_pending, limit=free, limit_per_organization=CONCURRENT_READS_PER_ORGANIZATION)
             ):
                 self._reading[document.content_id] = group.create_task(self._read(document))
         return not self._reading
@@ -99,7 +99,7 @@ class DocumentIngester:
         """Read one document until it is ready or failed. A fault in our code fails this document alone."""
         structlog.contextvars.bind_contextvars(document_id=document.id)
         try:
-            for_agent = partial(contents.language_for, agent_id=document.agent_id)
+            for_agent = partial(content_index.agent_language, agent_id=document.agent_id)
             language = await _retrying(partial(self._database.read, for_agent))
             await self._store_until_done(document, await self._passages(document, language), language)
         except Exception as error:
@@ -150,12 +150,12 @@ class DocumentIngester:
         """Remove the files and passages of deleted documents, and duplicate files. Always returns True: nothing is
         under way afterwards. A file that cannot be removed is tried again in the next run."""
         last, any_removed = "", False
-        while deleted := await self._database.read(partial(documents.to_remove, most=100, after=last)):
+        while deleted := await self._database.read(partial(documents.pending_removals, limit=100, after=last)):
             for document_id in deleted:
                 file_removed = await asyncio.to_thread(files.remove, self._data_dir, document_id)
                 await self._remove_passages(document_id)
                 if file_removed:
-                    await self._database.write(partial(documents.removed, document_id=document_id))
+                    await self._database.write(partial(documents.finish_removal, document_id=document_id))
                     log.info("knowledge.removed", document_id=document_id)
                     any_removed = True
             last = deleted[-1]
@@ -164,7 +164,7 @@ class DocumentIngester:
         return True
 
     async def _remove_passages(self, content_id: str) -> None:
-        remove = partial(passages.remove, content_id=content_id, most=PASSAGES_PER_TRANSACTION)
+        remove = partial(passages.delete, content_id=content_id, limit=PASSAGES_PER_TRANSACTION)
         while await self._database.write(remove) == PASSAGES_PER_TRANSACTION:
             pass
 

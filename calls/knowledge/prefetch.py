@@ -59,7 +59,7 @@ class KnowledgePrefetch:
     def __init__(
         self, knowledge: KnowledgeSearch, agent_id: str, *, language: str = ENGLISH, enabled: bool = True
     ) -> None:
-        """`language` as `words.language_of` returns it. Not `enabled`: nothing is worth a search before it is asked
+        """`language` as `tokenizer.language_of` returns it. Not `enabled`: nothing is worth a search before it is asked
         for."""
         self._language = language
         self._knowledge = knowledge

@@ -11,7 +11,7 @@ import structlog
 
 from calls.worker import PeriodicWorker
 from config.clock import utc_now
-from storage.accounts import audit_log, organizations
+from storage.accounts import operator_audit, organizations
 from storage.calls import outbound_audit
 from storage.calls.calls import Call
 from storage.calls.outbound_audit import DialAttempt, DialRequest
@@ -59,10 +59,10 @@ def log_attempt(attempt: DialAttempt) -> None:
 async def prune(database: Database) -> int:
     """Remove entries older than `RETENTION`, in small transactions; returns how many. Raises `StorageUnavailable`."""
     before = utc_now() - RETENTION
-    pruned = await database.write(partial(audit_log.forget, before=before))
+    pruned = await database.write(partial(operator_audit.delete_before, before=before))
     for organization in await database.read(organizations.all_of):
         forget = partial(
-            outbound_audit.forget, organization_id=organization.id, before=before, limit=ROWS_PER_TRANSACTION
+            outbound_audit.delete_before, organization_id=organization.id, before=before, limit=ROWS_PER_TRANSACTION
         )
         while removed := await database.write(forget):
             pruned += removed

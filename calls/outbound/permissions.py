@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from calls.admission.rejection import InsufficientFunds
 from calls.call_record.billing import has_no_funds
 from config.clock import utc_now
-from config.errors import FieldProblem, Invalid, NotGranted, TooMany, TrunklineError
+from config.errors import FieldProblem, Invalid, LimitExceeded, NotGranted, TrunklineError
 from storage.accounts import api_keys, organizations
 from storage.accounts.organizations import Organization
 from storage.agents import agents
@@ -78,7 +78,9 @@ def dial_rejection(
         return DialRejection("refused_ceiling", full)
     wait_s = rate_limit_wait_s(conn, number, organization, utc_now())
     if wait_s is not None:
-        return DialRejection("refused_rate", TooMany("Too many calls per minute. Please try again later.", wait_s))
+        return DialRejection(
+            "refused_rate", LimitExceeded("Too many calls per minute. Please try again later.", wait_s)
+        )
     return None
 
 
@@ -112,8 +114,8 @@ class DialClearance:
 
 def may_use_trunk(conn: sa.Connection, number: PhoneNumber, policy: Policy) -> bool:
     """True if the operator lets the number use its trunk; the addresses of host names are not checked here."""
-    rules = trunk_grants.rules(conn, policy)
-    return all(rules.standing(number, host) is not None for host in phone_numbers.used_hosts(number))
+    rules = trunk_grants.current_rules(conn, policy)
+    return all(rules.permission(number, host) is not None for host in phone_numbers.request_hosts(number))
 
 
 def recheck_dial(conn: sa.Connection, call: Call, policy: Policy = "open") -> DialClearance | str:

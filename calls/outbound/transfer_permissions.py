@@ -25,8 +25,8 @@ from storage.phone_numbers.phone_numbers import PhoneNumber
 RerouteMethod = Literal["redirect", "refer"]
 """How a peer asks for another destination: by a 3xx response, or by REFER in a call."""
 ReserveLeg = Callable[[sa.Connection, Organization], None]
-"""Reserves a place for the second leg, in the transaction that grants it. Raises `TooMany` or `Unavailable` if there is
-none."""
+"""Reserves a place for the second leg, in the transaction that grants it. Raises `LimitExceeded` or `Unavailable` if
+there is none."""
 _GRANTED: Final[dict[RerouteMethod, Verdict]] = {"redirect": "redirected", "refer": "referred"}
 _REFUSED: Final[dict[RerouteMethod, Verdict]] = {"redirect": "redirect_refused", "refer": "refer_refused"}
 MAX_REFUSED_ENTRIES: Final = 100

@@ -27,13 +27,13 @@ from calls.post_call.redaction import redactor
 from calls.post_call.unstored_calls import UnstoredCalls
 from calls.post_call.webhook_payload import call_completed_payload
 from config.clock import utc_now
-from config.links import signed_url
 from config.secrets import Secrets
+from config.signed_links import signed_url
 from storage.agents import agents
 from storage.agents.agents import Agent
-from storage.calls import calls, pending_ends, recordings
+from storage.calls import calls, pending_finalization, recordings
 from storage.calls.calls import Analysis, Call
-from storage.calls.pending_ends import PendingEnd
+from storage.calls.pending_finalization import PendingFinalization
 from storage.database.database import Database, StorageUnavailable
 from storage.webhooks import deliveries
 
@@ -256,14 +256,14 @@ class CallFinalizer:
 
     def _close_interrupted(
         self, data_dir: Path, conn: sa.Connection
-    ) -> tuple[list[Call], list[tuple[Call, PendingEnd, Agent | None]]]:
-        closed = pending_ends.close_interrupted(conn, partial(recordings.last_written, data_dir))
+    ) -> tuple[list[Call], list[tuple[Call, PendingFinalization, Agent | None]]]:
+        closed = pending_finalization.end_interrupted_calls(conn, partial(recordings.last_written, data_dir))
         closed = [
             replace(call, cost=charge(conn, call, CallUsage.from_json(call.usage), self._rate_card)) for call in closed
         ]
         for call in closed:
             self._announce(conn, call, None)
-        kept = pending_ends.pending(conn)
+        kept = pending_finalization.all_pending(conn)
         return closed, [(call, pending_end, _agent_of(conn, call)) for call, pending_end in kept]
 
     def _announce(self, conn: sa.Connection, call: Call, kept: Agent | None) -> bool:
@@ -311,10 +311,10 @@ def _agent_of(conn: sa.Connection, call: Call, *, closed: bool = False) -> Agent
 
 def _store_pending(call_id: str, outcome: CallOutcome, conn: sa.Connection) -> bool:
     """Store how the call ended; False if it is closed already."""
-    return pending_ends.store_pending(
+    return pending_finalization.store(
         conn,
         call_id,
-        PendingEnd(outcome.status, outcome.reason, outcome.ended_at, outcome.usage.to_json()),
+        PendingFinalization(outcome.status, outcome.reason, outcome.ended_at, outcome.usage.to_json()),
         answered_at=outcome.answered_at,
         transcript=outcome.transcript,
         timeline=outcome.timeline,
@@ -325,7 +325,7 @@ def _store_pending(call_id: str, outcome: CallOutcome, conn: sa.Connection) -> b
     )
 
 
-def _outcome_of(call: Call, pending_end: PendingEnd) -> CallOutcome:
+def _outcome_of(call: Call, pending_end: PendingFinalization) -> CallOutcome:
     """The outcome that `_store_pending` stored."""
     return CallOutcome(
         status=pending_end.status,

@@ -17,8 +17,8 @@ import structlog
 
 from calls.worker import PeriodicWorker
 from config.clock import utc_now
-from storage.calls import recordings, retention
-from storage.calls.retention import RetentionCutoffs
+from storage.calls import deletion, recordings
+from storage.calls.deletion import RetentionCutoffs
 from storage.database import wal
 from storage.database.database import Database
 
@@ -92,7 +92,7 @@ class Retention:
     async def run_once(self, now: datetime) -> RemovedCounts:
         """Remove everything that is due at `now`. Raises `StorageUnavailable`."""
         removed = RemovedCounts()
-        for due in await self._database.read(partial(retention.cutoffs_at, now=now)):
+        for due in await self._database.read(partial(deletion.retention_cutoffs, now=now)):
             await self._drop(due, removed)
         await self._finish(removed)
         return removed
@@ -109,13 +109,13 @@ class Retention:
 
     async def _drop(self, due: RetentionCutoffs, removed: RemovedCounts) -> None:
         if due.calls is not None:
-            drop = partial(retention.drop_calls, organization_id=due.organization_id, before=due.calls)
+            drop = partial(deletion.delete_calls, organization_id=due.organization_id, before=due.calls)
             removed.calls += await self._in_batches(drop, removed)
         if due.recordings is not None:
-            drop = partial(retention.drop_recordings, organization_id=due.organization_id, before=due.recordings)
+            drop = partial(deletion.delete_recordings, organization_id=due.organization_id, before=due.recordings)
             removed.recordings += await self._in_batches(drop, removed)
         if due.transcripts is not None:
-            drop = partial(retention.drop_transcripts, organization_id=due.organization_id, before=due.transcripts)
+            drop = partial(deletion.delete_transcripts, organization_id=due.organization_id, before=due.transcripts)
             removed.transcripts += await self._in_batches(drop, removed)
 
     async def _in_batches(self, drop: Drop, removed: RemovedCounts) -> int:
@@ -135,11 +135,11 @@ class Retention:
         run."""
         last = ""
         while without_row := await self._database.read(
-            partial(retention.files_to_remove, limit=FILES_PER_TRANSACTION, after=last)
+            partial(deletion.pending_file_removals, limit=FILES_PER_TRANSACTION, after=last)
         ):
             ids = await asyncio.to_thread(recordings.remove, self._data_dir, without_row)
             if ids:
-                await self._database.write(partial(retention.files_removed, call_ids=ids), deferrable=True)
+                await self._database.write(partial(deletion.finish_file_removals, call_ids=ids), deferrable=True)
             removed.files += len(ids)
             last = without_row[-1][0]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from calls.post_call.analysis import unknown_values
 from config.clock import iso
-from config.links import recording_path, transcript_path
+from config.signed_links import recording_path, transcript_path
 from storage.agents.agents import Agent
 from storage.calls.calls import Call
 

@@ -173,7 +173,7 @@ class OutboundCall:
         read = partial(
             phone_numbers.get, organization_id=self.call.organization_id, number_id=self.call.phone_number_id or ""
         )
-        return await self._deps.database.read(read, lane="calls")
+        return await self._deps.database.read(read, priority="calls")
 
     async def _trunk(self, number: PhoneNumber | None) -> Trunk | InviteError:
         """The number's trunk, or why there is none."""
@@ -192,7 +192,7 @@ class OutboundCall:
         stored = await write_progress(database, self.call.id, write)
         if stored is not None:
             return stored
-        return await database.read(partial(permissions.recheck_dial, call=self.call, policy=policy), lane="calls")
+        return await database.read(partial(permissions.recheck_dial, call=self.call, policy=policy), priority="calls")
 
     async def _send_invite(self, route: OutboundRoute) -> Leg | None:
         """Send the INVITE; None when the call is ending. Raises `InviteError` when the INVITE cannot be sent."""

@@ -93,7 +93,7 @@ class ReroutePolicy:
         `InviteError`."""
         try:
             number = await self._database.read(
-                lambda conn: transfer_permissions.recheck_transfer(conn, self._call, destination), lane="calls"
+                lambda conn: transfer_permissions.recheck_transfer(conn, self._call, destination), priority="calls"
             )
         except StorageUnavailable as trouble:
             raise InviteError("number_unavailable", f"the number is not read: {trouble.cause}") from trouble

@@ -170,7 +170,7 @@ async def _read_tools(agent: Agent, context: CallContext, database: Database) ->
     """The organization's tools of the agent, the oldest first; and whether the agent has documents to search."""
 
     def read(conn: sa.Connection) -> tuple[list[tools.Tool], bool]:
-        own = tools.of_agent(conn, agent.organization_id, agent.tool_ids, most=MAX_TOOLS + 1)
+        own = tools.of_agent(conn, agent.organization_id, agent.tool_ids, limit=MAX_TOOLS + 1)
         return own, bool(agent.knowledge_search_instructions) and documents.has_ready(conn, agent.id)
 
     if not (agent.knowledge_search_instructions or agent.tool_ids is None or agent.tool_ids):

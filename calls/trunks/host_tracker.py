@@ -16,7 +16,7 @@ import structlog
 
 from calls.cooperative import REST_FACTOR
 from calls.fair_semaphore import FairSemaphore
-from config.special_addresses import why_no_unicast
+from config.special_addresses import non_unicast_kind
 from sipcore.resolver.dns_records import LookupFailed
 from sipcore.resolver.host_table import MAX_HOSTS
 from sipcore.resolver.sip_locator import ResolvedTargets
@@ -367,7 +367,7 @@ def refresh_after_s(ttl_s: float | None, random_value: float) -> float:
 
 def _only_unicast(destination: SipHostPort, result: ResolvedTargets) -> ResolvedTargets:
     """The result without addresses that a trunk cannot have. Raises `LookupFailed` if no others were found."""
-    unusable = {each.address: why_no_unicast(each.address) for each in result.targets}
+    unusable = {each.address: non_unicast_kind(each.address) for each in result.targets}
     targets = tuple(each for each in result.targets if unusable[each.address] is None)
     if len(targets) == len(result.targets):
         return result

@@ -164,7 +164,9 @@ class TrunkProvisioner:
         """Returns the operator's grants as the database has them now; None if it cannot be read: then those of the last
         read count. Raises `InviteError` if the number's trunk may not be used."""
         try:
-            rules = await self._database.read(lambda conn: trunk_grants.rules(conn, self._policy.mode), lane="calls")
+            rules = await self._database.read(
+                lambda conn: trunk_grants.current_rules(conn, self._policy.mode), priority="calls"
+            )
         except StorageUnavailable as trouble:
             log.warning("trunks.not_read", cause=trouble.cause)
             rules = None
@@ -228,7 +230,9 @@ class TrunkProvisioner:
             await self._read_now()
 
     async def _read_now(self) -> None:
-        rules, numbers = await self._database.read(lambda conn: trunk_grants.rules_and_numbers(conn, self._policy.mode))
+        rules, numbers = await self._database.read(
+            lambda conn: trunk_grants.current_rules_and_numbers(conn, self._policy.mode)
+        )
         self._numbers = numbers
         slices = TimeSlice()
         if await self._policy.update(rules, numbers, slices):

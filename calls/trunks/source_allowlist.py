@@ -110,7 +110,7 @@ class SourceAllowlist:
     def _read_sources(self, conn: sa.Connection) -> tuple[Collection[str], Mapping[str, Collection[str]]]:
         """Returns the sources; and the organizations of sources that are not networks, and of granted host names, used
         or not, because their addresses belong to no other organization."""
-        rules = trunk_grants.rules(conn, self._policy)
+        rules = trunk_grants.current_rules(conn, self._policy)
         stored, owners = trunk_grants.usable_sources(conn, rules), phone_numbers.source_owners(conn)
         aliases = {each: set(owners.get(each, ())) for each in stored if "/" not in each}
         granted = rules.granted_host_names if rules.enforced else ()

@@ -9,9 +9,9 @@ from typing import Final
 
 from calls.cooperative import TimeSlice
 from config.own_addresses import own_addresses
-from config.special_addresses import why_no_unicast
-from storage.phone_numbers.phone_numbers import PhoneNumber, named_trunks, used_hosts
-from storage.phone_numbers.trunk_rules import OPEN, Claimant, Policy, TrunkGrant, TrunkRules
+from config.special_addresses import non_unicast_kind
+from storage.phone_numbers.phone_numbers import PhoneNumber, named_trunks, request_hosts
+from storage.phone_numbers.trunk_rules import OPEN_RULES, Policy, TrunkGrant, TrunkRules, TrunkUser
 
 NOT_GRANTED: Final = "the operator has not given this trunk to the organization"
 RESOLVES_ELSEWHERE: Final = "its host name leads to an address that the operator has not given to the organization"
@@ -53,15 +53,15 @@ class TrunkPolicy:
         self.mode: Final = mode
         self.resolved_hosts: Callable[[], Mapping[str, Collection[str]]] = dict
         """Returns the current addresses of host names; the same object until they change."""
-        self._last_update = self._rules = OPEN
-        self._by_host: Mapping[str, Collection[Claimant]] = {}
+        self._last_update = self._rules = OPEN_RULES
+        self._by_host: Mapping[str, Collection[TrunkUser]] = {}
         self._cached_verdicts: dict[tuple[str, str], bool] = {}
-        self._cached_for = OPEN
+        self._cached_for = OPEN_RULES
         """The rules that the cached results of `is_allowed` were computed with."""
 
     async def update(self, rules: TrunkRules, numbers: Iterable[PhoneNumber], time_slice: TimeSlice) -> bool:
         """Take new rules, and all numbers that have a trunk. Returns True if anything differs from before."""
-        by_host: dict[str, set[Claimant]] = {}
+        by_host: dict[str, set[TrunkUser]] = {}
         if rules.enforced:
             for number in numbers:
                 await time_slice.checkpoint()
@@ -80,8 +80,8 @@ class TrunkPolicy:
         """The rules with the current addresses of host names and of this machine, which change without an update."""
         if self._rules.enforced:
             leads, own = self.resolved_hosts(), own_addresses()
-            if leads is not self._rules.resolved or own is not self._rules.own_addresses:
-                self._rules = replace(self._rules, resolved=leads, own_addresses=own)
+            if leads is not self._rules.resolved_addresses or own is not self._rules.own_addresses:
+                self._rules = replace(self._rules, resolved_addresses=leads, own_addresses=own)
         return self._rules
 
     def is_allowed(self, host: str, address: str) -> bool:
@@ -95,7 +95,7 @@ class TrunkPolicy:
             self._cached_for = current
         if (known := self._cached_verdicts.get((host, address))) is None:
             known = self._cached_verdicts[host, address] = any(
-                current.standing(each, host) is not None and current.may_resolve_to(each, host, address)
+                current.permission(each, host) is not None and current.may_resolve_to(each, host, address)
                 for each in users
             )
         return known
@@ -105,11 +105,16 @@ class TrunkPolicy:
         None if it may be used. `rules`: newer ones than those of the last update."""
         current = self._current_rules()
         if rules is not None:
-            current = replace(rules, held=current.held, resolved=current.resolved, own_addresses=current.own_addresses)
-        for host in used_hosts(number):
-            if (what := why_no_unicast(host)) is not None:
+            current = replace(
+                rules,
+                held_trunks=current.held_trunks,
+                resolved_addresses=current.resolved_addresses,
+                own_addresses=current.own_addresses,
+            )
+        for host in request_hosts(number):
+            if (what := non_unicast_kind(host)) is not None:
                 return f"its address is {what}: a trunk's is that of one host"
-            if current.standing(number, host) is None:
+            if current.permission(number, host) is None:
                 return NOT_GRANTED
             if not all(current.may_resolve_to(number, host, each) for each in addresses_of(host)):
                 return RESOLVES_ELSEWHERE

@@ -27,8 +27,8 @@ from config.clock import utc_now
 from config.errors import EgressError, TrunklineError
 from config.secrets import Secrets
 from storage.database.database import Database, StorageUnavailable
-from storage.webhooks import claims, deliveries
-from storage.webhooks.claims import DueDestination
+from storage.webhooks import attempt_claims, deliveries
+from storage.webhooks.attempt_claims import DueDestination
 from storage.webhooks.deliveries import DeliveryAttempt, DueAttempt
 
 MAX_BODY_BYTES: Final = 4096
@@ -158,11 +158,11 @@ class WebhookSender:
     def _claim(self, shares: Mapping[str, int], conn: sa.Connection) -> list[DueAttempt]:
         """Claim attempts. `CLAIM_MARGIN_S` beyond the timeout are for starting and for recording."""
         now = utc_now()
-        released = claims.release_expired(conn, now, under_way=self._under_way)
+        released = attempt_claims.release_expired(conn, now, under_way=self._under_way)
         if released:
             log.warning("webhook.taken_over", attempts=released)
         until = now + timedelta(seconds=self._policy.timeout_s + CLAIM_MARGIN_S)
-        return claims.claim(conn, self._claimant, shares, now=now, until=until)
+        return attempt_claims.claim(conn, self._claimant, shares, now=now, until=until)
 
     async def _deliver(self, due: DueAttempt, claimed_at: float) -> None:
         """Make one attempt; a fault in our code fails this attempt alone, which is made again when its claim
@@ -266,7 +266,7 @@ def text_of(body: bytes) -> str:
 
 def _waiting_and_expired(now: datetime, conn: sa.Connection) -> tuple[list[DueDestination], list[str]]:
     """Returns deliveries that wait, and the attempts whose claims have expired."""
-    return claims.due_destinations(conn), claims.expired(conn, now)
+    return attempt_claims.due_destinations(conn), attempt_claims.expired_claims(conn, now)
 
 
 def _observe(due: DueAttempt, sent: AttemptResult, *, recorded: bool) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
-from storage.webhooks.deliveries import organization_of
+from storage.webhooks.deliveries import organization_of_key
 
 MAX_ATTEMPTS: Final = 400
 """Attempts under way at once. An organization may have as many as are left: 200 if it is alone, and four that take all
@@ -62,7 +62,7 @@ class _OrganizationAttempts:
 
 class ReceiverConcurrency:
     """The attempts under way. What `shares` grants is taken by `begin` and given back by `end`. Receivers are named by
-    `storage.webhooks.deliveries.lane_of`."""
+    `storage.webhooks.deliveries.destination_key`."""
 
     def __init__(self) -> None:
         self._receivers: OrderedDict[str, _Receiver] = OrderedDict()
@@ -80,7 +80,7 @@ class ReceiverConcurrency:
         come first, then receivers with the fewest, then those that are named first; each gets one before any gets
         another."""
         known = {each: self._receivers.get(each, _NEW) for each in destinations}
-        owners = {each: organization_of(each) for each in known}
+        owners = {each: organization_of_key(each) for each in known}
         share = {owner: replace(self._organizations.get(owner, _NONE)) for owner in owners.values()}
         order = sorted(known, key=lambda each: (share[owners[each]].under_way, known[each].under_way))
         granted = dict.fromkeys(order, 0)
@@ -105,7 +105,7 @@ class ReceiverConcurrency:
         receiver = self._receivers.setdefault(destination, _Receiver())
         self._receivers.move_to_end(destination)
         receiver.under_way += 1
-        own = self._organizations.setdefault(organization_of(destination), _OrganizationAttempts())
+        own = self._organizations.setdefault(organization_of_key(destination), _OrganizationAttempts())
         own.under_way += 1
         own.slow += receiver.speed.is_slow
         self._all += 1
@@ -114,7 +114,7 @@ class ReceiverConcurrency:
 
     def end(self, destination: str, speed: ReceiverSpeed | None) -> None:
         """An attempt has ended; `speed` None: it showed nothing about the receiver."""
-        receiver, owner = self._receivers[destination], organization_of(destination)
+        receiver, owner = self._receivers[destination], organization_of_key(destination)
         own, slow_before = self._organizations[owner], receiver.under_way * receiver.speed.is_slow
         receiver.under_way -= 1
         receiver.speed = speed or receiver.speed

@@ -1,5 +1,5 @@
-"""`python -m config.sandbox`: enter it, and print what holds as JSON. `trunkline check` runs it in a process of its
-own, because nobody comes out again."""
+"""`python -m config.sandbox`: enters the sandbox and prints its report as JSON. `trunkline check` runs it in a separate
+process, because a process cannot leave the sandbox."""
 
 from __future__ import annotations
 

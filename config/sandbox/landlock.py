@@ -1,5 +1,5 @@
-"""Which files a worker may read, by the kernel's Landlock (landlock(7)); and, where the kernel is new enough, no TCP
-port and no signal to a process outside."""
+"""Landlock (landlock(7)): limits the files that a worker can read; on newer kernels also forbids TCP ports and signals
+to processes outside of the sandbox."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PATH_BENEATH: Final = 1
 _READ_FILES: Final = 1 << 2
 _LIST_FOLDERS: Final = 1 << 3
 _FILE_RIGHTS: Final = ((1, 13), (2, 14), (3, 15), (5, 16))
-"""From that version of Landlock on there are that many rights to files."""
+"""Versions of Landlock, each with its number of file access rights."""
 _TCP_SINCE, _TCP = 4, 0b11
 """To bind, to connect."""
 _SCOPES_SINCE, _SCOPES = 6, 0b11
@@ -35,20 +35,19 @@ class _Beneath(ctypes.Structure):
 
 
 def version() -> int:
-    """The kernel's version of Landlock. Raises `OSError` where there is none."""
+    """Returns the kernel's version of Landlock. Raises `OSError` when there is none."""
     return call("syscall", ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION_FLAG))
 
 
-def is_there() -> bool:
-    """Whether the kernel has it, and has it switched on."""
+def is_available() -> bool:
+    """True if the kernel has Landlock, and it is enabled."""
     with suppress(OSError):
         return version() > 0
     return False
 
 
 def restrict(readable: Sequence[Path]) -> str:
-    """From here on this process may open nothing but to read what lies beneath `readable`. Returns "", or why that
-    cannot be had."""
+    """Restrict this process to opening files beneath `readable`, for reading. Returns "", or why it is not enforced."""
     try:
         _restrict(version(), readable)
     except OSError as error:
@@ -56,11 +55,11 @@ def restrict(readable: Sequence[Path]) -> str:
     return ""
 
 
-def _restrict(there: int, readable: Sequence[Path]) -> None:
+def _restrict(abi: int, readable: Sequence[Path]) -> None:
     rules = _Ruleset(
-        max((1 << count) - 1 for since, count in _FILE_RIGHTS if there >= since),
-        _TCP if there >= _TCP_SINCE else 0,
-        _SCOPES if there >= _SCOPES_SINCE else 0,
+        max((1 << count) - 1 for since, count in _FILE_RIGHTS if abi >= since),
+        _TCP if abi >= _TCP_SINCE else 0,
+        _SCOPES if abi >= _SCOPES_SINCE else 0,
     )
     size = ctypes.c_size_t(ctypes.sizeof(rules))
     ruleset = call("syscall", ctypes.c_long(_CREATE_RULESET), ctypes.byref(rules), size, ctypes.c_uint32(0))

@@ -1,4 +1,4 @@
-"""System calls that Python has no function for."""
+"""System calls without a function in Python's standard library."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def call(function: str, *arguments: object) -> int:
 
 
 def forbid_new_privileges() -> None:
-    """No program that this process might execute gains rights by being executed (prctl(2)); Landlock and seccomp ask
-    for it. Raises `OSError`."""
+    """Set no_new_privs (prctl(2)): executing a program grants it no privileges. Landlock and seccomp need it. Raises
+    `OSError`."""
     call("prctl", PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0)))

@@ -1,4 +1,4 @@
-"""A network namespace of a worker's own, with nothing in it."""
+"""An empty network namespace for a worker."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ CLONE_NEWNET: Final = 0x40000000
 
 
 def leave_network() -> str:
-    """Move this process, which has one thread, into a new network namespace: by its privilege, else by a user namespace
-    of its own (unshare(2)). Returns "", or why it is not allowed."""
+    """Move this process, which has one thread, into a new network namespace: by its privilege, else with a new user
+    namespace (unshare(2)). Returns "", or why it is not allowed."""
     with suppress(OSError):
         call("unshare", CLONE_NEWNET)
         return ""

@@ -1,5 +1,5 @@
-"""Which system calls a worker may make, by libseccomp (https://github.com/seccomp/libseccomp), which knows their
-numbers on each architecture."""
+"""seccomp: limits the system calls of a worker. libseccomp (https://github.com/seccomp/libseccomp) knows their numbers
+on each architecture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BAD_ARCHITECTURE, _EVERY_THREAD = 2, 4  # Attributes of a filter.
 _UNKNOWN: Final = -1
 _EQUAL, _MASKED_EQUAL = 4, 7
 
-COMPUTES: Final = (
+COMPUTE_CALLS: Final = (
     "read", "readv", "pread64", "write", "writev", "close", "lseek", "_llseek", "fstat", "fstat64",
     "brk", "munmap", "mremap", "madvise", "futex", "futex_time64", "membarrier", "rseq", "set_robust_list",
     "sched_yield", "sched_getaffinity", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack",
@@ -27,14 +27,14 @@ COMPUTES: Final = (
     "gettimeofday", "time", "times", "getrusage", "sysinfo", "getrandom", "getpid", "gettid", "getuid", "geteuid",
     "getgid", "getegid", "poll", "ppoll", "exit", "exit_group",
 )  # fmt: skip
-"""What every parser does."""
-OPENS: Final = (
+"""System calls of every parser."""
+OPEN_CALLS: Final = (
     "stat", "lstat", "newfstatat", "fstatat64", "statx", "access", "faccessat", "faccessat2", "readlink", "readlinkat",
     "getdents64", "getcwd", "fcntl", "fcntl64",
 )  # fmt: skip
-"""What goes with opening files to read."""
-FORKS: Final = ("fork", "wait4", "waitid", "alarm", "setitimer")
-BREACHES: Final = (
+"""System calls around opening files for reading."""
+FORK_CALLS: Final = ("fork", "wait4", "waitid", "alarm", "setitimer")
+FORBIDDEN_CALLS: Final = (
     "execve", "execveat", "socket", "connect", "bind", "sendto", "sendmsg", "ptrace", "process_vm_readv",
     "process_vm_writev", "pidfd_open", "pidfd_getfd", "pidfd_send_signal", "kill", "tkill", "rt_sigqueueinfo",
     "rt_tgsigqueueinfo", "io_uring_setup", "bpf", "perf_event_open", "userfaultfd", "mount", "umount2", "pivot_root",
@@ -42,7 +42,7 @@ BREACHES: Final = (
     "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "reboot", "personality",
     "setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setgroups", "capset",
 )  # fmt: skip
-"""No parser does this, whatever its file says: who does has taken it over."""
+"""System calls that no parser makes: a process that makes one has been hijacked."""
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | (os.O_TMPFILE & ~os.O_DIRECTORY)
 _AT_EMPTY_PATH: Final = 0x1000
 _NEW_NAMESPACES: Final = 0x7E020080
@@ -54,7 +54,7 @@ class _Comparison(ctypes.Structure):
 
 
 class _Filter:
-    """A filter that is being made. Raises `OSError`."""
+    """A filter under construction. Its methods raise `OSError`."""
 
     def __init__(self, library: ctypes.CDLL, otherwise: int) -> None:
         self._library = library
@@ -72,7 +72,8 @@ class _Filter:
         self._checked(library.seccomp_attr_set(self._context, _EVERY_THREAD, 1))
 
     def add(self, action: int, name: str, *comparisons: _Comparison) -> None:
-        """Do this at calls of that name whose arguments compare so; a name that this architecture lacks is none."""
+        """Add a rule: the action for calls of that name whose arguments match. Does nothing for a name that this
+        architecture lacks."""
         number = self._library.seccomp_syscall_resolve_name(name.encode())
         if number == _UNKNOWN:
             return
@@ -82,7 +83,7 @@ class _Filter:
         )
 
     def load(self) -> None:
-        """It holds from here on."""
+        """Enforce the filter from now on."""
         self._checked(self._library.seccomp_load(self._context))
 
     def release(self) -> None:
@@ -94,54 +95,56 @@ class _Filter:
             raise OSError(-status, os.strerror(-status))
 
 
-def library() -> ctypes.CDLL | None:
-    """libseccomp, if it is there."""
+def load_library() -> ctypes.CDLL | None:
+    """Returns libseccomp, None when it is not installed."""
     try:
         return ctypes.CDLL(_SONAME)
     except OSError:
         return None
 
 
-def restrict(library: ctypes.CDLL | None, *, opens: bool, forks: bool) -> str:
-    """From here on this process may only compute, read and write what is open, and, if `opens`, open files to read them
-    and, if `forks`, fork itself. Returns "", or why that cannot be had."""
+def restrict(library: ctypes.CDLL | None, *, may_open: bool, may_fork: bool) -> str:
+    """Restrict this process to computing, and to reading and writing open files; with `may_open` also to opening files
+    for reading, with `may_fork` to forking. Returns "", or why it is not enforced."""
     if library is None:
-        return f"{_SONAME} is not there (Debian package libseccomp2)"
+        return f"{_SONAME} is not installed (Debian package libseccomp2)"
     try:
         forbid_new_privileges()
-        made = _Filter(library, _ERRNO | errno.EPERM)
+        seccomp_filter = _Filter(library, _ERRNO | errno.EPERM)
         try:
-            _fill(made, opens=opens, forks=forks)
-            made.load()
+            _fill(seccomp_filter, may_open=may_open, may_fork=may_fork)
+            seccomp_filter.load()
         finally:
-            made.release()
+            seccomp_filter.release()
     except OSError as error:
         return f"the kernel refuses the filter ({error.strerror})"
     return ""
 
 
-def _fill(made: _Filter, *, opens: bool, forks: bool) -> None:
-    for name in (*COMPUTES, *(OPENS if opens else ()), *(FORKS if forks else ())):
-        made.add(_ALLOW, name)
-    for name in BREACHES:
-        made.add(_KILL, name)
+def _fill(seccomp_filter: _Filter, *, may_open: bool, may_fork: bool) -> None:
+    for name in (*COMPUTE_CALLS, *(OPEN_CALLS if may_open else ()), *(FORK_CALLS if may_fork else ())):
+        seccomp_filter.add(_ALLOW, name)
+    for name in FORBIDDEN_CALLS:
+        seccomp_filter.add(_KILL, name)
     # abort(3) signals its own thread.
-    made.add(_ALLOW, "tgkill", _Comparison(0, _EQUAL, os.getpid(), 0))
-    made.add(_ALLOW, "newfstatat", _Comparison(3, _MASKED_EQUAL, _AT_EMPTY_PATH, _AT_EMPTY_PATH))  # fstat(3)
+    seccomp_filter.add(_ALLOW, "tgkill", _Comparison(0, _EQUAL, os.getpid(), 0))
+    seccomp_filter.add(_ALLOW, "newfstatat", _Comparison(3, _MASKED_EQUAL, _AT_EMPTY_PATH, _AT_EMPTY_PATH))  # fstat(3)
     for name in ("mmap", "mmap2"):
-        made.add(_ALLOW, name, _without(2, mmap.PROT_EXEC))
-        if opens:  # The code of libraries is mapped, and never written.
-            made.add(_ALLOW, name, _Comparison(2, _MASKED_EQUAL, mmap.PROT_EXEC | mmap.PROT_WRITE, mmap.PROT_EXEC))
-    made.add(_ALLOW, "mprotect", _without(2, mmap.PROT_EXEC))
-    if opens:
-        made.add(_ALLOW, "open", _without(1, _WRITES))
-        made.add(_ALLOW, "openat", _without(2, _WRITES))
-    if forks:
-        made.add(_ALLOW, "clone", _without(0, _NEW_NAMESPACES))
-        # Its flags are in memory, where no filter sees them: libc asks for clone instead.
-        made.add(_ERRNO | errno.ENOSYS, "clone3")
+        seccomp_filter.add(_ALLOW, name, _without(2, mmap.PROT_EXEC))
+        if may_open:  # The code of libraries is mapped, and never written.
+            seccomp_filter.add(
+                _ALLOW, name, _Comparison(2, _MASKED_EQUAL, mmap.PROT_EXEC | mmap.PROT_WRITE, mmap.PROT_EXEC)
+            )
+    seccomp_filter.add(_ALLOW, "mprotect", _without(2, mmap.PROT_EXEC))
+    if may_open:
+        seccomp_filter.add(_ALLOW, "open", _without(1, _WRITES))
+        seccomp_filter.add(_ALLOW, "openat", _without(2, _WRITES))
+    if may_fork:
+        seccomp_filter.add(_ALLOW, "clone", _without(0, _NEW_NAMESPACES))
+        # Its flags are in memory, where no filter sees them: libc then uses clone.
+        seccomp_filter.add(_ERRNO | errno.ENOSYS, "clone3")
 
 
 def _without(argument: int, bits: int) -> _Comparison:
-    """Where the argument has none of these bits."""
+    """Matches when the argument has none of these bits."""
     return _Comparison(argument, _MASKED_EQUAL, bits, 0)

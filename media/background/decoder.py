@@ -24,7 +24,7 @@ import structlog
 from numpy.typing import NDArray
 
 from config import sandbox
-from config.sandbox import limits
+from config.sandbox import rlimits
 from media.audio_port import Samples
 from media.background.files import MAX_SECONDS, InvalidSound
 from media.background.loop_synthesis import SAMPLE_RATE
@@ -167,7 +167,7 @@ def _bound_resources() -> None:
     computing; calls go first."""
     with open("/proc/self/statm", encoding="ascii") as file:
         now = int(file.read().split()[0]) * resource.getpagesize()
-    limits.bound(now + _ROOM_BYTES, _PROCESSOR_S, _OPEN_FILES)
+    rlimits.set_rlimits(now + _ROOM_BYTES, _PROCESSOR_S, _OPEN_FILES)
 
 
 def _warm_up() -> None:

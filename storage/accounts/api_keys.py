@@ -1,4 +1,4 @@
-"""API keys. The key itself is shown once, when it is made; only its SHA-256 is stored."""
+"""API keys. The text of a key is shown once, when it is created; only its SHA-256 is stored."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from storage.tables.row_mapping import RowMapping
 
 @dataclass(frozen=True)
 class ApiKey:
-    """A key without its secret. `prefix` is the key's readable beginning; `requests_per_minute` None means the
-    server's setting."""
+    """A stored key. `prefix` is the first part of its text; `requests_per_minute` None: that of the settings."""
 
     id: str
     organization_id: str
@@ -45,30 +44,31 @@ def _sha256(key: str) -> str:
 def create(
     conn: sa.Connection, organization_id: str, *, name: str | None = None, requests_per_minute: int | None = None
 ) -> tuple[ApiKey, str]:
-    """A new key and its secret text, `tk_<8 hex digits>_<32 random bytes>`: it can never be read again."""
+    """Store a new key; returns it with its secret text, `tk_<8 hex digits>_<32 random bytes>`, which cannot be read
+    again."""
     prefix = f"tk_{secrets.token_hex(4)}"
     text = f"{prefix}_{secrets.token_urlsafe(32)}"
-    made = ApiKey(str(uuid4()), organization_id, prefix, name, requests_per_minute, utc_now(), None, None)
-    conn.execute(sa.insert(tables.api_keys).values(**made.__dict__, sha256=_sha256(text)))
-    return made, text
+    key = ApiKey(str(uuid4()), organization_id, prefix, name, requests_per_minute, utc_now(), None, None)
+    conn.execute(sa.insert(tables.api_keys).values(**key.__dict__, sha256=_sha256(text)))
+    return key, text
 
 
 def find(conn: sa.Connection, key: str) -> ApiKey | None:
-    """The key that was given in a request, unless it is unknown or revoked."""
+    """Returns the key of a request, None when it is unknown or revoked."""
     row = conn.execute(_FIND, {"given": _sha256(key)}).one_or_none()
     return None if row is None else _KEY.build(row)
 
 
 def is_revoked(conn: sa.Connection, key_id: str) -> bool:
-    """Whether the key holds no more."""
-    holds = sa.select(tables.api_keys.c.id).where(
+    """True if the key is revoked or unknown."""
+    valid = sa.select(tables.api_keys.c.id).where(
         tables.api_keys.c.id == key_id, tables.api_keys.c.revoked_at.is_(None)
     )
-    return conn.execute(holds).first() is None
+    return conn.execute(valid).first() is None
 
 
 def all_of(conn: sa.Connection, organization_id: str | None = None) -> list[ApiKey]:
-    """The keys of one organization, or all, revoked ones included, oldest first."""
+    """The keys of one organization, or of all, revoked ones included, oldest first."""
     query = sa.select(*_KEY.columns).order_by(tables.api_keys.c.created_at, tables.api_keys.c.id)
     if organization_id is not None:
         query = query.where(tables.api_keys.c.organization_id == organization_id)
@@ -76,7 +76,7 @@ def all_of(conn: sa.Connection, organization_id: str | None = None) -> list[ApiK
 
 
 def revoke(conn: sa.Connection, prefix_or_id: str) -> ApiKey | None:
-    """End a key, named by its prefix (`tk_1a2b3c4d`) or id; None when there is none that still holds."""
+    """Revoke a key by its prefix (`tk_1a2b3c4d`) or id; returns None when there is no valid one."""
     keys = tables.api_keys.c
     change = (
         sa.update(tables.api_keys)
@@ -89,6 +89,6 @@ def revoke(conn: sa.Connection, prefix_or_id: str) -> ApiKey | None:
 
 
 def set_last_used(conn: sa.Connection, last_used: Mapping[str, datetime]) -> None:
-    """Note when keys (by id) were last used."""
+    """Store when keys (by id) were last used."""
     for key_id, at in last_used.items():
         conn.execute(sa.update(tables.api_keys).where(tables.api_keys.c.id == key_id).values(last_used_at=at))

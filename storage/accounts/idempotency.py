@@ -1,5 +1,5 @@
-"""Answers to requests that carried an idempotency key, kept for a repetition of the request. They may show what is
-stored encrypted elsewhere (the headers of tools), so they are `Secrets.encrypt` tokens too."""
+"""Stored responses of requests with an idempotency key. They may show what is stored encrypted elsewhere (the headers
+of tools), so they are `Secrets.encrypt` tokens, too."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from storage import tables
 
 LIFETIME: Final = timedelta(hours=24)
 _STORED_WITHIN: Final = timedelta(seconds=10)
-"""Of the making of what it shows: they share a transaction."""
+"""Time between the creation of a resource and of the response that shows it; they share a transaction."""
 _t = tables.idempotent_answers
 
 
 @dataclass(frozen=True)
 class IdempotencyScope:
-    """What makes two requests the same one."""
+    """What identifies a repeated request."""
 
     organization_id: str
     method: str
@@ -44,7 +44,7 @@ _FORGET: Final = sa.delete(_t).where(*_SAME, _t.c.created_at <= sa.bindparam("un
 
 
 def find(conn: sa.Connection, secrets: Secrets, scope: IdempotencyScope, now: datetime) -> StoredResponse | None:
-    """The answer to the first such request of the last 24 hours."""
+    """Returns the response to the first request with this scope in the last 24 hours, None when there is none."""
     row = conn.execute(_FIND, {**_parameters(scope), "since": now - LIFETIME}).one_or_none()
     return None if row is None else StoredResponse(row.status, secrets.decrypt(row.body.decode()).encode())
 
@@ -52,7 +52,7 @@ def find(conn: sa.Connection, secrets: Secrets, scope: IdempotencyScope, now: da
 def store(
     conn: sa.Connection, secrets: Secrets, scope: IdempotencyScope, answer: StoredResponse, at: datetime | None = None
 ) -> None:
-    """Store the answer, in the place of one that has run out. An integrity error when another one still holds."""
+    """Store the response, replacing an expired one. Raises SQLAlchemy's `IntegrityError` when another one is valid."""
     at = at or utc_now()
     conn.execute(_FORGET, {**_parameters(scope), "until": at - LIFETIME})
     body = secrets.encrypt(answer.body.decode()).encode()
@@ -62,7 +62,7 @@ def store(
 def find_or_store(
     conn: sa.Connection, secrets: Secrets, scope: IdempotencyScope, answer: StoredResponse
 ) -> StoredResponse:
-    """The answer that holds; when there is none yet, this very one, which is kept from now on."""
+    """Returns the valid stored response; when there is none, stores this one and returns it."""
     now = utc_now()
     first = find(conn, secrets, scope, now)
     if first is None:
@@ -70,29 +70,29 @@ def find_or_store(
     return first or answer
 
 
-def replace_responses_about(
+def replace_responses_showing(
     conn: sa.Connection, secrets: Secrets, route: tuple[str, str], made: tuple[str, datetime], answer: StoredResponse
 ) -> None:
-    """Whoever repeats the request that has made something gets this answer instead of the one that shows it: it is
-    gone, and is not made once more. `route`: the organization and the path of the POST; `made`: id and time of what it
-    made."""
+    """Replace the stored response that shows a deleted resource, so that a repeated POST gets `answer` and creates
+    nothing. `route`: the organization and the path of the POST; `made`: the id and the time of creation of the
+    resource."""
     organization_id, path = route
     made_id, at = made
     near = sa.select(_t.c.key, _t.c.body).where(
         _t.c.created_at.between(at - _STORED_WITHIN, at + _STORED_WITHIN),
-        sa.func.coalesce(_t.c.organization_id, "") == organization_id,  # the index of times is the one to use
+        sa.func.coalesce(_t.c.organization_id, "") == organization_id,  # so that the index of times is used
         _t.c.method == "POST",
         _t.c.path == path,
     )
     for key, body in conn.execute(near).all():
         if made_id in secrets.decrypt(body.decode()):
             scope = _parameters(IdempotencyScope(organization_id, "POST", path, key))
-            hidden = secrets.encrypt(answer.body.decode()).encode()
-            conn.execute(_REPLACE, {**scope, "new_status": answer.status, "new_body": hidden})
+            body_token = secrets.encrypt(answer.body.decode()).encode()
+            conn.execute(_REPLACE, {**scope, "new_status": answer.status, "new_body": body_token})
 
 
-def purge(conn: sa.Connection, now: datetime) -> int:
-    """Forget what has run out; how many they were."""
+def delete_expired(conn: sa.Connection, now: datetime) -> int:
+    """Delete expired responses; returns their number."""
     return conn.execute(sa.delete(_t).where(_t.c.created_at <= now - LIFETIME)).rowcount
 
 

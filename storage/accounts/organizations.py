@@ -1,4 +1,4 @@
-"""Organizations: who owns everything else."""
+"""Organizations, which own all other resources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from config.clock import utc_now
 from config.errors import Conflict
 from storage import tables
-from storage.tables.columns import money
+from storage.tables.columns import rounded_money
 from storage.tables.row_mapping import RowMapping
 
 Plan = Literal["free", "paid"]
@@ -23,10 +23,10 @@ DEFAULT_NAME: Final = "default"
 
 @dataclass(frozen=True)
 class Organization:
-    """`balance` counts only on the paid plan; `max_calls` None means the server's setting. `outbound_prefixes` None:
-    calls may go anywhere; `outbound_per_minute` None: as many as the server's pace allows. `keep_..._days` count from
-    the end of a call, None: for ever. `redact`: numbers of cards and persons are hidden in what is stored of calls;
-    `redact_dialled`: so is all that callers dial."""
+    """A stored organization. `balance` counts only on the paid plan; `max_calls` None: that of the settings.
+    `outbound_prefixes` None: any destination; `outbound_per_minute` None: the server's rate. `keep_..._days` count from
+    the end of a call, None: for ever. `redact`: card and personal numbers are redacted in stored calls;
+    `redact_dialled`: also all DTMF digits of callers."""
 
     id: str
     name: str
@@ -42,7 +42,7 @@ class Organization:
     redact: bool = False
     redact_dialled: bool = False
     quotas: dict[str, int] | None = None
-    """Its own ones, by `storage.accounts.quotas.QUOTAS`; the others are the settings'."""
+    """Its own quotas, by name (`storage.accounts.quotas.QUOTAS`); the others are those of the settings."""
 
 
 _ORGANIZATION = RowMapping(Organization, tables.organizations)
@@ -51,12 +51,12 @@ _ORGANIZATION = RowMapping(Organization, tables.organizations)
 def create(
     conn: sa.Connection, name: str, *, plan: Plan = "free", balance: Decimal | float = 0, max_calls: int | None = None
 ) -> Organization:
-    """A new organization; `Conflict` when the name is taken."""
+    """Store a new organization; `Conflict` when the name is taken."""
     if by_name(conn, name) is not None:
         raise Conflict(f"Organization {name!r} already exists")
-    made = Organization(str(uuid4()), name, plan, money(balance), max_calls, utc_now())
-    conn.execute(sa.insert(tables.organizations).values(**made.__dict__))
-    return made
+    organization = Organization(str(uuid4()), name, plan, rounded_money(balance), max_calls, utc_now())
+    conn.execute(sa.insert(tables.organizations).values(**organization.__dict__))
+    return organization
 
 
 def change(conn: sa.Connection, stored: Organization, changes: Mapping[str, Any]) -> Organization:
@@ -87,7 +87,7 @@ def by_name(conn: sa.Connection, name: str) -> Organization | None:
 
 
 def redaction_of_call(conn: sa.Connection, call_id: str) -> tuple[bool, bool]:
-    """`redact` and `redact_dialled` of a call's organization; neither when there is no such call."""
+    """`redact` and `redact_dialled` of a call's organization; both False when there is no such call."""
     joined = tables.organizations.join(tables.calls, tables.calls.c.organization_id == tables.organizations.c.id)
     query = sa.select(tables.organizations.c.redact, tables.organizations.c.redact_dialled).select_from(joined)
     row = conn.execute(query.where(tables.calls.c.id == call_id)).one_or_none()

@@ -1,16 +1,15 @@
-"""How much an organization may store, and how much it does. What is used is kept by triggers, in the transaction of
-each change: to look it up takes a step in an index, however much there is."""
+"""Quotas of organizations, and their usage. Triggers update the usage in the transaction of each change, so that
+reading it is one index look-up."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
-from config.clock import utc_now
 from config.errors import BytesQuotaExceeded, QuotaExceeded
 from storage import tables
 
@@ -19,7 +18,7 @@ BYTES: Final = ("document_bytes", "sound_bytes", "idempotent_answer_bytes", "rec
 QUOTAS: Final = (*COUNTS, *BYTES)
 IDEMPOTENT_RESPONSES: Final = "idempotent_answer_bytes"
 RECORDINGS: Final = "recording_bytes"
-"""Warned of, not cut."""
+"""Exceeding it logs a warning; recording goes on."""
 
 _t = tables.quota_usage
 _sizes = tables.recording_sizes
@@ -29,7 +28,7 @@ _OWN: Final = sa.select(tables.organizations.c.quotas).where(tables.organization
 
 @dataclass(frozen=True)
 class QuotaUsage:
-    """How much of a quota is used, and how much may be."""
+    """The usage of a quota, and its limit."""
 
     quota: str
     used: int
@@ -37,16 +36,16 @@ class QuotaUsage:
 
 
 def usage(conn: sa.Connection, organization_id: str, defaults: Mapping[str, int]) -> dict[str, QuotaUsage]:
-    """Every quota of an organization, by name."""
+    """The usage of every quota of an organization, by name."""
     used = {row.quota: row.used for row in conn.execute(_USED, {"owner": organization_id})}
     own: Mapping[str, int] = conn.execute(_OWN, {"owner": organization_id}).scalar_one_or_none() or {}
     return {each: QuotaUsage(each, used.get(each, 0), own.get(each, defaults[each])) for each in QUOTAS}
 
 
 def usage_of_all(conn: sa.Connection, defaults: Mapping[str, int]) -> dict[str, dict[str, QuotaUsage]]:
-    """Of every organization, by id: the quotas of which anything is used."""
+    """The usage above zero of every organization, by its id and by quota."""
     organizations = tables.organizations.c
-    own = {owner: given or {} for owner, given in conn.execute(sa.select(organizations.id, organizations.quotas))}
+    own = {owner: quotas or {} for owner, quotas in conn.execute(sa.select(organizations.id, organizations.quotas))}
     found: dict[str, dict[str, QuotaUsage]] = {}
     for owner, quota, used in conn.execute(sa.select(_t.c.organization_id, _t.c.quota, _t.c.used)):
         if used and owner in own and quota in defaults:
@@ -55,53 +54,37 @@ def usage_of_all(conn: sa.Connection, defaults: Mapping[str, int]) -> dict[str, 
     return found
 
 
-def check_not_used_up(now: Mapping[str, QuotaUsage], quotas: Iterable[str]) -> None:
-    """Whether there is any room left in each of these quotas. Raises `QuotaExceeded`."""
+def require_available(usages: Mapping[str, QuotaUsage], quotas: Iterable[str]) -> None:
+    """Raises `QuotaExceeded` when one of these quotas is used up."""
     for quota in quotas:
-        if now[quota].used >= now[quota].allowed:
-            raise exceeded(now[quota])
+        if usages[quota].used >= usages[quota].allowed:
+            raise quota_error(usages[quota])
 
 
-def check(before: Mapping[str, QuotaUsage], after: Mapping[str, QuotaUsage], quotas: Iterable[str]) -> None:
-    """Whether a change, which has been made in this transaction, kept to these quotas; one that takes no more than
-    there was does, whatever that is. Raises `QuotaExceeded`, so that nothing of it stays."""
+def require_within_quota(
+    before: Mapping[str, QuotaUsage], after: Mapping[str, QuotaUsage], quotas: Iterable[str]
+) -> None:
+    """Raises `QuotaExceeded`, so that the transaction is rolled back, when its changes exceed one of these quotas. A
+    change that does not increase the usage is allowed, whatever the usage is."""
     for quota in quotas:
         if before[quota].used < after[quota].used > after[quota].allowed:
-            raise exceeded(before[quota])
+            raise quota_error(before[quota])
 
 
-def exceeded(usage: QuotaUsage) -> QuotaExceeded:
-    """The refusal that tells of it."""
+def quota_error(usage: QuotaUsage) -> QuotaExceeded:
+    """Returns the error for a quota."""
     kind = BytesQuotaExceeded if usage.quota in BYTES else QuotaExceeded
     return kind(usage.quota, usage.used, usage.allowed)
 
 
-def recordings_without_size(conn: sa.Connection, *, most: int) -> list[tuple[str, datetime]]:
-    """Ids and creation of calls whose recordings nobody has measured yet."""
+def recordings_without_size(conn: sa.Connection, *, limit: int) -> list[tuple[str, datetime]]:
+    """Ids and times of creation of calls whose recordings have no stored size yet."""
     calls = tables.calls
     query = sa.select(calls.c.id, calls.c.created_at).join(_sizes, _sizes.c.call_id == calls.c.id)
-    return [tuple(row) for row in conn.execute(query.where(_sizes.c.bytes.is_(None)).limit(most))]
+    return [tuple(row) for row in conn.execute(query.where(_sizes.c.bytes.is_(None)).limit(limit))]
 
 
 def set_recording_sizes(conn: sa.Connection, sizes: Mapping[str, int]) -> None:
-    """Note how large recordings are, by their calls."""
+    """Store the sizes of recordings, by call."""
     for call_id, size in sizes.items():
         conn.execute(sa.update(_sizes).where(_sizes.c.call_id == call_id).values(bytes=size))
-
-
-def failed_document_files(conn: sa.Connection, before: datetime, *, most: int) -> list[str]:
-    """Contents whose documents have all failed `before` then, and whose files are still there."""
-    documents = tables.knowledge_documents
-    query = (
-        sa.select(documents.c.content_id)
-        .where(documents.c.status == "failed", documents.c.updated_at < before, documents.c.file_removed_at.is_(None))
-        .distinct()
-    )
-    return list(conn.execute(query.limit(most)).scalars())
-
-
-def failed_document_files_removed(conn: sa.Connection, content_ids: Iterable[str]) -> None:
-    """These files are gone; their documents stay, and tell why they failed."""
-    documents = tables.knowledge_documents
-    values: dict[str, Any] = {"file_removed_at": utc_now()}
-    conn.execute(sa.update(documents).where(documents.c.content_id.in_(list(content_ids))).values(values))

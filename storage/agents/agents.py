@@ -1,4 +1,4 @@
-"""Agents. The fields carry the defaults of the API's agent table; secrets are `Secrets.encrypt` tokens."""
+"""Agents. The fields have the defaults of the API; secrets are `Secrets.encrypt` tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storage.tables.row_mapping import ResultPage, RowMapping
 
 
 class ExtractionField(TypedDict):
-    """One thing to extract after a call; `type` is string, boolean or number."""
+    """A value to extract after a call; `type` is string, boolean or number."""
 
     name: str
     description: str
@@ -24,7 +24,7 @@ class ExtractionField(TypedDict):
 
 
 class TransferTarget(TypedDict):
-    """Where a call may be handed to; `mode` is cold or warm_briefing."""
+    """Where a call may be transferred to; `mode` is cold or warm_briefing."""
 
     name: str
     description: str
@@ -34,8 +34,8 @@ class TransferTarget(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentFields:
-    """What a client sets, in the order of the API's table. Delays and durations in ms unless the name says seconds,
-    thresholds are probabilities 0..1; None in a turn setting switches that step off."""
+    """Fields that a client sets, in the order of the API's table. Delays and durations in ms unless the name says
+    seconds, thresholds are probabilities 0..1; None in a turn setting disables that step."""
 
     name: str
     system_prompt: str | None = None
@@ -85,7 +85,7 @@ class Agent(AgentFields):
 
 
 class AgentVersion(NamedTuple):
-    """Which agent, and as of when (ms since 1970): an agent with the same version is the same in every field."""
+    """An agent's id and time of change (ms since 1970): agents with the same version are equal in every field."""
 
     id: str
     updated_at_ms: int
@@ -106,13 +106,13 @@ _SNAPSHOT_FIELDS: Final = (
     "post_call_webhook_url",
     "post_call_webhook_secret_encrypted",
 )
-"""Fields that still count when a call is over."""
+"""Fields that are needed after a call."""
 _STORE_SNAPSHOT: Final = (
     sa.update(_CALLS)
     .where(_CALLS.c.ended_at.is_(None), sa.func.coalesce(_CALLS.c.agent_id, "") == sa.bindparam("agent"))
     .values(kept_agent=sa.bindparam("kept"))
 )
-"""By the index of calls that have not ended: an agent may have had many that have."""
+"""Uses the index of calls that have not ended, because an agent may have many ended ones."""
 _SNAPSHOT_OF_CALL: Final = sa.select(_CALLS.c.kept_agent).where(_CALLS.c.id == sa.bindparam("call"))
 _DROP_SNAPSHOT: Final = sa.update(_CALLS).where(_CALLS.c.id == sa.bindparam("call")).values(kept_agent=None)
 _CREATE: Final = sa.insert(_t)
@@ -121,8 +121,8 @@ _GET_SOME: Final = sa.select(*AGENT.columns).where(_t.c.id.in_(sa.bindparam("age
 
 
 def _page_in_one_row(*where: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """How many there are, and a line for each of a page. SQLite's module lets go of the interpreter for every row that
-    it fetches: with other threads at work, fifty rows would wait for it fifty times."""
+    """A query for the total and for a page, with a line of text for each agent. Python's sqlite3 releases the GIL for
+    every row that it fetches: beside other threads, fifty rows would wait for it fifty times."""
     total = sa.select(sa.func.count()).select_from(_t).where(_OWN, *where).scalar_subquery()
     created_at_ms = sa.type_coerce(_t.c.created_at, sa.BigInteger).label("created")
     some = (
@@ -143,9 +143,9 @@ _PAGE: Final = _page_in_one_row()
 def create(conn: sa.Connection, organization_id: str, fields: AgentFields) -> Agent:
     """Store a new agent."""
     at = utc_now()
-    made = Agent(**fields.__dict__, id=str(uuid4()), organization_id=organization_id, created_at=at, updated_at=at)
-    conn.execute(_CREATE, {**made.__dict__, "name_folded": made.name.casefold()})
-    return made
+    agent = Agent(**fields.__dict__, id=str(uuid4()), organization_id=organization_id, created_at=at, updated_at=at)
+    conn.execute(_CREATE, {**agent.__dict__, "name_folded": agent.name.casefold()})
+    return agent
 
 
 def get(conn: sa.Connection, organization_id: str, agent_id: str) -> Agent | None:
@@ -155,7 +155,7 @@ def get(conn: sa.Connection, organization_id: str, agent_id: str) -> Agent | Non
 
 
 def get_many(conn: sa.Connection, organization_id: str, agent_ids: Sequence[str]) -> list[Agent]:
-    """Those of these ids that there are in the organization, in no order."""
+    """The agents of these ids that the organization has, in no order."""
     rows = conn.execute(_GET_SOME, {"agents": agent_ids, "owner": organization_id})
     return [AGENT.build(row) for row in rows]
 
@@ -163,15 +163,15 @@ def get_many(conn: sa.Connection, organization_id: str, agent_ids: Sequence[str]
 def page(
     conn: sa.Connection, organization_id: str, *, limit: int, offset: int, search: str | None = None
 ) -> ResultPage[AgentVersion]:
-    """Newest first; `search` is a part of the name in any letter case."""
+    """A page, newest first; `search` is a part of the name in any letter case."""
     query = _PAGE
     if search:
         # Not LIKE, whose pattern ends at a NUL.
         query = _page_in_one_row(sa.func.instr(_t.c.name_folded, search.casefold()) > 0)
     row = conn.execute(query, {"owner": organization_id, "most": limit, "skip": offset}).one()
-    # Sorted once more: a database may put the lines together in whatever order it likes.
-    found = sorted((-int(created), agent_id, int(updated)) for created, agent_id, updated in _fields(row[1]))
-    return ResultPage([AgentVersion(agent_id, updated) for _, agent_id, updated in found], row[0])
+    # Sorted again, because SQL does not define the order of aggregation.
+    versions = sorted((-int(created), agent_id, int(updated)) for created, agent_id, updated in _fields(row[1]))
+    return ResultPage([AgentVersion(agent_id, updated) for _, agent_id, updated in versions], row[0])
 
 
 def _fields(lines: str | None) -> Iterator[list[str]]:
@@ -194,16 +194,16 @@ def update(conn: sa.Connection, organization_id: str, agent_id: str, changes: Ma
 
 
 def _later_than_before() -> sa.ColumnElement[int]:
-    """The time now, or 1 ms after the last change: what was read before it has another version."""
+    """The time now, but at least 1 ms after the last change, so that the version differs from the one before."""
     now = sa.type_coerce(utc_now(), tables.UtcTime)
     return sa.case((_t.c.updated_at >= now, _UPDATED_AT_MS + 1), else_=sa.type_coerce(now, sa.BigInteger))
 
 
 def delete(conn: sa.Connection, organization_id: str, agent_id: str) -> bool:
-    """Forget the agent. Its phone numbers lose it (foreign key), its calls keep its id; those that have not ended keep
-    what they need of it to end as they would have ended with it, whoever ends them. False when there is none."""
-    gone = sa.delete(_t).where(_t.c.id == agent_id, _t.c.organization_id == organization_id)
-    row = conn.execute(gone.returning(*AGENT.columns)).one_or_none()
+    """Delete the agent. Its phone numbers lose it (foreign key), its calls keep its id; calls that have not ended keep
+    a snapshot of the fields that their end needs. False when there is no such agent."""
+    deletion = sa.delete(_t).where(_t.c.id == agent_id, _t.c.organization_id == organization_id)
+    row = conn.execute(deletion.returning(*AGENT.columns)).one_or_none()
     if row is None:
         return False
     agent = AGENT.build(row)
@@ -214,14 +214,15 @@ def delete(conn: sa.Connection, organization_id: str, agent_id: str) -> bool:
 
 
 def snapshot_of_call(conn: sa.Connection, organization_id: str, agent_id: str, call_id: str) -> Agent | None:
-    """What a call has kept of its agent, the rest of it as in a new one; None when that was not deleted during it."""
-    kept: Mapping[str, Any] | None = conn.execute(_SNAPSHOT_OF_CALL, {"call": call_id}).scalar_one_or_none()
-    if kept is None:
+    """Returns the stored snapshot of an agent that was deleted during the call, with defaults for other fields. None
+    when it was not deleted."""
+    snapshot: Mapping[str, Any] | None = conn.execute(_SNAPSHOT_OF_CALL, {"call": call_id}).scalar_one_or_none()
+    if snapshot is None:
         return None
     at = utc_now()
-    return Agent(**kept, id=agent_id, organization_id=organization_id, created_at=at, updated_at=at)
+    return Agent(**snapshot, id=agent_id, organization_id=organization_id, created_at=at, updated_at=at)
 
 
 def drop_snapshot(conn: sa.Connection, call_id: str) -> None:
-    """The call has ended, and has told of it."""
+    """Delete the snapshot, because the call has ended and has used it."""
     conn.execute(_DROP_SNAPSHOT, {"call": call_id})

@@ -1,4 +1,4 @@
-"""Models on other machines, which the installation's operator has added. Keys are `Secrets.encrypt` tokens."""
+"""Models on other machines, added by the operator. Keys are `Secrets.encrypt` tokens."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ RemoteKind = Literal["llm", "stt", "tts", "embedding"]
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRemoteModel:
-    """`model` is the server's name for it. `voices` are pairs of a name and a BCP 47 tag or None; `limits` are seconds
-    by name, where they are not the usual ones; `extra` goes into each request."""
+    """`model` is its name on the remote server. `voices` are pairs of a name and a BCP 47 tag or None; `limits` are
+    seconds by name, where they differ from the defaults; `extra` is added to the body of each request."""
 
     name: str
     kind: RemoteKind
@@ -38,19 +38,19 @@ _t = tables.remote_models
 
 
 def add(conn: sa.Connection, model: StoredRemoteModel) -> None:
-    """Store a new one; `Conflict` when the name is taken."""
+    """Store a new model; `Conflict` when the name is taken."""
     if conn.execute(sa.select(_t.c.name).where(_t.c.name == model.name)).first() is not None:
         raise Conflict(f"there is a remote model {model.name!r} already: remove it first")
     conn.execute(sa.insert(_t).values(**asdict(model)))
 
 
 def all_of(conn: sa.Connection) -> list[StoredRemoteModel]:
-    """Every one, in the order in which they were added."""
+    """All models, in the order in which they were added."""
     query = sa.select(*_MODEL.columns).order_by(_t.c.created_at, _t.c.name)
     return [_MODEL.build(row) for row in conn.execute(query)]
 
 
 def remove(conn: sa.Connection, name: str) -> None:
-    """Forget one; `NotFound` when there is none."""
+    """Delete a model; `NotFound` when there is none."""
     if conn.execute(sa.delete(_t).where(_t.c.name == name)).rowcount == 0:
         raise NotFound(f"there is no remote model {name!r}")

@@ -21,14 +21,14 @@ ParameterType = Literal["string", "number", "integer", "boolean", "object", "arr
 
 
 class Header(TypedDict):
-    """A header of the request; the value may hold `{{variables}}` once it is decrypted."""
+    """A header of the request; the decrypted value may contain `{{variables}}`."""
 
     key: str
     value_encrypted: str
 
 
 class Parameter(TypedDict):
-    """What the language model fills in."""
+    """A parameter that the language model fills in."""
 
     name: str
     type: ParameterType
@@ -37,8 +37,8 @@ class Parameter(TypedDict):
 
 
 class ToolConfig(TypedDict):
-    """The request. `url` may hold `{{variables}}`; `timeout` in ms. `allow_variable_host`: also such in its host that
-    callers write; false where it is absent."""
+    """The request. `url` may contain `{{variables}}`; `timeout` in ms. `allow_variable_host`: the URL's host may
+    contain variables whose values come from callers; False when absent."""
 
     url: str
     method: Method
@@ -50,7 +50,7 @@ class ToolConfig(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolFields:
-    """What a client sets."""
+    """Fields that a client sets."""
 
     name: str
     description: str | None = None
@@ -76,9 +76,9 @@ _agents = tables.agents
 def create(conn: sa.Connection, organization_id: str, fields: ToolFields) -> Tool:
     """Store a new tool."""
     at = utc_now()
-    made = Tool(**asdict(fields), id=str(uuid4()), organization_id=organization_id, created_at=at, updated_at=at)
-    conn.execute(sa.insert(_t).values(**asdict(made)))
-    return made
+    tool = Tool(**asdict(fields), id=str(uuid4()), organization_id=organization_id, created_at=at, updated_at=at)
+    conn.execute(sa.insert(_t).values(**asdict(tool)))
+    return tool
 
 
 def get(conn: sa.Connection, organization_id: str, tool_id: str) -> Tool | None:
@@ -89,12 +89,12 @@ def get(conn: sa.Connection, organization_id: str, tool_id: str) -> Tool | None:
 
 
 def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) -> LazyResultPage[Tool]:
-    """Newest first."""
+    """A page, newest first."""
     where = _t.c.organization_id == organization_id
     total = conn.execute(sa.select(sa.func.count()).select_from(_t).where(where)).scalar_one()
     query = sa.select(_t.c.id).where(where).order_by(_t.c.created_at.desc(), _t.c.id)
     ids = conn.execute(query.limit(limit).offset(offset)).scalars().all()
-    return LazyResultPage(TOOL.each_of(conn, ids), total)
+    return LazyResultPage(TOOL.iter_by_ids(conn, ids), total)
 
 
 _ALL: Final = (
@@ -107,19 +107,19 @@ _NAMED: Final = _ALL.where(_t.c.id.in_(sa.bindparam("ids", expanding=True)))
 
 
 def of_agent(
-    conn: sa.Connection, organization_id: str, tool_ids: Collection[str] | None, *, most: int | None = None
+    conn: sa.Connection, organization_id: str, tool_ids: Collection[str] | None, *, limit: int | None = None
 ) -> list[Tool]:
-    """The tools of an agent with these `tool_ids`, oldest first and not more than `most`; None: every tool of the
-    organization. An id that names no tool of the organization gives none."""
-    asked = {"owner": organization_id, "most": -1 if most is None else most}
+    """The tools of an agent with these `tool_ids`, oldest first and at most `limit`; None: every tool of the
+    organization. Ids of unknown tools are ignored."""
+    parameters = {"owner": organization_id, "most": -1 if limit is None else limit}
     if tool_ids is None:
-        return [TOOL.build(row) for row in conn.execute(_ALL, asked)]
-    return [TOOL.build(row) for row in conn.execute(_NAMED, {**asked, "ids": sorted(set(tool_ids))})]
+        return [TOOL.build(row) for row in conn.execute(_ALL, parameters)]
+    return [TOOL.build(row) for row in conn.execute(_NAMED, {**parameters, "ids": sorted(set(tool_ids))})]
 
 
 def update(conn: sa.Connection, stored: Tool, changes: Mapping[str, Any]) -> Tool:
-    """Set the fields in `changes` (names as in `ToolFields`) of a tool that was read in this transaction. Of `config`
-    the keys that are given replace the stored ones, the others stay."""
+    """Set the fields in `changes` (names as in `ToolFields`) of a tool that was read in this transaction. Keys in
+    `config` replace the stored ones, the others stay."""
     config = {**stored.config, **changes.get("config", {})}
     change = (
         sa.update(_t)
@@ -131,13 +131,13 @@ def update(conn: sa.Connection, stored: Tool, changes: Mapping[str, Any]) -> Too
 
 
 def delete(conn: sa.Connection, organization_id: str, tool_id: str) -> bool:
-    """Forget the tool, also in the agents that name it. False when there is none."""
-    gone = conn.execute(sa.delete(_t).where(_t.c.id == tool_id, _t.c.organization_id == organization_id))
-    if gone.rowcount == 0:
+    """Delete the tool, also from the agents that name it. False when there is none."""
+    deleted = conn.execute(sa.delete(_t).where(_t.c.id == tool_id, _t.c.organization_id == organization_id))
+    if deleted.rowcount == 0:
         return False
-    naming = sa.select(_agents.c.id, _agents.c.tool_ids).where(
+    agents_with_tool = sa.select(_agents.c.id, _agents.c.tool_ids).where(
         _agents.c.organization_id == organization_id, sa.cast(_agents.c.tool_ids, sa.String).contains(tool_id)
     )
-    for agent_id, tool_ids in conn.execute(naming).all():
+    for agent_id, tool_ids in conn.execute(agents_with_tool).all():
         agents.update(conn, organization_id, agent_id, {"tool_ids": [each for each in tool_ids if each != tool_id]})
     return True

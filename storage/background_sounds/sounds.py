@@ -1,6 +1,5 @@
-"""Background sounds: their rows, and their files at `data_dir/sounds/<id>.wav`. A file is there before its row and goes
-after it. Which files are to go stands in `background_sound_removals`, however the row went; a file of which the
-database knows nothing is left alone."""
+"""Background sounds: rows, and files at `data_dir/sounds/<id>.wav`. A file is created before its row and removed after
+it. Triggers list the files to remove in `background_sound_removals`; files that the database does not know stay."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ from storage.tables.row_mapping import RowMapping
 
 @dataclass(frozen=True, kw_only=True)
 class BackgroundSoundFields:
-    """What is told of a sound: `file_size` in bytes and `duration_ms` are those of the file as it came to us,
-    `stored_bytes` is the size of ours."""
+    """Fields of an upload: `file_size` in bytes and `duration_ms` are those of the uploaded file, `stored_bytes` is the
+    size of the stored one."""
 
     name: str
     description: str | None
@@ -36,7 +35,7 @@ class BackgroundSoundFields:
 
 @dataclass(frozen=True, kw_only=True)
 class BackgroundSound(BackgroundSoundFields):
-    """A stored sound; without an organization it is a preset, there for all of them."""
+    """A stored sound; without an organization it is a preset, which all organizations can use."""
 
     id: str
     organization_id: str | None
@@ -54,28 +53,28 @@ _log = structlog.get_logger()
 def create(
     conn: sa.Connection, organization_id: str | None, sound_id: str, fields: BackgroundSoundFields
 ) -> BackgroundSound:
-    """Store a new sound, for one organization or for all, whose file is there already."""
-    made = BackgroundSound(**asdict(fields), id=sound_id, organization_id=organization_id, created_at=utc_now())
-    conn.execute(sa.insert(_t).values(**asdict(made)))
-    return made
+    """Store a new sound, for one organization or for all, whose file exists already."""
+    sound = BackgroundSound(**asdict(fields), id=sound_id, organization_id=organization_id, created_at=utc_now())
+    conn.execute(sa.insert(_t).values(**asdict(sound)))
+    return sound
 
 
 def store_preset(conn: sa.Connection, sound_id: str, fields: BackgroundSoundFields) -> None:
-    """Store a preset, or what has changed of it."""
-    changed = conn.execute(sa.update(_t).where(_t.c.id == sound_id, _IS_PRESET).values(**asdict(fields)))
-    if changed.rowcount == 0:
+    """Store a preset, or its changed fields."""
+    updated = conn.execute(sa.update(_t).where(_t.c.id == sound_id, _IS_PRESET).values(**asdict(fields)))
+    if updated.rowcount == 0:
         create(conn, None, sound_id, fields)
 
 
 def get(conn: sa.Connection, organization_id: str, sound_id: str) -> BackgroundSound | None:
-    """By id, among those that the organization can use: its own and the presets."""
+    """By id, among the sounds that the organization can use: its own and the presets."""
     query = sa.select(*BACKGROUND_SOUND.columns).where(_t.c.id == sound_id, _usable_by(organization_id))
     row = conn.execute(query).one_or_none()
     return None if row is None else BACKGROUND_SOUND.build(row)
 
 
 def all_for(conn: sa.Connection, organization_id: str) -> list[BackgroundSound]:
-    """All that the organization can use, presets included, newest first."""
+    """All sounds that the organization can use, presets included, newest first."""
     query = sa.select(*BACKGROUND_SOUND.columns).where(_usable_by(organization_id))
     rows = conn.execute(query.order_by(_t.c.created_at.desc(), _t.c.id))
     return [BACKGROUND_SOUND.build(row) for row in rows]
@@ -91,10 +90,10 @@ def file_sizes(conn: sa.Connection) -> dict[str, int]:
 
 
 def delete(conn: sa.Connection, organization_id: str, sound_id: str) -> bool:
-    """Forget a sound of the organization; the agents that play it lose it. False when there is none, and for presets.
-    Its file stays: remove it once this is committed."""
-    gone = conn.execute(sa.delete(_t).where(_t.c.id == sound_id, _t.c.organization_id == organization_id))
-    if gone.rowcount == 0:
+    """Delete a sound of the organization; the agents that play it lose it. False when there is none, and for presets.
+    The file stays: remove it after the commit."""
+    deleted = conn.execute(sa.delete(_t).where(_t.c.id == sound_id, _t.c.organization_id == organization_id))
+    if deleted.rowcount == 0:
         return False
     playing = sa.select(_agents.c.id).where(
         _agents.c.organization_id == organization_id, _agents.c.background_sound_id == sound_id
@@ -104,24 +103,24 @@ def delete(conn: sa.Connection, organization_id: str, sound_id: str) -> bool:
     return True
 
 
-def files_to_remove(conn: sa.Connection) -> list[str]:
-    """Ids of deleted sounds whose files may still be there."""
+def pending_file_removals(conn: sa.Connection) -> list[str]:
+    """Ids of deleted sounds whose files are still to be removed."""
     return list(conn.execute(sa.select(_removals.c.sound_id)).scalars())
 
 
-def files_removed(conn: sa.Connection, sound_ids: Collection[str]) -> None:
-    """Nothing is left of these deleted sounds, which are at least one."""
-    gone = sa.delete(_removals).where(_removals.c.sound_id == sa.bindparam("gone"))
-    conn.execute(gone, [{"gone": each} for each in sound_ids])
+def finish_file_removals(conn: sa.Connection, sound_ids: Collection[str]) -> None:
+    """Delete the entries of these sounds, at least one, whose files have been removed."""
+    deletion = sa.delete(_removals).where(_removals.c.sound_id == sa.bindparam("gone"))
+    conn.execute(deletion, [{"gone": each} for each in sound_ids])
 
 
 def path_of(data_dir: Path, sound_id: str) -> Path:
-    """The sound's file, whether or not it exists: of `media.background.files.write_wav`."""
+    """The path of the sound's file, whether or not it exists; it is one of `media.background.files.write_wav`."""
     return data_dir / "sounds" / f"{sound_id}.wav"
 
 
 def write_file(data_dir: Path, sound_id: str, samples: Samples) -> int:
-    """Store the loop of a sound, whole or not at all; its size in bytes. Blocks. Raises `StorageUnavailable`."""
+    """Write the loop of a sound atomically; returns its size in bytes. Blocks. Raises `StorageUnavailable`."""
     path = path_of(data_dir, sound_id)
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -132,7 +131,7 @@ def write_file(data_dir: Path, sound_id: str, samples: Samples) -> int:
 
 
 def remove_file(data_dir: Path, sound_id: str) -> bool:
-    """Whether it is gone. Blocks. When the disk refuses, it is logged."""
+    """Remove the file; returns True if it is gone. Blocks. A disk error is logged."""
     try:
         path_of(data_dir, sound_id).unlink(missing_ok=True)
     except OSError as error:
@@ -141,8 +140,8 @@ def remove_file(data_dir: Path, sound_id: str) -> bool:
     return True
 
 
-def remove_unfinished(data_dir: Path) -> None:
-    """Remove what writes that were cut off have left, and nothing else: a file that this database does not know may be
-    another's. Blocks; nobody else may write sounds meanwhile. Raises `OSError`."""
+def remove_temporary_files(data_dir: Path) -> None:
+    """Remove the files of interrupted writes, and no others: an unknown file may belong to another database. Blocks; no
+    other process may write sounds meanwhile. Raises `OSError`."""
     for path in path_of(data_dir, "").parent.glob(f"{TEMPORARY_PREFIX}*"):
         path.unlink()

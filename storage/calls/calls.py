@@ -1,4 +1,4 @@
-"""Calls. Status moves queued -> ringing -> in_progress -> completed, or from queued and ringing to no_answer or
+"""Calls. The status changes queued -> ringing -> in_progress -> completed, or from queued and ringing to no_answer or
 failed; an ended call never changes again."""
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ EndedReason = Literal[
 
 
 class TranscriptItem(TypedDict):
-    """One thing that was said and heard; `role` is user or assistant."""
+    """One utterance; `role` is user or assistant."""
 
     role: str
     content: str
 
 
 class Analysis(TypedDict):
-    """What was drawn from the conversation after it (`calls.post_call.analysis`). `error`: why not by the model."""
+    """The analysis after the call (`calls.post_call.analysis`). `error`: why the language model gave none."""
 
     summary: str | None
     extractions: dict[str, Any]
@@ -58,7 +58,8 @@ class Analysis(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class CallRow:
-    """A stored call without its talk. `cost` None: not billed. `recorded`: the file at `recordings.path_of` counts."""
+    """A stored call without transcript, analysis and timeline. `cost` None: not billed. `recorded`: there is a
+    recording, at `recordings.path_of`."""
 
     id: str
     organization_id: str
@@ -84,25 +85,25 @@ class CallRow:
     created_at: datetime
     updated_at: datetime
     media_quality: dict[str, Any] | None = None
-    """What RTP was like (`sipcore.audio.call_quality`)."""
+    """RTP statistics (`sipcore.audio.call_quality`)."""
     sip_end: dict[str, Any] | None = None
-    """The final SIP status and its reason, as far as there was one."""
+    """The final SIP status and its reason, if there was one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call(CallRow):
-    """A stored call with its talk."""
+    """A stored call, complete."""
 
     transcript: list[TranscriptItem]
     analysis: Analysis | None
     timeline: list[dict[str, Any]]
     usage: dict[str, Any] | None = None
-    """What it is billed by, as far as it is known (`calls.call_record.metering`)."""
+    """The metered usage so far, for billing (`calls.call_record.metering`)."""
 
 
 @dataclass(frozen=True)
 class CallFilter:
-    """What a list of calls is narrowed to; the times bound `created_at`, both ends included."""
+    """Filter of a list of calls; the times bound `created_at`, both ends included."""
 
     agent_id: str | None = None
     status: Status | None = None
@@ -113,7 +114,7 @@ class CallFilter:
 
 @dataclass(frozen=True)
 class QueuedCall:
-    """A call that waits to be placed, with its agent and the number that it is placed from; None: deleted since."""
+    """A call that waits to be dialled, with its agent and its calling number; None: deleted since."""
 
     call: Call
     agent: Agent | None
@@ -122,10 +123,10 @@ class QueuedCall:
 
 @dataclass(frozen=True)
 class OpenCallCounts:
-    """Calls that have not ended: of one organization, and of all."""
+    """Numbers of calls that have not ended: of one organization, and of all."""
 
     organization: int
-    everywhere: int
+    total: int
 
 
 _CALL = RowMapping(Call, tables.calls)
@@ -158,7 +159,7 @@ _UPDATE_QUEUED: Final = sa.update(_t).where(_t.c.id == sa.bindparam("call"), _t.
 _ANSWER: Final = sa.update(_t).where(_t.c.id == sa.bindparam("call"), _t.c.status.in_(("queued", "ringing")))
 _STARTED: Final = sa.select(_t.c.started_at).where(_OF_LIVE)
 _FINISH: Final = sa.update(_t).where(_OF_LIVE).returning(*_CALL.columns)
-# What every call asks for stands here ready: to build a statement takes SQLAlchemy longer than SQLite takes to run it.
+# Statements of every call are built once, because SQLAlchemy takes longer to build one than SQLite takes to run it.
 
 
 def create_inbound(
@@ -173,8 +174,8 @@ def create_inbound(
     context_variables: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Call:
-    """Store an inbound call as it arrives; it starts at ringing. `call_sid` is the SIP Call-ID."""
-    made = new_inbound(
+    """Store an inbound call as it arrives, with the status ringing. `call_sid` is the SIP Call-ID."""
+    call = new_inbound(
         organization_id=organization_id,
         agent_id=agent_id,
         phone_number_id=phone_number_id,
@@ -184,8 +185,8 @@ def create_inbound(
         context_variables=context_variables,
         metadata=metadata,
     )
-    insert(conn, made)
-    return made
+    insert(conn, call)
+    return call
 
 
 def new_inbound(
@@ -199,7 +200,7 @@ def new_inbound(
     context_variables: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Call:
-    """What `create_inbound` stores."""
+    """Returns the call that `create_inbound` stores."""
     return _new(
         organization_id=organization_id,
         agent_id=agent_id,
@@ -225,8 +226,8 @@ def create_outbound(
     context_variables: Mapping[str, Any],
     metadata: Mapping[str, Any],
 ) -> Call:
-    """Store a call that is to be placed; it starts at queued."""
-    made = _new(
+    """Store an outbound call with the status queued."""
+    call = _new(
         organization_id=organization_id,
         agent_id=agent_id,
         phone_number_id=phone_number_id,
@@ -238,14 +239,14 @@ def create_outbound(
         context_variables=dict(context_variables),
         metadata=dict(metadata),
     )
-    insert(conn, made)
-    return made
+    insert(conn, call)
+    return call
 
 
-def _new(**facts: Any) -> Call:
+def _new(**fields: Any) -> Call:
     at = utc_now()
     return Call(
-        **facts,
+        **fields,
         id=str(uuid4()),
         duration_seconds=None,
         cost=None,
@@ -266,20 +267,20 @@ def _new(**facts: Any) -> Call:
 
 
 def insert(conn: sa.Connection, call: Call) -> None:
-    """Store a call as it is."""
+    """Store a call."""
     conn.execute(_INSERT, {name: getattr(call, name) for name in _CALL.names})
 
 
 def insert_missing(conn: sa.Connection, call: Call) -> None:
-    """Store a call as it is, unless it is stored."""
+    """Store a call, unless it is stored already."""
     if conn.execute(sa.select(_t.c.id).where(_t.c.id == call.id)).one_or_none() is None:
         insert(conn, call)
 
 
-def queued(conn: sa.Connection, but_not: Collection[str]) -> list[QueuedCall]:
-    """The calls that wait to be placed, oldest first, without those that are known already."""
+def queued_calls(conn: sa.Connection, exclude: Collection[str]) -> list[QueuedCall]:
+    """The calls that wait to be dialled, oldest first, without those of the ids `exclude`."""
     found = []
-    for row in conn.execute(_QUEUED, {"known": sorted(but_not)}):
+    for row in conn.execute(_QUEUED, {"known": sorted(exclude)}):
         call, agent, number = row[:_AGENT_AT], row[_AGENT_AT:_NUMBER_AT], row[_NUMBER_AT:]
         found.append(
             QueuedCall(
@@ -291,26 +292,26 @@ def queued(conn: sa.Connection, but_not: Collection[str]) -> list[QueuedCall]:
     return found
 
 
-def count_open(conn: sa.Connection, organization_id: str, but_not: Collection[str] = ()) -> OpenCallCounts:
-    """How many calls have not ended, without those of the given ids and those that only wait to be closed."""
-    asked = {"owner": organization_id, **({"gone": sorted(but_not)} if but_not else {})}
-    return OpenCallCounts(*conn.execute(_COUNT_OPEN_BUT if but_not else _COUNT_OPEN, asked).one())
+def count_open(conn: sa.Connection, organization_id: str, exclude: Collection[str] = ()) -> OpenCallCounts:
+    """The numbers of calls that have not ended, without those of the ids `exclude` and those with a pending end."""
+    parameters = {"owner": organization_id, **({"gone": sorted(exclude)} if exclude else {})}
+    return OpenCallCounts(*conn.execute(_COUNT_OPEN_BUT if exclude else _COUNT_OPEN, parameters).one())
 
 
 def mark_dialling(conn: sa.Connection, call_id: str, call_sid: str) -> bool:
-    """The INVITE of a queued call is about to be sent, with this Call-ID. False when the call has ended."""
+    """Before the INVITE of a queued call is sent: store its Call-ID. False when the call has ended."""
     changes = {"call": call_id, "call_sid": call_sid, "updated_at": utc_now()}
     return conn.execute(_UPDATE_LIVE, changes).rowcount == 1
 
 
 def mark_ringing(conn: sa.Connection, call_id: str) -> bool:
-    """A queued call rings. False (and nothing changes) when it is in another state."""
+    """Set a queued call to ringing. False (and nothing changes) in another status."""
     changes = {"call": call_id, "status": "ringing", "updated_at": utc_now()}
     return conn.execute(_UPDATE_QUEUED, changes).rowcount == 1
 
 
 def mark_answered(conn: sa.Connection, call_id: str, at: datetime) -> bool:
-    """The call was answered `at`. False (and nothing changes) unless it was queued or ringing."""
+    """Set a queued or ringing call to in_progress, answered `at`. False (and nothing changes) in another status."""
     changes = {"call": call_id, "status": "in_progress", "started_at": at, "updated_at": at}
     return conn.execute(_ANSWER, changes).rowcount == 1
 
@@ -324,10 +325,10 @@ def store_progress(
     timeline: Sequence[Mapping[str, Any]] = (),
     usage: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Keep what has been said so far, and when, and what that took, so that a crash does not lose it. False when the
-    call has ended."""
-    talk = {"transcript": list(transcript), "timeline": list(timeline), "turn_count": turn_count, "usage": usage}
-    return conn.execute(_UPDATE_LIVE, {"call": call_id, **talk, "updated_at": utc_now()}).rowcount == 1
+    """Store transcript, timeline and usage so far, so that they survive a crash. Returns False when the call has
+    ended."""
+    progress = {"transcript": list(transcript), "timeline": list(timeline), "turn_count": turn_count, "usage": usage}
+    return conn.execute(_UPDATE_LIVE, {"call": call_id, **progress, "updated_at": utc_now()}).rowcount == 1
 
 
 def finish(
@@ -347,9 +348,9 @@ def finish(
     media_quality: Mapping[str, Any] | None = None,
     sip_end: Mapping[str, Any] | None = None,
 ) -> Call | None:
-    """End the call and return it as it is now stored; None (and nothing changes) when it had ended before.
-    `durationSeconds` counts from the answer, 0 without one; `answered_at` is when that was, should it not be stored
-    yet. `recording`: its file is complete enough to serve."""
+    """End the call and return it as stored now; None (and nothing changes) when it had ended before. `durationSeconds`
+    counts from the answer, 0 without one; `answered_at` is the time of the answer, in case it is not stored yet.
+    `recording`: the recording's file can be served."""
     started = conn.execute(_STARTED, {"call": call_id}).one_or_none()
     if started is None:
         return None
@@ -377,33 +378,33 @@ def finish(
 
 
 def seconds_between(started_at: datetime | None, ended_at: datetime) -> int:
-    """How long a call took that was answered at `started_at`; 0 when it never was."""
+    """Duration of a call that was answered at `started_at`, whole seconds; 0 without an answer."""
     return 0 if started_at is None else max(0, round((ended_at - started_at).total_seconds()))
 
 
 def get(conn: sa.Connection, organization_id: str, call_id: str) -> Call | None:
-    """By id, within the organization, with its talk."""
+    """By id, within the organization, complete."""
     row = conn.execute(_GET, {"call": call_id, "owner": organization_id}).one_or_none()
     return None if row is None else _CALL.build(row)
 
 
 def get_by_id(conn: sa.Connection, call_id: str) -> Call | None:
-    """By id alone: for the server's own use and for links that carry a signature."""
+    """By id alone: for the server's own use and for signed links."""
     row = conn.execute(sa.select(*_CALL.columns).where(_t.c.id == call_id)).one_or_none()
     return None if row is None else _CALL.build(row)
 
 
 def transfers_of(conn: sa.Connection, call_id: str) -> list[Call]:
-    """The calls that a call was handed on to, oldest first, with their talk."""
+    """The calls that a call was transferred to, oldest first, complete."""
     query = sa.select(*_CALL.columns).where(_t.c.parent_call_id == call_id).order_by(_t.c.created_at, _t.c.id)
     return [_CALL.build(row) for row in conn.execute(query)]
 
 
 def page(
-    conn: sa.Connection, organization_id: str, *, limit: int, offset: int, only: CallFilter
+    conn: sa.Connection, organization_id: str, *, limit: int, offset: int, call_filter: CallFilter
 ) -> ResultPage[CallRow]:
-    """Newest first, without the talk."""
-    where = [_t.c.organization_id == organization_id, *_conditions(only)]
+    """A page, newest first, without transcripts."""
+    where = [_t.c.organization_id == organization_id, *_conditions(call_filter)]
     total = conn.execute(sa.select(sa.func.count()).select_from(_t).where(*where)).scalar_one()
     query = sa.select(*_ROW.columns).where(*where).order_by(_t.c.created_at.desc(), _t.c.id)
     rows = conn.execute(query.limit(limit).offset(offset))
@@ -411,8 +412,8 @@ def page(
 
 
 def _conditions(only: CallFilter) -> list[sa.ColumnElement[bool]]:
-    wanted = {"agent_id": only.agent_id, "status": only.status, "direction": only.direction}
-    where = [_t.c[name] == value for name, value in wanted.items() if value is not None]
+    filters = {"agent_id": only.agent_id, "status": only.status, "direction": only.direction}
+    where = [_t.c[name] == value for name, value in filters.items() if value is not None]
     if only.since is not None:
         where.append(_t.c.created_at >= only.since)
     if only.until is not None:

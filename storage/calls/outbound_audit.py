@@ -1,5 +1,5 @@
-"""The audit log: who wanted to have whom called, and what came of it. Rows are never changed, and go when they are old;
-how a call ended is told by the call."""
+"""Audit log of outbound calls: each request to dial a destination, its origin and its verdict. Rows are never updated,
+and are deleted when they are old. The end of a call is stored with the call."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Verdict = Literal[
     "refer_refused",
 ]
 DIALLED: Final[tuple[Verdict, ...]] = ("queued", "redirected", "referred")
-"""Verdicts after which somebody is called."""
+"""Verdicts after which the destination is dialled."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DialRequest:
-    """What was wanted: by the holder of an API key at a client's address, or by the peer of a call, whose address
-    `client` then is. `number` and `api_key_prefix` are what the ids stand for; None: nothing of this organization."""
+    """A request to dial: by a client with an API key, or by the peer of a call (REFER, 3xx). `client` is its address.
+    `number` and `api_key_prefix` belong to the ids; None: the id is none of this organization's."""
 
     organization_id: str
     phone_number_id: str | None
@@ -49,7 +49,7 @@ class DialRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class DialAttempt(DialRequest):
-    """A stored wish. `detail` says why it was refused."""
+    """A stored request with its verdict. `detail` says why it was rejected."""
 
     id: str
     created_at: datetime
@@ -60,7 +60,7 @@ class DialAttempt(DialRequest):
 
 @dataclass(frozen=True)
 class AttemptWithCall:
-    """An attempt, and how its call stands: the status and, once it has ended, why."""
+    """An attempt, and its call's status with the ended reason."""
 
     attempt: DialAttempt
     call_status: str | None
@@ -71,18 +71,23 @@ _t = tables.outbound_attempts
 
 
 def record(
-    conn: sa.Connection, wish: DialRequest, verdict: Verdict, *, call_id: str | None = None, detail: str | None = None
+    conn: sa.Connection,
+    request: DialRequest,
+    verdict: Verdict,
+    *,
+    call_id: str | None = None,
+    detail: str | None = None,
 ) -> DialAttempt:
-    """Store what came of a wish."""
-    made = DialAttempt(
-        **asdict(wish), id=str(uuid4()), created_at=utc_now(), verdict=verdict, call_id=call_id, detail=detail
+    """Store a request with its verdict."""
+    attempt = DialAttempt(
+        **asdict(request), id=str(uuid4()), created_at=utc_now(), verdict=verdict, call_id=call_id, detail=detail
     )
-    conn.execute(sa.insert(_t), asdict(made))
-    return made
+    conn.execute(sa.insert(_t), asdict(attempt))
+    return attempt
 
 
 def attempt_of_call(conn: sa.Connection, call_id: str) -> DialAttempt | None:
-    """The attempt that a queued call came of."""
+    """The attempt that queued this call."""
     query = sa.select(*_ATTEMPT.columns).where(_t.c.call_id == call_id, _t.c.verdict == "queued")
     row = conn.execute(query).one_or_none()
     return None if row is None else _ATTEMPT.build(row)
@@ -97,19 +102,19 @@ def nth_newest(
     phone_number_id: str | None = None,
     verdicts: Collection[Verdict] = DIALLED,
 ) -> datetime | None:
-    """When the `nth` newest of the attempts after `since` was made that had such a verdict: of the number, else of the
-    organization; None when there were fewer."""
-    whose = _t.c.organization_id == organization_id
+    """The time of the `nth` newest attempt after `since` with one of these verdicts: of the number, else of the
+    organization; None when there are fewer."""
+    owned = _t.c.organization_id == organization_id
     if phone_number_id is not None:
-        whose = _t.c.phone_number_id == phone_number_id
-    query = sa.select(_t.c.created_at).where(whose, _t.c.created_at > since, _t.c.verdict.in_(verdicts))
+        owned = _t.c.phone_number_id == phone_number_id
+    query = sa.select(_t.c.created_at).where(owned, _t.c.created_at > since, _t.c.verdict.in_(verdicts))
     return conn.execute(query.order_by(_t.c.created_at.desc()).limit(1).offset(nth - 1)).scalar_one_or_none()
 
 
 def page_after(
     conn: sa.Connection, organization_id: str, since: datetime, last_id: str, *, limit: int
 ) -> Sequence[AttemptWithCall]:
-    """A piece of an organization's log, oldest first: from `since` on, and at that moment those with ids above
+    """A page of an organization's log, oldest first: from `since` on, and at exactly that time only ids above
     `last_id`."""
     calls = tables.calls
     query = (
@@ -128,8 +133,8 @@ def page_after(
     ]
 
 
-def forget(conn: sa.Connection, organization_id: str, before: datetime, *, limit: int) -> int:
-    """Remove the organization's oldest rows, made before that time; returns how many."""
+def delete_before(conn: sa.Connection, organization_id: str, before: datetime, *, limit: int) -> int:
+    """Delete the organization's oldest rows from before that time; returns their number."""
     old = sa.select(_t.c.id).where(_t.c.organization_id == organization_id, _t.c.created_at < before)
-    gone = conn.execute(sa.delete(_t).where(_t.c.id.in_(old.order_by(_t.c.created_at, _t.c.id).limit(limit))))
-    return gone.rowcount
+    deleted = conn.execute(sa.delete(_t).where(_t.c.id.in_(old.order_by(_t.c.created_at, _t.c.id).limit(limit))))
+    return deleted.rowcount

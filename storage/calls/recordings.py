@@ -1,4 +1,4 @@
-"""Where recordings lie: `data_dir/recordings/<yyyy>/<mm>/<call id>.wav`, by the call's creation in UTC."""
+"""Files of recordings: `data_dir/recordings/<yyyy>/<mm>/<call id>.wav`, by the call's creation in UTC."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ _log = structlog.get_logger()
 
 
 def path_of(data_dir: Path, call_id: str, created_at: datetime) -> Path:
-    """The recording's file, whether or not it exists."""
+    """The path of the recording, whether or not it exists."""
     at = created_at.astimezone(UTC)
     return data_dir / "recordings" / f"{at:%Y}" / f"{at:%m}" / f"{call_id}.wav"
 
 
 def last_written(data_dir: Path, call: CallRow) -> datetime | None:
-    """When the call's recording was last written; None when there is none or it holds no sound (a bare header)."""
+    """Returns when the call's recording was last written; None when there is none or it has no audio."""
     try:
-        facts = path_of(data_dir, call.id, call.created_at).stat()
+        status = path_of(data_dir, call.id, call.created_at).stat()
     except FileNotFoundError:
         return None
-    return datetime.fromtimestamp(facts.st_mtime, UTC) if facts.st_size > WAV_HEADER_BYTES else None
+    return datetime.fromtimestamp(status.st_mtime, UTC) if status.st_size > WAV_HEADER_BYTES else None
 
 
 def size(data_dir: Path, call_id: str, created_at: datetime) -> int:
-    """Bytes of the recording's file; 0 when there is none, or it cannot be looked at. Blocks."""
+    """Returns the size of the recording's file in bytes; 0 when there is none, or it cannot be read. Blocks."""
     try:
         return path_of(data_dir, call_id, created_at).stat().st_size
     except OSError:
         return 0
 
 
-def remove(data_dir: Path, gone: Sequence[tuple[str, datetime]]) -> list[str]:
-    """Remove the files of calls, given by id and creation; the ids of those that are gone, for good, also should the
-    power fail now. Blocks. When the disk refuses one, it is logged."""
+def remove(data_dir: Path, deleted_calls: Sequence[tuple[str, datetime]]) -> list[str]:
+    """Remove the recordings of calls, given by id and creation; returns the ids of those whose removal is synced to
+    disk. Blocks. A disk error is logged."""
     removed: dict[Path, list[str]] = {}
-    for call_id, created_at in gone:
+    for call_id, created_at in deleted_calls:
         path = path_of(data_dir, call_id, created_at)
         try:
             path.unlink(missing_ok=True)
@@ -54,7 +54,7 @@ def remove(data_dir: Path, gone: Sequence[tuple[str, datetime]]) -> list[str]:
 
 
 def _fsync_folder(folder: Path) -> bool:
-    """What is not in the folder any more is not there after a power failure either (fsync(2))."""
+    """Makes removals survive a power failure (fsync(2)). False when that fails."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

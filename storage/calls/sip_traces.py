@@ -1,4 +1,4 @@
-"""The SIP messages of ended calls, as they may be shown."""
+"""SIP traces of ended calls, without secrets."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _PUT: Final = sa.insert(_t).prefix_with("OR REPLACE")
 
 
 class StoredSipMessage(TypedDict):
-    """One message, without its secrets. `at` is an ISO time, `offset_ms` counts from the call's first message; `again`:
-    the same bytes had been on the wire before."""
+    """A SIP message without its secrets. `at` is an ISO 8601 time, `offset_ms` counts from the call's first message;
+    `again`: a retransmission, with the same bytes."""
 
     at: str
     offset_ms: int
@@ -33,26 +33,26 @@ class StoredSipMessage(TypedDict):
 
 @dataclass(frozen=True)
 class SipTrace:
-    """A call's messages, oldest first; `left_out` of them, after the first ones, there was no room for."""
+    """A call's SIP messages, oldest first; `left_out` is the number of later messages that exceeded the limit."""
 
     messages: Sequence[StoredSipMessage]
     left_out: int = 0
 
 
-def put(conn: sa.Connection, sips: Mapping[str, SipTrace]) -> None:
-    """Store what was said over SIP in calls, by their ids; what was stored before is replaced. Calls that have been
-    removed since are left out."""
-    there = set(conn.execute(sa.select(tables.calls.c.id).where(tables.calls.c.id.in_(sips))).scalars())
+def store(conn: sa.Connection, traces: Mapping[str, SipTrace]) -> None:
+    """Store the traces of calls, by their ids; a stored trace is replaced. Calls that have been deleted since are
+    skipped."""
+    existing = set(conn.execute(sa.select(tables.calls.c.id).where(tables.calls.c.id.in_(traces))).scalars())
     rows = [
-        {"call_id": call, "messages": list(sip.messages), "left_out": sip.left_out}
-        for call, sip in sips.items()
-        if call in there
+        {"call_id": call, "messages": list(trace.messages), "left_out": trace.left_out}
+        for call, trace in traces.items()
+        if call in existing
     ]
     if rows:
         conn.execute(_PUT, rows)
 
 
 def get(conn: sa.Connection, call_id: str) -> SipTrace | None:
-    """What was stored of a call; None when nothing was."""
+    """The stored trace of a call; None when there is none."""
     row = conn.execute(sa.select(_t.c.messages, _t.c.left_out).where(_t.c.call_id == call_id)).one_or_none()
     return None if row is None else SipTrace(row[0], row[1])

@@ -1,4 +1,4 @@
-"""Whether the database has changed, told without asking a thread."""
+"""Change counter: a number that changes with every commit, readable on the event loop."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from pathlib import Path
 
 
 class ChangeCounter:
-    """Looks at what SQLite's processes share in memory (`PRAGMA data_version`): some microseconds, no lock that it
-    would wait for, no disk. Therefore it may be asked on the event loop; on one thread at a time."""
+    """Reads `PRAGMA data_version` from the shared memory of SQLite's processes: some microseconds, without waiting for
+    a lock or the disk. It may be called on the event loop; on one thread at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Blocks: it opens the file."""
+        """Opens the file; blocks."""
         self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         self.number()
 
     def number(self) -> int | None:
-        """Another one after each commit of whatever connection and process; None when that cannot be told now."""
+        """Returns another number after each commit of any connection and process; None when it cannot be read now."""
         try:
-            # All rows are taken, else the statement would hold its view of the file and with it the write-ahead log.
+            # All rows are fetched, else the open statement would keep its read lock on the write-ahead log.
             ((number,),) = self._connection.execute("PRAGMA data_version").fetchall()
         except sqlite3.Error:
             return None
         return int(number)
 
     def close(self) -> None:
-        """Asked no more."""
+        """Close the connection."""
         self._connection.close()

@@ -1,5 +1,5 @@
-"""SQLAlchemy on SQLite connections that are there already. All share one engine: to compile a statement takes twenty
-times as long as to run it, and what one connection has compiled serves the others, whatever their threads and files."""
+"""SQLAlchemy connections on top of existing SQLite connections. All share one engine and its cache of compiled
+statements, across threads and files, because compiling a statement takes twenty times as long as running it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _ENGINE: Final = sa.create_engine("sqlite://", creator=_raw_connection.get, pool
 
 
 def connect(raw: sqlite3.Connection, begin: str) -> sa.Connection:
-    """SQLAlchemy's connection on top of `raw`, which it closes with itself; `begin` is the statement that begins its
-    transactions. Both belong to the thread that calls this."""
+    """Returns SQLAlchemy's connection on top of `raw`, which it closes with itself; `begin` is the statement that
+    begins its transactions. Both belong to the calling thread."""
     token = _raw_connection.set(raw)
     try:
         core = _ENGINE.connect()

@@ -1,5 +1,5 @@
-"""The database: connections, transactions, errors that say what is wrong. A transaction is a plain function that runs
-whole on a connection's thread: one trip there and back, whatever it does. SQLite now, elsewhere with the same calls."""
+"""The database: connections, transactions, errors. A transaction is a plain function that runs as a whole on the thread
+of a connection, so that it takes two thread switches, regardless of its statements."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from storage.database.change_counter import ChangeCounter
 from storage.database.connection import connect
 from storage.database.group_commit import GroupCommit, PendingWrite, WriteFailed
 from storage.database.migrate import migrate
-from storage.database.read_pool import Lane, ReadPool
+from storage.database.read_pool import ReadPool, ReadPriority
 
 BUSY_TIMEOUT_S: Final = 10.0
-"""How long a statement waits for another process that writes."""
+"""How long a statement waits for a write of another process, seconds."""
 READERS: Final = 3
-"""Connections for reading that all share; each is a thread. More of them would rather wait for the interpreter than
-read. One more is for what calls wait for."""
+"""Shared read connections, each with a thread. With more of them they would wait for the GIL. A further connection is
+for reads of calls."""
 MAX_GROUP_S: Final = 0.1
-"""After so much time a commit takes no further writes: a caller who rings waits no longer for those of others."""
+"""A group commit takes no further writes after this time, seconds, so that a ringing call does not wait longer."""
 
 READ: Final = "BEGIN"
 WRITE: Final = "BEGIN IMMEDIATE"
@@ -52,8 +52,8 @@ _UNAVAILABLE: Final = {
 
 
 class StorageUnavailable(Unavailable):
-    """The database cannot do its work now (disk full, locked, ...); the transaction left nothing behind.
-    `cause` says why, for the log; the message is for clients."""
+    """The database is unavailable (disk full, locked, ...); the transaction was rolled back. `cause` is for the log,
+    the message for clients."""
 
     def __init__(self, cause: str) -> None:
         super().__init__("Service temporarily unavailable", retry_after_s=5)
@@ -61,7 +61,7 @@ class StorageUnavailable(Unavailable):
 
     @property
     def disk_full(self) -> bool:
-        """There is no room; there may be later."""
+        """True if the disk is full."""
         return self.cause == DISK_FULL
 
     def __str__(self) -> str:
@@ -69,32 +69,32 @@ class StorageUnavailable(Unavailable):
 
 
 class Database:
-    """The installation's database. Reads see one moment; a write is one transaction that runs alone."""
+    """The installation's database. A read sees a consistent snapshot; writes run one at a time."""
 
     def __init__(self, url: str) -> None:
-        """`url` as SQLAlchemy takes it, `sqlite+aiosqlite:///path/to/file`. `StartupError` when it is none."""
+        """`url` in SQLAlchemy's form, `sqlite+aiosqlite:///path/to/file`. Raises `StartupError` for any other."""
         self.url, self.path = _parse_url(url)
         self._commits: GroupCommit | None = None
         self._readers: ReadPool | None = None
         self._threads: list[_ConnectionThread] = []
         self._changes: ChangeCounter | None = None
-        self.on_full: Callable[[], None] = lambda: None
-        """Called on the event loop when a write met a full disk."""
+        self.on_disk_full: Callable[[], None] = lambda: None
+        """Called on the event loop when a write meets a full disk."""
 
     async def open(self) -> None:
-        """Make the file when there is none and bring its tables up to date, also beside other processes that do the
-        same. `StartupError` when that cannot be."""
+        """Create the file when it is absent, and migrate it; safe for processes that do so at once. Raises
+        `StartupError`."""
         await asyncio.to_thread(migrate, self.path)
         try:
-            self._commits = GroupCommit((await self._opened(WRITE)).run_group)
-            calls, *shared = [await self._opened(READ) for _ in range(1 + READERS)]
+            self._commits = GroupCommit((await self._open_thread(WRITE)).run_group)
+            calls, *shared = [await self._open_thread(READ) for _ in range(1 + READERS)]
             self._readers = ReadPool(shared, calls, _not_open)
             self._changes = await asyncio.to_thread(ChangeCounter, self.path)
         except BaseException:
             await self.close()
             raise
 
-    async def _opened(self, begin: str) -> _ConnectionThread:
+    async def _open_thread(self, begin: str) -> _ConnectionThread:
         thread = _ConnectionThread(self.path, begin)
         try:
             await thread.open()
@@ -104,8 +104,8 @@ class Database:
         return thread
 
     async def close(self) -> None:
-        """Close every connection, after the work that was handed in. A thread that stayed would keep the process alive:
-        none does, whatever goes wrong with another and even when this is cancelled."""
+        """Close every connection, after its pending work. Every thread ends, even when another one fails or this is
+        cancelled, because a remaining thread would keep the process alive."""
         threads, self._threads = self._threads, []
         commits, self._commits = self._commits, None
         readers, self._readers = self._readers, None
@@ -118,35 +118,38 @@ class Database:
             if readers is not None:
                 closing.push_async_callback(readers.close)
             if commits is not None:
-                await commits.idle()
+                await commits.wait_idle()
 
     def change_number(self) -> int | None:
-        """Another number after each commit, also of other processes; None when that cannot be told. Returns at once."""
+        """Returns another number after each commit, also of other processes; None when it cannot be read. Never
+        blocks."""
         return None if self._changes is None else self._changes.number()
 
-    async def read(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, lane: Lane = "shared") -> T:
-        """What `work` gives, run on a thread in a transaction that only reads and sees one moment. `owner` is the
-        organization that asks, None the server itself: owners take turns. What a caller waits for is in the lane
-        `calls`, where nothing else keeps it waiting. Raises `StorageUnavailable`, and what `work` raises."""
+    async def read(
+        self, work: Callable[[sa.Connection], T], *, owner: str | None = None, priority: ReadPriority = "shared"
+    ) -> T:
+        """Returns the result of `work`, run on a thread in a read transaction with a consistent snapshot. `owner` is
+        the organization of the request, None the server itself; owners take turns. The priority `calls` is for reads
+        that a caller waits for: no other read delays them. Raises `StorageUnavailable`, and what `work` raises."""
         if self._readers is None:
             raise _not_open()
-        return await self._readers.read(work, owner, lane)
+        return await self._readers.read(work, owner, priority)
 
     async def write(
         self, work: Callable[[sa.Connection], T], *, owner: str | None = None, deferrable: bool = False
     ) -> T:
-        """What `work` gives, run on a thread in a transaction that writes: committed and on the disk when this returns,
-        gone when `work` raises. One at a time, also among processes; owners (as in `read`) take turns, each in the
-        order of its calls, and those that wait share a commit. `deferrable`: other writes go first. Once
-        handed in it runs to its end, whether or not its caller still waits. Raises `StorageUnavailable`, and what
-        `work` raises."""
+        """Returns the result of `work`, run on a thread in a write transaction: committed and synced to disk when this
+        returns, rolled back when `work` raises. Writes run one at a time, also among processes; owners (as in `read`)
+        take turns, each in the order of its calls, and waiting writes share a commit. `deferrable`: other writes go
+        first. It runs to completion even when the caller is cancelled. Raises `StorageUnavailable`, and what `work`
+        raises."""
         if self._commits is None:
             raise _not_open()
         try:
             return await self._commits.write(work, owner=owner, deferrable=deferrable)
-        except StorageUnavailable as trouble:
-            if trouble.disk_full:
-                self.on_full()
+        except StorageUnavailable as error:
+            if error.disk_full:
+                self.on_disk_full()
             raise
 
 
@@ -155,8 +158,8 @@ def _not_open() -> StorageUnavailable:
 
 
 class _ConnectionThread:
-    """A connection with its thread (aiosqlite's), and SQLAlchemy's connection on top of it, which only that thread
-    uses. `begin` is the statement that begins its transactions."""
+    """An aiosqlite connection with its thread, and SQLAlchemy's connection on top of it, which only that thread uses.
+    `begin` is the statement that begins its transactions."""
 
     def __init__(self, path: Path, begin: str) -> None:
         self._begin: Final = begin
@@ -172,30 +175,30 @@ class _ConnectionThread:
             self._core = await self._on_thread(self._prepare)
         except BaseException:
             await self._connection.close()
-            await asyncio.to_thread(self._connection._thread.join)  # it tells the event loop when it ends
+            await asyncio.to_thread(self._connection._thread.join)  # at its end it calls the event loop
             raise
 
     async def close(self) -> None:
-        """After everything that was handed in."""
+        """Close after all pending work."""
         try:
             await self._on_thread(self._core.close)
         finally:
             await self._connection.close()
 
     def begin(self, work: Callable[[sa.Connection], Any], context: Context) -> asyncio.Future[Any]:
-        """Hand in a transaction, to run in a context; see `Reader`."""
+        """Queue a transaction, to run in a context; see `ReadConnection`."""
         done = asyncio.get_running_loop().create_future()
         # As the library's `_execute` does, without a task of its own for every transaction.
         self._connection._tx.put_nowait((done, partial(context.run, self._transaction, work)))
         return done
 
     async def run_group(self, writes: Sequence[PendingWrite]) -> Sequence[Any]:
-        """Hand in several pieces of work as one transaction; see `GroupCommit`."""
+        """Run several writes in one transaction; see `GroupCommit`."""
         result: Sequence[Any] = await self._on_thread(self._transaction, partial(self._one_by_one, writes))
         return result
 
     def _one_by_one(self, writes: Sequence[PendingWrite], core: sa.Connection) -> list[Any]:
-        """The outcomes, of the first writes only when they take too long."""
+        """The outcomes; only those of the first writes when they take too long."""
         if len(writes) == 1:
             return [writes[0].run(core)]
         until_s = time.monotonic() + MAX_GROUP_S
@@ -207,7 +210,8 @@ class _ConnectionThread:
         return outcomes
 
     def _in_savepoint(self, write: PendingWrite, core: sa.Connection) -> Any:
-        """The result, or `Failed` with nothing of it left. Raises when SQLite has given up the whole transaction."""
+        """The result, or `WriteFailed` after a rollback to the savepoint. Raises when SQLite has rolled back the whole
+        transaction."""
         raw = self._connection._conn
         raw.execute("SAVEPOINT piece")
         try:
@@ -222,7 +226,7 @@ class _ConnectionThread:
         return result
 
     def _prepare(self) -> sa.Connection:
-        """Every commit is on the disk before it returns; foreign keys hold; what is deleted is overwritten."""
+        """Set the pragmas: commits are synced to disk, foreign keys enforced, deleted content overwritten."""
         raw = self._connection._conn
         busy = f"busy_timeout={int(BUSY_TIMEOUT_S * 1000)}"
         for pragma in ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON", busy):
@@ -255,7 +259,7 @@ def _parse_url(url: str) -> tuple[sa.URL, Path]:
 
 
 class _TranslatedErrors:
-    """Turns the driver's errors about disk and locks into `StorageUnavailable`; others pass."""
+    """Turns the driver's errors about disk and locks into `StorageUnavailable`; other errors pass."""
 
     def __enter__(self) -> None:
         return None

@@ -1,5 +1,5 @@
-"""Whether what is stored has room: a write is tried in the database and in the folders of the data directory, and the
-free space is compared with the reserve that is left to calls and webhooks."""
+"""Disk space: probes whether the database and the folders of the data directory can be written, and compares the free
+space with the reserve for calls and webhooks."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from storage import tables
 from storage.database.database import DISK_FULL, Database, StorageUnavailable
 
 MIN_PROBE_INTERVAL_S: Final = 2.0
-"""A look is not repeated within this time, whoever asks."""
+"""A probe is not repeated within this time, seconds."""
 PROBE_EVERY_S: Final = 15.0
-"""Between two looks while all is well."""
+"""Interval of probes while no disk is full, seconds."""
 WRITE_TIMEOUT_S: Final = 5.0
-"""How long the database may take for the write of a look."""
+"""How long the database may take for the write of a probe, seconds."""
 PROBE_BYTES: Final = 256 * 1024
-"""Written to each folder, and gone at once."""
+"""Written to each folder, and removed at once."""
 MAX_RESERVE_SHARE: Final = 10
-"""The reserve is at most one part in so many of the disk."""
+"""The reserve is at most the disk's size divided by this."""
 FOLDERS: Final = ("", "recordings", "knowledge", "sounds")
-"""Of the data directory: each may be a disk of its own."""
+"""Folders of the data directory; each may be on a separate disk."""
 MIB: Final = 1 << 20
 _PROBE: Final = "write_probe"
 
@@ -38,68 +38,68 @@ _log = structlog.get_logger()
 
 
 class DiskSpace:
-    """`run` looks from time to time until it is cancelled. `on_room` is called on the event loop when a full disk has
-    room again. The log tells of a full disk once, and once of its end; so it does of a disk that is down to its
-    reserve, of `reserve_mb` MiB."""
+    """Probes the disks of the data directory. `on_space_freed` is called on the event loop when a full disk has space
+    again. A full disk is logged once, and once when it has space again; so is a disk with less free space than the
+    reserve of `reserve_mb` MiB."""
 
     def __init__(
-        self, database: Database, data_dir: Path, reserve_mb: int, on_room: Callable[[], None] = lambda: None
+        self, database: Database, data_dir: Path, reserve_mb: int, on_space_freed: Callable[[], None] = lambda: None
     ) -> None:
-        self.on_room = on_room
+        self.on_space_freed = on_space_freed
         self._database = database
         self._data_dir = data_dir
         self._reserve = reserve_mb * MIB
-        self._found: Mapping[str, str | None] = {}
-        self._looked_at_s = float("-inf")
+        self._result: Mapping[str, str | None] = {}
+        self._probed_at_s = float("-inf")
         self._full_since_s: float | None = None
-        self._low: str | None = None
-        self._looking = asyncio.Lock()
-        self._news = asyncio.Event()
-        database.on_full = self._on_disk_full
+        self._low_reason: str | None = None
+        self._probe_lock = asyncio.Lock()
+        self._disk_filled = asyncio.Event()
+        database.on_disk_full = self._on_disk_full
 
     async def probe(self) -> Mapping[str, str | None]:
-        """`database` and `disk`: None where a write went well, else why it did not. The write is at most
+        """Returns `database` and `disk`: None when the write succeeded, else why it failed. The result is at most
         `MIN_PROBE_INTERVAL_S` old."""
-        async with self._looking:
-            if time.monotonic() - self._looked_at_s >= MIN_PROBE_INTERVAL_S:
+        async with self._probe_lock:
+            if time.monotonic() - self._probed_at_s >= MIN_PROBE_INTERVAL_S:
                 await self._probe()
-            return self._found
+            return self._result
 
     async def run(self) -> None:
-        """Look, more often while the disk is full."""
+        """Probe until cancelled, more often while the disk is full."""
         while True:
-            self._news.clear()
+            self._disk_filled.clear()
             await self.probe()
             wait_s = PROBE_EVERY_S if self._full_since_s is None else MIN_PROBE_INTERVAL_S
             try:
                 async with asyncio.timeout(wait_s):
-                    await self._news.wait()
+                    await self._disk_filled.wait()
             except TimeoutError:
                 continue
             await asyncio.sleep(MIN_PROBE_INTERVAL_S)
 
     @property
-    def why_writes_are_rejected(self) -> str | None:
-        """None while there is room beside the reserve; as it was at the last look."""
-        return self._low
+    def rejection_reason(self) -> str | None:
+        """Why the API rejects writes, None while the reserve is free; as of the last probe."""
+        return self._low_reason
 
     async def check_reserve(self, size: int) -> None:
-        """Whether so many bytes more leave the reserve untouched. Raises `InsufficientStorage`."""
+        """Raises `InsufficientStorage` when `size` bytes more would use the reserve."""
         if await asyncio.to_thread(self._reserve_problem, size) is not None:
             raise InsufficientStorage("The server's disk is almost full: nothing more can be stored")
 
     async def _probe(self) -> None:
         database = await self._database_problem()
         disk = await asyncio.to_thread(self._folder_problem)
-        self._found = {"database": database, "disk": disk}
-        self._looked_at_s = time.monotonic()
+        self._result = {"database": database, "disk": disk}
+        self._probed_at_s = time.monotonic()
         full = [each for each in (disk, database) if each is not None and DISK_FULL in each]
         if full:
             self._note_full(full[0])
         elif self._full_since_s is not None:
             _log.info("disk.has_room", full_s=round(time.monotonic() - self._full_since_s))
             self._full_since_s = None
-            self.on_room()
+            self.on_space_freed()
         self._note_low(await asyncio.to_thread(self._reserve_problem))
 
     def _note_full(self, cause: str) -> None:
@@ -111,19 +111,19 @@ class DiskSpace:
     def _on_disk_full(self) -> None:
         """A transaction met a full disk."""
         if self._full_since_s is None:
-            self._looked_at_s = float("-inf")  # what was seen before counts no more
+            self._probed_at_s = float("-inf")  # the last result is outdated
         self._note_full(DISK_FULL)
-        self._news.set()
+        self._disk_filled.set()
 
     def _note_low(self, why: str | None) -> None:
-        if why is not None and self._low is None:
+        if why is not None and self._low_reason is None:
             _log.warning("disk.low", why=why, remedy="make room: the API stores nothing new until then")
-        elif why is None and self._low is not None:
+        elif why is None and self._low_reason is not None:
             _log.info("disk.low_over")
-        self._low = why
+        self._low_reason = why
 
     def _reserve_problem(self, size: int = 0) -> str | None:
-        """Why so many bytes more are too many; None when they are not. Blocks."""
+        """Why `size` bytes more would use the reserve; None when they would not. Blocks."""
         for folder in self._disks():
             free, reserve = self._free(folder)
             if free - size < reserve:
@@ -134,14 +134,14 @@ class DiskSpace:
         try:
             async with asyncio.timeout(WRITE_TIMEOUT_S):
                 await self._database.write(_write_row)
-        except StorageUnavailable as trouble:
-            return trouble.cause
+        except StorageUnavailable as error:
+            return error.cause
         except TimeoutError:
             return f"it has not taken a write within {WRITE_TIMEOUT_S:g} s"
         return None
 
     def _folder_problem(self) -> str | None:
-        """Why a file cannot be written; None when it can be. Blocks."""
+        """Why a file cannot be written; None when it can. Blocks."""
         for folder in self._disks():
             try:
                 _write_file(folder)
@@ -151,7 +151,7 @@ class DiskSpace:
         return None
 
     def _disks(self) -> Iterable[Path]:
-        """The folders that there are, one of each disk."""
+        """The existing folders, one for each disk."""
         found: dict[int, Path] = {}
         for name in FOLDERS:
             folder = self._data_dir / name
@@ -162,13 +162,15 @@ class DiskSpace:
         return found.values()
 
     def _free(self, folder: Path) -> tuple[int, int]:
-        """Bytes that are free for us, and the reserve of that disk."""
-        facts = os.statvfs(folder)
-        return facts.f_bavail * facts.f_frsize, min(self._reserve, facts.f_blocks * facts.f_frsize // MAX_RESERVE_SHARE)
+        """Free bytes, and the reserve of that disk."""
+        statistics = os.statvfs(folder)
+        return statistics.f_bavail * statistics.f_frsize, min(
+            self._reserve, statistics.f_blocks * statistics.f_frsize // MAX_RESERVE_SHARE
+        )
 
 
 def _write_file(folder: Path) -> None:
-    """A file that no name leads to. Raises `OSError`."""
+    """Write a file without a name. Raises `OSError`."""
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         rest = memoryview(bytes(PROBE_BYTES))
         while rest:
@@ -177,7 +179,7 @@ def _write_file(folder: Path) -> None:
 
 
 def _write_row(conn: sa.Connection) -> None:
-    """Another value than before: an equal one would not be written."""
+    """Write a new value, because SQLite does not write an unchanged one."""
     value = str(time.time_ns())
     facts = tables.facts
     if conn.execute(sa.update(facts).where(facts.c.name == _PROBE).values(value=value)).rowcount == 0:

@@ -1,8 +1,7 @@
-"""The rights of what is stored: the data directory and all files of ours are for the server's own user alone.
+"""File permissions: only the server's user has access to the data directory and its files.
 
-New files get their rights when they are made (`UMASK`, and modes where they are made). `make_private` does the rest:
-for installations whose files are older than that, and for folders that somebody has opened since.
-"""
+New files get their mode when they are created (`UMASK`, and explicit modes). `make_private` corrects the files of older
+installations, and folders whose mode was changed."""
 
 from __future__ import annotations
 
@@ -17,123 +16,124 @@ from typing import Final
 import structlog
 
 UMASK: Final = 0o077
-"""Of every process of ours."""
+"""The umask of all processes of this program."""
 FOLDER: Final = 0o700
 FILE: Final = 0o600
-OTHERS: Final = 0o077
+OTHERS_BITS: Final = 0o077
 FOLDERS: Final = ("recordings", "knowledge", "sounds", "speech")
-"""Of the data directory. Not the models: they are no secrets, and servers may share them."""
-KEPT_ASIDE: Final = ("replaced-*", "restoring-*")
+"""Folders of the data directory, without the models, which are no secrets and which servers may share."""
+RESTORE_FOLDERS: Final = ("replaced-*", "restoring-*")
 FILES: Final = ("secret.key", ".secret-*", "server.lock", "restore.journal*", "settings-of-backup.toml", "*.partial*")
-BESIDE_DATABASE: Final = ("", "-wal", "-shm", "-journal", "-server", "-start")
+DATABASE_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", "-server", "-start")
 
 _log = structlog.get_logger()
 
 
 @dataclass
 class PermissionChanges:
-    """What `make_private` has done: how many files and folders others could read until now, and which still can be."""
+    """The result of `make_private`: the number of files and folders whose mode was changed, and those whose mode could
+    not be changed."""
 
     changed: int = 0
     refused: list[Path] = field(default_factory=list)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder for our own user alone, and those above it; one that is there stays as it is. Raises `OSError`."""
+    """Create a private folder and its parents; an existing one is not changed. Raises `OSError`."""
     path.mkdir(mode=FOLDER, parents=True, exist_ok=True)
 
 
 def make_private(data_dir: Path, database: Path, secret_key: Path) -> PermissionChanges:
-    """Take from others what rights they have to the data directory and to the files of ours in it, and to the database
-    and the key wherever they lie. Folders are gone through only when others could have got into them until now. Logs a
-    line when something was changed, and one when something could not be. Blocks."""
-    rights = PermissionChanges()
-    was_open = _restrict(data_dir, rights, top=True)
+    """Remove the permissions of others from the data directory and its files, from the database, and from a key in the
+    data directory. A folder's content is visited only when others had access to the folder. Logs one line for changes,
+    and one for failures. Blocks."""
+    changes = PermissionChanges()
+    was_open = _restrict(data_dir, changes, top=True)
     for name in FOLDERS:
-        _restrict_all(data_dir / name, rights, anyway=was_open)
-    for pattern in KEPT_ASIDE:
+        _restrict_tree(data_dir / name, changes, anyway=was_open)
+    for pattern in RESTORE_FOLDERS:
         for folder in data_dir.glob(pattern):
-            _restrict_all(folder, rights, anyway=was_open)
+            _restrict_tree(folder, changes, anyway=was_open)
     for path in _files(data_dir, database, secret_key):
-        _restrict(path, rights)
-    if rights.changed:
-        _log.info("data.made_private", data_dir=str(data_dir), changed=rights.changed)
-    if rights.refused:
+        _restrict(path, changes)
+    if changes.changed:
+        _log.info("data.made_private", data_dir=str(data_dir), changed=changes.changed)
+    if changes.refused:
         _log.warning(
-            "data.not_private", path=str(rights.refused[0]), others=len(rights.refused) - 1,
-            remedy=f"as its owner: chmod -R go= {rights.refused[0]}",
+            "data.not_private", path=str(changes.refused[0]), others=len(changes.refused) - 1,
+            remedy=f"as its owner: chmod -R go= {changes.refused[0]}",
         )  # fmt: skip
-    return rights
+    return changes
 
 
 def _files(data_dir: Path, database: Path, secret_key: Path) -> Iterator[Path]:
     for pattern in FILES:
         yield from data_dir.glob(pattern)
-    for end in BESIDE_DATABASE:
+    for end in DATABASE_SUFFIXES:
         yield Path(f"{database}{end}")
-    if secret_key.parent == data_dir:  # elsewhere it may be somebody's mounted secret; `config.secrets` warns of it
+    if secret_key.parent == data_dir:  # elsewhere it may be a mounted secret; `config.secrets` logs a warning
         yield secret_key
 
 
-def _restrict_all(folder: Path, rights: PermissionChanges, *, anyway: bool) -> None:
-    """A folder and, when others could get into it, what is in it. A link to a folder elsewhere is followed, as the
-    operator has made it; links in it are not."""
+def _restrict_tree(folder: Path, changes: PermissionChanges, *, anyway: bool) -> None:
+    """Restrict a folder and, when others had access to it, its content. A link at its own path is followed, because the
+    operator has created it; links inside are not."""
     if not folder.is_dir():
         return
-    if not (_restrict(Path(os.path.realpath(folder)), rights) or anyway):
+    if not (_restrict(Path(os.path.realpath(folder)), changes) or anyway):
         return
     for where, folders, files in os.walk(os.path.realpath(folder)):
         for name in (*folders, *files):
-            _restrict(Path(where, name), rights)
+            _restrict(Path(where, name), changes)
 
 
-def _restrict(path: Path, rights: PermissionChanges, *, top: bool = False) -> bool:
-    """Whether others had rights to it. Links, what has further names, and what belongs to others stay as they are."""
+def _restrict(path: Path, changes: PermissionChanges, *, top: bool = False) -> bool:
+    """Returns True if others had permissions. Links and files with several names (hard links) are not changed."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if top else os.O_NOFOLLOW))
-    except OSError:  # it is not there, or a link, or a socket
+    except OSError:  # absent, a link, or a socket
         return False
     try:
-        facts = os.fstat(handle)
-        mode = stat.S_IMODE(facts.st_mode)
-        is_folder = stat.S_ISDIR(facts.st_mode)
-        if not mode & OTHERS or not (is_folder or (stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1)):
+        status = os.fstat(handle)
+        mode = stat.S_IMODE(status.st_mode)
+        is_folder = stat.S_ISDIR(status.st_mode)
+        if not mode & OTHERS_BITS or not (is_folder or (stat.S_ISREG(status.st_mode) and status.st_nlink == 1)):
             return False
         if is_folder and _is_shared_folder(path, mode):
-            rights.refused.append(path)
+            changes.refused.append(path)
         else:
-            _change(handle, path, mode & ~OTHERS, rights)
+            _change(handle, path, mode & ~OTHERS_BITS, changes)
         return True
     finally:
         os.close(handle)
 
 
-def _change(handle: int, path: Path, mode: int, rights: PermissionChanges) -> None:
+def _change(handle: int, path: Path, mode: int, changes: PermissionChanges) -> None:
     try:
         os.fchmod(handle, mode)
-        rights.changed += 1
+        changes.changed += 1
     except OSError:
-        rights.refused.append(path)
+        changes.refused.append(path)
 
 
 def _is_shared_folder(path: Path, mode: int) -> bool:
-    """A folder as /tmp, or the root of the file system: to close it would stop the machine."""
+    """True for a sticky folder such as /tmp, and for the root of the file system: restricting them would break the
+    machine."""
     return bool(mode & stat.S_ISVTX) or path.resolve() == Path("/")
 
 
-def give_to_owner(handle: int, folder: Path) -> None:
-    """What root makes in somebody's folder is for the folder's owner, whose server is to use it another time."""
+def chown_to_folder_owner(handle: int, folder: Path) -> None:
+    """Give a file that root has created in a user's folder to the folder's owner, whose server uses it later."""
     if os.geteuid() == 0:
         owner = folder.stat()
         os.fchown(handle, owner.st_uid, owner.st_gid)
 
 
 def make_file(path: Path) -> None:
-    """An empty file of ours alone where there is none, so that whoever opens it next finds its rights right. Raises
-    `OSError`."""
+    """Create an empty private file when it is absent, so that it has its mode before it is opened. Raises `OSError`."""
     with suppress(FileExistsError):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE)
         try:
-            give_to_owner(handle, path.parent)
+            chown_to_folder_owner(handle, path.parent)
         finally:
             os.close(handle)

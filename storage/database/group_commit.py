@@ -1,8 +1,7 @@
-"""Writes that share a commit. While one commit is on its way to the disk, what is handed in gathers; then it is
-committed together: twenty clients that write at once wait for two commits, not for twenty. Owners take turns in a
-commit, so that one who writes much keeps no other waiting. What nobody waits for, a call's progress as an example, is
-patient: a few such writes go along with each commit, so that a caller who rings does not wait behind those who have
-hung up."""
+"""Group commit: writes that arrive during a commit share the next one, so that twenty clients that write at once wait
+for two commits instead of twenty. Owners take turns in a commit, so that one with many writes delays no other. Writes
+that no caller waits for, such as a call's progress, are deferrable: each commit includes only a few of them, so that a
+ringing call does not wait for ended ones."""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ Work = Callable[[sa.Connection], T]
 MAX_GROUP: Final = 64
 """Writes in one commit; the others wait for the next one."""
 MAX_DEFERRABLE: Final = 8
-"""Patient writes in one commit, beside others."""
+"""Deferrable writes in a commit with other writes."""
 
 
 @dataclass(frozen=True)
 class PendingWrite:
-    """A piece of work, the context of its caller, whose it is (None: the server's), and where its result goes."""
+    """A pending write, its owner (None: the server), the future of its result, and the context of its caller."""
 
     work: Work[Any]
     owner: Owner
@@ -35,7 +34,7 @@ class PendingWrite:
     context: Context = field(default_factory=copy_context)
 
     def run(self, conn: sa.Connection) -> Any:
-        """Do it."""
+        """Run it; returns its result."""
         try:
             return self.context.run(self.work, conn)
         except StopIteration as error:  # no future takes it: the caller would wait forever
@@ -44,14 +43,14 @@ class PendingWrite:
 
 @dataclass(frozen=True)
 class WriteFailed:
-    """What a piece of work raised; nothing of it is left."""
+    """The error of a write, which has been rolled back."""
 
     error: BaseException
 
 
 class GroupCommit:
-    """`commit` runs pieces of work in their order in one transaction, each whole or not at all, and gives what each one
-    returned or `Failed`, of the first ones only when they took long; it raises when nothing of them is on the disk."""
+    """`commit` runs writes in order in one transaction, each in a savepoint, and returns for each its result or
+    `WriteFailed`; only for the first ones when they take long. It raises when none of them is committed."""
 
     def __init__(self, commit: Callable[[Sequence[PendingWrite]], Awaitable[Sequence[Any]]]) -> None:
         self._commit = commit
@@ -60,55 +59,55 @@ class GroupCommit:
         self._committing: asyncio.Task[None] | None = None
 
     async def write(self, work: Work[T], *, owner: Owner = None, deferrable: bool = False) -> T:
-        """What `work` returned, once it is on the disk. Raises what it or the commit raised. It is done even when the
-        caller does not wait any more. Patient ones keep their order among themselves; others overtake them."""
-        mine = PendingWrite(work, owner, asyncio.get_running_loop().create_future())
+        """Returns the result of `work`, once it is committed. Raises what it or the commit raises. It runs even when
+        the caller is cancelled. Deferrable writes keep their order among themselves; others overtake them."""
+        pending = PendingWrite(work, owner, asyncio.get_running_loop().create_future())
         if deferrable:
-            self._deferrable.append(mine)
+            self._deferrable.append(pending)
         else:
-            self._waiting.put(owner, mine)
+            self._waiting.put(owner, pending)
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit_all(), name="database commits")
-        result: T = await mine.done
+        result: T = await pending.done
         return result
 
-    async def idle(self) -> None:
-        """Wait until everything that was handed in is done."""
+    async def wait_idle(self) -> None:
+        """Wait until all writes are done."""
         if self._committing is not None:
             await asyncio.shield(self._committing)
 
     async def _commit_all(self) -> None:
         try:
             while self._waiting or self._deferrable:
-                hurried, patient = self._next()
-                together = [*hurried, *patient]
+                urgent, deferred = self._next()
+                together = [*urgent, *deferred]
                 outcomes = await self._outcomes(together)
-                self._put_back(hurried[len(outcomes) :], patient[max(0, len(outcomes) - len(hurried)) :])
+                self._put_back(urgent[len(outcomes) :], deferred[max(0, len(outcomes) - len(urgent)) :])
                 for write, outcome in zip(together, outcomes, strict=False):
                     _resolve(write.done, outcome)
         finally:
             self._committing = None
 
     def _next(self) -> tuple[list[PendingWrite], list[PendingWrite]]:
-        """Those that share the next commit, and the patient ones that go along."""
-        room = MAX_DEFERRABLE if self._waiting else MAX_GROUP
-        hurried: list[PendingWrite] = []
-        while len(hurried) < MAX_GROUP and (taken := self._waiting.take()) is not None:
-            hurried.append(taken[1])
-        for each in hurried:
-            self._waiting.done(each.owner)
-        return hurried, [self._deferrable.popleft() for _ in range(min(room, len(self._deferrable)))]
+        """The writes of the next commit, and the deferrable ones that go along."""
+        limit = MAX_DEFERRABLE if self._waiting else MAX_GROUP
+        urgent: list[PendingWrite] = []
+        while len(urgent) < MAX_GROUP and (taken := self._waiting.take()) is not None:
+            urgent.append(taken[1])
+        for each in urgent:
+            self._waiting.mark_done(each.owner)
+        return urgent, [self._deferrable.popleft() for _ in range(min(limit, len(self._deferrable)))]
 
-    def _put_back(self, hurried: Sequence[PendingWrite], patient: Sequence[PendingWrite]) -> None:
-        """They come first in the next commit: whoever had a turn in this one has had it."""
-        for each in reversed(hurried):
+    def _put_back(self, urgent: Sequence[PendingWrite], deferred: Sequence[PendingWrite]) -> None:
+        """Put writes back, first in the next commit, before other owners."""
+        for each in reversed(urgent):
             self._waiting.put_back(each.owner, each)
-        self._deferrable.extendleft(reversed(patient))
+        self._deferrable.extendleft(reversed(deferred))
 
     async def _outcomes(self, together: Sequence[PendingWrite]) -> Sequence[Any]:
         try:
             return await self._commit(together)
-        except Exception as error:  # noqa: BLE001 - it is told to everyone who waits for this commit
+        except Exception as error:  # noqa: BLE001 - it is raised to every caller of this commit
             return [WriteFailed(error)] * len(together)
 
 

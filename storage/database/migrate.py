@@ -1,4 +1,4 @@
-"""Brings a database file up to date with the migrations of `storage/migrations`."""
+"""Migrates a database file to the newest revision of `storage/migrations`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from alembic.config import Config as AlembicConfig
 
 HEAD: Final = "0014"
-"""The newest migration's revision; a test keeps it true."""
+"""The revision of the newest migration, as a test checks."""
 LOCK_TIMEOUT_S: Final = 60.0
 """How long a start waits for the migrations of another process."""
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"
 
 
 def migrate(path: Path) -> None:
-    """Make the database file when there is none, turn on WAL, run the migrations that it lacks. Processes that do this
-    at once take turns. Blocks: run it in a thread. `StartupError` when it cannot be."""
+    """Create the database file when it is absent, enable WAL, run the missing migrations. Processes that do so at once
+    take turns. Blocks: run it on a thread. Raises `StartupError`."""
     try:
         file_permissions.make_folder(path.parent)
         with _migration_lock(path):
@@ -41,8 +41,8 @@ def migrate(path: Path) -> None:
 
 @contextmanager
 def _migration_lock(path: Path) -> Iterator[None]:
-    """One process at a time. SQLite's own lock is not enough: while another connection is at work, the change to WAL
-    fails at once, whatever the time-out."""
+    """One process at a time. SQLite's own lock is not enough: while another connection is active, enabling WAL fails at
+    once, whatever the timeout."""
     turns = Path(f"{path}-start")
     file_permissions.make_file(turns)
     handle = os.open(turns, os.O_RDWR | os.O_CLOEXEC)
@@ -54,8 +54,8 @@ def _migration_lock(path: Path) -> Iterator[None]:
 
 
 def _prepared_revision(path: Path) -> str | None:
-    """Turn on WAL and tell at which revision the file is; None when it is new. SQLite gives the files beside it the
-    rights of the database."""
+    """Enables WAL; returns the file's revision, None when it is new. SQLite's files beside the database get its
+    permissions."""
     file_permissions.make_file(path)
     with closing(sqlite3.connect(path, timeout=LOCK_TIMEOUT_S)) as conn:
         os.chmod(path, 0o600)
@@ -75,7 +75,7 @@ def _migrate_from(revision: str | None, path: Path) -> None:
     if revision is not None and not is_known_revision(revision):
         raise StartupError(f"the database {path} was written by a newer version of Trunkline (revision {revision})")
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool, connect_args={"timeout": LOCK_TIMEOUT_S})
-    sa.event.listen(engine, "connect", _begin_ourselves)
+    sa.event.listen(engine, "connect", _disable_driver_transactions)
     sa.event.listen(engine, "begin", lambda conn: conn.exec_driver_sql("BEGIN IMMEDIATE"))
     with engine.begin() as conn:
         settings.attributes["connection"] = conn
@@ -83,7 +83,7 @@ def _migrate_from(revision: str | None, path: Path) -> None:
 
 
 def is_known_revision(revision: str) -> bool:
-    """Whether a database of this revision is ours or older; a newer version of Trunkline wrote others."""
+    """True if this version of Trunkline has the migration; False for a database of a newer version."""
     from alembic.script import ScriptDirectory
     from alembic.util import CommandError
 
@@ -93,14 +93,14 @@ def is_known_revision(revision: str) -> bool:
         return False
 
 
-def _begin_ourselves(dbapi_connection: sqlite3.Connection, _record: object) -> None:
-    """So that all migrations are one transaction, table changes included: one that waited for its turn finds the work
-    done (Alembic reads the revision inside it)."""
+def _disable_driver_transactions(dbapi_connection: sqlite3.Connection, _record: object) -> None:
+    """Disable the driver's own transactions, so that all migrations, table changes included, are one transaction, in
+    which Alembic also reads the revision: a process that waited for its turn finds the file migrated."""
     dbapi_connection.isolation_level = None
 
 
 def alembic_settings() -> AlembicConfig:
-    """Alembic's configuration for the packaged migrations; set `attributes["connection"]` before a command."""
+    """Returns Alembic's configuration for the packaged migrations; set `attributes["connection"]` before a command."""
     from alembic.config import Config
 
     settings = Config()

@@ -1,4 +1,4 @@
-"""Looks into a database file that may be another process's, or another version's, and changes nothing in it."""
+"""Read-only access to a database file that may belong to another process or another version."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ _TIMEOUT_S = 10.0
 
 
 def read_only(path: Path, work: Callable[[sa.Connection], T]) -> T:
-    """What `work` gives in a transaction that sees one moment and cannot write. No migration runs: `StartupError` for
-    a file of another revision, and for one that cannot be read. Raises what `work` raises. Blocks."""
+    """Returns the result of `work`, run in a read-only transaction with a consistent snapshot. Runs no migration:
+    raises `StartupError` for a file of another revision, and for an unreadable one. Raises what `work` raises.
+    Blocks."""
     try:
-        # Not mode=ro: that leaves the files of the write-ahead log behind.
+        # Not mode=ro, which leaves the files of the write-ahead log behind.
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", _TIMEOUT_S, uri=True)) as raw:
             raw.execute("PRAGMA query_only=ON")
-            _refuse_other_revisions(raw, path)
+            _require_head_revision(raw, path)
             engine = sa.create_engine("sqlite://", creator=lambda: raw, poolclass=StaticPool)
             with engine.connect() as conn:
                 conn.exec_driver_sql("BEGIN")
@@ -36,7 +37,7 @@ def read_only(path: Path, work: Callable[[sa.Connection], T]) -> T:
         raise StartupError(f"the database {path} cannot be read: {cause}") from error
 
 
-def _refuse_other_revisions(raw: sqlite3.Connection, path: Path) -> None:
+def _require_head_revision(raw: sqlite3.Connection, path: Path) -> None:
     known = raw.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is not None
     row = raw.execute("SELECT version_num FROM alembic_version").fetchone() if known else None
     if row is None or row[0] != HEAD:

@@ -1,5 +1,5 @@
-"""Reads on several connections. Organizations take turns at those that all share, and none has all of them at once;
-what calls wait for has a connection of its own."""
+"""Pool of read connections. Organizations take turns at the shared ones, and none gets all of them at once; reads of
+calls have an additional connection."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ import sqlalchemy as sa
 from storage.database.fair_queue import FairQueue, Owner
 
 T = TypeVar("T")
-Lane = Literal["shared", "calls"]
-"""calls: what a caller waits for. It goes before everything else, on a connection that nothing else has."""
+ReadPriority = Literal["shared", "calls"]
+"""`calls`: reads that a caller waits for go before all others, and have an additional connection."""
 
 
 class ReadConnection(Protocol):
     """A connection with its thread."""
 
     def begin(self, work: Callable[[sa.Connection], Any], context: Context) -> asyncio.Future[Any]:
-        """Run a transaction; the future has what `work` gives once it has ended, whoever waits for it."""
+        """Run a transaction; the future gets the result of `work`, even when the caller is cancelled."""
 
 
 @dataclass(frozen=True)
 class _PendingRead:
-    """A transaction that waits. `owner` None: the server's own."""
+    """A waiting transaction. `owner` None: the server's own."""
 
     work: Callable[[sa.Connection], Any]
     owner: Owner
@@ -38,13 +38,13 @@ class _PendingRead:
 
 
 class ReadPool:
-    """Hands transactions to connections, one at a time to each. One whose caller is gone before it has begun is left
-    out."""
+    """Runs read transactions, one at a time on each connection. A transaction whose caller is cancelled before it
+    begins is skipped."""
 
     def __init__(
         self, shared: Sequence[ReadConnection], calls: ReadConnection, closed: Callable[[], Exception]
     ) -> None:
-        """`closed` makes what is raised to those that still wait when this is closed."""
+        """`closed` returns the error of transactions that still wait when the pool is closed."""
         self._calls: Final = calls
         self._calls_idle = True
         self._idle: list[ReadConnection] = list(shared)
@@ -54,19 +54,20 @@ class ReadPool:
         self._closed = closed
         self._all_ended: asyncio.Future[None] | None = None
 
-    async def read(self, work: Callable[[sa.Connection], T], owner: Owner, lane: Lane) -> T:
-        """What `work` gives; raises what it raises."""
-        mine = _PendingRead(work, owner, asyncio.get_running_loop().create_future())
-        if lane == "calls":
-            self._callers.append(mine)
+    async def read(self, work: Callable[[sa.Connection], T], owner: Owner, priority: ReadPriority) -> T:
+        """Returns the result of `work`; raises what it raises."""
+        pending = _PendingRead(work, owner, asyncio.get_running_loop().create_future())
+        if priority == "calls":
+            self._callers.append(pending)
         else:
-            self._waiting.put(owner, mine)
+            self._waiting.put(owner, pending)
         self._begin_more()
-        result: T = await mine.done
+        result: T = await pending.done
         return result
 
     async def close(self) -> None:
-        """Wait until everything that was handed in has ended. When this is cancelled, what has not begun never will."""
+        """Wait until all transactions have ended. When this is cancelled, waiting ones fail with the error of
+        `closed`."""
         try:
             if self._running:
                 self._all_ended = asyncio.get_running_loop().create_future()
@@ -78,22 +79,22 @@ class ReadPool:
                     each.done.set_exception(self._closed())
 
     def _begin_more(self) -> None:
-        """As many as can be."""
+        """Begin as many waiting transactions as there are idle connections."""
         while self._callers and (self._calls_idle or self._idle):
             read = self._callers.popleft()
             if read.done.done():
                 continue
             if self._calls_idle:
                 self._calls_idle = False
-                self._begin(self._calls, read, _nothing)
+                self._begin(self._calls, read, _do_nothing)
             else:
-                self._begin(self._idle.pop(), read, _nothing)
+                self._begin(self._idle.pop(), read, _do_nothing)
         while self._idle and (taken := self._waiting.take()) is not None:
             owner, read = taken
             if read.done.done():
-                self._waiting.done(owner)
+                self._waiting.mark_done(owner)
             else:
-                self._begin(self._idle.pop(), read, partial(self._waiting.done, owner))
+                self._begin(self._idle.pop(), read, partial(self._waiting.mark_done, owner))
 
     def _begin(self, reader: ReadConnection, read: _PendingRead, ended: Callable[[], None]) -> None:
         self._running += 1
@@ -115,7 +116,7 @@ class ReadPool:
             self._all_ended.set_result(None)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return None
 
 

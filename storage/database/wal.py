@@ -1,5 +1,5 @@
-"""What deleted rows leave on the disk. SQLite overwrites them in the database's file (`PRAGMA secure_delete`), but the
-write-ahead log beside it holds them until it is written over."""
+"""Checkpoints of the write-ahead log, which remove deleted rows from it. SQLite overwrites them in the database file
+(`PRAGMA secure_delete`), but the log contains them until it is overwritten or truncated."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 
 def checkpoint(path: Path) -> bool:
-    """Bring what can be of the log into the database's file. Blocks; nobody who reads or writes waits for it. False
-    when the disk takes nothing now: whoever writes next is told why."""
+    """Copy as much of the log as possible into the database file. Blocks; readers and writers do not wait. Returns
+    False when the disk cannot be written, which the next write reports."""
     with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
         try:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -20,9 +20,8 @@ def checkpoint(path: Path) -> bool:
 
 
 def truncate(path: Path) -> bool:
-    """Bring all of the log into the database's file and cut it to nothing. Blocks; who writes meanwhile waits for what
-    little the first round has left. False when somebody reads or writes just now, or
-    the disk takes nothing: then it is to be tried later."""
+    """Copy all of the log into the database file and truncate it. Blocks; writers wait only for the rest that the first
+    pass has left. Returns False when a reader or a writer is active, or the disk cannot be written: then try later."""
     with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
         try:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

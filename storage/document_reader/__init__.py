@@ -1,5 +1,5 @@
-"""Knowledge documents below the database: text out of files, passages out of text, words to find them by.
+"""Document reader: text extraction from files, chunking into passages, search terms and their ranking.
 
-What reads a file runs in a process of its own (`worker`), started by `extract`; nothing here imports a parser before a
-file of its kind is read.
+Files are read in a sandboxed process (`process.worker`), started by `process.extract`. A parser is imported only when a
+file of its format is read.
 """

@@ -1,4 +1,5 @@
-"""Passages: pieces of a document that are short enough to be read out, and whole enough to be understood."""
+"""Chunking: divides a document into passages that are short enough to be read out, and complete enough to be
+understood."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from typing import Final
 from storage.document_reader.base.blocks import Block, Role
 from storage.document_reader.terms.tokenizer import ENGLISH, SIGNS, UNSPACED, terms_of
 
-WORDS: Final = 200
-"""Words of a passage, its headings apart."""
-OVERLAP: Final = 30
-"""Words of the passage before that are said again at its beginning."""
+MAX_WORDS: Final = 200
+"""The maximum of words in a passage, without its headings."""
+OVERLAP_WORDS: Final = 30
+"""Words at the end of a passage that the next one repeats."""
 
 _PIECE: Final = re.compile(f"(?:[{UNSPACED}][{SIGNS}]*){{1,2}}|[^\\s{UNSPACED}]{{1,60}}")
-"""What counts as a word, and is never cut: two characters where words have no spaces, else up to 60."""
+"""A word for counting and cutting: two characters where words have no spaces, else up to 60 characters."""
 _SENTENCE_END: Final = re.compile(
     r"(?<!\b[A-Z]\.)(?<!\b(?:Mr|Ms|Dr|St|Nr|No|Jr|vs|ca)\.)(?<!\b(?:Mrs|Str|Inc|Ltd|Sra|bzw|tel|Tel|Fig)\.)"
     r"(?<!\bProf\.)"
@@ -29,8 +30,8 @@ _PATH_CHARACTERS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage: its place in the document from 0 on, its text under its headings, and the terms to find it by, with
-    spaces between them."""
+    """A passage: its position in the document from 0 on, its text under its headings, and its search terms, separated
+    by spaces."""
 
     position: int
     text: str
@@ -38,11 +39,11 @@ class Chunk:
 
 
 def chunks_of(
-    blocks: Iterable[Block], words: int = WORDS, overlap: int = OVERLAP, language: str = ENGLISH
+    blocks: Iterable[Block], words: int = MAX_WORDS, overlap: int = OVERLAP_WORDS, language: str = ENGLISH
 ) -> Iterator[Chunk]:
-    """Cut a document at headings, then at paragraphs, then at sentences, so that no passage has more than `words`
-    words; a longer sentence is cut anywhere, and a longer table row too. Rows are never cut to repeat a part.
-    `language` is that of the words' endings (`words.language_of`)."""
+    """Yields the passages of a document, cut at headings, then at paragraphs, then at sentences, with at most `words`
+    words; a longer sentence or table row is cut between words. Rows are not cut for an overlap. `language` is that of
+    the stemmer (`tokenizer.language_of`)."""
     position = 0
     for path, atoms in _sections(blocks, words, overlap):
         for passage in _pack(atoms, words, overlap) if atoms else ("",):
@@ -53,7 +54,7 @@ def chunks_of(
 
 @dataclass(frozen=True, slots=True)
 class _Atom:
-    """A sentence or a row. `gap` is what stands between it and the text before; a line end begins a paragraph."""
+    """A sentence or a row. `gap` is the white space between it and the text before; a line end begins a paragraph."""
 
     text: str
     gap: str
@@ -62,7 +63,7 @@ class _Atom:
 
 
 def _sections(blocks: Iterable[Block], words: int, overlap: int) -> Iterator[tuple[str, list[_Atom]]]:
-    """The path of headings and what stands below each; one with nothing below it, not even headings, stands alone."""
+    """Each path of headings with the atoms below it; a heading without text has none."""
     path: list[Block] = []
     atoms: list[_Atom] = []
     for block in blocks:
@@ -78,7 +79,7 @@ def _sections(blocks: Iterable[Block], words: int, overlap: int) -> Iterator[tup
 
 
 def _path_text(path: Sequence[Block]) -> str:
-    """The headings from the outermost to the innermost; the outer ones give way when they are too long."""
+    """The headings from the outermost to the innermost; outer ones are left out when the path is too long."""
     names: list[str] = []
     for block in reversed(path):
         name = " ".join(block.text.split())
@@ -91,8 +92,8 @@ def _path_text(path: Sequence[Block]) -> str:
 
 
 def _atoms(block: Block, words: int, overlap: int) -> list[_Atom]:
-    """A paragraph's sentences, or a row as a whole; what has more than `words` words in parts that leave room for an
-    overlap."""
+    """A paragraph's sentences, or a row as a whole; what has more than `words` words is cut into parts that leave space
+    for an overlap."""
     texts = [(block.text, "\n")] if block.role is Role.ROW else _sentences(block.text)
     atoms: list[_Atom] = []
     for text, gap in texts:
@@ -130,8 +131,8 @@ def _pack(atoms: Iterable[_Atom], words: int, overlap: int) -> Iterator[str]:
             cut = _best_cut(passage, repeated, words)
             yield _joined(passage[:cut])
             rest = passage[cut:]
-            room = words - atom.size - sum(kept.size for kept in rest)
-            tail = _tail(passage[:cut], min(overlap, room))
+            free = words - atom.size - sum(kept.size for kept in rest)
+            tail = _tail(passage[:cut], min(overlap, free))
             passage, repeated = [*tail, *rest], len(tail)
             size = sum(kept.size for kept in passage)
         passage.append(atom)
@@ -140,7 +141,7 @@ def _pack(atoms: Iterable[_Atom], words: int, overlap: int) -> Iterator[str]:
 
 
 def _best_cut(passage: Sequence[_Atom], repeated: int, words: int) -> int:
-    """How many atoms to give out: up to the last beginning of a paragraph in the second half, else all."""
+    """The number of atoms to emit: up to the last beginning of a paragraph in the second half, else all."""
     size = sum(atom.size for atom in passage)
     for count in range(len(passage) - 1, repeated, -1):
         size -= passage[count].size
@@ -151,19 +152,19 @@ def _best_cut(passage: Sequence[_Atom], repeated: int, words: int) -> int:
     return len(passage)
 
 
-def _tail(passage: Sequence[_Atom], room: int) -> list[_Atom]:
-    """The last sentences or rows that fit into `room` words; of a longer last sentence, its last words."""
+def _tail(passage: Sequence[_Atom], free: int) -> list[_Atom]:
+    """The last sentences or rows that fit into `free` words; of a longer last sentence, its last words."""
     tail: list[_Atom] = []
     for atom in reversed(passage):
-        if atom.size > room:
+        if atom.size > free:
             break
         tail.insert(0, atom)
-        room -= atom.size
-    if tail or room <= 0 or passage[-1].is_row:
+        free -= atom.size
+    if tail or free <= 0 or passage[-1].is_row:
         return tail
     last = passage[-1].text
-    start = [match.start() for match in _PIECE.finditer(last)][-room]
-    return [_Atom(last[start:], "", room)]
+    start = [match.start() for match in _PIECE.finditer(last)][-free]
+    return [_Atom(last[start:], "", free)]
 
 
 def _joined(passage: Sequence[_Atom]) -> str:

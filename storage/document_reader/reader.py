@@ -1,4 +1,4 @@
-"""The text of a file of any kind, within limits."""
+"""Document reader: the text of a file of any format as blocks, within limits."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from storage.document_reader.base.blocks import Block, normalize
 from storage.document_reader.base.encoding import decode
 from storage.document_reader.base.errors import NO_TEXT, TOO_DEEP, UnreadableDocument
 from storage.document_reader.base.limits import ReadLimits
-from storage.document_reader.base.magic_bytes import refuse_another
+from storage.document_reader.base.magic_bytes import check_magic_bytes
 from storage.document_reader.base.media_types import DocumentFormat
 
 
-def text_of(data: bytes, kind: DocumentFormat, limits: ReadLimits, charset: str | None = None) -> Iterator[Block]:
-    """The file's blocks, tidy and not empty; `charset` is what its sender says. Raises `UnreadableDocument`, also in
-    the middle and when there is no text at all."""
+def read_blocks(data: bytes, kind: DocumentFormat, limits: ReadLimits, charset: str | None = None) -> Iterator[Block]:
+    """Yields the file's blocks, normalized and not empty; `charset` is the declared one. Raises `UnreadableDocument`,
+    also after some blocks, and when there is no text."""
     if not data.strip():
         raise UnreadableDocument(NO_TEXT)
-    refuse_another(data, kind)
+    check_magic_bytes(data, kind)
     characters = 0
     readable = False
     try:
@@ -37,7 +37,8 @@ def text_of(data: bytes, kind: DocumentFormat, limits: ReadLimits, charset: str 
 
 
 def _blocks_of(data: bytes, kind: DocumentFormat, limits: ReadLimits, charset: str | None) -> Iterator[Block]:
-    """Each reader is imported when it is needed: together they take longer to load than most files to read."""
+    """The blocks by the format's reader. Readers are imported on demand, because all together take longer to load than
+    most files to read."""
     match kind:
         case DocumentFormat.PDF:
             from storage.document_reader.formats.pdf import blocks_from_pdf

@@ -1,15 +1,14 @@
-"""Knowledge documents: what was uploaded for agents, and how far it is read: pending, then processing, then ready or
-failed. A document's file is there before its row. The same file once more for the same agent is a document of its own
-that shares the content of the first: its file, its passages, and how far it is read. What the last document of a
-content leaves behind, the file and the passages, stands in `knowledge_removals` until it is removed too, however the
-row went: by itself, with its agent or its organization."""
+"""Knowledge documents: uploads for agents, with the status pending, then processing, then ready or failed. A document's
+file exists before its row. The same file uploaded again for the same agent is a separate document that shares the
+content of the first: its file, passages and status. When the last document of a content is deleted, by itself or with
+its agent or organization, `knowledge_removals` lists the content until its file and passages are removed, too."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import sqlalchemy as sa
 
@@ -18,7 +17,7 @@ from storage import tables
 from storage.document_reader.base.media_types import charset_of, format_of
 from storage.document_reader.chunker import Chunk
 from storage.document_reader.terms.tokenizer import ENGLISH
-from storage.knowledge import contents, passages
+from storage.knowledge import content_index, passages
 from storage.tables.row_mapping import ResultPage, RowMapping
 
 DocumentStatus = Literal["pending", "processing", "ready", "failed"]
@@ -26,7 +25,7 @@ DocumentStatus = Literal["pending", "processing", "ready", "failed"]
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentFields:
-    """What is told of an upload. `file_size` in bytes, `sha256` of the file in hex."""
+    """Fields of an upload. `file_size` in bytes, `sha256` of the file in hex."""
 
     agent_id: str
     name: str
@@ -38,8 +37,8 @@ class DocumentFields:
 
 @dataclass(frozen=True, kw_only=True)
 class Document(DocumentFields):
-    """A stored document. `content_id` is the id of the document whose file was read, or will be: its own, or that of an
-    earlier one. `chunk_count` are the passages that are stored by now; `error` says why it is failed."""
+    """A stored document. `content_id` is the id of the document whose file is read: its own, or that of an earlier
+    document with the same file. `chunk_count` is the number of stored passages; `error`: why it failed."""
 
     id: str
     content_id: str
@@ -57,11 +56,11 @@ _removals = tables.knowledge_removals
 
 
 def create(conn: sa.Connection, organization_id: str, document_id: str, fields: DocumentFields) -> Document:
-    """Store a new document, whose file is there already, to be read; or, when the agent has the same file, to share
-    what is read of that: then its own file is not needed."""
+    """Store a new document, whose file exists already. It is pending, or, when the agent has the same file, shares its
+    content: then its own file is not needed."""
     at = utc_now()
     same = _same(conn, fields)
-    made = Document(
+    document = Document(
         **asdict(fields),
         id=document_id,
         content_id=same.content_id if same else document_id,
@@ -72,15 +71,15 @@ def create(conn: sa.Connection, organization_id: str, document_id: str, fields: 
         created_at=at,
         updated_at=at,
     )
-    conn.execute(sa.insert(_t).values(**asdict(made)))
+    conn.execute(sa.insert(_t).values(**asdict(document)))
     if same:
         conn.execute(sa.insert(_removals).values(document_id=document_id))
-    return made
+    return document
 
 
 def _same(conn: sa.Connection, fields: DocumentFields) -> Document | None:
-    """A document of the agent with the same bytes, read in the same way. One that failed is none: another attempt may
-    do better."""
+    """A document of the agent with the same bytes, format and charset. A failed one does not count, because another
+    attempt may succeed."""
     query = sa.select(*DOCUMENT.columns).where(
         _t.c.agent_id == fields.agent_id, _t.c.sha256 == fields.sha256, _t.c.status != "failed"
     )
@@ -89,7 +88,7 @@ def _same(conn: sa.Connection, fields: DocumentFields) -> Document | None:
 
 
 def _reading(fields: DocumentFields) -> tuple[object, ...]:
-    """What the text of a file depends on, beside its bytes."""
+    """Format and charset, on which the text of a file depends besides its bytes."""
     return format_of(fields.mime_type), (charset_of(fields.mime_type) or "").lower()
 
 
@@ -103,7 +102,7 @@ def get(conn: sa.Connection, organization_id: str, document_id: str) -> Document
 def page(
     conn: sa.Connection, organization_id: str, *, limit: int, offset: int, agent_id: str | None = None
 ) -> ResultPage[Document]:
-    """Newest first; of one agent, or of all."""
+    """A page, newest first; of one agent, or of all."""
     where = _t.c.organization_id == organization_id
     if agent_id is not None:
         where = sa.and_(where, _t.c.agent_id == agent_id)
@@ -114,38 +113,38 @@ def page(
 
 
 def has_ready(conn: sa.Connection, agent_id: str) -> bool:
-    """Whether searches for this agent can find anything."""
+    """True if the agent has a document that searches find."""
     ready = sa.select(sa.literal(1)).where(_t.c.agent_id == agent_id, _t.c.status == "ready", _t.c.chunk_count > 0)
     return conn.execute(ready.limit(1)).one_or_none() is not None
 
 
 def delete(conn: sa.Connection, organization_id: str, document_id: str) -> bool:
-    """Forget the document: nobody finds it any more. False when there is none."""
-    gone = conn.execute(sa.delete(_t).where(_t.c.id == document_id, _t.c.organization_id == organization_id))
-    return gone.rowcount == 1
+    """Delete the document, so that searches no longer find it. False when there is none."""
+    deleted = conn.execute(sa.delete(_t).where(_t.c.id == document_id, _t.c.organization_id == organization_id))
+    return deleted.rowcount == 1
 
 
 def reset_interrupted(conn: sa.Connection) -> None:
-    """What was being read when the last process ended is pending again."""
+    """Set the documents that were being read when the last process ended to pending."""
     conn.execute(sa.update(_t).where(_t.c.status == "processing").values(status="pending", updated_at=utc_now()))
 
 
-def claim_pending(conn: sa.Connection, *, most: int, most_of_one: int = 1 << 31) -> list[Document]:
-    """The contents that have waited longest are processing from now on; of each, the oldest document. An organization
-    of which fewer are processing comes first, and none has more than `most_of_one`: one that uploads much keeps no
-    other waiting."""
-    begun: list[Document] = []
-    bound = {"most_of_one": most_of_one}
-    while len(begun) < most and (chosen := conn.execute(_NEXT, bound).scalar_one_or_none()) is not None:
-        taken = (
+def claim_pending(conn: sa.Connection, *, limit: int, limit_per_organization: int = 1 << 31) -> list[Document]:
+    """Set the contents that have waited longest to processing; returns the oldest document of each. An organization
+    with fewer in processing comes first, and none has more than `limit_per_organization`, so that many uploads of one
+    delay no other."""
+    claimed: list[Document] = []
+    parameters = {"most_of_one": limit_per_organization}
+    while len(claimed) < limit and (chosen := conn.execute(_NEXT, parameters).scalar_one_or_none()) is not None:
+        claim = (
             sa.update(_t)
             .where(_t.c.content_id == chosen)
             .values(status="processing", chunk_count=0, updated_at=utc_now())
             .returning(*DOCUMENT.columns)
         )
-        same = [DOCUMENT.build(row) for row in conn.execute(taken)]
-        begun.append(min(same, key=lambda each: (each.created_at, each.id)))
-    return begun
+        same = [DOCUMENT.build(row) for row in conn.execute(claim)]
+        claimed.append(min(same, key=lambda each: (each.created_at, each.id)))
+    return claimed
 
 
 _busy = _t.alias()
@@ -163,8 +162,8 @@ _NEXT: Final = (
 
 
 def add_chunks(conn: sa.Connection, document: Document, chunks: Sequence[Chunk]) -> bool:
-    """Store the next passages of a document that is processing; searches do not find them yet. False, and nothing is
-    stored, when the document has been deleted, and all that share its content."""
+    """Store the next passages of a document in processing; searches do not find them yet. False, and nothing is stored,
+    when the document and all that share its content have been deleted."""
     if not _change(conn, document.content_id, chunk_count=chunks[-1].position + 1):
         return False
     passages.add(conn, document.content_id, document.agent_id, chunks)
@@ -172,38 +171,54 @@ def add_chunks(conn: sa.Connection, document: Document, chunks: Sequence[Chunk])
 
 
 def finish(conn: sa.Connection, content_id: str, language: str = ENGLISH) -> bool:
-    """All passages are stored, with the terms of a language: searches find them from now on. False when the documents
-    have been deleted."""
+    """Set the content to ready, whose passages are all stored with terms of this language: searches find them from now
+    on. Returns False when its documents have been deleted."""
     if not _change(conn, content_id, status="ready"):
         return False
-    contents.set_language(conn, content_id, language)
+    content_index.set_language(conn, content_id, language)
     return True
 
 
 def fail(conn: sa.Connection, content_id: str, reason: str) -> bool:
-    """The content cannot be read; `reason` is for clients. False when its documents have been deleted."""
+    """Set the content to failed; `reason` is for clients. Returns False when its documents have been deleted."""
     return _change(conn, content_id, status="failed", chunk_count=0, error=reason)
 
 
 def _change(conn: sa.Connection, content_id: str, **values: object) -> bool:
-    """Of a content that is processing: of all documents that have it."""
+    """Update all documents of a content in processing; returns False when there are none."""
     change = sa.update(_t).where(_t.c.content_id == content_id, _t.c.status == "processing")
     return conn.execute(change.values(**values, updated_at=utc_now())).rowcount > 0
 
 
 def unreferenced(conn: sa.Connection, content_ids: Collection[str]) -> set[str]:
-    """Those of these contents that no document has any more."""
-    there = conn.execute(sa.select(_t.c.content_id).where(_t.c.content_id.in_(content_ids))).scalars()
-    return set(content_ids) - set(there)
+    """The contents among these that no document refers to."""
+    referenced = conn.execute(sa.select(_t.c.content_id).where(_t.c.content_id.in_(content_ids))).scalars()
+    return set(content_ids) - set(referenced)
 
 
-def to_remove(conn: sa.Connection, *, most: int, after: str = "") -> list[str]:
+def pending_removals(conn: sa.Connection, *, limit: int, after: str = "") -> list[str]:
     """Ids of contents without documents whose chunks and file are still to be removed, and of documents whose own file
-    is not needed; sorted, those `after` this one."""
+    is not needed; sorted, those above `after`."""
     query = sa.select(_removals.c.document_id).where(_removals.c.document_id > after)
-    return list(conn.execute(query.order_by(_removals.c.document_id).limit(most)).scalars())
+    return list(conn.execute(query.order_by(_removals.c.document_id).limit(limit)).scalars())
 
 
-def removed(conn: sa.Connection, document_id: str) -> None:
-    """Nothing is left under this id."""
+def finish_removal(conn: sa.Connection, document_id: str) -> None:
+    """Delete the entry of a content whose chunks and file have been removed."""
     conn.execute(sa.delete(_removals).where(_removals.c.document_id == document_id))
+
+
+def failed_files(conn: sa.Connection, before: datetime, *, limit: int) -> list[str]:
+    """Failed contents, unchanged since `before`, whose files still exist."""
+    query = (
+        sa.select(_t.c.content_id)
+        .where(_t.c.status == "failed", _t.c.updated_at < before, _t.c.file_removed_at.is_(None))
+        .distinct()
+    )
+    return list(conn.execute(query.limit(limit)).scalars())
+
+
+def mark_failed_files_removed(conn: sa.Connection, content_ids: Iterable[str]) -> None:
+    """Store that the files of these contents have been removed; their documents stay with their errors."""
+    values: dict[str, Any] = {"file_removed_at": utc_now()}
+    conn.execute(sa.update(_t).where(_t.c.content_id.in_(list(content_ids))).values(values))

@@ -1,4 +1,4 @@
-"""The files of knowledge documents, as they were uploaded: `data_dir/knowledge/<document id>`."""
+"""Files of knowledge documents, as they were uploaded: `data_dir/knowledge/<document id>`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ _log = structlog.get_logger()
 
 
 def path_of(data_dir: Path, document_id: str) -> Path:
-    """The document's file, whether or not it exists."""
+    """The path of the document's file, whether or not it exists."""
     return data_dir / "knowledge" / document_id
 
 
 def write(data_dir: Path, document_id: str, content: bytes) -> None:
-    """Store the file of a new document: on the disk when this returns, gone when it raises. A file that a crash has
-    cut off has no row, and stays: it cannot be told from those of another database. Blocks. Raises
-    `StorageUnavailable`."""
+    """Write the file of a new document: synced to disk when this returns, removed when it raises. A file truncated by a
+    crash has no row, and stays, because it may belong to another database. Blocks. Raises `StorageUnavailable`."""
     path = path_of(data_dir, document_id)
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -30,7 +29,7 @@ def write(data_dir: Path, document_id: str, content: bytes) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            _keep_names(path.parent)
+            _fsync_folder(path.parent)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -38,8 +37,8 @@ def write(data_dir: Path, document_id: str, content: bytes) -> None:
         raise StorageUnavailable(f"a document cannot be written: {error}") from error
 
 
-def _keep_names(folder: Path) -> None:
-    """What is in the folder is on the disk; the files' own fsync does not say so (open(2), fsync(2))."""
+def _fsync_folder(folder: Path) -> None:
+    """Sync the entries of the folder to disk, which fsync of a file does not do (fsync(2))."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -48,7 +47,7 @@ def _keep_names(folder: Path) -> None:
 
 
 def remove(data_dir: Path, document_id: str) -> bool:
-    """Whether it is gone. Blocks. When the disk refuses, it is logged."""
+    """Remove the file; returns True if it is gone. Blocks. A disk error is logged."""
     try:
         path_of(data_dir, document_id).unlink(missing_ok=True)
     except OSError as error:

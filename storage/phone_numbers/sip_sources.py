@@ -1,4 +1,4 @@
-"""Where SIP comes from, as it is written: every way of writing has one normal form."""
+"""Normal form of SIP sources: one spelling for each address, network and host name."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
-_REMEMBERED: Final = 16384
-"""Texts whose answers are kept: the same ones are asked for at every change of any trunk."""
+_CACHE_SIZE: Final = 16384
+"""Entries of the caches: every change of a trunk normalizes the same texts again."""
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def normal_host(text: str) -> str:
-    """The host in `host`, `host:port`, `[v6]:port` or a `sip:` URI: an IP address in normal form, or a name in lower
-    case without the dot that may end it."""
+    """Returns the host in `host`, `host:port`, `[v6]:port` or a `sip:` URI: an IP address in normal form, or a name in
+    lower case without a trailing dot."""
     scheme, colon, rest = text.partition(":")
     if colon and scheme.lower() in ("sip", "sips"):
         text = rest
@@ -29,24 +29,24 @@ def normal_host(text: str) -> str:
 
 
 def _normal_address(text: str) -> str:
-    """An IPv4 address that is written as IPv6 (RFC 4291, 2.5.5.2) is the IPv4 address: so it is seen on the wire."""
+    """An IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2) becomes the IPv4 address, which packets have."""
     address = ip_address(text)
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return str(mapped or address)
 
 
 def normal_source(text: str) -> str:
-    """The same for a source: besides hosts a network in CIDR, whose host bits are cleared; one of a single address is
-    that address."""
+    """Returns a source in normal form: a host, or a network in CIDR with cleared host bits; a network of a single
+    address is that address."""
     if "/" not in text:
         return normal_host(text)
     network = ip_network(text, strict=False)
     return _normal_address(str(network[0])) if network.num_addresses == 1 else str(network)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHE_SIZE)
 def is_host_name(source: str) -> bool:
-    """Whether a source in normal form is neither an address nor a network."""
+    """True if a source in normal form is neither an address nor a network."""
     try:
         ip_network(source)
     except ValueError:
@@ -55,5 +55,5 @@ def is_host_name(source: str) -> bool:
 
 
 def is_address(source: str) -> bool:
-    """Whether a source in normal form is a single address."""
+    """True if a source in normal form is a single address."""
     return "/" not in source and not is_host_name(source)

@@ -1,7 +1,7 @@
-"""Every table. Column names equal the attributes of the dataclasses in the files of the resources.
+"""Tables of the database. Column names equal the attributes of the dataclasses of the resources.
 
-Ids are UUIDs as lower-case text, times whole milliseconds since 1970 UTC (`UtcTime`). Calls keep the ids of agents and
-numbers that are deleted later, therefore those two columns are no foreign keys.
+Ids are UUIDs as lower-case text, times whole milliseconds since 1970 UTC (`UtcTime`). Calls keep the ids of deleted
+agents and numbers, therefore these two columns are no foreign keys.
 """
 
 from __future__ import annotations

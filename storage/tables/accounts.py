@@ -1,10 +1,10 @@
-"""Organizations, their keys, and what the installation knows of itself."""
+"""Organizations and their keys, and facts about the installation."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from storage.tables.columns import Id, Money, UtcTime, metadata, organization
+from storage.tables.columns import Id, Money, UtcTime, metadata, organization_column
 
 facts = sa.Table(
     "facts",
@@ -12,7 +12,7 @@ facts = sa.Table(
     sa.Column("name", sa.String, primary_key=True),
     sa.Column("value", sa.String, nullable=False),
 )
-"""Facts about the installation itself, for example the proof that the secret key is the right one."""
+"""Facts about the installation, for example the proof of the secret key."""
 
 organizations = sa.Table(
     "organizations",
@@ -34,7 +34,7 @@ api_keys = sa.Table(
     "api_keys",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    organization(),
+    organization_column(),
     sa.Column("prefix", sa.String, nullable=False),
     sa.Column("sha256", sa.String(64), nullable=False, unique=True),
     sa.Column("name", sa.String),
@@ -48,7 +48,7 @@ api_keys = sa.Table(
 idempotent_answers = sa.Table(
     "idempotent_answers",
     metadata,
-    organization(primary_key=True),
+    organization_column(primary_key=True),
     sa.Column("method", sa.String, primary_key=True),
     sa.Column("path", sa.String, primary_key=True),
     sa.Column("key", sa.String(255), primary_key=True),
@@ -62,7 +62,7 @@ balance_changes = sa.Table(
     "balance_changes",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
-    organization(),
+    organization_column(),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("amount", Money, nullable=False),
     sa.Column("balance_after", Money, nullable=False),
@@ -71,13 +71,14 @@ balance_changes = sa.Table(
     sa.Column("note", sa.String),
     sa.Index(None, "organization_id", "id"),
 )
-"""Why balances are what they are. Rows are never changed. A call is paid once, and its row stays when the call goes."""
+"""Every change of a balance. Rows are never updated. A call is billed once, and its row stays when the call is
+deleted."""
 
 audit_entries = sa.Table(
     "audit_entries",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    organization(),
+    organization_column(),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("actor", sa.String, nullable=False),
     sa.Column("action", sa.String, nullable=False),
@@ -85,4 +86,4 @@ audit_entries = sa.Table(
     sa.Column("detail", sa.String),
     sa.Index(None, "organization_id", "created_at", "id"),
 )
-"""What operators have changed."""
+"""Audit log of operators' changes."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from storage.tables.columns import Id, UtcTime, metadata, organization
+from storage.tables.columns import Id, UtcTime, metadata, organization_column
 
 agents = sa.Table(
     "agents",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    organization(),
+    organization_column(),
     sa.Column("name", sa.String, nullable=False),
     sa.Column("name_folded", sa.String, nullable=False),
     sa.Column("system_prompt", sa.String),
@@ -56,7 +56,7 @@ tools = sa.Table(
     "tools",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    organization(),
+    organization_column(),
     sa.Column("name", sa.String, nullable=False),
     sa.Column("description", sa.String),
     sa.Column("type", sa.String, nullable=False),

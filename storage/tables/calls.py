@@ -1,16 +1,16 @@
-"""Calls and what belongs to them."""
+"""Calls, their SIP traces, and the audit log of outbound calls."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from storage.tables.columns import Id, UtcTime, metadata, organization
+from storage.tables.columns import Id, UtcTime, metadata, organization_column
 
 calls = sa.Table(
     "calls",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    organization(),
+    organization_column(),
     sa.Column("agent_id", Id),
     sa.Column("phone_number_id", Id),
     sa.Column("call_sid", sa.String),
@@ -58,8 +58,8 @@ calls = sa.Table(
         sqlite_where=sa.text("talk_removed_at IS NULL AND ended_at IS NOT NULL"),
     ),
 )
-"""`talk_removed_at`: what was said is not kept any more since then. `kept_agent`: what an open call still needs
-of its agent, which was deleted. Triggers note in `recording_removals` which files are to go."""
+"""`talk_removed_at`: when the transcript was deleted. `kept_agent`: the snapshot of an agent that was deleted during
+the call. Triggers list files to remove in `recording_removals`."""
 
 recording_removals = sa.Table(
     "recording_removals",
@@ -67,7 +67,7 @@ recording_removals = sa.Table(
     sa.Column("call_id", Id, primary_key=True),
     sa.Column("created_at", UtcTime, nullable=False),
 )
-"""Calls whose file of a recording, if there is one, is to be removed; with what its path is made of."""
+"""Calls whose recording's file, if there is one, is to be removed; its path follows from these columns."""
 
 call_sip = sa.Table(
     "call_sip",
@@ -76,13 +76,13 @@ call_sip = sa.Table(
     sa.Column("messages", sa.JSON, nullable=False),
     sa.Column("left_out", sa.Integer, nullable=False),
 )
-"""The SIP messages of ended calls, without their secrets; `left_out` counts those that there was no room for."""
+"""SIP traces of ended calls, without secrets; `left_out` counts the messages that did not fit."""
 
 outbound_attempts = sa.Table(
     "outbound_attempts",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    organization(),
+    organization_column(),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("api_key_id", Id),
     sa.Column("api_key_prefix", sa.String),
@@ -97,5 +97,5 @@ outbound_attempts = sa.Table(
     sa.Index(None, "phone_number_id", "created_at"),
     sa.Index(None, "call_id"),
 )
-"""The audit log: who wanted to have whom called, and what became of it. Rows are never changed, and say themselves what
-their ids stood for: a key and a number may be gone before them."""
+"""Audit log of outbound calls. Rows are never updated; they contain the key's prefix and the number beside their ids,
+because both may be deleted before the row."""

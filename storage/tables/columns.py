@@ -1,4 +1,4 @@
-"""What the columns of all tables are made of."""
+"""Column types of all tables."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ class UtcTime(TypeDecorator[datetime]):
 
 
 MILLIONTH: Final = Decimal("0.000001")
-"""The least amount of money there is."""
+"""The smallest amount of money."""
 
 
 class Money(TypeDecorator[Decimal]):
-    """An amount in the currency of the balances, stored as whole millionths: sums are exact, whatever their size. Takes
-    any number, rounded to the next millionth."""
+    """An amount in the currency of the balances, stored as whole millionths, so that sums are exact. Takes any number,
+    rounded to the nearest millionth."""
 
     impl = sa.BigInteger
     cache_ok = True
 
     def process_bind_param(self, value: Decimal | float | None, dialect: Dialect) -> Any:
         """To millionths."""
-        return None if value is None else int(money(value) / MILLIONTH)
+        return None if value is None else int(rounded_money(value) / MILLIONTH)
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> Decimal | None:
         """From millionths."""
         return None if value is None else value * MILLIONTH
 
 
-def money(value: Decimal | float) -> Decimal:
-    """A number as it is written, to the next millionth; halves go up."""
+def rounded_money(value: Decimal | float) -> Decimal:
+    """Returns the number rounded to the nearest millionth by its decimal notation; halves away from zero."""
     return Decimal(str(value)).quantize(MILLIONTH, ROUND_HALF_UP)
 
 
@@ -66,7 +66,7 @@ metadata = sa.MetaData(
 )
 
 
-def organization(*, nullable: bool = False, primary_key: bool = False) -> sa.Column[str]:
-    """The column of the owner."""
+def organization_column(*, nullable: bool = False, primary_key: bool = False) -> sa.Column[str]:
+    """Returns the column of the owning organization."""
     owner = sa.ForeignKey("organizations.id", ondelete="CASCADE")
     return sa.Column("organization_id", Id, owner, nullable=nullable, primary_key=primary_key)

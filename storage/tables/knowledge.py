@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from storage.tables.columns import Id, UtcTime, metadata, organization
+from storage.tables.columns import Id, UtcTime, metadata, organization_column
 
 knowledge_documents = sa.Table(
     "knowledge_documents",
     metadata,
     sa.Column("id", Id, primary_key=True),
     sa.Column("content_id", Id, nullable=False),
-    organization(),
+    organization_column(),
     sa.Column("agent_id", Id, sa.ForeignKey("agents.id", ondelete="CASCADE"), nullable=False),
     sa.Column("name", sa.String, nullable=False),
     sa.Column("filename", sa.String, nullable=False),
@@ -29,9 +29,9 @@ knowledge_documents = sa.Table(
     sa.Index("ix_knowledge_documents_content_id_created_at", "content_id", "created_at", "id"),
     sa.Index(None, "status", "created_at"),
 )
-"""Documents of one agent that are the same file have the same content: `content_id` is the id of the first one, which
-may be gone. Under this id stand the file and the passages. A trigger puts it into `knowledge_removals` when the last
-document that has it goes."""
+"""Documents of one agent with the same file share a content: `content_id` is the id of the first one, which may have
+been deleted. The file and the passages have this id. A trigger inserts it into `knowledge_removals` when its last
+document is deleted."""
 
 knowledge_chunks = sa.Table(
     "knowledge_chunks",
@@ -42,18 +42,17 @@ knowledge_chunks = sa.Table(
     sa.Column("content", sa.String, nullable=False),
     sa.UniqueConstraint("document_id", "position"),
 )
-"""The passages of documents; `document_id` is their `content_id`. Beside them stands the full-text index
-`knowledge_index` (FTS5; its rowid is the chunk's id) with the columns `agent` and `terms`; a trigger removes from it
-what is removed here. This is no foreign key: to remove the chunks of a large document takes seconds, which the writer
-has only in small pieces."""
+"""The passages of documents; `document_id` is their `content_id`. The full-text index `knowledge_index` (FTS5; its
+rowid is the chunk's id) has the columns `agent` and `terms`; a trigger deletes its rows with those of this table. There
+is no foreign key, because deleting the chunks of a large document takes seconds, so that batches delete them."""
 
 knowledge_removals = sa.Table(
     "knowledge_removals",
     metadata,
     sa.Column("document_id", Id, primary_key=True),
 )
-"""Contents of which all documents are gone, and whose chunks and file are still to be removed; and files that are not
-needed, because their document shares the content of another one."""
+"""Contents without documents, whose chunks and file are still to be removed; and files that are not needed, because
+their document shares the content of another one."""
 
 knowledge_contents = sa.Table(
     "knowledge_contents",
@@ -63,8 +62,8 @@ knowledge_contents = sa.Table(
     sa.Column("vectors_by", sa.String),
     sa.Column("vectors_whole", sa.Boolean, nullable=False, server_default=sa.false()),
 )
-"""How ready contents are indexed: the language of their words' endings, the model of their vectors, and whether
-each passage has one. A trigger removes a row with its `knowledge_removals`."""
+"""Index state of ready contents: the language of their stemmed terms, the model of their vectors, and true if each
+passage has one. A trigger deletes a row with its `knowledge_removals`."""
 
 knowledge_vectors = sa.Table(
     "knowledge_vectors",
@@ -72,4 +71,4 @@ knowledge_vectors = sa.Table(
     sa.Column("chunk_id", sa.Integer, primary_key=True),
     sa.Column("vector", sa.LargeBinary, nullable=False),
 )
-"""What passages mean, as the content's model says, in the form of whoever computes with it."""
+"""Vectors of passages by the content's model, in the format of its implementation."""

@@ -1,16 +1,16 @@
-"""Phone numbers, and where their calls come from."""
+"""Phone numbers, and the sources of their calls."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from storage.tables.columns import Id, UtcTime, metadata, organization
+from storage.tables.columns import Id, UtcTime, metadata, organization_column
 
 phone_numbers = sa.Table(
     "phone_numbers",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    organization(),
+    organization_column(),
     sa.Column("name", sa.String),
     sa.Column("number", sa.String, nullable=False),
     sa.Column("provider", sa.String, nullable=False),
@@ -43,8 +43,8 @@ phone_numbers = sa.Table(
     sa.Index(None, "organization_id", "created_at", "id"),
     sa.Index(None, "agent_id"),
 )
-"""`source` is where its calls go, and where most come from: the normal form of `sip_ip`, or of the registrar's host;
-None while unset. `trunks_taken_over`: the hosts and networks that it named while any organization could name any."""
+"""`source`: the trunk's host, the normal form of `sip_ip` or of the registrar's host; None while it is not set up.
+`trunks_taken_over`: the hosts and networks that it named before grants were required."""
 
 phone_number_sources = sa.Table(
     "phone_number_sources",
@@ -54,15 +54,15 @@ phone_number_sources = sa.Table(
     sa.Column("since", UtcTime, nullable=False),
     sa.Index(None, "source"),
 )
-"""Everywhere that a number's calls come from, in normal form: addresses, networks (CIDR) and host names. `since`: when
-it was first stored for this number as it is written."""
+"""All sources of a number's calls, in normal form: addresses, networks (CIDR) and host names. `since`: when the source
+was first stored for this spelling of the number."""
 
 trunk_grants = sa.Table(
     "trunk_grants",
     metadata,
-    organization(primary_key=True),
+    organization_column(primary_key=True),
     sa.Column("trunk", sa.String, primary_key=True),
     sa.Column("number_pattern", sa.String, primary_key=True),
     sa.Column("created_at", UtcTime, nullable=False),
 )
-"""Trunks that the operator has given to organizations."""
+"""Trunks that the operator has granted to organizations."""

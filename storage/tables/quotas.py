@@ -1,19 +1,19 @@
-"""What organizations use. Triggers keep both tables."""
+"""Usage of quotas. Triggers update both tables."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from storage.tables.columns import Id, metadata, organization
+from storage.tables.columns import Id, metadata, organization_column
 
 quota_usage = sa.Table(
     "quota_usage",
     metadata,
-    organization(primary_key=True),
+    organization_column(primary_key=True),
     sa.Column("quota", sa.String, primary_key=True),
     sa.Column("used", sa.BigInteger, nullable=False),
 )
-"""How much of a quota (`storage.accounts.quotas`) is used; no row where nothing ever was."""
+"""The usage of a quota (`storage.accounts.quotas`); no row where it was never above zero."""
 
 recording_sizes = sa.Table(
     "recording_sizes",
@@ -23,4 +23,4 @@ recording_sizes = sa.Table(
     sa.Column("bytes", sa.BigInteger),
     sa.Index("ix_recording_sizes_unknown", "call_id", sqlite_where=sa.text("bytes IS NULL")),
 )
-"""Every recording that counts; `bytes` is null until somebody has looked."""
+"""The sizes of recordings that count; `bytes` is null until it is measured."""

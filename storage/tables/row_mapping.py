@@ -1,4 +1,4 @@
-"""Between rows and frozen dataclasses: a dataclass's fields name the columns that it is read from."""
+"""Maps rows to frozen dataclasses: a dataclass's fields name the columns that it is read from."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="DataclassInstance")
 Item = TypeVar("Item")
-BATCH: Final = 16
-"""Rows that may be large are read so many at a time."""
+BATCH_ROWS: Final = 16
+"""Rows that may be large are read in batches of this size."""
 
 
 @dataclass(frozen=True)
 class ResultPage(Generic[Item]):
-    """A piece of a list, and how many items the whole list has."""
+    """A page of a list, and the length of the whole list."""
 
     items: list[Item]
     total: int
@@ -27,15 +27,15 @@ class ResultPage(Generic[Item]):
 
 @dataclass(frozen=True)
 class LazyResultPage(Generic[Item]):
-    """The same of items that may be large: they are read as they are taken, while the transaction lasts."""
+    """A page of items that may be large: they are read as the iterator is consumed, within the transaction."""
 
     items: Iterator[Item]
     total: int
 
 
 class RowMapping(Generic[T]):
-    """How to read one dataclass from a table: select `columns`, then `build` each row (or the part of it).
-    `names` are the columns' and the fields'."""
+    """Reads one dataclass from a table: select `columns`, then `build` each row (or the part of it). `names` are those
+    of the columns and the fields."""
 
     def __init__(self, kind: type[T], table: sa.Table) -> None:
         self._kind = kind
@@ -44,16 +44,16 @@ class RowMapping(Generic[T]):
         self._table = table
 
     def build(self, row: Sequence[Any]) -> T:
-        """The dataclass from values in the order of `columns`."""
+        """Returns the dataclass with values in the order of `columns`."""
         return self._kind(**dict(zip(self.names, row, strict=True)))
 
-    def each_of(self, conn: sa.Connection, ids: Sequence[str]) -> Iterator[T]:
-        """Those that have these ids, in their order, read some at a time as they are taken. The ids come from a page of
-        ids alone: to skip the rows before a page costs what they hold, to skip their ids next to nothing."""
+    def iter_by_ids(self, conn: sa.Connection, ids: Sequence[str]) -> Iterator[T]:
+        """Yields the rows of these ids, in their order, read in batches as the iterator is consumed. The ids come from
+        a query for ids alone, because skipping whole rows before a page costs what they hold."""
         query = sa.select(self._table.c.id, *self.columns).where(
             self._table.c.id.in_(sa.bindparam("ids", expanding=True))
         )
-        for at in range(0, len(ids), BATCH):
-            some = ids[at : at + BATCH]
+        for at in range(0, len(ids), BATCH_ROWS):
+            some = ids[at : at + BATCH_ROWS]
             found = {row[0]: self.build(row[1:]) for row in conn.execute(query, {"ids": some})}
             yield from (found[each] for each in some if each in found)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from storage.tables.columns import Id, UtcTime, metadata, organization
+from storage.tables.columns import Id, UtcTime, metadata, organization_column
 
 webhook_deliveries = sa.Table(
     "webhook_deliveries",
     metadata,
     sa.Column("id", Id, primary_key=True),
-    organization(),
+    organization_column(),
     sa.Column("call_id", Id, sa.ForeignKey("calls.id", ondelete="CASCADE"), nullable=False),
     sa.Column("event", sa.String, nullable=False),
     sa.Column("url", sa.String, nullable=False),
@@ -55,5 +55,5 @@ webhook_attempts = sa.Table(
         postgresql_where=sa.text("claimed_by IS NOT NULL"),
     ),
 )
-"""Every sending of an event, made or still to come (`status` is pending). `claimed_by` says who makes it now.
-`destination` is `storage.webhooks.deliveries.lane_of` the event's address; "" of those made before there was one."""
+"""Delivery attempts, completed or pending. `claimed_by`: the sender that makes it now. `destination` is
+`storage.webhooks.deliveries.destination_key` the event's URL; "" for attempts of older versions."""

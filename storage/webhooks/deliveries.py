@@ -1,5 +1,5 @@
-"""The outbox of webhooks. An event is written in the transaction that ends its call and holds the exact bytes to send.
-An attempt at sending it is a row from the moment it is due at some time until long after it was made."""
+"""Outbox of webhooks. An event is stored in the transaction that ends its call, with the exact bytes to send. Each
+delivery attempt is a row, from its scheduling on."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ONE_MS: Final = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """One event for one receiver. `id` goes out as `X-Service-Delivery`; `secret_encrypted` is a `Secrets.encrypt`
-    token. `status` is succeeded after any success, failed when the schedule ended without one."""
+    """An event for one receiver. `id` is sent as `X-Service-Delivery`; `secret_encrypted` is a `Secrets.encrypt` token.
+    `status` is succeeded after any success, failed when the schedule ended without one."""
 
     id: str
     organization_id: str
@@ -38,10 +38,10 @@ class Delivery:
 
 @dataclass(frozen=True, kw_only=True)
 class DeliveryAttempt:
-    """One sending. `attempt` is its number, 1, 2, ... by schedule; `manual`: somebody asked for it. Pending, it waits
-    for `next_attempt_at` since `created_at`. Made, it was sent at `created_at`, took `duration_ms`, `error` says why
-    there was no response, and `next_attempt_at` is when the one after it follows, if one does. `destination` is the
-    lane: `storage.webhooks.deliveries.lane_of` the event's address."""
+    """One attempt. `attempt` is its number, 1, 2, ... by schedule; `manual`: requested by a client. A pending one was
+    scheduled at `created_at` for `next_attempt_at`. A completed one was sent at `created_at` and took `duration_ms`;
+    `error`: why there was no response; `next_attempt_at`: the time of the next one, None without one. `destination` is
+    `destination_key` the event's URL."""
 
     id: str
     delivery_id: str
@@ -59,7 +59,7 @@ class DeliveryAttempt:
 
 @dataclass(frozen=True)
 class DueAttempt:
-    """An attempt whose time has come, and what it sends."""
+    """A due attempt with its delivery."""
 
     attempt: DeliveryAttempt
     delivery: Delivery
@@ -81,9 +81,10 @@ def add(
     secret_encrypted: str | None,
     event: str = CALL_COMPLETED,
 ) -> Delivery:
-    """Put an event into the outbox, due at once. One per call and event: a second one is an integrity error."""
+    """Store an event in the outbox, due at once. Raises SQLAlchemy's `IntegrityError` for a second one of the same call
+    and name."""
     at = utc_now()
-    made = Delivery(
+    delivery = Delivery(
         id=str(uuid4()),
         organization_id=organization_id,
         call_id=call_id,
@@ -94,19 +95,21 @@ def add(
         status="pending",
         created_at=at,
     )
-    conn.execute(sa.insert(_t).values(**made.__dict__))
-    _add_attempt(conn, made.id, lane_of(organization_id, url), number=1, manual=False, created_at=at, due_at=at)
-    return made
+    conn.execute(sa.insert(_t).values(**delivery.__dict__))
+    _add_attempt(
+        conn, delivery.id, destination_key(organization_id, url), number=1, manual=False, created_at=at, due_at=at
+    )
+    return delivery
 
 
-def add_manual(conn: sa.Connection, delivery: Delivery, *, scheduled: int) -> DeliveryAttempt:
-    """Send an event once more, at once. The attempt's number follows on the highest one; while the schedule, of
-    `scheduled` attempts, goes on, also on those that it may still use."""
+def add_manual_attempt(conn: sa.Connection, delivery: Delivery, *, scheduled: int) -> DeliveryAttempt:
+    """Schedule a manual attempt, due at once. Its number follows the highest one and, while the schedule of `scheduled`
+    attempts continues, those reserved for it."""
     rows = conn.execute(sa.select(_a.c.attempt, _a.c.status, _a.c.manual).where(_a.c.delivery_id == delivery.id)).all()
     goes_on = any(row.status == "pending" and not row.manual for row in rows)
     highest = max([scheduled if goes_on else 0, *(row.attempt for row in rows)])
-    at, where = utc_now(), lane_of(delivery.organization_id, delivery.url)
-    return _add_attempt(conn, delivery.id, where, number=highest + 1, manual=True, created_at=at, due_at=at)
+    at, destination = utc_now(), destination_key(delivery.organization_id, delivery.url)
+    return _add_attempt(conn, delivery.id, destination, number=highest + 1, manual=True, created_at=at, due_at=at)
 
 
 def _add_attempt(
@@ -119,7 +122,7 @@ def _add_attempt(
     created_at: datetime,
     due_at: datetime,
 ) -> DeliveryAttempt:
-    made = DeliveryAttempt(
+    attempt = DeliveryAttempt(
         id=str(uuid4()),
         delivery_id=delivery_id,
         attempt=number,
@@ -129,11 +132,11 @@ def _add_attempt(
         next_attempt_at=due_at,
         destination=destination,
     )
-    conn.execute(sa.insert(_a).values(**made.__dict__))
-    return made
+    conn.execute(sa.insert(_a).values(**attempt.__dict__))
+    return attempt
 
 
-def due(
+def due_attempts(
     conn: sa.Connection,
     now: datetime,
     *,
@@ -141,10 +144,10 @@ def due(
     destination: str | None = None,
     manual: bool | None = None,
 ) -> list[DueAttempt]:
-    """The attempts whose time has come and that nobody has claimed, longest due first; of all, or only those to one
-    destination, or those that are manual or not."""
+    """Attempts that are due and unclaimed, longest due first; of all, or only to one destination, or only manual or
+    scheduled ones."""
     query = sa.select(*_ATTEMPT.columns, *_DELIVERY.columns).join(_t, _t.c.id == _a.c.delivery_id)
-    # 'pending' as it stands in the index's condition, so that the index is used
+    # 'pending' as a literal, as in the index's condition, so that the index is used
     query = query.where(_a.c.status == sa.literal_column("'pending'"), _a.c.claimed_by.is_(None))
     query = query.where(_a.c.next_attempt_at <= now)
     if destination is not None:
@@ -157,7 +160,7 @@ def due(
 
 
 def delivery_of_call(conn: sa.Connection, call_id: str) -> Delivery | None:
-    """The event of a call's end; None when it has none."""
+    """The `call.completed` event of a call; None when it has none."""
     query = sa.select(*_DELIVERY.columns).where(_t.c.call_id == call_id, _t.c.event == CALL_COMPLETED)
     row = conn.execute(query).one_or_none()
     return None if row is None else _DELIVERY.build(row)
@@ -176,15 +179,15 @@ def record_attempt(
     next_attempt_at: datetime | None = None,
     claimant: str | None = None,
 ) -> DeliveryAttempt | None:
-    """Note what became of a pending attempt. Any success ends the schedule. After a scheduled failure the next attempt
-    waits for `next_attempt_at`, unless another one succeeded meanwhile; None: it was the last one. `claimant` made it:
-    when its claim had expired and another one has taken the attempt over, a failure is the other one's to tell, and
-    None is returned; so it is when the event has been removed with its call."""
+    """Record the result of a pending attempt that `claimant` made. Any success ends the schedule. After a scheduled
+    failure the next attempt is scheduled for `next_attempt_at` (None: it was the last one), unless another one
+    succeeded meanwhile. Returns None, and records nothing, when the event has been deleted with its call, and for a
+    failure after the claim has expired and another claimant has taken the attempt over."""
     if _is_removed(conn, pending.delivery_id) or (not succeeded and _taken_over(conn, pending.id, claimant)):
         return None
     goes_on = not pending.manual and not succeeded and _status(conn, pending.delivery_id) == "pending"
-    again = next_attempt_at if goes_on else None
-    made = replace(
+    next_at = next_attempt_at if goes_on else None
+    recorded = replace(
         pending,
         status="succeeded" if succeeded else "failed",
         response_status=response_status,
@@ -192,22 +195,22 @@ def record_attempt(
         error=error,
         duration_ms=duration_ms,
         created_at=started_at,
-        next_attempt_at=again,
+        next_attempt_at=next_at,
     )
-    # Another one's success may have taken the row away while this one was on its way: it was made all the same.
-    conn.execute(sa.delete(_a).where(_a.c.id == made.id))
-    conn.execute(sa.insert(_a).values(**made.__dict__))
+    # Another attempt's success may have deleted the row while this one was under way: it is recorded all the same.
+    conn.execute(sa.delete(_a).where(_a.c.id == recorded.id))
+    conn.execute(sa.insert(_a).values(**recorded.__dict__))
     if succeeded:
-        _end_schedule(conn, made.delivery_id)
-    elif again is not None:
-        after = max(utc_now(), started_at + ONE_MS)  # a list that is ordered by time shows it above this one
+        _end_schedule(conn, recorded.delivery_id)
+    elif next_at is not None:
+        after = max(utc_now(), started_at + ONE_MS)  # so that lists ordered by time show it above this one
         _add_attempt(
-            conn, made.delivery_id, made.destination,
-            number=made.attempt + 1, manual=False, created_at=after, due_at=again,
+            conn, recorded.delivery_id, recorded.destination,
+            number=recorded.attempt + 1, manual=False, created_at=after, due_at=next_at,
         )  # fmt: skip
     elif goes_on:
-        _set_status(conn, made.delivery_id, "failed")
-    return made
+        _set_status(conn, recorded.delivery_id, "failed")
+    return recorded
 
 
 def _is_removed(conn: sa.Connection, delivery_id: str) -> bool:
@@ -215,13 +218,13 @@ def _is_removed(conn: sa.Connection, delivery_id: str) -> bool:
 
 
 def _taken_over(conn: sa.Connection, attempt_id: str, claimant: str | None) -> bool:
-    """Whether another one has claimed the attempt, or has recorded it."""
+    """True if another claimant has claimed or recorded the attempt."""
     row = conn.execute(sa.select(_a.c.status, _a.c.claimed_by).where(_a.c.id == attempt_id)).one_or_none()
     return row is not None and (row.status != "pending" or row.claimed_by not in (None, claimant))
 
 
 def _status(conn: sa.Connection, delivery_id: str) -> DeliveryStatus | None:
-    """None when the event is gone."""
+    """None when the event has been deleted."""
     found = sa.select(_t.c.status).where(_t.c.id == delivery_id)
     status: DeliveryStatus | None = conn.execute(found).scalar_one_or_none()
     return status
@@ -232,16 +235,16 @@ def _set_status(conn: sa.Connection, delivery_id: str, status: DeliveryStatus) -
 
 
 def _end_schedule(conn: sa.Connection, delivery_id: str) -> None:
-    """Nothing follows by itself any more."""
+    """Set the delivery to succeeded, and delete its scheduled attempts."""
     _set_status(conn, delivery_id, "succeeded")
     scheduled = sa.and_(_a.c.delivery_id == delivery_id, _a.c.status == "pending", _a.c.manual.is_(False))
-    dropped = conn.execute(sa.delete(_a).where(scheduled).returning(_a.c.attempt)).scalars().all()
-    announced = sa.and_(_a.c.delivery_id == delivery_id, _a.c.attempt.in_([number - 1 for number in dropped]))
-    conn.execute(sa.update(_a).where(announced, _a.c.manual.is_(False)).values(next_attempt_at=None))
+    deleted = conn.execute(sa.delete(_a).where(scheduled).returning(_a.c.attempt)).scalars().all()
+    preceding = sa.and_(_a.c.delivery_id == delivery_id, _a.c.attempt.in_([number - 1 for number in deleted]))
+    conn.execute(sa.update(_a).where(preceding, _a.c.manual.is_(False)).values(next_attempt_at=None))
 
 
 def page(conn: sa.Connection, call_id: str, *, limit: int, offset: int) -> ResultPage[DeliveryAttempt]:
-    """The attempts for a call's event, newest first."""
+    """The attempts of a call's event, newest first."""
     joined = _a.join(_t, _t.c.id == _a.c.delivery_id)
     total = conn.execute(sa.select(sa.func.count()).select_from(joined).where(_t.c.call_id == call_id)).scalar_one()
     query = sa.select(*_ATTEMPT.columns).select_from(joined).where(_t.c.call_id == call_id)
@@ -250,7 +253,7 @@ def page(conn: sa.Connection, call_id: str, *, limit: int, offset: int) -> Resul
 
 
 def destination_of(url: str) -> str:
-    """Host and port of an address, `receiver.example:443`; "" when it is none, so that those share one room too."""
+    """Returns host and port of a URL, `receiver.example:443`; "" for an invalid URL."""
     try:
         parts = urlsplit(url)
         port = parts.port or (80 if parts.scheme == "http" else 443)
@@ -259,12 +262,13 @@ def destination_of(url: str) -> str:
     return f"{parts.hostname}:{port}" if parts.hostname else ""
 
 
-def lane_of(organization_id: str, url: str) -> str:
-    """The organization and the destination of an address: whom others know as slow is slow for none but them."""
+def destination_key(organization_id: str, url: str) -> str:
+    """Returns the organization and the destination of a URL, `ORGANIZATION_ID HOST:PORT`: the key of queueing, so that
+    a slow receiver delays one organization only."""
     return f"{organization_id} {destination_of(url)}"
 
 
-def organization_of(lane: str) -> str:
-    """Whose lane it is; "" for what was put into the outbox before lanes were organizations'."""
-    organization_id, found, _ = lane.partition(" ")
+def organization_of_key(key: str) -> str:
+    """Returns the organization of a key; "" for events of older versions, whose keys have none."""
+    organization_id, found, _ = key.partition(" ")
     return organization_id if found else ""

@@ -10,7 +10,7 @@ from aiohttp import ClientSession, web
 
 from api.serving.listener import listen
 from config.errors import StartupError
-from config.sections import ApiSettings
+from config.settings_tables import ApiSettings
 from tests.api.conftest import Api, LanguageModel, StartApi, Voice
 
 

@@ -28,7 +28,7 @@ from calls.service import CallService
 from calls.session.dependencies import CallDependencies
 from calls.tools.http_tool import ToolHttpAccess
 from config.secrets import Secrets
-from config.sections import BillingSettings
+from config.settings_tables import BillingSettings
 from media.engine.engine import AudioEngine
 from media.recording import RecordingWriter
 from models.protocols import LlmOutput
@@ -164,7 +164,7 @@ def every_call(conn: sa.Connection) -> list[Call]:
     """Every call of every organization."""
     found = []
     for organization in organizations.all_of(conn):
-        page = calls.page(conn, organization.id, limit=100, offset=0, only=calls.CallFilter())
+        page = calls.page(conn, organization.id, limit=100, offset=0, call_filter=calls.CallFilter())
         found += [calls.get_by_id(conn, row.id) for row in page.items]
     return [call for call in found if call is not None]
 

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 
 from calls.quota_monitor import QuotaMonitor
 from config.clock import utc_now
-from config.sections import QuotaSettings
-from storage import snapshot, tables
+from config.settings_tables import QuotaSettings
+from storage import database_snapshot, tables
 from storage.accounts import organizations, quotas
 from storage.calls import calls, recordings
 from storage.calls.calls import Call
@@ -45,7 +45,9 @@ async def test_the_file_of_a_document_that_failed_goes_after_a_day_and_its_row_s
     assert not files.path_of(archive.data_dir, failed.id).exists()
     assert files.path_of(archive.data_dir, good.id).exists()
     assert (await archive.get(failed)).error
-    spoken_of = await archive.database.read(lambda conn: [each.name for each in snapshot.referenced_files(conn)])
+    spoken_of = await archive.database.read(
+        lambda conn: [each.name for each in database_snapshot.referenced_files(conn)]
+    )
     assert f"knowledge/{good.id}" in spoken_of and f"knowledge/{failed.id}" not in spoken_of, "a backup lacks nothing"
     size = sa.select(sa.func.sum(documents.c.file_size)).where(documents.c.file_removed_at.is_(None))
     assert await archive.database.read(lambda conn: conn.execute(size).scalar_one()) == 7

@@ -1,4 +1,4 @@
-"""Log lines go their own way: whoever logs waits for nobody."""
+"""The log writer: threads that log never wait for the stream."""
 
 from __future__ import annotations
 
@@ -22,47 +22,47 @@ from config.logging import configure
 
 @pytest.fixture
 def quiet_root() -> Iterator[None]:
-    """Afterwards lines go where they went before."""
+    """Restores the logging configuration after the test."""
     root = logging.getLogger()
-    handlers, level, kept = root.handlers[:], root.level, structlog.get_config()
+    handlers, level, configuration = root.handlers[:], root.level, structlog.get_config()
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
-    structlog.configure(**kept)
+    structlog.configure(**configuration)
 
 
-def test_lines_come_out_whole_and_in_their_order() -> None:
+def test_lines_are_written_whole_and_in_order() -> None:
     stream = io.StringIO()
     with LogWriter(stream) as writer:
         assert [writer.write(f"{number}\n") for number in (1, 22)] == [2, 3]
     assert stream.getvalue() == "1\n22\n"
 
 
-def test_a_reader_that_stands_still_holds_up_nobody_and_learns_what_is_missing(
+def test_a_blocked_reader_blocks_no_logger_and_missing_lines_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_writer, "MOST_SIZE", 100)
-    goes_on, stands = threading.Event(), threading.Event()
+    monkeypatch.setattr(log_writer, "MAX_WAITING_CHARACTERS", 100)
+    released, blocked = threading.Event(), threading.Event()
 
     class Slow(io.StringIO):
         def write(self, text: str) -> int:
-            stands.set()
-            goes_on.wait(10)
+            blocked.set()
+            released.wait(10)
             return super().write(text)
 
     stream = Slow()
     with capture_logs() as events, LogWriter(stream) as writer:
         writer.write("first\n")
-        assert stands.wait(10)
+        assert blocked.wait(10)
         for _ in range(30):
             writer.write("123456789\n")
-        goes_on.set()
+        released.set()
     assert stream.getvalue() == "first\n" + 10 * "123456789\n"
     assert [(event["event"], event["count"]) for event in events] == [("log.lines_left_out", 20)]
 
 
 class Disk(io.StringIO):
-    """It is full until `full` is false."""
+    """A stream that raises ENOSPC while `full`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Disk(io.StringIO):
         return super().write(text)
 
 
-def test_a_full_disk_ends_nothing_and_is_told_when_there_is_room(quiet_root: None) -> None:
+def test_a_full_disk_stops_no_logging_and_missing_lines_are_counted(quiet_root: None) -> None:
     disk = Disk()
     with LogWriter(disk) as writer:
         configure("info", "json", writer)
@@ -89,11 +89,11 @@ def test_a_full_disk_ends_nothing_and_is_told_when_there_is_room(quiet_root: Non
         disk.full = False
         structlog.get_logger().info("kept")
     assert disk.tries <= 6, "nothing is tried again before there is something new to write"
-    kept, told = (json.loads(line) for line in disk.getvalue().splitlines())
-    assert (kept["event"], told["event"], told["count"]) == ("kept", "log.lines_left_out", 3)
+    written, warning = (json.loads(line) for line in disk.getvalue().splitlines())
+    assert (written["event"], warning["event"], warning["count"]) == ("kept", "log.lines_left_out", 3)
 
 
-def test_what_comes_after_the_end_is_written_at_once() -> None:
+def test_lines_after_close_are_written_at_once() -> None:
     stream = io.StringIO()
     writer = LogWriter(stream)
     writer.close()
@@ -101,7 +101,7 @@ def test_what_comes_after_the_end_is_written_at_once() -> None:
     assert stream.getvalue() == "late\n"
 
 
-def test_what_the_garbage_collection_logs_from_within_stops_nobody(quiet_root: None) -> None:
+def test_logging_from_the_garbage_collection_does_not_deadlock(quiet_root: None) -> None:
     class Talkative:
         def __init__(self) -> None:
             self.itself = self
@@ -124,10 +124,8 @@ def test_what_the_garbage_collection_logs_from_within_stops_nobody(quiet_root: N
     assert '"collected"' in stream.getvalue()
 
 
-def test_closing_waits_for_the_last_lines_but_not_for_a_reader_that_never_reads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_writer, "LAST_S", 0.2)
+def test_closing_waits_for_the_last_lines_up_to_a_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_writer, "CLOSE_TIMEOUT_S", 0.2)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     end = os.open(pipe, os.O_RDWR)

@@ -1,4 +1,4 @@
-"""Log lines: one for each event, ours and the libraries'."""
+"""Logging: one line for each event of the product and of libraries."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from config.logging import configure
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
     root = logging.getLogger()
-    handlers, level, kept = root.handlers[:], root.level, structlog.get_config()
+    handlers, level, configuration = root.handlers[:], root.level, structlog.get_config()
     yield io.StringIO()
     root.handlers[:] = handlers
     root.setLevel(level)
-    structlog.configure(**kept)
+    structlog.configure(**configuration)
 
 
 def test_json_has_one_object_a_line(stream: io.StringIO) -> None:
@@ -38,7 +38,7 @@ def test_json_has_one_object_a_line(stream: io.StringIO) -> None:
     assert "ValueError: broken" in third["exception"]
 
 
-def test_what_is_below_the_level_is_not_written(stream: io.StringIO) -> None:
+def test_lines_below_the_level_are_not_written(stream: io.StringIO) -> None:
     configure("warning", "json", stream)
     structlog.get_logger().info("quiet")
     logging.getLogger("library").info("quiet")
@@ -46,7 +46,7 @@ def test_what_is_below_the_level_is_not_written(stream: io.StringIO) -> None:
     assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["loud"]
 
 
-def test_a_console_line_holds_the_event_and_its_facts(stream: io.StringIO) -> None:
+def test_a_console_line_has_the_event_and_its_fields(stream: io.StringIO) -> None:
     configure("debug", "console", stream)
     structlog.get_logger().info("call.answered", call_id="c1", reason="two\nlines")
     (line,) = stream.getvalue().splitlines()

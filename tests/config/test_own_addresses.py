@@ -1,4 +1,4 @@
-"""The addresses that this machine has."""
+"""The addresses of this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from config.own_addresses import own_addresses
 
 
-def test_what_the_kernel_tells_can_be_bound_and_nothing_else() -> None:
+def test_own_addresses_can_be_bound_and_others_cannot() -> None:
     own = own_addresses()
     assert "127.0.0.1" in own and "192.0.2.77" not in own
     for address in own:

@@ -1,6 +1,5 @@
-"""What a worker process may do once it has entered the sandbox: read its input, compute and answer. Each attempt is
-made by a process of its own, which `enter` is called in as the workers call it; one that the sandbox does not stop
-would succeed, as the first test shows."""
+"""The sandbox of worker processes. Each attempt is made by a separate process that enters the sandbox as the workers
+do; without the sandbox it would succeed, as the first test shows."""
 
 from __future__ import annotations
 
@@ -26,7 +25,10 @@ landlock.version = none
 """
 WITHOUT: Final = ""
 NOTHING: Final = "import config.sandbox as s; s.enter()\n"
-CODE: Final = "import config.sandbox as s; from config.sandbox.code import code_of; s.enter(code_of('config'))\n"
+CODE: Final = (
+    "import config.sandbox as s; from config.sandbox.code_paths import loadable_paths\n"
+    "s.enter(loadable_paths('config'))\n"
+)
 REFUSED: Final = {
     "read the key": "open(secret).read()",
     "open it without reading": "os.open(secret, os.O_RDONLY)",
@@ -46,7 +48,7 @@ REFUSED: Final = {
     "a file in memory": "os.memfd_create('x')",
     "more time": "os.nice(-1)",
 }
-"""Attempts that raise an error, by what they are for."""
+"""Attempts that raise an error, by their purpose."""
 KILLED: Final = {
     "execute a program": "os.execv('/bin/true', ['true'])",
     "open a connection": "socket.socket()",
@@ -63,12 +65,12 @@ KILLED: Final = {
 HERE: Final = json.loads(
     subprocess.run([sys.executable, "-m", "config.sandbox"], cwd=ROOT, capture_output=True, check=True).stdout
 )
-"""What this machine lacks."""
+"""The sandbox report of this machine."""
 
 
 @pytest.fixture
 def attempt(tmp_path: Path) -> Callable[[str, str], subprocess.CompletedProcess[str]]:
-    """Runs an attempt after an entry; the process prints `done` behind it, or the error's name."""
+    """Runs an attempt in a process that has entered the sandbox by `entry`; prints `done`, or the error's name."""
     secret = tmp_path / "secret.key"
     secret.write_text(SECRET)
 
@@ -92,10 +94,10 @@ def test_these_attempts_succeed_outside_of_the_sandbox(
 
 
 @pytest.mark.parametrize("entry", [NOTHING, NO_LANDLOCK + NOTHING, CODE], ids=["nothing", "no Landlock", "own code"])
-def test_no_file_is_opened_no_process_made_and_no_code_written(
+def test_opening_files_starting_processes_and_writing_code_fail(
     attempt: Callable[[str, str], subprocess.CompletedProcess[str]], entry: str
 ) -> None:
-    """All in one process: each of them fails, and it goes on."""
+    """All attempts fail in one process, which continues after each."""
     attempts = "".join(
         f"\n    try: {code}\n    except OSError as error: pass\n    else: print({name!r}, end=';')"
         for name, code in REFUSED.items()
@@ -105,7 +107,7 @@ def test_no_file_is_opened_no_process_made_and_no_code_written(
 
 
 @pytest.mark.parametrize("name", KILLED)
-def test_what_no_parser_does_ends_the_process(
+def test_a_forbidden_system_call_kills_the_process(
     attempt: Callable[[str, str], subprocess.CompletedProcess[str]], name: str
 ) -> None:
     done = attempt(CODE, KILLED[name])
@@ -113,14 +115,14 @@ def test_what_no_parser_does_ends_the_process(
 
 
 @pytest.mark.skipif(HERE["files"] != "", reason=HERE["files"])
-def test_own_code_can_still_be_loaded_and_no_other_file_read(
+def test_own_code_can_be_loaded_and_other_files_cannot_be_read(
     attempt: Callable[[str, str], subprocess.CompletedProcess[str]],
 ) -> None:
     assert attempt(CODE, "import sqlite3, encodings.cp850; os.listdir(os.path.dirname(os.__file__))").stdout == "done\n"
     assert attempt(CODE, "open('/etc/passwd')").stdout == "PermissionError\n"
 
 
-def test_without_landlock_nothing_more_is_loaded(
+def test_without_landlock_no_file_can_be_opened(
     attempt: Callable[[str, str], subprocess.CompletedProcess[str]],
 ) -> None:
     done = attempt(NO_LANDLOCK + CODE, "open(os.__file__)")
@@ -128,7 +130,7 @@ def test_without_landlock_nothing_more_is_loaded(
 
 
 @pytest.mark.skipif(HERE["network"] != "", reason=HERE["network"])
-def test_there_is_no_network_around_it(attempt: Callable[[str, str], subprocess.CompletedProcess[str]]) -> None:
+def test_the_network_cannot_be_used(attempt: Callable[[str, str], subprocess.CompletedProcess[str]]) -> None:
     own = os.readlink("/proc/self/ns/net")
     inside = "from config.sandbox import namespaces; problem = namespaces.leave_network()\n"
     done = attempt(inside, f"print(problem, os.readlink('/proc/self/ns/net') == {own!r}, socket.if_nameindex())")
@@ -136,7 +138,7 @@ def test_there_is_no_network_around_it(attempt: Callable[[str, str], subprocess.
 
 
 @pytest.mark.skipif(HERE["network"] != "", reason=HERE["network"])
-def test_who_has_entered_has_a_network_of_its_own() -> None:
+def test_the_process_has_its_own_network_namespace() -> None:
     program = f"import sys\n{NOTHING}print('in', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -147,8 +149,8 @@ def test_who_has_entered_has_a_network_of_its_own() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_an_ordinary_user_has_all_of_it_too(tmp_path: Path) -> None:
-    """Of the standard library alone, it runs on any Python. `-S`: that user's packages are not ours."""
+def test_the_sandbox_works_without_root(tmp_path: Path) -> None:
+    """The sandbox needs the standard library only."""
     program = (
         "import os, sys, runpy, resource; sys.path.insert(0, sys.argv[1]); import config.sandbox.__main__\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534); resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))\n"
@@ -158,7 +160,7 @@ def test_an_ordinary_user_has_all_of_it_too(tmp_path: Path) -> None:
     assert json.loads(done.stdout) == {"system_calls": "", "files": HERE["files"], "network": HERE["network"]}
 
 
-def test_what_is_not_there_is_told_and_the_rest_holds(
+def test_missing_kernel_features_are_reported_and_the_others_are_used(
     attempt: Callable[[str, str], subprocess.CompletedProcess[str]],
 ) -> None:
     entry = NO_LANDLOCK + (
@@ -167,6 +169,6 @@ def test_what_is_not_there_is_told_and_the_rest_holds(
         "namespaces.CLONE_NEWNET = namespaces.CLONE_NEWUSER = 1  # flags that unshare(2) does not know\n"
     )
     done = attempt(entry, "import config.sandbox as s; print(s.enter())")
-    assert "system_calls='libnowhere.so.2 is not there (Debian package libseccomp2)'" in done.stdout
+    assert "system_calls='libnowhere.so.2 is not installed (Debian package libseccomp2)'" in done.stdout
     assert "files='the kernel has no Landlock (Function not implemented)'" in done.stdout
     assert "network='the system allows no user namespace (Invalid argument)'" in done.stdout

@@ -15,11 +15,11 @@ from structlog.testing import capture_logs
 from config import secrets
 from config.clock import iso, whole_ms
 from config.errors import StartupError
-from config.links import LinkFault, signed_url, why_not
 from config.secrets import Secrets, SecretUnreadable
+from config.signed_links import LinkFault, link_fault, signed_url
 
 
-def test_the_first_start_makes_a_key_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_first_start_creates_a_private_key_file(tmp_path: Path) -> None:
     path = tmp_path / "new" / "secret.key"
     token = secrets.load_or_create(path).encrypt("hush")
     assert path.stat().st_mode & 0o777 == 0o600
@@ -28,14 +28,14 @@ def test_the_first_start_makes_a_key_for_its_owner_alone(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_root_makes_the_key_for_the_owner_of_the_folder(tmp_path: Path) -> None:
+def test_a_key_file_created_by_root_belongs_to_the_owner_of_the_folder(tmp_path: Path) -> None:
     os.chown(tmp_path, 12345, 12345)
     secrets.load_or_create(tmp_path / "secret.key")
-    facts = (tmp_path / "secret.key").stat()
-    assert (facts.st_uid, facts.st_gid, facts.st_mode & 0o777) == (12345, 12345, 0o600)
+    status = (tmp_path / "secret.key").stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (12345, 12345, 0o600)
 
 
-def test_starts_at_once_agree_on_one_key(tmp_path: Path) -> None:
+def test_concurrent_starts_create_one_key(tmp_path: Path) -> None:
     path = tmp_path / "secret.key"
     code = (
         "import sys; from pathlib import Path; from config import secrets;"
@@ -53,7 +53,7 @@ def test_starts_at_once_agree_on_one_key(tmp_path: Path) -> None:
     assert outputs == {secrets.load_or_create(path).sign("x").encode()}
 
 
-def test_a_key_that_others_can_read_is_warned_of(tmp_path: Path) -> None:
+def test_a_key_file_that_others_can_read_is_logged(tmp_path: Path) -> None:
     path = tmp_path / "secret.key"
     secrets.load_or_create(path)
     path.chmod(0o640)
@@ -67,7 +67,7 @@ def test_a_key_that_others_can_read_is_warned_of(tmp_path: Path) -> None:
     [b"", b"short", b"\xff\xfe", Fernet.generate_key() + b"\nrubbish\n"],
     ids=["empty", "short", "no text", "more than keys"],
 )
-def test_a_damaged_key_stops_the_start_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_key_file_raises_startup_error_and_is_not_changed(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "secret.key"
     path.write_bytes(content)
     with pytest.raises(StartupError, match="is damaged"):
@@ -75,27 +75,27 @@ def test_a_damaged_key_stops_the_start_and_stays_as_it_is(tmp_path: Path, conten
     assert path.read_bytes() == content
 
 
-def test_a_key_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
+def test_an_unreadable_key_file_raises_startup_error(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="cannot be used"):
         secrets.load_or_create(tmp_path)
 
 
-def test_older_keys_still_read_and_the_first_one_writes() -> None:
+def test_older_keys_decrypt_and_the_first_one_encrypts() -> None:
     old, new = Fernet.generate_key(), Fernet.generate_key()
     before, between, after = Secrets([old]), Secrets([new, old]), Secrets([new])
     assert between.decrypt(before.encrypt("é")) == "é"
     assert after.decrypt(between.encrypt("x")) == "x"
-    assert between.signed("t", before.sign("t"))
+    assert between.verify("t", before.sign("t"))
     assert between.sign("t") == after.sign("t") != before.sign("t")
     with pytest.raises(SecretUnreadable):
         after.decrypt(before.encrypt("x"))
     assert new.decode() not in repr(between) + str(vars(between))
 
 
-def test_a_signature_holds_for_its_text_alone() -> None:
+def test_a_signature_is_valid_for_its_text_only() -> None:
     own = Secrets([Fernet.generate_key()])
     signature = own.sign("text")
-    assert own.signed("text", signature)
+    assert own.verify("text", signature)
     for text, given in (
         ("Text", signature),
         ("text", signature.upper()),
@@ -103,10 +103,10 @@ def test_a_signature_holds_for_its_text_alone() -> None:
         ("text", "é"),
         ("text", "\udcff"),
     ):
-        assert not own.signed(text, given)
+        assert not own.verify(text, given)
 
 
-def test_a_link_holds_for_a_week_and_stays_the_same_for_a_day() -> None:
+def test_a_signed_link_is_valid_for_a_week_and_the_same_for_a_day() -> None:
     own = Secrets([Fernet.generate_key()])
     morning = datetime(2026, 11, 21, 0, 0, 1, tzinfo=UTC)
     url = signed_url(own, "https://x", "/v1/a", morning)
@@ -115,18 +115,18 @@ def test_a_link_holds_for_a_week_and_stays_the_same_for_a_day() -> None:
     path, _, query = url.removeprefix("https://x").partition("?")
     expires, signature = (part.partition("=")[2] for part in query.split("&"))
     assert path == "/v1/a"
-    wanted: tuple[tuple[timedelta, LinkFault | None], ...] = (
+    expected: tuple[tuple[timedelta, LinkFault | None], ...] = (
         (timedelta(days=7), None),
         (timedelta(days=8), "expired"),
     )
-    for later, fault in wanted:
-        assert why_not(own, path, expires, signature, morning + later) == fault
-    assert why_not(own, "/v1/b", expires, signature, morning) == "altered"
-    assert why_not(own, path, "1", signature, morning) == "altered", "no stranger learns what would have been"
-    assert why_not(own, path, "²", signature, morning) == "altered"
+    for later, fault in expected:
+        assert link_fault(own, path, expires, signature, morning + later) == fault
+    assert link_fault(own, "/v1/b", expires, signature, morning) == "altered"
+    assert link_fault(own, path, "1", signature, morning) == "altered", "no stranger learns what would have been"
+    assert link_fault(own, path, "²", signature, morning) == "altered"
 
 
-def test_times_are_written_in_utc_with_milliseconds() -> None:
+def test_times_are_formatted_in_utc_with_milliseconds() -> None:
     at = datetime(2026, 11, 21, 6, 0, 0, 123999, tzinfo=timezone(timedelta(hours=1)))
     assert iso(at) == "2026-11-21T05:00:00.123Z"
     assert whole_ms(at) == datetime(2026, 11, 21, 5, 0, 0, 123000, tzinfo=UTC)

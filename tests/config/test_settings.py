@@ -1,4 +1,4 @@
-"""Settings: what is right is read, what is wrong is told in one line."""
+"""Settings: sources, precedence, validation, error texts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from config.errors import StartupError
-from config.setting_values import MAX_CALLS
 from config.settings import Settings
+from config.settings_values import MAX_CALLS
 from sipcore import _native
 from sipcore.endpoint import _SPARE_CALLS as SPARE_CALLS
 
@@ -22,7 +22,7 @@ def _load(tmp_path: Path, toml: str = "", environ: dict[str, str] | None = None)
     return Settings.load(file, environ or {})
 
 
-def test_the_defaults_are_those_that_operators_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     settings = Settings.load(None, {"PATH": "/bin", "trunkline_api__port": "1"})
     assert settings == Settings()
@@ -40,12 +40,12 @@ def test_the_defaults_are_those_that_operators_know(tmp_path: Path, monkeypatch:
     assert (settings.egress.allow, settings.egress.deny, settings.models.stt) == ((), (), "auto")
 
 
-def test_a_range_of_two_ports_for_each_call_is_enough(tmp_path: Path) -> None:
+def test_two_rtp_ports_for_each_call_suffice(tmp_path: Path) -> None:
     settings = _load(tmp_path, '[sip]\nrtp_ports = "20000-20099"\n[limits]\nmax_calls = 50')
     assert settings.sip.rtp_port_range == (20000, 20099)
 
 
-def test_as_many_calls_are_allowed_as_the_build_can_hold() -> None:
+def test_max_calls_is_limited_by_the_build_of_pjsip() -> None:
     assert MAX_CALLS == _native.MAX_CALLS - SPARE_CALLS
 
 
@@ -74,7 +74,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("toml", "told"),
+    ("toml", "message"),
     [
         ("[api]\nport = 65536", "bad setting api.port ({file}): it takes 0..65535"),
         ('[api]\nport = "x"', "bad setting api.port ({file}): it takes 0..65535"),
@@ -94,7 +94,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ("[limits]\nmax_calls = 993", "bad setting limits.max_calls ({file}): it takes 1..992"),
         (
             '[sip]\nrtp_ports = "20000-20098"\n[limits]\nmax_calls = 50',
-            "bad settings in the main table ({file}): sip.rtp_ports holds 99 ports, and limits.max_calls (50) needs",
+            "bad settings in the main table ({file}): sip.rtp_ports has 99 ports, and limits.max_calls (50) needs",
         ),
         ('log_level = "loud"', "bad setting log_level ({file}): it takes debug, info, warning or error"),
         (
@@ -104,15 +104,15 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ("[api", "settings file {file} is not valid TOML: "),
     ],
 )
-def test_a_mistake_in_the_file_is_one_clear_line(tmp_path: Path, toml: str, told: str) -> None:
+def test_an_error_in_the_file_is_one_line(tmp_path: Path, toml: str, message: str) -> None:
     with pytest.raises(StartupError) as caught:
         _load(tmp_path, toml)
-    assert caught.value.message.startswith(told.format(file=tmp_path / "trunkline.toml"))
+    assert caught.value.message.startswith(message.format(file=tmp_path / "trunkline.toml"))
     assert "\n" not in caught.value.message
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "told"),
+    ("variable", "value", "message"),
     [
         ("TRUNKLINE_API__PORT", "http", "bad setting api.port (environment variable TRUNKLINE_API__PORT): it takes"),
         ("TRUNKLINE_API__PROT", "1", "unknown setting api.prot (environment variable TRUNKLINE_API__PROT); [api] has"),
@@ -124,23 +124,23 @@ def test_a_mistake_in_the_file_is_one_clear_line(tmp_path: Path, toml: str, told
         ("TRUNKLINE_SIP__PROBES", "{}", "bad setting sip.probes (environment variable TRUNKLINE_SIP__PROBES)"),
     ],
 )
-def test_a_mistake_in_a_variable_names_the_variable(tmp_path: Path, variable: str, value: str, told: str) -> None:
+def test_an_error_in_a_variable_names_the_variable(tmp_path: Path, variable: str, value: str, message: str) -> None:
     with pytest.raises(StartupError) as caught:
         _load(tmp_path, "", {variable: value})
-    assert caught.value.message.startswith(told)
+    assert caught.value.message.startswith(message)
     assert "\n" not in caught.value.message
 
 
-def test_a_value_is_never_repeated_for_it_may_be_secret(tmp_path: Path) -> None:
+def test_an_error_never_quotes_the_value(tmp_path: Path) -> None:
     with pytest.raises(StartupError) as caught:
         _load(tmp_path, "", {"TRUNKLINE_API__PUBLIC_URL": "hush-hush"})
     assert "hush" not in caught.value.message
 
 
-def test_a_file_that_is_asked_for_must_be_readable(tmp_path: Path) -> None:
+def test_a_named_settings_file_must_be_readable(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    for file, told in (("none", "does not exist"), ("", "cannot be read"), ("binary", "is not valid TOML")):
-        with pytest.raises(StartupError, match=told):
+    for file, message in (("none", "does not exist"), ("", "cannot be read"), ("binary", "is not valid TOML")):
+        with pytest.raises(StartupError, match=message):
             Settings.load(tmp_path / file, {})
 
 
@@ -156,14 +156,14 @@ def _described(model: type[BaseModel], prefix: str = "") -> list[tuple[str, str 
 
 
 @pytest.mark.parametrize(("key", "description"), _described(Settings))
-def test_every_setting_says_what_it_does_and_what_it_takes(key: str, description: str | None) -> None:
+def test_every_setting_describes_its_effect_and_its_values(key: str, description: str | None) -> None:
     assert description is not None
     does, _, takes = description.partition(": ")
     assert does
     assert takes
 
 
-def test_changes_are_nested_and_checked() -> None:
+def test_with_changes_merges_nested_tables_and_validates() -> None:
     changed = Settings().with_changes({"sip": {"port": 0}, "egress": {"allow": ["127.0.0.0/8"]}})
     assert (changed.sip.port, changed.sip.tcp) == (0, True)
     with pytest.raises(ValueError, match="port"):
@@ -179,7 +179,7 @@ def test_changes_are_nested_and_checked() -> None:
         ({"public_url": "https://voice.example/"}, "https://voice.example"),
     ],
 )
-def test_links_have_an_origin(api: dict[str, Any], origin: str) -> None:
+def test_the_public_origin_is_derived_from_the_api_settings(api: dict[str, Any], origin: str) -> None:
     assert Settings().with_changes({"api": api}).public_origin == origin
 
 
@@ -196,7 +196,5 @@ def test_links_have_an_origin(api: dict[str, Any], origin: str) -> None:
         ({"public_url": "https://voice.example"}, False),
     ],
 )
-def test_links_follow_clients_of_other_machines_unless_the_public_address_is_set(
-    api: dict[str, str], follow: bool
-) -> None:
-    assert Settings().with_changes({"api": api}).links_follow_the_client is follow
+def test_links_use_the_host_header_unless_public_url_is_set(api: dict[str, str], follow: bool) -> None:
+    assert Settings().with_changes({"api": api}).links_use_host_header is follow

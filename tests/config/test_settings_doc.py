@@ -1,4 +1,4 @@
-"""docs/reference/settings.md says of every setting what the code says."""
+"""docs/reference/settings.md documents every setting with the description in the code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def settings(model: type[BaseModel] = Settings, section: str = "At the top") -> 
 
 
 @pytest.mark.parametrize(("section", "name", "field"), list(settings()))
-def test_a_setting_stands_in_its_section_with_what_it_takes(section: str, name: str, field: FieldInfo) -> None:
+def test_every_setting_is_documented_in_its_table_with_its_values(section: str, name: str, field: FieldInfo) -> None:
     _, _, rest = DOCUMENT.partition(f"## {section}\n")
     part = rest.partition("\n## ")[0]
     assert f"| `{name}` | {field.description} |" in part

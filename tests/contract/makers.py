@@ -128,7 +128,7 @@ def ready_document(server: Server, client: Client, agent_id: str, name: str, sec
     document_id = client("POST", "/knowledge", body).data["id"]
 
     def read(conn: sa.Connection) -> bool:
-        (document,) = (each for each in documents.claim_pending(conn, most=1000) if each.id == document_id)
+        (document,) = (each for each in documents.claim_pending(conn, limit=1000) if each.id == document_id)
         blocks = [block for title, text in sections.items() for block in (heading(title, 1), paragraph(text))]
         return documents.add_chunks(conn, document, list(chunks_of(blocks))) and documents.finish(conn, document_id)
 

@@ -24,7 +24,7 @@ from api.app import create_app
 from api.serving.listener import listen
 from calls.admission.capacity import ConcurrencyLimits, TransferLegs
 from config.clock import utc_now
-from config.errors import TooMany
+from config.errors import LimitExceeded
 from config.secrets import Secrets
 from config.settings import Settings
 from storage.accounts import api_keys, organizations
@@ -130,7 +130,7 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         """As the calls' own service, without second legs."""
         own = organization.max_calls
         if ceilings.exceeded(conn, organization.id, own, (), TransferLegs(check_room, lambda: None)) == "organization":
-            raise TooMany("Too many concurrent calls. Please try again later.")
+            raise LimitExceeded("Too many concurrent calls. Please try again later.")
 
     return Services(
         settings=settings,

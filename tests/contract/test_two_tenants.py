@@ -15,7 +15,7 @@ import pytest
 from api.app import create_app
 from api.routes import ROUTES
 from config.clock import utc_now
-from config.links import signed_url
+from config.signed_links import signed_url
 from storage.phone_numbers import trunk_grants
 from tests.contract.client import Client
 from tests.contract.enemies import LISTS, OF_AN_ID, Enemies, statements, told

@@ -11,7 +11,7 @@ from storage.document_reader.base.media_types import DocumentFormat
 from storage.document_reader.chunker import chunks_of
 from storage.document_reader.formats.pdf_layout import TextLine, blocks_from_lines
 from storage.document_reader.process.protocol import passage_line
-from storage.document_reader.reader import text_of
+from storage.document_reader.reader import read_blocks
 from tests.fuzz.invariants import storable
 from tests.storage.document_reader.office_files import docx
 
@@ -24,7 +24,7 @@ def read(data: bytes, kind: DocumentFormat) -> None:
     """As the worker reads it. Only `UnreadableDocument` may be raised."""
     characters = 0
     try:
-        blocks = list(text_of(data, kind, LIMITS))
+        blocks = list(read_blocks(data, kind, LIMITS))
     except UnreadableDocument as unreadable:
         storable(unreadable.message)
         return

@@ -1,4 +1,4 @@
-"""The tables that the migrations make are the tables that the code knows, however a start goes."""
+"""Migrations: resulting tables, concurrent starts, data of earlier versions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from storage.database.database import Database
 from storage.phone_numbers import trunk_grants
 from storage.tables import metadata
 from storage.tables.columns import EPOCH
-from storage.webhooks import claims, deliveries
+from storage.webhooks import attempt_claims, deliveries
 from storage.webhooks.deliveries import DeliveryStatus
 
 T = TypeVar("T")
@@ -50,12 +50,12 @@ def _same_tables(path: Path) -> bool:
         return not compare_metadata(MigrationContext.configure(conn, opts=opts), metadata)
 
 
-def test_migrations_from_nothing_make_the_known_tables(tmp_path: Path) -> None:
+def test_migrations_of_an_empty_file_create_the_tables_of_the_metadata(tmp_path: Path) -> None:
     _open(tmp_path / "new.db")
     assert _same_tables(tmp_path / "new.db")
 
 
-def test_the_newest_migration_is_the_one_that_starts_expect() -> None:
+def test_head_is_the_newest_migration() -> None:
     assert ScriptDirectory.from_config(migrate.alembic_settings()).get_heads() == [migrate.HEAD]
 
 
@@ -67,7 +67,7 @@ def test_a_second_open_changes_nothing(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_the_database_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_new_database_file_has_no_permissions_for_others(tmp_path: Path) -> None:
     _open(tmp_path / "mine.db")
     assert (tmp_path / "mine.db").stat().st_mode & 0o077 == 0
 
@@ -83,7 +83,7 @@ migrate(Path(sys.argv[1]))
 """
 
 
-def test_processes_that_start_together_all_succeed(tmp_path: Path) -> None:
+def test_concurrent_starts_of_several_processes_all_migrate(tmp_path: Path) -> None:
     path = tmp_path / "shared.db"
     command = [sys.executable, "-c", STARTER, str(path)]
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
@@ -104,7 +104,7 @@ def test_processes_that_start_together_all_succeed(tmp_path: Path) -> None:
     assert _same_tables(path)
 
 
-def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_migration_is_rolled_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "broken.db"
     with closing(sqlite3.connect(path)) as conn:
         conn.execute("CREATE TABLE calls (id TEXT)")
@@ -124,7 +124,7 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 
 def _version(path: Path, revision: str = "0001") -> None:
-    """A database file as that version of the tables left it."""
+    """Create a database file of this revision."""
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
     with engine.begin() as conn:
         settings = migrate.alembic_settings()
@@ -153,7 +153,7 @@ INSERT INTO webhook_attempts (id, delivery_id, attempt, status, response_status,
 """
 
 
-def test_webhooks_that_wait_in_a_database_of_the_first_version_are_sent_at_their_time(tmp_path: Path) -> None:
+def test_migration_keeps_due_times_of_pending_webhooks_of_the_first_version(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     _version(path)
     with closing(sqlite3.connect(path)) as conn:
@@ -163,15 +163,15 @@ def test_webhooks_that_wait_in_a_database_of_the_first_version_are_sent_at_their
 
     def look(conn: sa.Connection) -> tuple[dict[str, list[tuple[int, DeliveryStatus, int | None]]], list[str]]:
         pages = {each: deliveries.page(conn, each, limit=9, offset=0).items for each in CALLS}
-        told = {
+        attempts = {
             call_id: [(each.attempt, each.status, _ms(each.next_attempt_at)) for each in items]
             for call_id, items in pages.items()
         }
-        return told, [each.delivery.body.decode() for each in deliveries.due(conn, EPOCH + 5000 * ONE_MS)]
+        return attempts, [each.delivery.body.decode() for each in deliveries.due_attempts(conn, EPOCH + 5000 * ONE_MS)]
 
-    told, sent = asyncio.run(_read(path, look))
-    assert [each.destination for each in asyncio.run(_read(path, claims.due_destinations))] == ["x:443"]
-    assert told == {
+    attempts, sent = asyncio.run(_read(path, look))
+    assert [each.destination for each in asyncio.run(_read(path, attempt_claims.due_destinations))] == ["x:443"]
+    assert attempts == {
         "new": [(1, "pending", 1000)],
         "tried": [(3, "pending", 5000), (2, "failed", 5000), (1, "failed", None)],
         "done": [(1, "succeeded", None)],
@@ -191,7 +191,7 @@ INSERT INTO phone_numbers (id, organization_id, number, provider, sip_mode, sour
 """
 
 
-def test_numbers_of_an_earlier_version_are_called_from_where_they_were_and_from_their_proxies(tmp_path: Path) -> None:
+def test_migration_gives_numbers_their_source_and_outbound_proxy_as_sources(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     _version(path, "0004")
     with closing(sqlite3.connect(path)) as conn:
@@ -224,7 +224,7 @@ INSERT INTO phone_number_sources (phone_number_id, source, since) VALUES ('pbx',
 """
 
 
-def test_numbers_of_an_earlier_version_go_on_with_their_trunks_and_the_demo_does_not_count(tmp_path: Path) -> None:
+def test_migration_gives_numbers_the_trunks_that_they_named_and_marks_the_demo_organization(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     _version(path, "0012")
     with closing(sqlite3.connect(path)) as conn:
@@ -240,7 +240,7 @@ def test_numbers_of_an_earlier_version_go_on_with_their_trunks_and_the_demo_does
         "carrier": ["sip.example"],
     }
     assert kept == [("pbx", "192.0.2.1", 1)]
-    assert asyncio.run(_read(path, trunk_grants.organizations_counted)) == 1
+    assert asyncio.run(_read(path, trunk_grants.count_organizations)) == 1
 
 
 DOCUMENTS_OF_AN_EARLIER_VERSION = """
@@ -253,7 +253,7 @@ INSERT INTO knowledge_chunks (id, document_id, position, content) VALUES (1, 'on
 """
 
 
-def test_documents_of_an_earlier_version_keep_files_and_passages_of_their_own(tmp_path: Path) -> None:
+def test_migration_gives_each_document_its_own_content(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     _version(path, "0009")
     with closing(sqlite3.connect(path)) as conn:
@@ -302,7 +302,7 @@ INSERT INTO idempotent_answers (organization_id, method, path, key, status, body
 """
 
 
-def test_what_an_earlier_version_stored_counts_and_is_freed_when_it_goes(tmp_path: Path) -> None:
+def test_migration_counts_stored_rows_toward_quotas_and_deletion_frees_them(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     _version(path, "0012")
     with closing(sqlite3.connect(path)) as conn:

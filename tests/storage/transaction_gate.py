@@ -1,4 +1,4 @@
-"""What tests of transactions share: names as their rows, and a place where a transaction waits."""
+"""Helpers of transaction tests: organizations as rows, and a gate at which a transaction waits."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from storage.accounts import organizations
 from storage.database.database import Database
 
 PATIENCE_S: Final = 20.0
-"""How long to wait for what must come."""
+"""Timeout of waits, seconds."""
 
 
 class Gate:
-    """A place in a transaction where it waits until it may go on."""
+    """A point at which a transaction waits until it is opened."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -24,7 +24,7 @@ class Gate:
         self._open = threading.Event()
 
     def wait(self) -> None:
-        """On the transaction's thread."""
+        """Wait on the transaction's thread."""
         self._loop.call_soon_threadsafe(self._reached.set)
         assert self._open.wait(PATIENCE_S)
 
@@ -42,10 +42,10 @@ def names_in(conn: sa.Connection) -> list[str]:
 
 
 async def names(database: Database) -> list[str]:
-    """The same, in a transaction of its own."""
+    """The names of the organizations, in a separate transaction."""
     return await database.read(names_in)
 
 
 async def add(database: Database, name: str) -> None:
-    """An organization, in a transaction of its own."""
+    """Create an organization in a separate transaction."""
     await database.write(lambda conn: organizations.create(conn, name))

@@ -15,7 +15,7 @@ from storage.accounts import organizations
 from storage.background_sounds import sounds
 from storage.background_sounds.sounds import BackgroundSoundFields
 from storage.calls import calls, recordings
-from storage.database import key_check
+from storage.database import secret_key
 
 SOUND = "3f0c1a52-7a57-4d7c-8f0e-0123456789ab"
 SOUND_FILE = f"sounds/{SOUND}.wav"
@@ -33,7 +33,7 @@ def store(settings: Settings) -> str:
     key = secrets.load_or_create(settings.secret_key_path)
 
     def rows(conn: sa.Connection) -> calls.Call:
-        key_check.check(conn, key)
+        secret_key.verify(conn, key)
         owner = organizations.create(conn, "office").id
         sounds.create(conn, owner, SOUND, BackgroundSoundFields(name="n", description=None, file_size=5, duration_ms=1))
         call = calls.create_inbound(

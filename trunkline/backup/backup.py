@@ -26,8 +26,8 @@ from config.clock import iso, utc_now
 from config.errors import StartupError
 from config.settings import Settings
 from media.recording import HEADER_BYTES
-from storage import snapshot
-from storage.database import key_check, migrate
+from storage import database_snapshot
+from storage.database import migrate, secret_key
 from storage.database.database import Database
 from trunkline.backup.archive import CHUNK_BYTES, DATABASE, KEY, SETTINGS, ArchiveWriter, BackupManifest
 from trunkline.backup.restore_journal import JOURNAL, fsync_folder
@@ -67,8 +67,8 @@ def back_up(
             copy = path.with_name(f"{path.name}{PARTIAL}.db")
             copy_sync = stack.enter_context(_scratch_file(copy))
             at = utc_now()
-            snapshot.take(database, copy, copy_sync.sync_if_due)
-            conn = stack.enter_context(snapshot.opened(copy))
+            database_snapshot.create(database, copy, copy_sync.sync_if_due)
+            conn = stack.enter_context(database_snapshot.open_snapshot(copy))
             manifest = BackupManifest(version("trunkline"), _revision(conn), iso(at))
             key = _read_key(settings.secret_key_path, conn) if with_key else None
             out = _standard_output() if target == STDOUT else stack.enter_context(_atomic_file(path))
@@ -83,7 +83,7 @@ def back_up(
 
 def _revision(conn: sa.Connection) -> str:
     """The revision of the database's schema. Raises `StartupError` if it is unknown."""
-    revision = snapshot.revision(conn)
+    revision = database_snapshot.revision(conn)
     if revision is None:
         raise StartupError("the database is not one of Trunkline's")
     if not migrate.is_known_revision(revision):
@@ -96,7 +96,7 @@ def _read_key(path: Path, conn: sa.Connection) -> bytes:
     noticed only when the backup is needed."""
     if not path.exists():
         raise StartupError(f"there is no secret_key_file {path}: --without-key makes a backup without it")
-    if not key_check.fits(conn, secrets.load_or_create(path)):
+    if not secret_key.matches_proof(conn, secrets.load_or_create(path)):
         raise StartupError(
             f"secret_key_file {path} is not the one that the stored secrets were encrypted with: put the old file "
             "back, or leave it out with --without-key"
@@ -113,7 +113,7 @@ def _write_archive(
     if settings is not None:
         _add_file(writer, SETTINGS, settings)
     _add_file(writer, DATABASE, copy)
-    for referenced in snapshot.referenced_files(conn):
+    for referenced in database_snapshot.referenced_files(conn):
         path = data_dir / referenced.name
         if not _add_file(writer, referenced.name, path, grows=not referenced.certain) and referenced.certain:
             writer.manifest.missing.append(referenced.name)

@@ -24,10 +24,10 @@ from config import secrets
 from config.clock import utc_now
 from config.errors import StartupError
 from config.settings import Settings
-from storage import snapshot
-from storage.database import key_check, lock, migrate
+from storage import database_snapshot
+from storage.database import migrate, secret_key, server_lock
 from storage.database.database import Database
-from storage.snapshot import UnfinishedWork
+from storage.database_snapshot import UnfinishedWork
 from trunkline.backup.archive import (
     DATABASE,
     KEY,
@@ -72,7 +72,7 @@ class _RestorePaths:
         self.database = _real_path(Database(settings.database_url).path)
         self.key = _real_path(settings.secret_key_path)
         files = {DATABASE: self.database, KEY: self.key, SETTINGS: _real_path(self.data_dir / SETTINGS_NAME)}
-        self.destinations = {**files, **{name: _real_path(self.data_dir / name) for name in snapshot.FOLDERS}}
+        self.destinations = {**files, **{name: _real_path(self.data_dir / name) for name in database_snapshot.FOLDERS}}
         """By the first part of a name in the archive."""
 
     def unpacked(self, name: str) -> Path:
@@ -94,7 +94,7 @@ class _RestorePaths:
 
     def existing_data(self) -> Path | None:
         """A file or folder with stored data, which only --replace moves aside; None if there is none."""
-        data = (self.database, *(self.destinations[name] for name in snapshot.FOLDERS))
+        data = (self.database, *(self.destinations[name] for name in database_snapshot.FOLDERS))
         return next((path for path in data if os.path.lexists(path) and not _is_empty(path)), None)
 
     def remove_unpacked(self) -> None:
@@ -134,8 +134,8 @@ def _lock(settings: Settings, stack: ExitStack) -> None:
     """Lock the data directory and the database, so that no server starts meanwhile."""
     path = Database(settings.database_url).path
     try:
-        stack.enter_context(lock.hold(settings.data_dir))
-        stack.enter_context(lock.hold_database(path))
+        stack.enter_context(server_lock.lock_data_dir(settings.data_dir))
+        stack.enter_context(server_lock.lock_database(path))
     except StartupError as error:
         raise StartupError(f"{error}; a restore needs it stopped: then `trunkline restore FILE --replace`") from error
 
@@ -205,10 +205,10 @@ def _check_contents(
 ) -> tuple[UnfinishedWork, Path | None]:
     """Check that the database is undamaged and of no newer version, and that the key is its own. Returns the work that
     a start resumes, and where the key must be put if there is none."""
-    with snapshot.opened(paths.unpacked(DATABASE)) as conn:
-        if (problem := snapshot.integrity_problem(conn)) is not None:
+    with database_snapshot.open_snapshot(paths.unpacked(DATABASE)) as conn:
+        if (problem := database_snapshot.integrity_problem(conn)) is not None:
             raise InvalidArchive(f"its database is damaged: {problem}")
-        revision = snapshot.revision(conn)
+        revision = database_snapshot.revision(conn)
         if revision is None or not migrate.is_known_revision(revision):
             raise StartupError(
                 f"the backup was made by a newer version of Trunkline ({manifest.version}, tables {revision}): "
@@ -216,10 +216,10 @@ def _check_contents(
             )
         key = paths.unpacked(KEY) if with_key else paths.key
         if not key.exists():
-            return snapshot.unfinished(conn), paths.key
-        if not key_check.fits(conn, secrets.load_or_create(key)):
+            return database_snapshot.unfinished_work(conn), paths.key
+        if not secret_key.matches_proof(conn, secrets.load_or_create(key)):
             raise StartupError(f"{paths.key} is not the key of this backup, which has none: put the right one there")
-        return snapshot.unfinished(conn), None
+        return database_snapshot.unfinished_work(conn), None
 
 
 def _check_file_systems(paths: _RestorePaths) -> None:

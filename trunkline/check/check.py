@@ -19,7 +19,7 @@ from sipcore.dialogs.leg import Leg, Media
 from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.transport.tls_identity import now, read_identity
-from storage.database import file_permissions, key_check, lock
+from storage.database import file_permissions, secret_key, server_lock
 from trunkline.admin import open_database
 from trunkline.check import models as check_models
 from trunkline.check import remote_models, sandbox
@@ -78,13 +78,13 @@ async def _data(settings: Settings) -> str:
     await asyncio.to_thread(file_permissions.make_folder, settings.data_dir)
     disk = os.statvfs(settings.data_dir)
     free = f"{disk.f_bavail * disk.f_frsize / 2**30:.1f} GiB free"
-    return f"{free}, in use by a running server" if lock.is_held(settings.data_dir) else free
+    return f"{free}, in use by a running server" if server_lock.is_locked(settings.data_dir) else free
 
 
 async def _database(settings: Settings) -> str:
     """Raises `StartupError` if the database cannot be opened, or the secret key is not its own."""
     async with open_database(settings) as database:
-        await key_check.load(database, settings.secret_key_path)
+        await secret_key.load(database, settings.secret_key_path)
         return str(database.path)
 
 
@@ -128,7 +128,7 @@ def _port_state(
             try:
                 probe.bind((host, port))
             except OSError as error:
-                if lock.is_held(settings.data_dir):
+                if server_lock.is_locked(settings.data_dir):
                     return f"{host}:{port}, in use by the running server"
                 variable = f"TRUNKLINE_{section.upper()}__{key.upper()}"
                 raise OSError(f"{host}:{port}: {error.strerror}; set [{section}] {key} ({variable})") from error

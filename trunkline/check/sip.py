@@ -11,14 +11,14 @@ from ipaddress import ip_address
 from typing import Any, Final
 
 from calls.trunks.provisioning import trunk_destinations
-from config.setting_values import PORTS_PER_CALL
 from config.settings import Settings
+from config.settings_values import PORTS_PER_CALL
 from sipcore.resolver.dns_records import LookupFailed
 from sipcore.resolver.sip_locator import SipLocator
 from sipcore.resolver.system_resolver import SystemResolver
 from sipcore.resolver.target import SipHostPort, ip_literal_targets
 from sipcore.transport.listeners import default_local_address, ip_versions, is_wildcard
-from storage.database import lock
+from storage.database import server_lock
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
@@ -49,7 +49,7 @@ async def rtp_ports(settings: Settings) -> str:
     needed = PORTS_PER_CALL * settings.limits.max_calls
     capacity = (last - first + 1) // PORTS_PER_CALL
     ports = f"{settings.sip.rtp_ports} suffice for {capacity} calls, max_calls is {settings.limits.max_calls}"
-    if await asyncio.to_thread(lock.is_held, settings.data_dir):
+    if await asyncio.to_thread(server_lock.is_locked, settings.data_dir):
         return f"{ports}, in use by the running server"
     used = await asyncio.to_thread(_count_used, settings.sip.host, range(first, last + 1))
     if last - first + 1 - used < needed:
@@ -80,7 +80,7 @@ async def trunks(settings: Settings) -> str:
     numbers = await _read_numbers(settings)
     if not numbers:
         return "no phone number has one yet"
-    if await asyncio.to_thread(lock.is_held, settings.data_dir):
+    if await asyncio.to_thread(server_lock.is_locked, settings.data_dir):
         return await _states(settings)
     unresolved = await _unresolved(settings, numbers)
     if unresolved:
@@ -92,7 +92,7 @@ async def _read_numbers(settings: Settings) -> list[PhoneNumber]:
     database = Database(settings.database_url)
     try:
         await database.open()
-        return await database.read(phone_numbers.trunks)
+        return await database.read(phone_numbers.numbers_with_trunk)
     finally:
         await database.close()
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from config.clock import iso
 from config.settings import Settings
-from storage.accounts import audit_log, organizations
-from storage.accounts.audit_log import AuditEntry
+from storage.accounts import operator_audit, organizations
+from storage.accounts.operator_audit import AuditEntry
 from storage.accounts.organizations import Organization
 from storage.calls import outbound_audit
 from storage.calls.outbound_audit import AttemptWithCall
@@ -48,7 +48,7 @@ async def _print_entries(
     to_text: Callable[[AttemptWithCall | AuditEntry, str], str],
 ) -> None:
     """Print the outbound requests and the operators' changes, merged by time."""
-    entries = await database.read(partial(audit_log.since, organization_id=organization.id, at=since))
+    entries = await database.read(partial(operator_audit.entries_since, organization_id=organization.id, at=since))
     last_id = ""
     while page := await database.read(
         partial(

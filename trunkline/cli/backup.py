@@ -11,8 +11,8 @@ from collections import Counter
 from typing import Final
 
 from config.settings import Settings
-from config.settings_source import DEFAULT_FILE
-from storage.snapshot import UnfinishedWork
+from config.settings_loader import DEFAULT_FILE
+from storage.database_snapshot import UnfinishedWork
 from trunkline.backup.archive import KEY, BackupManifest
 from trunkline.backup.backup import back_up
 from trunkline.backup.restore import RestoreSummary, restore

@@ -99,7 +99,7 @@ async def add(options: argparse.Namespace, settings: Settings) -> int:
     """Add a remote model, and note on stderr what else it needs."""
     from storage.agents import remote_models
     from storage.agents.remote_models import StoredRemoteModel
-    from storage.database import key_check
+    from storage.database import secret_key
     from trunkline.admin import open_database
 
     await _check_name_is_free(options.name, settings)
@@ -107,7 +107,7 @@ async def add(options: argparse.Namespace, settings: Settings) -> int:
         raise StartupError("a tts model needs at least one --voice")
     key = await asyncio.to_thread(_read_key) if options.key_stdin else None
     async with open_database(settings) as database:
-        secrets = await key_check.load(database, settings.secret_key_path)
+        secrets = await secret_key.load(database, settings.secret_key_path)
         stored = StoredRemoteModel(
             name=options.name, kind=options.kind, base_url=options.url, model=options.model,
             key_encrypted=None if key is None else secrets.encrypt(key), context_length=options.context,

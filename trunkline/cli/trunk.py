@@ -52,14 +52,14 @@ def add_arguments(
 
 def _trunk(text: str) -> str:
     from api.schemas.addresses import SIP_HOST
-    from config.special_addresses import why_no_unicast
+    from config.special_addresses import non_unicast_kind
     from storage.phone_numbers.sip_sources import normal_source
 
     try:
         normal = normal_source(text)
     except ValueError:
         normal = ""
-    if (what := why_no_unicast(normal)) is not None:
+    if (what := non_unicast_kind(normal)) is not None:
         raise argparse.ArgumentTypeError(f"takes a unicast address: {text} is {what}")
     if not normal or ("/" not in text and re.fullmatch(SIP_HOST, text) is None):
         raise argparse.ArgumentTypeError("takes an IP address, a network such as 192.0.2.0/24, or a host name")
@@ -67,9 +67,9 @@ def _trunk(text: str) -> str:
 
 
 def _pattern(text: str) -> str:
-    from storage.phone_numbers.trunk_rules import is_pattern
+    from storage.phone_numbers.trunk_rules import is_number_pattern
 
-    if not is_pattern(text):
+    if not is_number_pattern(text):
         raise argparse.ArgumentTypeError("takes digits, * (any digits) and ? (one digit), optionally after a +: +4930*")
     return text
 
@@ -102,9 +102,9 @@ async def deny(options: argparse.Namespace, settings: Settings) -> int:
     def revoke(conn: sa.Connection) -> tuple[RevokedGrants, list[TrunkUse]]:
         organization = organization_by_name(conn, options.org)
         revoked = trunk_grants.deny(conn, organization.id, options.trunk, options.number, actor=user())
-        rules = trunk_grants.rules(conn, settings.trunks.policy)
-        uses = [use for use in trunk_grants.uses(conn, rules) if use.organization_id == organization.id]
-        return revoked, [use for use in uses if use.standing is None]
+        rules = trunk_grants.current_rules(conn, settings.trunks.policy)
+        uses = [use for use in trunk_grants.trunk_uses(conn, rules) if use.organization_id == organization.id]
+        return revoked, [use for use in uses if use.permission is None]
 
     async with open_database(settings) as database:
         revoked, forbidden = await database.write(revoke)
@@ -124,8 +124,8 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
 
     def read(conn: sa.Connection) -> tuple[TrunkRules, list[TrunkUse], dict[str, str]]:
         selected = organizations.all_of(conn) if options.org is None else [organization_by_name(conn, options.org)]
-        rules = trunk_grants.rules(conn, settings.trunks.policy)
-        return rules, trunk_grants.uses(conn, rules), {each.id: each.name for each in selected}
+        rules = trunk_grants.current_rules(conn, settings.trunks.policy)
+        return rules, trunk_grants.trunk_uses(conn, rules), {each.id: each.name for each in selected}
 
     async with open_database(settings) as database:
         rules, uses, names = await database.read(read)
@@ -137,7 +137,7 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
     rows += [
         _use_row(use, names[use.organization_id])
         for use in uses
-        if use.organization_id in names and use.standing != "granted"
+        if use.organization_id in names and use.permission != "granted"
     ]
     if not options.json:
         policy = "approved" if rules.enforced else "open"
@@ -159,11 +159,11 @@ async def notify_server(settings: Settings) -> None:
 
 
 def _is_by_grant(use: TrunkUse, grant: TrunkGrant) -> bool:
-    return grant.organization_id == use.organization_id and use.standing == "granted" and grant.covers(use.trunk)
+    return grant.organization_id == use.organization_id and use.permission == "granted" and grant.covers(use.trunk)
 
 
 def _grant_row(grant: TrunkGrant, organization: str, uses: Iterable[TrunkUse]) -> dict[str, Any]:
-    numbers = [number.number for use in uses for number in use.numbers if grant.is_for(number.number)]
+    numbers = [number.number for use in uses for number in use.numbers if grant.matches_number(number.number)]
     return {
         "organization": organization,
         "trunk": grant.trunk,
@@ -179,7 +179,7 @@ def _use_row(use: TrunkUse, organization: str) -> dict[str, Any]:
         "organization": organization,
         "trunk": use.trunk,
         "numberPattern": None,
-        "state": STATES[use.standing],
+        "state": STATES[use.permission],
         "numbers": [number.number for number in use.numbers],
         "since": None,
     }

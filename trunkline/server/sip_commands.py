@@ -166,7 +166,7 @@ async def _wait_forever() -> None:
 
 def _read_trunks(conn: sa.Connection) -> tuple[list[PhoneNumber], dict[str, str]]:
     """Returns all numbers with a trunk, and the names of organizations by id."""
-    return phone_numbers.trunks(conn), {each.id: each.name for each in organizations.all_of(conn)}
+    return phone_numbers.numbers_with_trunk(conn), {each.id: each.name for each in organizations.all_of(conn)}
 
 
 def _logged_json(logged: LoggedMessage, call: TracedCall | None) -> dict[str, Any]:

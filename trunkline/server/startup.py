@@ -44,7 +44,7 @@ from sipcore.endpoint import Endpoint
 from sipcore.messages.headers import bracketed
 from sipcore.security.digest import DigestVerifier
 from storage.background_sounds import presets as preset_sounds
-from storage.database import lock
+from storage.database import server_lock
 from storage.database.disk_space import DiskSpace
 from trunkline.backup import restore_journal
 from trunkline.server.certificate_reload import CertificateReloader
@@ -106,7 +106,7 @@ async def running_server(
     local models in tests and benchmarks. Raises `StartupError`."""
     raise_file_descriptor_limit(settings.limits.max_calls, settings.api.max_connections)
     async with AsyncExitStack() as stack:
-        stack.enter_context(lock.hold(settings.data_dir))
+        stack.enter_context(server_lock.lock_data_dir(settings.data_dir))
         stack.callback(log.info, "stopped")
         restore_journal.resume(settings.data_dir)
         database, key = await open_server_database(settings, stack)
@@ -187,7 +187,7 @@ async def _open_api(server: Server, services: Services, stack: AsyncExitStack) -
     settings = server.settings
     port = await stack.enter_async_context(listen(create_app(services), settings.api))
     server.api_origin = _origin(settings, port)
-    if settings.links_follow_the_client:
+    if settings.links_use_host_header:
         log.warning("api.public_url_not_set", links=settings.public_origin, remedy=PUBLIC_URL_REMEDY)
 
 

@@ -15,7 +15,7 @@ from config.errors import StartupError
 from config.secrets import Secrets
 from config.settings import Settings
 from storage.database.database import Database
-from storage.webhooks import claims
+from storage.webhooks import attempt_claims
 
 
 def egress_rules(settings: Settings) -> EgressRules:
@@ -43,7 +43,7 @@ async def open_egress(
     """The webhook sender and the HTTP access of tools. Each has a client of its own, so that neither waits for the
     other's slow name servers. The server holds the database's lock, so the stored claims of webhooks are those of dead
     processes, and are released."""
-    await database.write(claims.release_all)
+    await database.write(attempt_claims.release_all)
     tls, rules = await egress_tls(settings), egress_rules(settings)
     clients = EgressClient(rules, tls), EgressClient(rules, tls)
     for client in clients:

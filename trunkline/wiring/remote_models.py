@@ -19,7 +19,7 @@ from models.tts.cache import SpeechCache
 from models.tts.disk_cache import SpeechDiskCache
 from storage.agents import remote_models
 from storage.agents.remote_models import StoredRemoteModel
-from storage.database import key_check
+from storage.database import secret_key
 from storage.database.database import Database
 from trunkline.admin import open_database
 from trunkline.wiring.egress import egress_client
@@ -54,7 +54,7 @@ def _remote_model(stored: StoredRemoteModel, key: Secrets) -> RemoteModel:
 async def open_and_read_remote_models(settings: Settings) -> list[RemoteModel]:
     """`read_remote_models` for commands, which have no database open. Raises `SecretUnreadable`, `StartupError`."""
     async with open_database(settings) as database:
-        return await read_remote_models(database, await key_check.load(database, settings.secret_key_path))
+        return await read_remote_models(database, await secret_key.load(database, settings.secret_key_path))
 
 
 async def local_model_settings(settings: Settings) -> Settings:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from config.setting_values import name_server_address
 from config.settings import Settings
+from config.settings_values import name_server_address
 from sipcore.resolver.dns_client import DnsClient
 from sipcore.resolver.sip_locator import SipLocator
 from sipcore.resolver.system_resolver import SystemResolver

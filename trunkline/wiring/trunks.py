@@ -90,8 +90,8 @@ async def _log_undecided_trunks(database: Database, policy: Policy) -> None:
     """Log the numbers that use trunks from before the trunk policy, for the operator to allow or deny."""
 
     def read(conn: sa.Connection) -> tuple[bool, list[TrunkUse]]:
-        rules = trunk_grants.rules(conn, policy)
-        return rules.enforced, [use for use in trunk_grants.uses(conn, rules) if use.standing == "taken_over"]
+        rules = trunk_grants.current_rules(conn, policy)
+        return rules.enforced, [use for use in trunk_grants.trunk_uses(conn, rules) if use.permission == "taken_over"]
 
     enforced, uses = await database.read(read)
     if enforced and uses:

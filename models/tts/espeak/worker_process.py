@@ -268,7 +268,7 @@ def _enter_sandbox(data: Path) -> None:
     sys.path.insert(0, str(Path(__file__).parents[3]))  # started by its path, it finds no package
     from config import sandbox
 
-    sandbox.enter([data], forks=True, without_landlock=True)
+    sandbox.enter([data], may_fork=True, read_all_without_landlock=True)
 
 
 def _write(stream: BinaryIO, header: dict[str, Any], body: bytes) -> None:

@@ -1,1 +1,1 @@
-"""What all document formats use: blocks, limits, encodings, media types."""
+"""Shared by all document formats: blocks, limits, encodings, media types, errors."""

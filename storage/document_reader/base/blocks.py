@@ -12,7 +12,7 @@ from typing import Final
 
 
 class Role(StrEnum):
-    """What a block of text is."""
+    """The kind of a block."""
 
     HEADING = "heading"
     PARAGRAPH = "paragraph"
@@ -21,7 +21,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of text. `level` is a heading's: 1 for a chapter, 2 for a section in it, 0 for a title above all."""
+    """A block of text. `level` is that of a heading: 1 for a chapter, 2 for a section in it, 0 for the document's
+    title."""
 
     role: Role
     text: str
@@ -29,17 +30,17 @@ class Block:
 
 
 def heading(text: str, level: int) -> Block:
-    """A heading block."""
+    """Returns a heading block."""
     return Block(Role.HEADING, text, level)
 
 
 def paragraph(text: str) -> Block:
-    """A paragraph block."""
+    """Returns a paragraph block."""
     return Block(Role.PARAGRAPH, text)
 
 
 def row(names: Sequence[str], values: Sequence[str]) -> Block:
-    """A table row that can be understood alone: `name: value; name: value`. Empty values are left out."""
+    """Returns a table row that can be understood alone: `name: value; name: value`. Empty values are left out."""
     cells = (
         f"{name.strip()}: {value.strip()}" if name.strip() else value.strip()
         for name, value in zip_longest(names, values, fillvalue="")
@@ -49,7 +50,7 @@ def row(names: Sequence[str], values: Sequence[str]) -> Block:
 
 
 def table(rows: Sequence[Sequence[str]], *, has_header: bool) -> Iterator[Block]:
-    """The rows of a table; with a header, each repeats its names. A header alone is a row of its own."""
+    """Returns the rows of a table; with a header, each repeats its names. A header alone is a row."""
     if has_header and len(rows) > 1:
         yield from (row(rows[0], values) for values in rows[1:])
     else:
@@ -60,8 +61,8 @@ _NUMBER: Final = re.compile(r"[-+(]?[\s$\u20ac\u00a3\u00a5]*\d[\d\s.,'%:/)-]*")
 
 
 def looks_like_header(cells: Sequence[str]) -> bool:
-    """Whether a table's first row can be its header: all cells are filled, but for a corner above the names of rows,
-    all differ, and none is a number."""
+    """True if a table's first row can be its header: all cells are filled, except for the corner above row names, all
+    differ, and none is a number."""
     names = [cell.strip() for place, cell in enumerate(cells) if place or cell.strip()]
     return bool(names) and all(names) and len(set(names)) == len(names) and not any(map(_NUMBER.fullmatch, names))
 
@@ -69,7 +70,8 @@ def looks_like_header(cells: Sequence[str]) -> bool:
 _DROPPED: Final = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b\u2060\ufeff\u202a-\u202e\u2066-\u2069]+"
 )
-"""Controls, soft hyphens, marks of direction and of no width: nothing of them is read, spoken or searched."""
+"""Control characters, soft hyphens, direction marks and zero-width characters, which are never read, spoken or
+searched."""
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _SPACES: Final = re.compile(r"[^\S\n]+")
 _LINE_ENDS: Final = re.compile(r" ?\n\s*")
@@ -79,7 +81,7 @@ _LIGATURES: Final = str.maketrans(
 
 
 def normalize(text: str) -> str:
-    """The same text composed (NFC), with single spaces and line ends, and without what nobody can see."""
+    """Returns the text composed (NFC), with single spaces and line ends, without invisible characters."""
     text = _DROPPED.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     text = _SURROGATES.sub("\ufffd", text).translate(_LIGATURES)
     text = _LINE_ENDS.sub("\n", _SPACES.sub(" ", text))

@@ -1,5 +1,5 @@
-"""Text encodings: UTF-8 by itself, all others by chardet, with rules for what chardet does not tell: damaged UTF-8,
-UTF-16 without a mark in a script of its own, and a few Latin letters."""
+"""Detection of text encodings: UTF-8 directly, all others by chardet, with rules for cases that chardet gets wrong:
+damaged UTF-8, UTF-16 without a byte order mark in a non-Latin script, and a few Latin letters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FAULTS: Final = 0.02
 _USUAL: Final = re.compile(
     "[\t\n\r -~\u00a0-\u07ff\u0900-\u0eff\u2010-\u2030\u20ac\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff00-\uffef]"
 )
-"""Characters of the scripts that files are written in."""
+"""Characters of common scripts."""
 _MOSTLY_USUAL: Final = 0.95
 _WESTERN: Final = "cp1252"
 _LATIN: Final = frozenset(
@@ -29,24 +29,25 @@ _LATIN: Final = frozenset(
 ) | frozenset(
     "\u00a0\u20ac\u00a3\u00a7\u00b0\u00ab\u00bb\u00b7\u00bf\u00a1\u2013\u2014\u2018\u2019\u201a\u201c\u201d\u201e\u2026"
 )
-"""What a text in Latin letters holds beyond ASCII."""
+"""Common characters of texts in Latin letters, beyond ASCII."""
 _USUAL_IN_LATIN: Final = ("windows-12", "iso-8859")
 _FEW: Final = 20
-"""Characters beyond ASCII that tell a guess too little."""
+"""Characters beyond ASCII up to which a guess is not reliable."""
 _ASCII_LETTERS: Final = re.compile("[A-Za-z]")
 _CONTROL_BYTES: Final = re.compile(b"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
-_MOST_CONTROLS: Final = 0.02
+_MAX_CONTROLS: Final = 0.02
 
 
 def decode(data: bytes, declared: str | None = None) -> str:
-    """The text of `data`: by its mark, else as UTF-16 or UTF-8 when it can only be that, else as `declared`, else by a
-    guess from its letters' frequencies. Raises `UnreadableDocument` when it is no text in any encoding."""
-    text = _unmistakable(data)
+    """Returns the text of `data`: by its byte order mark, else as UTF-16 or UTF-8 when it can only be that, else as
+    `declared`, else by a guess from frequencies of letters. Raises `UnreadableDocument` when it is no text in any
+    encoding."""
+    text = _decode_unambiguous(data)
     if text is None:
         text = _as_declared(data, declared)
     if text is None or _is_garbled(text):
-        text = _as_wide_letters(data) or text or _guessed(data)
+        text = _as_utf16_without_bom(data) or text or _guessed(data)
     if _is_garbled(text):
         raise UnreadableDocument(NOT_TEXT)
     return text
@@ -54,10 +55,10 @@ def decode(data: bytes, declared: str | None = None) -> str:
 
 def _is_garbled(text: str) -> bool:
     sample = text[:_SAMPLE]
-    return len(_CONTROLS.findall(sample)) > _MOST_CONTROLS * len(sample) + 1
+    return len(_CONTROLS.findall(sample)) > _MAX_CONTROLS * len(sample) + 1
 
 
-def _unmistakable(data: bytes) -> str | None:
+def _decode_unambiguous(data: bytes) -> str | None:
     if data.startswith(codecs.BOM_UTF8):
         return data.decode("utf-8-sig", "replace")
     wide = _wide(data[:_SAMPLE])
@@ -69,7 +70,7 @@ def _unmistakable(data: bytes) -> str | None:
 
 
 def _wide(sample: bytes) -> str | None:
-    """UTF-16 or UTF-32, by its mark or its zero bytes."""
+    """UTF-16 or UTF-32, by its byte order mark or its zero bytes."""
     if b"\0" not in sample and not sample.startswith(_WIDE_MARKS):
         return None
     found = _detected(sample) or ""
@@ -98,15 +99,15 @@ def _as_declared(data: bytes, declared: str | None) -> str | None:
         return None
     try:
         return data.decode(declared)
-    except (LookupError, ValueError):  # a name that is none, or bytes that are not in it
+    except (LookupError, ValueError):  # an unknown encoding, or bytes that are invalid in it
         return None
 
 
-def _as_wide_letters(data: bytes) -> str | None:
-    """UTF-16 without a mark in a script of its own: some bytes are controls, as in no other text, and in one order of
-    the bytes nearly all characters are usual, in the other one fewer."""
+def _as_utf16_without_bom(data: bytes) -> str | None:
+    """UTF-16 without a byte order mark in a non-Latin script: some bytes are control characters, as in no other
+    encoding, and in one byte order nearly all characters are common ones, in the other one fewer."""
     even = data[: len(data) // 2 * 2]
-    if len(_CONTROL_BYTES.findall(even[:_SAMPLE])) <= _MOST_CONTROLS * len(even[:_SAMPLE]):
+    if len(_CONTROL_BYTES.findall(even[:_SAMPLE])) <= _MAX_CONTROLS * len(even[:_SAMPLE]):
         return None
     shares: list[tuple[float, str]] = []
     for codec in ("utf-16-le", "utf-16-be"):
@@ -121,15 +122,16 @@ def _as_wide_letters(data: bytes) -> str | None:
 
 
 def _guessed(data: bytes) -> str:
-    """The commonest encoding of Latin letters, where a guess from a few of them takes them for something else."""
-    found = _detected(_telling(data))
+    """The text by chardet's guess; by the most common encoding of Latin letters where a guess from a few of them is
+    implausible."""
+    found = _detected(_non_ascii_lines(data))
     text = _as_declared(data, found) or data.decode(found or _WESTERN, "replace")
     doubted = _is_guessed_from_few(text) and not (found or "").startswith(_USUAL_IN_LATIN)
     return (_as_declared(data, _WESTERN) if doubted or _is_misread(text) else None) or text
 
 
 def _is_guessed_from_few(text: str) -> bool:
-    """A short text that is Latin letters for the most part."""
+    """True if a text has few characters beyond ASCII, and more ASCII letters than these."""
     beyond = sum(not character.isascii() for character in text[:_SAMPLE])
     return beyond <= _FEW and beyond < len(_ASCII_LETTERS.findall(text[:_SAMPLE]))
 
@@ -138,8 +140,8 @@ def _is_misread(text: str) -> bool:
     return _is_guessed_from_few(text) and any(not (each.isascii() or each in _LATIN) for each in text)
 
 
-def _telling(data: bytes) -> bytes:
-    """Lines that are not plain ASCII, up to the sample's size: the others tell nothing."""
+def _non_ascii_lines(data: bytes) -> bytes:
+    """The lines that are not plain ASCII, up to the size of a sample: only they differ between encodings."""
     if b"\x1b" in data[:_SAMPLE]:
         return data[:_SAMPLE]
     lines: list[bytes] = []

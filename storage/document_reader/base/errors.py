@@ -1,4 +1,4 @@
-"""Why a document has no text for us."""
+"""The error of documents that cannot be read."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ FORBIDDEN: Final = "Reading the file was stopped: it made its reader do what it 
 
 
 class UnreadableDocument(TrunklineError):
-    """The file gives no passages; `message` says why in one sentence for the client, `cause` in a few words for the
-    log (it never quotes the file)."""
+    """`message` is one sentence for the client, `cause` a few words for the log, without content of the file."""
 
     def __init__(self, message: str, cause: str = "") -> None:
         super().__init__(message)

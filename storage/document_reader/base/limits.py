@@ -1,4 +1,4 @@
-"""How much one file may take."""
+"""Resource limits of reading one file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """Bounds of reading one file: of the process that reads it, and of what it may find."""
+    """Limits of the process that reads a file, and of the file's content."""
 
     file_bytes: int = 20 * 2**20
     memory_bytes: int = 2**30
@@ -15,14 +15,14 @@ class ReadLimits:
     cpu_s: int = 120
     """Processor time of the process."""
     text_cpu_s: int = 45
-    """The same for kinds that are text: 5 million characters of usual Markdown take 5 to 10 s, 20 MiB of HTML 15 s."""
+    """The same for text formats: 5 million characters of usual Markdown take 5 to 10 s, 20 MiB of HTML 15 s."""
     wall_s: float = 300.0
-    """From the start of the process to its end; more than `cpu_s`, because it gives way to everything else."""
+    """From the start of the process to its end; more than `cpu_s`, because the process has a low priority."""
     open_files: int = 32
     output_bytes: int = 160 * 2**20
-    """What the process may write: more than the passages that the limits below allow."""
+    """Bytes of output: more than the passages within the limits below take."""
     unpacked_bytes: int = 100 * 2**20
-    """What the parts of a packed file may unpack to, all together."""
+    """Bytes that all parts of a compressed file may unpack to."""
     pages: int = 2_000
     characters: int = 5_000_000
     passages: int = 50_000

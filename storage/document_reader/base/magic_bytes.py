@@ -1,4 +1,4 @@
-"""What a file is by its first bytes, when these say that it is not what its sender calls it."""
+"""Magic bytes: detects files whose first bytes contradict the declared media type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIGNATURES: Final = (
     (b"\x1f\x8b\x08", "a packed file", None),
     (b"7z\xbc\xaf", "a packed file", None),
 )
-"""First bytes, what they say, and what reads it."""
+"""First bytes, the kind of file, and its format if it can be read."""
 _NAMES: Final = {
     DocumentFormat.TEXT: "text",
     DocumentFormat.MARKDOWN: "Markdown",
@@ -31,9 +31,8 @@ _NAMES: Final = {
 }
 
 
-def refuse_another(data: bytes, kind: DocumentFormat) -> None:
-    """Raises `UnreadableDocument` for a file that is unmistakably of another kind: read as this one, it would give
-    nonsense."""
+def check_magic_bytes(data: bytes, kind: DocumentFormat) -> None:
+    """Raises `UnreadableDocument` for a file whose first bytes are those of another format."""
     start = data[:64].lstrip()
     for signature, what, reader in _SIGNATURES:
         if reader is not kind and start.startswith(signature):

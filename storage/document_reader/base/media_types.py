@@ -1,4 +1,4 @@
-"""Which files can be read, told by their media type."""
+"""Document formats, by media type."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class DocumentFormat(StrEnum):
-    """What reads the file."""
+    """The format that selects a reader."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -39,12 +39,14 @@ _KINDS: Final = {
 
 
 def format_of(mime_type: str) -> DocumentFormat | None:
-    """The kind of a media type, in upper or lower case, with or without parameters; None when it cannot be read."""
+    """Returns the format of a media type, in any letter case, with or without parameters; None when it is not
+    supported."""
     return _KINDS.get(mime_type.partition(";")[0].strip().lower())
 
 
 def charset_of(mime_type: str) -> str | None:
-    """The `charset` parameter of a media type (RFC 9110, section 8.3), without its quotes."""
+    """Returns the `charset` parameter of a media type (RFC 9110, section 8.3) without quotes, None when it is
+    absent."""
     for parameter in mime_type.split(";")[1:]:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset":

@@ -1,4 +1,4 @@
-"""CSV: each row with the header's names, whatever separates the values."""
+"""CSV with any separator: each row with the names of the header."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from storage.document_reader.base.errors import UnreadableDocument
 _SEPARATORS: Final = ",;\t|"
 _SAMPLE_ROWS: Final = 50
 _SAMPLE: Final = 2**16
-_MOST_TITLES: Final = 3
-_SAID: Final = re.compile(r"\s*sep=(.)[ \t]*\r?\n", re.IGNORECASE)
-"""The first line by which a spreadsheet program is told the separator."""
+_MAX_TITLES: Final = 3
+_SEPARATOR_LINE: Final = re.compile(r"\s*sep=(.)[ \t]*\r?\n", re.IGNORECASE)
+"""A first line that names the separator for spreadsheet programs."""
 
 
 def blocks_from_csv(text: str) -> Iterator[Block]:
-    """A block for each row. The first row gives the names when it can (`looks_like_header`). Above it may stand
-    titles."""
+    """Yields a block for each row. The first row is the header if it can be one (`looks_like_header`). Titles may
+    precede it."""
     csv.field_size_limit(2**31 - 1)
     text = text.replace("\0", "")
-    said = _SAID.match(text)
-    separator = said.group(1) if said else _separator_of(text[:_SAMPLE])
-    rows = _rows(text[said.end() :] if said else text, separator)
-    head = list(islice(rows, _MOST_TITLES + 1))
+    separator_line = _SEPARATOR_LINE.match(text)
+    separator = separator_line.group(1) if separator_line else _separator_of(text[:_SAMPLE])
+    rows = _rows(text[separator_line.end() :] if separator_line else text, separator)
+    head = list(islice(rows, _MAX_TITLES + 1))
     titles = _titles_of(head)
     yield from (heading(" ".join(cells), level) for level, cells in enumerate(head[:titles]))
     rows = chain(head[titles:], rows)
@@ -42,7 +42,7 @@ def blocks_from_csv(text: str) -> Iterator[Block]:
 
 
 def _rows(text: str, separator: str) -> Iterator[list[str]]:
-    """All rows that hold something."""
+    """All rows that are not empty."""
     try:
         for values in csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True):
             if any(value.strip() for value in values):
@@ -52,11 +52,11 @@ def _rows(text: str, separator: str) -> Iterator[list[str]]:
 
 
 def _titles_of(head: list[list[str]]) -> int:
-    """How many of the first rows are titles: only the first cell is filled, or there is but one, as programs and people
-    write a sheet's title above its table. Where no row has several cells there is no table."""
+    """The number of title rows at the beginning, in which only the first cell is filled. Without a row of several cells
+    there is no table, hence no title."""
     if all(len(cells) == 1 for cells in head):
         return 0
-    return sum(1 for _ in takewhile(_is_title, head[:_MOST_TITLES]))
+    return sum(1 for _ in takewhile(_is_title, head[:_MAX_TITLES]))
 
 
 def _is_title(cells: list[str]) -> bool:
@@ -64,7 +64,7 @@ def _is_title(cells: list[str]) -> bool:
 
 
 def _separator_of(sample: str) -> str:
-    """The separator that gives most rows the same number of cells, and the more cells the better."""
+    """The separator with which most rows have the same number of cells; among equals, the one with most cells."""
 
     def merit(separator: str) -> tuple[int, int]:
         counts = Counter(len(values) for values in islice(_rows(sample, separator), _SAMPLE_ROWS))

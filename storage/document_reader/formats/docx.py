@@ -1,4 +1,4 @@
-"""DOCX (Office Open XML, ECMA-376): the text of a word processor's document."""
+"""DOCX (Office Open XML, ECMA-376): the text of a word processing document."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ NO_DOCX: Final = "The file is not a DOCX document"
 OLD_OR_ENCRYPTED: Final = "The Word document is encrypted or in the old format"
 
 _COMPOUND_FILE: Final = bytes.fromhex("d0cf11e0a1b11ae1")
-"""How DOC files begin, and DOCX files with a password."""
+"""The first bytes of DOC files, and of DOCX files with a password."""
 _ZIP: Final = b"PK"
 _FAULTS: Final = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, NotImplementedError, OSError, ValueError),
     expat.ExpatError,
 )
-"""What zipfile raises for damaged files, in its first line; what the XML parser raises."""
+"""Errors of zipfile for damaged files (first line), and of the XML parser."""
 
 
 def blocks_from_docx(data: bytes, unpacked_bytes: int) -> Iterator[Block]:
-    """Headings (by style or outline level), paragraphs and table rows, then the notes; deleted text is left out. The
-    parts that are read may unpack to `unpacked_bytes`."""
+    """Returns headings (by style or outline level), paragraphs and table rows, then the notes; deleted text is left
+    out. The parts that are read may unpack to `unpacked_bytes`."""
     if data.startswith(_COMPOUND_FILE):
         raise UnreadableDocument(OLD_OR_ENCRYPTED)
     try:
@@ -43,7 +43,7 @@ def blocks_from_docx(data: bytes, unpacked_bytes: int) -> Iterator[Block]:
         for name in (package.main, *package.related("footnotes"), *package.related("endnotes")):
             body = BodyHandler(styles)
             for _ in package.read(name, body):
-                yield from body.take()
+                yield from body.take_blocks()
     except _FAULTS as error:
         is_one = data.startswith(_ZIP) and not isinstance(
             error, KeyError

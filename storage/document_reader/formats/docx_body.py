@@ -8,17 +8,17 @@ from typing import Final
 from storage.document_reader.base.blocks import Block, heading, looks_like_header, paragraph, table
 from storage.document_reader.formats.docx_styles import StylesHandler, outline_level
 
-_UNSEEN: Final = frozenset(("del", "moveFrom", "pPrChange", "rPrChange", "sectPr", "compatibility:Fallback"))
-"""Deleted or moved text, former formats, page set-up, and what older programs are to show instead of the same thing."""
+_SKIPPED: Final = frozenset(("del", "moveFrom", "pPrChange", "rPrChange", "sectPr", "compatibility:Fallback"))
+"""Deleted or moved text, former formats, page set-up, and fallbacks for older programs."""
 _CHARACTERS: Final = {"tab": " ", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
-_MOST_COLUMNS: Final = 100
+_MAX_COLUMNS: Final = 100
 _SPAN_DIGITS: Final = 6
-"""More make no other number of columns, and Python's `int` takes only some thousand."""
-_MOST_PADDING: Final = 1_000_000
-"""Empty cells that wide cells stand for in a table; beyond them each cell counts as one."""
+"""Digits of a column span that are read, because Python's `int` rejects thousands of them."""
+_MAX_PADDING: Final = 1_000_000
+"""Empty cells that wide cells may add to a table; beyond them each cell counts as one."""
 _MEANT_AS_HEADER: Final = 3
-"""Columns from which the table style's mark for a special first row is believed: programs set it on nearly every
-table, those of two columns with a name and a value included."""
+"""Columns from which the table style's flag for a special first row counts: programs set it on nearly every table, also
+on tables of two columns with names and values."""
 _FIRST_ROW_BIT: Final = 0x20
 
 
@@ -50,14 +50,14 @@ class _Table:
         column = len(self.row)
         if self.continues and self.rows and column < len(self.rows[-1]):
             text = self.rows[-1][column]
-        padding = min(self.span - 1, _MOST_PADDING - self.padding)
+        padding = min(self.span - 1, _MAX_PADDING - self.padding)
         self.padding += padding
         self.row += [text, *[""] * padding]
         self.cell = None
 
 
 class BodyHandler:
-    """The handler of the main part and of the notes."""
+    """Reads the main part and the notes."""
 
     def __init__(self, styles: StylesHandler) -> None:
         self._styles = styles
@@ -67,14 +67,14 @@ class BodyHandler:
         self._tables: list[_Table] = []
         self._in_text = False
 
-    def take(self) -> list[Block]:
-        """The blocks that are complete, once."""
+    def take_blocks(self) -> list[Block]:
+        """Returns the blocks that are complete, once."""
         taken, self._blocks = self._blocks, []
         return taken
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """An element begins."""
-        if self._unseen or name in _UNSEEN:
+        if self._unseen or name in _SKIPPED:
             self._unseen += 1
         elif name == "p":
             self._paragraphs.append(_Paragraph())
@@ -158,13 +158,15 @@ class BodyHandler:
 
 
 def _columns(span: str) -> int:
-    """How many columns a cell covers: at least one, whatever stands there, and never more than any table has."""
+    """The number of columns that a cell spans: at least one, also for an invalid attribute, and at most those that a
+    table can have."""
     digits = span.strip().removeprefix("+").lstrip("0")
-    return min(int(digits[:_SPAN_DIGITS]), _MOST_COLUMNS) if digits.isascii() and digits.isdigit() else 1
+    return min(int(digits[:_SPAN_DIGITS]), _MAX_COLUMNS) if digits.isascii() and digits.isdigit() else 1
 
 
 def _marks_first_row(look: dict[str, str]) -> bool:
-    """Newer programs write an attribute, older ones a bit of a hexadecimal number."""
+    """True if the table's style has a special first row: newer programs write an attribute, older ones a bit of a
+    hexadecimal number."""
     try:
         bits = int(look.get("val", "0"), 16)
     except ValueError:

@@ -1,4 +1,5 @@
-"""The zip file of a DOCX document, its parts read as streams by expat, so that none is ever held whole."""
+"""The zip package of a DOCX document. Its parts are parsed as streams by expat, so that none is in memory as a
+whole."""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ _PREFIXES: Final = {
     "http://purl.oclc.org/ooxml/officeDocument/math": "math:",
     "http://schemas.openxmlformats.org/markup-compatibility/2006": "compatibility:",
 }
-"""Namespaces that we read, of both conformance classes, and what stands for each in a handler's names."""
+"""Namespaces that are read, of both conformance classes, with their prefix in a handler's names."""
 _MAIN: Final = "word/document.xml"
 
 
 class PartHandler(Protocol):
-    """What a part is read into. Names are local, with a prefix of ours for all but the main namespaces."""
+    """Receives the elements of a part. Names are local, with a prefix for all but the main namespaces."""
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """An element begins."""
@@ -48,12 +49,12 @@ class Package:
         self.main = next(iter(self._targets("", "officeDocument")), _MAIN)
 
     def related(self, kind: str) -> list[str]:
-        """Names of the main part's related parts of one kind, as far as they are there."""
+        """Names of the main part's related parts of one kind, if they exist."""
         return [name for name in self._targets(self.main, kind) if name in self._zip.NameToInfo]
 
     def read(self, name: str, handler: PartHandler) -> Iterator[None]:
         """Feed a part to `handler` piece by piece. Raises `UnreadableDocument` for too much data and for a document
-        type declaration (no writer makes one; entities need one), `KeyError` for a missing part, else what zipfile,
+        type declaration (no program writes one; entities need one), `KeyError` for a missing part, else what zipfile,
         zlib and expat raise."""
         parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
@@ -113,7 +114,8 @@ class _Relations:
 
 @lru_cache(maxsize=1024)
 def _local(name: str) -> str:
-    """`w:p` is "p" whatever the file calls the namespace; what we do not read keeps its address and matches nothing."""
+    """The name without its main namespace, which may have any prefix in the file; other known namespaces become a fixed
+    prefix, unknown ones stay in the name, so that it matches nothing."""
     namespace, _, local = name.rpartition(" ")
     if not namespace:
         return local

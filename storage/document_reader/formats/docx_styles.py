@@ -1,4 +1,4 @@
-"""Which paragraph styles of a DOCX document are headings."""
+"""The paragraph styles of a DOCX document that are headings."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 
 _HEADING_NAME: Final = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _BODY_TEXT: Final = 9
-"""The outline level that says: no heading."""
-_LONGEST_CHAIN: Final = 16
+"""The outline level of body text, which is no heading."""
+_MAX_CHAIN: Final = 16
 
 
 @dataclass
@@ -20,15 +20,15 @@ class _Style:
 
 
 class StylesHandler:
-    """The handler of the part `styles`. Built-in styles have English names in every language of the program."""
+    """Reads the part `styles`. Built-in styles have English names in every language of the program."""
 
     def __init__(self) -> None:
         self._styles: dict[str, _Style] = {}
         self._current = _Style()
 
     def level_of(self, style_id: str) -> int | None:
-        """The heading level of a style (0: the document's title), taken over from the styles it is based on."""
-        for _ in range(_LONGEST_CHAIN):
+        """The heading level of a style (0: the document's title), inherited from the styles that it is based on."""
+        for _ in range(_MAX_CHAIN):
             style = self._styles.get(style_id)
             if style is None:
                 return None
@@ -39,7 +39,7 @@ class StylesHandler:
         return None
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        """Note what tells about headings."""
+        """Records what defines headings."""
         value = attributes.get("val", "")
         match name:
             case "style":
@@ -54,10 +54,10 @@ class StylesHandler:
                 pass
 
     def end(self, name: str) -> None:
-        """Nothing ends that matters."""
+        """Ignored."""
 
     def text(self, text: str) -> None:
-        """Styles have no text."""
+        """Ignored."""
 
 
 def outline_level(value: str) -> int | None:

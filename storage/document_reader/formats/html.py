@@ -1,4 +1,4 @@
-"""HTML: what a reader sees, without scripts and styles. The parser is the standard library's, in Python alone."""
+"""HTML: the visible text, without scripts and styles. The parser is the standard library's, in Python alone."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Final
 
 from storage.document_reader.base.blocks import Block, heading, paragraph, table
 
-_UNSEEN_NAMES: Final = "script style template noscript svg math object iframe canvas audio video select"
-_UNSEEN: Final = frozenset(_UNSEEN_NAMES.split())
+_SKIPPED_NAMES: Final = "script style template noscript svg math object iframe canvas audio video select"
+_SKIPPED: Final = frozenset(_SKIPPED_NAMES.split())
 _HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
 _BLOCK_NAMES: Final = (
     "address article aside blockquote body caption dd details dialog div dl dt fieldset figcaption figure footer form"
@@ -21,21 +21,22 @@ _BLOCK_NAMES: Final = (
 _BLOCKS: Final = frozenset(_BLOCK_NAMES.split())
 _CELLS: Final = frozenset(("td", "th"))
 _ROW_GROUPS: Final = frozenset(("thead", "tbody", "tfoot"))
-_MOST_COLUMNS: Final = 100
-"""As many as a cell may span here."""
+_MAX_COLUMNS: Final = 100
+"""Columns that a cell may span."""
 _CHARSET: Final = re.compile(rb"""(?:charset|encoding)\s{0,9}=\s{0,9}["']?\s{0,9}([A-Za-z0-9_.:-]{1,40})""")
 _HEAD_BYTES: Final = 2048
-"""Where a page declares its encoding (the HTML standard says 1024; XML declarations and comments come before)."""
+"""Bytes in which a page declares its encoding (the HTML standard says 1024; XML declarations and comments come
+before)."""
 
 
 def declared_charset(data: bytes) -> str | None:
-    """The encoding that the page itself declares in its head, or in its XML declaration."""
+    """Returns the encoding that the page declares in its head or its XML declaration, None without one."""
     found = _CHARSET.search(data[:_HEAD_BYTES])
     return found.group(1).decode("ascii") if found else None
 
 
 def blocks_from_html(text: str) -> Iterator[Block]:
-    """Headings, paragraphs, list items and table rows in the order of the page; its title stands above them."""
+    """Returns headings, paragraphs, list items and table rows in the order of the page; its title comes first."""
     reader = _Reader()
     reader.read(text)
     if reader.title:
@@ -44,8 +45,8 @@ def blocks_from_html(text: str) -> Iterator[Block]:
 
 
 class _Table:
-    """A table that is being read: full rows, and the row and the cell that are open. One that holds headings or tables
-    is there for the layout: its cells are read like the rest of the page."""
+    """A table being read: complete rows, and the open row and cell. A table that contains headings or tables is layout:
+    its cells are read like the rest of the page."""
 
     def __init__(self) -> None:
         self.rows: list[list[str]] = []
@@ -82,8 +83,8 @@ class _Reader(HTMLParser):
         self._tables: list[_Table] = []
 
     def read(self, page: str) -> None:
-        """Read a whole page and end what it left open. Behind the last `>` there is no tag any more, whatever begins
-        like one: the parser would look for its end again and again."""
+        """Read a complete page, and close its open elements. The text after the last `>` has no tag, and is not parsed,
+        because the parser would search for the end of a tag in quadratic time."""
         tags_end = page.rfind(">") + 1
         self.feed(page[:tags_end])
         self.close()
@@ -96,7 +97,7 @@ class _Reader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if self._unseen:
             self._unseen_depth += tag == self._unseen
-        elif tag in _UNSEEN:
+        elif tag in _SKIPPED:
             self._unseen, self._unseen_depth = tag, 1
         elif tag in _CELLS or tag == "tr":
             self._start_in_table(tag, dict(attrs))
@@ -108,7 +109,7 @@ class _Reader(HTMLParser):
             self._start_block(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in _UNSEEN:  # in XHTML, <script src="..."/> hides nothing
+        if tag not in _SKIPPED:  # in XHTML, <script src="..."/> hides nothing
             self.handle_starttag(tag, attrs)
 
     def handle_endtag(self, tag: str) -> None:
@@ -134,8 +135,7 @@ class _Reader(HTMLParser):
             self._parts.append(data if self._preformatted else data.replace("\n", " "))
 
     def parse_comment(self, i: int, report: bool = True) -> int:
-        """Without an end, a comment goes on to the page's end (as in browsers); the parser's own way would look for
-        the end behind each further beginning."""
+        """A comment without an end extends to the page's end, as in browsers; the parser would take quadratic time."""
         end = self.rawdata.find("-->", i + 4)
         self._in_comment = end < 0
         return len(self.rawdata) if end < 0 else end + 3
@@ -146,7 +146,7 @@ class _Reader(HTMLParser):
 
     def _start_block(self, tag: str) -> None:
         if tag == "table" or tag in _HEADINGS:
-            self._lay_out()
+            self._mark_as_layout()
         self._flush()
         self._level = _HEADINGS.get(tag, 0)
         self._item = tag == "li"
@@ -166,7 +166,7 @@ class _Reader(HTMLParser):
             self._preformatted -= 1
 
     def _flush(self) -> None:
-        """Give out the text so far; inside a cell it only ends a line there."""
+        """Emit the text so far; inside a cell it only ends a line there."""
         if self._tables and self._tables[-1].in_cell:
             self._parts.append("\n")
             return
@@ -193,7 +193,7 @@ class _Reader(HTMLParser):
             self._flush()
             current.in_cell = True
             span = attrs.get("colspan") or ""
-            current.span = min(int(span), _MOST_COLUMNS) if re.fullmatch("[1-9][0-9]{0,4}", span) else 1
+            current.span = min(int(span), _MAX_COLUMNS) if re.fullmatch("[1-9][0-9]{0,4}", span) else 1
             current.is_plain = tag == "td" and not current.in_head
 
     def _end_cell(self) -> None:
@@ -208,8 +208,8 @@ class _Reader(HTMLParser):
             current.plain_cells += current.is_plain and not is_corner
             current.row += [text, *[""] * (current.span - 1)]
 
-    def _lay_out(self) -> None:
-        """All open tables turn out to be layout: what they hold so far is given out."""
+    def _mark_as_layout(self) -> None:
+        """Treat all open tables as layout: emit their content so far."""
         found = list(takewhile(lambda inner: not inner.is_layout, reversed(self._tables)))
         for outer in reversed(found):
             self.blocks += table(outer.rows, has_header=outer.has_header)

@@ -1,4 +1,4 @@
-"""JSON: paths and values. An object of moderate size is one row; what is larger is taken apart under headings."""
+"""JSON: paths and values. An object of moderate size is one row; a larger one is divided under headings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from storage.document_reader.base.errors import UnreadableDocument
 
 _ROW_VALUES: Final = 40
 _ROW_CHARACTERS: Final = 1_200
-"""An object with more values, or with more text in them, is no longer one row."""
+"""Characters of values in one row; an object with more, or with more values than `_ROW_VALUES`, is divided."""
 
 
 def blocks_from_json(text: str) -> Iterator[Block]:
-    """The values with their names. Numbers stay as they are written; several values may stand one to a line."""
+    """Returns the values with their names. Numbers stay as they are written; several JSON values may follow each other,
+    one on a line."""
     return _walk(_parse(text), 1)
 
 
@@ -41,7 +42,7 @@ def _invalid(error: json.JSONDecodeError) -> UnreadableDocument:
 
 
 def _walk(value: Any, level: int) -> Iterator[Block]:
-    """One row if the value is moderate, else its members one by one."""
+    """One row for a moderate value, else its members one by one."""
     fields = _row_of(value)
     if fields is not None:
         yield _row(fields)
@@ -81,8 +82,8 @@ def _row(fields: Sequence[tuple[str, str]]) -> Block:
 
 
 def _row_of(value: Any, name: str = "") -> list[tuple[str, str]] | None:
-    """All paths and values below `value`, `name` in front; None when they are too many for one row, or a list in it
-    makes rows of its own."""
+    """All paths and values below `value`, prefixed with `name`; None when they are too many for one row, or include a
+    list that has its own rows."""
     fields: list[tuple[str, str]] = []
     for path, text in _fields(value, name):
         if text is None:
@@ -98,7 +99,8 @@ def _is_moderate(fields: Sequence[tuple[str, str]]) -> bool:
 
 
 def _fields(value: Any, path: str) -> Iterator[tuple[str, str | None]]:
-    """Paths and texts; None instead of a list that makes rows: a long one, or one of several objects or lists."""
+    """Paths and texts; None as the text of a list that has its own rows: a long one, or one of several objects or
+    lists."""
     if isinstance(value, dict):
         for name, member in value.items():
             yield from _fields(member, f"{path}.{name}" if path else name)
@@ -113,5 +115,5 @@ def _fields(value: Any, path: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _text(value: Any) -> str:
-    """Numbers come as strings from the parser; a null says nothing."""
+    """Numbers come as strings from the parser; null gives no text."""
     return value if isinstance(value, str) else {True: "true", False: "false", None: ""}[value]

@@ -13,17 +13,17 @@ from storage.document_reader.base.blocks import Block, heading, paragraph, table
 from storage.document_reader.formats.html import blocks_from_html
 
 _FRONT_MATTER: Final = re.compile(r"---[ \t]*\n(?P<facts>(?:(?!---).*\n)*?)(?:---|\.\.\.)[ \t]*(?:\n|$)")
-_MOST_BRACKETS: Final = 20_000
-"""Opening ones in a file whose links are parsed as CommonMark says: an unclosed one costs the parser tens of
+_MAX_BRACKETS: Final = 20_000
+"""Opening brackets up to which links are parsed as CommonMark defines, because an unclosed one costs the parser tens of
 microseconds, and more in a long paragraph."""
 _PLAIN_LINK: Final = re.compile(r"!?\[([^\[\]]*)\](?:\([^()\n]*\)|\[[^\[\]]*\])")
-"""A link or picture without brackets in its text and address. Takes linear time: no attempt passes the next bracket."""
+"""A link or image without brackets in its text and address. Takes linear time: no attempt passes the next bracket."""
 _LINK_RULES: Final = ("link", "image", "reference")
 _TITLE: Final = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE | re.IGNORECASE)
 
 
 def blocks_from_markdown(text: str) -> Iterator[Block]:
-    """Headings, paragraphs, list items, code and table rows, without the marks; HTML in between is read as HTML."""
+    """Returns headings, paragraphs, list items, code and table rows, without markup; embedded HTML is read as HTML."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     front = _FRONT_MATTER.match(text)
     if front:
@@ -32,14 +32,14 @@ def blocks_from_markdown(text: str) -> Iterator[Block]:
             yield heading(title[1].strip("\"' "), 0)
         text = text[front.end() :]
     parser = MarkdownIt("commonmark").enable("table")
-    if text.count("[") > _MOST_BRACKETS:
+    if text.count("[") > _MAX_BRACKETS:
         text = _PLAIN_LINK.sub(r"\1", text)
         parser.disable(_LINK_RULES)
     yield from _Reader().blocks(parser.parse(text))
 
 
 class _Reader:
-    """Turns the parser's flat list of opening, content and closing marks into blocks."""
+    """Turns the parser's flat list of tokens into blocks."""
 
     def __init__(self) -> None:
         self._level = 0
@@ -47,7 +47,7 @@ class _Reader:
         self._rows: list[list[str]] | None = None
 
     def blocks(self, tokens: Sequence[Token]) -> Iterator[Block]:
-        """The blocks of a parsed text."""
+        """Returns the blocks of a parsed text."""
         for token in tokens:
             match token.type:
                 case "heading_open":
@@ -86,7 +86,7 @@ class _Reader:
 
 
 def _plain(tokens: Sequence[Token]) -> str:
-    """The text of a line without emphasis and addresses; a picture's description stands for it."""
+    """The text of a line without emphasis and link addresses; of an image, its description."""
     parts: list[str] = []
     for token in tokens:
         match token.type:

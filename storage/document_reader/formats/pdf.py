@@ -22,13 +22,13 @@ ENCRYPTED: Final = "The PDF is encrypted"
 
 _MARK: Final = b"%PDF-"
 _MARK_WITHIN: Final = 1024
-"""Bytes in which viewers look for the mark (PDF 32000-1, annex H.3.4.1)."""
+"""Bytes in which viewers search for the header (PDF 32000-1, annex H.3.4.1)."""
 _LEADERS: Final = re.compile(r"(?: ?[.\u2026]){5,} ?")
-"""Dots that lead the eye to a page number."""
+"""Dot leaders before a page number."""
 
 
 def blocks_from_pdf(data: bytes, pages: int) -> Iterator[Block]:
-    """Headings and paragraphs of at most `pages` pages, guessed from sizes and places. An encrypted PDF
+    """Returns headings and paragraphs of at most `pages` pages, guessed from font sizes and positions. An encrypted PDF
     is read if it opens without a password, as in every viewer."""
     return blocks_from_lines(list(_pages(data, pages)))
 
@@ -59,7 +59,7 @@ def _lines(page: pypdf.PageObject) -> list[TextLine]:
 
 
 class _Lines:
-    """Puts the pieces that pypdf paints together to lines."""
+    """Joins the pieces of text that pypdf reports into lines."""
 
     def __init__(self) -> None:
         self._lines: list[TextLine] = []
@@ -68,7 +68,7 @@ class _Lines:
         self._height = 0.0
 
     def add(self, text: str, page: Sequence[float], line: Sequence[float], _font: Any, font_size: float) -> None:
-        """A piece of text: its matrices of page and line (PDF 32000-1, 9.4.4), and its font's nominal size."""
+        """Add a piece of text: its matrices of page and line (PDF 32000-1, 9.4.4), and its font's nominal size."""
         if text.strip():
             size = font_size * math.hypot(line[2], line[3]) * math.hypot(page[2], page[3])
             rounded = round(2 * size) / 2
@@ -81,7 +81,7 @@ class _Lines:
             self._text = other
 
     def finish(self) -> list[TextLine]:
-        """All lines of the page."""
+        """Returns all lines of the page."""
         self._end()
         return self._lines
 

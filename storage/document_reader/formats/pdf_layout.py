@@ -1,7 +1,6 @@
-"""Lines of a PDF's pages put together again: headings by the size of their letters, paragraphs, no running heads.
+"""Layout of a PDF's lines: finds headings by font size, joins paragraphs, removes running heads.
 
-A PDF knows no paragraphs, only where each piece of text is painted; what is said here is what a reader would guess.
-"""
+A PDF has no paragraphs, only positions of pieces of text, so the rules are heuristics."""
 
 from __future__ import annotations
 
@@ -16,19 +15,19 @@ from typing import Final
 from storage.document_reader.base.blocks import Block, heading, paragraph
 
 _HEADING_SCALE: Final = 1.15
-"""A line whose letters are this much larger than the text's is a heading."""
+"""Font size of a heading relative to that of the body text, at least."""
 _HEADING_CHARACTERS: Final = 120
-_MOST_LEVELS: Final = 4
+_MAX_LEVELS: Final = 4
 _WIDE_GAP: Final = 1.4
-"""A paragraph ends where the next line is this much further down than usual."""
+"""Line spacing relative to the median from which a new paragraph begins."""
 _SHORT: Final = 0.75
-"""A sentence's end this far to the left ends a paragraph."""
+"""Length relative to a full line below which a line that ends with a sentence ends a paragraph."""
 _EDGE_LINES: Final = 2
-"""How many lines at the top and at the bottom of a page may be running heads."""
+"""Lines at the top and at the bottom of a page that may be running heads."""
 _NEARBY: Final = 2
-"""How many pages before and after a page are compared with it."""
+"""Pages before and after a page that are compared with it."""
 _RUNNING: Final = 2
-"""On how many of them a running head stands, too."""
+"""Number of nearby pages on which a running head must occur, too."""
 _LONE_NUMBER: Final = re.compile(r"[-\u2013\u2014 ]*(?:\d{1,4}|[ivxlc]{1,8})[-\u2013\u2014 ]*")
 _SENTENCE_END: Final = re.compile(r"[.!?:\u2026\u3002\uff01\uff1f][\"'\u201d\u2019)\]]*$")
 _ITEM: Final = re.compile(r"(?:[\u2022\u25cf\u25e6\u25aa\u2023\u2013\u2014*-]|\(?\d{1,3}[.)]|\(?[a-z][.)])\s")
@@ -38,7 +37,7 @@ _BROKEN_WORD: Final = re.compile(r"[^\W\d_]-$")
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """A line of text, the size of its letters in points, and how far up the page it is in points."""
+    """A line of text, its font size in points, and its height on the page in points."""
 
     text: str
     size: float
@@ -46,15 +45,15 @@ class TextLine:
 
 
 def blocks_from_lines(pages: Sequence[Sequence[TextLine]]) -> Iterator[Block]:
-    """Headings and paragraphs of all pages; a paragraph goes on over the end of a page."""
-    kept = [line for page in _without_running_heads(pages) for line in page]
-    if not kept:
+    """Returns headings and paragraphs of all pages; a paragraph may continue on the next page."""
+    lines = [line for page in _without_running_heads(pages) for line in page]
+    if not lines:
         return
-    levels = _heading_levels(kept)
-    usual_gap = _usual_gap(kept)
-    width = _usual_width(kept)
+    levels = _heading_levels(lines)
+    usual_gap = _usual_gap(lines)
+    width = _usual_width(lines)
     open_lines: list[TextLine] = []
-    for line in kept:
+    for line in lines:
         if open_lines and _parts(open_lines[-1], line, levels, usual_gap, width):
             yield _block(open_lines, levels)
             open_lines = []
@@ -63,8 +62,8 @@ def blocks_from_lines(pages: Sequence[Sequence[TextLine]]) -> Iterator[Block]:
 
 
 def _without_running_heads(pages: Sequence[Sequence[TextLine]]) -> Iterator[Sequence[TextLine]]:
-    """The pages without lone numbers at their edges, and without what stands there on several pages nearby, numbers
-    apart: a chapter's head may be on every other page."""
+    """The pages without lone numbers at their edges, and without lines there that occur on several pages nearby,
+    numbers apart: a chapter's head may be on every other page."""
     edges = [{_mark(page[place]) for place in _edge_places(page)} for page in pages]
     for number, page in enumerate(pages):
         nearby = edges[max(0, number - _NEARBY) : number] + edges[number + 1 : number + 1 + _NEARBY]
@@ -78,7 +77,7 @@ def _without_running_heads(pages: Sequence[Sequence[TextLine]]) -> Iterator[Sequ
 
 
 def _edge_places(page: Sequence[TextLine]) -> set[int]:
-    """Never more than two thirds of a page."""
+    """At most two thirds of a page."""
     count = min(_EDGE_LINES, len(page) // 3)
     return {*range(count), *range(len(page) - count, len(page))}
 
@@ -88,13 +87,13 @@ def _mark(line: TextLine) -> str:
 
 
 def _heading_levels(lines: Sequence[TextLine]) -> dict[float, int]:
-    """Sizes of headings, the largest as level 1. The text's own size is that of most characters."""
+    """Font sizes of headings, the largest as level 1. The body text's size is that of most characters."""
     weights: Counter[float] = Counter()
     for line in lines:
         weights[line.size] += len(line.text)
     body = weights.most_common(1)[0][0]
     sizes = sorted((size for size in weights if size >= body * _HEADING_SCALE), reverse=True)
-    return {size: min(level, _MOST_LEVELS) for level, size in enumerate(sizes, 1)}
+    return {size: min(level, _MAX_LEVELS) for level, size in enumerate(sizes, 1)}
 
 
 def _usual_gap(lines: Sequence[TextLine]) -> float:
@@ -110,7 +109,7 @@ def _usual_width(lines: Sequence[TextLine]) -> float:
 
 
 def _parts(above: TextLine, below: TextLine, levels: dict[float, int], usual_gap: float, width: float) -> bool:
-    """Whether a new block begins with `below`."""
+    """True if a new block begins with `below`."""
     if above.size in levels or below.size in levels:
         return above.size != below.size
     gap = above.height - below.height
@@ -128,7 +127,7 @@ def _block(lines: Sequence[TextLine], levels: dict[float, int]) -> Block:
 
 
 def _joined(lines: Sequence[TextLine]) -> str:
-    """One text; a word that is broken at the end of a line is mended when it goes on in small letters."""
+    """The lines as one text; a hyphenated word at a line's end is joined when it continues in lower case."""
     text = lines[0].text
     for line in lines[1:]:
         is_broken = _BROKEN_WORD.search(text) and line.text[:1].islower()

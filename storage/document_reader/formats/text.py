@@ -12,7 +12,7 @@ _PARAGRAPH_END: Final = re.compile(r"\n(?:[^\S\n]*+\n)++|[\f\u2029]")
 
 
 def blocks_from_text(text: str) -> Iterator[Block]:
-    """Paragraphs with their line ends; a form feed ends one, too."""
+    """Yields paragraphs with their line ends; a form feed ends one, too."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n")
     start = 0
     for end in _PARAGRAPH_END.finditer(text):

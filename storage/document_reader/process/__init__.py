@@ -1,1 +1,1 @@
-"""The sandboxed process that reads documents."""
+"""The sandboxed process that reads documents: start, protocol, worker."""

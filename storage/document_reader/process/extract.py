@@ -1,4 +1,4 @@
-"""A file's passages, read by a process of its own: what a hostile file breaks or wastes there harms nothing here."""
+"""Extracts the passages of a file in a sandboxed process, so that a hostile file cannot harm the server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage.document_reader.terms.tokenizer import ENGLISH
 
 _PIECE: Final = 2**16
 _PASSED_ON: Final = ("LD_LIBRARY_PATH",)
-"""What the process gets of our environment: where some builds of Python find themselves."""
+"""Environment variables that the process gets, because some builds of Python need them."""
 _PROGRAM: Final = (sys.executable, "-I", "-X", "utf8", "-m", "storage.document_reader.process.worker")
 _log = structlog.get_logger()
 
@@ -32,43 +32,42 @@ async def extract(
     charset: str | None = None,
     language: str = ENGLISH,
 ) -> list[Chunk]:
-    """The passages of a file, at least one; `charset` is what its sender says, `language` that of the words' endings
-    (`words.language_of`). Raises `UnreadableDocument` with a reason for
-    the client, and `OSError` when the file cannot be opened. When it returns or raises, also when it is cancelled, the
-    process is gone."""
-    order = ReadJob(kind, _limits_of(kind, limits or ReadLimits()), charset, language)
+    """Returns the passages of a file, at least one; `charset` is the declared one, `language` that of the stemmer
+    (`tokenizer.language_of`). Raises `UnreadableDocument` with a reason for the client, and `OSError` when the file
+    cannot be opened. When it returns, raises or is cancelled, the process has ended."""
+    job = ReadJob(kind, _limits_of(kind, limits or ReadLimits()), charset, language)
     try:
-        return await _run(path, order)
+        return await _run(path, job)
     except UnreadableDocument as unreadable:
-        # A reader that breaks down or is taken over is our concern; the other reasons are the file's.
-        tell = _log.warning if unreadable.message in (BROKEN, FORBIDDEN) else _log.info
-        tell("document.unreadable", kind=kind.value, reason=unreadable.message, cause=unreadable.cause)
+        # A reader that crashes or is hijacked concerns the operator; the other reasons concern the client.
+        log = _log.warning if unreadable.message in (BROKEN, FORBIDDEN) else _log.info
+        log("document.unreadable", kind=kind.value, reason=unreadable.message, cause=unreadable.cause)
         raise
 
 
 def _limits_of(kind: DocumentFormat, limits: ReadLimits) -> ReadLimits:
-    """What is packed or drawn takes longer to read than text of the same size."""
+    """The limits with the CPU time of the format: PDF and DOCX take longer to read than text of the same size."""
     if kind in (DocumentFormat.PDF, DocumentFormat.DOCX):
         return limits
     return replace(limits, cpu_s=min(limits.cpu_s, limits.text_cpu_s))
 
 
-async def _run(path: Path, order: ReadJob) -> list[Chunk]:
-    process = await _started(path, order)
-    answer = ResultParser()
+async def _run(path: Path, job: ReadJob) -> list[Chunk]:
+    process = await _started(path, job)
+    result = ResultParser()
     try:
-        async with asyncio.timeout(order.limits.wall_s):
-            await _read(process, answer, order.limits.output_bytes)
-            return answer.passages(await process.wait())
+        async with asyncio.timeout(job.limits.wall_s):
+            await _read(process, result, job.limits.output_bytes)
+            return result.passages(await process.wait())
     except TimeoutError as error:
-        raise UnreadableDocument(TOO_LONG, f"after {order.limits.wall_s} s") from error
+        raise UnreadableDocument(TOO_LONG, f"after {job.limits.wall_s} s") from error
     finally:
         await _end(process)
 
 
-async def _started(path: Path, order: ReadJob) -> asyncio.subprocess.Process:
-    """The running process. Cancelled in the middle, it sees the end of what it started."""
-    starting = asyncio.ensure_future(_start(path, order))
+async def _started(path: Path, job: ReadJob) -> asyncio.subprocess.Process:
+    """Starts the process; ends it when cancelled meanwhile."""
+    starting = asyncio.ensure_future(_start(path, job))
     try:
         await _wait_uncancelled(starting)
     except asyncio.CancelledError:
@@ -78,13 +77,14 @@ async def _started(path: Path, order: ReadJob) -> asyncio.subprocess.Process:
     return starting.result()
 
 
-async def _start(path: Path, order: ReadJob) -> asyncio.subprocess.Process:
-    """The process, apart from our environment, folder, terminal and signals; the file is its standard input."""
+async def _start(path: Path, job: ReadJob) -> asyncio.subprocess.Process:
+    """Start the process without the environment, folder, terminal and signals of the server; the file is its standard
+    input."""
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     source = await asyncio.to_thread(path.open, "rb")
     try:
         return await asyncio.create_subprocess_exec(
-            *_PROGRAM, order.argument(),
+            *_PROGRAM, job.argument(),
             stdin=source, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
             env=environment, cwd="/", start_new_session=True,
         )  # fmt: skip
@@ -92,14 +92,14 @@ async def _start(path: Path, order: ReadJob) -> asyncio.subprocess.Process:
         source.close()
 
 
-async def _read(process: asyncio.subprocess.Process, answer: ResultParser, most: int) -> None:
+async def _read(process: asyncio.subprocess.Process, result: ResultParser, most: int) -> None:
     assert process.stdout is not None
     size = 0
     while piece := await process.stdout.read(_PIECE):
         size += len(piece)
         if size > most:
             raise UnreadableDocument(TOO_MUCH_TEXT, f"more than {most} bytes of output")
-        answer.feed(piece)
+        result.feed(piece)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -109,7 +109,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def _wait_uncancelled(awaited: asyncio.Future[Any]) -> None:
-    """Wait until it is done, however often we are cancelled meanwhile; the cancellation comes after it."""
+    """Wait until it is done, even when the caller is cancelled meanwhile; the cancellation is raised afterwards."""
     cancelled = False
     while not awaited.done():
         try:

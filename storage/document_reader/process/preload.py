@@ -1,4 +1,4 @@
-"""The parts that read a kind of file, loaded before the file is."""
+"""Preloading: imports the reader of a format before the sandbox is entered."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from storage.document_reader.base.media_types import DocumentFormat
 from storage.document_reader.terms.tokenizer import terms_of
 
 _LATE: Final = {DocumentFormat.PDF: ("pypdf",), DocumentFormat.MARKDOWN: ("markdown_it",)}
-"""Packages of which parts are loaded only when a file asks for them."""
+"""Packages that import modules only when a file needs them."""
 _LATE_FOR_ALL: Final = ("encodings", "chardet")
-_LATE_IN_PYTHON: Final = ("heapq", "_strptime", "locale", "traceback")
-"""Parts that other modules of Python load when they come to need them: `Counter.most_common`, `datetime.strptime`."""
+_LATE_STANDARD_MODULES: Final = ("heapq", "_strptime", "locale", "traceback")
+"""Modules of the standard library that others import when they need them: `Counter.most_common`,
+`datetime.strptime`."""
 _OTHER_SYSTEMS: Final = {"encodings.mbcs", "encodings.oem"}
 
 
 def load_reader(kind: DocumentFormat) -> None:
-    """What reads every file of that kind."""
+    """Import the reader of a format."""
     importlib.import_module(f"storage.document_reader.formats.{kind.value}")
 
 
-def load_everything(kind: DocumentFormat, language: str) -> None:
-    """All that any file of that kind can ask for, for a process that cannot open a file afterwards. Takes some 0.2 s of
-    processor time."""
-    for name in _LATE_IN_PYTHON:
+def load_all_modules(kind: DocumentFormat, language: str) -> None:
+    """Import all modules that a file of that format can need, for a process that cannot open files afterwards. Takes
+    some 0.2 s of CPU time."""
+    for name in _LATE_STANDARD_MODULES:
         importlib.import_module(name)
     for name in (*_LATE.get(kind, ()), *_LATE_FOR_ALL):
         package = importlib.import_module(name)
@@ -37,7 +38,7 @@ def load_everything(kind: DocumentFormat, language: str) -> None:
 
 
 def _try(name: str) -> None:
-    """Modules for what is not installed are none."""
+    """Import a module if it is installed."""
     try:
         importlib.import_module(name)
     except ImportError:

@@ -1,9 +1,7 @@
-"""What the server and the process that reads a file say to each other.
+"""The protocol between the server and the process that reads a file.
 
-The order is one argument of JSON. The answer is lines of JSON: `[text, terms]` for each passage, then
-`{"passages": n}` or `{"unreadable": reason, "cause": cause}`. Without such a last line, the process was stopped by its
-limits or broke down.
-"""
+The job is one JSON argument. The output is lines of JSON: `[text, terms]` for each passage, then `{"passages": n}` or
+`{"unreadable": reason, "cause": cause}`. Without such a last line, the process was stopped by its limits or crashed."""
 
 from __future__ import annotations
 
@@ -18,14 +16,14 @@ from storage.document_reader.base.media_types import DocumentFormat
 from storage.document_reader.chunker import Chunk
 from storage.document_reader.terms.tokenizer import ENGLISH
 
-_LONGEST_LINE: Final = 2**22
-"""Bytes; a passage of the longest words under the longest headings takes some 100,000."""
+_MAX_LINE_BYTES: Final = 2**22
+"""Bytes; a passage with the longest words and headings takes some 100,000."""
 
 
 @dataclass(frozen=True)
 class ReadJob:
-    """What the process is to read, how much it may take, and the language of the words' endings
-    (`words.language_of`)."""
+    """The format of the file, the limits, the declared charset, and the stemmer's language
+    (`tokenizer.language_of`)."""
 
     kind: DocumentFormat
     limits: ReadLimits
@@ -33,35 +31,35 @@ class ReadJob:
     language: str = ENGLISH
 
     def argument(self) -> str:
-        """The order as an argument."""
+        """Returns the job as a command line argument."""
         return json.dumps(asdict(self))
 
     @staticmethod
-    def of(argument: str) -> ReadJob:
-        """The order that `argument` holds."""
-        order = json.loads(argument)
+    def from_argument(argument: str) -> ReadJob:
+        """Returns the job of an argument."""
+        fields = json.loads(argument)
         return ReadJob(
-            DocumentFormat(order["kind"]), ReadLimits(**order["limits"]), order["charset"], order["language"]
+            DocumentFormat(fields["kind"]), ReadLimits(**fields["limits"]), fields["charset"], fields["language"]
         )
 
 
 def passage_line(chunk: Chunk) -> bytes:
-    """The line for a passage."""
+    """Returns the line of a passage."""
     return _line([chunk.text, chunk.terms])
 
 
 def end_line(passages: int) -> bytes:
-    """The last line when all went well."""
+    """Returns the last line of a success."""
     return _line({"passages": passages})
 
 
 def unreadable_line(reason: str, cause: str) -> bytes:
-    """The last line otherwise."""
+    """Returns the last line of a failure."""
     return _line({"unreadable": reason, "cause": cause})
 
 
 class ResultParser:
-    """An answer that is coming in, in pieces as the pipe gives them."""
+    """Parses the output as it arrives, in pieces as the pipe delivers them."""
 
     def __init__(self) -> None:
         self._passages: list[Chunk] = []
@@ -70,16 +68,16 @@ class ResultParser:
         self._is_garbled = False
 
     def feed(self, piece: bytes) -> None:
-        """Take in a piece: 64 KiB take about a millisecond."""
+        """Parse a piece: 64 KiB take about a millisecond."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             self._take(line)
-        if len(self._rest) > _LONGEST_LINE:
+        if len(self._rest) > _MAX_LINE_BYTES:
             self._rest, self._is_garbled = b"", True
 
     def passages(self, status: int) -> list[Chunk]:
-        """All passages, once the process has ended with `status` (negative: by that signal). Raises
-        `UnreadableDocument` for all but a whole answer."""
+        """Returns all passages, after the process has ended with `status` (negative: by that signal). Raises
+        `UnreadableDocument` for incomplete output."""
         if status in (-signal.SIGXCPU, -signal.SIGALRM):
             raise UnreadableDocument(TOO_LONG, f"signal {-status}")
         if status == -signal.SIGSYS:

@@ -1,1 +1,1 @@
-"""Terms of a passage: tokenizer, stop words, ranking."""
+"""Search terms: tokenizer, stop words, ranking."""

@@ -1,4 +1,4 @@
-"""Words that tell nothing of a question's subject, by primary language tag."""
+"""Stop words: words that are left out of queries, by primary language tag."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ ser seu seus sim só sua suas também te tem tenho ter um uma você vocês
 
 @cache
 def stop_terms(language: str) -> frozenset[str]:
-    """Their terms; none for a language that has no list here."""
+    """Returns the terms of a language's stop words; none for a language without a list."""
     return frozenset(stems(word, language)[0] for word in STOP_WORDS.get(language, "").split())

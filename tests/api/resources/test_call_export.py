@@ -100,7 +100,9 @@ async def test_a_deleted_call_leaves_nothing(api: Api) -> None:
     wish = DialRequest(
         organization_id=api.organization_id, phone_number_id=None, destination="+4940654321", client="::1"
     )
-    await database.write(partial(outbound_audit.record, wish=wish, verdict="queued", call_id=parent.id, detail="+49"))
+    await database.write(
+        partial(outbound_audit.record, request=wish, verdict="queued", call_id=parent.id, detail="+49")
+    )
     path = f"/calls/{parent.id}"
     key = {"Idempotency-Key": "once"}
     assert (await api("POST", f"{path}/webhook-deliveries", headers=key))[0] == 201
@@ -134,11 +136,11 @@ async def test_what_comes_late_of_a_deleted_call_is_let_go(api: Api) -> None:
         return past_call(conn, api.organization_id, at), past_call(conn, api.organization_id, at, told=False)
 
     stays, goes = await database.write(store)
-    (due,) = await database.read(lambda conn: deliveries.due(conn, utc_now()))
+    (due,) = await database.read(lambda conn: deliveries.due_attempts(conn, utc_now()))
     assert (await api("DELETE", f"/calls/{goes.id}"))[0] == 200
 
     def late(conn: sa.Connection) -> Any:
-        sip_traces.put(conn, {goes.id: SipTrace([]), stays.id: SipTrace([], 7)})
+        sip_traces.store(conn, {goes.id: SipTrace([]), stays.id: SipTrace([], 7)})
         return deliveries.record_attempt(
             conn,
             due.attempt,

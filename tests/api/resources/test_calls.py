@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from config.clock import utc_now
-from config.links import signed_url
+from config.signed_links import signed_url
 from storage.calls import calls, recordings
 from storage.calls.calls import Call
 from tests.api.conftest import Api, StartApi

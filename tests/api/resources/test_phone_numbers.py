@@ -221,8 +221,8 @@ async def test_a_narrower_source_is_taken_beside_a_wider_one_of_another_organiza
     theirs = await other.made("/phone-numbers", {**trunk, "sipIp": "198.51.100.7"})
     sources = ["198.51.100.7", "198.0.0.0/9"]
     read = api.services.database.read
-    target = await read(lambda conn: phone_numbers.find_inbound(conn, sources, "100"))
-    assert target is not None and (target.number.id, [each.id for each in target.rivals]) == (
+    target = await read(lambda conn: phone_numbers.match_inbound(conn, sources, "100"))
+    assert target is not None and (target.number.id, [each.id for each in target.other_matches]) == (
         theirs["id"],
         [squatted["id"]],
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from storage.accounts import audit_log
+from storage.accounts import operator_audit
 from storage.calls import outbound_audit
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.trunk_rules import Policy
@@ -176,9 +176,11 @@ async def test_what_the_operator_gave_comes_before_what_was_squatted(start_api: 
     owned = await later.made("/phone-numbers", PBX)
     database = later.services.database
     target = await database.read(
-        lambda conn: phone_numbers.find_inbound(conn, ["192.0.2.10"], "+4930123", trunk_grants.rules(conn, "auto"))
+        lambda conn: phone_numbers.match_inbound(
+            conn, ["192.0.2.10"], "+4930123", trunk_grants.current_rules(conn, "auto")
+        )
     )
-    assert target is not None and (target.number.id, target.rivals[0].id) == (owned["id"], squatted["id"])
+    assert target is not None and (target.number.id, target.other_matches[0].id) == (owned["id"], squatted["id"])
 
 
 async def test_the_audit_log_tells_of_numbers_that_lose_what_they_had_before(start_api: StartApi) -> None:
@@ -186,7 +188,7 @@ async def test_the_audit_log_tells_of_numbers_that_lose_what_they_had_before(sta
     await before.made("/phone-numbers", PBX)
     await take(before, "192.0.2.0/24")
     entries = await before.services.database.read(
-        lambda conn: audit_log.since(conn, before.organization_id, datetime(1970, 1, 1, tzinfo=UTC))
+        lambda conn: operator_audit.entries_since(conn, before.organization_id, datetime(1970, 1, 1, tzinfo=UTC))
     )
     detail = "192.0.2.0/24 for +4930123, which had it before"
     assert [(each.actor, each.action, each.detail) for each in entries] == [("ann", "trunk.deny", detail)]

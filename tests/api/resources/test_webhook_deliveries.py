@@ -59,7 +59,7 @@ async def _made(
 
     def record(conn: sa.Connection) -> DeliveryAttempt:
         now = utc_now()
-        [due, *_] = deliveries.due(conn, now + timedelta(hours=2))
+        [due, *_] = deliveries.due_attempts(conn, now + timedelta(hours=2))
         return deliveries.record_attempt(
             conn,
             due.attempt,
@@ -151,7 +151,7 @@ async def test_sending_again_answers_with_the_attempt_that_waits_and_tells_the_d
     assert api.webhooks_told == [None]
     listed, _ = await _listed(api, call)
     assert listed[0] == attempt
-    due = await api.services.database.read(lambda conn: deliveries.due(conn, utc_now()))
+    due = await api.services.database.read(lambda conn: deliveries.due_attempts(conn, utc_now()))
     assert [each.attempt.id for each in due] == [attempt["id"]]
 
 

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from api.serving import idempotency
 from api.serving.idempotency import IdempotencyStore
 from config.clock import utc_now
-from config.sections import QuotaSettings
+from config.settings_tables import QuotaSettings
 from storage.accounts import idempotency as idempotent_answers
 from storage.tables import idempotent_answers as table
 from tests.api.conftest import Api, StartApi
@@ -105,7 +105,7 @@ async def test_old_answers_are_purged(api: Api) -> None:
         await api.services.database.write(lambda conn: None)  # in turn behind the purge
     keys = await api.services.database.read(lambda conn: conn.execute(sa.select(table.c.key)).scalars().all())
     assert keys == ["young"]
-    assert await api.services.database.write(lambda conn: idempotent_answers.purge(conn, utc_now())) == 0
+    assert await api.services.database.write(lambda conn: idempotent_answers.delete_expired(conn, utc_now())) == 0
 
 
 async def test_a_fault_in_the_purge_that_was_not_foreseen_is_logged_and_it_goes_on(
@@ -114,7 +114,7 @@ async def test_a_fault_in_the_purge_that_was_not_foreseen_is_logged_and_it_goes_
     monkeypatch.setattr(idempotency, "PURGE_EVERY_S", 0.01)
     await _post(api, "old")
     await _grow_old(api, timedelta(hours=24))
-    database, purged, purge = api.services.database, asyncio.Event(), idempotent_answers.purge
+    database, purged, purge = api.services.database, asyncio.Event(), idempotent_answers.delete_expired
     loop = asyncio.get_running_loop()
 
     def told(conn: sa.Connection, now: datetime) -> int:
@@ -125,7 +125,7 @@ async def test_a_fault_in_the_purge_that_was_not_foreseen_is_logged_and_it_goes_
     async def run(statement: str) -> None:
         await database.write(lambda conn: conn.execute(sa.text(statement)))
 
-    monkeypatch.setattr(idempotent_answers, "purge", told)
+    monkeypatch.setattr(idempotent_answers, "delete_expired", told)
     await run("ALTER TABLE idempotent_answers RENAME TO answers_elsewhere")
     with capture_logs() as logs:
         async with IdempotencyStore(database, api.services.secrets, QuotaSettings().model_dump()).purged_periodically():

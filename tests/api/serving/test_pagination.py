@@ -11,11 +11,11 @@ import sqlalchemy as sa
 
 from api.schemas.bounds import MAX_DESCRIPTION, MAX_NAME
 from api.serving import dispatch
-from config.sections import QuotaSettings
+from config.settings_tables import QuotaSettings
 from storage import tables
 from storage.agents import tools
 from storage.background_sounds import sounds
-from storage.tables.row_mapping import BATCH
+from storage.tables.row_mapping import BATCH_ROWS
 from tests.api.conftest import Api
 
 MIB = 1024 * 1024
@@ -100,7 +100,7 @@ async def test_no_more_is_read_than_goes_into_a_page(api: Api, monkeypatch: pyte
     monkeypatch.setattr(tools.TOOL, "build", counted)
     _, answer = await api("GET", "/tools?limit=100&offset=50")
     assert (len(answer["data"]), answer["pagination"]["total"]) == (4, 100)
-    assert len(built) == BATCH
+    assert len(built) == BATCH_ROWS
 
 
 @pytest.mark.parametrize("room", [1, 3000, 3001, 9000])

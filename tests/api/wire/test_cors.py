@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from config.sections import ApiSettings
+from config.settings_tables import ApiSettings
 from tests.api.wire.conftest import RATE_HEADERS, Live, Serve
 
 PAGE = "https://page.example"

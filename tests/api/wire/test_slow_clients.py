@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from api import app as application
 from api.http.response_streaming import MAX_BYTES, ResponseMemory
 from api.schemas.bounds import MIB
-from config.sections import ApiSettings
+from config.settings_tables import ApiSettings
 from storage import tables
 from storage.calls import recordings
 from tests.api.conftest import Api

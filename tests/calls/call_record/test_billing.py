@@ -23,7 +23,7 @@ from calls.call_record.metering import CallUsage
 from calls.outbound import permissions
 from calls.post_call.finalizer import CallFinalizer
 from config.secrets import Secrets
-from config.sections import BillingSettings
+from config.settings_tables import BillingSettings
 from models.protocols import TextDelta
 from storage import tables
 from storage.accounts import balances, organizations

@@ -107,7 +107,7 @@ async def test_a_database_in_trouble_costs_the_messages_alone(
     def full(*_: object) -> None:
         raise StorageUnavailable("the disk is full")
 
-    monkeypatch.setattr(sip_traces, "put", full)
+    monkeypatch.setattr(sip_traces, "store", full)
     with capture_logs() as events:
         traces.call_ended(call_id)
         await traces.close()

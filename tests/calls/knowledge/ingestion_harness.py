@@ -90,7 +90,7 @@ class Archive:
         assert await self.database.write(wanted)
 
     async def search(self, text: str) -> list[str]:
-        found = await self.database.read(partial(passages.search, agent_id=self.agent_id, text=text, most=10))
+        found = await self.database.read(partial(passages.search, agent_id=self.agent_id, text=text, limit=10))
         return [each.content for each in found]
 
     async def left(self) -> list[int]:

@@ -34,7 +34,7 @@ async def learn(harness: CallServiceHarness, agent: Agent) -> Document:
 
     def store(conn: sa.Connection) -> Document:
         document = documents.create(conn, agent.organization_id, str(uuid4()), fields)
-        documents.claim_pending(conn, most=1)
+        documents.claim_pending(conn, limit=1)
         documents.add_chunks(conn, document, list(chunks_of([paragraph(ANSWER)])))
         documents.finish(conn, document.id)
         return document

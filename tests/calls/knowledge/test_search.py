@@ -19,8 +19,8 @@ from calls.knowledge.vector_search import VectorSearch
 from config.errors import ModelError
 from models.embeddings.score_calibration import ScoreCalibration
 from storage.agents import agents
-from storage.knowledge import contents
-from storage.knowledge.contents import Text
+from storage.knowledge import content_index
+from storage.knowledge.content_index import PassageText
 from storage.knowledge.documents import Document
 from tests.calls.knowledge.fake_embeddings import Meaning
 from tests.calls.knowledge.ingestion_harness import Archive, at_work
@@ -247,7 +247,7 @@ async def test_passages_that_get_the_numbers_of_removed_ones_keep_their_own_word
         await read(archive)
         await read(archive, FEES)
 
-    def terms(texts: Sequence[Text], language: str) -> list[Text]:
+    def terms(texts: Sequence[PassageText], language: str) -> list[PassageText]:
         made = terms_now(texts, language)
         asyncio.run_coroutine_threadsafe(replace(), loop).result(20)
         return made
@@ -288,12 +288,12 @@ async def test_vectors_of_another_model_go_in_pieces_and_are_not_used_meanwhile(
     await read(archive)
     async with indexing(archive, vector_search_of(archive, Meaning())) as knowledge_indexer:
         await knowledge_indexer.idle()
-    begin = partial(contents.begin_vectors, content_id=document.id, model="other", most=2)
+    begin = partial(content_index.begin_vectors, content_id=document.id, model="other", limit=2)
     for is_begun, left in ((False, 1), (True, 0), (True, 0)):
         assert await archive.database.write(begin) is is_begun
         assert await count(archive, "knowledge_vectors") == left
         for model in ("meaning", "other"):
-            with_vectors = partial(contents.with_vectors, agent_id=archive.agent_id, model=model)
+            with_vectors = partial(content_index.contents_with_vectors, agent_id=archive.agent_id, model=model)
             assert await archive.database.read(with_vectors) == []
 
 
@@ -304,13 +304,13 @@ async def test_vectors_that_there_is_no_room_for_are_not_read_for_every_question
     async with indexing(archive, vector_search_of(archive, Meaning())) as knowledge_indexer:
         await knowledge_indexer.idle()
     reads: list[str] = []
-    vectors_now = contents.vectors_of
+    vectors_now = content_index.vectors_of
 
     def vectors_of(conn: sa.Connection, content_id: str, model: str) -> list[tuple[int, bytes]]:
         reads.append(content_id)
         return vectors_now(conn, content_id, model)
 
-    monkeypatch.setattr(contents, "vectors_of", vectors_of)
+    monkeypatch.setattr(content_index, "vectors_of", vectors_of)
     tight = VectorSearch(archive.database, Meaning(), max_bytes=10, scale=SCALE)
     for _ in range(3):
         assert await tight.similarities(archive.agent_id, "dog") is None

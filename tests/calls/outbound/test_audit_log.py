@@ -12,7 +12,7 @@ from calls.outbound import audit_log, transfer_permissions
 from calls.outbound.transfer_permissions import PeerRerouteRequest, RerouteMethod
 from config.clock import utc_now
 from storage import tables
-from storage.accounts import audit_log as audit_entries
+from storage.accounts import operator_audit as audit_entries
 from storage.accounts import organizations
 from storage.calls import calls, outbound_audit
 from storage.calls.calls import Call
@@ -153,5 +153,5 @@ async def test_it_forgets_what_operators_changed_as_late(database: Database) -> 
 
     owner = await database.write(fill)
     assert await audit_log.prune(database) == 1
-    left = await database.read(lambda conn: audit_entries.since(conn, owner, BEGINNING))
+    left = await database.read(lambda conn: audit_entries.entries_since(conn, owner, BEGINNING))
     assert [each.detail for each in left] == ["192.0.2.2 for numbers *"]

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from calls.admission.capacity import ConcurrencyLimits
 from calls.post_call import finalizer
-from config.errors import TooMany, Unavailable
+from config.errors import LimitExceeded, Unavailable
 from storage.accounts import organizations
 from storage.calls import calls
 from storage.calls.calls import Call
@@ -30,7 +30,7 @@ async def place_in(harness: CallServiceHarness, line: NumberAndAgent, to: str = 
 
     try:
         return await harness.database.write(work)
-    except (TooMany, Unavailable) as refusal:
+    except (LimitExceeded, Unavailable) as refusal:
         return type(refusal).__name__
 
 
@@ -42,14 +42,14 @@ async def test_queued_ringing_and_inbound_calls_share_the_places_of_their_organi
         waiting = await queue(harness, line)
         phone = harness.rings()
         await until(lambda: 200 in phone.sent)
-        assert await place_in(harness, line) == "TooMany"
+        assert await place_in(harness, line) == "LimitExceeded"
         late = harness.rings()
         await until(late.leg.ended.done)
         assert late.sent == [486]
         assert isinstance(await place_in(harness, other), Call)
         await harness.service.hangup(waiting.id)
         assert isinstance(await place_in(harness, line), Call)
-        assert await place_in(harness, line) == "TooMany"
+        assert await place_in(harness, line) == "LimitExceeded"
 
 
 async def test_the_process_is_full_whoever_asks(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_a_call_whose_end_cannot_be_stored_takes_no_place_and_is_not_place
         await callee(harness)
         call = await queue(harness, line)
         await until(lambda: harness.service.active_call_count == 2)
-        assert await place_in(harness, line) == "TooMany"
+        assert await place_in(harness, line) == "LimitExceeded"
 
         def full(*_: object, **__: object) -> None:
             raise StorageUnavailable(cause)

@@ -113,7 +113,7 @@ class FinalizerHarness:
 
     async def payloads(self) -> list[dict[str, Any]]:
         """The payloads of the webhooks that are due."""
-        due = await self.database.read(lambda conn: deliveries.due(conn, utc_now()))
+        due = await self.database.read(lambda conn: deliveries.due_attempts(conn, utc_now()))
         return [json.loads(each.delivery.body) for each in due]
 
 

@@ -51,7 +51,7 @@ def past_call(
     )
     began = {"created_at": ended_at - LASTED, "parent_call_id": parent}
     conn.execute(sa.update(tables.calls).where(tables.calls.c.id == call.id).values(**began))
-    sip_traces.put(conn, {call.id: SipTrace([])})
+    sip_traces.store(conn, {call.id: SipTrace([])})
     if not ended:
         return _stored(conn, call.id)
     turn = TimelineTurn(1)
@@ -80,7 +80,7 @@ def past_call(
 
 def deliver(conn: sa.Connection, delivery_id: str) -> None:
     """The event's only attempt was answered with 200."""
-    (due,) = [each for each in deliveries.due(conn, calls.utc_now()) if each.delivery.id == delivery_id]
+    (due,) = [each for each in deliveries.due_attempts(conn, calls.utc_now()) if each.delivery.id == delivery_id]
     deliveries.record_attempt(
         conn,
         due.attempt,

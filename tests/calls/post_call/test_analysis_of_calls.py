@@ -19,7 +19,7 @@ from config.clock import utc_now
 from config.errors import ModelError
 from models.errors import RemoteModelError
 from models.protocols import ChatPrompt
-from storage.calls import calls, pending_ends
+from storage.calls import calls, pending_finalization
 from storage.calls.calls import Call, TranscriptItem
 from tests.calls.call_service_harness import until
 from tests.calls.post_call.finalizer_harness import (
@@ -57,7 +57,7 @@ async def test_a_call_is_open_and_ended_while_it_is_analysed(tmp_path: Path) -> 
         outcome = ending()
         await here.finalizer.finish(call.id, outcome, agent)
         waiting = await here.stored(call)
-        kept = await here.database.read(lambda conn: pending_ends.of_call(conn, call.id))
+        kept = await here.database.read(lambda conn: pending_finalization.of_call(conn, call.id))
         ceilings = ConcurrencyLimits(process=1, organization=1)
         second_legs = TransferLegs(lambda conn, organization: None, lambda: None)
         full = await here.database.read(
@@ -66,14 +66,14 @@ async def test_a_call_is_open_and_ended_while_it_is_analysed(tmp_path: Path) -> 
         assert (waiting.status, waiting.ended_at, waiting.transcript) == ("in_progress", None, TALK)
         late = partial(calls.store_progress, call_id=call.id, transcript=TALK[:1], turn_count=0)
         assert not await here.database.write(late), "what was kept stays as it is"
-        assert kept is not None and pending_ends.as_ended(waiting, kept).ended_at == outcome.ended_at
+        assert kept is not None and pending_finalization.with_end(waiting, kept).ended_at == outcome.ended_at
         assert full is None
         assert await here.payloads() == []
         here.language.stuck.set()
         await here.finalizer.wait_closed(call.id, 10)
         closed = await here.stored(call)
         assert (closed.status, closed.ended_at) == ("completed", outcome.ended_at)
-        assert await here.database.read(lambda conn: pending_ends.of_call(conn, call.id)) is None
+        assert await here.database.read(lambda conn: pending_finalization.of_call(conn, call.id)) is None
 
 
 async def test_a_call_whose_answer_could_not_be_stored_is_not_placed_again_while_it_is_analysed(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_a_call_whose_answer_could_not_be_stored_is_not_placed_again_while
         placed = await here.database.write(unstored)
         outcome = replace(ending(), answered_at=utc_now())
         await here.finalizer.finish(placed.id, outcome, agent)
-        assert await here.database.read(lambda conn: calls.queued(conn, ())) == []
+        assert await here.database.read(lambda conn: calls.queued_calls(conn, ())) == []
         waiting = await here.stored(placed)
         assert (waiting.status, waiting.started_at) == ("in_progress", outcome.answered_at)
         here.language.stuck.set()

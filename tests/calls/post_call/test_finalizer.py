@@ -14,7 +14,7 @@ from models.protocols import TextDelta
 from storage import tables
 from storage.agents import agents
 from storage.agents.agents import Agent
-from storage.calls import calls, pending_ends
+from storage.calls import calls, pending_finalization
 from storage.database.database import StorageUnavailable
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.webhooks import deliveries as webhook_deliveries
@@ -24,7 +24,7 @@ WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"
 
 
 async def deliveries(harness: CallServiceHarness) -> list[webhook_deliveries.Delivery]:
-    due = await harness.database.read(lambda conn: webhook_deliveries.due(conn, calls.utc_now()))
+    due = await harness.database.read(lambda conn: webhook_deliveries.due_attempts(conn, calls.utc_now()))
     return [each.delivery for each in due]
 
 
@@ -166,8 +166,8 @@ async def test_a_call_whose_agent_was_deleted_tells_of_its_end_whoever_ends_it(t
         def leave(conn: sa.Connection) -> list[calls.Call]:
             made = [left(conn, number, agent, f"left-{each}") for each in range(3)]
             calls.finish(conn, made[0].id, status="no_answer", ended_reason="no_answer", ended_at=calls.utc_now())
-            ended = pending_ends.PendingEnd("completed", "customer_ended", calls.utc_now())
-            pending_ends.store_pending(conn, made[1].id, ended, answered_at=calls.utc_now())
+            ended = pending_finalization.PendingFinalization("completed", "customer_ended", calls.utc_now())
+            pending_finalization.store(conn, made[1].id, ended, answered_at=calls.utc_now())
             assert agents.delete(conn, number.organization_id, agent.id)
             return made
 

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from calls.post_call.retention import MAX_BATCH, TARGET_TRANSACTION_S, Retention, next_batch_size
 from storage import tables
-from storage.calls import calls, recordings, retention
+from storage.calls import calls, deletion, recordings
 from storage.calls.calls import Call
 from storage.database.database import Database
 from storage.database.migrate import migrate
@@ -167,12 +167,12 @@ async def test_a_crash_leaves_no_file_behind_and_no_row_that_promises_one(tmp_pa
     call = await database.write(store)
     file = record(tmp_path, call)
     owner = call.organization_id
-    await database.write(partial(retention.drop_recordings, organization_id=owner, before=NOW, limit=9))  # and it dies
+    await database.write(partial(deletion.delete_recordings, organization_id=owner, before=NOW, limit=9))  # and it dies
     stored = await database.read(partial(calls.get_by_id, call_id=call.id))
     assert stored is not None and not stored.recorded and file.exists()
     assert (await Retention(database, tmp_path).run_once(NOW)).files == 1
     assert not file.exists()
-    assert await database.read(partial(retention.files_to_remove, limit=9)) == []
+    assert await database.read(partial(deletion.pending_file_removals, limit=9)) == []
 
 
 async def test_a_file_that_the_disk_does_not_give_up_is_tried_again(tmp_path: Path, database: Database) -> None:

@@ -26,7 +26,7 @@ WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"
 
 
 async def deliveries(harness: CallServiceHarness) -> list[webhook_deliveries.Delivery]:
-    due = await harness.database.read(lambda conn: webhook_deliveries.due(conn, calls.utc_now()))
+    due = await harness.database.read(lambda conn: webhook_deliveries.due_attempts(conn, calls.utc_now()))
     return [each.delivery for each in due]
 
 

@@ -111,7 +111,7 @@ async def test_the_webhooks_of_such_calls_tell_what_was_said(disk: Path) -> None
             phone.hangs_up()
             await over(harness, phone)
         (call,) = await ended(harness, 1)
-        due = await harness.database.read(lambda conn: deliveries.due(conn, calls.utc_now()))
+        due = await harness.database.read(lambda conn: deliveries.due_attempts(conn, calls.utc_now()))
     (delivery,) = [each.delivery for each in due]
     payload = json.loads(delivery.body)
     assert (payload["callId"], payload["status"]) == (call.id, "completed")

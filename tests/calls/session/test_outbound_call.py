@@ -69,7 +69,7 @@ async def test_a_call_goes_through_its_trunk_and_is_stored_from_queued_to_its_en
             there.ends()
             end = await ended(harness, call)
         assert harness.tts.spoken == ["Hello Ann, you are true and four point five."]
-        assert len(await harness.database.read(lambda conn: deliveries.due(conn, utc_now()))) == 1
+        assert len(await harness.database.read(lambda conn: deliveries.due_attempts(conn, utc_now()))) == 1
         assert harness.pump.released == [there.leg.media.slot]
     assert (how(end), end.customer_number, end.provider) == (("completed", "customer_ended"), "+4917012", "sip")
     assert end.started_at is not None
@@ -142,7 +142,7 @@ async def test_a_final_status_is_the_reason_of_the_end(tmp_path: Path, code: int
         there.ends(code)
         end = await ended(harness, call)
         assert (*how(end), end.started_at, end.duration_seconds) == (status, reason, None, 0)
-        assert len(await harness.database.read(lambda conn: deliveries.due(conn, utc_now()))) == 1
+        assert len(await harness.database.read(lambda conn: deliveries.due_attempts(conn, utc_now()))) == 1
         assert len(harness.pump.released) == (code == 486), "early media gave its slot back"
     assert there.sent == []
 
@@ -250,7 +250,7 @@ async def test_a_database_in_trouble_does_not_stop_the_queue_for_good(
             raise StorageUnavailable("the disk cannot be read or written")
 
         with monkeypatch.context() as broken, capture_logs() as logs:
-            broken.setattr(calls, "queued", full)
+            broken.setattr(calls, "queued_calls", full)
             await queue(harness, line)
             await until(lambda: any(entry["event"] == "calls.queue_not_read" for entry in logs))
         harness.service.start_queued_calls()

@@ -107,7 +107,7 @@ async def test_a_drain_places_nothing_more_and_lets_what_rings_go_on(tmp_path: P
         there.ends()
         await drain
         assert how(await stored(harness, ringing)) == ("completed", "customer_ended")
-        assert len(await harness.database.read(lambda conn: deliveries.due(conn, utc_now()))) == 3
+        assert len(await harness.database.read(lambda conn: deliveries.due_attempts(conn, utc_now()))) == 3
 
 
 async def test_a_call_that_outlasts_the_drain_while_it_rings_fails(tmp_path: Path) -> None:

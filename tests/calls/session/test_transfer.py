@@ -159,7 +159,7 @@ async def change(harness: CallServiceHarness, **fields: Any) -> PhoneNumber:
     """What PATCH does to the only number."""
 
     def work(conn: sa.Connection) -> PhoneNumber:
-        (number,) = phone_numbers.trunks(conn)
+        (number,) = phone_numbers.numbers_with_trunk(conn)
         return phone_numbers.replace(conn, number, fields)
 
     return await harness.database.write(work)

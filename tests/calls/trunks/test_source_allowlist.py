@@ -40,7 +40,7 @@ async def trunks(database: Database, *hosts: str) -> None:
     """Numbers on trunks at these hosts, and no others."""
 
     def replace(conn: sa.Connection) -> None:
-        for old in phone_numbers.trunks(conn):
+        for old in phone_numbers.numbers_with_trunk(conn):
             phone_numbers.delete(conn, old.organization_id, old.id)
         owner = organizations.create(conn, str(uuid4()))
         for place, host in enumerate(hosts):

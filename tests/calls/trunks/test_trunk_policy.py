@@ -26,7 +26,7 @@ from sipcore.trunks.trunk import Trunk, TrunkStatus
 from storage.accounts import organizations
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers, trunk_grants
-from storage.phone_numbers.phone_numbers import InboundTarget, PhoneNumber, PhoneNumberFields
+from storage.phone_numbers.phone_numbers import InboundMatch, PhoneNumber, PhoneNumberFields
 from storage.phone_numbers.trunk_rules import TrunkRules
 
 PBX = SipHostPort("pbx.test", None, "udp")
@@ -66,7 +66,9 @@ class TrunkHarness:
                 trunk_grants.allow(conn, owner, trunk, "*", actor="ann")
             facts = {"sip_mode": "ip_allowlist", "sip_protocol": "udp", "sip_port": None, **fields}
             made = PhoneNumberFields(number="100", provider="sip", **facts)
-            return phone_numbers.create(conn, owner, made, trunk_grants.rules(conn, "open") if before else ENFORCED)
+            return phone_numbers.create(
+                conn, owner, made, trunk_grants.current_rules(conn, "open") if before else ENFORCED
+            )
 
         return await self.database.write(create)
 
@@ -88,7 +90,7 @@ class TrunkHarness:
         await self.hosts.close()
         await self.refresh()
 
-    async def called(self, source: str) -> InboundTarget:
+    async def called(self, source: str) -> InboundMatch:
         """Who gets a call of that source to the number that all of them have."""
         facts, names = InviteFacts("1", "inbound", source, "100", NOBODY, NOBODY), self.allowlist.aliases_of(source)
         return await self.database.read(lambda conn: match_number(conn, facts, names, "approved"))

@@ -21,7 +21,7 @@ from storage.agents import agents
 from storage.calls import calls
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
-from storage.webhooks import claims, deliveries
+from storage.webhooks import attempt_claims, deliveries
 from storage.webhooks.deliveries import Delivery, DeliveryAttempt
 from tests.calls.http_server import system_tls
 
@@ -120,7 +120,7 @@ async def delivering(
 ) -> AsyncIterator[WebhookSender]:
     """What sends, as after a start of the server; `beside_others`: as another process on its database."""
     if not beside_others:
-        await database.write(claims.release_all)
+        await database.write(attempt_claims.release_all)
     tls = await asyncio.to_thread(lambda: tls_context(ca_file) if ca_file else system_tls())
     client = EgressClient(rules or EgressRules(allow=["127.0.0.0/8"]), tls)
     sender = WebhookSender(database, client, secrets, DeliveryPolicy(allow_http, timeout_s, delays))
@@ -148,4 +148,4 @@ async def stored(database: Database, delivery: Delivery) -> tuple[Delivery, list
 
 async def ask_again(database: Database, delivery: Delivery) -> DeliveryAttempt:
     """Somebody wants it to be sent once more."""
-    return await database.write(lambda conn: deliveries.add_manual(conn, delivery, scheduled=5))
+    return await database.write(lambda conn: deliveries.add_manual_attempt(conn, delivery, scheduled=5))

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from config.secrets import Secrets
 from storage.database.database import Database
-from storage.webhooks import claims
-from storage.webhooks.claims import DueDestination
+from storage.webhooks import attempt_claims
+from storage.webhooks.attempt_claims import DueDestination
 from tests.calls.call_service_harness import until
 from tests.calls.webhooks.outbox_harness import BODY, SECRET, Receiver, ask_again, delivering, listening, put, stored
 
@@ -81,15 +81,15 @@ async def test_what_a_look_shows_and_somebody_has_taken_meanwhile_is_not_sent_ag
 ) -> None:
     receiver.hold = asyncio.Event()
     delivery = await put(database, f"{receiver.origin}/hook")
-    old = await database.read(claims.due_destinations)
+    old = await database.read(attempt_claims.due_destinations)
     looks: list[None] = []
 
     def shows_what_was(conn: sa.Connection) -> list[DueDestination]:
         looks.append(None)
         return old if len(looks) < 5 else real(conn)
 
-    real = claims.due_destinations
-    monkeypatch.setattr(claims, "due_destinations", shows_what_was)
+    real = attempt_claims.due_destinations
+    monkeypatch.setattr(attempt_claims, "due_destinations", shows_what_was)
     async with delivering(database, secrets) as sender:
         await until(lambda: len(looks) >= 5)
         receiver.hold.set()
@@ -201,7 +201,7 @@ async def test_what_is_asked_for_and_fails_is_not_repeated(
             (1, "succeeded", None),
             (2, "failed", None),
         ]
-        assert await database.read(claims.due_destinations) == []
+        assert await database.read(attempt_claims.due_destinations) == []
 
 
 async def test_attempts_of_one_delivery_do_not_wait_for_each_other(

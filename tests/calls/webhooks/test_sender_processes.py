@@ -18,7 +18,7 @@ from calls.webhooks.receiver_concurrency import ReceiverSpeed
 from config.secrets import Secrets
 from storage import tables
 from storage.database.database import Database, StorageUnavailable
-from storage.webhooks import claims
+from storage.webhooks import attempt_claims
 from tests.calls.call_service_harness import until
 from tests.calls.webhooks.outbox_harness import Receiver, delivering, put, put_many, stored
 
@@ -144,13 +144,13 @@ async def test_an_attempt_of_ours_that_outlasts_its_claim_is_neither_sent_again_
 ) -> None:
     monkeypatch.setattr(delivery, "CLAIM_MARGIN_S", -60)
     receiver.hold = asyncio.Event()
-    real, looks = claims.expired, []
+    real, looks = attempt_claims.expired_claims, []
 
     def counted(conn: sa.Connection, now: datetime) -> list[str]:
         looks.append(real(conn, now))
         return looks[-1]
 
-    monkeypatch.setattr(claims, "expired", counted)
+    monkeypatch.setattr(attempt_claims, "expired_claims", counted)
     delivery_id = await put(database, f"{receiver.origin}/hook")
     async with delivering(database, secrets, timeout_s=60) as sender:
         await receiver.arrived.wait()
@@ -265,4 +265,4 @@ async def test_no_attempt_is_made_before_its_time_by_the_clock_wherever_that_is_
             assert len(receiver.got) == 1
         await set_to(due_at)
         await until(lambda: len(receiver.got) == 2)
-    assert await database.read(claims.due_destinations) == []
+    assert await database.read(attempt_claims.due_destinations) == []

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from config.setting_values import PRIVATE_NETWORKS
-from config.special_addresses import networks_without_hosts
+from config.settings_values import PRIVATE_NETWORKS
+from config.special_addresses import non_host_networks
 from sipcore import _native
 from sipcore.settings import EndpointSettings
 from tests.sipcore.live_call import LiveCall, assert_sound_flows, placed
@@ -158,7 +158,7 @@ async def test_loopback_is_inside_for_peers_on_loopback_only(phone: Phone) -> No
     def place(address: str, peer: str) -> str:
         return _native.media_address_class(address, peer)
 
-    _native.media_networks(tuple(map(str, PRIVATE_NETWORKS)), tuple(map(str, networks_without_hosts())))
+    _native.media_networks(tuple(map(str, PRIVATE_NETWORKS)), tuple(map(str, non_host_networks())))
     try:
         assert place("127.0.0.9", "127.0.0.1") == place("::1", "127.0.0.1") == "allowed"
         for address in ("127.0.0.9", "::1", "::ffff:127.0.0.9", "198.51.100.7", "2001:db8::7"):
@@ -170,7 +170,7 @@ async def test_loopback_is_inside_for_peers_on_loopback_only(phone: Phone) -> No
         for address in (*NO_HOSTS, "ff02::1", "::ffff:224.0.0.1", "64:ff9b::e000:1", "2002:e000:1::1", "fd00:ec2::254"):
             assert place(address, "192.0.2.1") == place(address, address) == "forbidden"
     finally:
-        _native.media_networks(tuple(map(str, SETTINGS.media_networks)), tuple(map(str, networks_without_hosts())))
+        _native.media_networks(tuple(map(str, SETTINGS.media_networks)), tuple(map(str, non_host_networks())))
 
 
 async def test_what_has_no_hosts_holds_nothing_else() -> None:
@@ -184,4 +184,4 @@ async def test_what_has_no_hosts_holds_nothing_else() -> None:
         "fe80::1",
         "::1",
     ):
-        assert not any(ip_address(address) in network for network in networks_without_hosts())
+        assert not any(ip_address(address) in network for network in non_host_networks())

@@ -15,7 +15,7 @@ from config.errors import Conflict, StartupError
 from config.secrets import Secrets
 from storage.accounts import api_keys, organizations
 from storage.accounts.api_keys import ApiKey
-from storage.database import key_check
+from storage.database import secret_key
 from storage.database.database import Database
 
 
@@ -35,7 +35,7 @@ async def test_a_key_is_found_until_it_is_revoked(database: Database, organizati
     await database.write(check)
 
 
-async def test_the_key_itself_is_nowhere_in_the_file(database: Database, organization_id: str) -> None:
+async def test_the_text_of_a_key_is_not_stored(database: Database, organization_id: str) -> None:
     made, text = await database.write(lambda conn: api_keys.create(conn, organization_id))
     assert text.startswith(f"{made.prefix}_")
     assert len(text) >= 50
@@ -50,7 +50,7 @@ async def test_the_key_itself_is_nowhere_in_the_file(database: Database, organiz
     assert text.rpartition("_")[2] not in dump
 
 
-async def test_the_last_use_is_kept(database: Database, organization_id: str) -> None:
+async def test_the_time_of_last_use_is_stored(database: Database, organization_id: str) -> None:
     at = utc_now()
 
     def use(conn: sa.Connection) -> ApiKey | None:
@@ -63,26 +63,26 @@ async def test_the_last_use_is_kept(database: Database, organization_id: str) ->
     assert found.last_used_at == at
 
 
-async def test_organizations_have_names_of_their_own(database: Database, organization_id: str) -> None:
+async def test_names_of_organizations_are_unique(database: Database, organization_id: str) -> None:
     def check(conn: sa.Connection) -> None:
         paid = organizations.create(conn, "paying", plan="paid", balance=1.5, max_calls=7)
         with pytest.raises(Conflict, match="'paying' already exists"):
             organizations.create(conn, "paying")
         assert organizations.get(conn, paid.id) == paid
-        assert organizations.by_name(conn, "nobody") is None
+        assert organizations.by_name(conn, "unknown") is None
         assert [each.name for each in organizations.all_of(conn)] == ["default", "paying"]
 
     await database.write(check)
 
 
-async def test_another_secret_key_stops_the_start(database: Database) -> None:
+async def test_a_secret_key_that_does_not_match_the_proof_raises_startup_error(database: Database) -> None:
     first, second = Fernet.generate_key(), Fernet.generate_key()
 
     def check(conn: sa.Connection) -> None:
-        key_check.check(conn, Secrets([first]))
-        key_check.check(conn, Secrets([first]))
-        key_check.check(conn, Secrets([second, first]))
+        secret_key.verify(conn, Secrets([first]))
+        secret_key.verify(conn, Secrets([first]))
+        secret_key.verify(conn, Secrets([second, first]))
         with pytest.raises(StartupError, match="secret_key_file is not the one"):
-            key_check.check(conn, Secrets([second]))
+            secret_key.verify(conn, Secrets([second]))
 
     await database.write(check)

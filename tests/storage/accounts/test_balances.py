@@ -1,4 +1,4 @@
-"""Balances are exact, and every change of one is told."""
+"""Balances are exact, and every change is recorded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _stored(conn: sa.Connection) -> Decimal:
     return found.balance
 
 
-async def test_many_small_amounts_are_their_sum_to_the_last_digit(database: Database) -> None:
+async def test_many_small_amounts_add_up_exactly(database: Database) -> None:
     """As floats they would be 20.000000000000014."""
 
     def work(conn: sa.Connection) -> Decimal:
@@ -42,7 +42,7 @@ async def test_many_small_amounts_are_their_sum_to_the_last_digit(database: Data
     assert await database.write(work) == Decimal(20)
 
 
-async def test_a_balance_is_kept_to_the_millionth_however_large(database: Database) -> None:
+async def test_a_large_balance_is_exact_to_the_millionth(database: Database) -> None:
     amounts = [Decimal(each) for each in ("0.000001", "-0.000001", "999999999999.999999", "-123456789012.345678")]
 
     def work(conn: sa.Connection) -> list[Decimal]:
@@ -53,7 +53,7 @@ async def test_a_balance_is_kept_to_the_millionth_however_large(database: Databa
     assert sorted(await database.write(work)) == sorted(amounts)
 
 
-async def test_the_change_tells_what_was_left_and_why(database: Database) -> None:
+async def test_a_change_records_the_balance_after_it_its_author_and_its_note(database: Database) -> None:
     def work(conn: sa.Connection) -> list[tuple[Decimal, Decimal, str, str | None, str | None]]:
         paid = _paid(conn)
         balances.change(conn, paid.id, Decimal("2.5"), made_by="kim", note="invoice 7")
@@ -67,7 +67,7 @@ async def test_the_change_tells_what_was_left_and_why(database: Database) -> Non
     ]
 
 
-async def test_the_last_changes_are_the_newest_of_that_organization(database: Database) -> None:
+async def test_last_changes_returns_the_newest_of_one_organization(database: Database) -> None:
     def work(conn: sa.Connection) -> list[Decimal]:
         paid = _paid(conn)
         other = organizations.create(conn, "other", plan="paid")
@@ -79,7 +79,7 @@ async def test_the_last_changes_are_the_newest_of_that_organization(database: Da
     assert await database.write(work) == [3, 4, 5]
 
 
-async def test_a_call_is_paid_once(database: Database) -> None:
+async def test_a_call_is_billed_once(database: Database) -> None:
     def pay(conn: sa.Connection, organization_id: str) -> None:
         balances.change(conn, organization_id, Decimal(-1), made_by="server", call_id="c")
 
@@ -98,7 +98,7 @@ async def test_a_change_that_is_too_large_changes_nothing(database: Database) ->
     assert await database.read(lambda conn: balances.last_changes(conn, paid.id, 10)) == []
 
 
-async def test_a_call_ends_however_little_is_left(database: Database) -> None:
+async def test_a_call_is_billed_beyond_the_lower_limit_of_a_balance(database: Database) -> None:
     def pay(conn: sa.Connection, call_id: str) -> Decimal:
         found = organizations.by_name(conn, "paying")
         assert found is not None
@@ -109,7 +109,7 @@ async def test_a_call_ends_however_little_is_left(database: Database) -> None:
     assert await database.write(lambda conn: pay(conn, "d")) == -2 * balances.MAX_BALANCE
 
 
-async def test_changes_that_come_together_all_count(database: Database) -> None:
+async def test_concurrent_changes_all_count(database: Database) -> None:
     paid = await database.write(_paid)
     work = (
         database.write(lambda conn: balances.change(conn, paid.id, Decimal("0.000001"), made_by="server"))
@@ -120,8 +120,8 @@ async def test_changes_that_come_together_all_count(database: Database) -> None:
     assert await database.read(_stored) == Decimal("0.00005")
 
 
-async def test_changes_of_two_processes_all_count(database: Database) -> None:
-    """A server that ends calls, and an operator who tops up meanwhile."""
+async def test_concurrent_changes_of_two_processes_all_count(database: Database) -> None:
+    """A server that bills calls, while an operator tops up."""
     paid = await database.write(_paid)
     beside = Database(database.url)
     await beside.open()
@@ -140,7 +140,7 @@ async def test_changes_of_two_processes_all_count(database: Database) -> None:
     assert sums == [Decimal(0), *(change.balance_after for change in changes[:-1])]
 
 
-def test_balances_of_an_earlier_version_are_kept_to_the_last_digit(tmp_path: Path) -> None:
+def test_migration_keeps_balances_exact(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
     amounts = ("0", "0.1", "12.5", "-3.000001", "1234567.654321")
@@ -154,10 +154,10 @@ def test_balances_of_an_earlier_version_are_kept_to_the_last_digit(tmp_path: Pat
     migrate.migrate(path)
     with engine.connect() as conn:
         stored = {each.name: each.balance for each in organizations.all_of(conn)}
-        told = {each.id: balances.last_changes(conn, each.id, 9) for each in organizations.all_of(conn)}
+        changes = {each.id: balances.last_changes(conn, each.id, 9) for each in organizations.all_of(conn)}
     assert stored == {amount: Decimal(amount) for amount in amounts}
-    assert told.pop("0") == []
-    assert {name: [row.balance_after for row in rows] for name, rows in told.items()} == {
+    assert changes.pop("0") == []
+    assert {name: [row.balance_after for row in rows] for name, rows in changes.items()} == {
         amount: [Decimal(amount)] for amount in amounts[1:]
     }
     with closing(sqlite3.connect(path)) as raw:

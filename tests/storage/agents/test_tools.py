@@ -1,4 +1,4 @@
-"""Which tools an agent has, and what stays of them after a change."""
+"""The tools of an agent; updates and deletion of tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def _again(conn: sa.Connection, agent: Agent) -> Agent:
     return found
 
 
-async def test_an_agent_has_its_tools_or_all_of_its_organization(database: Database, organization_id: str) -> None:
+async def test_an_agent_has_its_listed_tools_or_all_of_its_organization(
+    database: Database, organization_id: str
+) -> None:
     def check(conn: sa.Connection) -> None:
         other = organizations.create(conn, "other")
         first, second = (_tool(conn, organization_id, name) for name in ("first", "second"))
@@ -38,12 +40,12 @@ async def test_an_agent_has_its_tools_or_all_of_its_organization(database: Datab
         assert tools.of_agent(conn, organization_id, None) == everything
         assert tools.of_agent(conn, organization_id, [second.id, theirs.id, second.id]) == [second]
         assert tools.of_agent(conn, organization_id, []) == []
-        assert tools.of_agent(conn, organization_id, None, most=1) == everything[:1]
+        assert tools.of_agent(conn, organization_id, None, limit=1) == everything[:1]
 
     await database.write(check)
 
 
-async def test_a_change_keeps_the_rest_of_the_request(database: Database, organization_id: str) -> None:
+async def test_an_update_keeps_fields_that_it_does_not_name(database: Database, organization_id: str) -> None:
     def check(conn: sa.Connection) -> None:
         tool, untouched = (_tool(conn, organization_id, name) for name in ("first", "second"))
         changed = tools.update(conn, tool, {"name": "new", "config": {"timeout": 100, "headers": []}})
@@ -55,21 +57,21 @@ async def test_a_change_keeps_the_rest_of_the_request(database: Database, organi
     await database.write(check)
 
 
-async def test_a_deleted_tool_goes_out_of_every_agent_that_names_it(database: Database, organization_id: str) -> None:
+async def test_deleting_a_tool_removes_it_from_agents(database: Database, organization_id: str) -> None:
     def check(conn: sa.Connection) -> None:
-        gone, kept = (_tool(conn, organization_id, name) for name in ("gone", "kept"))
+        deleted, kept = (_tool(conn, organization_id, name) for name in ("gone", "kept"))
 
         def agent(*tool_ids: str) -> Agent:
             return agents.create(conn, organization_id, AgentFields(name="Anna", tool_ids=list(tool_ids)))
 
-        both, only, another = agent(gone.id, kept.id, gone.id), agent(gone.id), agent(kept.id)
+        both, only, another = agent(deleted.id, kept.id, deleted.id), agent(deleted.id), agent(kept.id)
         all_tools = agents.create(conn, organization_id, AgentFields(name="Bea"))
-        assert tools.delete(conn, organization_id, gone.id)
+        assert tools.delete(conn, organization_id, deleted.id)
         for changed, left in ((both, [kept.id]), (only, [])):
             assert _again(conn, changed).tool_ids == left
             assert _again(conn, changed).updated_at > changed.updated_at
         assert [_again(conn, each) for each in (another, all_tools)] == [another, all_tools]
-        assert not tools.delete(conn, organization_id, gone.id)
+        assert not tools.delete(conn, organization_id, deleted.id)
 
     await database.write(check)
 
@@ -87,5 +89,5 @@ async def test_another_organization_cannot_delete_a_tool(database: Database, org
     await database.write(check)
 
 
-def test_the_headers_of_a_tool_do_not_show_in_its_text() -> None:
+def test_repr_of_a_tool_hides_its_headers() -> None:
     assert "token" not in repr(ToolFields(name="first", config=CONFIG))

@@ -1,4 +1,4 @@
-"""Background sounds as rows and files: what belongs together stays together, also over crashes and full disks."""
+"""Background sounds: rows and files stay consistent, also after crashes and on full disks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def other_id(database: Database) -> str:
     return (await database.write(lambda conn: organizations.create(conn, "other"))).id
 
 
-async def test_presets_and_the_organizations_own_are_listed_newest_first(
+async def test_own_sounds_and_presets_are_listed_newest_first(
     database: Database, organization_id: str, other_id: str
 ) -> None:
     made = [(organization_id, "old"), (None, "Rain"), (organization_id, "new"), (other_id, "foreign"), (None, "Cafe")]
@@ -82,7 +82,7 @@ async def test_presets_and_the_organizations_own_are_listed_newest_first(
     assert [each.name for each in await listed(database, other_id)] == ["Cafe", "foreign", "Rain"]
 
 
-async def test_an_organization_gets_its_own_sounds_and_presets_alone(
+async def test_an_organization_sees_only_its_own_sounds_and_presets(
     database: Database, organization_id: str, other_id: str
 ) -> None:
     own, preset = await sound(database, organization_id), await sound(database, None)
@@ -91,16 +91,16 @@ async def test_an_organization_gets_its_own_sounds_and_presets_alone(
             assert await database.read(lambda conn: sounds.get(conn, owner, each.id)) == found  # noqa: B023
 
 
-async def test_agents_lose_a_deleted_sound_and_become_another_version(database: Database, organization_id: str) -> None:
-    gone, kept = await sound(database, organization_id), await sound(database, organization_id)
-    playing = [await agent(database, organization_id, gone.id) for _ in range(3)]
-    bystanders = [await agent(database, organization_id, each) for each in (kept.id, None)]
-    assert await deleted(database, organization_id, gone.id)
+async def test_deleting_a_sound_changes_the_agents_that_play_it(database: Database, organization_id: str) -> None:
+    removed, kept = await sound(database, organization_id), await sound(database, organization_id)
+    playing = [await agent(database, organization_id, removed.id) for _ in range(3)]
+    others = [await agent(database, organization_id, each) for each in (kept.id, None)]
+    assert await deleted(database, organization_id, removed.id)
     for old in playing:
         new = await again(database, old)
         assert new.background_sound_id is None
         assert new.updated_at > old.updated_at
-    assert [await again(database, old) for old in bystanders] == bystanders
+    assert [await again(database, old) for old in others] == others
     assert await listed(database, organization_id) == [kept]
 
 
@@ -116,7 +116,7 @@ async def test_presets_and_foreign_sounds_are_not_deleted(
     assert await again(database, playing) == playing
 
 
-def test_a_file_that_is_gone_can_be_removed(tmp_path: Path) -> None:
+def test_removing_a_missing_file_succeeds(tmp_path: Path) -> None:
     size = sounds.write_file(tmp_path, "a", SAMPLES)
     assert path_of(tmp_path, "a").stat().st_size == size
     with capture_logs() as lines:
@@ -126,7 +126,7 @@ def test_a_file_that_is_gone_can_be_removed(tmp_path: Path) -> None:
     assert lines == []
 
 
-def test_a_file_that_the_disk_refuses_is_trouble_with_its_cause(tmp_path: Path) -> None:
+def test_a_disk_error_raises_storage_unavailable_with_its_cause(tmp_path: Path) -> None:
     (tmp_path / "sounds").write_text("in the way")
     with pytest.raises(StorageUnavailable, match="a background sound cannot be written"):
         sounds.write_file(tmp_path, "a", SAMPLES)
@@ -135,20 +135,20 @@ def test_a_file_that_the_disk_refuses_is_trouble_with_its_cause(tmp_path: Path) 
     assert [(line["event"], line["sound_id"]) for line in lines] == [("sound.file_not_removed", "a")]
 
 
-def test_of_files_that_are_not_known_only_unfinished_ones_of_ours_are_removed(tmp_path: Path) -> None:
-    sounds.remove_unfinished(tmp_path)
+def test_only_temporary_files_of_interrupted_writes_are_removed(tmp_path: Path) -> None:
+    sounds.remove_temporary_files(tmp_path)
     sound_id = str(uuid4())
     sounds.write_file(tmp_path, sound_id, SAMPLES)
     folder = tmp_path / "sounds"
     for name in (".sound-x7", ".sounds", "notes.txt", "my.wav"):
         (folder / name).write_text("x")
-    sounds.remove_unfinished(tmp_path)
+    sounds.remove_temporary_files(tmp_path)
     assert {path.name for path in folder.iterdir()} == {f"{sound_id}.wav", ".sounds", "notes.txt", "my.wav"}
 
 
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of all presets, by id, and one that is no preset's."""
+    """A data directory with the files of all presets, by id."""
     data_dir = tmp_path_factory.mktemp("rendered")
     (data_dir / "sounds").mkdir()
     for preset in PRESETS:
@@ -158,7 +158,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def started(database: Database, tmp_path: Path, rendered: Path) -> dict[str, float]:
-    """A data directory after its first start, with copies of the files; when each was written, by id."""
+    """A data directory after its first start, with copies of the files; returns their modification times, by id."""
     shutil.copytree(rendered / "sounds", tmp_path / "sounds")
     for sound_id, name in PRESET_IDS.items():
         size = path_of(tmp_path, sound_id).stat().st_size
@@ -171,7 +171,7 @@ def _written(data_dir: Path) -> dict[str, float]:
     return {path.stem: path.stat().st_mtime_ns for path in (data_dir / "sounds").iterdir()}
 
 
-async def test_the_first_start_makes_every_preset_under_its_lasting_id(
+async def test_the_first_start_computes_every_preset_under_a_fixed_id(
     database: Database, organization_id: str, tmp_path: Path, rendered: Path
 ) -> None:
     await presets.install_presets(database, tmp_path)
@@ -187,7 +187,7 @@ async def test_the_first_start_makes_every_preset_under_its_lasting_id(
         assert each.organization_id is None
 
 
-async def test_a_later_start_makes_nothing_again(
+async def test_a_later_start_computes_no_preset(
     database: Database, organization_id: str, tmp_path: Path, started: dict[str, float]
 ) -> None:
     before = await listed(database, organization_id)
@@ -197,7 +197,7 @@ async def test_a_later_start_makes_nothing_again(
 
 
 @pytest.mark.parametrize("harm", ["file missing", "file cut short", "row missing"])
-async def test_a_preset_that_is_not_whole_is_made_again(
+async def test_an_incomplete_preset_is_computed_again(
     database: Database, organization_id: str, tmp_path: Path, rendered: Path, started: dict[str, float], harm: str
 ) -> None:
     white_noise = "e018e47f-c3ea-5bf9-b139-83938a4854d5"
@@ -217,7 +217,7 @@ async def test_a_preset_that_is_not_whole_is_made_again(
     assert [each for each in now if now[each] != started[each]] == [white_noise]
 
 
-async def test_a_start_leaves_the_files_of_sounds_that_its_database_does_not_know(
+async def test_a_start_keeps_files_that_the_database_does_not_know(
     database: Database, tmp_path: Path, started: dict[str, float]
 ) -> None:
     unknown = str(uuid4())
@@ -227,21 +227,21 @@ async def test_a_start_leaves_the_files_of_sounds_that_its_database_does_not_kno
 
 
 @pytest.mark.parametrize("table", ["background_sounds", "organizations"])
-async def test_however_a_sound_goes_the_next_start_removes_its_file(
+async def test_the_next_start_removes_the_file_of_a_deleted_sound(
     database: Database, organization_id: str, other_id: str, tmp_path: Path, started: dict[str, float], table: str
 ) -> None:
     own, kept = await sound(database, organization_id), await sound(database, other_id)
     for each in (own, kept):
         await asyncio.to_thread(sounds.write_file, tmp_path, each.id, SAMPLES)
-    gone: sa.Table = getattr(tables, table)
+    deleted_from: sa.Table = getattr(tables, table)
     item = own.id if table == "background_sounds" else organization_id
-    await database.write(lambda conn: conn.execute(sa.delete(gone).where(gone.c.id == item)))
+    await database.write(lambda conn: conn.execute(sa.delete(deleted_from).where(deleted_from.c.id == item)))
     await presets.install_presets(database, tmp_path)
     assert _written(tmp_path) == {**started, kept.id: path_of(tmp_path, kept.id).stat().st_mtime_ns}
-    assert await database.read(sounds.files_to_remove) == []
+    assert await database.read(sounds.pending_file_removals) == []
 
 
-async def test_a_file_that_the_disk_does_not_give_up_is_removed_by_a_later_start(
+async def test_a_file_that_cannot_be_removed_is_removed_by_a_later_start(
     database: Database, organization_id: str, tmp_path: Path, started: dict[str, float]
 ) -> None:
     own = await sound(database, organization_id)
@@ -249,15 +249,15 @@ async def test_a_file_that_the_disk_does_not_give_up_is_removed_by_a_later_start
     path.mkdir()
     assert await deleted(database, organization_id, own.id)
     await presets.install_presets(database, tmp_path)
-    assert await database.read(sounds.files_to_remove) == [own.id]
+    assert await database.read(sounds.pending_file_removals) == [own.id]
     path.rmdir()
     await asyncio.to_thread(path.write_bytes, b"x")
     await presets.install_presets(database, tmp_path)
     assert _written(tmp_path) == started
-    assert await database.read(sounds.files_to_remove) == []
+    assert await database.read(sounds.pending_file_removals) == []
 
 
-async def test_a_disk_that_refuses_leaves_a_warning_and_the_next_start_makes_up_for_it(
+async def test_a_disk_error_is_logged_and_the_next_start_computes_the_presets(
     database: Database, organization_id: str, tmp_path: Path
 ) -> None:
     (tmp_path / "sounds").write_text("in the way")
@@ -270,7 +270,7 @@ async def test_a_disk_that_refuses_leaves_a_warning_and_the_next_start_makes_up_
     assert len(await listed(database, organization_id)) == 4
 
 
-async def test_a_database_that_refuses_leaves_a_warning(tmp_path: Path) -> None:
+async def test_a_database_error_is_logged(tmp_path: Path) -> None:
     with capture_logs() as lines:
         await presets.install_presets(Database(f"sqlite+aiosqlite:///{tmp_path}/closed.db"), tmp_path)
     assert [(line["event"], line["cause"]) for line in lines] == [

@@ -1,4 +1,4 @@
-"""The life of a stored call."""
+"""Stored calls: status changes, durations, lists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from config.clock import utc_now
-from storage.calls import calls, pending_ends, recordings
+from storage.calls import calls, pending_finalization, recordings
 from storage.calls.calls import Call, CallFilter
 from storage.database.database import Database
 
@@ -32,7 +32,7 @@ def _arrive(conn: sa.Connection, organization_id: str, **changes: Any) -> Call:
     return calls.create_inbound(conn, **{**facts, **changes})
 
 
-async def test_an_inbound_call_starts_at_ringing(database: Database, organization_id: str) -> None:
+async def test_an_inbound_call_is_stored_as_ringing(database: Database, organization_id: str) -> None:
     def check(conn: sa.Connection) -> None:
         call = _arrive(conn, organization_id, metadata={"a": [1, None]}, context_variables={"n": 1.5})
         assert calls.get(conn, organization_id, call.id) == call
@@ -67,7 +67,7 @@ async def test_the_duration_counts_from_the_answer(database: Database, organizat
     await database.write(check)
 
 
-async def test_a_call_without_an_answer_lasts_0_seconds(database: Database, organization_id: str) -> None:
+async def test_the_duration_of_an_unanswered_call_is_0(database: Database, organization_id: str) -> None:
     def end(conn: sa.Connection) -> Call | None:
         call = _arrive(conn, organization_id)
         at = call.created_at + timedelta(seconds=9)
@@ -103,9 +103,7 @@ async def test_a_call_is_answered_once(database: Database, organization_id: str)
     await database.write(check)
 
 
-async def test_calls_of_a_dead_process_are_closed_with_what_was_stored(
-    database: Database, organization_id: str
-) -> None:
+async def test_calls_of_a_dead_process_end_with_the_stored_progress(database: Database, organization_id: str) -> None:
     def leave(conn: sa.Connection) -> tuple[Call, Call]:
         ringing, talking, over = (_arrive(conn, organization_id) for _ in range(3))
         calls.mark_answered(conn, talking.id, talking.created_at)
@@ -114,14 +112,14 @@ async def test_calls_of_a_dead_process_are_closed_with_what_was_stored(
         return ringing, talking
 
     ringing, talking = await database.write(leave)
-    heard = talking.created_at + timedelta(seconds=100)
+    recorded_at = talking.created_at + timedelta(seconds=100)
 
-    def last_heard(call: Call) -> datetime | None:
-        return heard if call.id == talking.id else None
+    def last_recorded(call: Call) -> datetime | None:
+        return recorded_at if call.id == talking.id else None
 
     def close(conn: sa.Connection) -> dict[str, Call]:
-        closed = {call.id: call for call in pending_ends.close_interrupted(conn, last_heard)}
-        assert pending_ends.close_interrupted(conn, last_heard) == []
+        closed = {call.id: call for call in pending_finalization.end_interrupted_calls(conn, last_recorded)}
+        assert pending_finalization.end_interrupted_calls(conn, last_recorded) == []
         return closed
 
     closed = await database.write(close)
@@ -130,7 +128,7 @@ async def test_calls_of_a_dead_process_are_closed_with_what_was_stored(
     first, second = closed[ringing.id], closed[talking.id]
     assert (first.status, first.recorded, first.ended_at) == ("failed", False, first.created_at)
     assert (second.status, second.recorded, second.duration_seconds) == ("completed", True, 100)
-    assert (second.transcript, second.turn_count, second.ended_at) == (TALK, 1, heard)
+    assert (second.transcript, second.turn_count, second.ended_at) == (TALK, 1, recorded_at)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +144,7 @@ async def test_calls_of_a_dead_process_are_closed_with_what_was_stored(
         (CallFilter(direction="outbound"), []),
     ],
 )
-async def test_a_list_can_be_narrowed(
+async def test_a_list_of_calls_is_filtered(
     database: Database, organization_id: str, only: CallFilter, expected: list[str]
 ) -> None:
     def check(conn: sa.Connection) -> None:
@@ -155,7 +153,7 @@ async def test_a_list_can_be_narrowed(
         first = next(iter(ids))
         calls.mark_answered(conn, first, utc_now())
         calls.finish(conn, first, status="completed", ended_reason="agent_ended", ended_at=utc_now())
-        page = calls.page(conn, organization_id, limit=100, offset=0, only=only)
+        page = calls.page(conn, organization_id, limit=100, offset=0, call_filter=only)
         assert sorted(ids[item.id] for item in page.items) == sorted(expected)
         assert page.total == len(expected)
 
@@ -167,12 +165,12 @@ async def test_both_ends_of_the_time_filter_are_included(database: Database, org
         at, ms = _arrive(conn, organization_id).created_at, timedelta(milliseconds=1)
         bounds = ((at, at), (at + ms, None), (None, at - ms), (at - ms, at + ms))
         filters = [CallFilter(since=since, until=until) for since, until in bounds]
-        return [calls.page(conn, organization_id, limit=1, offset=0, only=only).total for only in filters]
+        return [calls.page(conn, organization_id, limit=1, offset=0, call_filter=only).total for only in filters]
 
     assert await database.write(count) == [1, 0, 0, 1]
 
 
-def test_a_recording_lies_by_year_and_month_in_utc(tmp_path: Path) -> None:
+def test_the_path_of_a_recording_has_year_and_month_in_utc(tmp_path: Path) -> None:
     at = datetime.fromisoformat("2026-12-31T23:30:00-02:00")
     assert recordings.path_of(tmp_path, "abc", at) == tmp_path / "recordings/2027/01/abc.wav"
 

@@ -1,4 +1,4 @@
-"""The audit log: read in its order piece by piece, forgotten piece by piece."""
+"""Audit log of outbound calls: pages, deletion of old rows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ START = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def _note(conn: sa.Connection, owner: str, at: datetime, destination: str) -> None:
-    wish = DialRequest(organization_id=owner, phone_number_id=None, destination=destination, client="192.0.2.9")
-    made = outbound_audit.record(conn, wish, "refused_prefix", detail="far away")
+    request = DialRequest(organization_id=owner, phone_number_id=None, destination=destination, client="192.0.2.9")
+    attempt = outbound_audit.record(conn, request, "refused_prefix", detail="far away")
     table = tables.outbound_attempts
-    conn.execute(sa.update(table).where(table.c.id == made.id).values(created_at=at))
+    conn.execute(sa.update(table).where(table.c.id == attempt.id).values(created_at=at))
 
 
 def _pieces(conn: sa.Connection, owner: str, since: datetime, limit: int) -> list[list[AttemptWithCall]]:
@@ -30,33 +30,37 @@ def _pieces(conn: sa.Connection, owner: str, since: datetime, limit: int) -> lis
     return found
 
 
-async def test_the_log_is_read_in_pieces_and_nothing_is_left_out(database: Database, organization_id: str) -> None:
+async def test_pages_of_the_audit_log_are_complete_and_in_order(database: Database, organization_id: str) -> None:
     def check(conn: sa.Connection) -> None:
         other = organizations.create(conn, "other").id
         for each in range(7):
             _note(conn, organization_id, START + timedelta(seconds=each // 3), str(each))  # several at one moment
             _note(conn, other, START, "theirs")
         pieces = _pieces(conn, organization_id, START, 2)
-        told = [each for piece in pieces for each in piece]
+        attempts = [each for piece in pieces for each in piece]
         assert [len(piece) for piece in pieces] == [2, 2, 2, 1]
-        assert sorted(each.attempt.destination for each in told) == [str(each) for each in range(7)]
-        times = [each.attempt.created_at for each in told]
+        assert sorted(each.attempt.destination for each in attempts) == [str(each) for each in range(7)]
+        times = [each.attempt.created_at for each in attempts]
         assert times == sorted(times)
-        assert (told[0].attempt.api_key_prefix, told[0].attempt.number, told[0].call_status) == (None, None, None)
+        assert (attempts[0].attempt.api_key_prefix, attempts[0].attempt.number, attempts[0].call_status) == (
+            None,
+            None,
+            None,
+        )
         [late] = _pieces(conn, organization_id, START + timedelta(seconds=2), 9)
         assert [each.attempt.destination for each in late] == ["6"]
 
     await database.write(check)
 
 
-async def test_what_is_old_is_forgotten_oldest_first(database: Database, organization_id: str) -> None:
+async def test_old_rows_are_deleted_oldest_first(database: Database, organization_id: str) -> None:
     def check(conn: sa.Connection) -> None:
         for each in range(5):
             _note(conn, organization_id, START + timedelta(days=each), str(each))
         before = START + timedelta(days=3)
-        assert outbound_audit.forget(conn, organization_id, before, limit=2) == 2
+        assert outbound_audit.delete_before(conn, organization_id, before, limit=2) == 2
         [left] = _pieces(conn, organization_id, START, 9)
         assert [each.attempt.destination for each in left] == ["2", "3", "4"]
-        assert [outbound_audit.forget(conn, organization_id, before, limit=2) for _ in range(2)] == [1, 0]
+        assert [outbound_audit.delete_before(conn, organization_id, before, limit=2) for _ in range(2)] == [1, 0]
 
     await database.write(check)

@@ -1,4 +1,4 @@
-"""The timeline of a call outlives the process that wrote it."""
+"""The stored timeline of a call survives a crash."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from config.clock import utc_now
-from storage.calls import calls, pending_ends
+from storage.calls import calls, pending_finalization
 from storage.database.database import Database
 
 FIRST: dict[str, Any] = {"turn": 0, "ended_by": None, "agent_start_ms": 20, "interrupted": False}
@@ -38,13 +38,13 @@ async def _timeline(database: Database, call: calls.Call) -> list[dict[str, Any]
     return stored.timeline
 
 
-async def test_a_live_call_keeps_what_is_known_so_far(database: Database, organization_id: str) -> None:
+async def test_the_timeline_of_a_live_call_is_stored(database: Database, organization_id: str) -> None:
     call = await _live(database, organization_id)
     assert call.timeline == []
     assert await _timeline(database, call) == [FIRST]
 
 
-async def test_the_end_of_a_call_keeps_all_of_it(database: Database, organization_id: str) -> None:
+async def test_the_end_of_a_call_stores_the_complete_timeline(database: Database, organization_id: str) -> None:
     call = await _live(database, organization_id)
     ended = await database.write(
         lambda conn: calls.finish(
@@ -60,8 +60,8 @@ async def test_the_end_of_a_call_keeps_all_of_it(database: Database, organizatio
     assert ended.timeline == await _timeline(database, call) == [FIRST, SECOND]
 
 
-async def test_a_call_that_a_dead_process_left_keeps_what_was_known(database: Database, organization_id: str) -> None:
+async def test_a_call_of_a_dead_process_keeps_its_stored_timeline(database: Database, organization_id: str) -> None:
     call = await _live(database, organization_id)
-    (closed,) = await database.write(lambda conn: pending_ends.close_interrupted(conn, lambda _: None))
+    (closed,) = await database.write(lambda conn: pending_finalization.end_interrupted_calls(conn, lambda _: None))
     assert closed.ended_reason == "server_restart"
     assert closed.timeline == await _timeline(database, call) == [FIRST]

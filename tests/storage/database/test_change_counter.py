@@ -1,4 +1,4 @@
-"""A change of the database shows at once, whoever made it."""
+"""The change counter sees commits of every connection and process."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from storage.database.database import Database
 from tests.storage.transaction_gate import add, names
 
-ELSEWHERE = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2]); c.commit()"
+OTHER_PROCESS = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2]); c.commit()"
 
 
-async def test_every_commit_gives_another_number(database: Database) -> None:
+async def test_the_number_changes_with_every_commit(database: Database) -> None:
     seen = [database.change_number()]
     for name in ("a", "b", "c"):
         await add(database, name)
@@ -24,21 +24,21 @@ async def test_every_commit_gives_another_number(database: Database) -> None:
     assert len(set(seen)) == 4
 
 
-async def test_reading_changes_nothing(database: Database) -> None:
+async def test_reads_do_not_change_the_number(database: Database) -> None:
     before = database.change_number()
     await names(database)
     assert database.change_number() == before
 
 
-async def test_another_process_is_seen(database: Database) -> None:
+async def test_commits_of_another_process_change_the_number(database: Database) -> None:
     before = database.change_number()
     statement = "INSERT INTO facts (name, value) VALUES ('a', 'b')"
-    command = [sys.executable, "-c", ELSEWHERE, str(database.path), statement]
+    command = [sys.executable, "-c", OTHER_PROCESS, str(database.path), statement]
     await asyncio.to_thread(subprocess.run, command, check=True)
     assert database.change_number() != before
 
 
-async def test_asking_does_not_hold_the_write_ahead_log(database: Database) -> None:
+async def test_reading_the_number_does_not_block_a_checkpoint(database: Database) -> None:
     await add(database, "a")
     database.change_number()
 
@@ -51,11 +51,11 @@ async def test_asking_does_not_hold_the_write_ahead_log(database: Database) -> N
         finally:
             conn.close()
 
-    assert await asyncio.to_thread(checkpoint) == 0, "busy: somebody still looks at an old moment"
+    assert await asyncio.to_thread(checkpoint) == 0, "busy: a reader has an old snapshot"
 
 
 @pytest.mark.parametrize("open_first", [True, False])
-async def test_a_database_that_is_not_open_tells_nothing(database: Database, open_first: bool) -> None:
+async def test_the_number_of_a_closed_database_is_none(database: Database, open_first: bool) -> None:
     other = Database(str(database.url))
     if open_first:
         await other.open()

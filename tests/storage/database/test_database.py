@@ -1,4 +1,4 @@
-"""Transactions: what was committed stays, what was not leaves nothing, trouble has a name."""
+"""Transactions: durability, rollback, concurrency, errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
         await task
 
 
-async def test_a_transaction_that_raises_leaves_nothing(database: Database) -> None:
+async def test_a_transaction_that_raises_is_rolled_back(database: Database) -> None:
     def twice(conn: sa.Connection) -> None:
         organizations.create(conn, "half")
         organizations.create(conn, "half")
@@ -43,7 +43,7 @@ async def test_a_transaction_that_raises_leaves_nothing(database: Database) -> N
     assert await names(database) == []
 
 
-async def test_a_transaction_that_runs_out_of_an_iterator_is_an_error_like_others(database: Database) -> None:
+async def test_stop_iteration_in_a_transaction_becomes_runtime_error(database: Database) -> None:
     def no_next(conn: sa.Connection) -> str:
         organizations.create(conn, "half")
         return next(iter(()))
@@ -55,7 +55,7 @@ async def test_a_transaction_that_runs_out_of_an_iterator_is_an_error_like_other
     assert await names(database) == ["next"]
 
 
-async def test_a_statement_that_one_connection_has_compiled_serves_the_others(database: Database) -> None:
+async def test_connections_share_compiled_statements(database: Database) -> None:
     statement = sa.select(sa.literal(1).label(f"once {uuid4()}"))
 
     def compiled_before(conn: sa.Connection) -> bool:
@@ -63,10 +63,10 @@ async def test_a_statement_that_one_connection_has_compiled_serves_the_others(da
 
     assert not await database.write(compiled_before)
     assert await database.read(compiled_before)
-    assert await database.read(compiled_before, lane="calls")
+    assert await database.read(compiled_before, priority="calls")
 
 
-async def test_a_read_sees_one_moment(database: Database) -> None:
+async def test_a_read_sees_a_consistent_snapshot(database: Database) -> None:
     gate = Gate()
 
     def look_twice(conn: sa.Connection) -> list[list[str]]:
@@ -82,7 +82,7 @@ async def test_a_read_sees_one_moment(database: Database) -> None:
     assert await names(database) == ["later"]
 
 
-async def test_writes_take_turns_in_the_order_of_the_calls(database: Database) -> None:
+async def test_writes_run_in_the_order_of_their_calls(database: Database) -> None:
     def numbered(number: int) -> Callable[[sa.Connection], object]:
         return lambda conn: organizations.create(conn, f"{number} after {len(names_in(conn))}")
 
@@ -90,7 +90,7 @@ async def test_writes_take_turns_in_the_order_of_the_calls(database: Database) -
     assert set(await names(database)) == {f"{number} after {number}" for number in range(10)}
 
 
-async def test_writes_of_two_processes_take_turns(database: Database) -> None:
+async def test_writes_of_two_processes_are_serialized(database: Database) -> None:
     beside = Database(str(database.url))
     await beside.open()
 
@@ -102,7 +102,7 @@ async def test_writes_of_two_processes_take_turns(database: Database) -> None:
     assert set(await names(database)) == {str(count) for count in range(20)}
 
 
-async def test_a_read_waits_for_no_write(database: Database) -> None:
+async def test_a_read_does_not_wait_for_a_write(database: Database) -> None:
     gate = Gate()
 
     def write(conn: sa.Connection) -> None:
@@ -117,7 +117,7 @@ async def test_a_read_waits_for_no_write(database: Database) -> None:
     assert await names(database) == ["new"]
 
 
-async def test_a_read_waits_for_no_other_even_when_the_others_caller_is_gone(database: Database) -> None:
+async def test_a_read_does_not_wait_for_a_read_whose_caller_was_cancelled(database: Database) -> None:
     gate = Gate()
     slow = asyncio.create_task(database.read(lambda _: gate.wait()))
     await gate.reached()
@@ -127,7 +127,7 @@ async def test_a_read_waits_for_no_other_even_when_the_others_caller_is_gone(dat
     gate.open()
 
 
-async def test_every_commit_is_synced_and_foreign_keys_hold(database: Database) -> None:
+async def test_commits_are_synced_and_foreign_keys_are_enforced(database: Database) -> None:
     def pragmas(conn: sa.Connection) -> list[object]:
         each = ("journal_mode", "synchronous", "foreign_keys")
         return [conn.execute(sa.text(f"PRAGMA {name}")).scalar_one() for name in each]
@@ -136,7 +136,7 @@ async def test_every_commit_is_synced_and_foreign_keys_hold(database: Database) 
         assert await transaction(pragmas) == ["wal", 2, 1]
 
 
-async def test_log_lines_of_a_transaction_carry_the_context_of_its_caller(database: Database) -> None:
+async def test_log_lines_of_a_transaction_have_the_context_of_its_caller(database: Database) -> None:
     def log(_: sa.Connection) -> None:
         structlog.get_logger().info("inside")
 
@@ -148,7 +148,7 @@ async def test_log_lines_of_a_transaction_carry_the_context_of_its_caller(databa
     assert [line.get("request_id") for line in logs] == ["abc", None, "abc", None]
 
 
-async def test_a_full_disk_is_named_and_loses_nothing(database: Database) -> None:
+async def test_a_full_disk_raises_storage_unavailable_and_loses_nothing(database: Database) -> None:
     def fill(conn: sa.Connection) -> None:
         organizations.create(conn, "kept")
         pages = conn.execute(sa.text("PRAGMA page_count")).scalar_one()
@@ -174,7 +174,7 @@ def _no_file_grows_beyond(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_a_commit_that_the_disk_does_not_take_is_named_and_leaves_nothing(database: Database) -> None:
+async def test_a_commit_that_meets_a_full_disk_is_rolled_back(database: Database) -> None:
     done: list[None] = []
 
     def much(conn: sa.Connection) -> None:
@@ -191,11 +191,11 @@ async def test_a_commit_that_the_disk_does_not_take_is_named_and_leaves_nothing(
     assert await names(database) == ["kept", "after"]
 
 
-async def test_a_commit_that_breaks_a_rule_leaves_nothing(database: Database) -> None:
+async def test_a_commit_that_violates_a_constraint_is_rolled_back(database: Database) -> None:
     def orphan(conn: sa.Connection) -> None:
         conn.execute(sa.text("PRAGMA defer_foreign_keys=ON"))
         organizations.create(conn, "half")
-        api_keys.create(conn, "of nobody")
+        api_keys.create(conn, "unknown")
 
     with pytest.raises(sa.exc.IntegrityError):
         await database.write(orphan)
@@ -203,7 +203,9 @@ async def test_a_commit_that_breaks_a_rule_leaves_nothing(database: Database) ->
     assert await names(database) == ["next"]
 
 
-async def test_a_lock_that_lasts_is_named(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lock_of_another_process_raises_storage_unavailable(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("storage.database.database.BUSY_TIMEOUT_S", 0.01)
     impatient = Database(str(database.url))
     await impatient.open()
@@ -236,7 +238,7 @@ asyncio.run(main())
 
 
 def test_kill_9_loses_no_committed_row(tmp_path: Path) -> None:
-    """What the writer reported was committed; the rows are an unbroken series, and the file is sound."""
+    """Reported rows are stored, without gaps, and the file is intact."""
     path = tmp_path / "trunkline.db"
     reported = -1
     for _ in range(3):
@@ -258,7 +260,7 @@ def test_kill_9_loses_no_committed_row(tmp_path: Path) -> None:
         assert len(stored) in (reported + 1, reported + 2)
 
 
-async def test_a_write_that_was_handed_in_runs_to_its_end_though_its_caller_is_cancelled(database: Database) -> None:
+async def test_a_write_completes_when_its_caller_is_cancelled(database: Database) -> None:
     gate = Gate()
 
     def pair(conn: sa.Connection) -> None:
@@ -278,7 +280,7 @@ async def test_a_write_that_was_handed_in_runs_to_its_end_though_its_caller_is_c
     assert await names(database) == ["a", "b", "c", "d"]
 
 
-async def test_a_write_that_raises_after_its_caller_was_cancelled_leaves_nothing_and_blocks_nobody(
+async def test_a_write_that_raises_after_its_caller_was_cancelled_is_rolled_back_and_blocks_no_other(
     database: Database,
 ) -> None:
     for _ in range(3):
@@ -297,7 +299,7 @@ async def test_a_write_that_raises_after_its_caller_was_cancelled_leaves_nothing
     assert await names(database) == ["next"]
 
 
-async def test_writes_cancelled_at_any_moment_are_whole_or_were_never_handed_in(database: Database) -> None:
+async def test_a_write_cancelled_at_any_moment_is_complete_or_absent(database: Database) -> None:
     def pair(number: int) -> Callable[[sa.Connection], None]:
         def create(conn: sa.Connection) -> None:
             organizations.create(conn, f"{number} a")

@@ -1,4 +1,4 @@
-"""What is stored is for the server's own user alone, whatever the umask, also where it is older than that."""
+"""Only the server's user has access to stored files, under any umask, also in older installations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from config import secrets
 from storage.background_sounds import sounds
-from storage.database import lock
+from storage.database import server_lock
 from storage.database.database import Database
 from storage.database.file_permissions import FOLDERS, make_private
 from storage.knowledge import files
@@ -30,7 +30,7 @@ def umask(mask: int) -> Iterator[None]:
 
 
 def open_to_others(folder: Path) -> dict[str, str]:
-    """Whatever others have rights to, by its name, with its mode."""
+    """Names and modes of files and folders that others have access to."""
     modes = {path: stat.S_IMODE(path.lstat().st_mode) for path in (folder, *folder.rglob("*"))}
     return {str(path.relative_to(folder)): oct(mode) for path, mode in modes.items() if mode & 0o077}
 
@@ -40,7 +40,7 @@ def tighten(data_dir: Path) -> None:
 
 
 def of_before(data_dir: Path) -> Path:
-    """An installation that anybody could read."""
+    """An older installation, whose files others can read and write."""
     for name in (*FOLDERS, "recordings/2026", "recordings/2026/11", "replaced-20261120T000000.000000Z"):
         (data_dir / name).mkdir(parents=True, exist_ok=True)
     for name in (
@@ -54,9 +54,9 @@ def of_before(data_dir: Path) -> Path:
     return data_dir
 
 
-def test_what_is_made_under_any_umask_is_ours_alone(tmp_path: Path) -> None:
+def test_new_files_are_private_under_any_umask(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
-    with umask(0), lock.hold(data_dir), lock.hold_database(data_dir / "trunkline.db"):
+    with umask(0), server_lock.lock_data_dir(data_dir), server_lock.lock_database(data_dir / "trunkline.db"):
         database = Database(f"sqlite+aiosqlite:///{data_dir / 'trunkline.db'}")
 
         async def work() -> None:
@@ -71,9 +71,7 @@ def test_what_is_made_under_any_umask_is_ours_alone(tmp_path: Path) -> None:
     assert open_to_others(data_dir) == {}
 
 
-def test_the_database_is_closed_to_others_before_anything_is_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_database_file_is_private_before_it_has_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, str]] = []
     monkeypatch.setattr("storage.database.migrate.os.chmod", lambda *_: seen.append(open_to_others(tmp_path / "data")))
     with umask(0):
@@ -88,17 +86,17 @@ async def _opened_and_closed(path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_what_root_makes_is_for_the_owner_of_the_folder(tmp_path: Path) -> None:
-    """Whose server is to start another time."""
+def test_files_created_by_root_belong_to_the_owner_of_the_folder(tmp_path: Path) -> None:
+    """So that the owner's server can start later."""
     os.chown(tmp_path, 12345, 12345)
-    with lock.hold(tmp_path), lock.hold_database(tmp_path / "trunkline.db"):
+    with server_lock.lock_data_dir(tmp_path), server_lock.lock_database(tmp_path / "trunkline.db"):
         asyncio.run(_opened_and_closed(tmp_path / "trunkline.db"))
     owners = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in tmp_path.iterdir()}
     assert {"server.lock", "trunkline.db", "trunkline.db-server"} <= owners.keys()
     assert set(owners.values()) == {(12345, 12345)}, owners
 
 
-def test_an_installation_of_before_is_closed_to_others_and_one_line_says_so(tmp_path: Path) -> None:
+def test_files_of_an_older_installation_become_private_with_one_log_line(tmp_path: Path) -> None:
     data_dir = of_before(tmp_path / "data")
     with capture_logs() as logs:
         tighten(data_dir)
@@ -111,7 +109,7 @@ def test_an_installation_of_before_is_closed_to_others_and_one_line_says_so(tmp_
     assert logs == []
 
 
-def test_a_folder_that_somebody_has_opened_is_closed_again(tmp_path: Path) -> None:
+def test_a_folder_opened_to_others_becomes_private_again(tmp_path: Path) -> None:
     data_dir = of_before(tmp_path / "data")
     tighten(data_dir)
     (data_dir / "recordings").chmod(0o755)
@@ -120,7 +118,7 @@ def test_a_folder_that_somebody_has_opened_is_closed_again(tmp_path: Path) -> No
     assert open_to_others(data_dir) == {}
 
 
-def test_what_is_not_ours_keeps_its_rights(tmp_path: Path) -> None:
+def test_foreign_files_keep_their_permissions(tmp_path: Path) -> None:
     data_dir, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
     elsewhere.mkdir()
     for path in (data_dir / "models" / "model.gguf", data_dir / "own" / "notes.txt", elsewhere / "file"):
@@ -136,7 +134,7 @@ def test_what_is_not_ours_keeps_its_rights(tmp_path: Path) -> None:
     assert stat.S_IMODE(data_dir.stat().st_mode) == 0o700
 
 
-def test_recordings_on_another_disk_are_followed_to(tmp_path: Path) -> None:
+def test_a_linked_recordings_folder_becomes_private(tmp_path: Path) -> None:
     data_dir, disk = of_before(tmp_path / "data"), tmp_path / "disk"
     (data_dir / "recordings").rename(disk)
     (data_dir / "recordings").symlink_to(disk)
@@ -144,19 +142,19 @@ def test_recordings_on_another_disk_are_followed_to(tmp_path: Path) -> None:
     assert open_to_others(disk) == {}
 
 
-def test_a_folder_that_is_everybodys_is_left_and_told(tmp_path: Path) -> None:
+def test_a_shared_folder_stays_and_is_logged(tmp_path: Path) -> None:
     data_dir = of_before(tmp_path / "data")
     data_dir.chmod(0o1777)
     with capture_logs() as logs:
         tighten(data_dir)
     assert stat.S_IMODE(data_dir.stat().st_mode) == 0o1777
     assert set(open_to_others(data_dir)) == {"."}
-    told = {line["event"]: line for line in logs}
-    assert told["data.not_private"]["path"] == str(data_dir)
-    assert "chmod" in told["data.not_private"]["remedy"]
+    lines = {line["event"]: line for line in logs}
+    assert lines["data.not_private"]["path"] == str(data_dir)
+    assert "chmod" in lines["data.not_private"]["remedy"]
 
 
-def test_what_cannot_be_changed_stops_nothing_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_change_is_logged_and_does_not_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data_dir = of_before(tmp_path / "data")
 
     def refuse(handle: int, mode: int) -> None:

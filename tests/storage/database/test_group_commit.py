@@ -1,4 +1,4 @@
-"""Writes that wait at the same time share a commit, and nothing else."""
+"""Waiting writes share a commit, and fail separately."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Work = Callable[[sa.Connection], object]
 
 @pytest.fixture(autouse=True)
 def _a_commit_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However busy the machine is, a commit takes as many writes as it may."""
+    """A commit has no time limit, so that the load of the machine has no effect."""
     monkeypatch.setattr("storage.database.database.MAX_GROUP_S", 60.0)
 
 
@@ -28,12 +28,12 @@ def _named(name: str) -> Work:
     return lambda conn: organizations.create(conn, name)
 
 
-async def _behind_a_gate(database: Database, *works: Work) -> list[object]:
-    """What comes of works that gather while another write is under way."""
+async def _behind_a_gate(database: Database, *writes: Work) -> list[object]:
+    """The outcomes of writes that are queued during another write."""
     gate = Gate()
     first = asyncio.create_task(database.write(lambda conn: gate.wait()))
     await gate.reached()
-    waiting = [asyncio.create_task(database.write(work)) for work in works]
+    waiting = [asyncio.create_task(database.write(work)) for work in writes]
     await asyncio.sleep(0)
     gate.open()
     await first
@@ -51,20 +51,20 @@ async def _commits(database: Database) -> Callable[[], int]:
     return lambda: len(seen) - 1
 
 
-async def test_writes_that_wait_share_a_commit(database: Database) -> None:
+async def test_waiting_writes_share_a_commit(database: Database) -> None:
     commits = await _commits(database)
     await _behind_a_gate(database, *(_named(str(number)) for number in range(20)))
     assert commits() == 2
     assert len(await names(database)) == 20
 
 
-async def test_a_commit_has_a_bound(database: Database) -> None:
+async def test_a_commit_has_at_most_max_group_writes(database: Database) -> None:
     commits = await _commits(database)
     await _behind_a_gate(database, *(_named(str(number)) for number in range(MAX_GROUP + 1)))
     assert commits() == 3
 
 
-async def test_one_that_raises_leaves_nothing_and_the_others_stay(database: Database) -> None:
+async def test_a_write_that_raises_is_rolled_back_alone(database: Database) -> None:
     def half(conn: sa.Connection) -> None:
         organizations.create(conn, "half")
         organizations.create(conn, "first")
@@ -74,19 +74,19 @@ async def test_one_that_raises_leaves_nothing_and_the_others_stay(database: Data
     assert sorted(await names(database)) == ["first", "last"]
 
 
-async def test_one_that_runs_out_of_an_iterator_hangs_nobody(database: Database) -> None:
+async def test_a_write_that_raises_stop_iteration_blocks_no_caller(database: Database) -> None:
     outcomes = await _behind_a_gate(database, _named("first"), lambda conn: next(iter(())), _named("last"))
     assert isinstance(outcomes[1], RuntimeError)
     assert sorted(await names(database)) == ["first", "last"]
 
 
-async def test_each_sees_what_those_before_it_wrote(database: Database) -> None:
+async def test_a_write_sees_earlier_writes_of_its_group(database: Database) -> None:
     outcomes = await _behind_a_gate(database, _named("a"), names_in, _named("b"), names_in)
     assert outcomes[1] == ["a"]
     assert sorted(outcomes[3]) == ["a", "b"]  # type: ignore[call-overload]
 
 
-async def test_when_sqlite_gives_up_the_transaction_nobody_is_told_of_success(database: Database) -> None:
+async def test_when_sqlite_rolls_back_the_transaction_every_write_fails(database: Database) -> None:
     def give_up(conn: sa.Connection) -> None:
         conn.connection.rollback()
         raise sqlite3.OperationalError("disk I/O error")
@@ -98,21 +98,21 @@ async def test_when_sqlite_gives_up_the_transaction_nobody_is_told_of_success(da
     assert await names(database) == ["next"]
 
 
-async def test_a_caller_that_is_gone_takes_nothing_with_it(database: Database) -> None:
+async def test_a_write_of_a_cancelled_caller_is_committed(database: Database) -> None:
     gate = Gate()
     first = asyncio.create_task(database.write(lambda conn: gate.wait()))
     await gate.reached()
-    gone, stays = (asyncio.create_task(add(database, name)) for name in ("gone", "stays"))
+    cancelled, stays = (asyncio.create_task(add(database, name)) for name in ("gone", "stays"))
     await asyncio.sleep(0)
-    gone.cancel()
+    cancelled.cancel()
     gate.open()
     await asyncio.gather(first, stays)
     with pytest.raises(asyncio.CancelledError):
-        await gone
+        await cancelled
     assert sorted(await names(database)) == ["gone", "stays"]
 
 
-async def test_closing_waits_for_what_was_handed_in(database: Database) -> None:
+async def test_closing_waits_for_pending_writes(database: Database) -> None:
     gate = Gate()
 
     def late(conn: sa.Connection) -> None:
@@ -133,7 +133,7 @@ async def test_closing_waits_for_what_was_handed_in(database: Database) -> None:
     assert sorted(await names(database)) == ["late", "later"]
 
 
-async def test_what_nobody_waits_for_lets_others_go_first_and_goes_along_a_few_at_a_time(database: Database) -> None:
+async def test_deferrable_writes_follow_others_a_few_in_each_commit(database: Database) -> None:
     done: list[str] = []
 
     def noting(name: str) -> Work:
@@ -160,7 +160,7 @@ async def test_what_nobody_waits_for_lets_others_go_first_and_goes_along_a_few_a
 
 
 async def _in_order_behind_a_gate(database: Database, *owners: str | None) -> list[str | None]:
-    """The owners of writes that gathered in this order, in the order in which they were done."""
+    """Queues writes of these owners in order; returns the owners in the order of execution."""
     done: list[str | None] = []
 
     def noting(owner: str | None) -> Work:
@@ -181,7 +181,7 @@ async def test_owners_take_turns(database: Database) -> None:
     assert done == ["many", "few", None, "many", "few", *["many"] * 98]
 
 
-async def test_a_commit_that_takes_long_takes_no_more(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_commit_takes_no_further_writes(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.database.database.MAX_GROUP_S", 0.0)
     commits = await _commits(database)
     done = await _in_order_behind_a_gate(database, "many", "many", "many", "few", None)
@@ -189,7 +189,9 @@ async def test_a_commit_that_takes_long_takes_no_more(database: Database, monkey
     assert commits() == 6
 
 
-async def test_what_a_commit_leaves_keeps_its_order(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writes_left_over_by_a_commit_keep_their_order(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("storage.database.database.MAX_GROUP_S", 0.0)
     done: list[int] = []
 

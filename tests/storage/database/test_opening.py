@@ -1,4 +1,4 @@
-"""A database that is opened and closed: what stops the start is named, and no thread stays behind."""
+"""Opening and closing a database: errors, and threads that end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storage.database.database import READERS, Database, StorageUnavailable
 from tests.storage.transaction_gate import PATIENCE_S, Gate, add, names, names_in
 
 
-async def test_a_database_that_is_not_open_is_trouble(tmp_path: Path) -> None:
+async def test_a_database_that_is_not_open_raises_storage_unavailable(tmp_path: Path) -> None:
     database = Database(f"sqlite+aiosqlite:///{tmp_path / 'trunkline.db'}")
     for change in (database.close, database.open, database.close):
         await change()
@@ -32,18 +32,18 @@ async def test_a_database_that_is_not_open_is_trouble(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "postgresql+asyncpg://x/y", "sqlite+aiosqlite://", "sqlite+aiosqlite:///:memory:"])
-def test_an_unusable_url_stops_the_start(url: str) -> None:
+def test_an_unusable_url_raises_startup_error(url: str) -> None:
     with pytest.raises(StartupError, match=r"database\.url"):
         Database(url)
 
 
-async def test_a_file_that_is_no_database_stops_the_start(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_database_raises_startup_error(tmp_path: Path) -> None:
     (tmp_path / "letter").write_text("Dear reader, " * 1000)
     with pytest.raises(StartupError, match="not a database"):
         await Database(f"sqlite+aiosqlite:///{tmp_path / 'letter'}").open()
 
 
-async def test_a_folder_that_cannot_be_made_stops_the_start(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_created_raises_startup_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StartupError, match="cannot be used"):
         await Database(f"sqlite+aiosqlite:///{tmp_path / 'file' / 'trunkline.db'}").open()
@@ -51,7 +51,7 @@ async def test_a_folder_that_cannot_be_made_stops_the_start(tmp_path: Path) -> N
 
 @contextmanager
 def _no_thread_stays() -> Iterator[None]:
-    """What runs in the block ends every thread that it starts; one that stayed would keep the process alive."""
+    """Checks that every thread started in the block ends, because a remaining one would keep the process alive."""
     before = set(threading.enumerate())
     yield
     started = set(threading.enumerate()) - before
@@ -61,43 +61,41 @@ def _no_thread_stays() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", [1, 2, 1 + READERS])
-def test_a_connection_that_cannot_be_made_stops_the_start(
+def test_a_connection_that_fails_raises_startup_error_and_leaves_no_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    made: list[Path] = []
+    connected: list[Path] = []
     connect = aiosqlite.connect
 
     def fails(path: Path, **options: Any) -> aiosqlite.Connection:
-        made.append(path)
-        return connect(path if len(made) < number else path / "no folder", **options)
+        connected.append(path)
+        return connect(path if len(connected) < number else path / "no folder", **options)
 
     monkeypatch.setattr(aiosqlite, "connect", fails)
     with _no_thread_stays(), pytest.raises(StartupError, match="cannot be used: unable to open database file"):
         asyncio.run(Database(f"sqlite+aiosqlite:///{tmp_path / 'trunkline.db'}").open())
-    assert len(made) == number
+    assert len(connected) == number
 
 
 @pytest.mark.parametrize("number", [1, 2, 1 + READERS])
-def test_a_start_that_is_cancelled_leaves_no_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    made: list[Path] = []
+def test_a_cancelled_open_leaves_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    connected: list[Path] = []
     connect = aiosqlite.connect
 
     def is_cancelled(path: Path, **options: Any) -> aiosqlite.Connection:
-        made.append(path)
+        connected.append(path)
         task = asyncio.current_task()
-        if len(made) == number and task is not None:
+        if len(connected) == number and task is not None:
             task.cancel()
         return connect(path, **options)
 
     monkeypatch.setattr(aiosqlite, "connect", is_cancelled)
     with _no_thread_stays(), pytest.raises(asyncio.CancelledError):
         asyncio.run(Database(f"sqlite+aiosqlite:///{tmp_path / 'trunkline.db'}").open())
-    assert len(made) == number
+    assert len(connected) == number
 
 
-async def test_closing_lets_a_write_end_and_takes_no_new_one(database: Database) -> None:
+async def test_closing_completes_a_running_write_and_rejects_new_ones(database: Database) -> None:
     gate = Gate()
 
     def pair(conn: sa.Connection) -> None:
@@ -119,7 +117,7 @@ async def test_closing_lets_a_write_end_and_takes_no_new_one(database: Database)
     assert await names(database) == ["a", "b"]
 
 
-def test_a_close_that_is_cancelled_leaves_no_thread(tmp_path: Path) -> None:
+def test_a_cancelled_close_leaves_no_thread(tmp_path: Path) -> None:
     async def cancel() -> None:
         database = Database(f"sqlite+aiosqlite:///{tmp_path / 'trunkline.db'}")
         await database.open()

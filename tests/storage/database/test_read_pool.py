@@ -1,4 +1,4 @@
-"""Who reads when: callers at once, organizations in turn, none with all connections."""
+"""The order of reads: those of calls first, organizations in turn, none with all connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Owner = str | None
 
 @asynccontextmanager
 async def _blocked(database: Database, *owners: Owner) -> AsyncIterator[list[Gate]]:
-    """Reads of these owners run and wait until the block ends."""
+    """Reads of these owners run until the block ends."""
     gates = [Gate() for _ in owners]
     reading = [
         asyncio.create_task(database.read(lambda _, gate=gate: gate.wait(), owner=owner))  # type: ignore[misc]
@@ -38,26 +38,26 @@ def _noting(done: list[Owner], owner: Owner) -> Callable[[sa.Connection], None]:
 
 
 async def _read(database: Database, owners: Iterable[Owner], done: list[Owner]) -> list[asyncio.Task[None]]:
-    """Reads that note their owners, handed in."""
+    """Queues reads that record their owners."""
     tasks = [asyncio.create_task(database.read(_noting(done, owner), owner=owner)) for owner in owners]
     await asyncio.sleep(0)
     return tasks
 
 
-async def test_what_a_caller_waits_for_waits_for_no_list(database: Database) -> None:
+async def test_reads_of_calls_do_not_wait_for_other_reads(database: Database) -> None:
     async with _blocked(database, *[None] * READERS):
         done: list[Owner] = []
         behind = await _read(database, ["many"] * 50, done)
         async with asyncio.timeout(PATIENCE_S / 2):
-            assert await database.read(names_in, lane="calls") == []
+            assert await database.read(names_in, priority="calls") == []
         assert done == []
     await asyncio.gather(*behind)
 
 
-async def test_several_callers_share_what_is_free(database: Database) -> None:
+async def test_reads_of_calls_use_idle_shared_connections(database: Database) -> None:
     gates = [Gate() for _ in range(1 + READERS)]
     reading = [
-        asyncio.create_task(database.read(lambda _, gate=gate: gate.wait(), lane="calls"))  # type: ignore[misc]
+        asyncio.create_task(database.read(lambda _, gate=gate: gate.wait(), priority="calls"))  # type: ignore[misc]
         for gate in gates
     ]
     for gate in gates:
@@ -66,7 +66,7 @@ async def test_several_callers_share_what_is_free(database: Database) -> None:
     await asyncio.gather(*reading)
 
 
-async def test_an_organization_never_has_every_reader(database: Database) -> None:
+async def test_an_organization_never_has_all_connections(database: Database) -> None:
     async with _blocked(database, *["many"] * (READERS - 1)):
         done: list[Owner] = []
         behind = await _read(database, ["many"] * 50, done)
@@ -87,7 +87,7 @@ async def test_organizations_take_turns(database: Database) -> None:
     assert done == ["many", "few", None, "one", "many", "few", *["many"] * 18]
 
 
-async def test_a_read_whose_caller_is_gone_is_not_made(database: Database) -> None:
+async def test_a_pending_read_of_a_cancelled_caller_is_skipped(database: Database) -> None:
     done: list[Owner] = []
     async with _blocked(database, *[None] * READERS):
         waiting = await _read(database, ["gone", "stays"], done)
@@ -98,7 +98,7 @@ async def test_a_read_whose_caller_is_gone_is_not_made(database: Database) -> No
     assert await database.read(names_in, owner="gone") == []
 
 
-async def test_what_a_read_raises_is_told_and_frees_its_place(database: Database) -> None:
+async def test_a_read_that_raises_passes_its_error_on_and_frees_its_connection(database: Database) -> None:
     def fail(_: sa.Connection) -> None:
         raise LookupError("no such thing")
 
@@ -108,7 +108,7 @@ async def test_what_a_read_raises_is_told_and_frees_its_place(database: Database
     assert await database.read(names_in, owner="one") == []
 
 
-async def test_closing_waits_for_reads_that_were_handed_in(database: Database) -> None:
+async def test_closing_waits_for_running_reads(database: Database) -> None:
     done: list[Owner] = []
     async with _blocked(database, *[None] * READERS):
         waiting = await _read(database, ["later"] * 5, done)
@@ -120,7 +120,7 @@ async def test_closing_waits_for_reads_that_were_handed_in(database: Database) -
     assert done == ["later"] * 5
 
 
-async def test_a_close_that_is_cancelled_hangs_no_reader(database: Database) -> None:
+async def test_a_cancelled_close_blocks_no_waiting_read(database: Database) -> None:
     done: list[Owner] = []
     async with _blocked(database, *[None] * READERS):
         waiting = await _read(database, ["later"] * 5, done)

@@ -1,4 +1,4 @@
-"""The write-ahead log holds what was deleted until it is emptied."""
+"""Deleted rows stay in the write-ahead log until it is truncated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.database import wal
 SECRET = "Zebra crossing at nine"
 
 
-def test_the_log_is_emptied_unless_somebody_reads_from_it(tmp_path: Path) -> None:
+def test_the_log_is_truncated_unless_a_reader_uses_it(tmp_path: Path) -> None:
     path, log = tmp_path / "a.db", tmp_path / "a.db-wal"
     with (
         closing(sqlite3.connect(path, isolation_level=None)) as writer,
@@ -22,15 +22,15 @@ def test_the_log_is_emptied_unless_somebody_reads_from_it(tmp_path: Path) -> Non
     ):
         for statement in ("journal_mode=WAL", "secure_delete=ON"):
             writer.execute(f"PRAGMA {statement}").fetchall()
-        writer.execute("CREATE TABLE said(text)")
-        writer.execute("INSERT INTO said VALUES (?)", (SECRET,))
+        writer.execute("CREATE TABLE words(text)")
+        writer.execute("INSERT INTO words VALUES (?)", (SECRET,))
         reader.execute("BEGIN")
-        assert reader.execute("SELECT * FROM said").fetchall() == [(SECRET,)]
-        writer.execute("DELETE FROM said")
+        assert reader.execute("SELECT * FROM words").fetchall() == [(SECRET,)]
+        writer.execute("DELETE FROM words")
         wal.checkpoint(path)
         assert not wal.truncate(path)
         assert SECRET.encode() in log.read_bytes()
-        assert reader.execute("SELECT * FROM said").fetchall() == [(SECRET,)], "nobody was disturbed"
+        assert reader.execute("SELECT * FROM words").fetchall() == [(SECRET,)], "the reader is not disturbed"
         reader.execute("COMMIT")
         assert wal.truncate(path)
         assert log.read_bytes() == b""
@@ -39,7 +39,7 @@ def test_the_log_is_emptied_unless_somebody_reads_from_it(tmp_path: Path) -> Non
 
 @contextmanager
 def _files_of_at_most(size: int) -> Iterator[None]:
-    """As on a disk that is full (setrlimit(2), RLIMIT_FSIZE)."""
+    """Simulates a full disk (setrlimit(2), RLIMIT_FSIZE)."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -50,14 +50,14 @@ def _files_of_at_most(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, ignored)
 
 
-def test_a_full_disk_leaves_the_log_for_later(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_log_for_a_later_attempt(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         for statement in ("journal_mode=WAL", "wal_autocheckpoint=0"):
             writer.execute(f"PRAGMA {statement}").fetchall()
-        writer.execute("CREATE TABLE said(text)")
-        writer.execute("INSERT INTO said VALUES (zeroblob(50000))")
+        writer.execute("CREATE TABLE words(text)")
+        writer.execute("INSERT INTO words VALUES (zeroblob(50000))")
         with _files_of_at_most(20_000):
             assert (wal.checkpoint(path), wal.truncate(path)) == (False, False)
         assert (wal.checkpoint(path), wal.truncate(path)) == (True, True)
-        assert writer.execute("SELECT length(text) FROM said").fetchall() == [(50000,)]
+        assert writer.execute("SELECT length(text) FROM words").fetchall() == [(50000,)]

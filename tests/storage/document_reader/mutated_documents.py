@@ -1,4 +1,4 @@
-"""A process that reads damaged files one after another, under the limits of the real one.
+"""Reads damaged files one after another, in a process with the limits of the worker.
 
 `python -m tests.storage.document_reader.mutated_documents KIND COUNT`, a sound file on standard input; prints a line
 for each of the COUNT files made of it: its seed, then the number of its passages or why there are none.
@@ -15,12 +15,12 @@ import zipfile
 from storage.document_reader.base.limits import ReadLimits
 from storage.document_reader.base.media_types import DocumentFormat
 from storage.document_reader.process.protocol import ReadJob
-from storage.document_reader.process.worker import answer_lines, apply_limits
+from storage.document_reader.process.worker import apply_limits, output_lines
 from tests.storage.document_reader.office_files import zipped
 
 
 def mutated(data: bytes, seed: int) -> bytes:
-    """The file with a few changes: bytes changed, left out, said twice or put elsewhere, or its end cut off."""
+    """The file with a few changes: bytes changed, removed, repeated or moved, or its end truncated."""
     chance = random.Random(seed)
     file = bytearray(data)
     for _ in range(chance.randint(1, 8)):
@@ -45,7 +45,7 @@ def mutated(data: bytes, seed: int) -> bytes:
 
 
 def mutated_within(data: bytes, seed: int) -> bytes:
-    """The DOCX file with such changes in its main part, whose check sum is right again."""
+    """The DOCX file with such changes in its main part, with a correct checksum."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     parts["word/document.xml"] = mutated(parts["word/document.xml"], seed)
@@ -53,12 +53,12 @@ def mutated_within(data: bytes, seed: int) -> bytes:
 
 
 def main(kind: DocumentFormat, count: int, data: bytes) -> None:
-    """Read them all."""
+    """Read `count` mutations of the file."""
     order = ReadJob(kind, ReadLimits(cpu_s=40))
     apply_limits(order.limits)
     for seed in range(count):
         change = mutated_within if kind is DocumentFormat.DOCX and seed % 2 else mutated
-        *passages, last = answer_lines(order, io.BytesIO(change(data, seed)))
+        *passages, last = output_lines(order, io.BytesIO(change(data, seed)))
         verdict = json.loads(last)
         assert verdict.get("passages", 0) == len(passages) or "unreadable" in verdict
         print(seed, json.dumps(verdict), flush=True)

@@ -1,4 +1,4 @@
-"""PDF and DOCX files made by hand, sound and hostile ones."""
+"""Builders of PDF and DOCX files, valid and hostile ones."""
 
 from __future__ import annotations
 

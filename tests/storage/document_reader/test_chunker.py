@@ -1,4 +1,4 @@
-"""Passages are short, whole and under their headings, and together they hold the document."""
+"""Passages are short, have their headings, and together contain the complete document."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.document_reader.base.blocks import Block, Role, heading, normalize, paragraph, row
-from storage.document_reader.chunker import OVERLAP, WORDS, Chunk, chunks_of
+from storage.document_reader.chunker import MAX_WORDS, OVERLAP_WORDS, Chunk, chunks_of
 
 
-def texts(*blocks: Block, words: int = WORDS, overlap: int = OVERLAP) -> list[str]:
+def texts(*blocks: Block, words: int = MAX_WORDS, overlap: int = OVERLAP_WORDS) -> list[str]:
     return [chunk.text for chunk in chunks_of(blocks, words, overlap)]
 
 
@@ -27,7 +27,7 @@ def test_a_short_document_is_one_passage() -> None:
     ]
 
 
-def test_a_heading_begins_a_passage_and_stands_above_it_with_all_that_is_above() -> None:
+def test_a_heading_begins_a_passage_with_its_path() -> None:
     blocks = [
         heading("The Clinic", 0), paragraph("Welcome."),
         heading("Hours", 1), heading("Summer", 2), paragraph("Nine to five."), heading("Winter", 2), paragraph("Ten."),
@@ -42,18 +42,18 @@ def test_a_heading_begins_a_passage_and_stands_above_it_with_all_that_is_above()
     assert [chunk.position for chunk in chunks_of(blocks)] == [0, 1, 2, 3]
 
 
-def test_a_heading_with_nothing_below_is_not_lost() -> None:
+def test_a_heading_without_text_is_a_passage() -> None:
     assert texts(heading("A", 1), heading("B", 1), heading("C", 2)) == ["A", "B > C"]
 
 
-def test_a_title_is_not_said_twice() -> None:
+def test_a_repeated_title_occurs_once_in_the_path() -> None:
     assert texts(heading("Opening hours", 0), heading("Opening Hours", 1), paragraph("Daily.")) == [
         "Opening Hours\nDaily."
     ]
 
 
-def test_a_heading_of_a_paragraphs_length_is_cut_above_and_kept_below() -> None:
-    long = "A heading that somebody made of a whole paragraph. " * 5
+def test_a_long_heading_is_shortened_in_the_path_and_complete_below() -> None:
+    long = "A heading that is as long as a whole paragraph. " * 5
     (text,) = texts(heading(long.strip(), 1), paragraph("Body."))
     path, body = text.split("\n", 1)
     assert len(path) == 120
@@ -61,7 +61,7 @@ def test_a_heading_of_a_paragraphs_length_is_cut_above_and_kept_below() -> None:
     assert body == f"{long.strip()}\nBody."
 
 
-def test_outer_headings_give_way_when_the_path_is_long() -> None:
+def test_outer_headings_are_left_out_of_a_long_path() -> None:
     blocks = [heading(f"{letter} " + "x" * 110, level) for level, letter in enumerate("ABCDE")]
     (text,) = texts(*blocks, paragraph("Body."))
     path = text.split("\n")[0]
@@ -73,14 +73,14 @@ def test_paragraphs_are_cut_between_sentences_and_overlap_by_whole_ones() -> Non
     sentences = [f"Sentence {number} has six words." for number in range(100)]
     passages = texts(paragraph(" ".join(sentences)))
     assert all(re.fullmatch(r"(Sentence \d+ has six words\. ?)+", passage) for passage in passages)
-    assert all(len(passage.split()) <= WORDS for passage in passages)
+    assert all(len(passage.split()) <= MAX_WORDS for passage in passages)
     for before, after in pairwise(passages):
         shared = after[: after.index(before[-28:]) + 28] if before[-28:] in after else ""
-        assert 20 <= len(shared.split()) <= OVERLAP
+        assert 20 <= len(shared.split()) <= OVERLAP_WORDS
         assert before.endswith(shared)
 
 
-def test_a_paragraph_is_rather_left_whole_than_a_passage_filled() -> None:
+def test_a_passage_ends_at_a_paragraph_when_it_is_half_full() -> None:
     first, second = numbered(1, 150) + ".", " ".join(f"Sentence {number} of it." for number in range(20))
     passages = texts(paragraph(first), paragraph(second))
     assert passages[0] == first
@@ -92,10 +92,10 @@ def test_a_passage_is_at_least_half_full_when_a_paragraph_goes_on() -> None:
     sentences = " ".join(f"Sentence {number} has six words." for number in range(100))
     first, *_ = texts(paragraph("A short one."), paragraph(sentences))
     assert first.startswith("A short one.\nSentence 0")
-    assert len(first.split()) > WORDS - 10
+    assert len(first.split()) > MAX_WORDS - 10
 
 
-def test_table_rows_are_never_cut_nor_repeated_in_part() -> None:
+def test_table_rows_are_neither_cut_nor_repeated_in_part() -> None:
     rows = [row(["Name", "Use"], [f"tool {number}", "many words " * 15]) for number in range(40)]
     passages = texts(*rows)
     assert len(passages) > 5
@@ -113,18 +113,18 @@ def test_short_rows_are_repeated_whole() -> None:
 def test_a_row_longer_than_a_passage_is_cut_like_text() -> None:
     passages = texts(row(["Notes"], [numbered(1, 500)]))
     assert len(passages) == 3
-    assert all(len(passage.split()) <= WORDS for passage in passages)
+    assert all(len(passage.split()) <= MAX_WORDS for passage in passages)
 
 
-def test_a_sentence_without_end_is_cut_between_words() -> None:
+def test_an_endless_sentence_is_cut_between_words() -> None:
     passages = texts(paragraph(numbered(1, 1000)))
-    assert all(len(passage.split()) <= WORDS for passage in passages)
+    assert all(len(passage.split()) <= MAX_WORDS for passage in passages)
     assert passages[:2] == [numbered(1, 170), numbered(141, 340)]
 
 
-def test_a_word_without_end_is_cut_hard() -> None:
+def test_an_endless_word_is_cut() -> None:
     passages = texts(paragraph("x" * 50_000))
-    assert all(passage and len(passage) <= WORDS * 60 for passage in passages)
+    assert all(passage and len(passage) <= MAX_WORDS * 60 for passage in passages)
     assert len("".join(passages)) >= 50_000
 
 
@@ -138,7 +138,7 @@ def test_a_text_without_spaces_is_cut_by_characters(sentence: str) -> None:
     text = sentence * 200
     passages = texts(paragraph(text))
     assert len(passages) > 2
-    assert all(100 <= len(passage) <= 2 * WORDS * 2 for passage in passages)
+    assert all(100 <= len(passage) <= 2 * MAX_WORDS * 2 for passage in passages)
     # Nothing is lost, no vowel sign is parted from its letter, no space is put in between.
     assert all(passage in text and not re.match("[\u0e34\u0e49]", passage) for passage in passages)
     if sentence is not THAI:
@@ -180,7 +180,7 @@ def _numbers(block: Block) -> list[int]:
     return [int(number) for number in re.findall(r"w(\d+)", block.text)]
 
 
-def test_a_short_form_with_a_full_stop_ends_no_sentence() -> None:
+def test_an_abbreviation_ends_no_sentence() -> None:
     text = "Ask Dr. Smith or J. Miller. They work in Str. 5 today."
     assert texts(paragraph(text), words=6, overlap=0) == ["Ask Dr. Smith or J. Miller.", "They work in Str. 5 today."]
     assert texts(paragraph(text), words=4, overlap=0)[0] == "Ask Dr. Smith or"  # longer than a passage: cut anywhere

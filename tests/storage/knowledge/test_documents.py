@@ -1,4 +1,4 @@
-"""Documents as rows, passages and index entries: what is found, what is not found yet, and what is gone."""
+"""Documents as rows, passages and index entries: status, search, deletion."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Shelf:
     async def put(
         self, name: str = "Hours", agent_id: str | None = None, *, same: str = "", mime_type: str = "text/plain"
     ) -> Document:
-        """A document of its own content, unless others are made of the `same`."""
+        """A document with its own content, or with that of others with the same `same`."""
         fields = DocumentFields(
             agent_id=agent_id or self.agent_id,
             name=name,
@@ -62,33 +62,33 @@ class Shelf:
         return await self.database.write(create)
 
     async def read(self, name: str, texts: Sequence[str], agent_id: str | None = None) -> Document:
-        """A document that is ready; none may be pending before it."""
+        """A ready document; no other may be pending."""
         document = await self.put(name, agent_id)
         assert await self.begin() == [document.id]
         assert await self.add(document, chunks(texts))
         assert await self.database.write(partial(knowledge.finish, content_id=document.id))
         return document
 
-    async def begin(self, most: int = 1) -> list[str]:
-        return [each.id for each in await self.database.write(partial(knowledge.claim_pending, most=most))]
+    async def begin(self, limit: int = 1) -> list[str]:
+        return [each.id for each in await self.database.write(partial(knowledge.claim_pending, limit=limit))]
 
     async def add(self, document: Document, added: Sequence[Chunk]) -> bool:
         return await self.database.write(partial(knowledge.add_chunks, document=document, chunks=added))
 
     async def get(self, document: Document) -> Document | None:
-        wanted = partial(knowledge.get, organization_id=self.organization_id, document_id=document.id)
-        return await self.database.read(wanted)
+        query = partial(knowledge.get, organization_id=self.organization_id, document_id=document.id)
+        return await self.database.read(query)
 
     async def delete(self, document: Document) -> bool:
-        wanted = partial(knowledge.delete, organization_id=self.organization_id, document_id=document.id)
-        return await self.database.write(wanted)
+        deletion = partial(knowledge.delete, organization_id=self.organization_id, document_id=document.id)
+        return await self.database.write(deletion)
 
-    async def search(self, text: str, most: int = 10, agent_id: str | None = None) -> list[FoundPassage]:
-        asked = partial(passages.search, agent_id=agent_id or self.agent_id, text=text, most=most)
-        return await self.database.read(asked)
+    async def search(self, text: str, limit: int = 10, agent_id: str | None = None) -> list[FoundPassage]:
+        query = partial(passages.search, agent_id=agent_id or self.agent_id, text=text, limit=limit)
+        return await self.database.read(query)
 
     async def left(self) -> dict[str, int]:
-        """How many rows each table of passages has, and how many documents wait for their removal."""
+        """The numbers of rows of passages, of index entries and of pending removals."""
 
         def count(conn: sa.Connection) -> dict[str, int]:
             names = ("knowledge_chunks", "knowledge_index", "knowledge_removals")
@@ -97,18 +97,18 @@ class Shelf:
         return await self.database.read(count)
 
     async def clear_away(self) -> int:
-        """What the server does after a deletion; returns how many passages there were."""
+        """Removes the rest of deleted documents, as the server does; returns the number of passages."""
         removed = 0
-        for document_id in await self.database.read(partial(knowledge.to_remove, most=10)):
-            while some := await self.database.write(partial(passages.remove, content_id=document_id, most=2)):
+        for document_id in await self.database.read(partial(knowledge.pending_removals, limit=10)):
+            while some := await self.database.write(partial(passages.delete, content_id=document_id, limit=2)):
                 assert some <= 2
                 removed += some
-            await self.database.write(partial(knowledge.removed, document_id=document_id))
+            await self.database.write(partial(knowledge.finish_removal, document_id=document_id))
         return removed
 
 
 def chunks(texts: Sequence[str], first: int = 0) -> list[Chunk]:
-    return [Chunk(place, text, " ".join(terms_of(text))) for place, text in enumerate(texts, first)]
+    return [Chunk(position, text, " ".join(terms_of(text))) for position, text in enumerate(texts, first)]
 
 
 async def new_agent(database: Database, owner: str) -> str:
@@ -123,30 +123,30 @@ async def shelf(database: Database, organization_id: str) -> Shelf:
 
 async def test_documents_are_listed_newest_first_of_one_agent_or_of_all(shelf: Shelf, database: Database) -> None:
     second = await new_agent(database, shelf.organization_id)
-    made = [await shelf.put("a"), await shelf.put("b", second), await shelf.put("c")]
+    documents = [await shelf.put("a"), await shelf.put("b", second), await shelf.put("c")]
     stranger = (await database.write(lambda conn: organizations.create(conn, "other"))).id
     for owner, agent_id, expected in (
-        (shelf.organization_id, None, [made[2], made[1], made[0]]),
-        (shelf.organization_id, shelf.agent_id, [made[2], made[0]]),
-        (shelf.organization_id, second, [made[1]]),
+        (shelf.organization_id, None, [documents[2], documents[1], documents[0]]),
+        (shelf.organization_id, shelf.agent_id, [documents[2], documents[0]]),
+        (shelf.organization_id, second, [documents[1]]),
         (stranger, None, []),
         (stranger, shelf.agent_id, []),
     ):
-        wanted = partial(knowledge.page, organization_id=owner, agent_id=agent_id, limit=2, offset=0)
-        found = await database.read(wanted)
+        query = partial(knowledge.page, organization_id=owner, agent_id=agent_id, limit=2, offset=0)
+        found = await database.read(query)
         assert (found.items, found.total) == (expected[:2], len(expected))
-    assert not await database.write(partial(knowledge.delete, organization_id=stranger, document_id=made[0].id))
-    assert await shelf.get(made[0]) == made[0]
+    assert not await database.write(partial(knowledge.delete, organization_id=stranger, document_id=documents[0].id))
+    assert await shelf.get(documents[0]) == documents[0]
 
 
-async def test_each_document_is_taken_up_once_and_the_longest_waiting_first(shelf: Shelf) -> None:
-    made = [(await shelf.put(str(number))).id for number in range(3)]
-    assert await shelf.begin(most=2) == made[:2]
-    assert await shelf.begin(most=2) == made[2:]
-    assert await shelf.begin(most=2) == []
+async def test_each_document_is_claimed_once_oldest_first(shelf: Shelf) -> None:
+    ids = [(await shelf.put(str(number))).id for number in range(3)]
+    assert await shelf.begin(limit=2) == ids[:2]
+    assert await shelf.begin(limit=2) == ids[2:]
+    assert await shelf.begin(limit=2) == []
 
 
-async def test_what_was_being_read_when_the_process_ended_is_pending_again(shelf: Shelf, database: Database) -> None:
+async def test_documents_in_processing_at_a_crash_become_pending_again(shelf: Shelf, database: Database) -> None:
     ready = await shelf.read("ready", HOURS)
     failed = await shelf.put("failed")
     await shelf.begin()
@@ -158,10 +158,10 @@ async def test_what_was_being_read_when_the_process_ended_is_pending_again(shelf
     await database.write(knowledge.reset_interrupted)
     found = [await shelf.get(each) for each in (ready, failed, broken_off, pending)]
     assert [each and each.status for each in found] == ["ready", "failed", "pending", "pending"]
-    assert await shelf.begin(most=9) == [broken_off.id, pending.id]
+    assert await shelf.begin(limit=9) == [broken_off.id, pending.id]
 
 
-async def test_passages_are_found_once_the_whole_document_is_ready(shelf: Shelf, database: Database) -> None:
+async def test_passages_are_found_once_their_document_is_ready(shelf: Shelf, database: Database) -> None:
     document = await shelf.put()
     await shelf.begin()
     for number, text in enumerate(HOURS):
@@ -175,7 +175,7 @@ async def test_passages_are_found_once_the_whole_document_is_ready(shelf: Shelf,
     assert {each.content for each in await shelf.search("open sunday")} == set(HOURS)
 
 
-async def test_a_document_that_is_not_ready_takes_no_place_from_one_that_is(shelf: Shelf) -> None:
+async def test_passages_of_unready_documents_do_not_displace_ready_ones(shelf: Shelf) -> None:
     await shelf.read("Hours", [*HOURS, *["The office opens at nine and says so at length."] * 3])
     half_read = await shelf.put("Manual")
     await shelf.begin()
@@ -184,7 +184,7 @@ async def test_a_document_that_is_not_ready_takes_no_place_from_one_that_is(shel
     assert {each.document for each in await shelf.search("open")} == {"Hours"}
 
 
-async def test_a_failed_document_says_why_and_is_not_found(shelf: Shelf, database: Database) -> None:
+async def test_a_failed_document_has_an_error_and_is_not_found(shelf: Shelf, database: Database) -> None:
     document = await shelf.put()
     await shelf.begin()
     await shelf.add(document, chunks(HOURS))
@@ -205,9 +205,7 @@ async def test_only_a_document_that_is_processing_changes(shelf: Shelf, database
         assert await shelf.get(document) == before
 
 
-async def test_a_document_that_was_deleted_while_it_was_read_takes_no_more_passages(
-    shelf: Shelf, database: Database
-) -> None:
+async def test_a_document_deleted_during_processing_accepts_no_passages(shelf: Shelf, database: Database) -> None:
     document = await shelf.put()
     await shelf.begin()
     assert await shelf.add(document, chunks(HOURS[:1]))
@@ -224,7 +222,7 @@ async def test_a_document_that_was_deleted_while_it_was_read_takes_no_more_passa
 
 
 @pytest.mark.parametrize("table", ["knowledge_documents", "agents", "organizations"])
-async def test_however_a_document_goes_nothing_of_it_is_found_and_its_rest_can_be_removed(
+async def test_a_deleted_document_is_not_found_and_its_rest_is_listed_for_removal(
     shelf: Shelf, database: Database, table: str
 ) -> None:
     other = Shelf(database, (await database.write(lambda conn: organizations.create(conn, "other"))).id, "")
@@ -232,10 +230,10 @@ async def test_however_a_document_goes_nothing_of_it_is_found_and_its_rest_can_b
     await other.read("Kept", HOURS)
     document = await shelf.read("Hours", [*HOURS, *FEES, *HOURS])
     ids = {"knowledge_documents": document.id, "agents": shelf.agent_id, "organizations": shelf.organization_id}
-    gone: sa.Table = getattr(tables, table)
-    await database.write(lambda conn: conn.execute(sa.delete(gone).where(gone.c.id == ids[table])))
+    deleted_from: sa.Table = getattr(tables, table)
+    await database.write(lambda conn: conn.execute(sa.delete(deleted_from).where(deleted_from.c.id == ids[table])))
     assert await shelf.search("open sunday berth") == []
-    assert await database.read(partial(knowledge.to_remove, most=10)) == [document.id]
+    assert await database.read(partial(knowledge.pending_removals, limit=10)) == [document.id]
     assert await shelf.clear_away() == 6
     assert await shelf.left() == {"knowledge_chunks": 2, "knowledge_index": 2, "knowledge_removals": 0}
     assert len(await other.search("open sunday berth")) == 2
@@ -243,16 +241,16 @@ async def test_however_a_document_goes_nothing_of_it_is_found_and_its_rest_can_b
     await database.write(lambda conn: conn.execute(check))
 
 
-async def test_a_passage_that_gets_the_number_of_a_removed_one_is_found_by_its_own_words(shelf: Shelf) -> None:
-    gone = await shelf.read("Hours", HOURS)
-    await shelf.delete(gone)
+async def test_a_passage_that_reuses_a_removed_id_is_found_by_its_own_words(shelf: Shelf) -> None:
+    deleted = await shelf.read("Hours", HOURS)
+    await shelf.delete(deleted)
     await shelf.clear_away()
     await shelf.read("Fees", FEES)
     assert await shelf.search("open sunday") == []
     assert [each.document for each in await shelf.search("berth")] == ["Fees"]
 
 
-async def test_the_best_answer_is_first_and_scores_fall(shelf: Shelf) -> None:
+async def test_passages_are_sorted_by_score(shelf: Shelf) -> None:
     await shelf.read("Hours", HOURS)
     await shelf.read("Fees", FEES)
     found = await shelf.search("What does a berth for a yacht cost a night?")
@@ -262,7 +260,7 @@ async def test_the_best_answer_is_first_and_scores_fall(shelf: Shelf) -> None:
     scores = [each.score for each in found]
     assert scores == sorted(scores, reverse=True)
     assert all(0 < score <= 1 for score in scores)
-    assert [each.content for each in await shelf.search("Is the office open on Sundays?", most=1)] == [HOURS[1]]
+    assert [each.content for each in await shelf.search("Is the office open on Sundays?", limit=1)] == [HOURS[1]]
 
 
 async def test_another_agents_documents_are_not_found(shelf: Shelf, database: Database) -> None:
@@ -272,7 +270,7 @@ async def test_another_agents_documents_are_not_found(shelf: Shelf, database: Da
     assert [each.content for each in await shelf.search("open", agent_id=second)] == [HOURS[0]]
 
 
-async def test_what_is_common_elsewhere_can_be_rare_here(shelf: Shelf, database: Database) -> None:
+async def test_rarity_is_counted_in_the_agents_own_documents(shelf: Shelf, database: Database) -> None:
     second = await new_agent(database, shelf.organization_id)
     await shelf.read("Berths", ["A berth costs twenty euros."] * 40, second)
     await shelf.read("Hours", [*["The office is open at this time of the year."] * 9, "The berth is at the quay."])
@@ -295,7 +293,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-async def test_operators_and_strange_letters_are_words_or_nothing(shelf: Shelf, text: str) -> None:
+async def test_operators_and_symbols_are_words_or_ignored(shelf: Shelf, text: str) -> None:
     await shelf.read("Hours", HOURS)
     found = [each.content for each in await shelf.search(text)]
     assert found == ([HOURS[0]] if "open" in text else [])
@@ -305,10 +303,10 @@ async def test_an_agent_without_documents_finds_nothing(shelf: Shelf) -> None:
     assert await shelf.search("open") == []
 
 
-async def test_the_search_reads_no_table_from_end_to_end(shelf: Shelf) -> None:
+async def test_the_search_scans_no_table(shelf: Shelf) -> None:
     def plan(conn: sa.Connection) -> list[str]:
-        asked: dict[str, Any] = {"match": 'agent : "x" AND terms : ("open")', "most": 10}
-        steps = conn.execute(sa.text(f"EXPLAIN QUERY PLAN {passages.BEST}"), asked)
+        parameters: dict[str, Any] = {"match": 'agent : "x" AND terms : ("open")', "most": 10}
+        steps = conn.execute(sa.text(f"EXPLAIN QUERY PLAN {passages.BEST_PASSAGES}"), parameters)
         return [str(step.detail) for step in steps]
 
     steps = await shelf.database.read(plan)
@@ -317,7 +315,7 @@ async def test_the_search_reads_no_table_from_end_to_end(shelf: Shelf) -> None:
     assert len([step for step in steps if step.startswith("SEARCH")]) == 4
 
 
-async def test_the_same_file_once_more_is_ready_at_once_and_each_passage_is_found_once(shelf: Shelf) -> None:
+async def test_a_repeated_file_is_ready_at_once_and_each_passage_is_found_once(shelf: Shelf) -> None:
     first = await shelf.put("Old", same="file")
     assert await shelf.begin() == [first.id]
     assert await shelf.add(first, chunks(HOURS))
@@ -329,16 +327,16 @@ async def test_the_same_file_once_more_is_ready_at_once_and_each_passage_is_foun
     assert [each.document_id for each in alone] == [first.id, first.id]
     assert await shelf.delete(first)
     assert await shelf.search("open sunday") == [replace(each, document="New", document_id=second.id) for each in alone]
-    assert await shelf.clear_away() == 0  # but the second one's own file, which nobody needs
+    assert await shelf.clear_away() == 0  # only the second file, which is not needed
     assert await shelf.delete(second)
     assert await shelf.search("open sunday") == []
     assert await shelf.clear_away() == 2
     assert await shelf.left() == dict.fromkeys(await shelf.left(), 0)
 
 
-async def test_what_is_told_of_a_file_is_told_of_all_documents_of_it(shelf: Shelf) -> None:
+async def test_documents_of_one_content_share_its_status(shelf: Shelf) -> None:
     first, second = await shelf.put(same="file"), await shelf.put(same="file")
-    assert await shelf.begin(most=2) == [first.id]
+    assert await shelf.begin(limit=2) == [first.id]
     third = await shelf.put(same="file")
     assert await shelf.add(first, chunks(HOURS))
     assert await shelf.delete(first)
@@ -352,7 +350,7 @@ async def test_what_is_told_of_a_file_is_told_of_all_documents_of_it(shelf: Shel
     assert len(await shelf.search("open sunday berth")) == 3
 
 
-async def test_a_failed_file_another_agents_and_one_of_another_kind_are_read_again(
+async def test_a_failed_file_and_one_of_another_agent_or_format_are_read_again(
     shelf: Shelf, database: Database
 ) -> None:
     first = await shelf.put(same="file")
@@ -361,7 +359,7 @@ async def test_a_failed_file_another_agents_and_one_of_another_kind_are_read_aga
         await shelf.put(same="file", mime_type="text/plain; charset=utf-16"),
         await shelf.put(same="file", agent_id=await new_agent(database, shelf.organization_id)),
     ]
-    assert await shelf.begin(most=10) == [first.id, *(each.id for each in others)]
+    assert await shelf.begin(limit=10) == [first.id, *(each.id for each in others)]
     await database.write(partial(knowledge.fail, content_id=first.id, reason="The file is damaged"))
     again = await shelf.put(same="file")
     assert (again.status, again.content_id) == ("pending", again.id)
@@ -369,25 +367,25 @@ async def test_a_failed_file_another_agents_and_one_of_another_kind_are_read_aga
     assert (await shelf.put(same="file", mime_type="Text/plain")).content_id == again.id
 
 
-async def test_an_agent_takes_what_its_documents_share_along(shelf: Shelf, database: Database) -> None:
+async def test_deleting_an_agent_removes_the_content_that_its_documents_share(shelf: Shelf, database: Database) -> None:
     first = await shelf.put(same="file")
     await shelf.begin()
     await shelf.add(first, chunks(HOURS))
     await shelf.put(same="file")
     await shelf.clear_away()
     await database.write(lambda conn: agents.delete(conn, shelf.organization_id, shelf.agent_id))
-    assert await database.read(partial(knowledge.to_remove, most=10)) == [first.id]
+    assert await database.read(partial(knowledge.pending_removals, limit=10)) == [first.id]
     assert await shelf.clear_away() == 2
     assert await shelf.left() == dict.fromkeys(await shelf.left(), 0)
 
 
-async def test_who_uploads_much_keeps_no_other_organization_waiting(shelf: Shelf, database: Database) -> None:
+async def test_many_uploads_of_one_organization_do_not_delay_others(shelf: Shelf, database: Database) -> None:
     many = [await shelf.put() for _ in range(4)]
     other = Shelf(database, (await database.write(lambda conn: organizations.create(conn, "other"))).id, "")
     other.agent_id = await new_agent(database, other.organization_id)
     other._later = shelf._later
     late = [await other.put(), await other.put()]
-    assert await shelf.begin(most=2) == [many[0].id, late[0].id]
+    assert await shelf.begin(limit=2) == [many[0].id, late[0].id]
     assert await shelf.begin() == [many[1].id]
     await database.write(partial(knowledge.finish, content_id=late[0].id))
-    assert await shelf.begin(most=5) == [late[1].id, many[2].id, many[3].id]
+    assert await shelf.begin(limit=5) == [late[1].id, many[2].id, many[3].id]

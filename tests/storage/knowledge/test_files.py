@@ -1,4 +1,4 @@
-"""The files of documents are there whole, or not at all."""
+"""Files of documents are complete or absent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storage.knowledge import files
 from storage.knowledge.files import path_of
 
 
-def test_a_file_is_whole_and_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_written_file_is_complete_and_private(tmp_path: Path) -> None:
     document_id = str(uuid4())
     files.write(tmp_path, document_id, b"content")
     path = path_of(tmp_path, document_id)
@@ -43,7 +43,7 @@ def test_a_file_is_written_once(tmp_path: Path) -> None:
     assert path_of(tmp_path, document_id).read_bytes() == b"first"
 
 
-def test_what_the_disk_does_not_give_up_is_told_and_logged(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_removed_is_logged(tmp_path: Path) -> None:
     stuck, gone = str(uuid4()), str(uuid4())
     path_of(tmp_path, stuck).mkdir(parents=True)
     path_of(tmp_path, gone).write_bytes(b"x")

@@ -1,4 +1,4 @@
-"""Which number is meant by what was dialled, and which numbers cannot be together."""
+"""Matching of dialled numbers, and uniqueness of numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.agents import agents
 from storage.agents.agents import AgentFields
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
-from storage.phone_numbers.phone_numbers import InboundTarget, PhoneNumber, PhoneNumberFields
+from storage.phone_numbers.phone_numbers import InboundMatch, PhoneNumber, PhoneNumberFields
 
 
 def _number(conn: sa.Connection, organization_id: str, number: str, **changes: Any) -> PhoneNumber:
@@ -45,37 +45,37 @@ def test_a_source_has_one_normal_form(fields: dict[str, Any], source: str | None
     ("dialled", "found"),
     [("+41", "+41"), ("41", "+41"), ("200", "200"), ("+200", "200"), ("300", "300"), ("+300", "+300"), ("9", None)],
 )
-async def test_a_dialled_number_matches_exactly_or_but_for_the_plus(
+async def test_a_dialled_number_matches_with_or_without_the_plus(
     database: Database, organization_id: str, dialled: str, found: str | None
 ) -> None:
-    def find(conn: sa.Connection) -> InboundTarget | None:
+    def find(conn: sa.Connection) -> InboundMatch | None:
         for number in ("+300", "+41", "200", "300"):
             _number(conn, organization_id, number)
-        return phone_numbers.find_inbound(conn, ["192.0.2.1"], dialled)
+        return phone_numbers.match_inbound(conn, ["192.0.2.1"], dialled)
 
     target = await database.write(find)
     assert (None if target is None else target.number.number) == found
 
 
-async def test_a_number_is_only_found_from_its_own_source(database: Database, organization_id: str) -> None:
+async def test_a_number_matches_calls_from_its_own_sources_only(database: Database, organization_id: str) -> None:
     def check(conn: sa.Connection) -> None:
         other = organizations.create(conn, "other", max_calls=3)
         _number(conn, organization_id, "100")
         theirs = _number(conn, other.id, "100", sip_ip="192.0.2.2")
-        target = phone_numbers.find_inbound(conn, ["192.0.2.2", "pbx.example"], "100")
-        assert phone_numbers.find_inbound(conn, ["192.0.2.3"], "100") is None
-        assert phone_numbers.sources(conn) == {"192.0.2.1", "192.0.2.2"}
+        target = phone_numbers.match_inbound(conn, ["192.0.2.2", "pbx.example"], "100")
+        assert phone_numbers.match_inbound(conn, ["192.0.2.3"], "100") is None
+        assert phone_numbers.all_sources(conn) == {"192.0.2.1", "192.0.2.2"}
         assert target is not None
         assert (target.number, target.agent, target.max_calls) == (theirs, None, 3)
 
     await database.write(check)
 
 
-async def test_the_agent_comes_with_the_number(database: Database, organization_id: str) -> None:
+async def test_a_match_includes_the_agent_of_the_number(database: Database, organization_id: str) -> None:
     def check(conn: sa.Connection) -> None:
         agent = agents.create(conn, organization_id, AgentFields(name="Anna"))
         number = _number(conn, organization_id, "100", agent_id=agent.id)
-        target = phone_numbers.find_inbound(conn, ["192.0.2.1"], "100")
+        target = phone_numbers.match_inbound(conn, ["192.0.2.1"], "100")
         assert target is not None
         assert target.agent == agent
         assert agents.delete(conn, organization_id, agent.id)
@@ -86,7 +86,9 @@ async def test_the_agent_comes_with_the_number(database: Database, organization_
     await database.write(check)
 
 
-async def test_numbers_that_cannot_be_together_are_refused(database: Database, organization_id: str) -> None:
+async def test_a_number_is_unique_in_its_organization_and_by_its_source(
+    database: Database, organization_id: str
+) -> None:
     def check(conn: sa.Connection) -> None:
         other = organizations.create(conn, "other")
         _number(conn, organization_id, "100")
@@ -103,7 +105,7 @@ async def test_numbers_that_cannot_be_together_are_refused(database: Database, o
 
 
 @pytest.mark.parametrize(("held", "wanted"), [("+49777", "49777"), ("49777", "+49777")])
-async def test_no_other_organization_gets_a_number_of_the_same_source_by_the_plus(
+async def test_a_number_of_the_same_source_is_taken_with_or_without_the_plus(
     database: Database, organization_id: str, held: str, wanted: str
 ) -> None:
     def check(conn: sa.Connection) -> None:
@@ -121,7 +123,7 @@ async def test_no_other_organization_gets_a_number_of_the_same_source_by_the_plu
                 attempt()
             assert [problem.field for problem in caught.value.problems] == ["number"]
         for dialled in (held, wanted):
-            target = phone_numbers.find_inbound(conn, ["192.0.2.1"], dialled)
+            target = phone_numbers.match_inbound(conn, ["192.0.2.1"], dialled)
             assert target is not None
             assert target.number == number
 
@@ -135,18 +137,18 @@ async def test_an_organization_may_have_a_number_with_and_without_the_plus(
         numbers = [_number(conn, organization_id, number) for number in ("+49777", "49777")]
         for each in numbers:
             phone_numbers.replace(conn, each, {"name": "Desk"})
-            target = phone_numbers.find_inbound(conn, ["192.0.2.1"], each.number)
+            target = phone_numbers.match_inbound(conn, ["192.0.2.1"], each.number)
             assert target is not None
             assert target.number.id == each.id
 
     await database.write(check)
 
 
-async def test_numbers_without_a_trunk_do_not_get_in_each_others_way(database: Database, organization_id: str) -> None:
+async def test_numbers_without_a_trunk_do_not_conflict(database: Database, organization_id: str) -> None:
     def check(conn: sa.Connection) -> None:
         other = organizations.create(conn, "other")
         for owner in (organization_id, other.id):
             _number(conn, owner, "100", sip_mode=None, sip_ip=None)
-        assert phone_numbers.trunks(conn) == []
+        assert phone_numbers.numbers_with_trunk(conn) == []
 
     await database.write(check)

@@ -1,4 +1,4 @@
-"""Where a number's calls come from: several places, told in any way, found by any of them."""
+"""SIP sources of a number: normal form, matching, precedence."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def test_a_source_is_stored_in_its_normal_form(written: str, normal: str) -> Non
 AROUND_CARRIER: dict[str, Any] = PBX | {"sip_sources": ["198.51.100.0/24"]}
 
 
-async def test_a_number_is_found_from_each_of_its_sources(database: Database, organization_id: str) -> None:
+async def test_a_number_matches_calls_from_each_of_its_sources(database: Database, organization_id: str) -> None:
     def check(conn: sa.Connection) -> None:
         listed = ["198.51.100.0/24", "SBC.example", "192.0.2.1"]
         _number(conn, organization_id, "100", **PBX, sip_sources=listed)
         _number(conn, organization_id, "200", **CARRIER, sip_outbound_proxy="sip:edge.Carrier.example;lr")
-        assert phone_numbers.sources(conn) == {
+        assert phone_numbers.all_sources(conn) == {
             "192.0.2.1",
             "198.51.100.0/24",
             "sbc.example",
@@ -55,27 +55,27 @@ async def test_a_number_is_found_from_each_of_its_sources(database: Database, or
             "edge.carrier.example",
         }
         for source in ("192.0.2.1", "198.51.100.0/24", "sbc.example"):
-            target = phone_numbers.find_inbound(conn, ["203.0.113.9", source], "100")
+            target = phone_numbers.match_inbound(conn, ["203.0.113.9", source], "100")
             assert target is not None, source
-            assert phone_numbers.find_inbound(conn, [source], "200") is None
-        assert phone_numbers.find_inbound(conn, ["edge.carrier.example"], "200") is not None
-        assert phone_numbers.find_inbound(conn, [], "100") is None
+            assert phone_numbers.match_inbound(conn, [source], "200") is None
+        assert phone_numbers.match_inbound(conn, ["edge.carrier.example"], "200") is not None
+        assert phone_numbers.match_inbound(conn, [], "100") is None
 
     await database.write(check)
 
 
-async def test_sources_follow_each_change_of_their_number(database: Database, organization_id: str) -> None:
+async def test_an_update_of_a_number_updates_its_sources(database: Database, organization_id: str) -> None:
     def check(conn: sa.Connection) -> None:
         number = _number(conn, organization_id, "100", **PBX, sip_sources=["198.51.100.0/24"])
         number = phone_numbers.replace(conn, number, {"sip_ip": "192.0.2.2"})
-        assert phone_numbers.sources(conn) == {"192.0.2.2", "198.51.100.0/24"}
+        assert phone_numbers.all_sources(conn) == {"192.0.2.2", "198.51.100.0/24"}
         number = phone_numbers.replace(conn, number, {"sip_sources": ["203.0.113.7/32"]})
-        assert phone_numbers.sources(conn) == {"192.0.2.2", "203.0.113.7"}
+        assert phone_numbers.all_sources(conn) == {"192.0.2.2", "203.0.113.7"}
         number = phone_numbers.replace(conn, number, {"sip_mode": None})
-        assert phone_numbers.sources(conn) == frozenset()
+        assert phone_numbers.all_sources(conn) == frozenset()
         phone_numbers.replace(conn, number, {"sip_mode": "ip_allowlist"})
         assert phone_numbers.delete(conn, organization_id, number.id)
-        assert phone_numbers.sources(conn) == frozenset()
+        assert phone_numbers.all_sources(conn) == frozenset()
 
     await database.write(check)
 
@@ -89,7 +89,7 @@ async def test_sources_follow_each_change_of_their_number(database: Database, or
         (CARRIER | {"sip_outbound_proxy": "192.0.2.1:5080"}, PBX),
     ],
 )
-async def test_one_number_from_one_source_is_no_two_organizations(
+async def test_two_organizations_cannot_have_one_number_with_one_source(
     database: Database, organization_id: str, held: dict[str, Any], wanted: dict[str, Any]
 ) -> None:
     def check(conn: sa.Connection) -> None:
@@ -97,12 +97,12 @@ async def test_one_number_from_one_source_is_no_two_organizations(
         _number(conn, organization_id, "+49777", **held)
         with pytest.raises(Invalid) as made:
             _number(conn, other, "49777", **wanted)
-        elsewhere = _number(conn, other, "49777", **PBX | {"sip_ip": "203.0.113.200"})
+        with_other_source = _number(conn, other, "49777", **PBX | {"sip_ip": "203.0.113.200"})
         with pytest.raises(Invalid) as moved:
-            phone_numbers.replace(conn, elsewhere, wanted)
-        for refusal in (made.value, moved.value):
-            assert [problem.field for problem in refusal.problems] == ["number"]
-            assert "exist" not in refusal.problems[0].message
+            phone_numbers.replace(conn, with_other_source, wanted)
+        for error in (made.value, moved.value):
+            assert [problem.field for problem in error.problems] == ["number"]
+            assert "exist" not in error.problems[0].message
         assert _number(conn, other, "49778", **wanted).number == "49778"
         assert _number(conn, organization_id, "49777", **wanted).number == "49777"
 
@@ -114,23 +114,25 @@ NARROW: dict[str, Any] = PBX | {"sip_ip": "203.0.113.2", "sip_sources": ["192.0.
 
 
 @pytest.mark.parametrize(
-    ("squatter", "owner"),
+    ("wider", "narrower"),
     [(WIDE, PBX), (WIDE, NARROW), (NARROW, PBX), (WIDE, CARRIER), (NARROW, CARRIER), (CARRIER, PBX)],
 )
-@pytest.mark.parametrize("squats_first", [True, False])
-async def test_the_narrower_source_has_the_call_whoever_came_first(
-    database: Database, organization_id: str, squatter: dict[str, Any], owner: dict[str, Any], squats_first: bool
+@pytest.mark.parametrize("wider_is_older", [True, False])
+async def test_the_narrower_source_wins_regardless_of_age(
+    database: Database, organization_id: str, wider: dict[str, Any], narrower: dict[str, Any], wider_is_older: bool
 ) -> None:
-    means = ["192.0.2.1", "192.0.2.0/24", "192.0.0.0/9", "sip.carrier.example"]
+    matched = ["192.0.2.1", "192.0.2.0/24", "192.0.0.0/9", "sip.carrier.example"]
 
     def check(conn: sa.Connection) -> None:
         other = organizations.create(conn, "other").id
-        claims = [(other, "49777", squatter), (organization_id, "+49777", owner)]
-        made = {who: _number(conn, who, number, **facts) for who, number, facts in claims[:: 1 if squats_first else -1]}
+        claims = [(other, "49777", wider), (organization_id, "+49777", narrower)]
+        made = {
+            who: _number(conn, who, number, **facts) for who, number, facts in claims[:: 1 if wider_is_older else -1]
+        }
         for dialled in ("49777", "+49777"):
-            target = phone_numbers.find_inbound(conn, means, dialled)
+            target = phone_numbers.match_inbound(conn, matched, dialled)
             assert target is not None
-            assert (target.number, target.rivals) == (made[organization_id], [made[other]])
+            assert (target.number, target.other_matches) == (made[organization_id], [made[other]])
 
     await database.write(check)
 
@@ -143,7 +145,7 @@ AROUND: dict[str, Any] = PBX | {"sip_ip": "203.0.113.1", "sip_sources": ["192.0.
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "taken"),
+    ("first", "second", "winner"),
     [
         (HERE, ALSO_NAMED, "first"),
         (HERE, BY_PROXY, "first"),
@@ -154,47 +156,45 @@ AROUND: dict[str, Any] = PBX | {"sip_ip": "203.0.113.1", "sip_sources": ["192.0.
     ],
 )
 @pytest.mark.parametrize(("held", "wanted"), [("+49777", "49777"), ("49777", "+49777"), ("49777", "49777")])
-async def test_a_host_name_takes_no_call_from_whom_the_address_was_given_to(
+async def test_an_address_wins_over_a_host_name_that_resolves_to_it(
     database: Database,
     organization_id: str,
     first: dict[str, Any],
     second: dict[str, Any],
-    taken: str | None,
+    winner: str | None,
     held: str,
     wanted: str,
 ) -> None:
-    """What a name resolves to is not known when it is stored."""
+    """The addresses of a name are not known when it is stored."""
 
     def check(conn: sa.Connection) -> None:
         mine = _number(conn, organization_id, held, **first)
         theirs = _number(conn, organizations.create(conn, "other").id, wanted, **second)
-        means = ["192.0.2.1", "192.0.2.0/24", "alias.example", "sip.carrier.example", "edge.example"]
+        matched = ["192.0.2.1", "192.0.2.0/24", "alias.example", "sip.carrier.example", "edge.example"]
         for dialled in (held, wanted):
-            if taken is None:
+            if winner is None:
                 with pytest.raises(AmbiguousNumber) as contested:
-                    phone_numbers.find_inbound(conn, means, dialled)
+                    phone_numbers.match_inbound(conn, matched, dialled)
                 assert {each.id for each in contested.value.numbers} == {mine.id, theirs.id}
             else:
-                target = phone_numbers.find_inbound(conn, means, dialled)
+                target = phone_numbers.match_inbound(conn, matched, dialled)
                 assert target is not None
-                expected = (mine, [theirs]) if taken == "first" else (theirs, [mine])
-                assert (target.number, target.rivals) == expected
+                expected = (mine, [theirs]) if winner == "first" else (theirs, [mine])
+                assert (target.number, target.other_matches) == expected
 
     await database.write(check)
 
 
-async def test_an_allowlist_number_has_no_calls_from_an_outbound_proxy(
-    database: Database, organization_id: str
-) -> None:
+async def test_the_outbound_proxy_of_an_allowlist_number_is_no_source(database: Database, organization_id: str) -> None:
     def check(conn: sa.Connection) -> None:
         _number(conn, organization_id, "100", **PBX, sip_outbound_proxy="edge.carrier.example")
-        assert phone_numbers.sources(conn) == {"192.0.2.1"}
-        assert phone_numbers.find_inbound(conn, ["edge.carrier.example"], "100") is None
+        assert phone_numbers.all_sources(conn) == {"192.0.2.1"}
+        assert phone_numbers.match_inbound(conn, ["edge.carrier.example"], "100") is None
 
     await database.write(check)
 
 
-async def test_a_number_among_ten_thousand_is_found_at_once(database: Database, organization_id: str) -> None:
+async def test_matching_one_of_ten_thousand_numbers_uses_an_index(database: Database, organization_id: str) -> None:
     made = 10_000
 
     def fill(conn: sa.Connection) -> None:
@@ -207,12 +207,12 @@ async def test_a_number_among_ten_thousand_is_found_at_once(database: Database, 
         conn.execute(sa.insert(tables.phone_number_sources), sources)
 
     def steps(conn: sa.Connection) -> int:
-        """How many hundreds of instructions SQLite takes to find one; a scan takes over a thousand."""
+        """The number of hundreds of SQLite's instructions for a match; a scan takes over a thousand."""
         hundreds: list[None] = []
         raw = conn.connection.driver_connection
         assert raw is not None
         raw.set_progress_handler(lambda: hundreds.append(None), 100)
-        target = phone_numbers.find_inbound(conn, ["192.0.2.1"], "4900000123")
+        target = phone_numbers.match_inbound(conn, ["192.0.2.1"], "4900000123")
         raw.set_progress_handler(None, 0)
         assert target is not None
         return len(hundreds)

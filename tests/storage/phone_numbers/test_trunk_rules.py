@@ -1,4 +1,4 @@
-"""Whose trunks are whose, by what the operator has given."""
+"""Trunk rules: permissions by grants of the operator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from storage.phone_numbers.trunk_rules import OPEN, TrunkGrant, TrunkRules, is_pattern
+from storage.phone_numbers.trunk_rules import OPEN_RULES, TrunkGrant, TrunkRules, is_number_pattern
 
 AT = datetime(2026, 11, 23, tzinfo=UTC)
 
@@ -45,10 +45,10 @@ def enforced(*grants: TrunkGrant, **more: object) -> TrunkRules:
         ("0.0.0.0/0", "pbx.example", False),
     ],
 )
-def test_a_network_is_given_with_all_that_lies_in_it(trunk: str, asked: str, covered: bool) -> None:
+def test_a_granted_network_covers_its_addresses_and_subnets(trunk: str, asked: str, covered: bool) -> None:
     rules = enforced(given(trunk))
-    assert rules.standing(Number(), asked) == ("granted" if covered else None)
-    assert rules.standing(Number(organization_id="b"), asked) is None
+    assert rules.permission(Number(), asked) == ("granted" if covered else None)
+    assert rules.permission(Number(organization_id="b"), asked) is None
 
 
 @pytest.mark.parametrize(
@@ -62,24 +62,26 @@ def test_a_network_is_given_with_all_that_lies_in_it(trunk: str, asked: str, cov
         ("1**2", ("12", "1992"), ("121",)),
     ],
 )
-def test_a_trunk_may_be_given_for_some_numbers(pattern: str, numbers: tuple[str, ...], others: tuple[str, ...]) -> None:
+def test_a_grant_applies_to_numbers_that_match_its_pattern(
+    pattern: str, numbers: tuple[str, ...], others: tuple[str, ...]
+) -> None:
     rules = enforced(given("192.0.2.1", pattern))
-    assert is_pattern(pattern)
-    assert {rules.standing(Number(each), "192.0.2.1") for each in numbers} == {"granted"}
-    assert {rules.standing(Number(each), "192.0.2.1") for each in others} <= {None}
+    assert is_number_pattern(pattern)
+    assert {rules.permission(Number(each), "192.0.2.1") for each in numbers} == {"granted"}
+    assert {rules.permission(Number(each), "192.0.2.1") for each in others} <= {None}
 
 
 @pytest.mark.parametrize("text", ["", "+", "abc", "+49[0-9]", "+49 30*", "1" * 34, "*\n", "++1"])
-def test_a_pattern_is_digits_and_wild_cards(text: str) -> None:
-    assert not is_pattern(text)
+def test_a_number_pattern_has_digits_and_wild_cards_only(text: str) -> None:
+    assert not is_number_pattern(text)
 
 
-def test_what_was_there_before_goes_on_and_open_asks_nobody() -> None:
+def test_taken_over_trunks_stay_permitted_and_the_open_policy_permits_all() -> None:
     before = Number(trunks_taken_over=["192.0.2.1"])
-    assert enforced().standing(before, "192.0.2.1") == "taken_over"
-    assert enforced().standing(before, "192.0.2.2") is None
-    assert enforced(given("192.0.2.1")).standing(before, "192.0.2.1") == "granted"
-    assert OPEN.standing(Number(), "192.0.2.1") == "open"
+    assert enforced().permission(before, "192.0.2.1") == "taken_over"
+    assert enforced().permission(before, "192.0.2.2") is None
+    assert enforced(given("192.0.2.1")).permission(before, "192.0.2.1") == "granted"
+    assert OPEN_RULES.permission(Number(), "192.0.2.1") == "open"
 
 
 @pytest.mark.parametrize(
@@ -98,13 +100,13 @@ def test_what_was_there_before_goes_on_and_open_asks_nobody() -> None:
         ("10.9.9.9", True),
     ],
 )
-def test_a_name_that_was_given_leads_neither_inside_nor_to_what_is_of_others(address: str, may: bool) -> None:
+def test_a_granted_host_name_must_not_resolve_to_internal_or_foreign_addresses(address: str, may: bool) -> None:
     grants = (given("pbx.example"), given("203.0.113.9", organization="b"), given("10.9.9.0/24"))
-    rules = enforced(*grants, held={"b": {"203.0.113.77"}, "a": {"198.51.100.7"}})
+    rules = enforced(*grants, held_trunks={"b": {"203.0.113.77"}, "a": {"198.51.100.7"}})
     assert rules.may_resolve_to(Number(), "pbx.example", address) is may
     assert rules.may_resolve_to(Number(trunks_taken_over=["pbx.example"]), "pbx.example", address)
     assert rules.may_resolve_to(Number(), "10.9.9.1", "10.9.9.1")
-    assert OPEN.may_resolve_to(Number(), "pbx.example", address)
+    assert OPEN_RULES.may_resolve_to(Number(), "pbx.example", address)
 
 
 LEADS = {"a.example": ["198.51.100.5", "198.51.100.6"], "b.example": ["198.51.100.5"], "gone.example": []}
@@ -112,31 +114,31 @@ A, B = Number(), Number(organization_id="b")
 
 
 @pytest.mark.parametrize(("a_hours", "b_hours"), [(1, 0), (0, 1), (0, 0)])
-def test_where_two_names_lead_to_one_address_the_earlier_grant_has_it(a_hours: int, b_hours: int) -> None:
-    """Of two at the same time that of the lower id; only there, and only for as long as both lead there."""
+def test_of_two_names_that_resolve_to_one_address_the_earlier_grant_wins(a_hours: int, b_hours: int) -> None:
+    """Of two at the same time the one with the lower organization id; only while both resolve to the address."""
     grants = given("a.example", hours=a_hours), given("b.example", organization="b", hours=b_hours)
-    rules = enforced(*grants, resolved=LEADS)
+    rules = enforced(*grants, resolved_addresses=LEADS)
     a_has_it = a_hours <= b_hours
     assert rules.may_resolve_to(A, "a.example", "198.51.100.5") is a_has_it
     assert rules.may_resolve_to(B, "b.example", "198.51.100.5") is not a_has_it
     assert (rules.rank(A, "a.example", "198.51.100.5") is not None) is a_has_it
     assert rules.may_resolve_to(A, "a.example", "198.51.100.6")
-    moved = replace(rules, resolved={"a.example": ["198.51.100.5"], "b.example": ["198.51.100.6"]})
+    moved = replace(rules, resolved_addresses={"a.example": ["198.51.100.5"], "b.example": ["198.51.100.6"]})
     assert moved.may_resolve_to(A, "a.example", "198.51.100.5") and moved.may_resolve_to(B, "b.example", "198.51.100.6")
 
 
 @pytest.mark.parametrize("more", ["198.51.100.5", "198.51.100.0/24", "b.example"])
-def test_whom_the_operator_gave_the_address_or_that_very_name_uses_it_too(more: str) -> None:
+def test_a_grant_of_the_address_or_of_the_same_name_shares_it(more: str) -> None:
     grants = given("b.example", organization="b"), given("a.example", hours=1)
-    rules = enforced(*grants, given(more, hours=2), resolved=LEADS)
+    rules = enforced(*grants, given(more, hours=2), resolved_addresses=LEADS)
     assert rules.may_resolve_to(A, "a.example", "198.51.100.5")
     assert rules.may_resolve_to(B, "b.example", "198.51.100.5") is (more == "b.example")
-    for_others = enforced(*grants, given(more, pattern="+43*", hours=2), resolved=LEADS)
+    for_others = enforced(*grants, given(more, pattern="+43*", hours=2), resolved_addresses=LEADS)
     assert not for_others.may_resolve_to(A, "a.example", "198.51.100.5")
 
 
-def test_a_name_of_before_is_older_than_all_that_was_given() -> None:
-    rules = enforced(given("a.example"), held={"b": ["b.example"]}, resolved=LEADS)
+def test_a_taken_over_name_is_older_than_all_grants() -> None:
+    rules = enforced(given("a.example"), held_trunks={"b": ["b.example"]}, resolved_addresses=LEADS)
     assert not rules.may_resolve_to(A, "a.example", "198.51.100.5")
     assert rules.may_resolve_to(A, "a.example", "198.51.100.6")
     assert rules.may_resolve_to(
@@ -155,13 +157,13 @@ def test_a_name_of_before_is_older_than_all_that_was_given() -> None:
         ("203.0.113.7", True),
     ],
 )
-def test_an_address_of_this_machine_is_inside(address: str, may: bool) -> None:
+def test_an_address_of_this_machine_is_internal(address: str, may: bool) -> None:
     own = frozenset({"198.51.100.7", "2001:db8::7", "203.0.113.7"})
     rules = enforced(given("pbx.example"), given("203.0.113.7"), own_addresses=own)
     assert rules.may_resolve_to(Number(), "pbx.example", address) is may
 
 
-def test_the_operator_s_word_comes_first_then_the_narrower_source() -> None:
+def test_rank_prefers_grants_then_narrower_sources() -> None:
     rules = enforced(given("192.0.2.0/24"), given("carrier.example"), given("198.51.100.7"))
     old = Number(trunks_taken_over=["192.0.2.1", "192.0.0.0/16", "old.example"], organization_id="b")
     at = "192.0.2.1"

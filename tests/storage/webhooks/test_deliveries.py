@@ -1,4 +1,4 @@
-"""The outbox."""
+"""The webhook outbox: attempts, schedule, manual attempts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from config.clock import utc_now
 from storage.calls import calls
 from storage.database.database import Database
-from storage.webhooks import claims, deliveries
+from storage.webhooks import attempt_claims, deliveries
 from storage.webhooks.deliveries import Delivery, DeliveryAttempt
 
 MINUTE = timedelta(minutes=1)
@@ -34,8 +34,8 @@ def _event(conn: sa.Connection, organization_id: str) -> Delivery:
 
 
 async def next_due_at(database: Database) -> datetime | None:
-    """When the first of what waits for the one receiver is due."""
-    found = [each.due_at for each in await database.read(claims.due_destinations)]
+    """When the first pending attempt is due."""
+    found = [each.due_at for each in await database.read(attempt_claims.due_destinations)]
     return found[0] if found else None
 
 
@@ -60,7 +60,7 @@ Outbox = Callable[..., Any]
 
 @pytest.fixture
 def outbox(database: Database, event: Delivery) -> Outbox:
-    """Does one thing to the event's attempts: `await outbox("listed")`."""
+    """Calls a step on the event's attempts by its name: `await outbox("listed")`."""
 
     def listed(conn: sa.Connection) -> list[DeliveryAttempt]:
         found = deliveries.page(conn, event.call_id, limit=100, offset=0)
@@ -87,12 +87,12 @@ def outbox(database: Database, event: Delivery) -> Outbox:
         )
 
     def waiting(conn: sa.Connection, within: timedelta = timedelta()) -> list[DeliveryAttempt]:
-        due = deliveries.due(conn, utc_now() + within)
+        due = deliveries.due_attempts(conn, utc_now() + within)
         assert {each.delivery.id for each in due} <= {event.id}
         return [each.attempt for each in due]
 
     def manual(conn: sa.Connection) -> DeliveryAttempt:
-        return deliveries.add_manual(conn, event, scheduled=SCHEDULED)
+        return deliveries.add_manual_attempt(conn, event, scheduled=SCHEDULED)
 
     def status(conn: sa.Connection) -> str:
         found = deliveries.delivery_of_call(conn, event.call_id)
@@ -108,8 +108,8 @@ def outbox(database: Database, event: Delivery) -> Outbox:
     return do
 
 
-async def test_the_bytes_are_kept_as_they_were(database: Database, event: Delivery) -> None:
-    (due,) = await database.read(lambda conn: deliveries.due(conn, utc_now()))
+async def test_the_body_is_stored_byte_for_byte(database: Database, event: Delivery) -> None:
+    (due,) = await database.read(lambda conn: deliveries.due_attempts(conn, utc_now()))
     assert due.delivery == event
     assert await next_due_at(database) == event.created_at
     assert event.body == b"\x00\xff{}"
@@ -117,16 +117,16 @@ async def test_the_bytes_are_kept_as_they_were(database: Database, event: Delive
         assert hidden not in repr(due)
 
 
-async def test_a_call_has_one_event(database: Database, organization_id: str, event: Delivery) -> None:
+async def test_a_call_has_one_event_of_a_kind(database: Database, organization_id: str, event: Delivery) -> None:
     with pytest.raises(sa.exc.IntegrityError):
         await database.write(lambda conn: _delivery(conn, organization_id, event.call_id, b""))
 
 
-async def test_an_event_without_a_call_is_none(database: Database, organization_id: str) -> None:
+async def test_an_unknown_call_has_no_event(database: Database, organization_id: str) -> None:
     assert await database.read(lambda conn: deliveries.delivery_of_call(conn, organization_id)) is None
 
 
-async def test_the_first_attempt_waits_from_the_beginning_and_is_due_at_once(outbox: Outbox, event: Delivery) -> None:
+async def test_the_first_attempt_is_pending_and_due_at_once(outbox: Outbox, event: Delivery) -> None:
     (attempt,) = await outbox("waiting")
     assert (attempt.attempt, attempt.status, attempt.manual) == (1, "pending", False)
     assert attempt.created_at == attempt.next_attempt_at == event.created_at
@@ -134,7 +134,7 @@ async def test_the_first_attempt_waits_from_the_beginning_and_is_due_at_once(out
     assert await outbox("listed") == [attempt]
 
 
-async def test_attempts_lead_to_success(outbox: Outbox, database: Database) -> None:
+async def test_scheduled_attempts_follow_failures_until_a_success(outbox: Outbox, database: Database) -> None:
     (first,) = await outbox("waiting")
     again = utc_now() + MINUTE
     failed = await outbox("made", first, False, again)
@@ -153,7 +153,7 @@ async def test_attempts_lead_to_success(outbox: Outbox, database: Database) -> N
     assert await next_due_at(database) is None
 
 
-async def test_the_last_attempt_that_fails_fails_the_delivery(outbox: Outbox, database: Database) -> None:
+async def test_the_last_failed_attempt_fails_the_delivery(outbox: Outbox, database: Database) -> None:
     (only,) = await outbox("waiting")
     failed = await outbox("made", only, False)
     assert (failed.status, failed.next_attempt_at) == ("failed", None)
@@ -161,7 +161,7 @@ async def test_the_last_attempt_that_fails_fails_the_delivery(outbox: Outbox, da
     assert await next_due_at(database) is None
 
 
-async def test_attempts_of_the_same_millisecond_are_listed_the_next_one_first(
+async def test_attempts_of_the_same_millisecond_are_listed_newest_first(
     outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = utc_now()
@@ -173,7 +173,7 @@ async def test_attempts_of_the_same_millisecond_are_listed_the_next_one_first(
     assert (second.attempt, second.created_at - failed.created_at) == (2, timedelta(milliseconds=1))
 
 
-async def test_a_manual_attempt_is_due_at_once_and_numbered_behind_the_schedule(outbox: Outbox) -> None:
+async def test_a_manual_attempt_is_due_at_once_and_numbered_after_the_schedule(outbox: Outbox) -> None:
     (first,) = await outbox("waiting")
     manual = await outbox("manual")
     assert (manual.attempt, manual.status, manual.manual) == (SCHEDULED + 1, "pending", True)
@@ -185,13 +185,13 @@ async def test_a_manual_attempt_is_due_at_once_and_numbered_behind_the_schedule(
 
 
 @pytest.mark.parametrize("succeeded", [True, False])
-async def test_after_the_schedule_manual_attempts_are_numbered_on(outbox: Outbox, succeeded: bool) -> None:
+async def test_manual_attempts_after_the_schedule_continue_its_numbers(outbox: Outbox, succeeded: bool) -> None:
     (only,) = await outbox("waiting")
     await outbox("made", only, succeeded)
     assert [(await outbox("manual")).attempt for _ in range(2)] == [2, 3]
 
 
-async def test_a_manual_attempt_that_fails_is_not_repeated_and_leaves_the_schedule(outbox: Outbox) -> None:
+async def test_a_failed_manual_attempt_is_not_retried_and_keeps_the_schedule(outbox: Outbox) -> None:
     (first,) = await outbox("waiting")
     again = utc_now() + MINUTE
     await outbox("made", first, False, again)
@@ -217,7 +217,7 @@ async def test_a_manual_success_ends_the_schedule(outbox: Outbox, database: Data
 
 
 @pytest.mark.parametrize("succeeded", [True, False])
-async def test_an_attempt_on_its_way_when_another_one_succeeds_is_listed_all_the_same(
+async def test_an_attempt_under_way_during_a_success_is_listed(
     outbox: Outbox, database: Database, succeeded: bool
 ) -> None:
     (first,) = await outbox("waiting")
@@ -230,7 +230,7 @@ async def test_an_attempt_on_its_way_when_another_one_succeeds_is_listed_all_the
     assert await next_due_at(database) is None
 
 
-async def test_attempts_come_in_pages(outbox: Outbox, database: Database, event: Delivery) -> None:
+async def test_attempts_are_listed_in_pages(outbox: Outbox, database: Database, event: Delivery) -> None:
     for _ in range(4):
         await outbox("manual")
     whole = await outbox("listed")

@@ -24,7 +24,7 @@ from config.errors import StartupError
 from config.settings import Settings
 from storage.accounts import organizations
 from storage.calls import calls, recordings
-from storage.database import lock, migrate
+from storage.database import migrate, server_lock
 from tests.trunkline.stored_data import SOUND, SOUND_FILE, store, within
 from trunkline.backup import restore_journal
 from trunkline.backup.archive import HEADER, MANIFEST, ArchiveEntry, ArchiveWriter, BackupManifest
@@ -163,7 +163,10 @@ def test_a_backup_with_a_wrong_key_is_refused(stored: Settings, tmp_path: Path) 
 
 
 def test_a_restore_is_refused_while_a_server_runs(archive: Path, tmp_path: Path) -> None:
-    with lock.hold(tmp_path), pytest.raises(StartupError, match=r"stop it.* then `trunkline restore FILE --replace`"):
+    with (
+        server_lock.lock_data_dir(tmp_path),
+        pytest.raises(StartupError, match=r"stop it.* then `trunkline restore FILE --replace`"),
+    ):
         restore(Settings(data_dir=tmp_path), str(archive))
     assert _content(tmp_path) == {}
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from config.settings import Settings
 from storage.accounts import organizations
-from storage.database import lock
+from storage.database import server_lock
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
@@ -93,7 +93,7 @@ async def test_rtp_ports_that_other_programs_use_fail_the_check(
     narrow = settings.with_changes({"limits": {"max_calls": 1}, "sip": {"rtp_ports": ports}})
     with pytest.raises(OSError, match=r"other programs use 4 of the ports: set \[sip\] rtp_ports"):
         await check_sip.rtp_ports(narrow)
-    monkeypatch.setattr(lock, "is_held", lambda data_dir: True)
+    monkeypatch.setattr(server_lock, "is_locked", lambda data_dir: True)
     assert "in use by the running server" in await check_sip.rtp_ports(narrow)
 
 
@@ -134,7 +134,7 @@ async def test_the_states_of_trunks_are_those_of_the_running_server(
         for state in states:
             connection.send(state)
 
-    monkeypatch.setattr(lock, "is_held", lambda data_dir: True)
+    monkeypatch.setattr(server_lock, "is_locked", lambda data_dir: True)
     async with ControlServer(tmp_path, {"sip.status": status}).listening():
         assert await check_sip.trunks(settings) == "2 listening"
         states.append({"number": "102", "state": "failed", "detail": "403 Forbidden"})

@@ -157,7 +157,7 @@ async def test_an_invalid_grant_is_rejected_in_one_line(tenants: TwoTenants) -> 
     cases: list[tuple[list[str], int, str]] = [
         (["allow", "nobody", HERS], 1, nobody),
         (["list", "--org", "nobody"], 1, nobody),
-        (["deny", "bob", "198.51.100.9"], 1, "trunkline: 198.51.100.9 was not given to this organization: see"),
+        (["deny", "bob", "198.51.100.9"], 1, "trunkline: 198.51.100.9 was not granted to this organization: see"),
         (["allow", "bob", "224.0.0.1"], 2, f"{unicast}224.0.0.1 is multicast"),
         (["allow", "bob", "169.254.169.254"], 2, f"{unicast}169.254.169.254 is a metadata service"),
         (["allow", "bob", "0.0.0.0/8"], 2, f"{unicast}0.0.0.0/8 is this network"),

@@ -16,7 +16,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 from alembic import command as alembic
 
-from config.sections import TrunkSettings
+from config.settings_tables import TrunkSettings
 from storage.database import migrate
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone

@@ -23,7 +23,7 @@ from config.settings import Settings
 from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings
 from storage.accounts import organizations
-from storage.database import key_check
+from storage.database import secret_key
 from storage.database.database import Database
 from tests.fakes.fake_models import ready_models
 from tests.peers.sipp_baresip import free_port
@@ -42,7 +42,7 @@ async def folder(tmp_path: Path) -> Path:
     key = await asyncio.to_thread(secrets.load_or_create, tmp_path / "data/secret.key")
     async with _database(tmp_path) as database:
         await database.write(lambda conn: organizations.create(conn, "Lighthouse"))
-        await database.write(lambda conn: key_check.check(conn, key))
+        await database.write(lambda conn: secret_key.verify(conn, key))
     return tmp_path
 
 

@@ -6,8 +6,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from config.setting_values import PRIVATE_NETWORKS
 from config.settings import Settings
+from config.settings_values import PRIVATE_NETWORKS
 from trunkline.wiring.sip import endpoint_settings
 
 

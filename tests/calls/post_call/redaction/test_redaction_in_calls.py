@@ -47,7 +47,7 @@ async def test_a_dialled_card_is_hidden_while_the_call_goes_on_and_after_it(tmp_
         assert live.ended_at is None
         phone.hangs_up()
         await harness.ended_call(phone)
-        (due,) = await harness.database.until(lambda conn: deliveries.due(conn, calls.utc_now()), bool)
+        (due,) = await harness.database.until(lambda conn: deliveries.due_attempts(conn, calls.utc_now()), bool)
         ended = await harness.stored_call(phone)
     assert ended.transcript[0] == {"role": "user", "content": "[card]"}
     assert all("1111" not in item["content"] for item in ended.transcript)

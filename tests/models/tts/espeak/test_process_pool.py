@@ -214,7 +214,7 @@ def test_a_text_that_takes_espeak_over_opens_and_starts_nothing(
             ("read", "PermissionError"), ("write", "PermissionError"),
             ("execute", f"broke down .*{signal.SIGSYS:d}"), ("connect", f"broke down .*{signal.SIGSYS:d}"),
         ):  # fmt: skip
-            if landlock.is_there() or deed != "read":
+            if landlock.is_available() or deed != "read":
                 with pytest.raises(ModelError, match=outcome):
                     pool.speak(deed, "de", 165)
 

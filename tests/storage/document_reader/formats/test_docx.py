@@ -1,4 +1,4 @@
-"""Text out of DOCX files; hostile and damaged ones are refused."""
+"""Text of DOCX files; hostile and damaged ones are rejected."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from storage.document_reader.base.errors import NO_TEXT, TOO_MUCH_DATA, Unreadab
 from storage.document_reader.base.limits import ReadLimits
 from storage.document_reader.base.media_types import DocumentFormat
 from storage.document_reader.formats.docx import DAMAGED, NO_DOCX, OLD_OR_ENCRYPTED
-from storage.document_reader.reader import text_of
+from storage.document_reader.reader import read_blocks
 from tests.storage.document_reader.office_files import HEADINGS, docx, p, tbl, zipped
 
 MEBIBYTE: Final = 2**20
 
 
 def read(data: bytes, limits: ReadLimits | None = None) -> list[Block]:
-    return list(text_of(data, DocumentFormat.DOCX, limits or ReadLimits()))
+    return list(read_blocks(data, DocumentFormat.DOCX, limits or ReadLimits()))
 
 
-def why_not(data: bytes, limits: ReadLimits | None = None) -> str:
+def unreadable_message(data: bytes, limits: ReadLimits | None = None) -> str:
     with pytest.raises(UnreadableDocument) as raised:
         read(data, limits)
     return raised.value.message
 
 
-def test_headings_are_told_by_style_or_level_in_any_language() -> None:
+def test_headings_are_found_by_style_or_level_in_any_language() -> None:
     own = '<w:style w:type="paragraph" w:styleId="Own"><w:name w:val="Own"/><w:basedOn w:val="berschrift2"/></w:style>'
     loop = '<w:style w:styleId="Loop"><w:name w:val="Loop"/><w:basedOn w:val="Loop"/></w:style>'
     body = "".join(
@@ -81,9 +81,9 @@ def test_a_table_with_a_header_repeats_its_names() -> None:
     ]
 
 
-@pytest.mark.parametrize("look", ['w:firstRow="1"', 'w:val="04A0"'])
-def test_a_special_first_row_is_a_header_unless_the_table_is_one_of_names_and_values(look: str) -> None:
-    properties = f"<w:tblLook {look}/>"
+@pytest.mark.parametrize("flag", ['w:firstRow="1"', 'w:val="04A0"'])
+def test_a_special_first_row_is_a_header_unless_the_table_is_one_of_names_and_values(flag: str) -> None:
+    properties = f"<w:tblLook {flag}/>"
     wide = [["Day", "From", "To"], ["Mon", "9", "5"]]
     assert read(docx(tbl(wide, properties=properties))) == [row(["Day", "From", "To"], ["Mon", "9", "5"])]
     narrow = [["Mon", "9-5"], ["Tue", "9-6"]]
@@ -104,13 +104,13 @@ def test_merged_cells_are_read_in_each_of_their_rows() -> None:
 @pytest.mark.parametrize(
     "span", ["123456x", "9" * 5000, "-1", "0", "", "x", "٣", "+2", " 2 ", "1000000", "0" * 100_000 + "x"]
 )
-def test_a_cell_that_says_nonsense_of_its_width_is_read(span: str) -> None:
+def test_a_cell_with_an_invalid_span_is_read(span: str) -> None:
     wide = f'<w:tcPr><w:gridSpan w:val="{span}"/></w:tcPr>' + p("all day")
     assert read(docx(tbl([["Day", "From", "To"], [wide, "x"]])))[1] == row([], ["all day", "x"])
 
 
-def test_wide_cells_alone_do_not_make_a_table_too_large() -> None:
-    """2.5 million cells stand there, of which few are kept: they would take 20 MB."""
+def test_the_padding_of_wide_cells_is_limited() -> None:
+    """2.5 million cells would take 20 MB."""
     wide = '<w:tcPr><w:gridSpan w:val="100"/></w:tcPr>' + p("x")
     data = docx(tbl([[wide] * 10] * 2500))
     tracemalloc.start()
@@ -153,28 +153,28 @@ OUTSIDE: Final = "<!DOCTYPE x [<!ENTITY x SYSTEM 'file:///etc/passwd'>]>"
 
 @pytest.mark.parametrize(("declaration", "body"), [(LAUGHS, p("&i;")), (OUTSIDE, p("&x;")), ("<!DOCTYPE x>", p("x"))])
 def test_entities_are_refused(declaration: str, body: str) -> None:
-    assert why_not(docx(body, declaration=declaration)) == "The DOCX file holds a document type declaration"
+    assert unreadable_message(docx(body, declaration=declaration)) == "The DOCX file holds a document type declaration"
 
 
 def test_a_zip_bomb_is_refused() -> None:
     limits = ReadLimits(unpacked_bytes=20 * MEBIBYTE)
     for bomb in (docx(p("x") + " " * (30 * MEBIBYTE)), docx(p("x"), styles=" " * (30 * MEBIBYTE))):
         assert len(bomb) < MEBIBYTE / 16
-        assert why_not(bomb, limits) == TOO_MUCH_DATA
+        assert unreadable_message(bomb, limits) == TOO_MUCH_DATA
 
 
-def test_the_sizes_that_a_zip_file_declares_are_not_believed() -> None:
+def test_declared_sizes_of_a_zip_file_are_not_trusted() -> None:
     file = docx(p("Some text. " * 1000))
     with zipfile.ZipFile(io.BytesIO(file)) as archive:
         size = archive.getinfo("word/document.xml").file_size
     liar = file.replace(size.to_bytes(4, "little"), (10).to_bytes(4, "little"))
     assert liar != file
-    assert why_not(liar) == DAMAGED
+    assert unreadable_message(liar) == DAMAGED
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_unusual_packing_is_refused(compression: int) -> None:
-    assert why_not(zipped({"word/document.xml": b"<x/>"}, compression)) == DAMAGED
+def test_unusual_compression_is_refused(compression: int) -> None:
+    assert unreadable_message(zipped({"word/document.xml": b"<x/>"}, compression)) == DAMAGED
 
 
 @pytest.mark.parametrize(
@@ -199,22 +199,22 @@ def test_unusual_packing_is_refused(compression: int) -> None:
     ],
 )
 def test_a_damaged_file_is_refused(data: bytes) -> None:
-    assert why_not(data) == DAMAGED
+    assert unreadable_message(data) == DAMAGED
 
 
-def test_another_format_in_a_zip_file_is_told_apart() -> None:
-    assert why_not(zipped({"mimetype": b"application/epub+zip"})) == NO_DOCX
-    assert why_not(zipped({"xl/workbook.xml": b"<workbook/>"})) == NO_DOCX
+def test_another_format_in_a_zip_file_is_no_docx() -> None:
+    assert unreadable_message(zipped({"mimetype": b"application/epub+zip"})) == NO_DOCX
+    assert unreadable_message(zipped({"xl/workbook.xml": b"<workbook/>"})) == NO_DOCX
 
 
-def test_an_old_or_encrypted_file_is_told_apart() -> None:
-    assert why_not(bytes.fromhex("d0cf11e0a1b11ae1") + bytes(600)) == OLD_OR_ENCRYPTED
+def test_an_old_or_encrypted_file_is_named() -> None:
+    assert unreadable_message(bytes.fromhex("d0cf11e0a1b11ae1") + bytes(600)) == OLD_OR_ENCRYPTED
 
 
 def test_a_document_of_pictures_has_no_text() -> None:
-    assert why_not(docx("<w:p><w:r><w:drawing/></w:r></w:p>")) == NO_TEXT
+    assert unreadable_message(docx("<w:p><w:r><w:drawing/></w:r></w:p>")) == NO_TEXT
 
 
-def test_deep_nesting_does_no_harm() -> None:
+def test_deep_nesting_is_read() -> None:
     deep = "<w:tbl><w:tr><w:tc>" * 20_000 + p("Deep.") + "</w:tc></w:tr></w:tbl>" * 20_000
     assert read(docx(deep)) == [row([], ["Deep."])]

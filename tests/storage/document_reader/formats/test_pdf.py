@@ -1,4 +1,4 @@
-"""Text out of PDF files; hostile and damaged ones are refused."""
+"""Text of PDF files; hostile and damaged ones are rejected."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from storage.document_reader.base.errors import NO_TEXT, TOO_DEEP, UnreadableDoc
 from storage.document_reader.base.limits import ReadLimits
 from storage.document_reader.base.media_types import DocumentFormat
 from storage.document_reader.formats.pdf import BEYOND_LIMITS, DAMAGED, ENCRYPTED
-from storage.document_reader.reader import text_of
+from storage.document_reader.reader import read_blocks
 from tests.storage.document_reader.office_files import Painted, page_of, pdf, pdf_of, stream
 
 
 def read(data: bytes, limits: ReadLimits | None = None) -> list[Block]:
-    return list(text_of(data, DocumentFormat.PDF, limits or ReadLimits()))
+    return list(read_blocks(data, DocumentFormat.PDF, limits or ReadLimits()))
 
 
-def why_not(data: bytes, limits: ReadLimits | None = None) -> str:
+def unreadable_message(data: bytes, limits: ReadLimits | None = None) -> str:
     with pytest.raises(UnreadableDocument) as raised:
         read(data, limits)
     return raised.value.message
@@ -56,7 +56,7 @@ def test_lines_become_paragraphs(compressed: bool) -> None:
     ]
 
 
-def test_large_letters_are_headings_and_larger_ones_above_them() -> None:
+def test_heading_levels_follow_font_sizes() -> None:
     page = [
         Painted("Handbook", 50, 800, 24),
         Painted("Opening", 50, 760, 16), Painted("hours", 50, 742, 16),
@@ -73,13 +73,13 @@ def test_large_letters_are_headings_and_larger_ones_above_them() -> None:
     ]
 
 
-def test_a_gap_or_a_mark_begins_a_paragraph() -> None:
+def test_a_gap_or_a_list_mark_begins_a_paragraph() -> None:
     heights = {"We offer": 700, "- haircuts": 684, "- shaves": 668, "Please": 620, "call": 604}
     page = [Painted(text, 50, height) for text, height in heights.items()]
     assert [block.text for block in read(pdf([page]))] == ["We offer", "- haircuts", "- shaves", "Please call"]
 
 
-def test_what_stands_on_every_page_and_page_numbers_are_left_out() -> None:
+def test_running_heads_and_page_numbers_are_left_out() -> None:
     pages = [
         [
             Painted("Handbook of the clinic", 50, 820),
@@ -92,26 +92,26 @@ def test_what_stands_on_every_page_and_page_numbers_are_left_out() -> None:
     assert text == " ".join(f"Part {number} tells of room {number * 7}." for number in range(1, 6))
 
 
-def test_a_paragraph_goes_on_over_the_end_of_a_page() -> None:
+def test_a_paragraph_continues_on_the_next_page() -> None:
     pages = [[Painted("The garage is open", 50, 60)], [Painted("all through the night.", 50, 780)]]
     assert read(pdf(pages)) == [paragraph("The garage is open all through the night.")]
 
 
 @pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256"])
 def test_a_pdf_with_a_password_is_encrypted(algorithm: str) -> None:
-    assert why_not(encrypted("s3cret", algorithm)) == ENCRYPTED
+    assert unreadable_message(encrypted("s3cret", algorithm)) == ENCRYPTED
     assert read(encrypted("", algorithm)) == [paragraph("A secret.")]
 
 
 def test_a_pdf_of_pictures_has_no_text() -> None:
-    assert why_not(pdf([[], []])) == NO_TEXT
-    assert why_not(pdf([])) == NO_TEXT
+    assert unreadable_message(pdf([[], []])) == NO_TEXT
+    assert unreadable_message(pdf([])) == NO_TEXT
 
 
 def test_too_many_pages_are_refused() -> None:
     pages = pdf([page_of("One.")] * 3)
     assert read(pages, ReadLimits(pages=3))
-    assert why_not(pages, ReadLimits(pages=2)) == "The PDF has more than 2 pages"
+    assert unreadable_message(pages, ReadLimits(pages=2)) == "The PDF has more than 2 pages"
 
 
 PAGE: Final = (
@@ -151,10 +151,10 @@ HOSTILE: Final = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_pdf_is_refused(name: str) -> None:
-    assert why_not(HOSTILE[name]) in (DAMAGED, NO_TEXT, TOO_DEEP, BEYOND_LIMITS)
+    assert unreadable_message(HOSTILE[name]) in (DAMAGED, NO_TEXT, TOO_DEEP, BEYOND_LIMITS)
 
 
-def test_a_table_of_contents_that_points_back_to_itself_does_no_harm() -> None:
+def test_a_cyclic_xref_table_is_read() -> None:
     file = pdf([page_of("Some text.")])
     table = file.rindex(b"xref\n0")
     looped = file.replace(b"trailer <<", b"trailer << /Prev %d" % table)
@@ -164,4 +164,4 @@ def test_a_table_of_contents_that_points_back_to_itself_does_no_harm() -> None:
 def test_a_stream_that_unpacks_to_too_much_is_refused() -> None:
     bomb = pdf_of([CATALOG, TREE, PAGE % b"", stream(bytes(120_000_000)), FONT])
     assert len(bomb) < 200_000
-    assert why_not(bomb) == BEYOND_LIMITS
+    assert unreadable_message(bomb) == BEYOND_LIMITS

@@ -1,4 +1,4 @@
-"""Text out of files whose content is text: every encoding, every format, in reading order."""
+"""Text of text formats, in every encoding, in reading order."""
 
 # ruff: noqa: RUF001 (sayings in many alphabets look like each other)
 
@@ -15,18 +15,18 @@ from storage.document_reader.base.encoding import NOT_TEXT, decode
 from storage.document_reader.base.errors import NO_TEXT, TOO_DEEP, UnreadableDocument
 from storage.document_reader.base.limits import ReadLimits
 from storage.document_reader.base.media_types import DocumentFormat, charset_of, format_of
-from storage.document_reader.reader import text_of
+from storage.document_reader.reader import read_blocks
 
 
 def read(content: str | bytes, kind: DocumentFormat, charset: str | None = None) -> list[Block]:
     data = content.encode() if isinstance(content, str) else content
-    return list(text_of(data, kind, ReadLimits(), charset))
+    return list(read_blocks(data, kind, ReadLimits(), charset))
 
 
-def why_not(content: str | bytes, kind: DocumentFormat, limits: ReadLimits | None = None) -> str:
+def unreadable_message(content: str | bytes, kind: DocumentFormat, limits: ReadLimits | None = None) -> str:
     data = content.encode() if isinstance(content, str) else content
     with pytest.raises(UnreadableDocument) as raised:
-        list(text_of(data, kind, limits or ReadLimits()))
+        list(read_blocks(data, kind, limits or ReadLimits()))
     return raised.value.message
 
 
@@ -48,7 +48,7 @@ def why_not(content: str | bytes, kind: DocumentFormat, limits: ReadLimits | Non
         ("", None),
     ],
 )
-def test_a_media_type_tells_the_kind_whatever_its_case_and_parameters(
+def test_a_media_type_selects_the_format_regardless_of_case_and_parameters(
     mime_type: str, kind: DocumentFormat | None
 ) -> None:
     assert format_of(mime_type) is kind
@@ -86,13 +86,13 @@ UNICODE = "utf-8 utf-8-sig utf-16 utf-16-le utf-16-be utf-32"
 
 
 @pytest.mark.parametrize("language", SAYINGS)
-def test_text_is_read_in_the_encodings_of_its_language_without_being_told(language: str) -> None:
+def test_the_encoding_of_a_text_is_detected(language: str) -> None:
     text, encodings = SAYINGS[language]
     for encoding in f"{UNICODE} {encodings}".split():
         assert decode(text.encode(encoding)) == text, encoding
 
 
-def test_a_declared_encoding_is_believed_where_the_bytes_do_not_speak_for_themselves() -> None:
+def test_a_declared_encoding_is_used_unless_the_bytes_contradict_it() -> None:
     text = "Öl"
     assert decode(text.encode("cp850"), "cp850") == text
     assert decode(text.encode("utf-16-le"), "utf-16-le") == text
@@ -102,7 +102,7 @@ def test_a_declared_encoding_is_believed_where_the_bytes_do_not_speak_for_themse
 
 
 @pytest.mark.parametrize("text", ["Café 5 €", "Größe", "fermé à midi", "Åpent alle dager", "¿Dónde está?"])
-def test_a_few_letters_of_the_west_are_not_taken_for_others(text: str) -> None:
+def test_a_few_western_letters_are_not_misread(text: str) -> None:
     assert decode(text.encode("cp1252")) == text
 
 
@@ -126,9 +126,9 @@ def test_damaged_or_cut_utf_8_stays_utf_8() -> None:
     assert decode(whole[:60] + b"\xff" + whole[60:]).count("\ufffd") == 1
 
 
-def test_what_is_no_text_is_refused() -> None:
-    assert why_not(random.Random(1).randbytes(10_000), DocumentFormat.TEXT) == NOT_TEXT
-    assert why_not(b"RIFF\x1a\n" + bytes(200), DocumentFormat.MARKDOWN) == NOT_TEXT
+def test_binary_data_is_unreadable() -> None:
+    assert unreadable_message(random.Random(1).randbytes(10_000), DocumentFormat.TEXT) == NOT_TEXT
+    assert unreadable_message(b"RIFF\x1a\n" + bytes(200), DocumentFormat.MARKDOWN) == NOT_TEXT
 
 
 @pytest.mark.parametrize(
@@ -147,16 +147,16 @@ def test_what_is_no_text_is_refused() -> None:
         (b"Hello", DocumentFormat.DOCX, "The file is not a DOCX document"),
     ],
 )
-def test_a_file_of_another_kind_than_its_sender_says_is_told_apart(
+def test_a_file_of_another_format_than_declared_is_unreadable(
     content: bytes, kind: DocumentFormat, reason: str
 ) -> None:
-    assert why_not(content, kind) == reason
+    assert unreadable_message(content, kind) == reason
 
 
 @pytest.mark.parametrize("kind", DocumentFormat)
 @pytest.mark.parametrize("content", ["", " \n\t "])
 def test_an_empty_file_has_no_text(kind: DocumentFormat, content: str) -> None:
-    assert why_not(content, kind) == NO_TEXT
+    assert unreadable_message(content, kind) == NO_TEXT
 
 
 @pytest.mark.parametrize(
@@ -164,10 +164,10 @@ def test_an_empty_file_has_no_text(kind: DocumentFormat, content: str) -> None:
 )
 @pytest.mark.parametrize("content", ["\ufeff", "--- !? ---"])
 def test_a_file_without_words_has_no_text(kind: DocumentFormat, content: str) -> None:
-    assert why_not(content, kind) == NO_TEXT
+    assert unreadable_message(content, kind) == NO_TEXT
 
 
-def test_text_is_cut_at_empty_lines_and_made_tidy() -> None:
+def test_text_is_divided_at_empty_lines_and_normalized() -> None:
     text = "Opening\thours\r\nMon  9\u00a0am\r\n \t\r\n\r\nThe o\ufb03ce\u00ad is\u200b closed.\x00\x07\x0cE\u0301cole"
     assert read(text, DocumentFormat.TEXT) == [
         paragraph("Opening hours\nMon 9 am"),
@@ -176,7 +176,7 @@ def test_text_is_cut_at_empty_lines_and_made_tidy() -> None:
     ]
 
 
-def test_html_is_read_as_a_reader_sees_it() -> None:
+def test_html_gives_its_visible_text() -> None:
     page = """<!doctype html><html><head><title>The  Clinic</title><style>p { color: red }</style></head><body>
     <script>document.write('<p>never</p>')</script><noscript>never</noscript>
     <h1>Opening <em>hours</em></h1><p>Daily,<br>and on&nbsp;Sundays &amp; holidays. <img src=a.png alt="A door"></p>
@@ -223,7 +223,7 @@ def test_the_head_of_a_table_has_the_names_of_its_columns_in_cells_of_any_kind(b
     assert read(week.replace("thead", "tbody"), DocumentFormat.HTML)[0] == row([], ["Day", "From"])
 
 
-def test_a_table_that_only_lays_out_a_page_is_no_table() -> None:
+def test_a_layout_table_is_no_table() -> None:
     page = """<table><tr><td>Menu<td><h1>Prices</h1><p>In euros.</p>
     <table><tr><th>Item<th>Price</tr><tr><td>Tea<td>2</tr></table>after</td></tr></table>end"""
     assert read(page, DocumentFormat.HTML) == [
@@ -254,7 +254,7 @@ def test_a_page_declares_its_own_encoding() -> None:
     assert read(text.encode("cp1251"), DocumentFormat.HTML, "koi8-r") != [paragraph("Да")]
 
 
-def test_markdown_is_read_without_its_marks() -> None:
+def test_markdown_is_read_without_markup() -> None:
     text = """---
 title: "Price list"
 ---
@@ -298,8 +298,8 @@ x = 1
 
 
 @pytest.mark.parametrize("piece", ["![a](", "[", "![", "[a][", "[[a]", "[a](((", "[a\n", "![a](" * 40 + "\n\n"])
-def test_brackets_that_begin_no_link_are_passed_over_quickly(piece: str) -> None:
-    """As CommonMark says an opening one takes tens of microseconds and more."""
+def test_unclosed_brackets_take_linear_time(piece: str) -> None:
+    """An opening bracket takes a CommonMark parser tens of microseconds and more."""
     length = {"![a](": 500_000, "[a\n": 100_000}.get(piece, 200_000)
     text = piece * (length // len(piece)) + "\n\nend"
     before = time.process_time()
@@ -315,7 +315,7 @@ def test_a_file_of_very_many_links_is_read_without_their_addresses() -> None:
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
-def test_each_csv_row_repeats_the_names_whatever_separates_it(separator: str) -> None:
+def test_each_csv_row_repeats_the_names_with_any_separator(separator: str) -> None:
     rows = [["Name", "Price", "Note"], ["Tea", '"2,50; or so"', '"say ""hi"""'], ["Coffee", "3", ""], ["", "", ""]]
     text = "\r\n".join(separator.join(cells) for cells in rows)
     assert [block.text for block in read(text, DocumentFormat.CSV)] == [
@@ -376,11 +376,11 @@ def test_json_gives_paths_and_values() -> None:
     ]
 
 
-def test_several_json_values_may_stand_one_to_a_line() -> None:
+def test_json_lines_are_read() -> None:
     assert read('{"a": 1}\n\n{"a": 2}\n', DocumentFormat.JSON) == [row(["a"], ["1"]), row(["a"], ["2"])]
 
 
-def test_a_large_json_object_is_taken_apart_under_headings() -> None:
+def test_a_large_json_object_is_divided_under_headings() -> None:
     value = {"rooms": {f"room {number}": {"beds": number, "notes": "word " * 30} for number in range(60)}, "z": "last"}
     blocks = read(json.dumps(value), DocumentFormat.JSON)
     assert blocks[:2] == [row(["z"], ["last"]), heading("rooms", 1)]
@@ -388,23 +388,23 @@ def test_a_large_json_object_is_taken_apart_under_headings() -> None:
     assert len(blocks) == 62
 
 
-def test_json_that_is_none_or_too_deep_says_where() -> None:
-    assert why_not('{"a": 1,\n "b": }', DocumentFormat.JSON) == "The JSON is not valid at line 2, column 7"
-    assert why_not("[" * 100_000, DocumentFormat.JSON) == TOO_DEEP
-    assert why_not('[null, {}, [], ""]', DocumentFormat.JSON) == NO_TEXT
+def test_invalid_or_too_deep_json_is_unreadable() -> None:
+    assert unreadable_message('{"a": 1,\n "b": }', DocumentFormat.JSON) == "The JSON is not valid at line 2, column 7"
+    assert unreadable_message("[" * 100_000, DocumentFormat.JSON) == TOO_DEEP
+    assert unreadable_message('[null, {}, [], ""]', DocumentFormat.JSON) == NO_TEXT
 
 
-def test_numbers_stay_as_they_are_written_and_half_a_character_does_no_harm() -> None:
+def test_json_numbers_stay_as_written_and_lone_surrogates_are_replaced() -> None:
     assert read(f'[{"9" * 5000}, 1e999, NaN, "\\ud800!"]', DocumentFormat.JSON)[0].text.startswith("999")
     assert [block.text for block in read('["a\\ud800"]', DocumentFormat.JSON)] == ["a\ufffd"]
 
 
 def test_more_text_than_allowed_is_refused_instead_of_cut() -> None:
     message = "The file holds more than 1,000 characters of text"
-    assert why_not("word " * 300, DocumentFormat.TEXT, ReadLimits(characters=1000)) == message
+    assert unreadable_message("word " * 300, DocumentFormat.TEXT, ReadLimits(characters=1000)) == message
     csv = "A very long name,Another\n" + "1,2\n" * 100
-    assert why_not(csv, DocumentFormat.CSV, ReadLimits(characters=1000)) == message
+    assert unreadable_message(csv, DocumentFormat.CSV, ReadLimits(characters=1000)) == message
 
 
-def test_megabytes_of_nothing_are_read_in_no_time() -> None:
+def test_megabytes_of_white_space_take_linear_time() -> None:
     assert read(b"a" + b"\n" * 5_000_000 + b"b", DocumentFormat.TEXT) == [paragraph("a"), paragraph("b")]

@@ -1,4 +1,4 @@
-"""The process that reads a file: what comes back, what holds it in, and that nothing of it stays."""
+"""The process that reads a file: its output, its sandbox, its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
-from config.sandbox.limits import NICENESS
+from config.sandbox.rlimits import NICENESS
 from storage.document_reader.base.blocks import heading, paragraph
 from storage.document_reader.base.errors import (
     BROKEN,
@@ -59,25 +59,25 @@ def no_process_stays() -> Iterator[None]:
 
 
 others: set[int] = set()
-"""Processes of other tests: voices, for example."""
+"""Child processes of other tests."""
 
 
 def children() -> list[int]:
-    """Our child processes, zombies included."""
+    """Child processes of this test, zombies included."""
     pids = map(int, filter(str.isdigit, os.listdir("/proc")))
     return [pid for pid in pids if parent_of(pid) == os.getpid() and pid not in others]
 
 
 def parent_of(pid: int) -> int | None:
-    """None for a process that is gone by now."""
+    """None for a process that has ended."""
     try:
-        facts = Path(f"/proc/{pid}/stat").read_bytes()
+        status = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return int(facts.rpartition(b")")[2].split()[1])
+    return int(status.rpartition(b")")[2].split()[1])
 
 
-async def why_not(path: Path, kind: DocumentFormat, limits: ReadLimits | None = None) -> str:
+async def unreadable_message(path: Path, kind: DocumentFormat, limits: ReadLimits | None = None) -> str:
     with pytest.raises(UnreadableDocument) as raised:
         await extract(path, kind, limits)
     return raised.value.message
@@ -96,14 +96,14 @@ async def why_not(path: Path, kind: DocumentFormat, limits: ReadLimits | None = 
     ],
     ids=lambda value: value.value if isinstance(value, DocumentFormat) else "",
 )
-async def test_a_file_of_every_kind_gives_its_passages(
+async def test_a_file_of_every_format_gives_its_passages(
     kind: DocumentFormat, content: bytes, file: Callable[[bytes], Path]
 ) -> None:
     expected = list(chunks_of([paragraph("The hours: nine to five.")]))
     assert await extract(file(content), kind) == expected
 
 
-async def test_the_process_gives_what_its_parts_give(file: Callable[[bytes], Path]) -> None:
+async def test_the_process_returns_the_passages_of_reader_and_chunker(file: Callable[[bytes], Path]) -> None:
     text = "".join(f"# Part {number}\n\n{'A sentence of five words. ' * 100}\n\n" for number in range(50))
     parts = [
         block
@@ -118,56 +118,68 @@ async def test_the_senders_charset_reaches_the_process(file: Callable[[bytes], P
     assert passage.text == "Öl"
 
 
-async def test_a_reason_reaches_the_client_and_the_log(file: Callable[[bytes], Path]) -> None:
+async def test_the_reason_is_for_the_client_and_the_cause_for_the_log(file: Callable[[bytes], Path]) -> None:
     with capture_logs() as logs:
-        assert await why_not(file(b""), DocumentFormat.PDF) == NO_TEXT
-        assert await why_not(file(b"%PDF-1.7"), DocumentFormat.PDF) == "The PDF is damaged"
+        assert await unreadable_message(file(b""), DocumentFormat.PDF) == NO_TEXT
+        assert await unreadable_message(file(b"%PDF-1.7"), DocumentFormat.PDF) == "The PDF is damaged"
     assert [(log["event"], log["log_level"], log["reason"], log["cause"]) for log in logs] == [
         ("document.unreadable", "info", NO_TEXT, ""),
         ("document.unreadable", "info", "The PDF is damaged", "PdfStreamError"),
     ]
 
 
-async def test_a_file_that_is_not_there_is_no_matter_of_its_sender(tmp_path: Path) -> None:
+async def test_a_missing_file_raises_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         await extract(tmp_path / "gone", DocumentFormat.TEXT)
 
 
-async def test_too_much_of_anything_is_refused(file: Callable[[bytes], Path]) -> None:
+async def test_a_file_beyond_a_limit_is_unreadable(file: Callable[[bytes], Path]) -> None:
     text = file(b"# A\nb\n" * 400)
-    assert await why_not(text, DocumentFormat.TEXT, ReadLimits(file_bytes=100)) == "The file is larger than 100 bytes"
-    assert await why_not(text, DocumentFormat.MARKDOWN, ReadLimits(passages=10)) == "The file has more than 10 passages"
-    assert await why_not(text, DocumentFormat.MARKDOWN, ReadLimits(output_bytes=1000)) == TOO_MUCH_TEXT
+    assert (
+        await unreadable_message(text, DocumentFormat.TEXT, ReadLimits(file_bytes=100))
+        == "The file is larger than 100 bytes"
+    )
+    assert (
+        await unreadable_message(text, DocumentFormat.MARKDOWN, ReadLimits(passages=10))
+        == "The file has more than 10 passages"
+    )
+    assert await unreadable_message(text, DocumentFormat.MARKDOWN, ReadLimits(output_bytes=1000)) == TOO_MUCH_TEXT
 
 
-async def test_memory_is_bounded(file: Callable[[bytes], Path]) -> None:
+async def test_memory_is_limited(file: Callable[[bytes], Path]) -> None:
     lists = b"[" + b"[]," * 5_000_000 + b"[]]"
-    assert await why_not(file(lists), DocumentFormat.JSON, ReadLimits(memory_bytes=200 * 2**20)) == TOO_MUCH_MEMORY
+    assert (
+        await unreadable_message(file(lists), DocumentFormat.JSON, ReadLimits(memory_bytes=200 * 2**20))
+        == TOO_MUCH_MEMORY
+    )
 
 
-async def test_a_reader_without_any_memory_left_still_says_why(file: Callable[[bytes], Path]) -> None:
+async def test_a_reader_without_memory_reports_its_reason(file: Callable[[bytes], Path]) -> None:
     marks = file(b"_a__" * 60_000)  # the parser of Markdown holds a lot for each
-    assert await why_not(marks, DocumentFormat.MARKDOWN, ReadLimits(memory_bytes=100 * 2**20)) == TOO_MUCH_MEMORY
+    assert (
+        await unreadable_message(marks, DocumentFormat.MARKDOWN, ReadLimits(memory_bytes=100 * 2**20))
+        == TOO_MUCH_MEMORY
+    )
 
 
-async def test_processor_time_is_bounded(file: Callable[[bytes], Path]) -> None:
+async def test_cpu_time_is_limited(file: Callable[[bytes], Path]) -> None:
     rows = b"a,b\n" + b",,,,,\n" * 3_000_000
-    assert await why_not(file(rows), DocumentFormat.CSV, ReadLimits(cpu_s=1)) == TOO_LONG
+    assert await unreadable_message(file(rows), DocumentFormat.CSV, ReadLimits(cpu_s=1)) == TOO_LONG
 
 
-async def test_texts_get_less_processor_time_than_what_is_packed(file: Callable[[bytes], Path]) -> None:
+async def test_text_formats_get_less_cpu_time_than_compressed_ones(file: Callable[[bytes], Path]) -> None:
     lists = file(b"1. a\n" * 200_000)
-    assert await why_not(lists, DocumentFormat.MARKDOWN, ReadLimits(cpu_s=60, text_cpu_s=1)) == TOO_LONG
+    assert await unreadable_message(lists, DocumentFormat.MARKDOWN, ReadLimits(cpu_s=60, text_cpu_s=1)) == TOO_LONG
 
 
-async def test_time_is_bounded(tmp_path: Path) -> None:
+async def test_wall_time_is_limited(tmp_path: Path) -> None:
     with feed(tmp_path) as path:
-        assert await why_not(path, DocumentFormat.TEXT, ReadLimits(wall_s=0.3)) == TOO_LONG
+        assert await unreadable_message(path, DocumentFormat.TEXT, ReadLimits(wall_s=0.3)) == TOO_LONG
 
 
 @contextmanager
 def feed(folder: Path) -> Iterator[Path]:
-    """A named pipe for a file: while the block lasts, whoever reads it waits for its end."""
+    """A named pipe as the file: a reader waits for its end until the block ends."""
     path = folder / "pipe"
     os.mkfifo(path)
     handle = os.open(path, os.O_RDWR)
@@ -177,7 +189,7 @@ def feed(folder: Path) -> Iterator[Path]:
 
 @asynccontextmanager
 async def waiting_process(folder: Path) -> AsyncIterator[tuple[asyncio.Task[list[Chunk]], int]]:
-    """A task in `extract` and its process, which is under its limits and waits for its file."""
+    """A task in `extract` and its process, which has applied its limits and waits for its file."""
     with feed(folder) as path:
         task = asyncio.create_task(extract(path, DocumentFormat.TEXT))
         async with asyncio.timeout(DEADLINE_S):
@@ -191,11 +203,11 @@ async def waiting_process(folder: Path) -> AsyncIterator[tuple[asyncio.Task[list
 
 
 def is_restrained(pid: int) -> bool:
-    """Whether it has entered the sandbox, which is the last before it reads."""
+    """True if the process has entered the sandbox, the last step before it reads."""
     return "Seccomp:\t2" in Path(f"/proc/{pid}/status").read_text()
 
 
-async def test_the_process_is_held_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_process_is_sandboxed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRUNKLINE_SECRET", "s3cret")
     async with waiting_process(tmp_path) as (_, pid):
         limits = ReadLimits()
@@ -230,11 +242,11 @@ def blocks_from_text(text):
 text_format.blocks_from_text = blocks_from_text
 worker.main(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
 """
-"""The worker with a parser that the file tells what to do."""
+"""The worker with a parser that executes the file."""
 
 
 @pytest.mark.parametrize("deed", ["read", "write", "fork"])
-async def test_a_parser_that_was_taken_over_opens_and_starts_nothing(
+async def test_a_hijacked_parser_opens_no_file_and_starts_no_process(
     deed: str, file: Callable[[bytes], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extract_module, "_PROGRAM", (sys.executable, "-I", "-c", TAKEN_OVER))
@@ -245,12 +257,12 @@ async def test_a_parser_that_was_taken_over_opens_and_starts_nothing(
 
 
 @pytest.mark.parametrize("deed", ["execute", "connect"])
-async def test_a_parser_that_was_taken_over_is_killed_and_the_document_says_so(
+async def test_a_hijacked_parser_is_killed_and_the_document_is_unreadable(
     deed: str, file: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extract_module, "_PROGRAM", (sys.executable, "-I", "-c", TAKEN_OVER))
     with capture_logs() as logs:
-        assert await why_not(file(f"x {deed}".encode()), DocumentFormat.TEXT) == FORBIDDEN
+        assert await unreadable_message(file(f"x {deed}".encode()), DocumentFormat.TEXT) == FORBIDDEN
     assert [(log["event"], log["log_level"], log["cause"]) for log in logs] == [
         ("document.unreadable", "warning", f"signal {int(signal.SIGSYS)}"),
     ]
@@ -269,7 +281,7 @@ async def test_a_parser_that_was_taken_over_is_killed_and_the_document_says_so(
         (DocumentFormat.DOCX, docx(p("The hours: nine to five."))),
     ],
 )
-async def test_without_landlock_each_kind_is_read_the_same(
+async def test_every_format_is_read_without_landlock(
     kind: DocumentFormat, content: bytes, file: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = await extract(file(content), kind)
@@ -284,7 +296,7 @@ async def test_without_landlock_each_kind_is_read_the_same(
     assert await extract(file(content), kind) == expected != []
 
 
-async def test_a_process_that_dies_is_a_file_that_could_not_be_read(tmp_path: Path) -> None:
+async def test_a_process_that_dies_makes_the_file_unreadable(tmp_path: Path) -> None:
     for name, ending, reason in (
         ("a", signal.SIGSEGV, BROKEN), ("b", signal.SIGKILL, BROKEN), ("c", signal.SIGXCPU, TOO_LONG),
     ):  # fmt: skip
@@ -297,7 +309,7 @@ async def test_a_process_that_dies_is_a_file_that_could_not_be_read(tmp_path: Pa
             assert raised.value.message == reason
 
 
-async def test_the_end_of_the_waiting_task_is_the_end_of_the_process(tmp_path: Path) -> None:
+async def test_cancelling_the_task_ends_the_process(tmp_path: Path) -> None:
     async with waiting_process(tmp_path) as (task, pid):
         task.cancel()
         task.cancel()
@@ -307,7 +319,7 @@ async def test_the_end_of_the_waiting_task_is_the_end_of_the_process(tmp_path: P
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_a_task_that_is_cancelled_at_any_step_leaves_no_process(
+def test_a_task_cancelled_at_any_step_leaves_no_process(
     new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
 ) -> None:
     async def cancelled_at_any_step(path: Path) -> None:
@@ -326,7 +338,7 @@ def test_a_task_that_is_cancelled_at_any_step_leaves_no_process(
         runner.run(cancelled_at_any_step(path))
 
 
-def test_the_servers_event_loop_gives_the_same(file: Callable[[bytes], Path]) -> None:
+def test_extraction_works_on_the_servers_event_loop(file: Callable[[bytes], Path]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         (passage,) = runner.run(extract(file(b"Nine to five."), DocumentFormat.TEXT))
         assert passage.text == "Nine to five."
@@ -360,7 +372,7 @@ def test_the_servers_event_loop_gives_the_same(file: Callable[[bytes], Path]) ->
         (b'["a", "a"]\n' + unreadable_line(NO_TEXT, ""), 0, NO_TEXT),
     ],
 )
-def test_only_a_whole_answer_counts(output: bytes, status: int, reason: str) -> None:
+def test_only_complete_output_is_accepted(output: bytes, status: int, reason: str) -> None:
     for size in (1, 7, len(output) + 1):
         with pytest.raises(UnreadableDocument) as raised:
             answered(output, size).passages(status)
@@ -368,14 +380,14 @@ def test_only_a_whole_answer_counts(output: bytes, status: int, reason: str) -> 
 
 
 def answered(output: bytes, size: int) -> ResultParser:
-    """An answer that came in pieces of `size` bytes."""
+    """A parser that was fed pieces of `size` bytes."""
     answer = ResultParser()
     for start in range(0, len(output), size):
         answer.feed(output[start : start + size])
     return answer
 
 
-def test_a_line_without_end_is_not_kept() -> None:
+def test_an_endless_line_is_not_buffered() -> None:
     answer = ResultParser()
     tracemalloc.start()
     for _ in range(100):
@@ -388,7 +400,7 @@ def test_a_line_without_end_is_not_kept() -> None:
         answer.passages(0)
 
 
-def test_an_answer_comes_back_as_it_was_given() -> None:
+def test_output_lines_are_parsed_as_they_were_written() -> None:
     passages = [Chunk(0, "One\r\n\u2028 line", "one lin"), Chunk(1, "\u4e5d", "\u4e5d")]
     output = b"".join(map(passage_line, passages)) + end_line(2)
     for size in (1, 7, len(output)):
@@ -412,7 +424,7 @@ SOUND = {
 
 
 @pytest.mark.parametrize("kind", SOUND)
-def test_two_hundred_damaged_files_are_each_read_or_refused(kind: DocumentFormat) -> None:
+def test_two_hundred_damaged_files_are_read_or_unreadable(kind: DocumentFormat) -> None:
     command = [sys.executable, "-m", "tests.storage.document_reader.mutated_documents", kind.value, "200"]
     done = subprocess.run(command, input=SOUND[kind], capture_output=True, check=False)
     verdicts = [json.loads(line.split(b" ", 1)[1]) for line in done.stdout.splitlines()]

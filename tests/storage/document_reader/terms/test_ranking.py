@@ -1,4 +1,4 @@
-"""Anybody's words become a safe question to SQLite's index, and passages get scores that mean the same everywhere."""
+"""Any text becomes a valid query to SQLite's index; scores of passages are comparable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from storage.document_reader.base.blocks import paragraph
 from storage.document_reader.chunker import chunks_of
-from storage.document_reader.terms.ranking import LONGEST, MOST_TERMS, TermQuery, parse_query
+from storage.document_reader.terms.ranking import MAX_QUERY_CHARACTERS, MAX_QUERY_TERMS, TermQuery, parse_query
 from storage.document_reader.terms.tokenizer import ENGLISH, NO_LANGUAGE, fold, language_of, stems, terms_of
 
 AGENT = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
@@ -36,7 +36,7 @@ CREATE VIRTUAL TABLE indexed USING fts5vocab(knowledge_terms, instance);
 
 
 class Index:
-    """The tables as the program has them, in memory."""
+    """The tables of the product, in memory."""
 
     def __init__(self, conn: sqlite3.Connection) -> None:
         self.conn = conn
@@ -56,13 +56,13 @@ class Index:
         return document_id
 
     def search(self, text: str, agent_id: str = AGENT) -> list[tuple[str, float]]:
-        """Texts and their scores, the best first."""
-        asked = parse_query(text)
-        if asked is None:
+        """Texts with their scores, best first."""
+        query = parse_query(text)
+        if query is None:
             return []
-        holders = {term: self.count(asked.match_one(agent_id, term)) for term in asked.terms}
+        frequencies = {term: self.count(query.match_term(agent_id, term)) for term in query.terms}
         passages = self.count(f'agent : "{agent_id}"')
-        match = asked.match(agent_id, holders)
+        match = query.match(agent_id, frequencies)
         if match is None:
             return []
         found = self.conn.execute(
@@ -71,7 +71,7 @@ class Index:
             " ORDER BY bm25(knowledge_terms, 0.0, 1.0) LIMIT 50)",
             (match,),
         ).fetchall()
-        scored = [(content, asked.score(terms, holders, passages)) for content, terms in found]
+        scored = [(content, query.score(terms, frequencies, passages)) for content, terms in found]
         return sorted(scored, key=lambda pair: -pair[1])
 
     def count(self, match: str) -> int:
@@ -89,7 +89,7 @@ def terms(text: str) -> list[str]:
     return list(terms_of(text))
 
 
-def test_folding_makes_one_of_what_readers_take_for_one() -> None:
+def test_folding_unifies_equivalent_spellings() -> None:
     for written, plain in (
         ("\xc9COLE", "ecole"), ("e\u0301cole", "ecole"), ("Stra\xdfe", "strasse"), ("\uff21\uff22\uff11", "ab1"),
         ("\u0130stanbul", "istanbul"), ("\u0131sl\u0131k", "islik"), ("o\ufb03ce", "office"), ("sm\xf8r", "smor"),
@@ -108,7 +108,7 @@ def test_folding_makes_one_of_what_readers_take_for_one() -> None:
         "service services", "free", "need needs needed", "cancel cancelled cancellation",
     ],
 )  # fmt: skip
-def test_forms_of_an_english_word_are_one_term(family: str) -> None:
+def test_inflected_english_words_share_a_term(family: str) -> None:
     assert len({stems(word, ENGLISH)[0] for word in family.split()}) == 1
 
 
@@ -120,11 +120,11 @@ def test_forms_of_an_english_word_are_one_term(family: str) -> None:
         ("it", "stanza stanze"), ("nl", "kamer kamers"),
     ],
 )  # fmt: skip
-def test_forms_of_a_word_are_one_term_in_the_language_of_the_hint(hint: str, family: str) -> None:
+def test_inflected_words_share_a_term_in_the_language_of_the_hint(hint: str, family: str) -> None:
     assert len({stems(word.lower(), language_of(hint))[0] for word in family.split()}) == 1
 
 
-def test_short_and_foreign_words_stay_themselves() -> None:
+def test_short_and_foreign_words_are_not_changed() -> None:
     for word in ("gas", "is", "king", "red", "thing", "\u0447\u0430\u0441\u044b", "80.5", "news"[:3]):
         assert stems(word, ENGLISH) == (word,)
 
@@ -135,13 +135,13 @@ def test_a_language_without_stemmer_keeps_its_endings() -> None:
     assert list(terms_of("Prices opened", NO_LANGUAGE)) == ["prices", "opened"]
 
 
-def test_who_leaves_accents_out_finds_what_has_them() -> None:
+def test_a_query_without_accents_finds_accented_words() -> None:
     for language, written, said in (
         ("es", "cancelación", "cancelacion"),
         ("de", "Küche", "kuche"),
         ("fr", "payé", "paye"),
     ):
-        assert set(terms_of(said, language, asked=True)) <= set(terms_of(written, language))
+        assert set(terms_of(said, language, is_query=True)) <= set(terms_of(written, language))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_who_leaves_accents_out_finds_what_has_them() -> None:
         ("fr", "Est-ce que vous êtes ouverts ?", ("ouvert",)),
     ],
 )
-def test_words_without_a_subject_are_left_out_of_a_question(language: str, said: str, left: tuple[str, ...]) -> None:
+def test_stop_words_are_left_out_of_a_query(language: str, said: str, left: tuple[str, ...]) -> None:
     assert parse_query(said, language) == TermQuery(left)
 
 
@@ -164,31 +164,31 @@ def test_words_without_spaces_are_characters_and_pairs() -> None:
     assert terms(f"{hindi}, {hindi}!") == [hindi, hindi]
 
 
-def test_a_question_keeps_telling_words_once_and_in_order() -> None:
-    asked = parse_query("What are the opening hours, the HOURS on Sundays?")
-    assert asked == TermQuery(("open", "hour", "sunday"))
+def test_a_query_has_distinct_terms_in_order() -> None:
+    query = parse_query("What are the opening hours, the HOURS on Sundays?")
+    assert query == TermQuery(("open", "hour", "sunday"))
 
 
-def test_a_question_without_spaces_asks_for_pairs() -> None:
+def test_a_query_without_spaces_has_pairs() -> None:
     assert parse_query("\u51e0\u70b9\u5f00\u95e8\uff1f\u8336") == TermQuery(
         ("\u51e0\u70b9", "\u70b9\u5f00", "\u5f00\u95e8", "\u8336")
     )
 
 
-def test_words_without_a_subject_count_when_there_are_no_others() -> None:
+def test_stop_words_count_when_there_are_no_other_terms() -> None:
     assert parse_query("Who are you?") == TermQuery(("who", "are", "you"))
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "?!*\"'()", "--", "\U0001f600", "\x00"])
-def test_nothing_to_look_for_is_none(text: str) -> None:
+def test_a_query_without_terms_is_none(text: str) -> None:
     assert parse_query(text) is None
 
 
-def test_a_long_question_is_bounded() -> None:
-    asked = parse_query(" ".join(f"word{number}" for number in range(1000)))
-    assert asked is not None
-    assert len(asked.terms) == MOST_TERMS
-    assert asked.terms[0] == "word0"
+def test_a_query_has_at_most_max_terms() -> None:
+    query = parse_query(" ".join(f"word{number}" for number in range(1000)))
+    assert query is not None
+    assert len(query.terms) == MAX_QUERY_TERMS
+    assert query.terms[0] == "word0"
 
 
 @pytest.mark.parametrize(
@@ -198,14 +198,14 @@ def test_a_long_question_is_bounded() -> None:
         "'; DROP TABLE x", '"" "', "\\", "a\x00b", "\ud800", "(((((", "NULL", "x" * 10_000, "\ufeff\u202e",
     ],
 )  # fmt: skip
-def test_operators_in_a_question_are_words(text: str, index: Index) -> None:
+def test_operators_in_a_query_are_words(text: str, index: Index) -> None:
     index.add("We open at nine.")
     assert [content for content, _ in index.search(text)] in ([], ["We open at nine."])
 
 
 @settings(max_examples=200)
 @given(st.text(max_size=40))
-def test_every_text_is_a_safe_question(text: str) -> None:
+def test_every_text_gives_a_valid_query(text: str) -> None:
     with closing(sqlite3.connect(":memory:")) as conn:
         index = Index(conn)
         index.add("Another's " + text, OTHER)
@@ -213,43 +213,43 @@ def test_every_text_is_a_safe_question(text: str) -> None:
         found = index.search(text)
         assert len(found) <= 1
         assert not any("Another's" in content for content, _ in found)
-        asked = parse_query(text)
-        if asked is not None:
-            # Whatever we make of a text, SQLite indexes term for term: what was asked for is there.
+        query = parse_query(text)
+        if query is not None:
+            # SQLite indexes the terms of any text one by one, so that its query matches.
             assert len(found) == 1
 
 
-def test_sqlite_takes_each_of_our_terms_for_one_word(index: Index) -> None:
+def test_sqlite_tokenizes_each_term_as_one_word(index: Index) -> None:
     letters = map(chr, (*range(0x21, 0xD800), *range(0xE000, 0x10000), *range(0x10000, 0x30000, 7)))
-    ours = sorted({term for letter in letters for term in terms_of(f"a{letter}b", NO_LANGUAGE)})
-    assert len(ours) > 50_000
-    index.conn.executemany("INSERT INTO knowledge_terms (terms) VALUES (?)", [(term,) for term in ours])
-    assert [term for (term,) in index.conn.execute("SELECT term FROM indexed ORDER BY doc")] == ours
+    terms = sorted({term for letter in letters for term in terms_of(f"a{letter}b", NO_LANGUAGE)})
+    assert len(terms) > 50_000
+    index.conn.executemany("INSERT INTO knowledge_terms (terms) VALUES (?)", [(term,) for term in terms])
+    assert [term for (term,) in index.conn.execute("SELECT term FROM indexed ORDER BY doc")] == terms
 
 
-def test_only_the_beginning_of_a_very_long_question_is_looked_at() -> None:
-    asked = parse_query("the " * LONGEST + "berth")
-    assert asked is not None
-    assert asked.terms == ("the",)
+def test_only_the_beginning_of_a_very_long_query_counts() -> None:
+    query = parse_query("the " * MAX_QUERY_CHARACTERS + "berth")
+    assert query is not None
+    assert query.terms == ("the",)
 
 
 def test_common_terms_find_candidates_only_where_rare_ones_do_not() -> None:
-    asked = TermQuery(("the", "open", "sunday", "quantum"))
+    query = TermQuery(("the", "open", "sunday", "quantum"))
     few = {"the": 500, "open": 400, "sunday": 5, "quantum": 0}
-    assert asked.match("a", few) == 'agent : "a" AND terms : ("sunday" OR "open" OR "the")'
+    assert query.match("a", few) == 'agent : "a" AND terms : ("sunday" OR "open" OR "the")'
     many = {"the": 50_000, "open": 990, "sunday": 5, "quantum": 0}
-    assert asked.match("a", many) == 'agent : "a" AND terms : ("sunday" OR "open")'
-    assert asked.match("a", {"the": 50_000}) == 'agent : "a" AND terms : ("the")'
-    assert asked.match("a", {}) is None
+    assert query.match("a", many) == 'agent : "a" AND terms : ("sunday" OR "open")'
+    assert query.match("a", {"the": 50_000}) == 'agent : "a" AND terms : ("the")'
+    assert query.match("a", {}) is None
 
 
-def test_what_is_found_is_the_agents_own(index: Index) -> None:
+def test_only_the_agents_own_passages_are_found(index: Index) -> None:
     index.add("We open at nine.", OTHER)
     assert index.search("When do you open?") == []
     assert len(index.search("When do you open?", OTHER)) == 1
 
 
-def test_anothers_documents_do_not_change_a_score(index: Index) -> None:
+def test_documents_of_other_agents_do_not_change_a_score(index: Index) -> None:
     index.add("We open at nine.")
     index.add("Parking is free.")
     before = index.search("When do you open on Sundays?")
@@ -265,14 +265,14 @@ def test_accents_forms_and_scripts_are_found(index: Index) -> None:
     french, german = "Le caf\xe9 est ouvert.", "Die Stra\xdfe ist gesperrt."
     for text in (french, german, chinese, thai, hindi):
         index.add(text)
-    for asked, text in (
+    for query, text in (
         ("cafe", french), ("OUVERTS", french), ("strasse", german), ("\u51e0\u70b9\u5f00\u95e8\uff1f", chinese),
         ("\u5f00", chinese), (thai[3:7], thai), (hindi.split()[0], hindi),
     ):  # fmt: skip
-        assert index.search(asked)[0][0] == text
+        assert index.search(query)[0][0] == text
 
 
-def test_a_score_is_a_share_of_what_was_asked(index: Index) -> None:
+def test_a_score_is_a_share_of_the_query(index: Index) -> None:
     index.add("Opening hours: nine to five.")
     index.add("Parking is free.")
     index.add("Nothing of that kind.")
@@ -299,30 +299,30 @@ words = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=40)
 
 
 @given(words, words, st.integers(1, 50))
-def test_scores_lie_between_0_and_1_and_grow_with_what_is_held(
+def test_scores_are_between_0_and_1_and_grow_with_matching_terms(
     asked: list[str], held: list[str], passages: int
 ) -> None:
     query = TermQuery(tuple(dict.fromkeys(asked)))
-    holders = dict.fromkeys(held, 1 + passages // 2)
-    score = query.score(" ".join(held), holders, passages)
+    frequencies = dict.fromkeys(held, 1 + passages // 2)
+    score = query.score(" ".join(held), frequencies, passages)
     assert 0 <= score < 1
     assert (score > 0) == bool(set(query.terms) & set(held))
     missing = [word for word in query.terms if word not in held]
     if missing:
-        assert query.score(" ".join([*held, missing[0]]), holders, passages) > score - 0.02
+        assert query.score(" ".join([*held, missing[0]]), frequencies, passages) > score - 0.02
 
 
-def test_a_short_passage_says_it_more_clearly_but_no_passage_is_too_long() -> None:
-    asked = TermQuery(("open",))
-    short, usual, long = (asked.score("open" + " other" * count, {"open": 3}, 9) for count in (10, 199, 900))
+def test_short_passages_score_higher_and_length_has_a_limit() -> None:
+    query = TermQuery(("open",))
+    short, usual, long = (query.score("open" + " other" * count, {"open": 3}, 9) for count in (10, 199, 900))
     assert short > usual == long
-    assert asked.score("open open" + " other" * 198, {"open": 3}, 9) > usual
+    assert query.score("open open" + " other" * 198, {"open": 3}, 9) > usual
 
 
-def test_a_deleted_document_is_in_no_table_any_more(index: Index) -> None:
+def test_a_deleted_document_leaves_no_rows_in_the_index(index: Index) -> None:
     kept = index.add("We open at nine.")
-    gone = index.add("Never open on Sundays. " * 100)
-    index.conn.execute("DELETE FROM knowledge_documents WHERE id = ?", (gone,))
+    deleted = index.add("Never open on Sundays. " * 100)
+    index.conn.execute("DELETE FROM knowledge_documents WHERE id = ?", (deleted,))
     assert [content for content, _ in index.search("open sundays")] == ["We open at nine."]
     assert index.conn.execute("SELECT DISTINCT term FROM indexed WHERE term = 'sunday'").fetchall() == []
     assert index.conn.execute("SELECT DISTINCT document_id FROM knowledge_chunks").fetchall() == [(kept,)]

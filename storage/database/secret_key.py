@@ -1,4 +1,4 @@
-"""Proof that the secret key file is the one that this database's secrets were encrypted with."""
+"""Secret key of the database: verifies that the key file is the one that its secrets were encrypted with."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NAME: Final = "secret_key_proof"
 _TEXT: Final = "trunkline"
 
 
-def check(conn: sa.Connection, secrets: Secrets) -> None:
-    """Compare the key with the stored proof, which the first start writes. `StartupError` when it does not fit: going
-    on would make every stored secret unreadable one by one."""
-    if not fits(conn, secrets):
+def verify(conn: sa.Connection, secrets: Secrets) -> None:
+    """Verify the key with the stored proof, which the first start stores. Raises `StartupError` when it does not match,
+    because every stored secret would be unreadable."""
+    if not matches_proof(conn, secrets):
         raise StartupError(
             "secret_key_file is not the one that the stored secrets were encrypted with: put the old file back, "
             "or its key on a further line of the new one"
@@ -31,8 +31,8 @@ def check(conn: sa.Connection, secrets: Secrets) -> None:
 
 
 async def load(database: Database, path: Path) -> Secrets:
-    """The key of this database, made when there is no file and nothing that was encrypted with one. `StartupError` when
-    the file is missing, or is another one."""
+    """Returns the key of this database; creates it when neither the file nor a proof exists. Raises `StartupError` when
+    the file is missing or does not match the proof."""
     encrypted = await database.read(_token)
     if encrypted is not None and not await asyncio.to_thread(path.exists):
         raise StartupError(
@@ -40,12 +40,12 @@ async def load(database: Database, path: Path) -> Secrets:
             "file back, from a copy or out of a backup (`trunkline restore BACKUP --data-dir FOLDER` unpacks one)"
         )
     key = await asyncio.to_thread(secrets.load_or_create, path)
-    await (database.write if encrypted is None else database.read)(lambda conn: check(conn, key))
+    await (database.write if encrypted is None else database.read)(lambda conn: verify(conn, key))
     return key
 
 
-def fits(conn: sa.Connection, secrets: Secrets) -> bool:
-    """Whether the key is that of the stored proof; any key is, as long as there is no proof."""
+def matches_proof(conn: sa.Connection, secrets: Secrets) -> bool:
+    """True if the key matches the stored proof, or if there is no proof."""
     token = _token(conn)
     try:
         return token is None or secrets.decrypt(token) == _TEXT

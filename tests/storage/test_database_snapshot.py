@@ -1,4 +1,4 @@
-"""The database at one moment, while a server goes on writing."""
+"""Snapshots of the database while a server writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from config.errors import StartupError
-from storage import snapshot, tables
+from storage import database_snapshot, tables
 from storage.accounts import organizations
 from storage.database import migrate
 
@@ -24,7 +24,7 @@ def _put(conn: sa.Connection, name: str) -> None:
     organizations.create(conn, name)
 
 
-def test_a_snapshot_neither_holds_up_a_write_nor_knows_of_it(tmp_path: Path) -> None:
+def test_a_snapshot_does_not_block_writes_and_does_not_contain_them(tmp_path: Path) -> None:
     path, copy = tmp_path / "trunkline.db", tmp_path / "copy.db"
     migrate.migrate(path)
     at_once = sa.create_engine(f"sqlite:///{path}", poolclass=sa.NullPool, connect_args={"timeout": 0})
@@ -40,15 +40,15 @@ def test_a_snapshot_neither_holds_up_a_write_nor_knows_of_it(tmp_path: Path) -> 
             with at_once.begin() as conn:
                 _put(conn, f"meanwhile {writes}")
 
-    snapshot.take(path, copy, write)
+    database_snapshot.create(path, copy, write)
     assert writes == 3, "they came in the middle of it"
     assert _names(copy) == ["before"]
     assert _names(path) == ["before", "meanwhile 1", "meanwhile 2", "meanwhile 3"]
-    with snapshot.opened(copy) as conn:
-        assert (snapshot.revision(conn), snapshot.integrity_problem(conn)) == (migrate.HEAD, None)
+    with database_snapshot.open_snapshot(copy) as conn:
+        assert (database_snapshot.revision(conn), database_snapshot.integrity_problem(conn)) == (migrate.HEAD, None)
 
 
-def test_nothing_is_left_in_it_of_what_was_deleted(tmp_path: Path) -> None:
+def test_a_snapshot_contains_no_remains_of_deleted_rows(tmp_path: Path) -> None:
     path, copy = tmp_path / "trunkline.db", tmp_path / "copy.db"
     migrate.migrate(path)
     with closing(sqlite3.connect(path)) as conn:
@@ -59,15 +59,15 @@ def test_nothing_is_left_in_it_of_what_was_deleted(tmp_path: Path) -> None:
         conn.commit()
         conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert b"a word in confidence" in path.read_bytes()
-    snapshot.take(path, copy, lambda: None)
+    database_snapshot.create(path, copy, lambda: None)
     assert b"a word in confidence" not in copy.read_bytes()
 
 
 @pytest.mark.parametrize("content", [None, b"no database " * 1000])
-def test_what_is_no_database_is_told(tmp_path: Path, content: bytes | None) -> None:
+def test_a_missing_or_foreign_file_raises_startup_error(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "trunkline.db"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(StartupError, match=r"trunkline\.db cannot be copied"):
-        snapshot.take(path, tmp_path / "copy.db", lambda: None)
+        database_snapshot.create(path, tmp_path / "copy.db", lambda: None)
     assert path.exists() == (content is not None)

@@ -1,4 +1,4 @@
-"""One server on one data directory, and on one database."""
+"""Locks: one server on a data directory, and on a database."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from threading import Event, Thread
 import pytest
 
 from config.errors import StartupError
-from storage.database import lock
+from storage.database import server_lock
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from storage.database import lock
-with getattr(lock, sys.argv[2])(Path(sys.argv[1])):
+from storage.database import server_lock
+with getattr(server_lock, sys.argv[2])(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
-def _holder(path: Path, hold: str = "hold") -> subprocess.Popen[bytes]:
+def _holder(path: Path, function: str = "lock_data_dir") -> subprocess.Popen[bytes]:
     started = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(path), hold],
+        [sys.executable, "-c", HOLDER, str(path), function],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.getcwd()},
@@ -42,46 +42,46 @@ def test_a_second_server_is_refused_with_the_first_ones_process(tmp_path: Path) 
     with _holder(tmp_path) as first:
         with (
             pytest.raises(StartupError, match=f"another server \\(process {first.pid}\\) uses data_dir"),
-            lock.hold(tmp_path),
+            server_lock.lock_data_dir(tmp_path),
         ):
             pass
         first.communicate()
 
 
-def test_a_dead_server_holds_nothing(tmp_path: Path) -> None:
+def test_a_dead_server_holds_no_lock(tmp_path: Path) -> None:
     with _holder(tmp_path) as first:
         first.send_signal(signal.SIGKILL)
         first.communicate()
-    with lock.hold(tmp_path):
-        assert (tmp_path / lock.LOCK_NAME).read_text() == f"{os.getpid()}\n"
+    with server_lock.lock_data_dir(tmp_path):
+        assert (tmp_path / server_lock.LOCK_NAME).read_text() == f"{os.getpid()}\n"
 
 
-def test_to_ask_for_a_server_takes_and_makes_nothing(tmp_path: Path) -> None:
-    assert not lock.is_held(tmp_path / "new")
+def test_querying_the_lock_neither_takes_nor_creates_it(tmp_path: Path) -> None:
+    assert not server_lock.is_locked(tmp_path / "new")
     assert not (tmp_path / "new").exists()
     with _holder(tmp_path) as first:
-        assert lock.is_held(tmp_path)
-        with pytest.raises(StartupError, match="another server"), lock.hold(tmp_path):
+        assert server_lock.is_locked(tmp_path)
+        with pytest.raises(StartupError, match="another server"), server_lock.lock_data_dir(tmp_path):
             pass
-        assert lock.is_held(tmp_path)
+        assert server_lock.is_locked(tmp_path)
         first.communicate()
-    assert not lock.is_held(tmp_path)
-    assert (tmp_path / lock.LOCK_NAME).read_text() == f"{first.pid}\n"
+    assert not server_lock.is_locked(tmp_path)
+    assert (tmp_path / server_lock.LOCK_NAME).read_text() == f"{first.pid}\n"
 
 
-def test_a_server_can_start_while_others_ask_for_one(tmp_path: Path) -> None:
+def test_a_server_can_start_while_the_lock_is_queried(tmp_path: Path) -> None:
     asking = Event()
 
     def ask() -> None:
         while not asking.is_set():
-            lock.is_held(tmp_path)
+            server_lock.is_locked(tmp_path)
 
     thread = Thread(target=ask)
     thread.start()
     try:
         for _ in range(200):
-            with lock.hold(tmp_path):
-                assert lock.is_held(tmp_path)
+            with server_lock.lock_data_dir(tmp_path):
+                assert server_lock.is_locked(tmp_path)
     finally:
         asking.set()
         thread.join()
@@ -89,44 +89,50 @@ def test_a_server_can_start_while_others_ask_for_one(tmp_path: Path) -> None:
 
 def test_a_lock_can_be_taken_again_after_its_block(tmp_path: Path) -> None:
     for _ in range(2):
-        with lock.hold(tmp_path / "new"):
+        with server_lock.lock_data_dir(tmp_path / "new"):
             pass
 
 
 def test_an_unusable_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StartupError, match=r"data_dir .*file cannot be used"), lock.hold(tmp_path / "file"):
+    with (
+        pytest.raises(StartupError, match=r"data_dir .*file cannot be used"),
+        server_lock.lock_data_dir(tmp_path / "file"),
+    ):
         pass
 
 
 def test_a_second_server_on_the_database_is_refused_with_the_first_ones_process(tmp_path: Path) -> None:
     path, link = tmp_path / "shared" / "own.db", tmp_path / "link.db"
     link.symlink_to(path)
-    with _holder(path, "hold_database") as first:
+    with _holder(path, "lock_database") as first:
         for each in (path, link):
             complaint = (
                 f"another server \\(process {first.pid}\\) uses the database {each}: stop it, or set another "
                 "\\[database\\] url$"
             )
-            with pytest.raises(StartupError, match=complaint), lock.hold_database(each):
+            with pytest.raises(StartupError, match=complaint), server_lock.lock_database(each):
                 pass
-        with lock.hold_database(tmp_path / "shared" / "other.db"), lock.hold(tmp_path / "shared"):
+        with (
+            server_lock.lock_database(tmp_path / "shared" / "other.db"),
+            server_lock.lock_data_dir(tmp_path / "shared"),
+        ):
             pass
         first.communicate()
 
 
 def test_a_dead_server_holds_no_database(tmp_path: Path) -> None:
-    with _holder(tmp_path / "own.db", "hold_database") as first:
+    with _holder(tmp_path / "own.db", "lock_database") as first:
         first.send_signal(signal.SIGKILL)
         first.communicate()
-    with lock.hold_database(tmp_path / "own.db"):
+    with server_lock.lock_database(tmp_path / "own.db"):
         assert (tmp_path / "own.db-server").read_text() == f"{os.getpid()}\n"
 
 
-def test_an_unusable_place_of_a_database_is_named(tmp_path: Path) -> None:
+def test_an_unusable_folder_of_the_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "own.db"
-    with pytest.raises(StartupError, match=f"the database {path} cannot be used: "), lock.hold_database(path):
+    with pytest.raises(StartupError, match=f"the database {path} cannot be used: "), server_lock.lock_database(path):
         pass
 
 
@@ -140,10 +146,8 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("command", ["F_OFD_SETLK", "F_SETLK"])
-def test_a_lock_that_somebody_holds_who_could_read_the_file_is_told_and_cannot_be_taken_again(
-    tmp_path: Path, command: str
-) -> None:
-    path = tmp_path / lock.LOCK_NAME
+def test_a_read_lock_of_a_foreign_process_is_named_and_cannot_be_repeated(tmp_path: Path, command: str) -> None:
+    path = tmp_path / server_lock.LOCK_NAME
     path.touch()
     path.chmod(0o644)
     with subprocess.Popen(
@@ -152,16 +156,18 @@ def test_a_lock_that_somebody_holds_who_could_read_the_file_is_told_and_cannot_b
         assert reader.stdout is not None
         assert reader.stdout.readline() == b"held\n"
         complaint = f"process {reader.pid}, which is no server, holds the lock of data_dir {tmp_path}: end that process"
-        with pytest.raises(StartupError, match=complaint), lock.hold(tmp_path):
+        with pytest.raises(StartupError, match=complaint), server_lock.lock_data_dir(tmp_path):
             pass
         assert path.stat().st_mode & 0o777 == 0o600
         reader.communicate()
-    with lock.hold(tmp_path):
+    with server_lock.lock_data_dir(tmp_path):
         pass
 
 
-@pytest.mark.parametrize("hold", [lock.hold, lambda folder: lock.hold_database(folder / "own.db")])
-def test_nobody_else_can_open_a_lock_whatever_the_umask(
+@pytest.mark.parametrize(
+    "hold", [server_lock.lock_data_dir, lambda folder: server_lock.lock_database(folder / "own.db")]
+)
+def test_a_lock_file_is_private_under_any_umask(
     tmp_path: Path, hold: Callable[[Path], AbstractContextManager[None]]
 ) -> None:
     before = os.umask(0)

@@ -1,4 +1,4 @@
-"""A database that was lost is told from one of a first start."""
+"""A lost database is distinguished from a first start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from config.errors import StartupError
 from storage.accounts import organizations
 from storage.background_sounds import presets
-from storage.database import first_start
+from storage.database import lost_database
 from storage.database.database import Database
 
 CALL = "recordings/2026/11/3f0b8a52-6c1e-4d5e-8a53-6f6a1c9d2b47.wav"
@@ -27,11 +27,11 @@ def put(data_dir: Path, *names: str) -> Path:
 
 
 def check(data_dir: Path, *, key: Path | None = None) -> None:
-    first_start.check(data_dir, data_dir / "trunkline.db", key or data_dir / "secret.key")
+    lost_database.check_not_lost(data_dir, data_dir / "trunkline.db", key or data_dir / "secret.key")
 
 
 def with_database(data_dir: Path, work: Callable[[Database], Awaitable[object]]) -> None:
-    """Make the database, and work on it."""
+    """Create the database, and await `work` on it."""
 
     async def run() -> None:
         database = Database(f"sqlite+aiosqlite:///{data_dir / 'trunkline.db'}")
@@ -46,7 +46,9 @@ def with_database(data_dir: Path, work: Callable[[Database], Awaitable[object]])
 
 @pytest.mark.parametrize("name", [CALL, DOCUMENT, "secret.key", "sounds/a.wav"])
 @pytest.mark.parametrize("state", ["missing", "empty"])
-def test_a_lost_database_stops_the_start_with_what_is_there_and_a_remedy(tmp_path: Path, name: str, state: str) -> None:
+def test_a_lost_database_raises_startup_error_with_found_files_and_remedy(
+    tmp_path: Path, name: str, state: str
+) -> None:
     put(tmp_path, name)
     if state == "empty":
         (tmp_path / "trunkline.db").touch()
@@ -55,13 +57,13 @@ def test_a_lost_database_stops_the_start_with_what_is_there_and_a_remedy(tmp_pat
         check(tmp_path)
 
 
-def test_a_database_without_organizations_beside_their_files_stops_the_start(tmp_path: Path) -> None:
+def test_a_database_without_organizations_beside_their_files_raises_startup_error(tmp_path: Path) -> None:
     with_database(put(tmp_path, CALL, "secret.key"), lambda _: asyncio.sleep(0))
     with pytest.raises(StartupError, match=rf"trunkline.db holds no organization, .* of one: {tmp_path}/recordings\."):
         check(tmp_path)
 
 
-def test_a_first_start_may_begin_and_later_ones_too(tmp_path: Path) -> None:
+def test_first_and_later_starts_pass(tmp_path: Path) -> None:
     check(tmp_path / "new")
     (tmp_path / "recordings").mkdir()
     put(tmp_path, "models/model.gguf")
@@ -74,12 +76,12 @@ def test_a_first_start_may_begin_and_later_ones_too(tmp_path: Path) -> None:
     check(tmp_path)
 
 
-def test_a_key_that_the_operator_has_brought_from_elsewhere_is_no_sign_of_a_lost_database(tmp_path: Path) -> None:
+def test_a_secret_key_outside_of_the_data_directory_is_no_sign_of_a_lost_database(tmp_path: Path) -> None:
     put(tmp_path, "mounted/secret.key")
     check(tmp_path / "data", key=tmp_path / "mounted" / "secret.key")
 
 
-def test_a_damaged_database_is_left_to_whoever_opens_it(tmp_path: Path) -> None:
+def test_a_damaged_database_passes(tmp_path: Path) -> None:
     put(tmp_path, CALL)
     (tmp_path / "trunkline.db").write_bytes(b"no database" * 1000)
     check(tmp_path)

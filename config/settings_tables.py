@@ -1,4 +1,4 @@
-"""The tables of `trunkline.toml`: every setting with its default, what it does and what it takes."""
+"""The tables of `trunkline.toml`: every setting with its default, its effect and its allowed values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, IPvAnyNetwork, model_validator
 
-from config.setting_values import (
+from config.settings_values import (
     MAX_CALLS,
     PRIVATE_NETWORKS,
     IpAddress,
@@ -18,14 +18,14 @@ from config.setting_values import (
     address,
     browser_origin,
     name_server,
-    off_or_at_least_90,
     origin,
     port_range,
+    session_timer,
 )
 
 
-class Section(BaseModel):
-    """A table of the settings file. Each field's description says what it does: what it takes."""
+class SettingsTable(BaseModel):
+    """A table of the settings file. The description of a field is its effect, a colon, and its allowed values."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=False)
 
@@ -36,13 +36,15 @@ class Section(BaseModel):
         return self
 
 
-class DatabaseSettings(Section):
+class DatabaseSettings(SettingsTable):
     """`[database]`"""
 
-    url: Text | None = Field(None, description="where data is stored: sqlite+aiosqlite:///path (default: in data_dir)")
+    url: Text | None = Field(
+        None, description="location of the database: sqlite+aiosqlite:///path (default: in data_dir)"
+    )
 
 
-class ApiSettings(Section):
+class ApiSettings(SettingsTable):
     """`[api]`"""
 
     host: Text = Field("0.0.0.0", description="address that the HTTP server listens on: an IP address or host name")
@@ -52,8 +54,8 @@ class ApiSettings(Section):
     )
     metrics: Literal["loopback", "key", "open"] = Field(
         "loopback",
-        description="who may read /metrics: clients on this machine, whoever has an API key of any organization, or "
-        'everybody: "loopback", "key" or "open"',
+        description="clients that may read /metrics, those on this machine, those with an API key of any organization, "
+        'or all: "loopback", "key" or "open"',
     )
     tls_cert: Path | None = Field(None, description="certificate chain for HTTPS: a PEM file")
     tls_key: Path | None = Field(None, description="private key for HTTPS: a PEM file")
@@ -84,7 +86,7 @@ class ApiSettings(Section):
     )
 
 
-class SipSettings(Section):
+class SipSettings(SettingsTable):
     """`[sip]`"""
 
     host: Annotated[str, AfterValidator(address)] = Field(
@@ -110,7 +112,7 @@ class SipSettings(Section):
     )
     media_networks: tuple[IPvAnyNetwork, ...] = Field(
         PRIVATE_NETWORKS,
-        description="networks, beside trunks' own addresses, that SDP may send sound to at once: a list of CIDR blocks",
+        description="networks, besides trunks' addresses, to which SDP may direct RTP at once: a list of CIDR blocks",
     )
     rtp_ports: Annotated[str, AfterValidator(port_range)] = Field(
         "10000-19999",
@@ -135,7 +137,7 @@ class SipSettings(Section):
     drain_timeout_s: Annotated[float, Field(ge=0, le=86400)] = Field(
         300, description="how long a shutdown waits for live calls to end: seconds, 0 or more"
     )
-    session_timer_s: Annotated[int, Field(le=86400), AfterValidator(off_or_at_least_90)] = Field(
+    session_timer_s: Annotated[int, Field(le=86400), AfterValidator(session_timer)] = Field(
         1800,
         description="SIP session timer (RFC 4028), a call whose peer does not refresh it ends after: seconds, 90 to "
         "86400, or 0 for off",
@@ -163,17 +165,17 @@ class SipSettings(Section):
         return int(first), int(last)
 
 
-class TrunkSettings(Section):
+class TrunkSettings(SettingsTable):
     """`[trunks]`"""
 
     policy: Literal["auto", "open", "approved"] = Field(
         "auto",
-        description='whose trunks numbers may use: any ("open"), those that `trunkline trunk allow` has given to their '
-        'organization ("approved"), or "auto": open while there is one organization, approved from the second on',
+        description='trunks that numbers may use: any ("open"), those granted to their organization by `trunkline '
+        'trunk allow` ("approved"), or "auto": open while there is one organization, approved from the second on',
     )
 
 
-class LimitSettings(Section):
+class LimitSettings(SettingsTable):
     """`[limits]`"""
 
     requests_per_minute: int = Field(100, ge=1, description="API requests per key in 60 s: a whole number above 0")
@@ -186,14 +188,14 @@ class LimitSettings(Section):
     )
     disk_reserve_mb: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         512,
-        description="free disk space that other API requests leave to calls: MiB, at most a tenth of the disk counts",
+        description="free disk space that is reserved for calls and webhooks: MiB, at most a tenth of the disk counts",
     )
     max_answer_wait_s: Seconds = Field(
-        3, description="longest time that callers should wait for the models: seconds above 0"
+        3, description="maximum time that callers should wait for an answer: seconds above 0"
     )
     slow_answers: Literal["refuse", "warn", "off"] = Field(
         "refuse",
-        description='new calls while answers wait longer get 503 or stay queued ("refuse"), or it is logged ("warn"): '
+        description='while answers take longer, new calls get 503 or stay queued ("refuse"), or it is logged ("warn"): '
         '"refuse", "warn" or "off"',
     )
 
@@ -202,8 +204,8 @@ Bytes = Annotated[int, Field(ge=0, le=1 << 60)]
 Items = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 
-class QuotaSettings(Section):
-    """`[quotas]`: what an organization without quotas of its own may store."""
+class QuotaSettings(SettingsTable):
+    """`[quotas]`: limits of an organization without its own quotas."""
 
     agents: Items = Field(10_000, description="agents: a whole number")
     tools: Items = Field(10_000, description="tools: a whole number")
@@ -219,7 +221,7 @@ class QuotaSettings(Section):
     recording_bytes: Bytes = Field(200 << 30, description="recordings (a warning, recording goes on): bytes")
 
 
-class WebhookSettings(Section):
+class WebhookSettings(SettingsTable):
     """`[webhooks]`"""
 
     allow_http: bool = Field(False, description="accept http:// webhook addresses (for tests): true or false")
@@ -230,7 +232,7 @@ class WebhookSettings(Section):
     timeout_s: Seconds = Field(10, description="timeout of an attempt: seconds above 0")
 
 
-class AfterCallSettings(Section):
+class AfterCallSettings(SettingsTable):
     """`[after_call]`"""
 
     max_wait_s: Annotated[Seconds, Field(le=600)] = Field(
@@ -238,7 +240,7 @@ class AfterCallSettings(Section):
     )
 
 
-class EgressSettings(Section):
+class EgressSettings(SettingsTable):
     """`[egress]`"""
 
     allow: tuple[IPvAnyNetwork, ...] = Field(
@@ -249,14 +251,14 @@ class EgressSettings(Section):
     )
 
 
-class ModelSettings(Section):
+class ModelSettings(SettingsTable):
     """`[models]`"""
 
     dir: Path | None = Field(None, description="folder of model files: a folder (default: data_dir/models)")
     stt: Text = Field("auto", description="speech to text: a name from `trunkline models list`, or auto")
     stt_second: Text = Field(
         "auto",
-        description="second speech to text, which hears whole turns again for their final text: a name from "
+        description="second speech to text, which recognizes complete turns again for the final text: a name from "
         "`trunkline models list`, auto (the best that is installed) or off",
     )
     llm: Text = Field("auto", description="language model: a name from `trunkline models list`, or auto")
@@ -272,7 +274,7 @@ class ModelSettings(Section):
     )
 
 
-class BillingSettings(Section):
+class BillingSettings(SettingsTable):
     """`[billing]`: the rate card of paid plans, in the currency of the balances."""
 
     telephony_per_minute: Price = Field(0, description="price of a connected minute: a number, 0 to 1,000,000")
@@ -283,5 +285,5 @@ class BillingSettings(Section):
     )
     inbound_when_empty: Literal["answer", "refuse"] = Field(
         "answer",
-        description='callers of a paid plan with nothing left are answered, or get 480: "answer" or "refuse"',
+        description='inbound calls of a paid plan without balance are answered, or get 480: "answer" or "refuse"',
     )

@@ -1,5 +1,5 @@
-"""The audit log of what operators change: who did what, to which organization. Rows are never changed, and go when they
-are old."""
+"""Audit log of operators' changes to organizations: actor, action and detail. Rows are never updated, and are deleted
+when they are old."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storage.tables.row_mapping import RowMapping
 
 @dataclass(frozen=True, kw_only=True)
 class AuditEntry:
-    """`actor`: who did it; `action`: what, as `trunk.allow`; `detail`: to what, in words."""
+    """`actor`: the operator's user name; `action`: for example `trunk.allow`; `detail`: a text about its object."""
 
     id: str
     organization_id: str
@@ -41,21 +41,21 @@ def record(
     detail: str | None = None,
     call_id: str | None = None,
 ) -> AuditEntry:
-    """Store what was done, in the transaction that does it."""
-    made = AuditEntry(
+    """Store an entry, in the transaction that makes the change."""
+    entry = AuditEntry(
         id=str(uuid4()), organization_id=organization_id, created_at=utc_now(), actor=actor, action=action,
         call_id=call_id, detail=detail,
     )  # fmt: skip
-    conn.execute(sa.insert(_t), asdict(made))
-    return made
+    conn.execute(sa.insert(_t), asdict(entry))
+    return entry
 
 
-def since(conn: sa.Connection, organization_id: str, at: datetime) -> list[AuditEntry]:
-    """An organization's entries from then on, oldest first."""
+def entries_since(conn: sa.Connection, organization_id: str, at: datetime) -> list[AuditEntry]:
+    """An organization's entries from `at` on, oldest first."""
     query = sa.select(*_ENTRY.columns).where(_t.c.organization_id == organization_id, _t.c.created_at >= at)
     return [_ENTRY.build(row) for row in conn.execute(query.order_by(_t.c.created_at, _t.c.id))]
 
 
-def forget(conn: sa.Connection, before: datetime) -> int:
-    """Remove what was noted before that time; returns how many."""
+def delete_before(conn: sa.Connection, before: datetime) -> int:
+    """Delete entries from before that time; returns their number."""
     return conn.execute(sa.delete(_t).where(_t.c.created_at < before)).rowcount

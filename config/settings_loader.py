@@ -1,4 +1,4 @@
-"""Reads settings from a TOML file and the environment, and says in one line what is wrong with them."""
+"""Loads settings from a TOML file and the environment; an error is one line that names the setting and its values."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ DEFAULT_FILE: Final = Path("trunkline.toml")
 M = TypeVar("M", bound=BaseModel)
 
 
-def read_settings(model: type[M], path: Path | None, environ: Mapping[str, str]) -> M:
-    """The settings `model` from a file and the environment, which wins. `StartupError` with one line."""
+def load_settings(model: type[M], path: Path | None, environ: Mapping[str, str]) -> M:
+    """Returns the settings `model` from a file and from environment variables, which override it. Raises `StartupError`
+    with one line."""
     file = path if path is not None else DEFAULT_FILE
     values = _from_file(file, must_exist=path is not None)
     origins: dict[str, str] = {}
@@ -31,7 +32,7 @@ def read_settings(model: type[M], path: Path | None, environ: Mapping[str, str])
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise StartupError(_complaint(model, error.errors()[0], file, origins)) from error
+        raise StartupError(_error_text(model, error.errors()[0], file, origins)) from error
 
 
 def _from_file(file: Path, *, must_exist: bool) -> dict[str, Any]:
@@ -54,11 +55,11 @@ def _key_of(variable: str) -> str:
 
 
 def _set_from_variable(model: type[BaseModel], values: dict[str, Any], variable: str, text: str) -> None:
-    """Put one variable's value where the file would have it."""
+    """Set the value of a variable in the tables of the file."""
     key = _key_of(variable)
     field = field_at(model, key)
     if field is None:
-        raise StartupError(f"unknown setting {key} (environment variable {variable}); {_known(model, key)}")
+        raise StartupError(f"unknown setting {key} (environment variable {variable}); {_known_keys(model, key)}")
     if _section_of(field) is not None:
         raise StartupError(f"setting {key} (environment variable {variable}) is a table: name one of its keys")
     table = values
@@ -78,13 +79,13 @@ def _list_from(key: str, variable: str, field: FieldInfo, text: str) -> list[Any
     if not isinstance(value, list):
         raise StartupError(
             f"bad setting {key} (environment variable {variable}): in a variable a list is JSON; "
-            f"it takes {_takes(field)}"
+            f"it takes {_allowed_values(field)}"
         )
     return value
 
 
 def field_at(model: type[BaseModel], key: str) -> FieldInfo | None:
-    """The field that a dotted key names."""
+    """Returns the field of a dotted key, None when it is unknown."""
     *parents, name = key.split(".")
     for parent in parents:
         field = model.model_fields.get(parent)
@@ -105,27 +106,28 @@ def _takes_list(field: FieldInfo) -> bool:
     return any(get_origin(kind) in (tuple, list) for kind in kinds)
 
 
-def _takes(field: FieldInfo) -> str:
-    """What a setting takes: the end of its description."""
+def _allowed_values(field: FieldInfo) -> str:
+    """The allowed values of a setting: the last part of its description."""
     return (field.description or "").rpartition(": ")[2]
 
 
-def _complaint(model: type[BaseModel], problem: ErrorDetails, file: Path, origins: Mapping[str, str]) -> str:
-    """One line: where the bad setting is, its dotted name, what it takes. Never its value, which may be secret."""
+def _error_text(model: type[BaseModel], problem: ErrorDetails, file: Path, origins: Mapping[str, str]) -> str:
+    """One line: the file or variable, the dotted name and the allowed values. Without the value, which may be
+    secret."""
     parts = [str(part) for part in problem["loc"]]
     key, field = next(_longest_known(model, parts), (".".join(parts), None))
     where = f"environment variable {origins[key]}" if key in origins else str(file)
     if problem["type"] == "extra_forbidden":
         unknown = ".".join(parts)
-        return f"unknown setting {unknown} ({where}); {_known(model, unknown)}"
+        return f"unknown setting {unknown} ({where}); {_known_keys(model, unknown)}"
     if field is None or (problem["type"] == "value_error" and _section_of(field) is not None):
         cause = problem["msg"].removeprefix("Value error, ")
         return f"bad settings in {key or 'the main table'} ({where}): {cause}"
-    return f"bad setting {key} ({where}): it takes {_takes(field)}"
+    return f"bad setting {key} ({where}): it takes {_allowed_values(field)}"
 
 
 def _longest_known(model: type[BaseModel], parts: list[str]) -> Iterator[tuple[str, FieldInfo]]:
-    """The settings on the way to a problem, innermost first: a list's index is no setting."""
+    """The settings on the path of a problem, innermost first; the index of a list is no setting."""
     for length in range(len(parts), 0, -1):
         key = ".".join(parts[:length])
         field = field_at(model, key)
@@ -133,8 +135,8 @@ def _longest_known(model: type[BaseModel], parts: list[str]) -> Iterator[tuple[s
             yield key, field
 
 
-def _known(model: type[BaseModel], key: str) -> str:
-    """The keys of the innermost table that the key reaches."""
+def _known_keys(model: type[BaseModel], key: str) -> str:
+    """The keys of the innermost existing table of the key."""
     parents = key.split(".")[:-1]
     for length in range(len(parents), 0, -1):
         table = ".".join(parents[:length])

@@ -1,4 +1,4 @@
-"""The values that settings take, and how they are checked."""
+"""Types and validators of settings. A validator returns the value and raises `ValueError`."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from pydantic import Field
 
 
 def port_range(text: str) -> str:
-    """Checks `first-last`."""
+    """Validates `first-last` within 1024..65535."""
     match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text)
     if match is None or not 1024 <= int(match[1]) < int(match[2]) <= 65535:
         raise ValueError("not a range of ports")
     return text
 
 
-def off_or_at_least_90(seconds: int) -> int:
-    """Checks a session timer: RFC 4028 5 forbids shorter ones."""
+def session_timer(seconds: int) -> int:
+    """Validates a session timer: 0 or at least 90 s (RFC 4028, section 5)."""
     if 0 < seconds < 90 or seconds < 0:
         raise ValueError("neither 0 nor 90 or more")
     return seconds
 
 
 def address(text: str) -> str:
-    """Checks an IP address and writes it in its normal form."""
+    """Validates an IP address; returns its normal form."""
     return str(ip_address(text))
 
 
 def origin(text: str) -> str:
-    """Checks and trims an origin."""
+    """Validates an origin (RFC 6454); returns it without a trailing slash."""
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.rstrip("/") or parts.query:
         raise ValueError("not an origin")
@@ -39,7 +39,7 @@ def origin(text: str) -> str:
 
 
 def browser_origin(text: str) -> str:
-    """An origin as browsers write it: in lower case, without the port that its scheme has anyway."""
+    """Validates an origin; returns it as browsers write it: in lower case, without the default port of its scheme."""
     parts = urlsplit(origin(text))
     if parts.username is not None or parts.fragment or parts.port == 0 or "*" in text:
         raise ValueError("not an origin")
@@ -62,21 +62,21 @@ PRIVATE_NETWORKS: Final = tuple(
         ),
     )
 )  # fmt: skip
-"""Whoever has an address of these (RFC 1918, 6598, 3927, 4193, 4291) is on our side of every address translator."""
+"""Networks that are not behind NAT for this server (RFC 1918, 6598, 3927, 4193, 4291)."""
 MAX_CALLS: Final = 992
-"""As many as the build of PJSIP can hold at once."""
+"""The limit of the PJSIP build."""
 PORTS_PER_CALL: Final = 2
 """RTP and RTCP."""
 
 
 def name_server(text: str) -> str:
-    """Checks `address` or `address:port`, IPv6 with a port in brackets."""
+    """Validates `address` or `address:port`; an IPv6 address with a port is in brackets."""
     name_server_address(text)
     return text
 
 
 def name_server_address(text: str) -> tuple[str, int]:
-    """Address and port of a name server, by default 53. Raises `ValueError`."""
+    """Returns address and port of a name server; the default port is 53. Raises `ValueError`."""
     match = re.fullmatch(r"(?:\[([^]]+)\]|([^:]+)):(\d{1,5})", text)
     host, port = (match[1] or match[2], int(match[3])) if match else (text, 53)
     if not 1 <= port <= 65535:

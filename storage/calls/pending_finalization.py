@@ -1,5 +1,5 @@
-"""Calls whose leg has ended while their analysis is still being made: how they ended is kept in `calls.ending`, so that
-a crash does not lose it. Until they are closed (`calls.finish`) they are in progress."""
+"""Pending finalization: the leg of a call has ended, and its analysis is still under way. The end is stored in
+`calls.ending`, so that it survives a crash. Until `calls.finish` the call is in_progress."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _PENDING: Final = _UNCLOSED.add_columns(_t.c.ending).where(_t.c.ending.is_not(No
 
 
 @dataclass(frozen=True)
-class PendingEnd:
-    """How a call ended, beyond what its other columns hold. `usage` is what it is billed by, as JSON."""
+class PendingFinalization:
+    """The end of a call that is not finalized yet. `usage` is its metered usage for billing, as JSON."""
 
     status: EndStatus
     reason: EndedReason
@@ -34,10 +34,10 @@ class PendingEnd:
     usage: Mapping[str, Any] = field(default_factory=dict)
 
 
-def store_pending(
+def store(
     conn: sa.Connection,
     call_id: str,
-    ending: PendingEnd,
+    pending: PendingFinalization,
     *,
     answered_at: datetime | None = None,
     transcript: Sequence[TranscriptItem] = (),
@@ -47,8 +47,8 @@ def store_pending(
     media_quality: Mapping[str, Any] | None = None,
     sip_end: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Keep how the call ended, and all that is known of it. False (and nothing changes) when it is closed already.
-    `answered_at` is when it was answered, should that not be stored yet."""
+    """Store the end of the call with its record so far. Returns False (and nothing changes) when the call is finished
+    already. `answered_at` is the time of the answer, in case it is not stored yet."""
     stored = conn.execute(_STORED, {"call": call_id}).one_or_none()
     if stored is None:
         return False
@@ -56,7 +56,7 @@ def store_pending(
     changes = {
         "call": call_id,
         "status": stored.status if started_at is None else "in_progress",
-        "ending": _as_json(ending),
+        "ending": _as_json(pending),
         "started_at": started_at,
         "updated_at": utc_now(),
         "transcript": list(transcript),
@@ -69,26 +69,26 @@ def store_pending(
     return conn.execute(_STORE, changes).rowcount == 1
 
 
-def close_interrupted(conn: sa.Connection, last_heard: Callable[[Call], datetime | None]) -> list[Call]:
-    """End every call that a dead process left live and of which no ending is kept, with `server_restart`: in_progress
-    as completed, the others as failed. `last_heard` says when the call's recording was last written (None: there is
-    none); the call ended then, or at its last stored change. What was stored of its talk stays. Returns the calls as
-    they are now stored, so that the caller writes their webhook rows in the same transaction."""
-    left = [get_by_id(conn, call_id) for call_id in conn.execute(_INTERRUPTED).scalars().all()]
+def end_interrupted_calls(conn: sa.Connection, last_recorded: Callable[[Call], datetime | None]) -> list[Call]:
+    """End every live call of a dead process that has no pending end, with `server_restart`: in_progress as completed,
+    the others as failed. `last_recorded` returns when the call's recording was last written (None: there is none); the
+    call ended then, or at its last stored change. The stored transcript stays. Returns the calls as stored now, so that
+    the caller stores their webhooks in the same transaction."""
+    interrupted = [get_by_id(conn, call_id) for call_id in conn.execute(_INTERRUPTED).scalars().all()]
     closed = []
-    for call in left:
+    for call in interrupted:
         if call is None:
             continue
-        heard = last_heard(call)
+        recorded_at = last_recorded(call)
         ended = finish(
             conn,
             call.id,
             status="completed" if call.status == "in_progress" else "failed",
             ended_reason="server_restart",
-            ended_at=max(call.updated_at, heard or call.updated_at),
+            ended_at=max(call.updated_at, recorded_at or call.updated_at),
             transcript=call.transcript,
             timeline=call.timeline,
-            recording=heard is not None,
+            recording=recorded_at is not None,
             turn_count=call.turn_count,
         )
         if ended is not None:
@@ -96,40 +96,40 @@ def close_interrupted(conn: sa.Connection, last_heard: Callable[[Call], datetime
     return closed
 
 
-def of_call(conn: sa.Connection, call_id: str) -> PendingEnd | None:
-    """How a call ended that waits to be closed; None for one that goes on, is closed or does not exist."""
+def of_call(conn: sa.Connection, call_id: str) -> PendingFinalization | None:
+    """The pending end of a call; None for a live, a finished or an unknown call."""
     found = conn.execute(_ENDING, {"call": call_id}).scalar_one_or_none()
     return None if found is None else _of_json(found)
 
 
-def pending(conn: sa.Connection) -> list[tuple[Call, PendingEnd]]:
-    """The calls that wait to be closed, oldest first."""
+def all_pending(conn: sa.Connection) -> list[tuple[Call, PendingFinalization]]:
+    """The calls with a pending end, oldest first."""
     found = [(get_by_id(conn, call_id), _of_json(ending)) for call_id, ending in conn.execute(_PENDING).all()]
     return [(call, ending) for call, ending in found if call is not None]
 
 
-def as_ended(call: Call, ending: PendingEnd) -> Call:
-    """The call as it will be once it is closed, but for its analysis and its cost."""
+def with_end(call: Call, pending: PendingFinalization) -> Call:
+    """Returns the call with the fields of its end, without analysis and cost."""
     return replace(
         call,
-        status=ending.status,
-        ended_reason=ending.reason,
-        ended_at=ending.ended_at,
-        duration_seconds=seconds_between(call.started_at, ending.ended_at),
+        status=pending.status,
+        ended_reason=pending.reason,
+        ended_at=pending.ended_at,
+        duration_seconds=seconds_between(call.started_at, pending.ended_at),
     )
 
 
-def _as_json(ending: PendingEnd) -> dict[str, Any]:
+def _as_json(pending: PendingFinalization) -> dict[str, Any]:
     return {
-        "status": ending.status,
-        "reason": ending.reason,
-        "endedAt": iso(ending.ended_at),
-        "usage": dict(ending.usage),
+        "status": pending.status,
+        "reason": pending.reason,
+        "endedAt": iso(pending.ended_at),
+        "usage": dict(pending.usage),
     }
 
 
-def _of_json(stored: Mapping[str, Any]) -> PendingEnd:
-    return PendingEnd(
+def _of_json(stored: Mapping[str, Any]) -> PendingFinalization:
+    return PendingFinalization(
         cast(EndStatus, stored["status"]),
         cast(EndedReason, stored["reason"]),
         datetime.fromisoformat(stored["endedAt"]),

@@ -1,5 +1,5 @@
-"""How the contents of documents are indexed: the language of their words' endings, which follows the agent's
-languageHint, and the vectors of their passages, which follow the model that the settings name."""
+"""Index of the contents of documents: the language in which their terms are stemmed, which follows the agent's
+languageHint, and the vectors of their passages, which follow the embedding model of the settings."""
 
 from __future__ import annotations
 
@@ -37,95 +37,95 @@ _ADD_VECTOR: Final = sa.text(
     "SELECT id, :vector FROM knowledge_chunks WHERE id = :id AND document_id = :content"
 )
 
-Text = tuple[int, str]
+PassageText = tuple[int, str]
 """A passage's id, and its text or its terms."""
 
 
-def language_for(conn: sa.Connection, agent_id: str) -> str:
-    """The language of the words of an agent's documents (`words.language_of`)."""
+def agent_language(conn: sa.Connection, agent_id: str) -> str:
+    """Returns the language of an agent's documents (`tokenizer.language_of`)."""
     hint = conn.execute(sa.select(_agents.c.language_hint).where(_agents.c.id == agent_id)).scalar_one_or_none()
     return language_of(hint)
 
 
 def set_language(conn: sa.Connection, content_id: str, language: str) -> None:
-    """All passages of the content, if a document still has it, are indexed in this language."""
+    """Store that all passages of the content are indexed in this language, if a document still has it."""
     conn.execute(_NOTE_LANGUAGE, {"content": content_id, "language": language})
 
 
-def to_index(conn: sa.Connection) -> list[tuple[str, str]]:
-    """Ready contents whose words are indexed in another language than their agents speak, and that language."""
+def contents_to_reindex(conn: sa.Connection) -> list[tuple[str, str]]:
+    """Ready contents that are indexed in another language than that of their agent, and the agent's language."""
     return [
-        (content_id, wanted)
+        (content_id, target_language)
         for content_id, hint, language in conn.execute(_READY)
-        if (wanted := language_of(hint)) != language
+        if (target_language := language_of(hint)) != language
     ]
 
 
-def texts(conn: sa.Connection, content_id: str, *, after: int, most: int) -> list[Text]:
-    """Passages of a content in the order of their ids, those `after` one."""
+def passage_texts(conn: sa.Connection, content_id: str, *, after: int, limit: int) -> list[PassageText]:
+    """Passages of a content in the order of their ids, those above `after`."""
     query = sa.select(_chunks.c.id, _chunks.c.content).where(_chunks.c.document_id == content_id, _chunks.c.id > after)
-    return [(number, text) for number, text in conn.execute(query.order_by(_chunks.c.id).limit(most))]
+    return [(number, text) for number, text in conn.execute(query.order_by(_chunks.c.id).limit(limit))]
 
 
-def set_terms(conn: sa.Connection, content_id: str, terms: Sequence[Text]) -> None:
-    """Index passages of a content anew. Those that are gone stay gone: their ids may be another one's by now."""
+def set_terms(conn: sa.Connection, content_id: str, terms: Sequence[PassageText]) -> None:
+    """Replace the terms of passages of a content. Deleted passages are skipped: their ids may be reused by now."""
     conn.execute(_SET_TERMS, [{"id": number, "terms": each, "content": content_id} for number, each in terms])
 
 
-def to_embed(conn: sa.Connection, model: str) -> list[str]:
-    """Ready contents that do not have all vectors of a model, those that were uploaded last first."""
-    whole = sa.and_(_t.c.vectors_by == model, _t.c.vectors_whole)
+def contents_to_embed(conn: sa.Connection, model: str) -> list[str]:
+    """Ready contents without all vectors of a model, newest upload first."""
+    is_complete = sa.and_(_t.c.vectors_by == model, _t.c.vectors_whole)
     query = (
         sa.select(_t.c.content_id)
         .join(_documents, _documents.c.content_id == _t.c.content_id)
-        .where(_documents.c.status == "ready", sa.or_(_t.c.vectors_by.is_(None), sa.not_(whole)))
+        .where(_documents.c.status == "ready", sa.or_(_t.c.vectors_by.is_(None), sa.not_(is_complete)))
         .group_by(_t.c.content_id)
         .order_by(sa.func.max(_documents.c.created_at).desc(), _t.c.content_id)
     )
     return list(conn.execute(query).scalars())
 
 
-def begin_vectors(conn: sa.Connection, content_id: str, model: str, *, most: int) -> bool:
-    """From now on its vectors are of this model. Those of another one go first, so many at a time: False while some may
-    be left."""
-    mine = _t.c.content_id == content_id
-    if conn.execute(sa.select(_t.c.vectors_by).where(mine)).scalar_one_or_none() == model:
+def begin_vectors(conn: sa.Connection, content_id: str, model: str, *, limit: int) -> bool:
+    """Store that its vectors are of this model from now on. Before that, deletes those of another model, at most
+    `limit` at a time; returns False while some may be left."""
+    is_content = _t.c.content_id == content_id
+    if conn.execute(sa.select(_t.c.vectors_by).where(is_content)).scalar_one_or_none() == model:
         return True
-    conn.execute(sa.update(_t).where(mine).values(vectors_whole=False))
+    conn.execute(sa.update(_t).where(is_content).values(vectors_whole=False))
     old = sa.select(_vectors.c.chunk_id).join(_chunks, _chunks.c.id == _vectors.c.chunk_id)
-    some = old.where(_chunks.c.document_id == content_id).limit(most).scalar_subquery()
-    if conn.execute(sa.delete(_vectors).where(_vectors.c.chunk_id.in_(some))).rowcount == most:
+    some = old.where(_chunks.c.document_id == content_id).limit(limit).scalar_subquery()
+    if conn.execute(sa.delete(_vectors).where(_vectors.c.chunk_id.in_(some))).rowcount == limit:
         return False
-    conn.execute(sa.update(_t).where(mine).values(vectors_by=model))
+    conn.execute(sa.update(_t).where(is_content).values(vectors_by=model))
     return True
 
 
-def without_vector(conn: sa.Connection, content_id: str, *, most: int) -> list[Text]:
-    """Passages of a content that have none yet."""
+def passages_without_vector(conn: sa.Connection, content_id: str, *, limit: int) -> list[PassageText]:
+    """Passages of a content without a vector."""
     query = (
         sa.select(_chunks.c.id, _chunks.c.content)
         .outerjoin(_vectors, _vectors.c.chunk_id == _chunks.c.id)
         .where(_chunks.c.document_id == content_id, _vectors.c.chunk_id.is_(None))
         .order_by(_chunks.c.id)
-        .limit(most)
+        .limit(limit)
     )
     return [(number, text) for number, text in conn.execute(query)]
 
 
 def add_vectors(conn: sa.Connection, content_id: str, vectors: Sequence[tuple[int, bytes]]) -> None:
-    """Store vectors of passages, by their ids. What was deleted meanwhile gets none."""
+    """Store vectors of passages, by their ids. Passages deleted meanwhile are skipped."""
     conn.execute(_ADD_VECTOR, [{"id": number, "vector": each, "content": content_id} for number, each in vectors])
 
 
 def finish_vectors(conn: sa.Connection, content_id: str, model: str) -> None:
-    """Each passage has its vector: searches use them from now on."""
+    """Store that each passage has its vector, so that searches use them from now on."""
     conn.execute(
         sa.update(_t).where(_t.c.content_id == content_id, _t.c.vectors_by == model).values(vectors_whole=True)
     )
 
 
-def with_vectors(conn: sa.Connection, agent_id: str, model: str) -> list[str]:
-    """The agent's ready contents that have all vectors of a model, in one order."""
+def contents_with_vectors(conn: sa.Connection, agent_id: str, model: str) -> list[str]:
+    """The agent's ready contents that have all vectors of a model, sorted."""
     query = (
         sa.select(_t.c.content_id)
         .distinct()
@@ -137,7 +137,7 @@ def with_vectors(conn: sa.Connection, agent_id: str, model: str) -> list[str]:
 
 
 def vectors_of(conn: sa.Connection, content_id: str, model: str) -> list[tuple[int, bytes]]:
-    """Ids of passages and their vectors; none when they are another model's by now."""
+    """Ids of passages and their vectors; none when they are of another model by now."""
     query = (
         sa.select(_vectors.c.chunk_id, _vectors.c.vector)
         .join(_chunks, _chunks.c.id == _vectors.c.chunk_id)

@@ -1,8 +1,7 @@
-"""One server on one data directory, and on one database. Command line tools work beside it and do not take the locks.
+"""Locks of a server on its data directory and its database, one server on each. Command line tools take no locks.
 
-The lock belongs to the open file (Linux, `fcntl(2)`: open file description locks): it ends with the process, and unlike
-`flock` it can be asked for without being taken.
-"""
+They are open file description locks (Linux, `fcntl(2)`): they end with the process, and unlike `flock` they can be
+queried without being acquired."""
 
 from __future__ import annotations
 
@@ -23,17 +22,17 @@ _FLOCK = "hhqqi0q"
 
 
 @contextmanager
-def hold(data_dir: Path) -> Iterator[None]:
-    """Hold the data directory (made when absent) until the block ends or the process dies. `StartupError` when
-    another server holds it or it cannot be written."""
+def lock_data_dir(data_dir: Path) -> Iterator[None]:
+    """Lock the data directory (created when absent) until the block ends or the process dies. Raises `StartupError`
+    when another server has locked it, or it cannot be written."""
     with _locked(data_dir / LOCK_NAME, f"data_dir {data_dir}", "data_dir"):
         yield
 
 
 @contextmanager
-def hold_database(path: Path) -> Iterator[None]:
-    """The same for a database file, by a file beside it: its server may have another data directory. A link to the
-    database and the database are one."""
+def lock_database(path: Path) -> Iterator[None]:
+    """Lock a database file, by a file beside it, because its server may have another data directory. Links to the
+    database are resolved. Raises as `lock_data_dir`."""
     beside = Path(f"{os.path.realpath(path)}{DATABASE_SUFFIX}")
     with _locked(beside, f"the database {path}", "[database] url"):
         yield
@@ -43,28 +42,28 @@ def hold_database(path: Path) -> Iterator[None]:
 def _locked(path: Path, what: str, setting: str) -> Iterator[None]:
     try:
         file_permissions.make_folder(path.parent)
-        handle = _opened(path)
+        handle = _open_lock_file(path)
     except OSError as error:
         raise StartupError(f"{what} cannot be used: {error.strerror}") from error
     try:
-        _take(handle, what, setting)
+        _acquire(handle, what, setting)
         yield
     finally:
         os.close(handle)
 
 
-def _opened(path: Path) -> int:
-    """The file, made when absent: by root for the folder's owner, whose server is to take the lock another time. Nobody
-    else may open it: who can read a file can lock it."""
+def _open_lock_file(path: Path) -> int:
+    """The open lock file, created when absent; root creates it for the folder's owner, whose server locks it later.
+    Private, because a process that can read a file can lock it."""
     file_permissions.make_file(path)
     handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    with suppress(PermissionError):  # it is another's, who let us in
+    with suppress(PermissionError):  # a file of another user that this one may write
         os.fchmod(handle, file_permissions.FILE)
     return handle
 
 
-def is_held(data_dir: Path) -> bool:
-    """Whether a server holds the data directory; nothing is taken or made. Raises `OSError`."""
+def is_locked(data_dir: Path) -> bool:
+    """True if a server has locked the data directory. Neither locks nor creates anything. Raises `OSError`."""
     try:
         handle = os.open(data_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -80,7 +79,7 @@ def _whole_file() -> bytes:
     return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
-def _take(handle: int, what: str, setting: str) -> None:
+def _acquire(handle: int, what: str, setting: str) -> None:
     try:
         fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _whole_file())
     except (BlockingIOError, PermissionError) as error:  # EAGAIN or EACCES, as POSIX leaves open
@@ -90,7 +89,8 @@ def _take(handle: int, what: str, setting: str) -> None:
 
 
 def _startup_error(handle: int, what: str, setting: str) -> str:
-    """Who holds the lock: a server, whose lock is one for writing, or somebody who could read the file."""
+    """The error text, with the holder of the lock: a server, which has a write lock, or a process that can read the
+    file."""
     kind, *_, process = struct.unpack(_FLOCK, fcntl.fcntl(handle, fcntl.F_OFD_GETLK, _whole_file()))
     if kind == fcntl.F_RDLCK:
         holder = str(process) if process > 0 else _lock_holder(os.fstat(handle).st_ino)
@@ -103,10 +103,10 @@ def _startup_error(handle: int, what: str, setting: str) -> str:
 
 
 def _lock_holder(inode: int) -> str:
-    """The process that holds a lock for reading on the file, as far as we may look; "" when none is seen (proc(5))."""
-    for facts in Path("/proc").glob("[0-9]*/fdinfo/*"):
+    """The process with a read lock on the file, found in /proc (proc(5)); "" when it is not visible."""
+    for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
         with suppress(OSError):
-            locks = [line.split() for line in facts.read_text().splitlines() if line.startswith("lock:")]
+            locks = [line.split() for line in info.read_text().splitlines() if line.startswith("lock:")]
             if any("READ" in lock and lock[-3].endswith(f":{inode}") for lock in locks):
-                return facts.parts[2]
+                return info.parts[2]
     return ""

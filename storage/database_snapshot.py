@@ -1,4 +1,4 @@
-"""The database at one moment, as a file of its own, and the files beside the database that its rows promise."""
+"""Snapshots of the database for backups: a copy in one file, and the files that its rows refer to."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from storage.calls import recordings
 from storage.knowledge import files as knowledge_files
 
 FOLDERS: Final = ("recordings", "knowledge", "sounds")
-"""Of the data directory; rows promise files in these alone."""
+"""Folders of the data directory with files that rows refer to."""
 _BUSY_S: Final = 60.0
 _PAUSE_STEPS: Final = 1000
-"""Of SQLite's machine: some hundred rows."""
+"""Steps of SQLite's virtual machine: some hundred rows."""
 _HERE: Final = Path()
 _calls = tables.calls
 _attempts = tables.webhook_attempts
@@ -30,8 +30,8 @@ _numbers = tables.phone_numbers
 
 @dataclass(frozen=True)
 class ReferencedFile:
-    """A file that a row speaks of, by its name in the data directory. Not `certain`: of a live call, which may have
-    said nothing yet."""
+    """A file that a row refers to, by its path in the data directory. `certain` is False for the recording of a live
+    call, which may not exist yet."""
 
     name: str
     certain: bool
@@ -39,19 +39,19 @@ class ReferencedFile:
 
 @dataclass(frozen=True)
 class UnfinishedWork:
-    """What a server goes on with when it starts on this database: webhook attempts that wait, numbers that register
-    with a provider, calls that are live or queued."""
+    """What a server continues when it starts on this database: pending webhook attempts, registrations, live and queued
+    calls."""
 
     webhook_attempts: int
     registrations: int
     calls: int
 
 
-def take(database: Path, target: Path, pause: Callable[[], None]) -> None:
-    """Write what the database holds now into `target`, which is absent or empty. For SQLite it is one long read: the
-    server's writes go on meanwhile. Rows that were deleted are not in it, nor what is left of them in free pages.
-    `pause` is called again and again. Blocks. `StartupError` when there is no database, or it cannot be read, or the
-    copy cannot be written."""
+def create(database: Path, target: Path, pause: Callable[[], None]) -> None:
+    """Write a snapshot of the database into `target`, which is absent or empty. For SQLite it is one long read, so the
+    server can write meanwhile. It contains neither deleted rows nor their remains in free pages. `pause` is called
+    periodically. Blocks. Raises `StartupError` when there is no database, it cannot be read, or the copy cannot be
+    written."""
     try:
         with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY_S)) as conn:
             conn.isolation_level = None
@@ -62,8 +62,8 @@ def take(database: Path, target: Path, pause: Callable[[], None]) -> None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[sa.Connection]:
-    """A snapshot, for reading. `StartupError` when it is no database."""
+def open_snapshot(path: Path) -> Iterator[sa.Connection]:
+    """Opens a snapshot for reading. Raises `StartupError` when it is not a database."""
     source = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     engine = sa.create_engine("sqlite://", creator=lambda: sqlite3.connect(source, uri=True), poolclass=sa.NullPool)
     try:
@@ -75,13 +75,13 @@ def opened(path: Path) -> Iterator[sa.Connection]:
 
 
 def integrity_problem(conn: sa.Connection) -> str | None:
-    """What is wrong with the file; None when it is whole."""
-    found = str(conn.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
-    return None if found == "ok" else found
+    """Returns the first problem of the file (`PRAGMA quick_check`), None when it is intact."""
+    result = str(conn.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
+    return None if result == "ok" else result
 
 
 def revision(conn: sa.Connection) -> str | None:
-    """The newest migration that it has seen; None: this is no database of ours."""
+    """Returns the revision of the newest migration in the file, None when it is no database of Trunkline."""
     if not sa.inspect(conn).has_table("alembic_version"):
         return None
     found = conn.exec_driver_sql("SELECT version_num FROM alembic_version LIMIT 2").scalars().all()
@@ -89,10 +89,10 @@ def revision(conn: sa.Connection) -> str | None:
 
 
 def referenced_files(conn: sa.Connection) -> Iterator[ReferencedFile]:
-    """Every file that the rows speak of."""
+    """Every file that rows refer to."""
     ended = _calls.c.ended_at.is_not(None)
-    spoken_of = sa.select(_calls.c.id, _calls.c.created_at, ended).where(sa.or_(_calls.c.recorded, sa.not_(ended)))
-    for call_id, created_at, certain in conn.execute(spoken_of):
+    with_recording = sa.select(_calls.c.id, _calls.c.created_at, ended).where(sa.or_(_calls.c.recorded, sa.not_(ended)))
+    for call_id, created_at, certain in conn.execute(with_recording):
         yield ReferencedFile(recordings.path_of(_HERE, call_id, created_at).as_posix(), bool(certain))
     for content_id in conn.execute(_files_of_documents(conn)).scalars():
         yield ReferencedFile(knowledge_files.path_of(_HERE, content_id).as_posix(), certain=True)
@@ -101,16 +101,16 @@ def referenced_files(conn: sa.Connection) -> Iterator[ReferencedFile]:
 
 
 def _files_of_documents(conn: sa.Connection) -> sa.Select[str]:
-    """By whose ids the files of documents are called: in older tables each has its own, and none was removed before its
-    row."""
+    """Selects the ids that name the files of documents. In older revisions each document has its own file, and no file
+    was removed before its row."""
     columns = {each["name"] for each in sa.inspect(conn).get_columns("knowledge_documents")}
     documents = tables.knowledge_documents.c
     files = sa.select(documents["content_id" if "content_id" in columns else "id"]).distinct()
     return files.where(documents.file_removed_at.is_(None)) if "file_removed_at" in columns else files
 
 
-def unfinished(conn: sa.Connection) -> UnfinishedWork:
-    """What the next start goes on with."""
+def unfinished_work(conn: sa.Connection) -> UnfinishedWork:
+    """Counts what the next start continues."""
     return UnfinishedWork(
         _count(conn, _attempts.c.status == "pending"),
         _count(conn, sa.and_(_numbers.c.sip_mode == "registration", _numbers.c.source.is_not(None))),

@@ -1,4 +1,4 @@
-"""Where a worker's own code lies, which it may go on to load while it is held in."""
+"""Paths of code that a worker may still load inside of the sandbox."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib
 _SEARCHED: Final = "LD_LIBRARY_PATH"
 
 
-def code_of(*packages: str) -> list[Path]:
-    """Python's modules, the installed packages, shared libraries, and these packages of ours."""
+def loadable_paths(*packages: str) -> list[Path]:
+    """Returns the paths of Python's modules, the installed packages, shared libraries and these packages of the
+    product."""
     installed = (path for path in map(Path, sys.path) if path.name in _PACKAGES)
     searched = filter(None, os.environ.get(_SEARCHED, "").split(":"))
-    ours = (_ROOT / name for name in packages)
-    return [Path(os.__file__).parent, *installed, *map(Path, (*_LIBRARIES, *searched)), *ours]
+    own = (_ROOT / name for name in packages)
+    return [Path(os.__file__).parent, *installed, *map(Path, (*_LIBRARIES, *searched)), *own]

@@ -1,4 +1,4 @@
-"""Whose attempts are whose, and what is looked at to find them."""
+"""Claims on delivery attempts: shares, expiry, order, use of indexes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from config.clock import utc_now
 from storage import tables
 from storage.calls import calls
 from storage.database.database import Database
-from storage.webhooks import claims, deliveries
+from storage.webhooks import attempt_claims, deliveries
 from storage.webhooks.deliveries import Delivery, DeliveryAttempt, destination_of
 
 SECOND = timedelta(seconds=1)
@@ -36,12 +36,12 @@ async def call_id(database: Database, organization_id: str) -> str:
 
 
 def host(lane: str) -> str:
-    """The host and port of a lane, which is an organization's."""
+    """The host and port of a destination key."""
     return lane.partition(" ")[2]
 
 
 class Outbox:
-    """Events of one call, as many as wanted."""
+    """Events of one call, any number."""
 
     def __init__(self, database: Database, organization_id: str, call_id: str) -> None:
         self.database, self._organization_id, self._call_id = database, organization_id, call_id
@@ -61,15 +61,17 @@ class Outbox:
         )  # fmt: skip
 
     async def claim(self, claimant: str, at: datetime | None = None, **shares: int) -> list[DeliveryAttempt]:
-        """Claim for a second; `a`, `b`: how many of each."""
+        """Claim for a second; `a`, `b`: the share of each destination."""
         now = at or utc_now()
         names = {"a": A, "b": B}
         wanted = {f"{self._organization_id} {names[name]}": share for name, share in shares.items()}
-        due = await self.database.write(lambda conn: claims.claim(conn, claimant, wanted, now=now, until=now + SECOND))
+        due = await self.database.write(
+            lambda conn: attempt_claims.claim(conn, claimant, wanted, now=now, until=now + SECOND)
+        )
         return [each.attempt for each in due]
 
     async def waiting(self) -> list[str]:
-        return [host(each.destination) for each in await self.database.read(claims.due_destinations)]
+        return [host(each.destination) for each in await self.database.read(attempt_claims.due_destinations)]
 
     async def record(self, attempt: DeliveryAttempt, claimant: str | None, succeeded: bool) -> DeliveryAttempt | None:
         return await self.database.write(
@@ -85,7 +87,7 @@ class Outbox:
         return sorted((each.attempt, each.status) for each in found.items)
 
     async def release_expired(self, now: datetime, under_way: tuple[str, ...] = ()) -> int:
-        return await self.database.write(lambda conn: claims.release_expired(conn, now, under_way=under_way))
+        return await self.database.write(lambda conn: attempt_claims.release_expired(conn, now, under_way=under_way))
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ def test_a_destination_is_host_and_port(url: str, destination: str) -> None:
     assert destination_of(url) == destination
 
 
-async def test_what_one_has_claimed_no_other_gets(outbox: Outbox) -> None:
+async def test_a_claimed_attempt_is_not_claimed_again(outbox: Outbox) -> None:
     await outbox.put(A, 3)
     first = await outbox.claim("one", a=2)
     second = await outbox.claim("two", a=2)
@@ -119,7 +121,7 @@ async def test_what_one_has_claimed_no_other_gets(outbox: Outbox) -> None:
     assert await outbox.waiting() == []
 
 
-async def test_each_destination_gives_its_share_longest_due_first(outbox: Outbox) -> None:
+async def test_a_claim_takes_a_share_of_each_destination_longest_due_first(outbox: Outbox) -> None:
     oldest, older, newest = await outbox.put(A, 3)
     (other,) = await outbox.put(B)
     attempts = tables.webhook_attempts
@@ -131,35 +133,33 @@ async def test_each_destination_gives_its_share_longest_due_first(outbox: Outbox
     assert {host(each.destination) for each in claimed} == {A, B}
 
 
-async def test_a_look_shows_each_destination_once_with_its_first_time(outbox: Outbox, database: Database) -> None:
+async def test_due_destinations_are_unique_with_their_earliest_time(outbox: Outbox, database: Database) -> None:
     (first, *_) = await outbox.put(B, 3)
     await outbox.put(A, 3)
-    waiting = await database.read(claims.due_destinations)
+    waiting = await database.read(attempt_claims.due_destinations)
     assert {host(each.destination) for each in waiting} == {A, B}
     assert {host(each.destination): each.due_at for each in waiting}[B] == first.created_at
     assert waiting == sorted(waiting, key=lambda each: (each.due_at, each.destination))
 
 
-async def test_what_somebody_asked_for_comes_before_all_that_waits_for_the_same_receiver(outbox: Outbox) -> None:
+async def test_manual_attempts_are_claimed_before_scheduled_ones(outbox: Outbox) -> None:
     *_, last = await outbox.put(A, 5)
-    asked = await outbox.database.write(lambda conn: deliveries.add_manual(conn, last, scheduled=5))
+    asked = await outbox.database.write(lambda conn: deliveries.add_manual_attempt(conn, last, scheduled=5))
     assert [each.id for each in await outbox.claim("one", a=1)] == [asked.id]
     assert len(await outbox.claim("two", a=9)) == 5
 
 
-async def test_a_receiver_for_which_only_something_asked_for_waits_is_seen(outbox: Outbox) -> None:
+async def test_a_destination_with_manual_attempts_only_is_due(outbox: Outbox) -> None:
     (event,) = await outbox.put(A)
     (first,) = await outbox.claim("one", a=1)
     await outbox.record(first, "one", succeeded=True)
     assert await outbox.waiting() == []
-    await outbox.database.write(lambda conn: deliveries.add_manual(conn, event, scheduled=5))
+    await outbox.database.write(lambda conn: deliveries.add_manual_attempt(conn, event, scheduled=5))
     assert await outbox.waiting() == [A]
 
 
 @pytest.mark.parametrize("succeeded", [True, False])
-async def test_what_was_under_way_when_its_call_was_deleted_leaves_nothing(
-    outbox: Outbox, call_id: str, succeeded: bool
-) -> None:
+async def test_an_attempt_whose_call_was_deleted_is_not_recorded(outbox: Outbox, call_id: str, succeeded: bool) -> None:
     await outbox.put(A)
     (first,) = await outbox.claim("one", a=1)
     deleted = sa.delete(tables.calls).where(tables.calls.c.id == call_id)
@@ -168,21 +168,21 @@ async def test_what_was_under_way_when_its_call_was_deleted_leaves_nothing(
     assert await outbox.attempts() == []
 
 
-async def test_what_is_not_due_is_not_claimed(outbox: Outbox) -> None:
+async def test_an_attempt_is_not_claimed_before_it_is_due(outbox: Outbox) -> None:
     await outbox.put(A)
     assert await outbox.claim("one", at=utc_now() - SECOND, a=1) == []
     assert await outbox.waiting() == [A]
 
 
-async def test_a_look_and_a_claim_step_through_an_index_and_read_no_table(outbox: Outbox, database: Database) -> None:
-    """So that thousands of events for one receiver make them no slower."""
+async def test_due_destinations_and_claims_use_indexes_only(outbox: Outbox, database: Database) -> None:
+    """So that thousands of events for one receiver do not slow them down."""
     statements: list[str] = []
 
     def plan(conn: sa.Connection) -> list[str]:
         conn.connection.dbapi_connection.set_trace_callback(statements.append)  # type: ignore[union-attr]
-        claims.due_destinations(conn)
-        deliveries.due(conn, utc_now(), destination=A, manual=False, limit=3)
-        claims.expired(conn, utc_now())
+        attempt_claims.due_destinations(conn)
+        deliveries.due_attempts(conn, utc_now(), destination=A, manual=False, limit=3)
+        attempt_claims.expired_claims(conn, utc_now())
         conn.connection.dbapi_connection.set_trace_callback(None)  # type: ignore[union-attr]
         return [row[3] for each in statements for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {each}")]
 
@@ -197,7 +197,7 @@ async def test_a_look_and_a_claim_step_through_an_index_and_read_no_table(outbox
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps
 
 
-async def test_a_claim_that_has_expired_is_free_again_unless_its_attempt_is_still_under_way(outbox: Outbox) -> None:
+async def test_an_expired_claim_is_released_unless_its_attempt_is_under_way(outbox: Outbox) -> None:
     await outbox.put(A, 2)
     now = utc_now()
     late, dead = await outbox.claim("one", at=now, a=2)
@@ -206,15 +206,15 @@ async def test_a_claim_that_has_expired_is_free_again_unless_its_attempt_is_stil
     assert [each.id for each in await outbox.claim("two", a=2)] == [dead.id]
 
 
-async def test_after_a_start_nothing_is_claimed(outbox: Outbox, database: Database) -> None:
+async def test_release_all_frees_every_claim(outbox: Outbox, database: Database) -> None:
     await outbox.put(A, 2)
     await outbox.claim("dead", a=1)
-    assert await database.write(claims.release_all) == 1
-    assert await database.write(claims.release_all) == 0
+    assert await database.write(attempt_claims.release_all) == 1
+    assert await database.write(attempt_claims.release_all) == 0
     assert len(await outbox.claim("next", a=5)) == 2
 
 
-async def test_what_was_made_is_claimed_no_more_and_neither_is_what_follows_it(outbox: Outbox) -> None:
+async def test_recorded_attempts_and_their_successors_are_unclaimed(outbox: Outbox) -> None:
     await outbox.put(A)
     (first,) = await outbox.claim("one", a=1)
     assert await outbox.record(first, "one", succeeded=False)
@@ -223,7 +223,7 @@ async def test_what_was_made_is_claimed_no_more_and_neither_is_what_follows_it(o
 
 
 @pytest.mark.parametrize("recorded", [False, True], ids=["still under way there", "made there"])
-async def test_a_failure_of_one_whose_attempt_another_has_taken_over_counts_for_nothing(
+async def test_a_failure_of_an_attempt_that_another_claimant_took_over_is_not_recorded(
     outbox: Outbox, recorded: bool
 ) -> None:
     await outbox.put(A)
@@ -240,7 +240,7 @@ async def test_a_failure_of_one_whose_attempt_another_has_taken_over_counts_for_
     assert await outbox.attempts() == [(1, "failed"), (2, "pending")]
 
 
-async def test_a_success_counts_whoever_had_it(outbox: Outbox, call_id: str) -> None:
+async def test_a_success_is_recorded_for_any_claimant(outbox: Outbox, call_id: str) -> None:
     await outbox.put(A)
     now = utc_now()
     (slow,) = await outbox.claim("slow", at=now, a=1)
@@ -251,7 +251,7 @@ async def test_a_success_counts_whoever_had_it(outbox: Outbox, call_id: str) -> 
     assert await outbox.attempts() == [(1, "succeeded")]
 
 
-async def test_a_failure_after_the_claim_has_expired_counts_while_nobody_else_has_the_attempt(outbox: Outbox) -> None:
+async def test_a_failure_after_an_expired_claim_is_recorded_unless_taken_over(outbox: Outbox) -> None:
     await outbox.put(A)
     now = utc_now()
     (slow,) = await outbox.claim("slow", at=now, a=1)

@@ -1,4 +1,4 @@
-"""Whether a database without data is one of a first start, or one that was lost."""
+"""Lost database: detects a database that is missing although files of an installation exist."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _OF_ORGANIZATIONS: Final = ("recordings", "knowledge")
 _BUSY_S: Final = 10.0
 
 
-def check(data_dir: Path, database: Path, secret_key: Path) -> None:
-    """`StartupError` when the database is missing or empty though files of an installation lie in the data directory: a
-    server that began anew beside them would answer nobody's calls, and nobody would be told why. Blocks."""
+def check_not_lost(data_dir: Path, database: Path, secret_key: Path) -> None:
+    """Raises `StartupError` when the database is missing or empty although the data directory has files of an
+    installation, because a server with a new database would silently answer no calls. Blocks."""
     tables, rows = _content(database)
     if rows:
         return
     folders = _OF_ORGANIZATIONS if tables else (*_OF_ORGANIZATIONS, "sounds")
-    found = [data_dir / name for name in folders if _holds_files(data_dir / name)]
+    found = [data_dir / name for name in folders if _has_files(data_dir / name)]
     if not tables and secret_key.parent == data_dir and secret_key.exists():
         found.append(secret_key)
     if found:
@@ -35,7 +35,8 @@ def check(data_dir: Path, database: Path, secret_key: Path) -> None:
 
 
 def _content(database: Path) -> tuple[bool, bool]:
-    """Whether it has our tables, and an organization in them. What cannot be read is somebody else's to tell."""
+    """Returns two flags: the database has its tables, and an organization. Both are True for an unreadable file, which
+    the migration reports."""
     if not database.exists() or database.stat().st_size == 0:
         return False, False
     try:
@@ -47,5 +48,5 @@ def _content(database: Path) -> tuple[bool, bool]:
         return True, True
 
 
-def _holds_files(folder: Path) -> bool:
+def _has_files(folder: Path) -> bool:
     return any(files for _, _, files in os.walk(folder))
