@@ -17,17 +17,19 @@ from api.routing.route import (
     as_json,
 )
 from api.routing.validation import invalid
-from api.schemas.agents import Agent, AgentCreate, AgentQuery, AgentSettings, AgentUpdate
+from api.schemas.agents import Agent, AgentCreate, AgentQuery, AgentSettings, AgentUpdate, agent_view
+from api.schemas.base import View
 from config.errors import FieldProblem, NotFound
 from storage.agents import agents, tools
 from storage.background_sounds import sounds
+from storage.tables.agent_fields import AgentFields
 
 
-def create(context: RequestContext[AgentCreate, NoQuery]) -> Agent:
+def create(context: RequestContext[AgentCreate, NoQuery]) -> View:
     """POST /agents"""
     _require_known_ids(context)
-    fields = agents.AgentFields(**context.body.to_store(context.services.secrets, only_given=False))
-    return Agent.of(agents.create(context.conn, context.owner, fields))
+    fields = AgentFields(**context.body.to_store(context.services.secrets, only_given=False))
+    return agent_view(agents.create(context.conn, context.owner, fields))
 
 
 def page(context: RequestContext[None, AgentQuery]) -> ViewPage:
@@ -37,18 +39,18 @@ def page(context: RequestContext[None, AgentQuery]) -> ViewPage:
     def render(versions: list[agents.AgentVersion]) -> Iterator[tuple[agents.AgentVersion, bytes]]:
         by_id = {version.id: version for version in versions}
         for stored in agents.get_many(conn, owner, list(by_id)):
-            yield by_id[stored.id], as_json(Agent.of(stored))
+            yield by_id[stored.id], as_json(agent_view(stored))
 
     found = agents.page(conn, owner, limit=query.limit, offset=query.offset, search=query.search)
     return ViewPage(context.services.json_cache.get_or_render(found.items, render), found.total)
 
 
-def get(context: RequestContext[None, NoQuery]) -> Agent:
+def get(context: RequestContext[None, NoQuery]) -> View:
     """GET /agents/{id}"""
     return _found(agents.get(context.conn, context.owner, context.item))
 
 
-def update(context: RequestContext[AgentUpdate, NoQuery]) -> Agent:
+def update(context: RequestContext[AgentUpdate, NoQuery]) -> View:
     """PATCH /agents/{id}: only the fields in the body change."""
     changes = context.body.to_store(context.services.secrets, only_given=True)
     stored = agents.update(context.conn, context.owner, context.item, changes)
@@ -66,10 +68,10 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
     context.after_commit.append(context.services.documents_waiting)
 
 
-def _found(stored: agents.Agent | None) -> Agent:
+def _found(stored: agents.Agent | None) -> View:
     if stored is None:
         raise NotFound("Agent not found")
-    return Agent.of(stored)
+    return agent_view(stored)
 
 
 def _require_known_ids(context: RequestContext[Any, NoQuery]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from api.schemas.addresses import HttpAddress, WebhookAddress
@@ -25,6 +26,7 @@ from api.schemas.bounds import MAX_EXTRACTIONS, MAX_SECRET, MAX_TOOL_IDS, MAX_TR
 from api.schemas.patterns import DialNumber, LanguageTag
 from config.secrets import Secrets
 from storage.agents.agents import Agent as StoredAgent
+from storage.tables.agent_fields import AgentFields
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 UpTo2000Ms = Annotated[int, Field(ge=0, le=2000)]
@@ -155,7 +157,7 @@ class AgentSettings(Body):
     )
 
     def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:
-        """Returns the values under the names of `storage.agents.agents.AgentFields`, all or only those in the body."""
+        """Returns the values under the names of `AgentFields`, all or only those in the body."""
         values = self.model_dump(exclude_unset=only_given)
         if "system_prompt" not in self.model_fields_set:
             values.pop("system_prompt", None)  # its default is null, which no body may have
@@ -202,50 +204,38 @@ class TransferTargetView(View):
     mode: Literal["cold", "warm_briefing"]
 
 
-class Agent(View):
-    """A voice agent."""
+_VIEWED_AS: Final[dict[str, Any]] = {
+    "slm_model_id": IdView | None,
+    "voice_id": IdView | None,
+    "background_sound_id": IdView | None,
+    "tool_ids": list[IdView] | None,
+    "post_call_extraction_schema": list[ExtractionFieldView],
+    "transfer_targets": list[TransferTargetView],
+}
+"""Fields whose type in responses is not the stored one."""
+_SECRET: Final = "post_call_webhook_secret"
 
-    id: IdView
-    name: str
-    system_prompt: str | None
-    slm_model_id: IdView | None
-    voice_id: IdView | None
-    voice_speed: float
-    voice_stability: float
-    turn_endpoint_delay: int | None
-    min_turn_duration: int | None
-    min_interruption_duration: int | None
-    frame_activation_threshold: float | None
-    post_speech_cooldown: int | None
-    ultravad_eot_threshold: float | None
-    speculative_silence_ms: int | None
-    fallback_silence_ms: int | None
-    allow_end_call: bool
-    is_active: bool
-    post_call_summary_enabled: bool
-    post_call_extraction_schema: list[ExtractionFieldView]
-    post_call_webhook_url: str | None
-    post_call_webhook_secret_set: bool
-    first_speaker: Literal["user", "agent"]
-    agent_greeting: str | None
-    agent_greeting_enabled: bool
-    first_message_uninterruptible: bool
-    first_message_delay: int
-    max_call_duration_seconds: int
-    language_hint: str | None
-    knowledge_search_instructions: str | None
-    background_sound_id: IdView | None
-    background_sound_volume: float
-    hold_message: str | None
-    hold_music_url: str | None
-    tool_ids: list[IdView] | None
-    transfer_targets: list[TransferTargetView]
-    customer_silence_ms: int
-    created_at: Instant
-    updated_at: Instant
 
-    @classmethod
-    def of(cls, stored: StoredAgent) -> Agent:
-        """The view of a stored agent: in place of the webhook secret, whether there is one."""
-        secret_set = stored.post_call_webhook_secret_encrypted is not None
-        return cls.model_validate({**stored.__dict__, "post_call_webhook_secret_set": secret_set})
+def _view_fields() -> Iterator[tuple[str, Any]]:
+    """Yields name and type of each field of the view: those of `AgentFields`, in their order; in place of the webhook
+    secret, whether there is one."""
+    yield "id", IdView
+    for name, stored in get_type_hints(AgentFields).items():
+        if name == f"{_SECRET}_encrypted":
+            yield f"{_SECRET}_set", bool
+        else:
+            yield name, _VIEWED_AS.get(name, stored)
+    yield "created_at", Instant
+    yield "updated_at", Instant
+
+
+_FIELD_DEFINITIONS: Final[dict[str, Any]] = {name: (kind, ...) for name, kind in _view_fields()}
+Agent: Final[type[View]] = create_model(
+    "Agent", __base__=View, __doc__="A voice agent.", __module__=__name__, **_FIELD_DEFINITIONS
+)
+
+
+def agent_view(stored: StoredAgent) -> View:
+    """The view of a stored agent."""
+    secret_set = stored.post_call_webhook_secret_encrypted is not None
+    return Agent.model_validate({**stored.__dict__, f"{_SECRET}_set": secret_set})

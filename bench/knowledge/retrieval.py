@@ -45,7 +45,6 @@ from models.model_files.store import ModelStore
 from models.protocols import Embeddings
 from storage.accounts import organizations
 from storage.agents import agents
-from storage.agents.agents import AgentFields
 from storage.database.database import Database
 from storage.document_reader.chunker import Chunk, chunks_of
 from storage.document_reader.formats.markdown import blocks_from_markdown
@@ -55,6 +54,7 @@ from storage.document_reader.terms.tokenizer import ENGLISH, terms_of
 from storage.knowledge import content_index, documents
 from storage.knowledge.documents import DocumentFields
 from storage.knowledge.passages import KeywordSearch
+from storage.tables.agent_fields import AgentFields
 from trunkline.server.startup import SWITCH_INTERVAL_S
 
 LANGUAGES: Final = ("en", "de", "es", "fr")

@@ -23,9 +23,9 @@ from models.loading.catalogue import Catalogue
 from storage import tables
 from storage.accounts import organizations
 from storage.agents import agents
-from storage.agents.agents import AgentFields
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
+from storage.tables.agent_fields import AgentFields
 from trunkline.server.server import Server
 from trunkline.server.startup import SWITCH_INTERVAL_S, freeze_gc, running_server
 

@@ -28,10 +28,10 @@ from config.settings import Settings
 from storage import tables
 from storage.accounts import api_keys, organizations
 from storage.agents import agents
-from storage.agents.agents import AgentFields
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
+from storage.tables.agent_fields import AgentFields
 
 SECRET: Final = "storm and shelter"
 RECEIVERS: Final = 4

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from storage.agents.agents import ExtractionField
 from storage.calls.calls import TranscriptItem
+from storage.tables.agent_fields import ExtractionField
 
 MAX_FIELDS: Final = 8
 """Values of one request: the model's output has room for them."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Any, Final
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
 from config.clock import whole_ms
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -70,3 +76,33 @@ def organization_column(*, nullable: bool = False, primary_key: bool = False) ->
     """Returns the column of the owning organization."""
     owner = sa.ForeignKey("organizations.id", ondelete="CASCADE")
     return sa.Column("organization_id", Id, owner, nullable=nullable, primary_key=primary_key)
+
+
+_COLUMN_TYPES: Final[dict[Any, sa.types.TypeEngine[Any]]] = {
+    bool: sa.Boolean(),
+    int: sa.Integer(),
+    float: sa.Float(),
+    str: sa.String(),
+    Literal: sa.String(),
+    list: sa.JSON(none_as_null=True),
+}
+
+
+def columns_of(kind: type[DataclassInstance]) -> Iterator[sa.Column[Any]]:
+    """Yields a column for each field of a dataclass: its type follows from the field's annotation, `X | None` is
+    nullable, and a text whose name ends in `_id` is an `Id`. Raises KeyError if the annotation has no column type."""
+    hints = get_type_hints(kind)
+    for each in fields(kind):
+        hint, nullable = _without_none(hints[each.name])
+        column_type = _COLUMN_TYPES[get_origin(hint) or hint]
+        if each.name.endswith("_id"):
+            column_type = Id
+        yield sa.Column(each.name, column_type, nullable=nullable)
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    """Returns the annotation without `None`, and True if `None` was part of it."""
+    if get_origin(hint) not in (Union, UnionType):
+        return hint, False
+    (rest,) = (each for each in get_args(hint) if each is not NoneType)
+    return rest, True

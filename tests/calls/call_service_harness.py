@@ -35,13 +35,14 @@ from models.protocols import LlmOutput
 from sipcore.security.digest import DigestVerifier
 from storage.accounts import organizations
 from storage.agents import agents
-from storage.agents.agents import Agent, AgentFields
+from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber, PhoneNumberFields
 from storage.phone_numbers.trunk_rules import Policy
+from storage.tables.agent_fields import AgentFields
 from tests import database_template
 from tests.calls.http_server import system_tls
 from tests.fakes.fake_leg import SOURCE, ArrayPump, Callees, Phone

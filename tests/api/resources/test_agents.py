@@ -10,7 +10,7 @@ from cryptography.fernet import Fernet
 from api.schemas.agents import AgentCreate
 from config.secrets import Secrets
 from storage.agents import agents
-from storage.agents.agents import AgentFields
+from storage.tables.agent_fields import AgentFields
 from tests.api.conftest import Api, StartApi
 
 EXTRACTION = {"name": "ok", "description": "Was it fine?", "type": "boolean"}

@@ -29,11 +29,11 @@ from storage import tables
 from storage.accounts import balances, organizations
 from storage.accounts.balances import BalanceChange
 from storage.agents import agents
-from storage.agents.agents import AgentFields
 from storage.calls import calls
 from storage.calls.calls import Call
 from storage.calls.outbound_audit import Verdict
 from storage.database.database import Database, StorageUnavailable
+from storage.tables.agent_fields import AgentFields
 from storage.webhooks import deliveries
 from tests.calls.call_service_harness import GREETS, CallServiceHarness, call_service, until
 from tests.calls.outbound_calls import callee, ended, queue

@@ -16,11 +16,11 @@ import sqlalchemy as sa
 from calls.knowledge.ingestion import DocumentIngester
 from storage.accounts import organizations
 from storage.agents import agents
-from storage.agents.agents import AgentFields
 from storage.database.database import Database
 from storage.knowledge import documents, passages
 from storage.knowledge import files as knowledge_files
 from storage.knowledge.documents import Document, DocumentFields
+from storage.tables.agent_fields import AgentFields
 from tests import database_template
 
 TEXT = b"We open at nine.\n\nOn Sundays we are closed."

@@ -19,11 +19,11 @@ from calls.post_call.retention import Retention
 from config.clock import utc_now
 from storage.accounts import organizations
 from storage.agents import agents
-from storage.agents.agents import AgentFields
 from storage.document_reader.chunker import Chunk
 from storage.knowledge import documents as knowledge
 from storage.knowledge import files
 from storage.knowledge.documents import Document
+from storage.tables.agent_fields import AgentFields
 from tests.calls.knowledge.ingestion_harness import TEXT, Archive, at_work, children, until_processes
 from tests.storage.transaction_gate import Gate
 

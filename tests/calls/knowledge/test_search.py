@@ -22,6 +22,7 @@ from storage.agents import agents
 from storage.knowledge import content_index
 from storage.knowledge.content_index import PassageText
 from storage.knowledge.documents import Document
+from storage.tables.agent_fields import AgentFields
 from tests.calls.knowledge.fake_embeddings import Meaning
 from tests.calls.knowledge.ingestion_harness import Archive, at_work
 
@@ -230,7 +231,7 @@ async def test_another_agents_passages_are_never_found(archive: Archive) -> None
     vectors = vector_search_of(archive, Meaning())
     async with indexing(archive, vectors) as knowledge_indexer:
         await knowledge_indexer.idle()
-    fields = agents.AgentFields(name="Other", knowledge_search_instructions="always")
+    fields = AgentFields(name="Other", knowledge_search_instructions="always")
     other = await archive.database.write(lambda conn: agents.create(conn, archive.organization_id, fields))
     assert await KnowledgeSearch(archive.database, vectors).search(other.id, "dog pets", 4) == []
 

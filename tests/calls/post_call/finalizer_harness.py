@@ -23,11 +23,12 @@ from config.secrets import Secrets
 from models.protocols import ChatPrompt
 from storage.accounts import organizations
 from storage.agents import agents
-from storage.agents.agents import Agent, AgentFields, ExtractionField
+from storage.agents.agents import Agent
 from storage.calls import calls
 from storage.calls.calls import Call, TranscriptItem
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
+from storage.tables.agent_fields import AgentFields, ExtractionField
 from storage.webhooks import deliveries
 from tests import database_template
 from tests.calls.call_service_harness import WatchedDatabase

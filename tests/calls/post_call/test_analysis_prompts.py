@@ -10,8 +10,8 @@ import pytest
 from calls.post_call.analysis_prompts import MAX_FIELDS, transcript_parts, value_forms, values_prompt
 from calls.post_call.analysis_validation import InvalidModelOutput, merged, parse_summary, parse_values
 from models.llm.llama.output.grammar import json_grammar
-from storage.agents.agents import ExtractionField
 from storage.calls.calls import TranscriptItem
+from storage.tables.agent_fields import ExtractionField
 
 HOSTILE = (
     *("", " ", '"', "\\", "\n", "\x00", "🙂", "名前", "a b", "a.b", "value_1", "value_2", "__proto__", "x" * 4000),

@@ -21,6 +21,7 @@ from storage.agents import agents
 from storage.calls import calls
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
+from storage.tables.agent_fields import AgentFields
 from storage.webhooks import attempt_claims, deliveries
 from storage.webhooks.deliveries import Delivery, DeliveryAttempt
 from tests.calls.http_server import system_tls
@@ -78,7 +79,7 @@ async def put_many(
     def create(conn: sa.Connection) -> list[Delivery]:
         name = str(time.monotonic_ns())
         organization = organizations.create(conn, name)
-        agent = agents.create(conn, organization.id, agents.AgentFields(name="a"))
+        agent = agents.create(conn, organization.id, AgentFields(name="a"))
         fields = phone_numbers.PhoneNumberFields(number="+1", provider="sip")
         number = phone_numbers.create(conn, organization.id, fields)
         call = calls.create_inbound(

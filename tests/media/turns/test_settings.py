@@ -15,7 +15,8 @@ from api.schemas.agents import AgentCreate
 from calls.session.agent_config import turn_settings
 from config.clock import utc_now
 from media.turns.settings import TurnSettings
-from storage.agents.agents import Agent, AgentFields
+from storage.agents.agents import Agent
+from storage.tables.agent_fields import AgentFields
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = (ROOT / "docs/background/turn-taking.md").read_text()

@@ -6,9 +6,10 @@ import sqlalchemy as sa
 
 from storage.accounts import organizations
 from storage.agents import agents, tools
-from storage.agents.agents import Agent, AgentFields
+from storage.agents.agents import Agent
 from storage.agents.tools import Tool, ToolConfig, ToolFields
 from storage.database.database import Database
+from storage.tables.agent_fields import AgentFields
 
 CONFIG: ToolConfig = {
     "url": "https://tools.example/weather",

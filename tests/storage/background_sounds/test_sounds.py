@@ -19,10 +19,11 @@ from media.background.presets import PRESETS
 from storage import tables
 from storage.accounts import organizations
 from storage.agents import agents
-from storage.agents.agents import Agent, AgentFields
+from storage.agents.agents import Agent
 from storage.background_sounds import presets, sounds
 from storage.background_sounds.sounds import BackgroundSound, BackgroundSoundFields, path_of
 from storage.database.database import Database, StorageUnavailable
+from storage.tables.agent_fields import AgentFields
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SAMPLES = np.arange(-800, 800, dtype=np.int16)

@@ -16,7 +16,6 @@ import sqlalchemy as sa
 from storage import tables
 from storage.accounts import organizations
 from storage.agents import agents
-from storage.agents.agents import AgentFields
 from storage.database.database import Database
 from storage.document_reader.chunker import Chunk
 from storage.document_reader.terms.tokenizer import terms_of
@@ -24,6 +23,7 @@ from storage.knowledge import documents as knowledge
 from storage.knowledge import passages
 from storage.knowledge.documents import Document, DocumentFields
 from storage.knowledge.passages import FoundPassage
+from storage.tables.agent_fields import AgentFields
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOURS = ("We open at nine in the morning.", "On Sundays the harbour office is closed.")

@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from config.errors import Invalid
 from storage.accounts import organizations
 from storage.agents import agents
-from storage.agents.agents import AgentFields
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import InboundMatch, PhoneNumber, PhoneNumberFields
+from storage.tables.agent_fields import AgentFields
 
 
 def _number(conn: sa.Connection, organization_id: str, number: str, **changes: Any) -> PhoneNumber:

@@ -21,11 +21,11 @@ from config.settings import Settings
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from storage.accounts import api_keys, organizations
 from storage.agents import agents, tools
-from storage.agents.agents import AgentFields
 from storage.agents.tools import ToolConfig, ToolFields
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
+from storage.tables.agent_fields import AgentFields
 from tests.peers.sipp_baresip import free_port
 from tests.trunkline.recording_analysis import audible, heard_words, read_wav, share_heard
 from tests.trunkline.server_process import LOOPBACK, TRUNKLINE, command, environment, merged, until

@@ -25,11 +25,11 @@ from config.settings import Settings
 from media.audio_port import Samples
 from storage.accounts import organizations
 from storage.agents import agents
-from storage.agents.agents import AgentFields
 from storage.calls import calls, recordings
 from storage.database import migrate
 from storage.database.database import Database
 from storage.database.read_only import read_only
+from storage.tables.agent_fields import AgentFields
 from tests.media.speech import silence, speech
 from tests.trunkline.conftest import Office
 from tests.trunkline.server_process import command, environment
