@@ -1,4 +1,4 @@
-"""The HTTP application: middlewares, routes and background tasks put together."""
+"""The aiohttp application: its middlewares, routes and background tasks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from aiohttp import web
 
 from api.auth.authentication import authenticate
 from api.auth.key_last_used import LastUsedRecorder
-from api.health import add_health
+from api.health import add_health_routes
 from api.http.cors import cors
 from api.http.response_streaming import ResponseMemory
 from api.http.shielded_tasks import ShieldedTasks
 from api.http.timeouts import DEADLINES, RequestDeadlines, request_timeout
 from api.reference.swagger_ui import add_swagger_ui
-from api.routes import ROUTES, description
+from api.routes import ROUTES, openapi_json
 from api.routing.route import Route
 from api.services import Services
 from api.serving.dispatch import route_handler
@@ -25,47 +25,47 @@ from api.serving.upload_slots import UploadSlots
 
 
 def create_app(services: Services, now_s: Callable[[], float] = time.time) -> web.Application:
-    """Returns the application, for one event loop. Its clean-up writes what is still in memory; the database outlives
-    it. `now_s` is the clock of the rate limits, in seconds since 1970."""
+    """Returns the application, for one event loop. Its clean-up writes what is still in memory, and leaves the database
+    open. `now_s` is the clock of the rate limits, in seconds since 1970."""
     last_used = LastUsedRecorder(services.database)
     idempotency_store = IdempotencyStore(services.database, services.secrets, services.settings.quotas.model_dump())
     shielded_tasks, upload_slots, response_memory = ShieldedTasks(), UploadSlots(), ResponseMemory()
     routes_by_path = {f"{route.method} /v1{route.path}": route for route in ROUTES}
-    largest = max(route.max_body for route in ROUTES)
+    max_body = max(route.max_body for route in ROUTES)
     api_settings = services.settings.api
     deadlines = RequestDeadlines(api_settings.request_timeout_s, api_settings.body_timeout_s)
     middlewares = [handle_errors, request_timeout(deadlines), authenticate(services, routes_by_path, last_used, now_s)]
     if api_settings.cors_origins:
         middlewares.insert(0, cors(api_settings.cors_origins))
     middlewares.insert(0, observe(https=api_settings.tls_cert is not None))
-    app = web.Application(middlewares=middlewares, client_max_size=largest)
+    app = web.Application(middlewares=middlewares, client_max_size=max_body)
     app[DEADLINES] = deadlines
 
-    async def in_the_background(_app: web.Application) -> AsyncIterator[None]:
+    async def run_background_tasks(_app: web.Application) -> AsyncIterator[None]:
         async with (
-            last_used.written_periodically(),
-            idempotency_store.purged_periodically(),
-            shielded_tasks.completed(),
+            last_used.write_periodically(),
+            idempotency_store.purge_periodically(),
+            shielded_tasks.wait_at_exit(),
         ):
             yield
 
-    app.cleanup_ctx.append(in_the_background)
+    app.cleanup_ctx.append(run_background_tasks)
     for route in ROUTES:
         handler = route_handler(route, services, idempotency_store, shielded_tasks, upload_slots, response_memory)
         path = _path_pattern(route)
         app.router.add_route(route.method, path, handler)
         if route.method == "GET":
             app.router.add_route("HEAD", path, handler)
-    add_health(app, services)
+    add_health_routes(app, services)
     add_swagger_ui(app)
-    description()
+    openapi_json()
     return app
 
 
 def _path_pattern(route: Route) -> str:
-    """The route's path as aiohttp's router takes it. A literal segment of another route is excluded from `{id}`: `GET
-    /knowledge/search` gets 405, and is not looked up as the id of a document."""
+    """The route's path in the syntax of aiohttp's router. A literal segment of another route is excluded from `{id}`:
+    `GET /knowledge/search` gets 405, and is not looked up as the id of a document."""
     parent, _, last = route.path.rpartition("/")
-    words = {each.path.removeprefix(f"{parent}/") for each in ROUTES if each.path.rpartition("/")[0] == parent}
-    but = "".join(f"(?!{word}$)" for word in sorted(words - {last})) if last == "{id}" else ""
-    return f"/v1{route.path}".replace("{id}", f"{{id:{but}[^/]+}}")
+    siblings = {each.path.removeprefix(f"{parent}/") for each in ROUTES if each.path.rpartition("/")[0] == parent}
+    excluded = "".join(f"(?!{literal}$)" for literal in sorted(siblings - {last})) if last == "{id}" else ""
+    return f"/v1{route.path}".replace("{id}", f"{{id:{excluded}[^/]+}}")

@@ -17,29 +17,29 @@ from api.services import Services
 from config.errors import Forbidden
 from storage.database.database import Database, StorageUnavailable
 
-PROXIED: Final = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
+PROXY_HEADERS: Final = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 
 
-def add_health(app: web.Application, services: Services) -> None:
-    """Add the three routes to the application."""
+def add_health_routes(app: web.Application, services: Services) -> None:
+    """Add the routes `/healthz`, `/readyz` and `/metrics`."""
 
     async def healthz(_request: web.Request) -> web.Response:
         return _json({"status": "ok"}, 200)
 
     async def readyz(_request: web.Request) -> web.Response:
-        parts = {**services.readiness(), **await _storage_problems(services)}
-        ready = all(trouble is None for trouble in parts.values())
-        checks = {name: trouble or "ok" for name, trouble in parts.items()}
+        problems = {**services.readiness(), **await _storage_problems(services)}
+        ready = all(problem is None for problem in problems.values())
+        checks = {part: problem or "ok" for part, problem in problems.items()}
         state = {
             "status": "ready" if ready else "unavailable", "checks": checks, "liveCalls": services.live_calls(),
-            "callsRefused": services.why_calls_rejected(),
+            "callsRefused": services.call_rejection_reason(),
             "uploadsRefused": None if services.disk is None else services.disk.rejection_reason,
         }  # fmt: skip
         return _json(state, 200 if ready else 503)
 
     async def metrics(request: web.Request) -> web.Response:
         if services.settings.api.metrics == "loopback" and not _is_loopback_client(request):
-            raise Forbidden("Metrics are for this machine alone: see the setting [api] metrics")
+            raise Forbidden("Only clients on this machine may read the metrics: see the setting [api] metrics")
         return web.Response(
             body=await asyncio.to_thread(generate_latest), headers={"Content-Type": CONTENT_TYPE_LATEST}
         )
@@ -50,7 +50,7 @@ def add_health(app: web.Application, services: Services) -> None:
 
 
 async def _storage_problems(services: Services) -> Mapping[str, str | None]:
-    """Why the database cannot be read or written, or the disk cannot be written; None for what works."""
+    """The problems of database and disk by part: None for a part that works."""
     unreadable = await _database_problem(services.database)
     if unreadable is not None or services.disk is None:
         return {"database": unreadable}
@@ -60,15 +60,15 @@ async def _storage_problems(services: Services) -> Mapping[str, str | None]:
 async def _database_problem(database: Database) -> str | None:
     try:
         await database.read(lambda conn: conn.execute(text("SELECT 1")))
-    except StorageUnavailable as trouble:
-        return trouble.cause
+    except StorageUnavailable as error:
+        return error.cause
     return None
 
 
 def _is_loopback_client(request: web.Request) -> bool:
-    """Judged by the connection alone, because a client can send any header. A header that proxies add means that the
-    client is another machine."""
-    if any(name in request.headers for name in PROXIED):
+    """True if the connection comes from a loopback address and no proxy forwarded the request: with a header that
+    proxies add, the client is another machine. No header can make a client local."""
+    if any(name in request.headers for name in PROXY_HEADERS):
         return False
     try:
         address = ip_address((request.remote or "").partition("%")[0])

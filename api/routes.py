@@ -17,19 +17,19 @@ from api.resources import (
     voices_and_models,
     webhook_deliveries,
 )
-from api.routing.openapi import describe
+from api.routing.openapi import openapi_document
 from api.routing.route import JsonResponse, NoQuery, RequestContext, Route
 
 
-def openapi(_context: RequestContext[None, NoQuery]) -> bytes:
+def get_openapi(_context: RequestContext[None, NoQuery]) -> bytes:
     """GET /openapi.json"""
-    return description()
+    return openapi_json()
 
 
 @cache
-def description() -> bytes:
-    """The OpenAPI document as JSON."""
-    return describe(ROUTES)
+def openapi_json() -> bytes:
+    """The OpenAPI document of these routes, as JSON."""
+    return openapi_document(ROUTES)
 
 
 ROUTES: tuple[Route, ...] = (
@@ -49,8 +49,8 @@ ROUTES: tuple[Route, ...] = (
         path="/openapi.json",
         name="getOpenApi",
         tag="Description",
-        summary="This description",
-        handler=openapi,
+        summary="Get this OpenAPI document",
+        handler=get_openapi,
         access="open",
         response=JsonResponse(),
     ),

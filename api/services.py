@@ -1,4 +1,4 @@
-"""The services of the rest of the program that the API uses."""
+"""The parts of the server that the API uses: database, secrets, and callables for calls, trunks and workers."""
 
 from __future__ import annotations
 
@@ -22,39 +22,41 @@ from storage.phone_numbers.phone_numbers import PhoneNumber
 
 @dataclass(frozen=True)
 class Services:
-    """Given to `create_app`. All callables run on the event loop and return at once, unless they say otherwise."""
+    """The argument of `create_app`. All callables run on the event loop and return at once, unless their comment says
+    otherwise."""
 
     settings: Settings
     database: Database
     secrets: Secrets
     catalogue: Catalogue
     readiness: Callable[[], Mapping[str, str | None]]
-    """The parts of the server by name: None when a part is ready, else why not."""
+    """The problems of the server's parts by name: None for a part that is ready."""
     live_calls: Callable[[], int]
-    why_calls_rejected: Callable[[], str | None]
-    """Why further calls are rejected or wait at the moment; None when none are."""
+    call_rejection_reason: Callable[[], str | None]
+    """Returns why further calls are rejected or wait at the moment; None if they are not."""
     trunk_status: Callable[[PhoneNumber], TrunkStatus]
     phone_numbers_changed: Callable[[], None]
-    """Called after a phone number was created, changed or deleted, so that trunks are read again."""
-    webhooks_waiting: Callable[[], None]
-    """Called after a webhook was queued to be sent at once."""
-    documents_waiting: Callable[[], None]
-    """Called after knowledge documents were uploaded or deleted, also with their agent."""
-    calls_removed: Callable[[], None]
-    """Called after calls were deleted, so that the files of their recordings are removed."""
+    """Called after a phone number was created, changed or deleted: trunks are read again."""
+    webhook_queued: Callable[[], None]
+    """Called after a webhook delivery was queued: it is sent at once."""
+    documents_changed: Callable[[], None]
+    """Called after knowledge documents were uploaded or deleted, also with their agent: they are read or their files
+    are removed."""
+    calls_deleted: Callable[[], None]
+    """Called after calls were deleted: the files of their recordings are removed."""
     languages_changed: Callable[[], None]
-    """Called after an agent's languageHint was set."""
+    """Called after an agent's languageHint was set: its documents are indexed again."""
     check_call_capacity: Callable[[sa.Connection, Organization], None]
     """Runs in the transaction that stores an outbound call, on the database's thread. Raises `LimitExceeded` or
-    `Unavailable` when there is no capacity for it."""
+    `Unavailable` if there is no capacity for it."""
     call_queued: Callable[[], None]
-    """Called after that transaction."""
+    """Called after an outbound call was stored: it is placed as soon as the pacing allows."""
     hangup: Callable[[str], Awaitable[bool]]
-    """Ends a live call, and waits until its end is stored; False when the call is not live."""
-    sip_messages: Callable[[str], Awaitable[SipTrace | None]]
-    """The SIP messages of a call that is live or has just ended; None of others."""
+    """Hangs up a live call and waits until its end is stored; returns False if the call is not live."""
+    sip_trace: Callable[[str], Awaitable[SipTrace | None]]
+    """Returns the SIP messages of a call that is live or has just ended; None for other calls."""
     json_cache: JsonCache = field(default_factory=JsonCache)
     knowledge: KnowledgeSearch | None = None
-    """Without it, documents are searched by words alone."""
+    """None: documents are searched by words alone."""
     disk: DiskSpace | None = None
-    """Without it, free disk space is not checked."""
+    """None: free disk space is not checked."""

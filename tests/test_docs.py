@@ -1,4 +1,4 @@
-"""What the pages point to is there."""
+"""Links, tests and files that the documentation names exist."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LINK = re.compile(r"\[[^\]]+\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 
 
 def links(page: Path) -> list[tuple[str, str]]:
-    """Path and anchor of every link to a file of ours."""
+    """Path and anchor of each link to a file of the repository."""
     return LINK.findall(CODE.sub("", page.read_text()))
 
 
-def names_of_tests() -> set[str]:
-    """The names of all tests, and of the files that they are in."""
+def existing_tests() -> set[str]:
+    """The names of all tests and of their files."""
     files = list((ROOT / "tests").rglob("test_*.py"))
     return {file.stem for file in files} | {
         name for file in files for name in re.findall(r"^(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE)
@@ -27,43 +27,43 @@ def names_of_tests() -> set[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """The names of a page's headings, as forges make them."""
+    """The anchors of a page's headings, as Git forges generate them."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_link_targets_exist(page: Path) -> None:
     for path, anchor in links(page):
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), f"{page.name} links {path}"
         assert not anchor or anchor in anchors(target), f"{page.name} links {path}#{anchor}"
 
 
-def test_tests_that_a_page_names_are_there() -> None:
-    there = names_of_tests()
+def test_tests_that_a_page_names_exist() -> None:
+    existing = existing_tests()
     named = {page.name: re.findall(r"\b(test_\w+)(?:\.py)?`", page.read_text()) for page in PAGES}
     assert {"protocol.md", "turn-taking.md"} <= {name for name, found in named.items() if found}
-    assert not {(page, name) for page, names in named.items() for name in names if name not in there}
+    assert not {(page, name) for page, names in named.items() for name in names if name not in existing}
 
 
-ROOMS = "api|bench|calls|config|media|models|scripts|sipcore|storage|tests|trunkline"
-PATH = re.compile(rf"`((?:{ROOMS})/[\w./-]+)`")
+FOLDERS = "api|bench|calls|config|media|models|scripts|sipcore|storage|tests|trunkline"
+PATH = re.compile(rf"`((?:{FOLDERS})/[\w./-]+)`")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_files_that_a_page_names_are_there(page: Path) -> None:
-    """A path of ours in backticks is a file or a folder; modules may be named without `.py`, C files without `.c`."""
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    """A path in backticks is a file or a folder; modules may be named without `.py`, C files without `.c`."""
     named = {path for path in PATH.findall(page.read_text()) if "NAME" not in path}
     missing = {path for path in named if not any((ROOT / f"{path}{end}").exists() for end in ("", ".py", ".c"))}
     assert not missing
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
-    reached, waiting = set(), [ROOT / "README.md"]
-    while waiting:
-        page = waiting.pop()
+    reached, pending = set(), [ROOT / "README.md"]
+    while pending:
+        page = pending.pop()
         if page not in reached and page.suffix == ".md":
             reached.add(page)
-            waiting += [(page.parent / path).resolve() for path, _ in links(page) if path]
+            pending += [(page.parent / path).resolve() for path, _ in links(page) if path]
     assert set(PAGES) <= reached

@@ -19,46 +19,47 @@ from config.errors import FieldProblem, LimitExceeded, Unauthorized
 from config.signed_links import LinkFault, link_fault
 from storage.accounts.api_keys import ApiKey
 
-API_KEY: Final = web.RequestKey("caller", ApiKey)
-RATE_LIMIT: Final = web.RequestKey("charge", RateLimitState)
-WITHOUT_KEY: Final = web.RequestKey("opened", bool)
-"""True if the request needs no key: a signed link opens for any client, also for one with another organization's
-key."""
+API_KEY: Final = web.RequestKey("api_key", ApiKey)
+RATE_LIMIT: Final = web.RequestKey("rate_limit", RateLimitState)
+KEY_REQUIRED: Final = web.RequestKey("key_required", bool)
+"""False on open routes, and for a valid signed link, whichever organization's key the client may send with it."""
 MAX_KEY_LENGTH: Final = 200
 METRICS_PATH: Final = "/metrics"
-NOT_RATE_LIMITED: Final = frozenset({"/healthz", "/readyz", METRICS_PATH})
+MONITORING_PATHS: Final = frozenset({"/healthz", "/readyz", METRICS_PATH})
+"""Paths for supervisors, load balancers and Prometheus: they need no key and have no rate limit."""
 SIGNATURE: Final = "signature"
+"""The query parameter of signed links."""
 
 
 def authenticate(
     services: Services, routes: dict[str, Route], last_used: LastUsedRecorder, now_s: Callable[[], float]
 ) -> Middleware:
     """Returns the middleware. `routes` are keyed by method and path, as `GET /v1/agents/{id}`. Everything below `/v1`
-    needs a key unless its route says otherwise, unknown paths included."""
+    needs a key, also an unknown path, unless the `access` of its route says otherwise."""
     limiter, keys = RateLimiter(), ApiKeyCache(services.database)
     default_limit = services.settings.limits.requests_per_minute
-    uncharged = NOT_RATE_LIMITED - {METRICS_PATH} if services.settings.api.metrics == "key" else NOT_RATE_LIMITED
+    exempt = MONITORING_PATHS - {METRICS_PATH} if services.settings.api.metrics == "key" else MONITORING_PATHS
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in uncharged:
+        if request.path in exempt:
             return await handler(request)
         key = None
         try:
             key = await _find_key(request, keys)
-        except Exception:  # whatever went wrong, its answer tells of the rate like every other
+        except Exception:  # the error response has the headers of the rate limit, too
             request[RATE_LIMIT] = limiter.charge(f"address {request.remote}", default_limit, now_s())
             raise
-        who = f"address {request.remote}" if key is None else f"key {key.id}"
+        client = f"address {request.remote}" if key is None else f"key {key.id}"
         limit = default_limit if key is None else key.requests_per_minute or default_limit
-        request[RATE_LIMIT] = state = limiter.charge(who, limit, now_s())
+        request[RATE_LIMIT] = state = limiter.charge(client, limit, now_s())
         if not state.allowed:
             raise LimitExceeded("Rate limit exceeded", state.retry_after_s(now_s()))
-        request[WITHOUT_KEY] = opened = _opens_without_key(request, services, routes)
+        request[KEY_REQUIRED] = key_required = _is_key_required(request, services, routes)
         if key is not None:
             request[API_KEY] = key
             last_used.record(key.id)
-        elif not opened:
+        elif key_required:
             raise _unauthorized(request, services, routes)
         return await handler(request)
 
@@ -73,13 +74,16 @@ async def _find_key(request: web.Request, keys: ApiKeyCache) -> ApiKey | None:
     return await keys.find(key)
 
 
-def _opens_without_key(request: web.Request, services: Services, routes: dict[str, Route]) -> bool:
+def _is_key_required(request: web.Request, services: Services, routes: dict[str, Route]) -> bool:
     if not request.path.startswith("/v1/"):
-        return request.path != METRICS_PATH  # which is here because its settings want a key
-    access = _access(request, routes)
-    return access == "open" or (
-        access == "link" and SIGNATURE in request.query and _link_fault(request, services) is None
-    )
+        return request.path == METRICS_PATH  # it comes here only when the setting [api] metrics is "key"
+    match _access(request, routes):
+        case "open":
+            return False
+        case "link":
+            return SIGNATURE not in request.query or _link_fault(request, services) is not None
+        case _:
+            return True
 
 
 def _access(request: web.Request, routes: dict[str, Route]) -> str:
@@ -90,22 +94,22 @@ def _access(request: web.Request, routes: dict[str, Route]) -> str:
 
 
 def _link_fault(request: web.Request, services: Services) -> LinkFault | None:
-    given = request.query
-    return link_fault(services.secrets, request.path, given.get("expires", ""), given[SIGNATURE], utc_now())
+    query = request.query
+    return link_fault(services.secrets, request.path, query.get("expires", ""), query[SIGNATURE], utc_now())
 
 
 def _unauthorized(request: web.Request, services: Services, routes: dict[str, Route]) -> Unauthorized:
-    """The 401 with what is wrong, limited to what the client could see by itself."""
-    given = request.headers.get("Authorization")
-    if given is None and SIGNATURE in request.query and _access(request, routes) == "link":
+    """The 401, with the fault of the key or the link. It tells the client nothing of other organizations."""
+    header = request.headers.get("Authorization")
+    if header is None and SIGNATURE in request.query and _access(request, routes) == "link":
         if _link_fault(request, services) == "expired":
             problem = FieldProblem("expires", "The link's time is over: ask for a new one")
             return Unauthorized(problem, "This link has expired")
-        problem = FieldProblem(SIGNATURE, "The link is not as it was given out: use the whole of it, unchanged")
+        problem = FieldProblem(SIGNATURE, "The link was changed: use all of it, as it was received")
         return Unauthorized(problem, "This link's signature does not match")
-    if given is None:
+    if header is None:
         return Unauthorized(FieldProblem("Authorization", "The header is missing: send Authorization: Bearer API_KEY"))
-    scheme, _, key = given.partition(" ")
+    scheme, _, key = header.partition(" ")
     if scheme.lower() != "bearer" or not key.strip():
         return Unauthorized(FieldProblem("Authorization", "Must be Bearer and an API key, with a space in between"))
     return Unauthorized(FieldProblem("Authorization", "This key is unknown or has been revoked"))

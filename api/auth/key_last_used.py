@@ -1,4 +1,4 @@
-"""`lastUsedAt` of API keys: gathered in memory and written in batches, so that a read request causes no write."""
+"""Times of last use of API keys, collected in memory and written in batches, so that a read request causes no write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class LastUsedRecorder:
-    """Times of use that are not written yet, by key id."""
+    """Times of last use that are not written yet, by key id."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -30,22 +30,22 @@ class LastUsedRecorder:
         self._last[key_id] = utc_now()
 
     async def write(self) -> None:
-        """Write the recorded times. A failure is logged, and the times are kept for the next write."""
-        noted, self._last = self._last, {}
-        if not noted:
+        """Write the recorded times. A failure is logged, and the times wait for the next write."""
+        recorded, self._last = self._last, {}
+        if not recorded:
             return
         try:
-            await self._database.write(lambda conn: api_keys.set_last_used(conn, noted))
-        except StorageUnavailable as trouble:
-            self._last = {**noted, **self._last}
-            log.warning("api_keys.last_use_not_written", cause=trouble.cause)
+            await self._database.write(lambda conn: api_keys.set_last_used(conn, recorded))
+        except StorageUnavailable as error:
+            self._last = {**recorded, **self._last}
+            log.warning("api_keys.last_use_not_written", cause=error.cause)
         except Exception:
-            self._last = {**noted, **self._last}
+            self._last = {**recorded, **self._last}
             log.exception("api_keys.last_use_not_written")
 
     @asynccontextmanager
-    async def written_periodically(self) -> AsyncIterator[None]:
-        """Write every 30 s while the block runs, and once at its end."""
+    async def write_periodically(self) -> AsyncIterator[None]:
+        """Write every 30 s while the block runs, and once more at its end."""
         task = asyncio.create_task(self._write_forever(), name="api key use")
         try:
             yield

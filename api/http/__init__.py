@@ -1,1 +1,1 @@
-"""HTTP building blocks that know nothing of the resources: ranges, timeouts, CORS, streamed responses."""
+"""HTTP building blocks without resources: range requests, timeouts, CORS, streamed responses."""

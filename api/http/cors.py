@@ -1,5 +1,5 @@
-"""CORS of the fetch standard: which web pages may use the API from a browser. It is our own code because aiohttp-cors
-answers preflights with routes, which need a key here, and leaves its headers out of error responses."""
+"""CORS (fetch standard): lets web pages of permitted origins use the API from a browser. It is our own code because
+aiohttp-cors answers preflights with routes, which need a key here, and leaves its headers out of error responses."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ EXPOSE_HEADERS: Final = (
     "X-Request-Id"
 )
 MAX_AGE_S: Final = "600"
-"""How long a browser may keep the response to a preflight, seconds."""
+"""Seconds for which a browser may cache the response to a preflight."""
 
 
 def cors(origins: Sequence[str]) -> Middleware:
-    """Returns the middleware. It wraps the one that makes error bodies, so that pages of these origins can read errors
-    too. A preflight is charged like any request without a key, and is answered even when the address is over its limit,
-    because a browser hides from its page why a preflight failed. Cookies are never allowed: a page needs an API key."""
+    """Returns the middleware. It wraps the one that makes error bodies, so that pages of these origins can read errors,
+    too. A preflight is charged like any request without a key, and is answered even if the address is over its limit,
+    because a browser does not tell its page why a preflight failed. Cookies are never allowed: a page needs an API
+    key."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -38,13 +39,16 @@ def cors(origins: Sequence[str]) -> Middleware:
     return middleware
 
 
-def _preflight(request: web.Request, refused: web.StreamResponse) -> web.StreamResponse:
-    """The methods and headers that this path allows; an unknown path keeps its error."""
-    found = request.match_info.http_exception
-    if not isinstance(found, web.HTTPMethodNotAllowed) or "Access-Control-Request-Method" not in request.headers:
-        return refused
+def _preflight(request: web.Request, error_response: web.StreamResponse) -> web.StreamResponse:
+    """The methods and headers that this path allows; for an unknown path the error response."""
+    routing_error = request.match_info.http_exception
+    if (
+        not isinstance(routing_error, web.HTTPMethodNotAllowed)
+        or "Access-Control-Request-Method" not in request.headers
+    ):
+        return error_response
     headers = {
-        "Access-Control-Allow-Methods": ", ".join(sorted(found.allowed_methods)),
+        "Access-Control-Allow-Methods": ", ".join(sorted(routing_error.allowed_methods)),
         "Access-Control-Allow-Headers": ALLOW_HEADERS,
         "Access-Control-Max-Age": MAX_AGE_S,
     }

@@ -1,5 +1,5 @@
-"""Finds a name that occurs twice in one object of a JSON text. Parsers silently keep the last value, so that a proxy
-before this server may have judged another value than the one that counts here (RFC 8259, 4)."""
+"""Duplicate keys in JSON objects (RFC 8259, 4). Parsers silently keep the last value, so that a proxy in front of this
+server may have checked another value than the one that is used here."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-_AFTER_NAME: Final = re.compile(rb"[ \t\r\n]*:")
-_MARK: Final = re.compile(rb'["{}\[\],]')
+_COLON: Final = re.compile(rb"[ \t\r\n]*:")
+_TOKEN: Final = re.compile(rb'["{}\[\],]')
 _REST_OF_STRING: Final = re.compile(rb'(?:[^"\\]|\\.)*+"', re.DOTALL)
 _BACKSLASH: Final = b"\\"
 _BACKSLASH_BYTE: Final = ord(_BACKSLASH)
@@ -17,46 +17,46 @@ _BACKSLASH_BYTE: Final = ord(_BACKSLASH)
 
 @dataclass
 class _OpenContainer:
-    """An object (`names` are those seen so far) or a list that has begun and not ended. `at` is the name or the index
-    of the value being read."""
+    """An object or a list that has begun and not ended. `keys` are the keys of the object so far, None for a list; `at`
+    is the key or the index of the current value."""
 
-    names: set[str] | None
+    keys: set[str] | None
     at: str | int = field(default=0)
 
 
 def duplicate_key(text: bytes) -> list[str] | None:
-    """Returns the JSON path of the first name that occurs twice in an object; None when there is none. `text` must be
+    """Returns the JSON path of the first key that occurs twice in an object; None if there is none. `text` must be
     valid JSON. Strings are skipped without being decoded."""
-    opened: list[_OpenContainer] = []
-    found = _MARK.search(text)
-    while found is not None:
-        position = found.end()
-        match found[0]:
+    containers: list[_OpenContainer] = []
+    token = _TOKEN.search(text)
+    while token is not None:
+        position = token.end()
+        match token[0]:
             case b'"':
                 end = _end_of_string(text, position)
-                if opened and (current := opened[-1]).names is not None and _is_name(text, end):
-                    name = _name(text[position : end - 1])
-                    if name in current.names:
-                        return [*(str(each.at) for each in opened[:-1]), name]
-                    current.names.add(name)
-                    current.at = name
+                if containers and (current := containers[-1]).keys is not None and _is_key(text, end):
+                    key = _decoded_key(text[position : end - 1])
+                    if key in current.keys:
+                        return [*(str(each.at) for each in containers[:-1]), key]
+                    current.keys.add(key)
+                    current.at = key
                 position = end
             case b"{":
-                opened.append(_OpenContainer(set()))
+                containers.append(_OpenContainer(set()))
             case b"[":
-                opened.append(_OpenContainer(None))
+                containers.append(_OpenContainer(None))
             case b",":
-                if opened and isinstance(index := opened[-1].at, int):
-                    opened[-1].at = index + 1
+                if containers and isinstance(index := containers[-1].at, int):
+                    containers[-1].at = index + 1
             case _:
-                opened.pop()
-        found = _MARK.search(text, position)
+                containers.pop()
+        token = _TOKEN.search(text, position)
     return None
 
 
 def _end_of_string(text: bytes, begin: int) -> int:
     """The position after the closing quotation mark of the string whose content begins at `begin`. Mostly that is the
-    next quotation mark, which is found without holding the GIL for long, however long the string is."""
+    next quotation mark, which is found fast, so that other threads do not wait for the GIL."""
     quote = text.index(b'"', begin)
     if text[quote - 1] != _BACKSLASH_BYTE:
         return quote + 1
@@ -65,11 +65,11 @@ def _end_of_string(text: bytes, begin: int) -> int:
     return rest.end()
 
 
-def _is_name(text: bytes, end: int) -> bool:
+def _is_key(text: bytes, end: int) -> bool:
     """True if a colon follows the string that ends here."""
-    return _AFTER_NAME.match(text, end) is not None
+    return _COLON.match(text, end) is not None
 
 
-def _name(raw: bytes) -> str:
-    """Two spellings of a name, as `a` and `\\u0061`, are one name."""
+def _decoded_key(raw: bytes) -> str:
+    """The key without escapes: `a` and `\\u0061` are the same key."""
     return str(json.loads(b'"%b"' % raw)) if _BACKSLASH in raw else raw.decode("utf-8", "replace")

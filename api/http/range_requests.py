@@ -13,19 +13,19 @@ from multidict import CIMultiDict
 
 _BYTES: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)", re.IGNORECASE)
 _MAX_DIGITS: Final = 18
-"""Digits of a byte position; a position with more lies beyond the end of every file."""
+"""Digits of a byte position; a position with more digits is beyond the end of every file."""
 
 
 class RangeFileResponse(web.FileResponse):
-    """A file of `size` bytes, or the range of it that the request asks for. Raises `HTTPRequestRangeNotSatisfiable`
-    when the range lies outside of the file."""
+    """A file of `size` bytes, or the range of it that the request names. Raises `HTTPRequestRangeNotSatisfiable` if the
+    range is outside of the file."""
 
     def __init__(self, path: Path, size: int, request: web.Request, media_type: str) -> None:
         super().__init__(path, headers={"Content-Type": media_type, "Accept-Ranges": "bytes"})
         self._range = _range(request, size)
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """aiohttp parses the Range header itself, but not every form of it: it gets the header that `_range` made."""
+        """Replaces the Range header by the one that `_range` made, because aiohttp does not parse every form of it."""
         headers = CIMultiDict[Any](request.headers)
         headers.popall(hdrs.RANGE, None)
         if self._range is not None:
@@ -35,10 +35,10 @@ class RangeFileResponse(web.FileResponse):
 
 def _range(request: web.Request, size: int) -> str | None:
     """The range in the one form that aiohttp parses; None for the whole file."""
-    wanted = _BYTES.fullmatch(",".join(request.headers.getall(hdrs.RANGE, [])))
-    if request.method != hdrs.METH_GET or wanted is None or not any(wanted.groups()):
+    header = _BYTES.fullmatch(",".join(request.headers.getall(hdrs.RANGE, [])))
+    if request.method != hdrs.METH_GET or header is None or not any(header.groups()):
         return None
-    first, last = (_position(each) for each in wanted.groups())
+    first, last = (_position(each) for each in header.groups())
     if first is None:
         first, last = max(size - (last or 0), 0), None
     elif last is not None and last < first:

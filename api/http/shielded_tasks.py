@@ -16,19 +16,19 @@ log = structlog.get_logger()
 
 
 class ShieldedTasks:
-    """The tasks that run now."""
+    """The shielded tasks that run now."""
 
     def __init__(self) -> None:
-        self._going: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def run_to_completion(self, work: Coroutine[Any, Any, T], ended: Callable[[], None] | None = None) -> T:
-        """Returns the result of `work`. When the caller is cancelled, `work` goes on, and what it raises is logged.
-        `ended` is called at its end."""
+    async def run_to_completion(self, work: Coroutine[Any, Any, T], on_end: Callable[[], None] | None = None) -> T:
+        """Returns the result of `work`. If the awaiting task is cancelled, `work` goes on, and its exception is logged.
+        Calls `on_end` when `work` has ended."""
         task = asyncio.create_task(work)
-        self._going.add(task)
-        task.add_done_callback(self._going.discard)
-        if ended is not None:
-            task.add_done_callback(lambda _: ended())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if on_end is not None:
+            task.add_done_callback(lambda _: on_end())
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -36,18 +36,18 @@ class ShieldedTasks:
             raise
 
     @asynccontextmanager
-    async def completed(self) -> AsyncIterator[None]:
-        """While the block runs tasks may begin; at its end waits for all of them."""
+    async def wait_at_exit(self) -> AsyncIterator[None]:
+        """Wait for all tasks at the end of the block."""
         try:
             yield
         finally:
-            while self._going:
-                await asyncio.wait(self._going)
+            while self._tasks:
+                await asyncio.wait(self._tasks)
 
 
 def _log_error(task: asyncio.Task[Any]) -> None:
     error = None if task.cancelled() else task.exception()
-    if isinstance(error, TrunklineError):  # it says all by itself, as it would have to the client
+    if isinstance(error, TrunklineError):  # a domain error needs no traceback
         log.warning("api.cut_off_work_failed", error=repr(error))
     elif error is not None:
         log.error("api.cut_off_work_failed", error=repr(error), exc_info=error)

@@ -1,4 +1,4 @@
-"""Request timeouts: one for the work on a request, one for receiving its body."""
+"""Request timeouts: one for handling a request, one for receiving its body."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Task = asyncio.Task[Any]
 
 
 class RequestDeadlines:
-    """The timeouts of an application, in seconds. They are the same for all requests, so the oldest request is due
-    first and one timer serves all; a timer for each request would cost ten times as much."""
+    """The deadlines of the requests that run now. The timeouts, in seconds, are the same for all requests, so the
+    oldest request is due first and one timer serves all; a timer for each request would cost ten times as much."""
 
     def __init__(self, work_s: float, body_s: float) -> None:
         self._work_s = work_s
@@ -28,14 +28,14 @@ class RequestDeadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, task: Task) -> None:
-        """The task's time runs from now on; it is cancelled when it does not end in time."""
+        """Start the timeout of a task: the task is cancelled unless it ends in time."""
         loop = task.get_loop()
         due = self._due[task] = loop.time() + self._work_s
         if self._timer is None:
             self._timer = loop.call_at(due, self._cancel_late, loop)
 
     def end(self, task: Task) -> bool:
-        """The task's time is over; returns True if it was cancelled because it was late."""
+        """Stop the timeout of a task; returns True if the task was cancelled because it was late."""
         if task in self._late:
             self._late.discard(task)
             return True
@@ -44,7 +44,7 @@ class RequestDeadlines:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """The current task's time does not run within the block, and begins anew after it."""
+        """Suspend the timeout of the current task while the block runs; after the block it starts again from zero."""
         task = _current_task()
         self.end(task)
         try:
@@ -53,9 +53,9 @@ class RequestDeadlines:
             self.begin(task)
 
     @asynccontextmanager
-    async def body(self, factor: float) -> AsyncIterator[None]:
-        """Around receiving a body: raises `BodyTimeout` after `factor` times the body's timeout. The task's time is
-        paused."""
+    async def body_timeout(self, factor: float) -> AsyncIterator[None]:
+        """Limit the time of the block, which receives a body, to `factor` times the timeout of bodies; raises
+        `BodyTimeout`. The timeout of the task is paused."""
         with self.paused():
             try:
                 async with asyncio.timeout(self._body_s * factor):
@@ -79,8 +79,8 @@ DEADLINES: Final = web.AppKey("deadlines", RequestDeadlines)
 
 
 def request_timeout(deadlines: RequestDeadlines) -> Middleware:
-    """Returns the middleware: a request that is late gets `Unavailable`. A transaction that runs already goes on to its
-    end."""
+    """Returns the middleware: raises `Unavailable` for a request that is late. A transaction that runs already is
+    completed."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -99,8 +99,8 @@ def request_timeout(deadlines: RequestDeadlines) -> Middleware:
 
 
 def _current_task() -> Task:
-    """The request's own task: that of `web.Request` is the connection's."""
+    """The task of the request; `web.Request.task` is the task of its connection."""
     task = asyncio.current_task()
     if task is None:
-        raise RuntimeError("a request runs in a task")
+        raise RuntimeError("a request must run in a task")
     return task

@@ -1,8 +1,6 @@
-"""Swagger UI at `/docs`: its page, its script and style sheet, and the initializer that gives it the OpenAPI document.
-
-The files of Swagger UI come from the package drf-spectacular-sidecar, which is never imported because it would import
-Django.
-"""
+"""Swagger UI at `/docs`: its page, script and style sheet, and the initializer with the address of the OpenAPI
+document. The files of Swagger UI are those of the package drf-spectacular-sidecar, which is never imported because it
+would import Django."""
 
 from __future__ import annotations
 
@@ -44,13 +42,13 @@ CONTENT_SECURITY_POLICY: Final = "; ".join(
     )
 )
 MAX_AGE_S: Final = 60
-"""How long a browser may use a file without asking again, seconds."""
+"""Seconds for which a browser may use a file without asking again."""
 ACCEPTS_GZIP: Final = re.compile(r"\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))")
 
 
 @dataclass(frozen=True)
 class StaticFile:
-    """A file as it is sent, plain and compressed; `etag` is of its plain content."""
+    """A file, plain and gzip-compressed; `etag` is that of its plain content."""
 
     content_type: str
     plain: bytes
@@ -62,17 +60,17 @@ def add_swagger_ui(app: web.Application) -> None:
     """Add the routes `/docs`, `/docs/` and `/docs/{file}`."""
 
     async def static_file(request: web.Request) -> web.Response:
-        found = (await asyncio.to_thread(static_files)).get(request.match_info.get("file", INDEX))
-        if found is None:
+        file = (await asyncio.to_thread(static_files)).get(request.match_info.get("file", INDEX))
+        if file is None:
             raise web.HTTPNotFound
-        return _response(request, found)
+        return _response(request, file)
 
     for path in ("/docs", "/docs/", "/docs/{file}"):
         app.router.add_get(path, static_file)
 
 
 def dist_folder() -> Path:
-    """The installed swagger-ui-dist. Raises `FileNotFoundError` when it is missing."""
+    """Returns the folder of the installed swagger-ui-dist. Raises `FileNotFoundError` if it is missing."""
     try:
         folder = Path(str(distribution(PACKAGE).locate_file(DIST_FOLDER)))
     except PackageNotFoundError:
@@ -84,8 +82,8 @@ def dist_folder() -> Path:
 
 @cache
 def static_files() -> Mapping[str, StaticFile]:
-    """All files of the page by name. Raises `FileNotFoundError` when the package is missing. The first call blocks:
-    reading and compressing the files takes a tenth of a second."""
+    """Returns the files of the page by name. Raises `FileNotFoundError` if the package is missing. The first call
+    blocks for a tenth of a second: it reads and compresses the files."""
     own, dist = files(__package__), dist_folder()
     return {
         **{name: _static_file(kind, own.joinpath(name).read_bytes()) for name, kind in OWN_FILES.items()},
@@ -97,9 +95,9 @@ def _static_file(content_type: str, plain: bytes) -> StaticFile:
     return StaticFile(content_type, plain, gzip.compress(plain, mtime=0), hashlib.sha256(plain).hexdigest()[:32])
 
 
-def _response(request: web.Request, found: StaticFile) -> web.Response:
+def _response(request: web.Request, file: StaticFile) -> web.Response:
     compressed = ACCEPTS_GZIP.search(request.headers.get("Accept-Encoding", "")) is not None
-    etag = f"{found.etag}-gzip" if compressed else found.etag
+    etag = f"{file.etag}-gzip" if compressed else file.etag
     headers = {
         "Cache-Control": f"private, max-age={MAX_AGE_S}",
         "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -110,8 +108,8 @@ def _response(request: web.Request, found: StaticFile) -> web.Response:
     else:
         if compressed:
             headers["Content-Encoding"] = "gzip"
-        body = found.compressed if compressed else found.plain
-        charset = "utf-8" if found.content_type.startswith("text/") else None
-        response = web.Response(body=body, headers=headers, content_type=found.content_type, charset=charset)
+        body = file.compressed if compressed else file.plain
+        charset = "utf-8" if file.content_type.startswith("text/") else None
+        response = web.Response(body=body, headers=headers, content_type=file.content_type, charset=charset)
     response.etag = ETag(etag)
     return response

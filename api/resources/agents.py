@@ -1,4 +1,4 @@
-"""`/agents`"""
+"""Handlers of `/agents`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /agents/{id}"""
     if not agents.delete(context.conn, context.owner, context.item):
         raise NotFound("Agent not found")
-    context.after_commit.append(context.services.documents_waiting)
+    context.after_commit.append(context.services.documents_changed)
 
 
 def _found(stored: agents.Agent | None) -> View:
@@ -75,35 +75,35 @@ def _found(stored: agents.Agent | None) -> View:
 
 
 def _require_known_ids(context: RequestContext[Any, NoQuery]) -> None:
-    """Raises `Invalid` for an id of the body that the organization cannot use."""
+    """Raises `Invalid` with each id in the body that the organization cannot use."""
     body: AgentSettings = context.body
     voices = {voice.id for voice in context.services.catalogue.voices()}
     models = {model.id for model in context.services.catalogue.language_models()}
     own_tools = _own_tools(context, body.tool_ids)
-    wanted: list[tuple[str, UUID | None, set[UUID]]] = [
+    references: list[tuple[str, UUID | None, set[UUID]]] = [
         ("slmModelId", body.slm_model_id, models),
         ("voiceId", body.voice_id, voices),
-        ("backgroundSoundId", body.background_sound_id, _usable_sound(context, body.background_sound_id)),
+        ("backgroundSoundId", body.background_sound_id, _usable_sounds(context, body.background_sound_id)),
         *((f"toolIds.{index}", tool, own_tools) for index, tool in enumerate(body.tool_ids or [])),
     ]
     problems = [
         FieldProblem(name, "Does not exist")
-        for name, value, known in wanted
-        if value is not None and value not in known
+        for name, value, usable in references
+        if value is not None and value not in usable
     ]
     if problems:
         raise invalid(problems)
 
 
 def _own_tools(context: RequestContext[Any, NoQuery], ids: list[UUID] | None) -> set[UUID]:
-    """The tools among these that belong to the organization."""
+    """Those of these ids that are tools of the organization."""
     if not ids:
         return set()
     return {UUID(tool.id) for tool in tools.of_agent(context.conn, context.owner, [str(each) for each in ids])}
 
 
-def _usable_sound(context: RequestContext[Any, NoQuery], sound: UUID | None) -> set[UUID]:
-    """The background sound, if the organization can use it."""
+def _usable_sounds(context: RequestContext[Any, NoQuery], sound: UUID | None) -> set[UUID]:
+    """The id of the background sound if the organization can use it, else nothing."""
     if sound is None or sounds.get(context.conn, context.owner, str(sound)) is None:
         return set()
     return {sound}
@@ -128,7 +128,7 @@ ROUTES = (
             "languageHint": "en",
             "postCallSummaryEnabled": True,
             "postCallExtractionSchema": [
-                {"name": "berth_wanted", "description": "Whether a berth is wanted", "type": "boolean"}
+                {"name": "berth_wanted", "description": "Whether the caller wants a berth", "type": "boolean"}
             ],
             "postCallWebhookUrl": "https://office.example/calls",
         },
@@ -161,7 +161,7 @@ ROUTES = (
         name="updateAgent",
         tag="Agents",
         summary="Change an agent",
-        description="A field that is absent stays as it is; null clears a field that can be null.",
+        description="An absent field stays as it is; null clears a nullable field.",
         handler=update,
         body=AgentUpdate,
         example={"turnEndpointDelay": 300, "languageHint": None},

@@ -1,4 +1,4 @@
-"""`/background-sounds`"""
+"""Handlers of `/background-sounds`, and the decoding of uploads."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from storage.background_sounds.sounds import BackgroundSoundFields
 
 MAX_DECODING: Final = 3
 _DECODING: Final = ThreadPoolExecutor(MAX_DECODING, thread_name_prefix="sound-decoding")
-"""Each of its threads waits for one decoding process, also after the client has disconnected, so that there are never
-more of them."""
+"""Each of its threads waits for one decoding process, also after the client has disconnected, which limits the number
+of processes."""
 _DECODE_SLOTS: Final = FairSemaphore(MAX_DECODING)
-"""One organization has two of them at most, so that another's first sound is decoded at once."""
+"""An organization gets at most two of them, so that the first sound of another one is decoded at once."""
 
 
 @dataclass(frozen=True)
 class StoredSoundFile:
-    """An upload whose file is stored, and that has no row yet."""
+    """The file of an upload, stored before its row."""
 
     id: str
     duration_ms: int
@@ -48,43 +48,43 @@ class StoredSoundFile:
 
 
 async def store_file(checked: CheckedRequest[BackgroundSoundCreate, NoQuery]) -> StoredSoundFile:
-    """Decode the upload and store it as a loop. `Invalid` names `fileBase64` when it is no audio."""
+    """Decode the upload and store it as a loop. Raises `Invalid` for `fileBase64` if it cannot be decoded."""
     async with _DECODE_SLOTS.slot(checked.owner):
-        heard = partial(copy_context().run, _decoded, checked.body.file_base64)
-        samples = await asyncio.get_running_loop().run_in_executor(_DECODING, heard)
+        decode_upload = partial(copy_context().run, _decode, checked.body.file_base64)
+        samples = await asyncio.get_running_loop().run_in_executor(_DECODING, decode_upload)
     sound_id = str(uuid4())
     stored_bytes = await asyncio.to_thread(_store, checked.services.settings.data_dir, sound_id, samples)
     return StoredSoundFile(sound_id, round(duration_seconds(samples) * 1000), stored_bytes)
 
 
-def _decoded(content: bytes) -> Samples:
+def _decode(content: bytes) -> Samples:
     try:
         return decode(content)
-    except InvalidSound as refusal:
-        raise Invalid([FieldProblem("fileBase64", str(refusal))]) from refusal
+    except InvalidSound as error:
+        raise Invalid([FieldProblem("fileBase64", str(error))]) from error
 
 
 def _store(data_dir: Path, sound_id: str, samples: Samples) -> int:
     return sounds.write_file(data_dir, sound_id, loop(samples))
 
 
-async def remove_file(checked: CheckedRequest[BackgroundSoundCreate, NoQuery], received: StoredSoundFile) -> None:
+async def remove_file(checked: CheckedRequest[BackgroundSoundCreate, NoQuery], file: StoredSoundFile) -> None:
     """Remove the file of an upload whose row could not be stored."""
-    await asyncio.to_thread(sounds.remove_file, checked.services.settings.data_dir, received.id)
+    await asyncio.to_thread(sounds.remove_file, checked.services.settings.data_dir, file.id)
 
 
 def create(context: RequestContext[BackgroundSoundCreate, NoQuery]) -> BackgroundSound:
     """POST /background-sounds"""
     body = context.body
-    received: StoredSoundFile = context.prepared
+    file: StoredSoundFile = context.prepared
     fields = BackgroundSoundFields(
         name=body.name,
         description=body.description,
         file_size=body.file_size,
-        duration_ms=received.duration_ms,
-        stored_bytes=received.stored_bytes,
+        duration_ms=file.duration_ms,
+        stored_bytes=file.stored_bytes,
     )
-    return BackgroundSound.of(sounds.create(context.conn, context.owner, received.id, fields))
+    return BackgroundSound.of(sounds.create(context.conn, context.owner, file.id, fields))
 
 
 def list_all(context: RequestContext[None, NoQuery]) -> list[BackgroundSound]:
@@ -103,10 +103,10 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
     sounds.delete(conn, owner, sound_id)
     data_dir = context.services.settings.data_dir
 
-    def remove_aside() -> None:
+    def remove_on_thread() -> None:
         asyncio.get_running_loop().run_in_executor(None, sounds.remove_file, data_dir, sound_id)
 
-    context.after_commit.append(remove_aside)
+    context.after_commit.append(remove_on_thread)
 
 
 ROUTES = (
@@ -117,8 +117,8 @@ ROUTES = (
         name="createBackgroundSound",
         tag="Background sounds",
         summary="Upload a background sound",
-        description="WAV, MP3, Ogg (Vorbis or Opus) or FLAC, at most 20 MiB and 300 seconds. It is played as a loop: "
-        "its end fades into its beginning.",
+        description="WAV, MP3, Ogg (Vorbis or Opus) or FLAC, at most 20 MiB and 300 seconds. It is played in a loop: "
+        "its end is faded into its beginning.",
         handler=create,
         prepare=store_file,
         undo=remove_file,
@@ -151,7 +151,7 @@ ROUTES = (
         name="deleteBackgroundSound",
         tag="Background sounds",
         summary="Delete a background sound",
-        description="Agents that play it play none from then on. System presets cannot be deleted.",
+        description="Agents with this sound have none from then on. System presets cannot be deleted.",
         handler=delete,
         item="Background sound",
         response=DeletedResponse(),

@@ -1,5 +1,4 @@
-"""`/calls/{id}/export` and DELETE `/calls/{id}`: everything that is stored of a call, as an archive or to be
-deleted."""
+"""Handlers of GET `/calls/{id}/export` and DELETE `/calls/{id}`: export and deletion of all data of a call."""
 
 from __future__ import annotations
 
@@ -25,40 +24,40 @@ from storage.webhooks import deliveries
 
 MAX_ATTEMPTS: Final = 1000
 CALL_DELETED: Final = StoredResponse(404, b'{"error":"Call not found"}')
-"""The response to a repetition of the POST whose call has been deleted since."""
+"""The response to a repetition, by its `Idempotency-Key`, of the POST whose call has been deleted."""
 README: Final = """\
-What this server keeps of the call {id}
+All data that this server stores of the call {id}
 as of {at}
 
-call.json                 the call, as GET /calls/{{id}} shows it
-transcript.txt, .json     what was said and heard
-timeline.json             when each turn began and ended
+call.json                 the call, as GET /calls/{{id}} returns it
+transcript.txt, .json     the transcript
+timeline.json             the times of each turn
 sip.json                  the SIP messages of the call, without secrets
-recording.wav             the sound: the caller left, the agent right
-webhook/body.json         what was, or will be, sent to the webhook: these very bytes
-webhook/attempts.json     every sending of it, and what was answered
-transfers/<id>/           the same of each call that this one was handed on to
+recording.wav             the recording: caller left, agent right
+webhook/body.json         the body of the call.completed webhook, sent or still to be sent, byte for byte
+webhook/attempts.json     each attempt at sending it, with the receiver's response
+transfers/<id>/           the same files of each call that this one was transferred to
 
-What is not here is not kept: there was none, or it has been removed since.
-Times are UTC. The archive was made from one moment of the database.
+A file that is missing here has never existed, or has been deleted.
+Times are UTC. All files show the database at the same moment.
 """
 
 
 def delete(context: RequestContext[None, NoQuery]) -> None:
-    """DELETE /calls/{id}. A repetition of the POST that created the call gets 404 from now on, and creates no other
-    call."""
+    """DELETE /calls/{id}. A repetition, by its `Idempotency-Key`, of the POST that created the call gets 404 from now
+    on, and creates no call."""
     conn, owner = context.conn, context.owner
     call = calls.get(conn, owner, context.item)
     deletion.delete_call(conn, owner, context.item)
     if call is not None and call.created_at > utc_now() - idempotency.LIFETIME:
-        route, made = (owner, "/v1/calls"), (call.id, call.created_at)
-        idempotency.replace_responses_showing(conn, context.services.secrets, route, made, CALL_DELETED)
-    context.after_commit.append(context.services.calls_removed)
+        route, created = (owner, "/v1/calls"), (call.id, call.created_at)
+        idempotency.replace_responses_showing(conn, context.services.secrets, route, created, CALL_DELETED)
+    context.after_commit.append(context.services.calls_deleted)
 
 
 def export(context: RequestContext[None, NoQuery]) -> ZipStreamResponse:
-    """GET /calls/{id}/export. Recordings are opened here, within the transaction: one that is removed before it is sent
-    is sent all the same."""
+    """GET /calls/{id}/export. Recordings are opened here, within the transaction, so that one that is deleted before it
+    is sent can still be sent."""
     call = calls.get(context.conn, context.owner, context.item)
     if call is None:
         raise NotFound("Call not found")
@@ -73,19 +72,19 @@ def export(context: RequestContext[None, NoQuery]) -> ZipStreamResponse:
 
 
 def _members(context: RequestContext[Any, Any], call: calls.Call, folder: str = "") -> Iterable[ZipMember]:
-    """Everything that is stored of one call. Of the SIP messages of a live call, those received so far."""
+    """All data of one call; for a live call, the SIP messages so far."""
     conn = context.conn
     transcript = Transcript.model_validate({"call_id": call.id, "status": call.status, "transcript": call.transcript})
     sip = sip_view(conn, call.id, None if folder else context.prepared)
-    said = "".join(f"{item['role']}: {item['content']}\n" for item in call.transcript)
-    shown: dict[str, BaseModel] = {
+    transcript_text = "".join(f"{item['role']}: {item['content']}\n" for item in call.transcript)
+    views: dict[str, BaseModel] = {
         "call.json": Call.of(call, recording_url_of(context, call)),
         "transcript.json": transcript,
         "timeline.json": timeline_view(call),
         "sip.json": sip,
     }
-    yield from (ZipMember.from_bytes(f"{folder}{name}", _json(view)) for name, view in shown.items())
-    yield ZipMember.from_bytes(f"{folder}transcript.txt", said.encode())
+    yield from (ZipMember.from_bytes(f"{folder}{name}", _json(view)) for name, view in views.items())
+    yield ZipMember.from_bytes(f"{folder}transcript.txt", transcript_text.encode())
     yield from _webhook(conn, call, folder)
     yield from _recording(context, call, folder)
 
@@ -122,11 +121,11 @@ ROUTES: Final = (
         path="/calls/{id}",
         name="deleteCall",
         tag="Calls",
-        summary="Delete a call and everything that is kept of it",
-        description="Its talk, recording, SIP messages and webhook go, what is still to be sent of that included, and "
-        "so do the calls that it was handed on to. The recording's file is gone a moment later. The audit log keeps "
-        "that somebody was called, with the first digits of the number. A repetition of the POST that has placed it "
-        "(`Idempotency-Key`) is answered with 404. 409 while the call has not ended.",
+        summary="Delete a call and all data of it",
+        description="Deletes its transcript, recording, SIP messages and webhook, also a webhook that has not been "
+        "sent yet, and the calls that it was transferred to. The recording's file is removed a moment later. The audit "
+        "log still has the call, with the first digits of the number. A repetition of the POST that created the call "
+        "(`Idempotency-Key`) gets 404. 409 while the call has not ended.",
         handler=delete,
         item="Call",
         response=DeletedResponse(),
@@ -137,10 +136,10 @@ ROUTES: Final = (
         path="/calls/{id}/export",
         name="exportCall",
         tag="Calls",
-        summary="Get everything that is kept of a call, as a zip archive",
+        summary="Get all data of a call, as a zip archive",
         description="The call, its transcript, timeline, SIP messages, recording and webhook, and the same of the "
-        "calls that it was handed on to; README.txt in it says what is what. All of one moment. A live call shows what "
-        "is stored so far.",
+        "calls that it was transferred to; README.txt in the archive describes the files. All files show the same "
+        "moment; those of a live call have the data so far.",
         prepare=live_trace,
         handler=export,
         item="Call",

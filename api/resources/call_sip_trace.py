@@ -1,4 +1,4 @@
-"""`/calls/{id}/sip`"""
+"""Handler and views of `/calls/{id}/sip`."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from storage.calls.sip_traces import SipTrace, StoredSipMessage
 
 
 class SipQuery(Query):
-    """Query of a call's SIP trace."""
+    """Query parameters of the SIP trace of a call."""
 
-    format: Literal["json", "text"] = Field("json", description="text: the drawing alone, as text/plain")
+    format: Literal["json", "text"] = Field("json", description="text: only the ladder diagram, as text/plain")
 
 
 class SipMessage(View):
     """A SIP message of the call."""
 
     at: Instant
-    offset_ms: int = Field(description="Since the first message of the call, ms")
-    direction: Literal["received", "sent"] = Field(description="As this server sees it")
+    offset_ms: int = Field(description="Time since the first message of the call, ms")
+    direction: Literal["received", "sent"] = Field(description="Received or sent by this server")
     transport: str = Field(description="udp, tcp or tls")
-    from_: str = Field(alias="from", description="Address and port that it came from")
-    to: str = Field(description="Address and port that it went to")
-    summary: str = Field(description="As in `INVITE sip:100@192.0.2.1` or `200 OK (INVITE)`")
+    from_: str = Field(alias="from", description="Source address and port")
+    to: str = Field(description="Destination address and port")
+    summary: str = Field(description="Such as `INVITE sip:100@192.0.2.1` or `200 OK (INVITE)`")
     cseq: int
-    sdp: bool = Field(description="Its body is SDP")
-    retransmission: bool = Field(description="The same bytes had been sent, or received, before")
+    sdp: bool = Field(description="True if the body is SDP")
+    retransmission: bool = Field(description="True if the same bytes were sent, or received, before")
     text: str = Field(
-        description="The whole message; passwords, digests, media keys and pressed keys are replaced by *, and bodies "
-        "other than SDP are not shown"
+        description="The complete message; passwords, digests, media keys and DTMF digits are replaced by *, and "
+        "bodies other than SDP are left out"
     )
 
     @classmethod
@@ -52,15 +52,15 @@ class CallSipView(View):
 
     call_id: IdView
     messages: list[SipMessage] = Field(
-        description="At most 200; empty when the call was never sent, or was before this server kept them"
+        description="At most 200; empty if no INVITE was sent, and for calls of versions that did not store them"
     )
-    left_out: int = Field(description="Messages that there was no room for, after the 20th")
-    ladder: str = Field(description="The same as a drawing, 100 columns wide")
+    left_out: int = Field(description="Number of messages that were left out, after the 20th, because of the limit")
+    ladder: str = Field(description="Ladder diagram of the messages as text, 100 columns wide")
 
 
 async def live_trace(checked: CheckedRequest[NoBody, SipQuery]) -> SipTrace | None:
-    """Before the transaction: the trace of a live call, or of one that has just ended."""
-    return await checked.services.sip_messages(checked.item)
+    """The trace of a live call, or of one that has just ended, requested before the transaction."""
+    return await checked.services.sip_trace(checked.item)
 
 
 def get(context: RequestContext[None, SipQuery]) -> CallSipView | web.Response:
@@ -72,11 +72,11 @@ def get(context: RequestContext[None, SipQuery]) -> CallSipView | web.Response:
     return web.Response(text=view.ladder) if context.query.format == "text" else view
 
 
-def sip_view(conn: sa.Connection, call_id: str, known: SipTrace | None) -> CallSipView:
-    """The stored trace of a call, else the live one."""
-    found = sip_traces.get(conn, call_id) or known or SipTrace(())
-    messages = [SipMessage.of(each) for each in found.messages]
-    return CallSipView(call_id=call_id, messages=messages, left_out=found.left_out, ladder=draw(found))
+def sip_view(conn: sa.Connection, call_id: str, live: SipTrace | None) -> CallSipView:
+    """Returns the view of the stored trace of a call, else of the live one."""
+    trace = sip_traces.get(conn, call_id) or live or SipTrace(())
+    messages = [SipMessage.of(each) for each in trace.messages]
+    return CallSipView(call_id=call_id, messages=messages, left_out=trace.left_out, ladder=draw(trace))
 
 
 ROUTES = (
@@ -86,8 +86,8 @@ ROUTES = (
         name="getCallSip",
         tag="Calls",
         summary="Get the SIP messages of a call",
-        description="Why a call went as it did: every message to and from the peer with its time, without secrets, and "
-        "the same as a drawing. A live call shows what there is so far; they are stored a second after its end.",
+        description="Each message to and from the peer with its time, without secrets, and a ladder diagram of them. A "
+        "live call has the messages so far; they are stored a second after its end.",
         prepare=live_trace,
         handler=get,
         query=SipQuery,

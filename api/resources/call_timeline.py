@@ -1,4 +1,4 @@
-"""`/calls/{id}/timeline`"""
+"""Handler and views of `/calls/{id}/timeline`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from config.errors import NotFound
 from storage.calls import calls
 from storage.calls.calls import Status
 
-NOT_STORED_ONCE: Final[Mapping[str, Any]] = {
+DEFAULTS: Final[Mapping[str, Any]] = {
     "eot_probability": None,
     "interrupted_ms": None,
     "played_ms": 0,
@@ -21,26 +21,25 @@ NOT_STORED_ONCE: Final[Mapping[str, Any]] = {
     "tools": [],
     "sources": [],
 }
-"""Fields that the turns of older calls lack."""
+"""Values of the fields that the turns of older calls lack."""
 
 
 class ToolTimes(View):
     """A tool call. Times are ms since the call's startedAt."""
 
-    name: str = Field(description="As the language model knows it")
-    start_ms: int = Field(description="It was called, ms")
-    end_ms: int = Field(description="Its result was there, ms")
-    ok: bool = Field(description="It did what it was asked")
+    name: str = Field(description="Name under which the language model called it")
+    start_ms: int = Field(description="Time of the call, ms")
+    end_ms: int = Field(description="Time of the result, ms")
+    ok: bool = Field(description="True if the tool succeeded")
 
 
 class TurnSource(View):
-    """A passage that the language model got for a response, as it was then; its document may have been deleted
-    since."""
+    """A passage that the language model got for a response, as it was then; its document may have been deleted."""
 
     document_id: IdView
     document: str = Field(description="Name of the document")
-    position: int = Field(description="The passage's number in the document, from 0 on")
-    score: Annotated[float, Field(ge=0, le=1)] = Field(description="How well it answers, as in searches")
+    position: int = Field(description="Index of the passage in the document, from 0")
+    score: Annotated[float, Field(ge=0, le=1)] = Field(description="Relevance, as in searches")
 
 
 class TurnTimes(View):
@@ -48,43 +47,48 @@ class TurnTimes(View):
 
     turn: int = Field(
         description="0 is the agent's opening message; the caller's turns count from 1. An entry with endedBy silence "
-        "is no turn of the caller and has the number of the entry before it"
+        "is not a turn of the caller and has the number of the entry before it"
     )
     ended_by: Literal["model", "delay", "fallback", "digits", "silence"] | None = Field(
         description="What ended the turn: the end-of-turn model, turnEndpointDelay alone, fallbackSilenceMs, or "
-        "dialled digits; silence: nobody spoke for customerSilenceMs, and the agent asks whether the caller is still "
-        "there; null for the opening message"
+        "DTMF digits; silence: neither side spoke for customerSilenceMs, and the agent asks whether the caller is "
+        "still there; null for the opening message"
     )
-    eot_probability: float | None = Field(description="What the end-of-turn model said, 0..1, if it ended the turn")
+    eot_probability: float | None = Field(
+        description="Probability of the end of the turn by the end-of-turn model, 0..1, if the model ended it"
+    )
     speech_start_ms: int | None = Field(description="The caller began to speak, ms")
     speech_end_ms: int | None = Field(description="The caller's last speech of the turn ended, ms")
-    turn_end_ms: int | None = Field(description="The turn was taken to be over, ms")
-    text_ready_ms: int | None = Field(description="The final text of the turn was there, ms")
+    turn_end_ms: int | None = Field(description="The end of the turn was detected, ms")
+    text_ready_ms: int | None = Field(description="The final transcript of the turn was ready, ms")
     first_token_ms: int | None = Field(
-        description="The language model began to answer, ms; null for a greeting, which needs none"
+        description="First token of the language model for the response, ms; null for a greeting, which needs none"
     )
-    speech_ready_ms: int | None = Field(description="The first sentence of the answer was there as sound, ms")
-    agent_start_ms: int | None = Field(description="The first sound of the answer left, ms")
-    interrupted_ms: int | None = Field(description="The answer fell silent for the caller who cut it, ms")
-    agent_end_ms: int | None = Field(description="The last sound of the answer left, or the answer was cut, ms")
+    speech_ready_ms: int | None = Field(description="The first sentence of the response was synthesized, ms")
+    agent_start_ms: int | None = Field(description="The first audio of the response was sent, ms")
+    interrupted_ms: int | None = Field(description="The response stopped because the caller interrupted it, ms")
+    agent_end_ms: int | None = Field(
+        description="The last audio of the response was sent, or the response was interrupted, ms"
+    )
     response_gap_ms: int | None = Field(
         description="From speechEndMs to agentStartMs, ms; null for a turn that digits ended"
     )
-    played_ms: int = Field(description="How much of the answer's sound left, ms")
-    interrupted: bool = Field(description="The caller cut the answer")
+    played_ms: int = Field(description="Duration of the response's audio that was sent, ms")
+    interrupted: bool = Field(description="True if the caller interrupted the response")
     speculated: bool = Field(
-        description="The answer was begun before the turn was over, in the silence after speculativeSilenceMs"
+        description="True if the response was generated before the end of the turn, in the silence after "
+        "speculativeSilenceMs"
     )
-    tools: list[ToolTimes] = Field(description="The tools that were used for the answer, in order of their ends")
+    tools: list[ToolTimes] = Field(description="The tools that were called for the response, in order of their ends")
     sources: list[TurnSource] = Field(
-        description="The passages of the agent's documents that the language model had for the answer: what "
-        "`search_knowledge` found, and what was found while the caller spoke and told the model unasked"
+        description="The passages of the agent's documents that the language model got for the response: results of "
+        "`search_knowledge`, and passages that were found while the caller spoke"
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _of_older_calls(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        return {**NOT_STORED_ONCE, **stored}
+    def _with_defaults(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
+        return {**DEFAULTS, **stored}
 
 
 class Timeline(View):
@@ -92,7 +96,7 @@ class Timeline(View):
 
     call_id: IdView
     status: Status
-    started_at: Instant | None = Field(description="The answer, from which the times count; null without one")
+    started_at: Instant | None = Field(description="When the call was answered, from which times count; null if never")
     turns: list[TurnTimes]
 
 
@@ -105,7 +109,7 @@ def get(context: RequestContext[None, NoQuery]) -> Timeline:
 
 
 def timeline_view(call: calls.Call) -> Timeline:
-    """The view of a call's timeline."""
+    """Returns the view of a call's timeline."""
     turns = [TurnTimes.model_validate(each) for each in call.timeline]
     return Timeline(call_id=call.id, status=call.status, started_at=call.started_at, turns=turns)
 
@@ -117,9 +121,10 @@ ROUTES = (
         name="getCallTimeline",
         tag="Calls",
         summary="Get the timings of a call's turns",
-        description="Where each answer took its time. A live call shows what is known so far. When the caller goes on "
-        "before the answer is heard, the turn goes on: its end and what follows move, its beginning stays. A greeting "
-        "that had to wait for the caller was prepared in turn 0 and is heard as the answer to turn 1.",
+        description="The time of each step from the caller's speech to the agent's response. A live call has the turns "
+        "so far. If the caller speaks on before the response is heard, the turn goes on: its end and the later times "
+        "move, its beginning stays. A greeting that had to wait for the caller was prepared in turn 0 and is played as "
+        "the response to turn 1.",
         handler=get,
         item="Call",
         response=DataResponse(Timeline),

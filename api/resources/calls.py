@@ -1,4 +1,4 @@
-"""`/calls`"""
+"""Handlers of `/calls`: create, hang up, list, get, recording, transcript."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from aiohttp import web
 
 from api.http.range_requests import RangeFileResponse
-from api.resources.outbound_audit import audit_malformed, audit_rejection, audited, dial_request
+from api.resources.outbound_audit import audit_errors, audit_malformed, audit_rejection, new_dial_request
 from api.routing.route import (
     CheckedRequest,
     DataResponse,
@@ -38,20 +38,20 @@ from storage.phone_numbers import phone_numbers
 def create(context: RequestContext[CallCreate, NoQuery]) -> Call:
     """POST /calls. The order of the checks is part of the API's contract."""
     body, conn, owner, services = context.body, context.conn, context.owner, context.services
-    known = phone_numbers.get(conn, owner, str(body.phone_number_id))
-    wish = dial_request(context.request, body.to, str(body.phone_number_id), known)
-    with audited(context, wish):
+    found = phone_numbers.get(conn, owner, str(body.phone_number_id))
+    dial_request = new_dial_request(context.request, body.to, str(body.phone_number_id), found)
+    with audit_errors(context, dial_request):
         agent = _active_agent(conn, owner, str(body.agent_id))
-        number = _found_number(known)
+        number = _existing_number(found)
     organization = organizations.get(conn, owner)
     if organization is None:
         raise RuntimeError(f"the organization {owner} of an API key does not exist")
-    refusal = permissions.dial_rejection(
+    rejection = permissions.dial_rejection(
         conn, number, organization, body.to, services.check_call_capacity, services.settings.trunks.policy
     )
-    if refusal is not None:
-        context.after_rejection.append(partial(audit_rejection, wish=wish, refusal=refusal))
-        raise refusal.error
+    if rejection is not None:
+        context.after_rejection.append(partial(audit_rejection, dial_request=dial_request, rejection=rejection))
+        raise rejection.error
     stored = calls.create_outbound(
         conn,
         organization_id=owner,
@@ -62,7 +62,7 @@ def create(context: RequestContext[CallCreate, NoQuery]) -> Call:
         context_variables=body.context_variables,
         metadata=body.metadata,
     )
-    attempt = outbound_audit.record(conn, wish, "queued", call_id=stored.id)
+    attempt = outbound_audit.record(conn, dial_request, "queued", call_id=stored.id)
     context.after_commit.extend((partial(audit_log.log_attempt, attempt), services.call_queued))
     return Call.of(stored, None)
 
@@ -76,22 +76,22 @@ def _active_agent(conn: sa.Connection, owner: str, agent_id: str) -> agents.Agen
     return agent
 
 
-def _found_number(number: phone_numbers.PhoneNumber | None) -> phone_numbers.PhoneNumber:
+def _existing_number(number: phone_numbers.PhoneNumber | None) -> phone_numbers.PhoneNumber:
     if number is None:
         raise NotFound("Phone number not found")
     return number
 
 
 async def hang_up_live(checked: CheckedRequest[NoBody, NoQuery]) -> None:
-    """Before POST /calls/{id}/hangup is answered: hangs up, and waits until the end of the call is stored."""
+    """Hang up, and wait until the end of the call is stored, before the transaction of POST /calls/{id}/hangup."""
     owner, services = checked.owner, checked.services
-    stored, ending = await services.database.read(
+    stored, pending_end = await services.database.read(
         lambda conn: (calls.get(conn, owner, checked.item), pending_finalization.of_call(conn, checked.item)),
         owner=owner,
     )
     if stored is None:
         raise NotFound("Call not found")
-    if stored.ended_at is not None or ending is not None:
+    if stored.ended_at is not None or pending_end is not None:
         raise Conflict("Call has already ended")
     await services.hangup(stored.id)
 
@@ -99,9 +99,9 @@ async def hang_up_live(checked: CheckedRequest[NoBody, NoQuery]) -> None:
 def hangup(context: RequestContext[NoBody, NoQuery]) -> Call:
     """POST /calls/{id}/hangup"""
     stored = _stored(context)
-    ending = pending_finalization.of_call(context.conn, stored.id)
-    if ending is not None:
-        stored = pending_finalization.with_end(stored, ending)
+    pending_end = pending_finalization.of_call(context.conn, stored.id)
+    if pending_end is not None:
+        stored = pending_finalization.with_end(stored, pending_end)
     if stored.ended_at is None:
         raise Unavailable("The end of the call cannot be stored now", HANGUP_RETRY_AFTER_S)
     return Call.of(stored, recording_url_of(context, stored))
@@ -145,7 +145,7 @@ def _size(path: Path) -> int | None:
 
 
 def _stored(context: RequestContext[Any, Any]) -> calls.Call:
-    """The call of the path; with a signed link, of any organization."""
+    """The call whose id is in the path: of the key's organization, with a signed link of any organization."""
     if context.organization_id is None:
         stored = calls.get_by_id(context.conn, context.item)
     else:
@@ -156,7 +156,8 @@ def _stored(context: RequestContext[Any, Any]) -> calls.Call:
 
 
 def recording_url_of(context: RequestContext[Any, Any], stored: calls.CallRow) -> str | None:
-    """An absolute, signed URL, on the origin that the client used unless the settings name one."""
+    """Returns the absolute, signed URL of a call's recording; None without a recording. Its origin is `[api]
+    public_url`, else the one of the request."""
     if not stored.recorded:
         return None
     services = context.services
@@ -165,40 +166,39 @@ def recording_url_of(context: RequestContext[Any, Any], stored: calls.CallRow) -
 
 
 def _origin_of(request: web.Request) -> str:
-    """The origin in the client's Host header."""
-    if HOST.fullmatch(request.host) is None:
+    """The origin of the request's Host header."""
+    if HOST_HEADER.fullmatch(request.host) is None:
         raise Invalid([FieldProblem("Host", "Must be host or host:port")])
     return str(request.url.origin())
 
 
-HOST: Final = re.compile(rf"({HOST_NAME}|{IPV4}|\[({IPV6})\])(:({PORT})?)?")
+HOST_HEADER: Final = re.compile(rf"({HOST_NAME}|{IPV4}|\[({IPV6})\])(:({PORT})?)?")
 HANGUP_RETRY_AFTER_S: Final = 5
-"""Retry-After when the end of a call could not be stored, seconds."""
-LINK_DESCRIPTION = "Opens with the API key, or with the expiry and signature of the link that the server gave out."
+"""Retry-After, in seconds, if the end of a call could not be stored."""
+LINK_DESCRIPTION = "Requires the API key, or the expiry and signature of a link from the server."
 ROUTES = (
     Route(
         method="POST",
         path="/calls",
         name="createCall",
         tag="Calls",
-        summary="Call someone",
+        summary="Create an outbound call",
         description=(
-            "The call is queued and placed as soon as the pace of the server allows; its status tells the rest. When "
-            "calls cannot go out from the number (it has no trunk, or one whose host is not found), the call fails as "
-            "unreachable. 400 names agentId when the agent is not active, and `to` when it begins with "
-            "none of the prefixes that the organization and the number may call. 403 names phoneNumberId when the "
-            "operator has not given the number's trunk to the organization, or has taken it back. 429 also means that "
-            "the organization has as many calls as it may (queued ones, inbound ones and outbound ones together), or "
-            "that it or the number has made as many calls in the last 60 seconds as it may; then Retry-After says when "
-            "to come back. "
-            "Every request that names a destination, made or refused, stands in the server's audit log, except those "
-            "that the rate limit of the key turns away. A call that waits is dialled as its number stands at its turn; "
-            "when the number, the agent or the API key is gone by then, or the prefixes do not let it through any "
-            "more, it fails as unreachable."
+            "The call is queued, and placed as soon as the server's pacing allows; its status shows the progress. It "
+            "fails as unreachable if the number has no trunk, or one whose host cannot be resolved. 400 names agentId "
+            "if the agent is not active, and `to` if it begins with none of the permitted prefixes of organization and "
+            "number. 403 names phoneNumberId if the operator has not granted the number's trunk to the organization, "
+            "or has revoked it. 429 also means that the organization has its maximum of calls (queued, inbound and "
+            "outbound ones together), or that the organization or the number has made its maximum of calls in the last "
+            "60 seconds; Retry-After says when to try again. "
+            "The server's audit log has every request with a destination, accepted or rejected, except those over the "
+            "rate limit of the key. A queued call is dialled with the settings that its number has at that time; if "
+            "the number, the agent or the API key has been deleted by then, or the prefixes do not permit the "
+            "destination any more, it fails as unreachable."
         ),
         handler=create,
         audit_malformed=audit_malformed,
-        uses_reserve=True,
+        uses_disk_reserve=True,
         body=CallCreate,
         example={
             "agentId": "5b04ac7c-2be9-4887-97d5-5fafa43022f1",
@@ -216,15 +216,15 @@ ROUTES = (
         path="/calls/{id}/hangup",
         name="hangUpCall",
         tag="Calls",
-        summary="End a call that is queued, rings or talks",
+        summary="Hang up a call that is queued, ringing or in progress",
         description=(
-            "Answers when the end of the call is stored; 409 when it had ended before. A call whose summary or "
-            "extraction takes longer is answered as it has ended, and remains in_progress in GET /calls until they are "
-            "there."
+            "Responds when the end of the call is stored; 409 if it had ended before. If the summary or extraction "
+            "takes longer, the response has the end of the call, but GET /calls has the status in_progress until they "
+            "are ready."
         ),
         prepare=hang_up_live,
         handler=hangup,
-        uses_reserve=True,
+        uses_disk_reserve=True,
         body=NoBody,
         item="Call",
         response=DataResponse(Call),

@@ -1,4 +1,4 @@
-"""`/knowledge`"""
+"""Handlers of `/knowledge`: documents and their search."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from api.schemas.knowledge import (
     KnowledgeResult,
     KnowledgeSearch,
 )
-from calls.knowledge import search as searching
+from calls.knowledge import search as knowledge_search
 from config.errors import FieldProblem, Invalid, NotFound
 from storage.agents import agents
 from storage.agents.agents import Agent
@@ -40,14 +40,14 @@ from storage.knowledge.passages import FoundPassage
 
 @dataclass(frozen=True)
 class StoredDocumentFile:
-    """An upload whose file is stored, and that has no row yet. `sha256` in hex."""
+    """The file of an upload, stored before its row. `sha256` is in hex."""
 
     id: str
     sha256: str
 
 
 async def store_file(checked: CheckedRequest[KnowledgeDocumentCreate, NoQuery]) -> StoredDocumentFile:
-    """Store the file of an upload, if its agent searches documents."""
+    """Store the file of an upload. Raises `NotFound` or `Invalid` unless its agent can search documents."""
     services, body = checked.services, checked.body
     await services.database.read(
         lambda conn: _agent_with_knowledge(conn, checked.owner, body.agent_id), owner=checked.owner
@@ -62,25 +62,25 @@ def _store(data_dir: Path, document_id: str, content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-async def remove_file(checked: CheckedRequest[KnowledgeDocumentCreate, NoQuery], received: StoredDocumentFile) -> None:
+async def remove_file(checked: CheckedRequest[KnowledgeDocumentCreate, NoQuery], file: StoredDocumentFile) -> None:
     """Remove the file of an upload whose row could not be stored."""
-    await asyncio.to_thread(files.remove, checked.services.settings.data_dir, received.id)
+    await asyncio.to_thread(files.remove, checked.services.settings.data_dir, file.id)
 
 
 def create(context: RequestContext[KnowledgeDocumentCreate, NoQuery]) -> KnowledgeDocument:
     """POST /knowledge. The agent is checked again, because it may have changed since the file was stored."""
     body, conn, owner = context.body, context.conn, context.owner
-    received: StoredDocumentFile = context.prepared
+    file: StoredDocumentFile = context.prepared
     fields = DocumentFields(
         agent_id=_agent_with_knowledge(conn, owner, body.agent_id).id,
         name=body.name,
         filename=body.filename,
         mime_type=body.mime_type,
         file_size=body.file_size,
-        sha256=received.sha256,
+        sha256=file.sha256,
     )
-    stored = documents.create(conn, owner, received.id, fields)
-    context.after_commit.append(context.services.documents_waiting)
+    stored = documents.create(conn, owner, file.id, fields)
+    context.after_commit.append(context.services.documents_changed)
     return KnowledgeDocument.of(stored)
 
 
@@ -104,15 +104,15 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
     """DELETE /knowledge/{id}"""
     if not documents.delete(context.conn, context.owner, context.item):
         raise NotFound("Knowledge document not found")
-    context.after_commit.append(context.services.documents_waiting)
+    context.after_commit.append(context.services.documents_changed)
 
 
 async def run_search(checked: CheckedRequest[KnowledgeSearch, NoQuery]) -> list[FoundPassage]:
     """Search before the transaction, because an embedding model may have to embed the query."""
     services, body = checked.services, checked.body
     agent = await services.database.read(lambda conn: _agent(conn, checked.owner, body.agent_id), owner=checked.owner)
-    searches = services.knowledge or searching.KnowledgeSearch(services.database)
-    return await searches.search(agent.id, body.query, body.top_k, owner=checked.owner)
+    knowledge = services.knowledge or knowledge_search.KnowledgeSearch(services.database)
+    return await knowledge.search(agent.id, body.query, body.top_k, owner=checked.owner)
 
 
 def search(context: RequestContext[KnowledgeSearch, NoQuery]) -> list[KnowledgeResult]:
@@ -129,7 +129,7 @@ def _agent(conn: sa.Connection, owner: str, agent_id: UUID) -> Agent:
 
 
 def _agent_with_knowledge(conn: sa.Connection, owner: str, agent_id: UUID) -> Agent:
-    """The agent, if it searches documents. Raises `NotFound`, `Invalid`."""
+    """The agent. Raises `NotFound`; `Invalid` if it has no knowledgeSearchInstructions."""
     agent = _agent(conn, owner, agent_id)
     if not agent.knowledge_search_instructions:
         raise Invalid([FieldProblem("agentId", "The agent has no knowledgeSearchInstructions")])
@@ -144,10 +144,10 @@ ROUTES = (
         name="createKnowledgeDocument",
         tag="Knowledge",
         summary="Upload a document for an agent",
-        description="Text, Markdown, HTML, CSV, JSON, PDF or DOCX, at most 20 MiB. The answer comes at once, with the "
-        "status `pending`; then the document is `processing`, and in the end `ready`, or `failed` when it cannot be "
-        "read. The same file once more for the same agent is a document of its own that shares the passages of the "
-        "first: it is `ready` as soon as that is, and searches find each passage once. The agent must have "
+        description="Text, Markdown, HTML, CSV, JSON, PDF or DOCX, at most 20 MiB. The response comes at once, with "
+        "the status `pending`; then the document is `processing`, and at last `ready`, or `failed` if it cannot be "
+        "read. A second upload of the same file for the same agent is a separate document with the passages of the "
+        "first: it is `ready` as soon as the first is, and searches find each passage once. The agent must have "
         "knowledgeSearchInstructions.",
         handler=create,
         prepare=store_file,
@@ -183,9 +183,9 @@ ROUTES = (
         name="searchKnowledge",
         tag="Knowledge",
         summary="Search the documents of an agent",
-        description="The passages of the agent's ready documents that answer best, the best first. A passage counts by "
-        "the words of the question that it holds, the rare ones counting more; letter case, accents and the endings of "
-        "the agent's language do not matter. With a model of sentences it also counts by its meaning.",
+        description="The passages of the agent's ready documents that match best, the best first. A passage is scored "
+        "by the words of the query in it, rare words more than frequent ones; letter case, accents and the endings of "
+        "the agent's language are ignored. With an embedding model it is scored by its meaning as well.",
         handler=search,
         prepare=run_search,
         body=KnowledgeSearch,
@@ -214,7 +214,7 @@ ROUTES = (
         name="deleteKnowledgeDocument",
         tag="Knowledge",
         summary="Delete a document",
-        description="Searches find it no more; its file and its passages are removed.",
+        description="Its file and its passages are removed, and searches no longer find it.",
         handler=delete,
         item="Knowledge document",
         response=DeletedResponse(),

@@ -1,4 +1,4 @@
-"""Audits POST /calls: every request for a call is recorded, also a rejected one."""
+"""Audit log of POST /calls: records every request for an outbound call, also a rejected one."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ MAX_DETAIL: Final = 200
 """Characters of the destination and of the reason that are stored."""
 
 
-def dial_request(request: web.Request, to: str, number_id: str | None, number: PhoneNumber | None) -> DialRequest:
-    """The call that the API key asks for. `number` is the phone number of that id in the key's organization."""
+def new_dial_request(request: web.Request, to: str, number_id: str | None, number: PhoneNumber | None) -> DialRequest:
+    """Returns the audit log's description of the requested call. `number` is the phone number with the id `number_id`
+    in the key's organization."""
     key = request[API_KEY]
     return DialRequest(
         organization_id=key.organization_id,
@@ -43,21 +44,20 @@ def dial_request(request: web.Request, to: str, number_id: str | None, number: P
 
 
 @contextmanager
-def audited(context: RequestContext[Any, Any], wish: DialRequest) -> Iterator[None]:
-    """An error in this block rejects the request, and is recorded in the audit log."""
+def audit_errors(context: RequestContext[Any, Any], dial_request: DialRequest) -> Iterator[None]:
+    """Record an error that the block raises, which rejects the request, in the audit log."""
     try:
         yield
     except TrunklineError as error:
-        context.after_rejection.append(
-            partial(audit_rejection, wish=wish, refusal=DialRejection("refused_request", error))
-        )
+        rejection = DialRejection("refused_request", error)
+        context.after_rejection.append(partial(audit_rejection, dial_request=dial_request, rejection=rejection))
         raise
 
 
-def audit_rejection(conn: sa.Connection, wish: DialRequest, refusal: DialRejection) -> None:
-    """Record that the request was rejected, and why."""
-    detail = printable(_error_text(refusal.error), MAX_DETAIL)
-    audit_log.log_attempt(outbound_audit.record(conn, wish, refusal.verdict, detail=detail))
+def audit_rejection(conn: sa.Connection, dial_request: DialRequest, rejection: DialRejection) -> None:
+    """Record a rejected request with the reason."""
+    detail = printable(_error_text(rejection.error), MAX_DETAIL)
+    audit_log.log_attempt(outbound_audit.record(conn, dial_request, rejection.verdict, detail=detail))
 
 
 def _error_text(error: TrunklineError) -> str:
@@ -67,24 +67,25 @@ def _error_text(error: TrunklineError) -> str:
 
 
 def audit_malformed(request: web.Request, body: bytes, error: Invalid) -> Callable[[sa.Connection], None] | None:
-    """Returns what is to be recorded of a body that failed validation; None when it names no destination. Takes
+    """Returns the write to the audit log for a body that failed validation; None if the body has no destination. Takes
     milliseconds for a large body."""
     try:
-        given = from_json(body)
+        fields = from_json(body)
     except ValueError:
         return None
-    to = given.get("to") if isinstance(given, dict) else None
+    to = fields.get("to") if isinstance(fields, dict) else None
     if to is None or to == "":
         return None
     to = to if isinstance(to, str) else to_json(to).decode()
 
-    def note(conn: sa.Connection) -> None:
-        number_id = _uuid_or_none(given.get("phoneNumberId"))
+    def write(conn: sa.Connection) -> None:
+        number_id = _uuid_or_none(fields.get("phoneNumberId"))
         number = None if number_id is None else phone_numbers.get(conn, request[API_KEY].organization_id, number_id)
-        audit_rejection(conn, dial_request(request, to, number_id, number), DialRejection("refused_request", error))
+        dial_request = new_dial_request(request, to, number_id, number)
+        audit_rejection(conn, dial_request, DialRejection("refused_request", error))
 
-    return note
+    return write
 
 
-def _uuid_or_none(given: object) -> str | None:
-    return given.lower() if isinstance(given, str) and UUID_PATTERN.fullmatch(given) else None
+def _uuid_or_none(value: object) -> str | None:
+    return value.lower() if isinstance(value, str) and UUID_PATTERN.fullmatch(value) else None

@@ -1,4 +1,4 @@
-"""`/phone-numbers`"""
+"""Handlers of `/phone-numbers`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from storage.phone_numbers.trunk_rules import TrunkRules, TrunkUser, is_same_num
 
 _NOT_GRANTED: Final = "The operator has not given this trunk to your organization"
 _OTHER_NUMBERS: Final = "The operator has given this trunk to your organization for other numbers only"
-_FIELDS: Final = {
+_STORED_FIELDS: Final = {
     "sipIp": "sip_ip",
     "sipProxy": "sip_proxy",
     "sipOutboundProxy": "sip_outbound_proxy",
@@ -32,10 +32,10 @@ _FIELDS: Final = {
 }
 """The stored field of each trunk field of a body."""
 TRUNK_RULE: Final = (
-    "403 names sipIp, sipProxy, sipOutboundProxy or an entry of sipSources that the operator has not given to the "
-    "organization, where trunks must be given (`[trunks] policy`; `trunkline trunk allow`), and number where the trunk "
-    "was given for other numbers. Of several sources that an organization's and another's number have in common the "
-    "narrower one has the call."
+    "403 names sipIp, sipProxy, sipOutboundProxy or an entry of sipSources that the operator has not granted to the "
+    "organization, if trunks need a grant (`[trunks] policy`; `trunkline trunk allow`), and number if the trunk is "
+    "granted for other numbers only. If the sources of two organizations' numbers overlap, a call goes to the number "
+    "with the narrower source."
 )
 
 
@@ -67,21 +67,21 @@ def update(context: RequestContext[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
     stored = _stored(context)
     changes: dict[str, Any] = context.body.to_store(context.services.secrets)
     if "carrier_credentials_encrypted" in changes:
-        kept = stored.carrier_credentials_encrypted
-        changes["carrier_credentials_encrypted"] = kept | changes["carrier_credentials_encrypted"]
+        credentials = stored.carrier_credentials_encrypted
+        changes["carrier_credentials_encrypted"] = credentials | changes["carrier_credentials_encrypted"]
     _require_complete(context, phone_numbers.merge_fields(stored, changes))
     rules = _trunk_rules(context)
-    wanted = phone_numbers.apply_changes(stored, changes, rules)
-    renamed = not is_same_number(stored.number, wanted.number)
-    asked = {
+    changed = phone_numbers.apply_changes(stored, changes, rules)
+    has_new_number = not is_same_number(stored.number, changed.number)
+    new_trunks = {
         name: trunk
-        for name, trunk in named_trunks(wanted).items()
-        if renamed or _FIELDS[name.partition(".")[0]] in changes
+        for name, trunk in named_trunks(changed).items()
+        if has_new_number or _STORED_FIELDS[name.partition(".")[0]] in changes
     }
-    _require_granted(rules, wanted, asked)
-    changed = phone_numbers.replace(context.conn, stored, changes, rules)
+    _require_granted(rules, changed, new_trunks)
+    updated = phone_numbers.replace(context.conn, stored, changes, rules)
     context.after_commit.append(context.services.phone_numbers_changed)
-    return _view(context.services, changed)
+    return _view(context.services, updated)
 
 
 def delete(context: RequestContext[None, NoQuery]) -> None:
@@ -99,16 +99,16 @@ def _stored(context: RequestContext[Any, NoQuery]) -> phone_numbers.PhoneNumber:
 
 
 def _require_complete(context: RequestContext[Any, NoQuery], fields: phone_numbers.PhoneNumberFields) -> None:
-    """Raises `Invalid` when the trunk lacks what its settings need, or the body's agent does not exist."""
+    """Raises `Invalid` if a field is missing that the trunk's other fields require, or the agent does not exist."""
     body: PhoneNumberSettings = context.body
     missing = {
-        shown: f"Is required when {need.shown} is {str(need.value).lower()}"
-        for need in REQUIREMENTS
-        if getattr(fields, need.field) == need.value
-        for name, shown in need.required.items()
+        alias: f"Is required when {requirement.alias} is {str(requirement.value).lower()}"
+        for requirement in REQUIREMENTS
+        if getattr(fields, requirement.field) == requirement.value
+        for name, alias in requirement.required.items()
         if getattr(fields, name) is None
     }
-    problems = [FieldProblem(shown, message) for shown, message in missing.items()]
+    problems = [FieldProblem(alias, message) for alias, message in missing.items()]
     if body.agent_id is not None and agents.get(context.conn, context.owner, str(body.agent_id)) is None:
         problems.append(FieldProblem("agentId", "Does not exist"))
     if problems:
@@ -128,12 +128,12 @@ def _trunk_rules(context: RequestContext[Any, NoQuery]) -> TrunkRules:
     return trunk_grants.current_rules(context.conn, context.services.settings.trunks.policy)
 
 
-def _require_granted(rules: TrunkRules, user: TrunkUser, named: Mapping[str, str]) -> None:
-    """Raises `NotGranted` for trunks that the operator has not granted: it names the trunk's field, or `number` where
-    the trunk was granted for other numbers."""
+def _require_granted(rules: TrunkRules, user: TrunkUser, trunks: Mapping[str, str]) -> None:
+    """Raises `NotGranted` for trunks, by field, that the operator has not granted: it names the field of the trunk, or
+    `number` if the trunk is granted for other numbers."""
     problems = {
         name if not rules.has_grant(user.organization_id, trunk) else "number": trunk
-        for name, trunk in named.items()
+        for name, trunk in trunks.items()
         if rules.permission(user, trunk) is None
     }
     if problems:
@@ -197,8 +197,8 @@ ROUTES = (
         tag="Phone numbers",
         summary="Change a phone number",
         description=(
-            "A field that is absent stays as it is; null clears a field that can be null. A trunk that the number had "
-            f"before it had to be given stays. {TRUNK_RULE}"
+            "An absent field stays as it is; null clears a nullable field. A trunk that the number had before trunks "
+            f"needed a grant stays. {TRUNK_RULE}"
         ),
         handler=update,
         body=PhoneNumberUpdate,

@@ -1,4 +1,4 @@
-"""`/tools`"""
+"""Handlers of `/tools`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def get(context: RequestContext[None, NoQuery]) -> Tool:
 
 
 def update(context: RequestContext[ToolUpdate, NoQuery]) -> Tool:
-    """PATCH /tools/{id}: only the fields in the body change."""
+    """PATCH /tools/{id}"""
     secrets, stored = context.services.secrets, _stored(context)
     changes = context.body.to_store(secrets)
     if _URL_FIELDS & changes["config"].keys():
@@ -51,10 +51,10 @@ def delete(context: RequestContext[None, NoQuery]) -> None:
 
 
 def _check_host(config: Mapping[str, Any]) -> None:
-    """Raises `Invalid` when callers could choose the server, and the tool does not allow that."""
+    """Raises `Invalid` if a caller could choose the host of the URL, and the tool does not allow that."""
     name = caller_variable_in_host(config["url"])
     if name is not None and not config.get("allow_variable_host", False):
-        problem = f"Must not take its host from {{{{{name}}}}}, which callers write; allowVariableHost lets them"
+        problem = f"Must not take its host from {{{{{name}}}}}, which callers set, unless allowVariableHost is true"
         raise Invalid([FieldProblem("config.url", problem)])
 
 
@@ -73,16 +73,16 @@ ROUTES = (
         name="createTool",
         tag="Tools",
         summary="Create a tool",
-        description="Agents use it in their calls when its description fits: the request is sent with what the "
-        "language model gives for the parameters, and the model is told the answer, cut at 8000 characters. GET counts "
-        "as harmless and may be sent before the caller's turn is certain to be over; other methods are not. Header "
-        "values may be credentials: they are encrypted where they are stored, and shown to the organization's keys.",
+        description="The language model calls it when its description fits: the request is sent with the model's "
+        "arguments, and the model gets the response, truncated to 8000 characters. GET counts as harmless and may be "
+        "sent before the end of the caller's turn is certain; other methods are not. Header values may be credentials: "
+        "they are stored encrypted, and returned to the organization's keys.",
         handler=create,
         body=ToolCreate,
         example={
             "name": "free_berths",
             "type": "http",
-            "description": "How many berths are free on a day",
+            "description": "Number of free berths on a day",
             "config": {
                 "url": "https://harbour.example/api/berths",
                 "method": "GET",
@@ -120,8 +120,8 @@ ROUTES = (
         name="updateTool",
         tag="Tools",
         summary="Change a tool",
-        description="A field that is absent stays as it is. The keys that `config` has replace the stored ones whole, "
-        "its other keys stay.",
+        description="An absent field stays as it is. Each key of `config` in the body replaces its stored value "
+        "completely; the other keys stay.",
         handler=update,
         body=ToolUpdate,
         example={"config": {"timeout": 8000}},
@@ -134,7 +134,7 @@ ROUTES = (
         name="deleteTool",
         tag="Tools",
         summary="Delete a tool",
-        description="It goes out of the `toolIds` of every agent.",
+        description="It is removed from the `toolIds` of every agent.",
         handler=delete,
         item="Tool",
         response=DeletedResponse(),

@@ -1,4 +1,4 @@
-"""`/voices` and `/slm-models`: what an agent can select by id."""
+"""Handlers of `/voices` and `/slm-models`, which agents select by id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Voice(View):
 
 
 class LanguageModel(View):
-    """A language model; `contextLength` is in tokens, null where there is no such bound."""
+    """A language model; `contextLength` is in tokens, null if it has no limit."""
 
     id: IdView
     name: str
@@ -30,7 +30,7 @@ class LanguageModel(View):
 
     @classmethod
     def of(cls, entry: LanguageModelInfo) -> LanguageModel:
-        """The view of a model of the catalogue."""
+        """Returns the view of a model of the catalogue."""
         return cls.model_validate({"id": str(entry.id), **{name: getattr(entry, name) for name in _COPIED}})
 
 

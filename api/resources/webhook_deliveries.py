@@ -1,4 +1,4 @@
-"""`/calls/{id}/webhook-deliveries`"""
+"""Handlers of `/calls/{id}/webhook-deliveries`: list and repeat the attempts of a call's webhook."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from storage.webhooks.deliveries import DeliveryStatus
 
 
 class WebhookAttempt(View):
-    """A delivery attempt of a call's `call.completed` event, made or still to come."""
+    """A delivery attempt of a call's `call.completed` event, made or scheduled."""
 
     id: IdView
     attempt: int = Field(description="Its number, as in the header X-Service-Attempt")
-    status: DeliveryStatus = Field(description="pending until it has been made; succeeded: answered with status 200")
-    response_status: int | None = Field(description="The receiver's HTTP status; null without an answer")
-    response_body: str | None = Field(description="The beginning of the receiver's answer, at most 4096 bytes of UTF-8")
-    error: str | None = Field(description="Why there was no answer")
-    duration_ms: int | None = Field(description="From the sending to the answer or the failure, ms")
-    manual: bool = Field(description="Asked for by POST; one that fails is not repeated")
-    created_at: Instant = Field(description="While pending, when it was scheduled; then, when it was sent")
+    status: DeliveryStatus = Field(description="pending: not made yet; succeeded: the receiver responded with 200")
+    response_status: int | None = Field(description="The receiver's HTTP status; null without a response")
+    response_body: str | None = Field(
+        description="The beginning of the receiver's response, at most 4096 bytes of UTF-8"
+    )
+    error: str | None = Field(description="Why there was no response")
+    duration_ms: int | None = Field(description="From sending to the response or the failure, ms")
+    manual: bool = Field(description="True if it was requested by POST; it is not retried")
+    created_at: Instant = Field(description="When it was sent; while pending, when it was scheduled")
     next_attempt_at: Instant | None = Field(
-        description="While pending, when it is due; then, when the attempt after it follows or followed, null when none"
+        description="When the next attempt is or was due, null if there is none; while pending, when this one is due"
     )
 
 
@@ -39,17 +41,17 @@ def page(context: RequestContext[None, Paging]) -> ViewPage:
 
 
 def send_again(context: RequestContext[NoBody, NoQuery]) -> WebhookAttempt:
-    """POST /calls/{id}/webhook-deliveries: stores a pending attempt, which the webhook sender makes."""
+    """POST /calls/{id}/webhook-deliveries: stores a pending attempt for the webhook sender."""
     call, services = _call(context), context.services
     if call.ended_at is None:
         raise Conflict("The call has not ended")
     delivery = deliveries.delivery_of_call(context.conn, call.id)
     if delivery is None:
-        why = "its agent had no postCallWebhookUrl when it ended, or it is not kept any more"
-        raise Conflict(f"The call has no event to send: {why}")
+        reason = "its agent had no postCallWebhookUrl when it ended, or it is not kept any more"
+        raise Conflict(f"The call has no event to send: {reason}")
     scheduled = 1 + len(services.settings.webhooks.retry_delays_s)
     attempt = deliveries.add_manual_attempt(context.conn, delivery, scheduled=scheduled)
-    context.after_commit.append(services.webhooks_waiting)
+    context.after_commit.append(services.webhook_queued)
     return WebhookAttempt.model_validate(attempt)
 
 
@@ -66,9 +68,9 @@ ROUTES = (
         path="/calls/{id}/webhook-deliveries",
         name="listWebhookDeliveries",
         tag="Calls",
-        summary="List the attempts at sending a call's webhook, newest first",
-        description="An attempt is listed from the moment it is scheduled. The first is made when the call ends; after "
-        "a failure the next one is scheduled, after a success none. A call without an event has none.",
+        summary="List the delivery attempts of a call's webhook, newest first",
+        description="An attempt is in the list as soon as it is scheduled. The first is made when the call ends; after "
+        "a failure the next one is scheduled, after a success none. A call without a webhook has none.",
         handler=page,
         query=Paging,
         item="Call",
@@ -80,9 +82,10 @@ ROUTES = (
         name="sendWebhookAgain",
         tag="Calls",
         summary="Send a call's webhook again",
-        description="Answers with the new, pending attempt, which is made at once: the same bytes to the address that "
-        "the agent had when the call ended, signed with the secret of then. Its success ends the schedule; its failure "
-        "changes nothing. 409 while the call goes on, and for a call without an event.",
+        description="Returns the new, pending attempt, which is made at once: the same bytes to the agent's "
+        "postCallWebhookUrl at the end of the call, signed with the secret of that time. If it succeeds, no scheduled "
+        "attempt follows; if it fails, the schedule stays. 409 before the end of the call, and for a call without a "
+        "webhook.",
         handler=send_again,
         body=NoBody,
         status=201,

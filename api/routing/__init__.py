@@ -1,1 +1,1 @@
-"""Routes as data: how a request is validated, and the OpenAPI document that follows from them."""
+"""Routes as data, the validation of requests, and the OpenAPI document that is generated from the routes."""

@@ -9,7 +9,14 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonRef, JsonSchemaMode, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema, to_json
 
-from api.routing.openapi_texts import ERROR_EXAMPLES, IDEMPOTENCY_KEY, INTRODUCTION, RATE_HEADERS, REASONS, TAGS
+from api.routing.openapi_texts import (
+    ERROR_EXAMPLES,
+    IDEMPOTENCY_KEY,
+    INTRODUCTION,
+    RATE_LIMIT_HEADERS,
+    STATUS_DESCRIPTIONS,
+    TAGS,
+)
 from api.routing.route import (
     DataResponse,
     DeletedResponse,
@@ -23,7 +30,7 @@ from api.routing.route import (
 from api.schemas.base import NoBody
 from storage.accounts.quotas import BYTES, COUNTS, QUOTAS
 
-REFERENCE: Final = "#/components/schemas/{model}"
+SCHEMA_REF: Final = "#/components/schemas/{model}"
 ERROR: Final = {
     "type": "object",
     "required": ["error"],
@@ -31,19 +38,19 @@ ERROR: Final = {
         "error": {"type": "string"},
         "details": {
             "type": "array",
-            "description": "For validation errors: one entry for each problem; for 401: what is wrong with key or link",
+            "description": "For validation errors: one entry for each problem; for 401: the fault of the key or link",
             "items": {
                 "type": "object",
                 "required": ["field", "message"],
                 "properties": {
-                    "field": {"type": "string", "description": "JSON path of the field, as config.headers.0.key"},
+                    "field": {"type": "string", "description": "JSON path of the field, such as config.headers.0.key"},
                     "message": {"type": "string"},
                 },
             },
         },
         "quota": {
             "type": "object",
-            "description": "For a quota of the organization that is used up, with the status 403 or 413",
+            "description": "For an exceeded quota of the organization, with the status 403 or 413",
             "required": ["name", "used", "allowed"],
             "properties": {
                 "name": {"type": "string", "enum": list(QUOTAS)},
@@ -64,40 +71,40 @@ DELETED: Final = {
     "required": ["id", "deleted"],
     "properties": {"id": {"type": "string", "format": "uuid"}, "deleted": {"type": "boolean", "enum": [True]}},
 }
-NOTHING: Final = {"type": "object", "additionalProperties": False, "description": "Nothing: `{}`, or no body at all."}
+EMPTY_BODY: Final = {"type": "object", "additionalProperties": False, "description": "Empty: `{}`, or no body at all."}
 
 
 COMMON_HEADERS: Final = {
     **{
         name: {"description": text, "required": True, "schema": {"type": "integer"}}
-        for name, text in RATE_HEADERS.items()
+        for name, text in RATE_LIMIT_HEADERS.items()
     },
     "X-Request-Id": {
-        "description": "Names the request in the server's log",
+        "description": "Identifies the request in the server's log",
         "required": True,
         "schema": {"type": "string"},
     },
 }
 
 RETRY_AFTER: Final = {"description": "Seconds", "schema": {"type": "integer"}}
-REPLAY: Final = {
-    "description": "Present when this is the kept answer to an earlier request",
+IDEMPOTENT_REPLAY: Final = {
+    "description": "Present if this is the stored response to an earlier request",
     "schema": {"type": "string", "enum": ["true"]},
 }
 
 
-class Schema30(GenerateJsonSchema):
-    """Makes pydantic's schemas valid in OpenAPI 3.0: `nullable` and `enum` in place of null types and `const`."""
+class OpenApi30Schema(GenerateJsonSchema):
+    """JSON schemas of pydantic models for OpenAPI 3.0: `nullable` and `enum` in place of null types and `const`."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
-        """Never: a field's name says enough."""
+        """Returns False: a title would repeat the name of the field."""
         return False
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         """`nullable: true` in place of the type null."""
         inner = self.generate_inner(schema["schema"])
         if "$ref" in inner:
-            # "nullable" counts only beside "type", so what is referred to is said again here.
+            # "nullable" is valid only beside "type", so the referenced schema is repeated here.
             inner = self.get_schema_from_definitions(JsonRef(inner["$ref"])) or inner
         if "enum" in inner:
             return {**inner, "enum": [*inner["enum"], None], "nullable": True}
@@ -108,8 +115,8 @@ class Schema30(GenerateJsonSchema):
         return {"type": "string", "enum": list(schema["expected"])}
 
 
-def describe(routes: Iterable[Route]) -> bytes:
-    """Returns the document as JSON bytes."""
+def openapi_document(routes: Iterable[Route]) -> bytes:
+    """Returns the OpenAPI document of these routes, as JSON."""
     routes = list(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -130,7 +137,7 @@ def describe(routes: Iterable[Route]) -> bytes:
             "schemas": {**_schemas(routes), "Error": ERROR, "Pagination": PAGINATION, "Deleted": DELETED},
             "headers": COMMON_HEADERS,
             "parameters": {"IdempotencyKey": IDEMPOTENCY_KEY},
-            "responses": {f"Error{status}": _error_response(status) for status in REASONS},
+            "responses": {f"Error{status}": _error_response(status) for status in STATUS_DESCRIPTIONS},
             "securitySchemes": {
                 "apiKey": {
                     "type": "http",
@@ -155,7 +162,7 @@ def _models(routes: list[Route]) -> list[tuple[type[BaseModel], JsonSchemaMode]]
 
 def _schemas(routes: list[Route]) -> dict[str, Any]:
     _, definitions = models_json_schema(
-        _models(routes), by_alias=True, ref_template=REFERENCE, schema_generator=Schema30
+        _models(routes), by_alias=True, ref_template=SCHEMA_REF, schema_generator=OpenApi30Schema
     )
     schemas: dict[str, Any] = definitions["$defs"]
     return schemas
@@ -179,11 +186,11 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.description is not None:
         operation["description"] = route.description
     if route.body is not None:
-        needed = route.body is not NoBody
-        content: dict[str, Any] = {"schema": _ref("schemas", route.body.__name__) if needed else NOTHING}
+        required = route.body is not NoBody
+        content: dict[str, Any] = {"schema": _ref("schemas", route.body.__name__) if required else EMPTY_BODY}
         if route.example is not None:
             content["example"] = route.example
-        operation["requestBody"] = {"required": needed, "content": {"application/json": content}}
+        operation["requestBody"] = {"required": required, "content": {"application/json": content}}
     if route.access != "key":
         operation["security"] = [{}] if route.access == "open" else [{"apiKey": []}, {}]
     return operation
@@ -191,26 +198,26 @@ def _operation(route: Route) -> dict[str, Any]:
 
 def _statuses(route: Route) -> list[int]:
     """The error statuses of an operation."""
-    found = {400, 429, 500, 503, *route.errors}
+    statuses = {400, 429, 500, 503, *route.errors}
     if route.access != "open":
-        found.add(401)
+        statuses.add(401)
     if route.item is not None:
-        found.add(404)
+        statuses.add(404)
     if route.body is not None:
-        found |= {408, 413}
+        statuses |= {408, 413}
     if any(each in COUNTS for each in route.quotas):
-        found.add(403)
+        statuses.add(403)
     if route.method == "POST" or any(each in BYTES for each in route.quotas):
-        found.add(413)
-    if route.leaves_reserve:
-        found.add(507)
+        statuses.add(413)
+    if route.leaves_disk_reserve:
+        statuses.add(507)
     if isinstance(route.response, FileResponse) and route.response.ranges:
-        found.add(416)
-    return sorted(found)
+        statuses.add(416)
+    return sorted(statuses)
 
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
-    schema = route.query.model_json_schema(schema_generator=Schema30, ref_template=REFERENCE)
+    schema = route.query.model_json_schema(schema_generator=OpenApi30Schema, ref_template=SCHEMA_REF)
     parameters = [
         {"name": name, "in": "query", "required": False, **_parameter(each)}
         for name, each in schema.get("properties", {}).items()
@@ -224,22 +231,22 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _parameter(schema: dict[str, Any]) -> dict[str, Any]:
-    """A query parameter cannot be null, only absent."""
-    kept = {name: value for name, value in schema.items() if name not in ("nullable", "title", "description")}
-    if "enum" in kept:
-        kept["enum"] = [each for each in kept["enum"] if each is not None]
-    if kept.get("default", "") is None:
-        del kept["default"]
-    described = {"description": schema["description"]} if "description" in schema else {}
-    return {**described, "schema": kept}
+    """The parameter object of a field: without null, because a query parameter can only be absent."""
+    inner = {name: value for name, value in schema.items() if name not in ("nullable", "title", "description")}
+    if "enum" in inner:
+        inner["enum"] = [each for each in inner["enum"] if each is not None]
+    if inner.get("default", "") is None:
+        del inner["default"]
+    description = {"description": schema["description"]} if "description" in schema else {}
+    return {**description, "schema": inner}
 
 
 def _successes(route: Route) -> dict[str, Any]:
-    """Responses with a success status, by status; a file also has 206."""
-    whole = _success(route)
+    """The responses with a success status, by status; a file also has 206."""
+    success = _success(route)
     if isinstance(route.response, FileResponse) and route.response.ranges:
-        return {"200": whole, "206": {**whole, "description": "The part that Range asks for"}}
-    return {str(route.status): whole}
+        return {"200": success, "206": {**success, "description": "The range of the Range header"}}
+    return {str(route.status): success}
 
 
 def _success(route: Route) -> dict[str, Any]:
@@ -263,7 +270,7 @@ def _success(route: Route) -> dict[str, Any]:
             content = _json({"type": "object"})
     headers: dict[str, Any] = _common_headers()
     if route.method == "POST":
-        headers["Idempotent-Replay"] = REPLAY
+        headers["Idempotent-Replay"] = IDEMPOTENT_REPLAY
     return {"description": "Success", "headers": headers, "content": content}
 
 
@@ -272,7 +279,7 @@ def _error_response(status: int) -> dict[str, Any]:
     if status in (429, 503):
         headers["Retry-After"] = RETRY_AFTER
     content = {"application/json": {"schema": _ref("schemas", "Error"), "example": ERROR_EXAMPLES[status]}}
-    return {"description": REASONS[status], "headers": headers, "content": content}
+    return {"description": STATUS_DESCRIPTIONS[status], "headers": headers, "content": content}
 
 
 def _common_headers() -> dict[str, Any]:

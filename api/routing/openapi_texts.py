@@ -1,74 +1,75 @@
-"""The texts of the OpenAPI document, and its examples of errors."""
+"""Texts of the OpenAPI document: introduction, tags, descriptions and examples of errors."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-INTRODUCTION: Final = """Voice AI agents on the telephone: they answer the numbers that they are assigned to, and call
-out.
+INTRODUCTION: Final = """Voice AI agents on the telephone: they answer inbound calls to phone numbers, and make outbound
+calls.
 
-Bodies and responses are JSON with camelCase names. Ids are UUIDs, times are ISO 8601 in UTC, telephone numbers
-E.164. One thing comes as `{data: {...}}`, a list as `{data: [...], pagination: {total, limit, offset}}`, newest
-first. A page holds at most `limit` items and 4 MiB of JSON, but always one item: it may hold fewer than `limit` though
-there are more. Go on at `offset` plus as many as it held, until that is `total`. A client that takes nothing of an
-answer for seconds is disconnected.
+Request bodies and responses are JSON with camelCase names. Ids are UUIDs, times are ISO 8601 in UTC, phone numbers
+are E.164. An object is returned as `{data: {...}}`, a list as `{data: [...], pagination: {total, limit, offset}}`,
+newest first. A page has at most `limit` items and 4 MiB of JSON, but at least one item, so it can have fewer than
+`limit` items though more follow: add the number of its items to `offset` for the next page, until `offset` is `total`.
+A client that reads nothing of a response for some seconds is disconnected.
 
-Bodies are checked strictly: an unknown field, or a value of another type, is refused. Every text, list and object has
-a bound. A PATCH changes what it names: an absent field stays as it is, `null` clears a field that can be null.
+Bodies are validated strictly: an unknown field, or a value of another type, is rejected. Every text, list and object
+has a maximum size. PATCH changes the fields in the body: an absent field stays as it is, `null` clears a nullable
+field.
 
 ## Authentication
 
-Every request carries `Authorization: Bearer <API_KEY>`; `trunkline key create --org NAME` makes a key and shows it
-once. A key belongs to an organization and sees nothing of any other: somebody else's id is answered like an
-unknown one. `recordingUrl` and `transcriptUrl` also open without a key: they carry a signature that runs out.
+Every request has the header `Authorization: Bearer <API_KEY>`; `trunkline key create --org NAME` creates a key and
+shows it once. A key gives access to one organization: an id of another organization gets the response of an unknown
+id. `recordingUrl` and `transcriptUrl` can also be opened without a key: they have a signature that expires.
 
 ## Errors
 
-An error is `{error: "..."}`. A 403 says in `details` which field the operator does not allow.
-When fields are wrong it is a 400 with `error: "Validation failed"` and `details`,
-one entry for each problem: `field` is the path of the field, as in `config.headers.0.key`, or the name of a
-parameter or header. A 401 has one entry, which says whether the key is missing or not valid, or what is wrong with
-a signed link.
+The body of an error is `{error: "..."}`. Wrong fields get 400 with `error: "Validation failed"` and `details`, one
+entry for each problem: `field` is the path of the field, as in `config.headers.0.key`, or the name of a parameter or
+header. The `details` of a 401 say whether the key is missing or not valid, or why a signed link is not; those of a
+403 name the field that the operator does not allow.
 
 ## Headers and rate limits
 
-A key may send 100 requests in a window of 60 seconds unless it has a rate of its own; without a valid key the
-client's address is counted. `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` are on every
-response. What is over the limit is answered with 429, `Retry-After` and `retryAfter`. `X-Request-Id` names the
-request in the server's log; a client may choose it.
+A key may send 100 requests in a window of 60 seconds unless it has a rate limit of its own; requests without a valid
+key count for the client's address. Every response has `X-RateLimit-Limit`, `X-RateLimit-Remaining` and
+`X-RateLimit-Reset`. A request over the limit gets 429 with `Retry-After` and `retryAfter`. `X-Request-Id` identifies
+the request in the server's log; a client may choose it.
 
-## Sending again
+## Idempotency
 
-A POST may carry an `Idempotency-Key`. The same key on the same path within 24 hours gets the first answer again,
-byte for byte, with `Idempotent-Replay: true`, whatever the body says, and makes nothing new. 401, 429 and 5xx are
-not kept.
+A POST may have an `Idempotency-Key`. A request with the same key and path within 24 hours gets the first response
+again, byte for byte, with `Idempotent-Replay: true`; its body is ignored, and nothing is created again. Responses with
+401, 429 and 5xx are not stored.
 
 ## Quotas
 
-An organization stores at most so many agents, tools, documents, sounds and numbers, else 403, and so many bytes of
-documents, sounds and answers that are kept to be sent again, else 413: `quota` tells which one, and what is used.
-While the server's disk is almost full, what would store more gets 507; calls and DELETE go on.
+An organization has limits for the numbers of its agents, tools, documents, sounds and phone numbers (exceeded: 403),
+and for the bytes of documents, sounds and responses stored for idempotency (exceeded: 413). `quota` in the response
+names the quota and its usage. While the server's disk is almost full, requests that would store more get 507; calls
+and DELETE go on.
 """
 TAGS: Final = {
-    "Agents": "Assistants with a prompt, a voice and settings for turn taking.",
-    "Phone numbers": "Numbers and extensions, the trunk that each hangs on, and the agent that answers it.",
-    "Calls": "Calls in and out: their state, talk, recording, timings and webhooks.",
+    "Agents": "Voice agents: prompt, voice, tools, settings of turn taking.",
+    "Phone numbers": "Phone numbers and extensions, each with its trunk and the agent that answers inbound calls.",
+    "Calls": "Inbound and outbound calls: state, transcript, recording, timings, SIP messages and webhooks.",
     "Tools": "HTTP requests that agents may make.",
     "Knowledge": "Documents that agents can search.",
-    "Background sounds": "What callers hear softly behind the agent.",
+    "Background sounds": "Quiet sounds that are mixed with the agent's speech.",
     "Models": "Voices and language models that are installed.",
     "Description": "This document.",
 }
-REASONS: Final = {
-    400: "A field or parameter breaks a constraint, or the request is malformed",
-    401: "There is no API key, or it is not valid, or the signed link is not; the details say which",
+STATUS_DESCRIPTIONS: Final = {
+    400: "A field or parameter is not valid, or the request is malformed",
+    401: "The API key is missing or not valid, or the signed link is not valid; the details say which",
     402: "Insufficient balance",
-    403: "The operator does not let this organization do it, or a quota of the organization is used up",
+    403: "The operator does not allow this organization to do it, or a quota of the organization is exceeded",
     404: "No such resource in this organization",
     408: "The body came too slowly",
     409: "Not possible in the resource's state",
-    413: "The body is over the limit, or a quota of bytes is used up",
-    416: "The range lies outside of the file",
+    413: "The body is too large, or a quota of bytes is exceeded",
+    416: "The range is outside of the file",
     429: "Rate limit exceeded",
     500: "Server error",
     503: "Service temporarily unavailable",
@@ -96,16 +97,17 @@ ERROR_EXAMPLES: Final[dict[int, dict[str, Any]]] = {
     503: {"error": "Service temporarily unavailable"},
     507: {"error": "The server's disk is almost full: nothing more can be stored"},
 }
-RATE_HEADERS: Final = {
+RATE_LIMIT_HEADERS: Final = {
     "X-RateLimit-Limit": "Requests in a window of 60 seconds",
-    "X-RateLimit-Remaining": "Requests left in this window",
+    "X-RateLimit-Remaining": "Requests that remain in this window",
     "X-RateLimit-Reset": "Unix time in seconds at which the window ends",
 }
 IDEMPOTENCY_KEY: Final[dict[str, Any]] = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "Of the client's choice: the same key gets the same answer for 24 hours, and nothing is done twice",
+    "description": "Chosen by the client: for 24 hours, a request with the same key gets the same response, and is not "
+    "executed again",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[\\x21-\\x7e]+$"},
     "example": "order-4711",
 }

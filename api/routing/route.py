@@ -1,4 +1,4 @@
-"""A route as data. Validation, serialization and the OpenAPI document all follow from it."""
+"""Routes as data: validation, serialization and the OpenAPI document are derived from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Q = TypeVar("Q")
 
 @dataclass(frozen=True)
 class DataResponse:
-    """`{data: <view>}`; the handler returns the view. With `or_text` it may return a text/plain response itself."""
+    """`{data: <view>}`; the handler returns the view, or with `or_text` a text/plain response."""
 
     view: type[BaseModel]
     or_text: bool = False
@@ -55,7 +55,7 @@ class DeletedResponse:
 
 @dataclass(frozen=True)
 class FileResponse:
-    """A body of a media type, with or without range requests; the handler returns the response itself."""
+    """A body of a media type, with or without range requests; the handler returns the response."""
 
     media_type: str
     ranges: bool = True
@@ -73,7 +73,7 @@ ResponseKind = (
 
 @dataclass(frozen=True)
 class ViewPage:
-    """A page of views, some perhaps serialized already, and the length of the whole list. Items are consumed only as
+    """A page of views, some perhaps serialized already, and the length of the complete list. Items are consumed only as
     far as they fit into the response, so that an iterator reads no others."""
 
     items: Iterable[BaseModel | bytes]
@@ -91,8 +91,8 @@ class NoQuery(Query):
 
 @dataclass(frozen=True)
 class CheckedRequest(Generic[B, Q]):
-    """A validated request. `item` is the id in the path, "" where there is none; `organization_id` is None only on open
-    routes, and on a route with signed links that was opened by one."""
+    """A validated request. `item` is the id in the path, "" for a route without one; `organization_id` is None on open
+    routes and for signed links."""
 
     services: Services
     request: web.Request
@@ -105,15 +105,15 @@ class CheckedRequest(Generic[B, Q]):
     def owner(self) -> str:
         """The organization of the API key."""
         if self.organization_id is None:
-            raise RuntimeError("a route without an API key has no owner")
+            raise RuntimeError("a request without an API key has no owner")
         return self.organization_id
 
 
 @dataclass(frozen=True)
 class RequestContext(CheckedRequest[B, Q]):
-    """A validated request inside its transaction `conn`, on the database's thread. `prepared` is what the route's
-    `prepare` returned. Functions in `after_commit` are called on the event loop after the commit; those in
-    `after_rejection` run in a transaction of their own when the handler has raised."""
+    """A validated request inside its transaction `conn`, on the database's thread. `prepared` is the result of the
+    route's `prepare`. Functions in `after_commit` are called on the event loop after the commit; those in
+    `after_rejection` run in a transaction of their own if the handler has raised."""
 
     conn: sa.Connection
     prepared: Any = None
@@ -123,14 +123,14 @@ class RequestContext(CheckedRequest[B, Q]):
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`; `access`
-    says what opens it: a key, a key or a signed link, or nothing. The handler runs in one transaction on the database's
-    thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event loop, for work that
-    takes long or happens outside of the database; `undo` reverts that when the transaction has failed.
-    `audit_malformed` returns what is to be stored of a body that the model rejects. `read_only` marks a POST that
-    changes nothing. `uses_reserve` marks a route that calls need: it works while the disk is down to its reserve.
-    `max_body` is in bytes. `quotas` (of `storage.accounts.quotas`) are those that it counts against. `example` is a
-    body that the route accepts. `errors` are statuses beyond those of every such route."""
+    """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`. `access`
+    is what opens the route: a key, a key or a signed link, or neither. The handler runs in one transaction on the
+    database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event loop,
+    for work that takes long or happens outside of the database; `undo` reverts that if the transaction fails.
+    `audit_malformed` returns the write to the audit log for a body that the model rejects, or None. `read_only` marks a
+    POST that changes nothing. `uses_disk_reserve` marks a route that calls need: it works when only the reserve of the
+    disk is free. `max_body` is in bytes. `quotas` are names of `storage.accounts.quotas`. `example` is a body that the
+    route accepts. `errors` are the statuses that do not follow from the other fields."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
@@ -148,7 +148,7 @@ class Route:
     audit_malformed: Callable[[web.Request, bytes, Invalid], Callable[[sa.Connection], None] | None] | None = None
     access: Literal["key", "link", "open"] = "key"
     read_only: bool = False
-    uses_reserve: bool = False
+    uses_disk_reserve: bool = False
     max_body: int = MIB
     quotas: tuple[str, ...] = ()
     errors: tuple[int, ...] = ()
@@ -161,7 +161,7 @@ class Route:
         return self.method != "GET" and not self.read_only
 
     @property
-    def leaves_reserve(self) -> bool:
-        """True if what it stores, even if only a response for repetitions, must leave the disk's reserve untouched. A
-        DELETE frees space."""
-        return self.method not in ("GET", "DELETE") and not self.uses_reserve
+    def leaves_disk_reserve(self) -> bool:
+        """True if the route must not store anything, not even a response for idempotency, when only the reserve of the
+        disk is free. A DELETE frees space."""
+        return self.method not in ("GET", "DELETE") and not self.uses_disk_reserve

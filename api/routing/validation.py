@@ -1,4 +1,4 @@
-"""Validates requests against the models of a route, and reports what is wrong field by field."""
+"""Validation of requests against the models of a route; problems are reported field by field."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from api.schemas.base import UUID_PATTERN, BodyContext, NoBody, Query
 from api.schemas.bounds import MAX_DEPTH
 from config.errors import BodyTimeout, BodyTooLarge, FieldProblem, Invalid, NotFound, TrunklineError
 
-EXPECTS_CONTINUE: Final = web.RequestKey("expected", bool)
-"""The client waits for `100 Continue` before it sends the body."""
-FORMS: Final = ("multipart/", "application/x-www-form-urlencoded")
-"""Media types of bodies that cannot be JSON; with any other type, the body itself decides."""
+EXPECTS_CONTINUE: Final = web.RequestKey("expects_continue", bool)
+"""True if the client waits for `100 Continue` before it sends the body."""
+FORM_MEDIA_TYPES: Final = ("multipart/", "application/x-www-form-urlencoded")
+"""Media types that are rejected; with any other type, the body must be JSON."""
 SMALL_BODY: Final = 1024 * 1024
-"""Bytes; a larger body is an upload, and has `UPLOAD_FACTOR` times as long to arrive."""
+"""Bytes; a larger body is an upload, with `UPLOAD_FACTOR` times the timeout."""
 UPLOAD_FACTOR: Final = 4
 MAX_PROBLEMS: Final = 100
 MAX_FIELD_PATH: Final = 200
-"""Characters of a field's path that an error repeats."""
+"""Characters of a field's path in an error."""
 JSON_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 PATTERN_MESSAGES: Final = addresses.PATTERN_MESSAGES | patterns.PATTERN_MESSAGES
-JSON_SPACES: Final = b" \t\r\n"
+JSON_WHITESPACE: Final = b" \t\r\n"
 NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 M = TypeVar("M", bound=BaseModel)
@@ -37,8 +37,7 @@ P = TypeVar("P", bound=Query)
 
 
 def item_id(request: web.Request, noun: str | None) -> str:
-    """Returns the id in the path in normal form, "" when the route has none. Raises `NotFound` when it is not a
-    UUID."""
+    """Returns the id in the path in normal form, "" if the route has none. Raises `NotFound` if it is not a UUID."""
     if noun is None:
         return ""
     text = request.match_info["id"]
@@ -48,8 +47,8 @@ def item_id(request: web.Request, noun: str | None) -> str:
 
 
 class BodyNotReceived(ConnectionError):
-    """The body was not received whole; `cause` is the response to the client. It is a `ConnectionError` so that
-    idempotency does not store it: the same request, sent again, may arrive whole."""
+    """The body was not received completely; `cause` is the response to the client. It is a `ConnectionError`, which
+    idempotency does not store: a repetition of the request may be received."""
 
     def __init__(self, cause: TrunklineError) -> None:
         super().__init__(cause.message)
@@ -57,9 +56,9 @@ class BodyNotReceived(ConnectionError):
 
 
 async def read_body(request: web.Request, max_bytes: int) -> bytes:
-    """Returns the whole body. Raises `BodyTooLarge` as soon as it is over the limit, `BodyNotReceived` when it is
-    malformed or too slow, another `ConnectionError` when the client has disconnected, `Invalid` when it is a form or
-    compressed."""
+    """Returns the complete body. Raises `BodyTooLarge` as soon as it is over the limit, `BodyNotReceived` if it is
+    malformed or too slow, another `ConnectionError` if the client has disconnected, `Invalid` for a form or a
+    compressed body."""
     if (request.content_length or 0) > max_bytes:
         raise BodyTooLarge("Request body is too large")
     if request.can_read_body:
@@ -68,7 +67,7 @@ async def read_body(request: web.Request, max_bytes: int) -> bytes:
         if request.content.is_eof():
             body = request.content.read_nowait()
         else:
-            async with request.app[DEADLINES].body(UPLOAD_FACTOR if max_bytes > SMALL_BODY else 1):
+            async with request.app[DEADLINES].body_timeout(UPLOAD_FACTOR if max_bytes > SMALL_BODY else 1):
                 body = await _receive(request, max_bytes)
     except web.RequestPayloadError as error:
         raise BodyNotReceived(Invalid([FieldProblem("body", "The body cannot be read")])) from error
@@ -80,7 +79,7 @@ async def read_body(request: web.Request, max_bytes: int) -> bytes:
 
 
 def _require_plain_json(request: web.Request) -> None:
-    if request.headers.get("Content-Type", "").lower().startswith(FORMS):
+    if request.headers.get("Content-Type", "").lower().startswith(FORM_MEDIA_TYPES):
         raise Invalid([FieldProblem("body", "Must be JSON, sent as application/json")])
     codings = ",".join(request.headers.getall("Content-Encoding", [])).lower().split(",")
     if any(each.strip() not in ("", "identity") for each in codings):
@@ -88,7 +87,7 @@ def _require_plain_json(request: web.Request) -> None:
 
 
 async def _receive(request: web.Request, max_bytes: int) -> bytes:
-    """The body, or as much of it as shows that it is too large."""
+    """Receives the body up to its end, or until it is over the limit."""
     if request.get(EXPECTS_CONTINUE, False):
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
@@ -103,9 +102,9 @@ async def _receive(request: web.Request, max_bytes: int) -> bytes:
 
 
 def check_body(model: type[M], body: bytes, context: BodyContext) -> M:
-    """Validates the body strictly, and returns it as the model; `Invalid` names every field that is wrong. Duplicate
-    names are checked last, because few are left in what the model accepts."""
-    if issubclass(model, NoBody) and not body.strip(JSON_SPACES):
+    """Validates the body strictly and returns it as the model. Raises `Invalid` with every wrong field. Duplicate keys
+    are looked for last, because a body that the model accepts has few keys."""
+    if issubclass(model, NoBody) and not body.strip(JSON_WHITESPACE):
         body = b"{}"
     try:
         checked = model.model_validate_json(body, context=context)
@@ -113,8 +112,8 @@ def check_body(model: type[M], body: bytes, context: BodyContext) -> M:
         raise invalid(_problems_of(error)) from error
     if is_nested_deeper_than(MAX_DEPTH, body):
         raise Invalid([FieldProblem("body", f"Must not be nested deeper than {MAX_DEPTH} levels")])
-    if (twice := duplicate_key(body)) is not None:
-        raise invalid([FieldProblem(".".join(twice), "Is given twice")])
+    if (duplicate := duplicate_key(body)) is not None:
+        raise invalid([FieldProblem(".".join(duplicate), "Is given twice")])
     return checked
 
 
@@ -129,7 +128,8 @@ def is_nested_deeper_than(levels: int, json: bytes) -> bool:
 
 
 def check_query(model: type[P], request: web.Request) -> P:
-    """Returns the query parameters of the model; `Invalid` names those that are malformed, out of range or repeated."""
+    """Returns the query parameters as the model. Raises `Invalid` with those that are malformed, out of range or
+    repeated."""
     names = [field.alias or name for name, field in model.model_fields.items()]
     repeated = [name for name in names if len(request.query.getall(name, [])) > 1]
     if repeated:
@@ -141,24 +141,24 @@ def check_query(model: type[P], request: web.Request) -> P:
 
 
 def invalid(problems: Sequence[FieldProblem]) -> Invalid:
-    """Returns the error with the first problems, and the number of the others, so that the size of the response is
-    limited."""
+    """Returns the error with the first problems and the number of the others, which limits the size of the
+    response."""
     more = len(problems) - MAX_PROBLEMS
-    told = [FieldProblem(_cut(each.field), each.message) for each in problems[:MAX_PROBLEMS]]
+    reported = [FieldProblem(_shortened(each.field), each.message) for each in problems[:MAX_PROBLEMS]]
     if more > 0:
-        told.append(FieldProblem("body", f"Has {more} more {'problem' if more == 1 else 'problems'}"))
-    return Invalid(told)
+        reported.append(FieldProblem("body", f"Has {more} more {'problem' if more == 1 else 'problems'}"))
+    return Invalid(reported)
 
 
-def _cut(path: str) -> str:
+def _shortened(path: str) -> str:
     return path if len(path) <= MAX_FIELD_PATH else f"{path[:MAX_FIELD_PATH]}…"
 
 
 def _problems_of(error: ValidationError) -> list[FieldProblem]:
-    """One entry for each problem: the JSON path of the field, `body` for the body as a whole, and a message that
-    does not repeat the value."""
-    found = error.errors(include_url=False, include_input=False)
-    return [FieldProblem(".".join(map(str, each["loc"])) or "body", _message(each)) for each in found]
+    """One entry for each problem: the JSON path of the field, `body` for the complete body, and a message that does not
+    repeat the value."""
+    errors = error.errors(include_url=False, include_input=False)
+    return [FieldProblem(".".join(map(str, each["loc"])) or "body", _message(each)) for each in errors]
 
 
 def _message(problem: ErrorDetails) -> str:

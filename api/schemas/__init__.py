@@ -1,1 +1,1 @@
-"""The JSON shapes of requests and responses, resource by resource."""
+"""Pydantic models of request bodies, query parameters and responses, by resource."""

@@ -15,9 +15,9 @@ from api.schemas.base import (
     Id,
     IdView,
     Instant,
-    KnownPlaceholders,
     Name,
     Paging,
+    ValidPlaceholders,
     View,
     without_default,
     without_defaults,
@@ -32,6 +32,7 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 UpTo2000Ms = Annotated[int, Field(ge=0, le=2000)]
 UpTo5000Ms = Annotated[int, Field(ge=0, le=5000)]
 UpTo10000Ms = Annotated[int, Field(ge=0, le=10000)]
+NO_EFFECT_YET: Final = "No effect yet: agents do not transfer calls"
 
 
 class ExtractionField(Body):
@@ -43,7 +44,7 @@ class ExtractionField(Body):
 
 
 class TransferTarget(Body):
-    """Where the agent may transfer a call to."""
+    """A number that the agent may transfer a call to."""
 
     name: Name
     description: Description
@@ -59,13 +60,14 @@ def _distinct_names(items: list[ExtractionField]) -> list[ExtractionField]:
 
 
 def _distinct_without_case(targets: list[TransferTarget]) -> list[TransferTarget]:
-    """Names every target whose name occurred before, because targets are selected by their spoken name."""
+    """Reports each target with the name of an earlier one; letter case is ignored, because targets are selected by
+    their spoken name."""
     seen: set[str] = set()
     problems: list[InitErrorDetails] = []
     for index, target in enumerate(targets):
         if target.name.casefold() in seen:
-            wrong = PydanticCustomError("distinct", "Names must differ from each other, also without letter case")
-            problems.append(InitErrorDetails(type=wrong, loc=(index, "name"), input=None))
+            error = PydanticCustomError("distinct", "Names must differ from each other, also without letter case")
+            problems.append(InitErrorDetails(type=error, loc=(index, "name"), input=None))
         seen.add(target.name.casefold())
     if problems:
         raise ValidationError.from_exception_data("transferTargets", problems)
@@ -79,11 +81,11 @@ Targets = Annotated[
 
 
 class AgentSettings(Body):
-    """Fields of creating and of updating an agent."""
+    """Fields of new and of changed agents."""
 
-    system_prompt: Annotated[str, Field(max_length=32000), KnownPlaceholders] = Field(
+    system_prompt: Annotated[str, Field(max_length=32000), ValidPlaceholders] = Field(
         "",
-        description="What the agent is told; may contain {{variables}}; null in responses until it is given",
+        description="Instructions of the agent; may contain {{variables}}; null in responses until it is set",
         json_schema_extra=without_default,
     )
     slm_model_id: Id | None = Field(None, description="Language model; null: the server's default")
@@ -91,69 +93,82 @@ class AgentSettings(Body):
     voice_speed: Annotated[float, Field(ge=0.6, le=1.5)] = 1
     voice_stability: Probability = Field(0.5, description="Applies only to some voice providers")
     turn_endpoint_delay: Annotated[int, Field(ge=50, le=2000)] | None = Field(
-        100, description="ms of silence before the agent responds"
+        100, description="Silence before the agent responds, ms"
     )
-    min_turn_duration: UpTo2000Ms | None = Field(50, description="ms of speech that counts as a turn")
-    min_interruption_duration: UpTo2000Ms | None = Field(100, description="ms the user must speak to interrupt")
-    frame_activation_threshold: Probability | None = Field(0.35, description="Voice-activity probability threshold")
-    post_speech_cooldown: UpTo5000Ms | None = Field(400, description="Echo guard, ms after the agent stops speaking")
+    min_turn_duration: UpTo2000Ms | None = Field(50, description="Shortest speech that counts as a turn, ms")
+    min_interruption_duration: UpTo2000Ms | None = Field(
+        100, description="Shortest speech of the caller that interrupts the agent, ms"
+    )
+    frame_activation_threshold: Probability | None = Field(
+        0.35, description="Voice activity detection: probability threshold of speech"
+    )
+    post_speech_cooldown: UpTo5000Ms | None = Field(
+        400, description="Echo guard after the agent has stopped speaking, ms"
+    )
     ultravad_eot_threshold: Probability | None = Field(
-        0.1, description="End-of-turn probability threshold; null: no end-of-turn model"
+        0.1, description="End-of-turn model: probability threshold; null: no end-of-turn model"
     )
     speculative_silence_ms: UpTo5000Ms | None = Field(
-        150, description="ms of silence before an answer is begun, at the risk of throwing it away; null: never"
+        150,
+        description="Silence after which a response is generated in advance, which is discarded if the caller speaks "
+        "on, ms; null: never",
     )
-    fallback_silence_ms: UpTo10000Ms | None = Field(3000, description="ms after which silence ends a turn anyway")
-    allow_end_call: bool = Field(True, description="The agent may end calls proactively")
+    fallback_silence_ms: UpTo10000Ms | None = Field(
+        3000, description="Silence that ends a turn whatever the end-of-turn model decides, ms"
+    )
+    allow_end_call: bool = Field(True, description="The agent may end the call")
     is_active: bool = Field(True, description="The agent can handle calls")
-    post_call_summary_enabled: bool = Field(False, description="Generate a call summary: `analysis.summary` of a call")
+    post_call_summary_enabled: bool = Field(False, description="Generate a summary of each call: `analysis.summary`")
     post_call_extraction_schema: Extractions = Field(
         [],
         description=(
-            "What to extract after a call: `analysis.extractions`, by these names; null where it was not said. "
-            "Descriptions in the words that the agent asks with are found best"
+            "Values to extract after a call: `analysis.extractions`, by these names; null if the caller did not say "
+            "it. Values are found best if descriptions have the words of the agent's questions"
         ),
     )
     post_call_webhook_url: WebhookAddress | None = Field(None, description="Receiver of call.completed; https only")
     post_call_webhook_secret: Annotated[str, Field(min_length=1, max_length=MAX_SECRET)] | None = Field(
-        None, description="Signing secret for webhooks; never returned", json_schema_extra={"writeOnly": True}
+        None, description="Secret that signs webhooks; never returned", json_schema_extra={"writeOnly": True}
     )
     first_speaker: Literal["user", "agent"] = "user"
-    agent_greeting: Annotated[str, Field(max_length=1000), KnownPlaceholders] | None = Field(
+    agent_greeting: Annotated[str, Field(max_length=1000), ValidPlaceholders] | None = Field(
         None, description="May contain {{variables}}"
     )
-    agent_greeting_enabled: bool = Field(False, description="Use the custom greeting")
+    agent_greeting_enabled: bool = Field(False, description="Use agentGreeting as the greeting")
     first_message_uninterruptible: bool = Field(
-        False, description="The first agent message cannot be interrupted; counts only with firstSpeaker agent"
+        False, description="The agent's first message cannot be interrupted; only with firstSpeaker agent"
     )
     first_message_delay: UpTo10000Ms = Field(
-        0, description="ms before the first agent message; counts only with firstSpeaker agent"
+        0, description="Delay of the agent's first message, ms; only with firstSpeaker agent"
     )
     max_call_duration_seconds: Annotated[int, Field(ge=30, le=3600)] = 600
     language_hint: LanguageTag | None = Field(
         None, description="Language tag (BCP 47) for transcription, for example en or pt-BR"
     )
     knowledge_search_instructions: Annotated[str, Field(max_length=2000)] | None = Field(
-        None, description="When to search the knowledge base"
+        None, description="When to search the agent's documents"
     )
-    background_sound_id: Id | None = Field(None, description="Background sound played during calls")
+    background_sound_id: Id | None = Field(None, description="Background sound that is played during calls")
     background_sound_volume: Probability = 0.15
     hold_message: Annotated[str, Field(max_length=500)] | None = Field(
-        None, description="Spoken to the caller on hold during a warm transfer"
+        None, description=f"Spoken to the caller on hold during a warm transfer. {NO_EFFECT_YET}"
     )
     hold_music_url: Annotated[HttpAddress, Field(max_length=500)] | None = Field(
-        None, description="Audio played during hold in a warm transfer; an http or https URL"
+        None,
+        description=f"Audio for the caller on hold during a warm transfer; an http or https URL. {NO_EFFECT_YET}",
     )
     tool_ids: Annotated[list[Id], Field(max_length=MAX_TOOL_IDS)] | None = Field(
         None, description="Tools of this agent; null: every tool of the organization"
     )
     transfer_targets: Targets = Field(
-        [], description="Where the agent may hand a call to; their names differ, also without letter case"
+        [],
+        description="Numbers that the agent may transfer a call to; their names differ, also without letter case. "
+        f"{NO_EFFECT_YET}",
     )
     customer_silence_ms: Annotated[int, Field(ge=0, le=60_000)] = Field(
         10_000,
-        description="ms in which nobody speaks before the agent asks whether the caller is still there; after as long "
-        "again it says goodbye and ends the call (customer_silent). 0: never",
+        description="Silence of both sides after which the agent asks whether the caller is still there, ms; after the "
+        "same time again the agent says goodbye and ends the call (customer_silent). 0: never",
     )
 
     def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:
@@ -174,7 +189,7 @@ class AgentCreate(AgentSettings):
 
 
 class AgentUpdate(AgentSettings):
-    """Changes to an agent: an absent field stays, null clears a nullable one."""
+    """Changes to an agent: an absent field stays as it is, null clears a nullable field."""
 
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
@@ -182,9 +197,9 @@ class AgentUpdate(AgentSettings):
 
 
 class AgentQuery(Paging):
-    """Filter of the list of agents."""
+    """Query parameters of the list of agents."""
 
-    search: str | None = Field(None, description="Part of the name, in any letter case")
+    search: str | None = Field(None, description="Agents whose name contains this, in any letter case")
 
 
 class ExtractionFieldView(View):
@@ -196,7 +211,7 @@ class ExtractionFieldView(View):
 
 
 class TransferTargetView(View):
-    """Where the agent may transfer a call to."""
+    """A number that the agent may transfer a call to."""
 
     name: str
     description: str

@@ -14,16 +14,16 @@ from media.background.files import MIME_TYPES
 from storage.background_sounds.sounds import BackgroundSound as StoredBackgroundSound
 
 
-def _sound_type(text: str) -> str:
-    """The media type without parameters, in lower case."""
-    kind = text.partition(";")[0].strip().lower()
-    if kind not in MIME_TYPES:
+def _normal_media_type(text: str) -> str:
+    """The media type without parameters, in lower case. Raises unless it is that of a supported format."""
+    media_type = text.partition(";")[0].strip().lower()
+    if media_type not in MIME_TYPES:
         raise PydanticCustomError("mime_type", "Must be the type of a WAV, MP3, Ogg or FLAC file")
-    return kind
+    return media_type
 
 
 def _not_empty(schema: dict[str, Any]) -> None:
-    """The published schema excludes an empty file."""
+    """Excludes an empty file from the published schema."""
     schema["properties"]["fileBase64"]["minLength"] = 4
     schema["properties"]["fileSize"]["minimum"] = 1
 
@@ -36,7 +36,9 @@ class BackgroundSoundCreate(FileUpload):
     name: Name
     description: Annotated[str, Field(max_length=MAX_DESCRIPTION)] = ""
     mime_type: Annotated[
-        str, Field(max_length=MAX_NAME, json_schema_extra={"enum": sorted(MIME_TYPES)}), AfterValidator(_sound_type)
+        str,
+        Field(max_length=MAX_NAME, json_schema_extra={"enum": sorted(MIME_TYPES)}),
+        AfterValidator(_normal_media_type),
     ]
 
 
@@ -45,8 +47,8 @@ class BackgroundSound(View):
 
     id: IdView
     name: str
-    description: str = Field(description="Empty when there is none")
-    is_system_preset: bool = Field(description="There for every organization; cannot be deleted")
+    description: str = Field(description="Empty if there is none")
+    is_system_preset: bool = Field(description="True if every organization has it; it cannot be deleted")
     file_size: int = Field(description="Bytes")
     duration_seconds: float
     created_at: Instant

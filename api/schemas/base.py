@@ -1,4 +1,4 @@
-"""Base classes and common types of bodies, queries and responses. Bodies are strict: no type is converted."""
+"""Base classes and common types of bodies, query parameters and responses. Bodies are strict: no type is converted."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, to_json
 
-from api.schemas.bounds import MAX_DESCRIPTION, MAX_JSON, MAX_NAME, MAX_VALUES, bounds_whole
-from api.schemas.patterns import ONE_LINE, without_tags
+from api.schemas.bounds import MAX_DESCRIPTION, MAX_JSON, MAX_NAME, MAX_VALUES, bounds_whole_value
+from api.schemas.patterns import ONE_LINE, reject_tag_characters
 from calls.call_record.context_variables import PLACEHOLDER
 from config.clock import iso, whole_ms
 
@@ -37,7 +37,7 @@ class BodyContext:
 
 
 class Body(BaseModel):
-    """A request body: camelCase names, unknown fields refused, no conversion between types."""
+    """A request body: camelCase names, unknown fields rejected, no conversion between types."""
 
     model_config = ConfigDict(
         strict=True, extra="forbid", alias_generator=to_camel, allow_inf_nan=False, hide_input_in_errors=True
@@ -45,7 +45,7 @@ class Body(BaseModel):
 
 
 class NoBody(Body):
-    """Nothing: `{}`, or no body at all."""
+    """An empty body: `{}`, or no body at all."""
 
 
 class Query(BaseModel):
@@ -55,25 +55,24 @@ class Query(BaseModel):
 
 
 class View(BaseModel):
-    """Part of a response, made from stored dataclasses."""
+    """A response or a part of one, made from stored dataclasses."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, from_attributes=True, frozen=True)
 
 
 def without_default(schema: dict[str, Any]) -> None:
-    """Removes the default from a field's JSON schema, because the stored value of an absent field is described
-    elsewhere."""
+    """Removes the default from the JSON schema of a field whose description says what an absent value means."""
     schema.pop("default", None)
 
 
 def without_defaults(schema: dict[str, Any]) -> None:
-    """Removes the defaults from a body's JSON schema, because an absent field stays unchanged."""
+    """Removes the defaults from the JSON schema of a PATCH body, because an absent field stays as it is."""
     for each in schema.get("properties", {}).values():
         each.pop("default", None)
 
 
-def _placeholders(text: str, closed_by: str) -> str:
-    """Rejects a `{{` that begins no placeholder and has `closed_by` somewhere after it. Takes linear time."""
+def _check_placeholders(text: str, closed_by: str) -> str:
+    """Rejects a `{{` that does not begin a placeholder and has `closed_by` after it. Takes linear time."""
     rest = PLACEHOLDER.sub("1", text)
     opened = rest.find("{{")
     if opened >= 0 and rest.find(closed_by, opened + 2) >= 0:
@@ -83,40 +82,40 @@ def _placeholders(text: str, closed_by: str) -> str:
     return text
 
 
-def _finite(value: dict[str, Any]) -> dict[str, Any]:
+def _check_finite(value: dict[str, Any]) -> dict[str, Any]:
     """Rejects NaN and infinity, which JSON does not have."""
-    waiting: list[Any] = [value]
-    while waiting:
-        each = waiting.pop()
+    pending: list[Any] = [value]
+    while pending:
+        each = pending.pop()
         if isinstance(each, dict):
-            waiting.extend(each.values())
+            pending.extend(each.values())
         elif isinstance(each, list):
-            waiting.extend(each)
+            pending.extend(each)
         elif isinstance(each, float) and not math.isfinite(each):
             raise PydanticCustomError("finite", "Numbers must be finite")
     return value
 
 
-@bounds_whole
+@bounds_whole_value
 def check_bounds(value: dict[str, Any]) -> dict[str, Any]:
-    """Limits an object so that a page of a hundred of them stays fast."""
-    waiting: list[Any] = [value]
+    """Rejects an object with too many values or too much JSON, so that a page of a hundred of them stays fast."""
+    pending: list[Any] = [value]
     values = -1
-    while waiting:
+    while pending:
         values += 1
         if values > MAX_VALUES:
             raise PydanticCustomError("values", f"Must have at most {MAX_VALUES} values, nested ones included")
-        each = waiting.pop()
+        each = pending.pop()
         if isinstance(each, dict):
-            waiting.extend(each.values())
+            pending.extend(each.values())
         elif isinstance(each, list):
-            waiting.extend(each)
+            pending.extend(each)
     if len(to_json(value)) > MAX_JSON:
         raise PydanticCustomError("size", f"Must be at most {MAX_JSON // 1024} KiB of JSON")
     return value
 
 
-def _whole_number(value: object) -> object:
+def _parse_whole_number(value: object) -> object:
     """A query parameter as a whole number, digits only."""
     if isinstance(value, str):
         if re.fullmatch(r"[0-9]{1,19}", value) is None:
@@ -125,7 +124,7 @@ def _whole_number(value: object) -> object:
     return value
 
 
-def _instant(value: object) -> object:
+def _parse_instant(value: object) -> object:
     """A query parameter as a time; without an offset it is UTC."""
     if isinstance(value, str):
         try:
@@ -136,8 +135,8 @@ def _instant(value: object) -> object:
     return value
 
 
-def _hyphenated(value: object) -> object:
-    """Accepts UUIDs in the form of RFC 9562, 4 alone, without braces, URNs or bare digits."""
+def _check_uuid_form(value: object) -> object:
+    """Accepts UUIDs only in the form of RFC 9562, 4: no braces, no URNs, no digits without hyphens."""
     if isinstance(value, str) and UUID_PATTERN.fullmatch(value) is None:
         raise PydanticCustomError("uuid", "Must be a UUID")
     return value
@@ -145,14 +144,14 @@ def _hyphenated(value: object) -> object:
 
 UUID_PATTERN = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
-Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=ONE_LINE), AfterValidator(without_tags)]
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=ONE_LINE), AfterValidator(reject_tag_characters)]
 Description = Annotated[str, Field(max_length=MAX_DESCRIPTION)]
-KnownPlaceholders: Final = AfterValidator(partial(_placeholders, closed_by="}}"))
-"""For spoken texts: two braces that nothing closes are no placeholder."""
-Template: Final = AfterValidator(partial(_placeholders, closed_by=""))
+ValidPlaceholders: Final = AfterValidator(partial(_check_placeholders, closed_by="}}"))
+"""For spoken texts: `{{` without `}}` is text."""
+StrictPlaceholders: Final = AfterValidator(partial(_check_placeholders, closed_by=""))
 """For texts that a program parses: every `{{` must begin a placeholder."""
-Id = Annotated[UUID, BeforeValidator(_hyphenated), PlainSerializer(str)]
-JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_finite)]
+Id = Annotated[UUID, BeforeValidator(_check_uuid_form), PlainSerializer(str)]
+JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_check_finite)]
 BoundedJsonObject = Annotated[
     JsonObject, AfterValidator(check_bounds), Field(json_schema_extra={"maxProperties": MAX_VALUES})
 ]
@@ -162,16 +161,16 @@ Instant = Annotated[
     PlainSerializer(iso, return_type=str),
     WithJsonSchema({"type": "string", "format": "date-time", "example": "2026-11-21T05:00:00.123Z"}),
 ]
-QueryInstant = Annotated[datetime, BeforeValidator(_instant)]
-QueryId = Annotated[UUID, BeforeValidator(_hyphenated)]
+QueryInstant = Annotated[datetime, BeforeValidator(_parse_instant)]
+QueryId = Annotated[UUID, BeforeValidator(_check_uuid_form)]
 
 
 class Paging(Query):
-    """Which part of a list to return."""
+    """The page of a list."""
 
-    limit: Annotated[int, Field(ge=1, le=100), BeforeValidator(_whole_number)] = Field(
-        50, description="Most items to return"
+    limit: Annotated[int, Field(ge=1, le=100), BeforeValidator(_parse_whole_number)] = Field(
+        50, description="Maximum number of items to return"
     )
-    offset: Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_whole_number)] = Field(
-        0, description="Items to skip"
+    offset: Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_parse_whole_number)] = Field(
+        0, description="Number of items to skip"
     )

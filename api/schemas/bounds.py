@@ -1,6 +1,6 @@
-"""Limits of the parts of a body. They are several times what is sensible, and together keep every resource far below
-the size of a page, whatever its characters take as JSON. Limits that the API defines for a single field (a prompt's
-32000 characters) are defined with the field."""
+"""Size limits of the parts of a body. They are several times larger than sensible values, and together keep every
+resource far below the size of a page, however many bytes its characters take as JSON. A limit of a single field, such
+as the 32000 characters of a prompt, is defined with the field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 MAX_NAME: Final = 255
 """Lengths are in Unicode code points."""
 MAX_DESCRIPTION: Final = 2000
-"""Of a part of a resource: a parameter, an extraction field, a transfer target."""
+"""For parts of a resource: a parameter, an extraction field, a transfer target."""
 MAX_TOOL_DESCRIPTION: Final = 4000
 MAX_URL: Final = 4096
 MAX_SECRET: Final = 1024
@@ -26,22 +26,22 @@ MAX_HEADERS: Final = 32
 MAX_PREFIXES: Final = 100
 MAX_SOURCES: Final = 32
 MAX_VALUES: Final = 1000
-"""Values in an object of the client's own making, nested ones included."""
+"""Values in an object with keys of the client's choice, nested ones included."""
 MAX_JSON: Final = 32 * 1024
 """Bytes of such an object: UTF-8, without spaces between the values."""
 MAX_DEPTH: Final = 64
 """Levels of nested objects and lists, the body itself included."""
-BOUNDS: Final = f"at most {MAX_VALUES} values, nested ones included, and {MAX_JSON // 1024} KiB"
+OBJECT_LIMITS: Final = f"at most {MAX_VALUES} values, nested ones included, and {MAX_JSON // 1024} KiB"
 
 
-def bounds_whole(validator: F) -> F:
-    """Marks a validator that limits the whole of a value, so that its parts need no limits of their own."""
+def bounds_whole_value(validator: F) -> F:
+    """Marks a validator that limits the size of the complete value, so that its parts need no limits of their own."""
     WHOLE_VALUE_VALIDATORS.add(validator)
     return validator
 
 
 WHOLE_VALUE_VALIDATORS: Final[set[Callable[..., Any]]] = set()
-"""The validators that limit the whole of a value."""
+"""The validators that limit the size of the complete value."""
 
 
 MIB: Final = 1024 * 1024

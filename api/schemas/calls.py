@@ -1,10 +1,10 @@
-"""Calls in queries and responses."""
+"""Calls in bodies, query parameters and responses."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -23,7 +23,7 @@ from api.schemas.base import (
     View,
     check_bounds,
 )
-from api.schemas.bounds import BOUNDS, MAX_VALUES, bounds_whole
+from api.schemas.bounds import MAX_VALUES, OBJECT_LIMITS, bounds_whole_value
 from api.schemas.patterns import CalledNumber
 from calls.call_record import sip_metadata
 from calls.call_record.context_variables import NAME as CONTEXT_NAME
@@ -31,18 +31,18 @@ from storage.calls.calls import Call as StoredCall
 from storage.calls.calls import CallFilter, CallRow, Direction, EndedReason, Status
 
 
-@bounds_whole
-def _check_variables(given: object) -> object:
-    """Reports each problem under the variable's name; a value that is no object is left to the type check."""
+@bounds_whole_value
+def _check_variables(variables: object) -> object:
+    """Reports each problem under the variable's name; the type check rejects what is not an object."""
     problems: list[InitErrorDetails] = []
-    for name, value in check_bounds(given).items() if isinstance(given, dict) else ():
+    for name, value in check_bounds(variables).items() if isinstance(variables, dict) else ():
         if CONTEXT_NAME.fullmatch(name) is None:
             problems.append(_problem(name, "A name takes letters, digits and underscores"))
         elif not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
             problems.append(_problem(name, "Must be a string, a number or a boolean"))
     if problems:
         raise ValidationError.from_exception_data("contextVariables", problems)
-    return given
+    return variables
 
 
 def _problem(name: str, message: str) -> InitErrorDetails:
@@ -60,23 +60,24 @@ ContextVariables = Annotated[
 ]
 
 
-@bounds_whole
-def _check_headers(given: object) -> object:
-    """Reports each problem under the header's key; a value that is no object is left to the type check."""
-    if not isinstance(given, dict):
-        return given
+@bounds_whole_value
+def _check_metadata(metadata: object) -> object:
+    """Reports each problem of a SIP header under its key; the type check rejects what is not an object."""
+    if not isinstance(metadata, dict):
+        return metadata
     problems: list[InitErrorDetails] = []
-    for name, value in check_bounds(given).items():
+    for name, value in check_bounds(metadata).items():
         if name.startswith(sip_metadata.METADATA_PREFIX) and (why := sip_metadata.why_not_a_header(name, value)):
             problems.append(_problem(name, why))
     if problems:
         raise ValidationError.from_exception_data("metadata", problems)
-    if why := sip_metadata.why_too_many_headers(given):
+    if why := sip_metadata.why_too_many_headers(metadata):
         raise PydanticCustomError("headers", "{message}", {"message": why})
-    return given
+    return metadata
 
 
-CallMetadata = Annotated[BoundedJsonObject, BeforeValidator(_check_headers)]
+CallMetadata = Annotated[BoundedJsonObject, BeforeValidator(_check_metadata)]
+NO_TRANSFERS_YET: Final = "Always null: agents do not transfer calls yet"
 
 
 class CallCreate(Body):
@@ -87,21 +88,21 @@ class CallCreate(Body):
     to: CalledNumber = Field(description="Destination in E.164")
     context_variables: ContextVariables = Field(
         default_factory=dict,
-        description=f"Values of the placeholders; names of letters, digits and underscores; {BOUNDS}",
+        description=f"Values of the placeholders; names of letters, digits and underscores; {OBJECT_LIMITS}",
     )
     metadata: CallMetadata = Field(
         default_factory=dict,
         description=(
-            f"Stored with the call; {BOUNDS}. Keys that begin with sip. become headers of the INVITE, as sip.X-Order: "
-            f"X-..., P-... (but no identity), {', '.join(sip_metadata.SENDABLE_HEADERS)}; at most "
+            f"Stored with the call; {OBJECT_LIMITS}. Keys that begin with sip. become headers of the INVITE, such as "
+            f"sip.X-Order: X-..., P-... (but no identity), {', '.join(sip_metadata.SENDABLE_HEADERS)}; at most "
             f"{sip_metadata.MAX_HEADERS} of them, of {sip_metadata.MAX_HEADER_BYTES} bytes together. "
-            "The agent's texts know them as {{sip_x_order}}"
+            "The agent's texts can use them as {{sip_x_order}}"
         ),
     )
 
 
 class CallQuery(Paging):
-    """Filter of the list of calls."""
+    """Query parameters of the list of calls."""
 
     agent_id: QueryId | None = Field(None, description="Calls of this agent")
     status: Status | None = None
@@ -110,7 +111,7 @@ class CallQuery(Paging):
     to: QueryInstant | None = Field(None, description="Created at this time or earlier (ISO 8601)")
 
     def filter(self) -> CallFilter:
-        """Returns the filter for storage."""
+        """Returns the filter of the database query."""
         agent_id = None if self.agent_id is None else str(self.agent_id)
         return CallFilter(agent_id, self.status, self.direction, self.from_, self.to)
 
@@ -118,8 +119,10 @@ class CallQuery(Paging):
 class LinkQuery(Query):
     """The signature of a link that opens without an API key."""
 
-    expires: str | None = Field(None, description="Unix time at which the link ends; from recordingUrl, transcriptUrl")
-    signature: str | None = Field(None, description="Signature over the path and the expiry")
+    expires: str | None = Field(
+        None, description="Unix time at which the link expires; from recordingUrl, transcriptUrl"
+    )
+    signature: str | None = Field(None, description="Signature of the path and the expiry")
 
 
 class TranscriptItem(View):
@@ -130,23 +133,23 @@ class TranscriptItem(View):
 
 
 class Analysis(View):
-    """The analysis after the call: null when the agent asks for nothing, or the caller said nothing."""
+    """The analysis after the call; null if the agent requests none, or the caller said nothing."""
 
-    summary: str | None = Field(description="Null when the agent has postCallSummaryEnabled off")
+    summary: str | None = Field(description="Null if the agent's postCallSummaryEnabled is false")
     extractions: JsonObject = Field(
-        description="Every value of the agent's postCallExtractionSchema by its name; null where it was not said"
+        description="Each value of the agent's postCallExtractionSchema by its name; null if the caller did not say it"
     )
     method: Literal["model", "extractive"] | None = Field(
         None,
         description=(
-            "`model`: all of it by the agent's language model; `extractive`: by rules, sentences and values taken from "
-            "the talk as they are, because the language model cannot do it or failed (then see `error`)"
+            "`model`: by the agent's language model; `extractive`: sentences and values taken unchanged from the "
+            "transcript by rules, because the language model is not able to analyse or failed (then see `error`)"
         ),
         exclude_if=lambda method: method is None,
     )
     error: str | None = Field(
         None,
-        description="Present when the language model failed twice or took too long: what it failed at",
+        description="Present if the language model failed twice or took too long: what failed",
         exclude_if=lambda error: error is None,
     )
 
@@ -168,25 +171,26 @@ class TransferCall(View):
 
 
 class Usage(View):
-    """What a call of a paid plan is billed by: each amount times its price on the operator's rate card, added up
-    exactly, is `cost`, rounded once to six places."""
+    """The billed usage of a call of an organization on a paid plan. `cost` is the sum of each amount times its price on
+    the operator's rate card, computed exactly and rounded once, to six decimal places."""
 
     telephony_seconds: float = Field(description="From startedAt to endedAt, to the millisecond")
     prompt_tokens: int = Field(
         description=(
-            "Tokens that language models read for answers that were given and for the analysis after the call. A "
-            "model on the server counts what is new to the talk; one elsewhere counts as its server does"
+            "Input tokens of language models, for responses that were used and for the analysis after the call. A "
+            "local model counts only tokens that are new in the conversation; a remote model counts as its server does"
         )
     )
-    completion_tokens: int = Field(description="Tokens that they wrote")
-    heard_seconds: float = Field(description="The caller's sound that speech to text was given: while the caller spoke")
+    completion_tokens: int = Field(description="Output tokens of language models")
+    heard_seconds: float = Field(description="Duration of the caller's audio that was transcribed, while it was speech")
     spoken_characters: int = Field(
-        description="Of the sentences that the agent began to say, as they are written; one that was cut counts whole"
+        description="Characters of the sentences that the agent began to speak, as written; an interrupted sentence "
+        "counts completely"
     )
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Usage:
-        """The view of stored usage."""
+        """Returns the view of stored usage."""
         return cls(
             telephony_seconds=stored["telephony_s"],
             prompt_tokens=stored["prompt_tokens"],
@@ -200,22 +204,23 @@ class SipEnd(View):
     """The SIP status and reason with which the call ended."""
 
     status_code: int | None = Field(
-        description="Final status of the INVITE; 200 when an established call was hung up; null when nothing came back"
+        description="Final status of the INVITE; 200 if an established call was hung up; null without a response"
     )
     reason_phrase: str | None = Field(
-        description="Of a final status of 300 or more; null for a call that was hung up, and when nothing came back"
+        description="Of a final status of 300 or more; null for a call that was hung up, and without a response"
     )
     q850_cause: int | None = Field(
-        alias="q850Cause", description="Cause of ITU-T Q.850 in the Reason header (RFC 3326) of whoever ended the call"
+        alias="q850Cause",
+        description="ITU-T Q.850 cause in the Reason header (RFC 3326) of the side that ended the call",
     )
     q850_text: str | None = Field(alias="q850Text")
-    by_peer: bool = Field(description="The other side ended the call")
+    by_peer: bool = Field(description="True if the peer ended the call")
 
 
 class HeardAudio(View):
     """Media quality of one direction, as its receiver measured it."""
 
-    packets: int = Field(description="That were received; of the other direction, that we sent")
+    packets: int = Field(description="RTP packets that we received; of the direction `sent`, packets that we sent")
     lost: int | None = None
     loss_percent: float | None = None
     jitter_ms: float | None = Field(None, description="Mean interarrival jitter (RFC 3550)")
@@ -227,13 +232,13 @@ class HeardAudio(View):
 
 
 class ReceivedAudio(HeardAudio):
-    """Media quality of the audio from the other side."""
+    """Media quality of the peer's audio."""
 
     duplicate: int
     reordered: int
-    foreign: int = Field(description="Packets that were not the other side's; they were dropped")
-    malformed: int = Field(description="Packets that were no RTP; they were dropped")
-    discarded_ms: int = Field(description="Sound that came too late to be heard, or faster than it was played")
+    foreign: int = Field(description="Packets from other sources than the peer; they were dropped")
+    malformed: int = Field(description="Packets that are not RTP; they were dropped")
+    discarded_ms: int = Field(description="Audio that came too late to be played, or faster than it was played, ms")
 
 
 class MediaQuality(View):
@@ -241,8 +246,8 @@ class MediaQuality(View):
 
     codec: str
     received: ReceivedAudio
-    sent: HeardAudio = Field(description="As the other side reports by RTCP; without that, null but for `packets`")
-    round_trip_ms: float | None = Field(description="Mean, by RTCP; null when it could not be measured")
+    sent: HeardAudio = Field(description="As the peer reports by RTCP; without RTCP only `packets`, the rest is null")
+    round_trip_ms: float | None = Field(description="Mean, by RTCP; null if it could not be measured")
     max_round_trip_ms: float | None
 
 
@@ -258,13 +263,13 @@ class CallListItem(View):
     direction: Direction
     status: Status
     customer_number: str
-    duration_seconds: int | None = Field(description="Seconds since the answer; null while the call lives")
+    duration_seconds: int | None = Field(description="Seconds from the answer to the end; null before the end")
     cost: float | None = Field(
         None,
         exclude_if=lambda cost: cost is None,
         description=(
-            "Present when the call has ended and its organization is on a paid plan: what it has paid for telephony, "
-            "inference, speech to text and text to speech, in the currency of the balance, to six decimal places"
+            "Present if the call has ended and its organization is on a paid plan: the price of telephony, language "
+            "models, speech to text and text to speech, in the currency of the balance, to six decimal places"
         ),
     )
     recording_url: str | None
@@ -272,17 +277,17 @@ class CallListItem(View):
     ended_reason: EndedReason | None
     context_variables: JsonObject
     metadata: JsonObject
-    parent_call_id: IdView | None
-    transfer_type: str | None
-    transfer_status: str | None
-    transfer_calls: tuple[TransferCall, ...] = ()
+    parent_call_id: IdView | None = Field(description=f"The call that was transferred to this one. {NO_TRANSFERS_YET}")
+    transfer_type: str | None = Field(description=NO_TRANSFERS_YET)
+    transfer_status: str | None = Field(description=NO_TRANSFERS_YET)
+    transfer_calls: tuple[TransferCall, ...] = Field((), description="Always empty: agents do not transfer calls yet")
     started_at: Instant | None
     ended_at: Instant | None
     created_at: Instant
 
     @classmethod
     def of_row(cls, stored: CallRow, recording_url: str | None) -> CallListItem:
-        """The view of a stored call."""
+        """Returns the view of a stored call."""
         return cls.model_validate(_values(stored, recording_url))
 
 
@@ -292,14 +297,14 @@ class Call(CallListItem):
     transcript: list[TranscriptItem]
     analysis: Analysis | None
     usage: Usage | None = Field(
-        None, exclude_if=lambda usage: usage is None, description="What `cost` is made of; present with it"
+        None, exclude_if=lambda usage: usage is None, description="The amounts that make up `cost`; present with it"
     )
-    media_quality: MediaQuality | None = Field(description="Null while the call lives, and when it had no sound")
-    sip_end: SipEnd | None = Field(description="Null while the call lives, and when it had no SIP dialog")
+    media_quality: MediaQuality | None = Field(description="Null before the end of the call, and if it had no audio")
+    sip_end: SipEnd | None = Field(description="Null before the end of the call, and if it had no SIP dialog")
 
     @classmethod
     def of(cls, stored: StoredCall, recording_url: str | None) -> Call:
-        """The view of a stored call."""
+        """Returns the view of a stored call."""
         billed = None if stored.cost is None or stored.usage is None else Usage.of(stored.usage)
         return cls.model_validate({**_values(stored, recording_url), "usage": billed})
 

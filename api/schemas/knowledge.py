@@ -1,4 +1,4 @@
-"""Knowledge documents and searches in bodies, queries and responses."""
+"""Knowledge documents and searches in bodies, query parameters and responses."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MIME_TYPES: Final = (
     "application/pdf",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 )
-"""The usual names; other media types of the same formats are accepted, too."""
+"""The standard media types; others of the same formats are accepted, too."""
 MAX_QUERY: Final = 1000
 
 
-def _readable(text: str) -> str:
+def _check_readable(text: str) -> str:
     if format_of(text) is None:
         raise PydanticCustomError(
             "mime_type", "Must be the type of a text, Markdown, HTML, CSV, JSON, PDF or DOCX file"
@@ -41,15 +41,15 @@ class KnowledgeDocumentCreate(FileUpload):
     """A new document for an agent."""
 
     agent_id: Id = Field(description="Agent that may search it; must have knowledgeSearchInstructions")
-    name: Name = Field(description="Names the document in search results")
-    mime_type: Annotated[str, Field(max_length=255), AfterValidator(_readable)] = Field(
-        description="Type of a text, Markdown, HTML, CSV, JSON, PDF or DOCX file; a text may tell its `charset`",
+    name: Name = Field(description="Name of the document in search results")
+    mime_type: Annotated[str, Field(max_length=255), AfterValidator(_check_readable)] = Field(
+        description="Type of a text, Markdown, HTML, CSV, JSON, PDF or DOCX file; that of a text may have a `charset`",
         json_schema_extra={"pattern": _MIME_PATTERN, "example": "text/plain; charset=utf-8"},
     )
 
 
 class KnowledgeQuery(Paging):
-    """Filter of the list of documents."""
+    """Query parameters of the list of documents."""
 
     agent_id: QueryId | None = Field(None, description="Documents of this agent")
 
@@ -64,14 +64,14 @@ class KnowledgeDocument(View):
     mime_type: str
     file_size: int = Field(description="Bytes")
     status: DocumentStatus
-    chunk_count: int = Field(description="Passages that are stored by now")
-    error: str | None = Field(description="Why the document is failed")
+    chunk_count: int = Field(description="Number of passages that are stored so far")
+    error: str | None = Field(description="Why the document has failed")
     created_at: Instant
     updated_at: Instant
 
     @classmethod
     def of(cls, stored: Document) -> KnowledgeDocument:
-        """The view of a stored document."""
+        """Returns the view of a stored document."""
         return cls.model_validate(stored)
 
 
@@ -79,8 +79,8 @@ class KnowledgeSearch(Body):
     """A search in an agent's documents."""
 
     agent_id: Id
-    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY)] = Field(description="In anybody's words")
-    top_k: Annotated[int, Field(ge=1, le=10)] = Field(5, description="Most results to return")
+    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY)] = Field(description="Words or a question")
+    top_k: Annotated[int, Field(ge=1, le=10)] = Field(5, description="Maximum number of results")
 
 
 class KnowledgeResult(View):
@@ -88,9 +88,9 @@ class KnowledgeResult(View):
 
     content: str
     document: str = Field(description="Name of the document")
-    score: Annotated[float, Field(ge=0, le=1)] = Field(description="How well it answers")
+    score: Annotated[float, Field(ge=0, le=1)] = Field(description="Relevance")
 
     @classmethod
     def of(cls, found: FoundPassage) -> KnowledgeResult:
-        """The view of a found passage."""
+        """Returns the view of a found passage."""
         return cls(content=found.content, document=found.document, score=round(found.score, 4))

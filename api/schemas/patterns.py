@@ -1,4 +1,4 @@
-"""Patterns of texts, both enforced and published, and their error messages."""
+"""Patterns of phone numbers, names, header fields and other texts, both enforced and published, with error messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ E164: Final = r"^\+[1-9][0-9]{1,14}$"
 E164_OR_EXTENSION: Final = r"^(\+[1-9][0-9]{1,14}|[0-9]{2,15})$"
 PREFIX: Final = r"^(\+([1-9][0-9]{0,14})?|[0-9]{1,15})$"
 LANGUAGE_TAG: Final = r"^([A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*|[XxIi](-[A-Za-z0-9]{1,8})+)$"
-"""RFC 5646, 2.1, loosely: a language (or the prefix of a private or grandfathered tag), then subtags."""
+"""Similar to RFC 5646, 2.1: a language (or the prefix of a private or grandfathered tag), then subtags."""
 TOKEN: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 """RFC 9110, 5.6.2."""
 NO_CONTROLS: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
@@ -22,11 +22,11 @@ ONE_LINE: Final = (
     r"^[^\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]*$"
 )
 """Text that looks the same in lists, logs and terminals: no control characters, no line ends, no invisible characters
-that reorder text (Unicode's UAX #9, 2) or stand for nothing. The joiners U+200C and U+200D, which Persian and emoji are
-written with, and variation selectors are allowed. Tag characters are rejected separately (`TAGS`)."""
+that reorder text (Unicode's UAX #9, 2) or have no meaning. The joiners U+200C and U+200D, which Persian and emoji need,
+and variation selectors are allowed. Tag characters are rejected separately (`TAGS`)."""
 TAGS: Final = re.compile("[\U000e0000-\U000e007f]")
-"""The invisible copy of ASCII (Unicode, 23.9). It is not published, because no pattern means these characters in ECMA
-262 and in Python alike."""
+"""Tag characters, an invisible copy of ASCII (Unicode, 23.9). The pattern is not published, because no notation of
+these characters is the same in ECMA 262 and in Python."""
 SIP_USER: Final = r"^[^\x00-\x20\x7f-\xa0<>\x22]+$"
 
 PATTERN_MESSAGES: Final = {
@@ -39,22 +39,22 @@ PATTERN_MESSAGES: Final = {
     ONE_LINE: "Must have no line breaks, no control characters and no invisible or bidirectional formatting characters",
     SIP_USER: "Must have no spaces, control characters, quotation marks or angle brackets",
 }
-"""By pattern."""
+"""Error messages by pattern."""
 
 
-def without_tags(text: str) -> str:
-    """Returns the text. Raises `PydanticCustomError`, a `ValueError`, when it holds tag characters."""
+def reject_tag_characters(text: str) -> str:
+    """Returns the text. Raises `PydanticCustomError`, a `ValueError`, if it has tag characters."""
     if TAGS.search(text) is not None:
         raise PydanticCustomError("tags", PATTERN_MESSAGES[ONE_LINE])
     return text
 
 
-# The patterns of numbers bound their length; a bound beside them would only change what is said of a long one.
+# The patterns of numbers limit their length; a separate limit would only change the error message for a long one.
 CalledNumber = Annotated[str, Field(pattern=E164, json_schema_extra={"example": "+41441234567", "maxLength": 16})]
 DialNumber = Annotated[str, Field(pattern=E164_OR_EXTENSION, json_schema_extra={"maxLength": 16})]
 DialPrefix = Annotated[str, Field(pattern=PREFIX, json_schema_extra={"example": "+49", "maxLength": 16})]
 LanguageTag = Annotated[str, Field(max_length=10, pattern=LANGUAGE_TAG)]
 HeaderName = Annotated[str, Field(pattern=TOKEN, max_length=MAX_HEADER_NAME)]
 HeaderValue = Annotated[str, Field(pattern=NO_CONTROLS, max_length=MAX_HEADER_VALUE)]
-DisplayName = Annotated[str, Field(pattern=ONE_LINE, max_length=MAX_NAME), AfterValidator(without_tags)]
+DisplayName = Annotated[str, Field(pattern=ONE_LINE, max_length=MAX_NAME), AfterValidator(reject_tag_characters)]
 SipUser = Annotated[str, Field(min_length=1, max_length=60, pattern=SIP_USER)]

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from api.schemas.addresses import SipAddress, SipHost, SipSources
 from api.schemas.base import Body, BoundedJsonObject, Id, IdView, Instant, JsonObject, View, without_defaults
-from api.schemas.bounds import BOUNDS, MAX_PREFIXES, MAX_SECRET
+from api.schemas.bounds import MAX_PREFIXES, MAX_SECRET, OBJECT_LIMITS
 from api.schemas.patterns import DialNumber, DialPrefix, DisplayName, SipUser
 from config.secrets import Secrets
 from sipcore.trunks.trunk import TrunkState
@@ -29,11 +29,11 @@ def _secret(alias: str) -> Any:
 
 @dataclass(frozen=True)
 class Requirement:
-    """Fields that a value of another field requires. `field` and the keys of `required` are names of stored fields,
-    `shown` and its values those of bodies."""
+    """Fields that are required by the value of another field. `field` and the keys of `required` are names of stored
+    fields; `alias` and the values of `required` are their names in bodies."""
 
     field: str
-    shown: str
+    alias: str
     value: str | bool
     required: Mapping[str, str]
 
@@ -52,8 +52,8 @@ def _with_requirements(schema: dict[str, Any]) -> None:
     schema["not"] = {
         "anyOf": [
             {
-                "required": [each.shown],
-                "properties": {each.shown: {"enum": [each.value]}},
+                "required": [each.alias],
+                "properties": {each.alias: {"enum": [each.value]}},
                 "not": {"required": list(each.required.values())},
             }
             for each in REQUIREMENTS
@@ -78,25 +78,23 @@ QualifySeconds = Annotated[
 Prefixes = Annotated[list[DialPrefix], Field(max_length=MAX_PREFIXES)]
 PerMinute = Annotated[int, Field(ge=1, le=6000)]
 SOURCES: Final = (
-    "Where calls come from beside sipIp or the registrar: IP addresses, networks (CIDR; in all no more addresses than "
-    "an IPv4 /8 and an IPv6 /16 have), host names"
+    "Sources of inbound calls beside sipIp or the registrar: IP addresses, networks (CIDR; together no more addresses "
+    "than an IPv4 /8 and an IPv6 /16 have), host names"
 )
-INBOUND_AUTH: Final = "Whether a caller must know sipUsername and sipPassword (digest, SHA-256 or MD5)"
-ALLOW_REDIRECT: Final = "Whether a 3xx answer is followed, through the same trunk and only to where calls may go"
-ALLOW_REFER: Final = (
-    "Whether the peer may transfer a call by REFER, through the same trunk and only to where calls may go"
-)
-QUALIFY: Final = "Seconds between two OPTIONS to sipIp (10 to 3600), which sipStatus follows; 0: none are sent"
+INBOUND_AUTH: Final = "Inbound calls must authenticate with sipUsername and sipPassword (digest, SHA-256 or MD5)"
+ALLOW_REDIRECT: Final = "A 3xx response is followed, through the same trunk and only to permitted destinations"
+ALLOW_REFER: Final = "The peer may transfer a call by REFER, through the same trunk and only to permitted destinations"
+QUALIFY: Final = "Seconds between two OPTIONS to sipIp (10 to 3600), whose results sipStatus shows; 0: none are sent"
 PREFIXES: Final = (
-    "What a destination must begin with, as +49 or, for extensions, 1; the organization's own prefixes bind as well. "
-    "null: anywhere that the organization may call; an empty list: nowhere"
+    "Prefixes of permitted destinations, such as +49 or, for extensions, 1; the organization's own prefixes apply as "
+    "well. null: every destination that the organization may call; an empty list: none"
 )
-PER_MINUTE: Final = "The most outbound calls from this number in any 60 s; null: no such bound"
+PER_MINUTE: Final = "Maximum of outbound calls from this number in any 60 s; null: no limit"
 
 
 class PhoneNumberSettings(Body):
-    """Fields of creating and of updating a phone number. A default here is never stored: a field that was never given
-    is null, or has the default that its description names."""
+    """Fields of new and of changed phone numbers. A default here is never stored: a field that was never set is null,
+    or has the default that its description names."""
 
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
@@ -116,11 +114,11 @@ class PhoneNumberSettings(Body):
     sip_password: Credential = _secret("sipPassword")
     sip_proxy: SipAddress = Field("", description="Registrar: host, host:port or a sip: URI")
     sip_outbound_proxy: SipAddress | None = Field(None, description="host, host:port or a sip: URI")
-    sip_auth_user: SipUser | None = Field(None, description="When different from sipUsername")
+    sip_auth_user: SipUser | None = Field(None, description="User name of the digest, if it is not sipUsername")
     sip_ip: SipHost = Field("", description="Address of the PBX or SBC: an IP address or a host name")
     sip_port: Annotated[int, Field(ge=1, le=65535)] = 5060
     sip_protocol: Transport = "udp"
-    sip_register_transport: Transport = Field("udp", description="Used when sipMode is registration")
+    sip_register_transport: Transport = Field("udp", description="Used if sipMode is registration")
     sip_sources: SipSources = Field([], description=SOURCES)
     sip_inbound_auth: bool = Field(False, description=f"{INBOUND_AUTH}; needs both. Default false")
     sip_allow_redirect: bool = Field(False, description=f"{ALLOW_REDIRECT}. Default false")
@@ -128,18 +126,18 @@ class PhoneNumberSettings(Body):
     sip_qualify_seconds: QualifySeconds = Field(60, description=f"{QUALIFY}. Default 60")
     outbound_prefixes: Prefixes | None = Field(None, description=PREFIXES)
     outbound_per_minute: PerMinute | None = Field(None, description=PER_MINUTE)
-    metadata: BoundedJsonObject = Field(default_factory=dict, description=f"Stored with the number; {BOUNDS}")
+    metadata: BoundedJsonObject = Field(default_factory=dict, description=f"Stored with the number; {OBJECT_LIMITS}")
 
     def to_store(self, secrets: Secrets) -> dict[str, Any]:
         """Returns the values in the body, under the names of `storage.phone_numbers.phone_numbers.PhoneNumberFields`.
         Carrier credentials are only those in the body: merge them with the stored ones."""
-        given = self.model_dump(exclude_unset=True)
-        carrier = {name: secrets.encrypt(given.pop(name)) for name in CARRIER_CREDENTIALS & given.keys()}
+        values = self.model_dump(exclude_unset=True)
+        carrier = {name: secrets.encrypt(values.pop(name)) for name in CARRIER_CREDENTIALS & values.keys()}
         if carrier:
-            given["carrier_credentials_encrypted"] = carrier
-        if "sip_password" in given:
-            given["sip_password_encrypted"] = secrets.encrypt(given.pop("sip_password"))
-        return given
+            values["carrier_credentials_encrypted"] = carrier
+        if "sip_password" in values:
+            values["sip_password_encrypted"] = secrets.encrypt(values.pop("sip_password"))
+        return values
 
 
 CARRIER_CREDENTIALS = frozenset(name for name in PhoneNumberSettings.model_fields if name.startswith("provider_"))
@@ -155,7 +153,7 @@ class PhoneNumberCreate(PhoneNumberSettings):
 
 
 class PhoneNumberUpdate(PhoneNumberSettings):
-    """Changes to a phone number: an absent field stays, null clears a nullable one."""
+    """Changes to a phone number: an absent field stays as it is, null clears a nullable field."""
 
     number: DialNumber = Field("", description="E.164, or an internal extension of 2 to 15 digits")
     provider: Provider = "sip"
@@ -178,8 +176,8 @@ class PhoneNumber(View):
     sip_port: int | None
     sip_protocol: Transport | None
     sip_register_transport: Transport | None
-    sip_status: TrunkState = Field(description="listening: known by its address; else how the registration stands")
-    sip_status_detail: str | None = Field(description="Why the trunk is in this state")
+    sip_status: TrunkState = Field(description="listening: identified by its address; else the registration's state")
+    sip_status_detail: str | None = Field(description="Reason for the status")
     sip_sources: list[str] = Field(description=SOURCES)
     sip_inbound_auth: bool = Field(description=INBOUND_AUTH)
     sip_allow_redirect: bool = Field(description=ALLOW_REDIRECT)
@@ -193,5 +191,5 @@ class PhoneNumber(View):
 
     @classmethod
     def of(cls, stored: StoredNumber, status: TrunkState, detail: str | None) -> PhoneNumber:
-        """The view of a stored number, without credentials."""
+        """Returns the view of a stored number, without credentials."""
         return cls.model_validate({**stored.__dict__, "sip_status": status, "sip_status_detail": detail})

@@ -8,7 +8,17 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from api.schemas.addresses import HttpTemplate
-from api.schemas.base import Body, Description, IdView, Instant, Name, Template, View, without_default, without_defaults
+from api.schemas.base import (
+    Body,
+    Description,
+    IdView,
+    Instant,
+    Name,
+    StrictPlaceholders,
+    View,
+    without_default,
+    without_defaults,
+)
 from api.schemas.bounds import MAX_HEADERS, MAX_PARAMETERS, MAX_TOOL_DESCRIPTION
 from api.schemas.patterns import HeaderName, HeaderValue
 from config.secrets import Secrets
@@ -28,8 +38,8 @@ CONNECTION_HEADERS: Final = frozenset(
         "upgrade",
     }
 )
-"""Headers of the connection (RFC 9110, 7.6.1) and of the message's framing and routing: the HTTP client writes them,
-and others would contradict it."""
+"""Headers of the connection (RFC 9110, 7.6.1) and of the framing and routing of the message, which the HTTP client
+sets."""
 
 
 def _not_connection_header(name: str) -> str:
@@ -39,13 +49,13 @@ def _not_connection_header(name: str) -> str:
 
 
 def _distinct_names(parameters: list[ToolParameter]) -> list[ToolParameter]:
-    """Names every parameter whose name occurred before."""
+    """Reports each parameter with the name of an earlier one."""
     seen: set[str] = set()
     problems: list[InitErrorDetails] = []
     for index, parameter in enumerate(parameters):
         if parameter.name in seen:
-            wrong = PydanticCustomError("distinct", "Names must differ from each other")
-            problems.append(InitErrorDetails(type=wrong, loc=(index, "name"), input=None))
+            error = PydanticCustomError("distinct", "Names must differ from each other")
+            problems.append(InitErrorDetails(type=error, loc=(index, "name"), input=None))
         seen.add(parameter.name)
     if problems:
         raise ValidationError.from_exception_data("body", problems)
@@ -53,16 +63,16 @@ def _distinct_names(parameters: list[ToolParameter]) -> list[ToolParameter]:
 
 
 ToolDescription = Annotated[str, Field(max_length=MAX_TOOL_DESCRIPTION)]
-Described: Any = Field(
+DESCRIPTION_FIELD: Any = Field(
     "",
-    description="Tells the language model when to use the tool; null in responses until it is given",
+    description="Instructs the language model when to call the tool; null in responses until it is set",
     json_schema_extra=without_default,
 )
-ADDRESS: Final = (
-    "Absolute http or https URL; may contain {{variables}}, in host and port none that callers write (unless "
-    "`allowVariableHost` is true)"
+URL: Final = (
+    "Absolute http or https URL; may contain {{variables}}, but in host and port none that callers set, unless "
+    "`allowVariableHost` is true"
 )
-METHOD: Final = "With GET and DELETE the parameters go into the query string, otherwise into a JSON body"
+METHOD: Final = "GET and DELETE send the parameters in the query string, the other methods in a JSON body"
 
 
 class ToolHeader(Body):
@@ -71,38 +81,38 @@ class ToolHeader(Body):
     key: Annotated[HeaderName, AfterValidator(_not_connection_header)] = Field(
         description=f"Header name; not one of {', '.join(sorted(CONNECTION_HEADERS))}"
     )
-    value: Annotated[HeaderValue, Template] = Field(
-        description="May contain {{variables}}; no control characters; encrypted where it is stored"
+    value: Annotated[HeaderValue, StrictPlaceholders] = Field(
+        description="May contain {{variables}}; no control characters; stored encrypted"
     )
 
 
 class ToolParameter(Body):
-    """A parameter that the language model fills in."""
+    """A parameter whose argument the language model chooses."""
 
     name: Name = Field(description="Differs from the names of the other parameters")
     type: ParameterType
-    description: Description = Field("", description="Tells the language model what to put there")
-    required: bool = Field(False, description="Whether the tool can be called only with this parameter")
+    description: Description = Field("", description="Describes the argument to the language model")
+    required: bool = Field(False, description="A call without this parameter is rejected")
 
 
 class ToolConfigSettings(Body):
-    """Fields of the request of new and of changed tools."""
+    """Fields of the HTTP request of new and of changed tools."""
 
-    timeout: Annotated[int, Field(ge=100, le=30000)] = Field(5000, description="ms that the request may take")
+    timeout: Annotated[int, Field(ge=100, le=30000)] = Field(5000, description="Timeout of the request, ms")
     headers: Annotated[list[ToolHeader], Field(max_length=MAX_HEADERS)] = Field(
         [], description=f"Sent with every request; at most {MAX_HEADERS}"
     )
     body: Annotated[list[ToolParameter], Field(max_length=MAX_PARAMETERS), AfterValidator(_distinct_names)] = Field(
         [],
-        description=f"Parameters of the request, at most {MAX_PARAMETERS}. A name that language models do not take "
-        "(other than up to 64 letters, digits, _ and -) is shown to them in another form and sent as it is",
+        description=f"Parameters of the request, at most {MAX_PARAMETERS}. A name that language models do not accept "
+        "(they accept up to 64 letters, digits, _ and -) is changed for them, and sent unchanged",
     )
 
     allow_variable_host: bool = Field(
         False,
-        description="Whether host and port of `url` may hold variables that callers write: {{sip_...}}, "
-        "{{customer_number}}, {{caller_number}}, {{caller_name}}, {{diverted_from}}. Whoever calls then chooses the "
-        "server that gets the headers and the parameters",
+        description="Host and port of `url` may contain variables that callers set: {{sip_...}}, {{customer_number}}, "
+        "{{caller_number}}, {{caller_name}}, {{diverted_from}}. A caller can then choose the server that gets the "
+        "headers and the parameters",
     )
 
     def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:
@@ -117,18 +127,18 @@ class ToolConfigSettings(Body):
 
 
 class ToolConfigCreate(ToolConfigSettings):
-    """The request of a new tool."""
+    """The HTTP request of a new tool."""
 
-    url: HttpTemplate = Field(description=ADDRESS)
+    url: HttpTemplate = Field(description=URL)
     method: Method = Field(description=METHOD)
 
 
 class ToolConfigUpdate(ToolConfigSettings):
-    """Changes to a tool's request: a key in the body replaces the stored value whole; the others stay."""
+    """Changes to a tool's HTTP request: a key in the body replaces the stored value completely; the others stay."""
 
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
-    url: HttpTemplate = Field("", description=ADDRESS)
+    url: HttpTemplate = Field("", description=URL)
     method: Method = Field("GET", description=METHOD)
 
 
@@ -136,32 +146,32 @@ class ToolCreate(Body):
     """A new tool."""
 
     name: Name
-    description: ToolDescription = Described
+    description: ToolDescription = DESCRIPTION_FIELD
     type: ToolType
     config: ToolConfigCreate
 
     def to_store(self, secrets: Secrets) -> dict[str, Any]:
-        """Returns the values under the names of `storage.agents.tools.ToolFields`; an absent description is null
-        there."""
-        given = self.model_dump(exclude_unset=True, exclude={"config"})
-        return {**given, "config": self.config.to_store(secrets, only_given=False)}
+        """Returns the values under the names of `storage.agents.tools.ToolFields`; an absent description is stored as
+        null."""
+        values = self.model_dump(exclude_unset=True, exclude={"config"})
+        return {**values, "config": self.config.to_store(secrets, only_given=False)}
 
 
 class ToolUpdate(Body):
-    """Changes to a tool: an absent field stays."""
+    """Changes to a tool: an absent field stays as it is."""
 
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
     name: Name = ""
-    description: ToolDescription = Described
+    description: ToolDescription = DESCRIPTION_FIELD
     type: ToolType = "http"
     config: ToolConfigUpdate = Field(default_factory=ToolConfigUpdate)
 
     def to_store(self, secrets: Secrets) -> dict[str, Any]:
         """Returns the values in the body, under the names of `storage.agents.tools.ToolFields`. `config` has the keys
         in the body: merge it with the stored one."""
-        given = self.model_dump(exclude_unset=True, exclude={"config"})
-        return {**given, "config": self.config.to_store(secrets, only_given=True)}
+        values = self.model_dump(exclude_unset=True, exclude={"config"})
+        return {**values, "config": self.config.to_store(secrets, only_given=True)}
 
 
 class ToolHeaderView(View):
@@ -172,7 +182,7 @@ class ToolHeaderView(View):
 
 
 class ToolParameterView(View):
-    """A parameter that the language model fills in."""
+    """A parameter whose argument the language model chooses."""
 
     name: str
     type: ParameterType
@@ -204,7 +214,7 @@ class Tool(View):
 
     @classmethod
     def of(cls, stored: StoredTool, secrets: Secrets) -> Tool:
-        """The view of a stored tool for its organization, with the values of the headers."""
+        """Returns the view of a stored tool for its organization, with the values of the headers."""
         headers = [
             {"key": header["key"], "value": secrets.decrypt(header["value_encrypted"])}
             for header in stored.config["headers"]

@@ -1,4 +1,4 @@
-"""Runs a route: validation, preparation, a transaction with the handler in it, the response."""
+"""Runs a route: validation, preparation, the transaction with the handler in it, the response."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiohttp import web
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from api.auth.authentication import API_KEY, WITHOUT_KEY
+from api.auth.authentication import API_KEY, KEY_REQUIRED
 from api.http.response_streaming import CHUNK, MemoryReservation, ResponseMemory, StreamedJsonResponse
 from api.http.shielded_tasks import ShieldedTasks
 from api.routing.route import (
@@ -34,7 +34,7 @@ from api.routing.validation import SMALL_BODY, check_body, check_query, item_id,
 from api.schemas.base import BodyContext, Paging
 from api.schemas.bounds import MIB
 from api.services import Services
-from api.serving.idempotency import IdempotencyStore, key_of, stored_response
+from api.serving.idempotency import IdempotencyStore, idempotency_key, replayed_response
 from api.serving.upload_slots import UploadSlots
 from config.clock import utc_now
 from config.errors import Invalid
@@ -43,11 +43,11 @@ from storage.accounts.idempotency import IdempotencyScope, StoredResponse
 
 JSON: Final = "application/json"
 LARGE_BODY: Final = 64 * 1024
-"""A body of more bytes is validated on another thread, so that it does not hold up the event loop."""
+"""Bytes; a larger body is validated on another thread, so that it does not block the event loop."""
 MAX_PAGE: Final = 4 * MIB
-"""Bytes of a page; items beyond it come with the next page."""
+"""Bytes of a page; items beyond it follow on the next page."""
 PAGE_ENVELOPE: Final = 256
-"""Bytes of a page that are not items."""
+"""Bytes of a page around its items."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = structlog.get_logger()
@@ -65,12 +65,12 @@ def route_handler(
     run = _RouteRunner(route, services, shielded_tasks, upload_slots, response_memory)
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        caller = request.get(API_KEY)
-        key = key_of(request) if route.method == "POST" and caller is not None else None
-        if caller is None or key is None:
+        api_key = request.get(API_KEY)
+        key = idempotency_key(request) if route.method == "POST" and api_key is not None else None
+        if api_key is None or key is None:
             return await run(request)
-        scope = IdempotencyScope(caller.organization_id, request.method, request.path, key)
-        return await idempotency_store.run_once(scope, request, lambda again: run(again, scope))
+        scope = IdempotencyScope(api_key.organization_id, request.method, request.path, key)
+        return await idempotency_store.run_once(scope, request, lambda request: run(request, scope))
 
     return handle
 
@@ -94,95 +94,102 @@ class _RouteRunner:
         self._body_context = BodyContext(allow_http_webhooks=services.settings.webhooks.allow_http)
 
     async def __call__(self, request: web.Request, scope: IdempotencyScope | None = None) -> web.StreamResponse:
-        """Returns the response; with a `scope`, it is stored under it in the transaction of the handler."""
-        await self._check_disk(request, scope)
+        """Returns the response; with a `scope`, the transaction of the handler stores it for idempotency."""
+        await self._check_disk_reserve(request, scope)
         if self._route.max_body > SMALL_BODY:
-            return await self._upload(request, scope)
-        work = self._respond(await self._checked(request), scope)
+            return await self._run_upload(request, scope)
+        work = self._respond(await self._validate(request), scope)
         only_reads = not self._route.writes and scope is None and self._route.prepare is None
         return await (work if only_reads else self._shielded_tasks.run_to_completion(work))
 
-    async def _upload(self, request: web.Request, scope: IdempotencyScope | None) -> web.StreamResponse:
-        """The same for a body that may be large: its upload slot is taken until the work on it has ended."""
-        leave = await self._upload_slots.take(request, self._route.max_body)
+    async def _run_upload(self, request: web.Request, scope: IdempotencyScope | None) -> web.StreamResponse:
+        """Runs a request whose body may be large. It occupies an upload slot until the end of the work on it."""
+        release_slot = await self._upload_slots.acquire(request, self._route.max_body)
         try:
-            checked = await self._checked(request)
+            checked = await self._validate(request)
         except BaseException:
-            leave()
+            release_slot()
             raise
-        return await self._shielded_tasks.run_to_completion(self._respond(checked, scope), leave)
+        return await self._shielded_tasks.run_to_completion(self._respond(checked, scope), release_slot)
 
-    async def _check_disk(self, request: web.Request, scope: IdempotencyScope | None) -> None:
-        """Raises `InsufficientStorage` when what the request stores would use the disk's reserve."""
+    async def _check_disk_reserve(self, request: web.Request, scope: IdempotencyScope | None) -> None:
+        """Raises `InsufficientStorage` if the request would store something in the disk's reserve."""
         route, disk = self._route, self._services.disk
-        if disk is not None and route.leaves_reserve and (route.writes or scope is not None):
+        if disk is not None and route.leaves_disk_reserve and (route.writes or scope is not None):
             await disk.check_reserve(min(request.content_length or 0, route.max_body))
 
     async def _respond(self, checked: CheckedRequest[Any, Any], scope: IdempotencyScope | None) -> web.StreamResponse:
-        """Returns the response, once there is memory for it. Only reads wait for memory, so that a client that does not
-        read its lists can still hang up its calls."""
+        """Returns the response as soon as there is memory for it. Only reads wait for memory, so that a client that
+        does not read its lists can still hang up its calls."""
         route, owner = self._route, checked.organization_id
         if route.writes or isinstance(route.response, FileResponse):
-            room = self._response_memory.reserve_now(owner, 0)
+            reservation = self._response_memory.reserve_now(owner, 0)
         else:
             items = checked.query.limit if isinstance(route.response, PageResponse) else 1
-            room = await self._response_memory.reserve(owner, min(items * MIB, MAX_PAGE))
+            reservation = await self._response_memory.reserve(owner, min(items * MIB, MAX_PAGE))
         try:
-            answer = await self._run(checked, scope)
+            response = await self._run(checked, scope)
         except BaseException:
-            room.release()
+            reservation.release()
             raise
-        if isinstance(answer, web.StreamResponse):
-            room.release()
-            return answer
-        return streamed_json_response(route.status, answer, room)
+        if isinstance(response, web.StreamResponse):
+            reservation.release()
+            return response
+        return streamed_json_response(route.status, response, reservation)
 
     async def _run(
         self, checked: CheckedRequest[Any, Any], scope: IdempotencyScope | None
     ) -> bytes | list[bytes] | web.StreamResponse:
-        """Preparation, transaction, and what follows it: all of it or, when the transaction fails, nothing."""
+        """Preparation, transaction, and the callbacks after its commit; if the transaction fails, the preparation is
+        undone."""
         route, database, secrets = self._route, self._services.database, self._services.secrets
         prepared = None if route.prepare is None else await self._prepare(checked)
         limits = self._services.settings.quotas.model_dump()
-        kept_to = route.quotas if scope is None else (*route.quotas, quotas.IDEMPOTENT_RESPONSES)
-        follow_ups: list[Callable[[], None]] = []
-        notes: list[Callable[[sa.Connection], None]] = []
+        quota_names = route.quotas if scope is None else (*route.quotas, quotas.IDEMPOTENT_RESPONSES)
+        after_commit: list[Callable[[], None]] = []
+        after_rejection: list[Callable[[sa.Connection], None]] = []
 
-        def work(conn: sa.Connection) -> bytes | list[bytes] | web.StreamResponse | StoredResponse:
-            # One that was cut off, or came to another server, may have been stored since the first look.
-            kept = None if scope is None else idempotency.find(conn, secrets, scope, utc_now())
-            if kept is not None:
-                return kept
-            before = quotas.usage(conn, checked.owner, limits) if kept_to else {}
+        def run_handler(conn: sa.Connection) -> bytes | list[bytes] | web.StreamResponse | StoredResponse:
+            # The first look was before this transaction: a request of the same scope that was cut off, or that another
+            # server handled, may have stored its response since then.
+            stored = None if scope is None else idempotency.find(conn, secrets, scope, utc_now())
+            if stored is not None:
+                return stored
+            usage_before = quotas.usage(conn, checked.owner, limits) if quota_names else {}
             context = RequestContext(
-                **checked.__dict__, conn=conn, prepared=prepared, after_commit=follow_ups, after_rejection=notes
+                **checked.__dict__,
+                conn=conn,
+                prepared=prepared,
+                after_commit=after_commit,
+                after_rejection=after_rejection,
             )
-            answer = _serialized(route, context, route.handler(context))
-            if scope is not None and isinstance(answer, bytes):
-                idempotency.store(conn, secrets, scope, StoredResponse(route.status, answer))
-            if kept_to:
-                quotas.require_within_quota(before, quotas.usage(conn, checked.owner, limits), kept_to)
-            return answer
+            body = _serialized(route, context, route.handler(context))
+            if scope is not None and isinstance(body, bytes):
+                idempotency.store(conn, secrets, scope, StoredResponse(route.status, body))
+            if quota_names:
+                quotas.require_within_quota(usage_before, quotas.usage(conn, checked.owner, limits), quota_names)
+            return body
 
         try:
             transaction = database.write if route.writes or scope is not None else database.read
-            answer = await transaction(work, owner=checked.organization_id)
+            response = await transaction(run_handler, owner=checked.organization_id)
         except Exception:
             await self._undo(checked, prepared)
-            await self._store_audit(notes, checked.organization_id)
+            await self._write_audit(after_rejection, checked.organization_id)
             raise
-        if isinstance(answer, StoredResponse):
+        if isinstance(response, StoredResponse):
             await self._undo(checked, prepared)
-            return stored_response(answer)
-        self._follow_up(follow_ups)
-        return answer
+            return replayed_response(response)
+        self._run_after_commit(after_commit)
+        return response
 
     async def _prepare(self, checked: CheckedRequest[Any, Any]) -> Any:
-        """What the route's `prepare` returns, unless a quota is used up already."""
+        """Runs the route's `prepare`, unless a quota is used up already."""
         route, limits = self._route, self._services.settings.quotas.model_dump()
         if route.quotas:
-            look = partial(quotas.usage, organization_id=checked.owner, defaults=limits)
-            quotas.require_available(await self._services.database.read(look, owner=checked.owner), route.quotas)
+            read_usage = partial(quotas.usage, organization_id=checked.owner, defaults=limits)
+            usage = await self._services.database.read(read_usage, owner=checked.owner)
+            quotas.require_available(usage, route.quotas)
         assert route.prepare is not None
         return await route.prepare(checked)
 
@@ -191,49 +198,48 @@ class _RouteRunner:
             return
         try:
             await self._route.undo(checked, prepared)
-        except Exception:  # the client is told what came of the request, not this
+        except Exception:  # the client gets the error of the transaction, not this one
             log.exception("api.undo_failed", route=self._route.name)
 
-    async def _store_audit(self, notes: Sequence[Callable[[sa.Connection], None]], owner: str | None) -> None:
-        for note in notes:
+    async def _write_audit(self, writes: Sequence[Callable[[sa.Connection], None]], owner: str | None) -> None:
+        for write in writes:
             try:
-                await self._services.database.write(note, owner=owner)
-            except Exception:  # the client is refused all the same
+                await self._services.database.write(write, owner=owner)
+            except Exception:  # the request is rejected all the same
                 log.exception("api.refusal_not_noted", route=self._route.name)
 
-    def _follow_up(self, follow_ups: list[Callable[[], None]]) -> None:
-        for follow_up in follow_ups:
+    def _run_after_commit(self, callbacks: list[Callable[[], None]]) -> None:
+        for callback in callbacks:
             try:
-                follow_up()
-            except Exception:  # the work is stored: that is what the client has to know
+                callback()
+            except Exception:  # the work is stored, so the request has succeeded
                 log.exception("api.follow_up_failed", route=self._route.name)
 
-    async def _checked(self, request: web.Request) -> CheckedRequest[Any, Any]:
+    async def _validate(self, request: web.Request) -> CheckedRequest[Any, Any]:
         route = self._route
         query = check_query(route.query, request)
-        body = None if route.body is None else await self._body(request, route.body)
-        # Not earlier: an id that is none is answered like one that names nothing.
-        item = item_id(request, route.item)
-        caller = request.get(API_KEY)
-        owner = None if caller is None or request[WITHOUT_KEY] else caller.organization_id
+        body = None if route.body is None else await self._validate_body(request, route.body)
+        item = item_id(request, route.item)  # last: a malformed id gets the response of an unknown one
+        api_key = request.get(API_KEY)
+        owner = api_key.organization_id if api_key is not None and request[KEY_REQUIRED] else None
         return CheckedRequest(self._services, request, owner, item, body, query)
 
-    async def _body(self, request: web.Request, model: type[BaseModel]) -> BaseModel:
-        given = await read_body(request, self._route.max_body)
+    async def _validate_body(self, request: web.Request, model: type[BaseModel]) -> BaseModel:
+        body = await read_body(request, self._route.max_body)
         try:
-            if len(given) > LARGE_BODY:
-                return await asyncio.to_thread(check_body, model, given, self._body_context)
-            return check_body(model, given, self._body_context)
+            if len(body) > LARGE_BODY:
+                return await asyncio.to_thread(check_body, model, body, self._body_context)
+            return check_body(model, body, self._body_context)
         except Invalid as error:
-            await self._note_malformed(request, given, error)
+            await self._audit_malformed(request, body, error)
             raise
 
-    async def _note_malformed(self, request: web.Request, given: bytes, error: Invalid) -> None:
+    async def _audit_malformed(self, request: web.Request, body: bytes, error: Invalid) -> None:
         if self._route.audit_malformed is not None:
-            note = await asyncio.to_thread(self._route.audit_malformed, request, given, error)
-            caller = request.get(API_KEY)
-            owner = None if caller is None else caller.organization_id
-            await self._store_audit([] if note is None else [note], owner)
+            write = await asyncio.to_thread(self._route.audit_malformed, request, body, error)
+            api_key = request.get(API_KEY)
+            owner = None if api_key is None else api_key.organization_id
+            await self._write_audit([] if write is None else [write], owner)
 
 
 def json_response(status: int, body: bytes) -> web.Response:
@@ -241,21 +247,23 @@ def json_response(status: int, body: bytes) -> web.Response:
     return web.Response(body=body, status=status, content_type=JSON, charset="utf-8")
 
 
-def streamed_json_response(status: int, body: bytes | list[bytes], room: MemoryReservation) -> web.StreamResponse:
-    """Returns a response with a JSON body, given whole or in parts; a large one is streamed."""
+def streamed_json_response(
+    status: int, body: bytes | list[bytes], reservation: MemoryReservation
+) -> web.StreamResponse:
+    """Returns a response with this JSON body; a large body is streamed, and released from memory as it is sent."""
     parts = [body] if isinstance(body, bytes) else body
     size = sum(map(len, parts))
     if size <= CHUNK:
-        room.release()
+        reservation.release()
         return json_response(status, body if isinstance(body, bytes) else b"".join(body))
-    room.resize(size)
-    return StreamedJsonResponse(status, parts, room)
+    reservation.resize(size)
+    return StreamedJsonResponse(status, parts, reservation)
 
 
 def _serialized(
     route: Route, context: RequestContext[Any, Any], result: Any
 ) -> bytes | list[bytes] | web.StreamResponse:
-    """What the handler returned, in the envelope of the route; a page in parts."""
+    """The handler's result as JSON, in the envelope of the route; a page in parts."""
     match route.response:
         case DataResponse(or_text=True) if isinstance(result, web.StreamResponse):
             return result
@@ -277,15 +285,15 @@ def _serialized(
             return response
 
 
-def _page(listed: ViewPage, paging: Paging) -> list[bytes]:
-    """As many items as fit into a page, and at least one. Items are read lazily: none beyond those is read."""
+def _page(page: ViewPage, paging: Paging) -> list[bytes]:
+    """As many items as fit into a page, at least one. Items are consumed lazily: no further ones are read."""
     parts = [b'{"data":[']
-    room = MAX_PAGE - PAGE_ENVELOPE
-    for item in listed.items:
+    free_bytes = MAX_PAGE - PAGE_ENVELOPE
+    for item in page.items:
         part = item if isinstance(item, bytes) else as_json(item)
-        room -= len(part) + 1
-        if room < 0 and len(parts) > 1:
+        free_bytes -= len(part) + 1
+        if free_bytes < 0 and len(parts) > 1:
             break
         parts += (b",", part) if len(parts) > 1 else (part,)
-    pagination = to_json({"total": listed.total, "limit": paging.limit, "offset": paging.offset})
+    pagination = to_json({"total": page.total, "limit": paging.limit, "offset": paging.offset})
     return [*parts, b'],"pagination":' + pagination + b"}"]

@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a POST sent again gets the response of the first one, and does nothing."""
+"""`Idempotency-Key`: a repeated POST gets the stored response of the first one and is not executed again."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = structlog.get_logger()
 
 
-def key_of(request: web.Request) -> str | None:
-    """Returns the client's idempotency key; None without one. `Invalid` names the header."""
-    given = request.headers.getall(HEADER, [])
-    if not given:
+def idempotency_key(request: web.Request) -> str | None:
+    """Returns the client's idempotency key; None without one. Raises `Invalid` with the name of the header."""
+    values = request.headers.getall(HEADER, [])
+    if not values:
         return None
-    if len(given) > 1 or KEY.fullmatch(given[0]) is None:
+    if len(values) > 1 or KEY.fullmatch(values[0]) is None:
         raise Invalid([FieldProblem(HEADER, "Must be one text of 1 to 255 visible ASCII characters")])
-    return given[0]
+    return values[0]
 
 
 class IdempotencyStore:
@@ -48,62 +48,62 @@ class IdempotencyStore:
         self._database = database
         self._limits = limits
         self._secrets = secrets
-        self._turns: dict[IdempotencyScope, tuple[asyncio.Lock, int]] = {}
+        self._locks: dict[IdempotencyScope, tuple[asyncio.Lock, int]] = {}
+        """The lock of each scope, and the number of requests that hold it or wait for it."""
 
     async def run_once(self, scope: IdempotencyScope, request: web.Request, run: Handler) -> web.StreamResponse:
-        """Returns the stored response, or that of `run`, which stores it when it succeeds; client errors are stored
-        here. A request waits for a running one of the same scope."""
+        """Returns the stored response of the scope, else the response of `run`. `run` stores a successful response
+        itself; client errors are stored here. A request waits until a running one of the same scope has ended."""
         async with self._lock(scope):
             owner = scope.organization_id
-            kept = await self._database.read(
+            stored = await self._database.read(
                 lambda conn: idempotency.find(conn, self._secrets, scope, utc_now()), owner=owner
             )
-            if kept is not None:
-                return stored_response(kept)
-            no_room: list[QuotaExceeded] = []
+            if stored is not None:
+                return replayed_response(stored)
+            response_quota_errors: list[QuotaExceeded] = []
 
-            async def noted(again: web.Request) -> web.StreamResponse:
+            async def collect_quota_errors(request: web.Request) -> web.StreamResponse:
                 try:
-                    return await run(again)
-                except QuotaExceeded as refusal:
-                    if refusal.quota == quotas.IDEMPOTENT_RESPONSES:
-                        no_room.append(refusal)
+                    return await run(request)
+                except QuotaExceeded as error:
+                    if error.quota == quotas.IDEMPOTENT_RESPONSES:
+                        response_quota_errors.append(error)
                     raise
 
-            response = await handle_errors(request, noted)
-            if no_room:
-                return response  # that there is no room to keep an answer is not kept either
+            response = await handle_errors(request, collect_quota_errors)
+            if response_quota_errors:
+                return response  # it cannot be stored, because the quota of stored responses is exceeded
             body = response.body if isinstance(response, web.Response) else None
             if isinstance(body, bytes) and _is_stored_error(response.status):
-                answer = StoredResponse(response.status, body)
-                first = await self._database.write(partial(self._store_first, scope, answer), owner=owner)
-                return response if first is answer else stored_response(first)
+                own = StoredResponse(response.status, body)
+                first = await self._database.write(partial(self._find_or_store, scope, own), owner=owner)
+                return response if first is own else replayed_response(first)
             return response
 
-    def _store_first(self, scope: IdempotencyScope, answer: StoredResponse, conn: sa.Connection) -> StoredResponse:
-        """The response that counts: the stored one, or this one, which is stored. Raises `QuotaExceeded`."""
-        before = quotas.usage(conn, scope.organization_id, self._limits)
-        first = idempotency.find_or_store(conn, self._secrets, scope, answer)
-        quotas.require_within_quota(
-            before, quotas.usage(conn, scope.organization_id, self._limits), [quotas.IDEMPOTENT_RESPONSES]
-        )
+    def _find_or_store(self, scope: IdempotencyScope, response: StoredResponse, conn: sa.Connection) -> StoredResponse:
+        """Returns the stored response of the scope, else stores this one and returns it. Raises `QuotaExceeded`."""
+        usage_before = quotas.usage(conn, scope.organization_id, self._limits)
+        first = idempotency.find_or_store(conn, self._secrets, scope, response)
+        usage = quotas.usage(conn, scope.organization_id, self._limits)
+        quotas.require_within_quota(usage_before, usage, [quotas.IDEMPOTENT_RESPONSES])
         return first
 
     @asynccontextmanager
     async def _lock(self, scope: IdempotencyScope) -> AsyncIterator[None]:
-        lock, users = self._turns.get(scope, (asyncio.Lock(), 0))
-        self._turns[scope] = lock, users + 1
+        lock, users = self._locks.get(scope, (asyncio.Lock(), 0))
+        self._locks[scope] = lock, users + 1
         try:
             async with lock:
                 yield
         finally:
-            lock, users = self._turns.pop(scope)
+            lock, users = self._locks.pop(scope)
             if users > 1:
-                self._turns[scope] = lock, users - 1
+                self._locks[scope] = lock, users - 1
 
     @asynccontextmanager
-    async def purged_periodically(self) -> AsyncIterator[None]:
-        """While the block runs, responses older than 24 hours are deleted, at once and then periodically."""
+    async def purge_periodically(self) -> AsyncIterator[None]:
+        """Delete responses older than 24 hours while the block runs: at once, then every 600 s."""
         task = asyncio.create_task(self._purge_forever(), name="idempotency purge")
         try:
             yield
@@ -115,23 +115,23 @@ class IdempotencyStore:
         while True:
             try:
                 await self._database.write(lambda conn: idempotency.delete_expired(conn, utc_now()))
-            except StorageUnavailable as trouble:
-                log.warning("idempotency.not_purged", cause=trouble.cause)
-            except Exception:  # the next one may do: the table must not grow for good
+            except StorageUnavailable as error:
+                log.warning("idempotency.not_purged", cause=error.cause)
+            except Exception:  # it goes on, because the table must not grow without limit
                 log.exception("idempotency.not_purged")
             await asyncio.sleep(PURGE_EVERY_S)
 
 
 def _is_stored_error(status: int) -> bool:
-    """Client errors, without those that may differ when the request is sent again: 401 and 429."""
+    """True for client errors but 401 and 429, whose cause may be gone when the request is repeated."""
     return 400 <= status < 500 and status not in (401, 429)
 
 
-def stored_response(kept: StoredResponse) -> web.Response:
+def replayed_response(stored: StoredResponse) -> web.Response:
     """Returns a stored response with the replay header."""
     return web.Response(
-        body=kept.body,
-        status=kept.status,
+        body=stored.body,
+        status=stored.status,
         headers={REPLAY_HEADER: "true"},
         content_type="application/json",
         charset="utf-8",

@@ -1,4 +1,4 @@
-"""The API's listening socket: accepts connections within limits, by client and in total."""
+"""The API's listening sockets: accept connections within limits for each client and in total."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import socket
 import ssl
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,29 +18,29 @@ from typing import Final
 
 import structlog
 from aiohttp import web
-from prometheus_client import Counter as Figure
+from prometheus_client import Counter
 
 from api.serving.http_server import IDLE_HEAD_S, BoundedAppRunner, HttpConnection, HttpServer
 from config.errors import StartupError
 from config.settings_tables import ApiSettings
 
 SHUTDOWN_S: Final = 5.0
-"""How long running requests may take to end when the port closes, seconds."""
+"""Seconds for running requests to end when the port closes."""
 BACKLOG: Final = 128
 ACCEPT_RETRY_S: Final = 1.0
-"""Pause after accept(2) failed, seconds."""
+"""Seconds between a failure of accept(2) and the next attempt."""
 MAX_UNSENT: Final = 128 * 1024
-"""Bytes of a response that the kernel holds beyond those in flight (TCP_NOTSENT_LOWAT)."""
+"""Bytes of a response that the kernel buffers beyond those in flight (TCP_NOTSENT_LOWAT)."""
 LOG_EVERY_S: Final = 10.0
-REFUSED: Final = Figure("trunkline_http_connections_refused_total", "HTTP connections over a bound, closed at once")
+REFUSED: Final = Counter("trunkline_http_connections_refused_total", "HTTP connections over a limit, closed at once")
 
 log = structlog.get_logger()
 
 
 @asynccontextmanager
 async def listen(app: web.Application, settings: ApiSettings) -> AsyncIterator[int]:
-    """Serve until the block ends; yields the port, which the system chooses for 0. Raises `StartupError` when the port
-    is in use or the certificate does not load."""
+    """Serve until the block ends; yields the port, which the system chooses for 0. Raises `StartupError` if the port is
+    in use or the certificate cannot be loaded."""
     certificate = _certificate(settings)
     runner = BoundedAppRunner(app, settings, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
@@ -55,7 +55,7 @@ async def listen(app: web.Application, settings: ApiSettings) -> AsyncIterator[i
 
 
 def client_key(address: str) -> str:
-    """Returns the client that an address counts for: an IPv4 address by itself, an IPv6 address by its /64."""
+    """Returns the client of an address, as limits count it: an IPv4 address itself, the /64 of an IPv6 address."""
     parsed = ip_address(address.partition("%")[0])
     parsed = getattr(parsed, "ipv4_mapped", None) or parsed
     return str(parsed if isinstance(parsed, IPv4Address) else ip_network((parsed, 64), strict=False))
@@ -64,33 +64,35 @@ def client_key(address: str) -> str:
 class ConnectionLimits:
     """Counts open connections against a limit in total and a limit for each client."""
 
-    def __init__(self, most: int, most_of_one: int) -> None:
-        self._most = most
-        self._most_of_one = most_of_one
-        self._open: Counter[str] = Counter()
+    def __init__(self, max_total: int, max_per_client: int) -> None:
+        self._max_total = max_total
+        self._max_per_client = max_per_client
+        self._total = 0
+        self._open: defaultdict[str, int] = defaultdict(int)
 
     def try_add(self, client: str) -> bool:
-        """Count one more connection of this client; False, and nothing is counted, when a limit is reached."""
-        if self._open.total() >= self._most or self._open[client] >= self._most_of_one:
+        """Count one more connection of the client; returns False, and counts nothing, if a limit is reached."""
+        if self._total >= self._max_total or self.count(client) >= self._max_per_client:
             return False
+        self._total += 1
         self._open[client] += 1
         return True
 
     def remove(self, client: str) -> None:
-        """One connection of the client has ended."""
+        """Count one connection of the client less."""
+        self._total -= 1
         self._open[client] -= 1
         if not self._open[client]:
             del self._open[client]
 
     def count(self, client: str) -> int:
-        """The client's open connections."""
-        return self._open[client]
+        """Returns the number of the client's open connections."""
+        return self._open.get(client, 0)
 
     def may_replace(self, client: str, other: str) -> bool:
-        """True if an idle connection of `other` may be ended for one of `client`: of the client itself, or of one with
-        more connections, unless the client has reached its limit."""
-        mine = self._open[client]
-        return client == other or mine < min(self._most_of_one, self._open[other])
+        """True if an idle connection of `other` may be ended for one of `client`: `other` is the client itself, or has
+        more connections than the client, which has not reached its limit."""
+        return client == other or self.count(client) < min(self._max_per_client, self.count(other))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,13 +102,13 @@ class _OpenConnection:
     client: str
     connection: HttpConnection
     handshake: asyncio.Task[None]
-    taken_at_s: float
+    accepted_at_s: float
 
     def idle_since_s(self, now_s: float) -> float | None:
-        """None while it serves a request."""
+        """None while it serves a request, and in the first `IDLE_HEAD_S` of its handshake."""
         if self.connection.opened:
             return self.connection.idle_since_s(now_s)
-        return self.taken_at_s if now_s - self.taken_at_s >= IDLE_HEAD_S else None
+        return self.accepted_at_s if now_s - self.accepted_at_s >= IDLE_HEAD_S else None
 
     def end(self) -> None:
         if self.connection.opened:
@@ -123,17 +125,17 @@ class _ConnectionAcceptor:
         self._server = server
         self._settings = settings
         self._certificate = certificate
-        self._admission = ConnectionLimits(settings.max_connections, settings.max_connections_per_address)
+        self._limits = ConnectionLimits(settings.max_connections, settings.max_connections_per_address)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._places: dict[HttpConnection, _OpenConnection] = {}
-        self._turned_away = 0
-        self._told_at_s = -LOG_EVERY_S
+        self._open: dict[HttpConnection, _OpenConnection] = {}
+        self._unlogged_refusals = 0
+        self._logged_at_s = -LOG_EVERY_S
 
     @asynccontextmanager
     async def open(self, listening: list[socket.socket]) -> AsyncIterator[None]:
-        """Accept until the block ends. Closes the listening sockets; connections stay."""
+        """Accept until the block ends, then close the listening sockets; connections stay open."""
         for each in listening:
-            self._start(self._accept_forever(each), "api port")
+            self._start_task(self._accept_forever(each), "api port")
         try:
             yield
         finally:
@@ -143,7 +145,7 @@ class _ConnectionAcceptor:
             for each in listening:
                 each.close()
 
-    def _start(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+    def _start_task(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -155,52 +157,52 @@ class _ConnectionAcceptor:
             try:
                 connected, (address, *_) = await loop.sock_accept(listening)
             except ConnectionError:
-                continue  # gone before we came
+                continue  # the client disconnected before accept(2)
             except OSError as error:
                 log.error("api.accept_failed", error=_reason(error))
                 await asyncio.sleep(ACCEPT_RETRY_S)
                 continue
             client = client_key(address)
-            if self._admission.try_add(client) or (self._end_idle(client) and self._admission.try_add(client)):
+            if self._limits.try_add(client) or (self._end_idle(client) and self._limits.try_add(client)):
                 self._accept(connected, address, client)
             else:
                 connected.close()
-                self._log_refused(address)
-            await asyncio.sleep(0)  # a flood of connections leaves time for everything else
+                self._count_refused(address)
+            await asyncio.sleep(0)  # other tasks run also during a flood of connections
 
     def _end_idle(self, client: str) -> bool:
-        """End an idle connection of the client with the most connections, the one that has been idle for longest. False
-        when there is none."""
+        """End an idle connection of the client with the most connections, the one that has been idle for longest;
+        returns False if there is none."""
         now_s = asyncio.get_running_loop().time()
         idle = [
-            (self._admission.count(place.client), now_s - since_s, -number, place)
-            for number, place in enumerate(self._places.values())
-            if (since_s := place.idle_since_s(now_s)) is not None and self._admission.may_replace(client, place.client)
+            (self._limits.count(each.client), now_s - since_s, -number, each)
+            for number, each in enumerate(self._open.values())
+            if (since_s := each.idle_since_s(now_s)) is not None and self._limits.may_replace(client, each.client)
         ]
-        place = next((place for *_, place in sorted(idle, reverse=True) if place.connection.all_sent()), None)
-        if place is None:
+        longest_idle = next((each for *_, each in sorted(idle, reverse=True) if each.connection.is_all_sent()), None)
+        if longest_idle is None:
             return False
-        log.debug("api.idle_connection_ended", client=place.client, for_client=client)
-        self._remove(place.connection)
-        place.end()
+        log.debug("api.idle_connection_ended", client=longest_idle.client, for_client=client)
+        self._remove(longest_idle.connection)
+        longest_idle.end()
         return True
 
     def _accept(self, connected: socket.socket, address: str, client: str) -> None:
         connection = self._server()
-        connection.closed = partial(self._remove, connection)
-        handshake = self._start(self._connect(connected, address, connection), "api connection")
-        self._places[connection] = _OpenConnection(client, connection, handshake, asyncio.get_running_loop().time())
+        connection.on_close = partial(self._remove, connection)
+        handshake = self._start_task(self._connect(connected, address, connection), "api connection")
+        self._open[connection] = _OpenConnection(client, connection, handshake, asyncio.get_running_loop().time())
 
     def _remove(self, connection: HttpConnection) -> None:
-        """Stop counting the connection: at once when it had to give way, and then not again when it has ended."""
-        place = self._places.pop(connection, None)
-        if place is not None:
-            self._admission.remove(place.client)
+        """Stop counting the connection; it may have been removed already, for one of another client."""
+        removed = self._open.pop(connection, None)
+        if removed is not None:
+            self._limits.remove(removed.client)
 
     async def _connect(self, connected: socket.socket, address: str, connection: HttpConnection) -> None:
         """Hand the connection to the server, through the TLS handshake."""
         try:
-            _limit_writing(connected, self._settings.write_timeout_s)
+            _set_write_timeout(connected, self._settings.write_timeout_s)
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
                 connected,
@@ -212,21 +214,21 @@ class _ConnectionAcceptor:
         finally:
             if not connection.opened:
                 self._remove(connection)
-            elif connection not in self._places:
-                connection.abort()  # it had to make room while its handshake ended
+            elif connection not in self._open:
+                connection.abort()  # it was ended for another client while its handshake completed
 
-    def _log_refused(self, address: str) -> None:
+    def _count_refused(self, address: str) -> None:
         REFUSED.inc()
-        self._turned_away += 1
-        if time.monotonic() - self._told_at_s >= LOG_EVERY_S:
-            self._told_at_s = time.monotonic()
-            log.warning("api.connections_refused", count=self._turned_away, last=address)
-            self._turned_away = 0
+        self._unlogged_refusals += 1
+        if time.monotonic() - self._logged_at_s >= LOG_EVERY_S:
+            self._logged_at_s = time.monotonic()
+            log.warning("api.connections_refused", count=self._unlogged_refusals, last=address)
+            self._unlogged_refusals = 0
 
 
-def _limit_writing(connected: socket.socket, timeout_s: float) -> None:
-    """A client that reads nothing loses its connection, whatever protocol is on top; one that reads a little now and
-    then does not. Unsent data waits in this process, where it is counted, and not in the kernel."""
+def _set_write_timeout(connected: socket.socket, timeout_s: float) -> None:
+    """TCP_USER_TIMEOUT disconnects a client that reads nothing, with TLS and without; one that reads slowly stays
+    connected. Unsent data waits in this process, where it is counted, and not in the kernel."""
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, math.ceil(timeout_s * 1000))
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, MAX_UNSENT)
 
@@ -255,7 +257,7 @@ async def _open_sockets(settings: ApiSettings) -> list[socket.socket]:
 
 
 def _reason(error: OSError) -> str:
-    """The system's error text: asyncio adds its own words to it, but not for a host name that is not found."""
+    """The system's error text, without the words that asyncio adds to it; for an unknown host name, the resolver's."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
 
 

@@ -1,4 +1,4 @@
-"""The outer middlewares: request id, access log, metrics and headers of every response, and the error body."""
+"""The outer middlewares: request id, access log, metrics, headers of every response, error bodies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from multidict import istr
 from prometheus_client import Counter, Histogram
 from pydantic_core import to_json
 
-from api.auth.authentication import API_KEY, NOT_RATE_LIMITED, RATE_LIMIT
+from api.auth.authentication import API_KEY, MONITORING_PATHS, RATE_LIMIT
 from api.routing.validation import BodyNotReceived
 from config.errors import Invalid, LimitExceeded, NotGranted, QuotaExceeded, TrunklineError, Unauthorized, Unavailable
 
@@ -26,7 +26,7 @@ log = structlog.get_logger()
 REQUESTS: Final = Counter("trunkline_http_requests_total", "HTTP requests", ["method", "route", "status"])
 SECONDS: Final = Histogram(
     "trunkline_http_request_seconds",
-    "Time to the response's head",
+    "Time to the head of the response",
     ["method", "route"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
 )
@@ -44,86 +44,90 @@ HEADERS: Final = {
 }
 """Headers of every response that does not set them itself."""
 HTTPS_HEADERS: Final = {"Strict-Transport-Security": "max-age=2592000"}
-"""30 days, and for this host name alone, because other servers may share the domain."""
+"""30 days, without subdomains, because other servers may share the domain."""
 REQUEST_ID, LIMIT, REMAINING, RESET = map(
     istr, ("X-Request-Id", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 )
-ERROR_RESPONSE: Final = web.RequestKey("refusal", web.Response)
-"""The response to input that is not a valid request; no path leads to it."""
+ERROR_RESPONSE: Final = web.RequestKey("error_response", web.Response)
+"""The response to input that is not a valid request, and so has no route."""
 
 
 def observe(https: bool) -> Middleware:
-    """The outermost middleware: sets the request id, then measures and logs the response and completes its headers."""
-    constant = {istr(name): value for name, value in (HEADERS | (HTTPS_HEADERS if https else {})).items()}
-    figures, lines, new_ids = _RequestMetrics(), _AccessLog(), _new_ids()
+    """Returns the outermost middleware: it sets the request id, counts, times and logs the response, and adds the
+    common headers."""
+    common_headers = {istr(name): value for name, value in (HEADERS | (HTTPS_HEADERS if https else {})).items()}
+    metrics, access_log, new_ids = _RequestMetrics(), _AccessLog(), _new_ids()
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        given = request.headers.get(REQUEST_ID)
-        request_id = next(new_ids) if given is None or CLIENT_REQUEST_ID.fullmatch(given) is None else given
-        # Never unbound: a request runs in a task, and so in a context, of its own.
+        client_id = request.headers.get(REQUEST_ID)
+        if client_id is not None and CLIENT_REQUEST_ID.fullmatch(client_id) is not None:
+            request_id = client_id
+        else:
+            request_id = next(new_ids)
+        # Never unbound, because each request runs in a task, and so in a context, of its own.
         structlog.contextvars.bind_contextvars(request_id=request_id)
         started = time.perf_counter()
         try:
             response = await handler(request)
-        except BodyNotReceived as fault:
-            response = _domain_error(fault.cause)
+        except BodyNotReceived as error:
+            response = _domain_error_response(error.cause)
             response.force_close()
         seconds = time.perf_counter() - started
-        figures.count(request, response.status, seconds)
-        lines.write(request, response, seconds)
+        metrics.count(request, response.status, seconds)
+        access_log.write(request, response, seconds)
         headers = response.headers
         headers[REQUEST_ID] = request_id
-        charge = request.get(RATE_LIMIT)
-        if charge is not None:
-            headers[LIMIT] = str(charge.limit)
-            headers[REMAINING] = str(charge.remaining)
-            headers[RESET] = str(math.ceil(charge.reset_s))
-        headers.merge(constant)
+        rate_limit = request.get(RATE_LIMIT)
+        if rate_limit is not None:
+            headers[LIMIT] = str(rate_limit.limit)
+            headers[REMAINING] = str(rate_limit.remaining)
+            headers[RESET] = str(math.ceil(rate_limit.reset_s))
+        headers.merge(common_headers)
         return response
 
     return middleware
 
 
 def _new_ids() -> Iterator[str]:
-    """Ids for requests without one: a random prefix of this process and a counter."""
-    process = secrets.token_hex(6)
-    return (f"{process}-{number}" for number in itertools.count(1))
+    """Ids for requests without one: a random prefix for this process, and a counter."""
+    prefix = secrets.token_hex(6)
+    return (f"{prefix}-{number}" for number in itertools.count(1))
 
 
 class _RequestMetrics:
-    """Counts requests by route, not by path. Keeps the labelled metrics, which the library would look up for each
-    request."""
+    """Counts and times requests by route, not by path. Caches the labelled metrics, because the library would look them
+    up for each request."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[AbstractResource | None, str, int], tuple[Counter, Histogram]] = {}
+        self._cache: dict[tuple[AbstractResource | None, str, int], tuple[Counter, Histogram]] = {}
 
     def count(self, request: web.Request, status: int, seconds: float) -> None:
         resource = request.match_info.route.resource
         method = request.method if request.method in METHODS else "other"
-        known = self._known.get((resource, method, status))
-        if known is None:
+        cached = self._cache.get((resource, method, status))
+        if cached is None:
             route = "unmatched" if resource is None else resource.canonical
-            known = REQUESTS.labels(method, route, str(status)), SECONDS.labels(method, route)
-            self._known[resource, method, status] = known
-        known[0].inc()
-        known[1].observe(seconds)
+            cached = REQUESTS.labels(method, route, str(status)), SECONDS.labels(method, route)
+            self._cache[resource, method, status] = cached
+        cached[0].inc()
+        cached[1].observe(seconds)
 
 
 class _AccessLog:
-    """The log line of each request. The logger is bound once, at the first line, because that halves the cost of a
+    """The log line of each request. The logger is bound only once, at the first line, which halves the cost of a
     line."""
 
     def __init__(self) -> None:
         self._log: Any = None
 
     def write(self, request: web.Request, response: web.StreamResponse, seconds: float) -> None:
-        """The query is never logged, because it may hold a link's signature."""
+        """The query is never logged, because it may contain a link's signature."""
         if self._log is None:
             self._log = log.bind()
-        caller = request.get(API_KEY)
-        tell = self._log.debug if request.path in NOT_RATE_LIMITED else self._log.info
-        tell(
+        api_key = request.get(API_KEY)
+        log_event = self._log.debug if request.path in MONITORING_PATHS else self._log.info
+        log_event(
             "api.request",
             method=request.method,
             path=_logged_path(request),
@@ -131,26 +135,26 @@ class _AccessLog:
             ms=round(seconds * 1000, 1),
             bytes=response.content_length,
             client=request.remote,
-            organization_id=None if caller is None else caller.organization_id,
+            organization_id=None if api_key is None else api_key.organization_id,
         )
 
 
 def _logged_path(request: web.Request) -> str:
-    """The path in percent escapes, as it was sent: decoded it could hold line breaks."""
+    """The path with its percent escapes, because a decoded path could contain line breaks."""
     return request.rel_url.raw_path[:MAX_LOGGED_PATH]
 
 
 @web.middleware
 async def handle_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turns what a handler raises into the error body; an unexpected exception is logged with its traceback and gives a
-    500."""
+    """Turns exceptions of the handler into error responses; an unexpected one is logged with its traceback and becomes
+    a 500."""
     try:
         return await handler(request)
     except TrunklineError as error:
-        return _domain_error(error)
+        return _domain_error_response(error)
     except web.HTTPException as error:
-        refusal = request.get(ERROR_RESPONSE)
-        return _routing_error(error) if refusal is None else refusal
+        response = request.get(ERROR_RESPONSE)
+        return _routing_error_response(error) if response is None else response
     except ConnectionError:
         raise
     except Exception:
@@ -158,15 +162,15 @@ async def handle_errors(request: web.Request, handler: Handler) -> web.StreamRes
         return error_response(500, "Internal server error")
 
 
-def _domain_error(error: TrunklineError) -> web.Response:
-    """The response to a domain error, by its own status and message."""
+def _domain_error_response(error: TrunklineError) -> web.Response:
+    """The response to a domain error, with the status and message of the error."""
     match error:
         case Invalid() | NotGranted():
             details = [{"field": each.field, "message": each.message} for each in error.problems]
             return error_response(error.status, error.message, details=details)
         case QuotaExceeded():
-            told = {"name": error.quota, "used": error.used, "allowed": error.allowed}
-            return error_response(error.status, error.message, quota=told)
+            quota = {"name": error.quota, "used": error.used, "allowed": error.allowed}
+            return error_response(error.status, error.message, quota=quota)
         case LimitExceeded(retry_after_s=int(seconds)):
             headers = {"Retry-After": str(seconds)}
             return error_response(error.status, error.message, headers, retryAfter=seconds)
@@ -184,10 +188,10 @@ def _domain_error(error: TrunklineError) -> web.Response:
             return error_response(error.status, error.message)
 
 
-def _routing_error(error: web.HTTPException) -> web.Response:
+def _routing_error_response(error: web.HTTPException) -> web.Response:
     messages = {404: "Not found", 405: "Method not allowed"}
-    kept = {name: value for name, value in error.headers.items() if name in ("Allow", "Location", "Content-Range")}
-    return error_response(error.status, messages.get(error.status, error.reason), kept)
+    headers = {name: value for name, value in error.headers.items() if name in ("Allow", "Location", "Content-Range")}
+    return error_response(error.status, messages.get(error.status, error.reason), headers)
 
 
 def error_response(status: int, message: str, headers: dict[str, str] | None = None, **more: Any) -> web.Response:

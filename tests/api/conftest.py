@@ -45,8 +45,8 @@ class LanguageModel(Voice):
 
 
 @dataclass
-class Choices:
-    """The catalogue of the tests: two voices, one language model."""
+class FakeCatalogue:
+    """A catalogue with two voices and one language model."""
 
     def voices(self) -> list[Voice]:
         return [Voice("flite/slt"), Voice("flite/rms")]
@@ -56,8 +56,8 @@ class Choices:
 
 
 @dataclass
-class Trouble:
-    """What the rest of the program says of its readiness; tests change it."""
+class Readiness:
+    """The readiness of the server's parts; tests change it."""
 
     parts: dict[str, str | None] = field(default_factory=lambda: {"sip": None, "models": None})
 
@@ -70,12 +70,12 @@ class Api:
     services: Services
     organization_id: str
     key: str
-    trouble: Trouble
+    readiness: Readiness
     number_changes: list[None]
-    webhooks_told: list[None] = field(default_factory=list)
+    webhook_wakes: list[None] = field(default_factory=list)
 
     async def __call__(self, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
-        """Status and JSON body of a request below `/v1`."""
+        """Returns status and JSON body of the response to a request below `/v1`."""
         response = await self.raw(method, path, body, **more)
         return response.status, await response.json()
 
@@ -85,25 +85,25 @@ class Api:
             more["json"] = body
         return await self.client.request(method, f"/v1{path}", headers=headers, **more)
 
-    async def made(self, path: str, body: Any) -> dict[str, Any]:
-        """Create something that must succeed."""
+    async def create(self, path: str, body: Any) -> dict[str, Any]:
+        """POST, which must succeed; returns the created resource."""
         status, answer = await self("POST", path, body)
         assert status == 201, answer
         data: dict[str, Any] = answer["data"]
         return data
 
-    async def of_another_organization(self, requests_per_minute: int = 100_000) -> Api:
-        """The same server, seen by another organization."""
+    async def as_another_organization(self, requests_per_minute: int = 100_000) -> Api:
+        """Returns a client with the key of another, new organization."""
         other, key = await _organization(self.services.database, "other", requests_per_minute)
         return replace(self, organization_id=other, key=key)
 
 
 async def _organization(database: Database, name: str, requests_per_minute: int | None) -> tuple[str, str]:
-    """A new organization: its id and a key."""
+    """Creates an organization; returns its id and a key."""
 
     def create(conn: sa.Connection) -> tuple[str, str]:
-        made = organizations.create(conn, name)
-        return made.id, api_keys.create(conn, made.id, requests_per_minute=requests_per_minute)[1]
+        created = organizations.create(conn, name)
+        return created.id, api_keys.create(conn, created.id, requests_per_minute=requests_per_minute)[1]
 
     return await database.write(create)
 
@@ -121,8 +121,8 @@ StartApi = Callable[..., Any]
 
 @pytest.fixture
 async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
-    """Start a server with changed settings: `await start_api({"limits": {...}})`. Unless they say otherwise any
-    organization may use any trunk."""
+    """Starts a server with changed settings: `await start_api({"limits": {...}})`. By default any organization may use
+    any trunk."""
     started: list[tuple[TestClient[Any, Any], Database]] = []
     secrets = Secrets([Fernet.generate_key()])
 
@@ -139,22 +139,22 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
         database = Database(settings.database_url)
         await database.open()
         owner, key = await _organization(database, "default" if fresh else "later", requests_per_minute)
-        trouble, number_changes, webhooks_told = Trouble(), list[None](), list[None]()
+        readiness, number_changes, webhook_wakes = Readiness(), list[None](), list[None]()
         services = Services(
             settings=settings,
             database=database,
             secrets=secrets,
-            catalogue=Choices(),
-            readiness=lambda: trouble.parts,
+            catalogue=FakeCatalogue(),
+            readiness=lambda: readiness.parts,
             live_calls=lambda: 3,
             phone_numbers_changed=lambda: number_changes.append(None),
-            webhooks_waiting=lambda: webhooks_told.append(None),
+            webhook_queued=lambda: webhook_wakes.append(None),
             disk=disk(database),
         )
         client = TestClient(TestServer(create_app(services, now_s)))
         started.append((client, database))
         await client.start_server()
-        return Api(client, services, owner, key, trouble, number_changes, webhooks_told)
+        return Api(client, services, owner, key, readiness, number_changes, webhook_wakes)
 
     yield start
     for client, database in started:

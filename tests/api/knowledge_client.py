@@ -1,4 +1,4 @@
-"""Documents that are uploaded, read and searched."""
+"""A client of `/knowledge` and the worker that ingests the uploads."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def upload(agent_id: Any, content: bytes = FILES["text/plain"], **changes: Any) 
 
 
 async def new_agent(api: Api, **fields: Any) -> str:
-    made = await api.made("/agents", {"name": "Anna", "knowledgeSearchInstructions": "For prices", **fields})
-    return str(made["id"])
+    created = await api.create("/agents", {"name": "Anna", "knowledgeSearchInstructions": "For prices", **fields})
+    return str(created["id"])
 
 
 def folder_of(api: Api) -> Path:
@@ -57,8 +57,8 @@ def files(api: Api) -> list[str]:
     return sorted(os.listdir(folder_of(api))) if folder_of(api).exists() else []
 
 
-def refused(answer: tuple[int, Any]) -> list[str]:
-    """The fields that an answer names."""
+def rejected_fields(answer: tuple[int, Any]) -> list[str]:
+    """The fields that a validation error names."""
     status, body = answer
     assert (status, body["error"]) == (400, "Validation failed"), body
     return [each["field"] for each in body["details"]]
@@ -71,18 +71,18 @@ async def total(api: Api) -> int:
 
 
 @dataclass
-class Library:
-    """The API with the worker that reads what is uploaded, as in a server."""
+class KnowledgeClient:
+    """A client of `/knowledge` with the worker that ingests uploads, as in a server."""
 
     api: Api
     worker: DocumentIngester
     agent_id: str
 
     async def read(self, content: bytes = FILES["text/plain"], agent_id: str = "", **changes: Any) -> dict[str, Any]:
-        """Upload and wait until it is read; the document then."""
-        made = await self.api.made("/knowledge", upload(agent_id or self.agent_id, content, **changes))
+        """Upload a document and wait until it is ingested; returns the document then."""
+        created = await self.api.create("/knowledge", upload(agent_id or self.agent_id, content, **changes))
         await self.worker.idle()
-        _, answer = await self.api("GET", f"/knowledge/{made['id']}")
+        _, answer = await self.api("GET", f"/knowledge/{created['id']}")
         found: dict[str, Any] = answer["data"]
         return found
 
@@ -93,7 +93,7 @@ class Library:
         return results
 
     async def passages(self) -> tuple[int, int]:
-        """How many rows the passages and their index have."""
+        """The numbers of rows of the passages and of their index."""
 
         def count(conn: sa.Connection) -> tuple[int, int]:
             counts = [f"SELECT count(*) FROM {name}" for name in ("knowledge_chunks", "knowledge_index")]

@@ -1,4 +1,4 @@
-"""Health, readiness, figures, the catalogue's lists and the port."""
+"""Health, readiness, metrics, lists of voices and models, the port."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ async def test_readiness_names_what_is_missing(api: Api) -> None:
             "status": "ready", "checks": checks, "liveCalls": 3, "callsRefused": None,
             "uploadsRefused": None,
         }  # fmt: skip
-    api.trouble.parts["sip"] = "draining"
+    api.readiness.parts["sip"] = "draining"
     async with api.client.get("/readyz") as response:
         assert response.status == 503
         answer = await response.json()
     assert (answer["status"], answer["checks"]) == ("unavailable", {**checks, "sip": "draining"})
 
 
-async def test_figures_count_requests_by_route_and_not_by_path(api: Api) -> None:
+async def test_metrics_count_requests_by_route_and_not_by_path(api: Api) -> None:
     await api("GET", "/agents/x")
     await api.raw("PROPFIND", "/nothing")
     async with api.client.get("/metrics") as response:
@@ -63,7 +63,7 @@ async def _metrics(api: Api, **headers: str) -> int:
         ("", 403),
     ],
 )  # fmt: skip
-async def test_figures_are_for_this_machine_alone(
+async def test_metrics_are_for_loopback_clients_only(
     api: Api, monkeypatch: pytest.MonkeyPatch, address: str, status: int
 ) -> None:
     _seen_from(api, monkeypatch, address)
@@ -73,7 +73,7 @@ async def test_figures_are_for_this_machine_alone(
         assert await _metrics(api, **{name: "127.0.0.1"}) == 403, "a header never lets anybody in"
 
 
-async def test_figures_can_be_had_with_a_key(start_api: StartApi, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_metrics_can_require_an_api_key(start_api: StartApi, monkeypatch: pytest.MonkeyPatch) -> None:
     api = await start_api({"api": {"metrics": "key"}})
     for address in ("127.0.0.1", "192.0.2.7"):
         _seen_from(api, monkeypatch, address)
@@ -82,13 +82,13 @@ async def test_figures_can_be_had_with_a_key(start_api: StartApi, monkeypatch: p
         assert await _metrics(api, Authorization=f"Bearer {api.key}") == 200
 
 
-async def test_figures_can_be_open_to_everybody(start_api: StartApi, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_metrics_can_be_open_to_all_clients(start_api: StartApi, monkeypatch: pytest.MonkeyPatch) -> None:
     api = await start_api({"api": {"metrics": "open"}})
     _seen_from(api, monkeypatch, "192.0.2.7")
     assert await _metrics(api) == 200
 
 
-async def test_the_choices_of_agents_are_listed(api: Api) -> None:
+async def test_voices_and_language_models_are_listed(api: Api) -> None:
     voices = [{"id": str(Voice(name).id), "name": name} for name in ("flite/slt", "flite/rms")]
     pagination = {"total": 2, "limit": 50, "offset": 0}
     assert await api("GET", "/voices") == (200, {"data": voices, "pagination": pagination})
@@ -106,15 +106,15 @@ async def test_the_choices_of_agents_are_listed(api: Api) -> None:
     ]
 
 
-async def test_a_taken_port_is_named() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        settings = ApiSettings(host="127.0.0.1", port=taken.getsockname()[1])
+async def test_a_port_in_use_is_named_in_the_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used_port:
+        settings = ApiSettings(host="127.0.0.1", port=used_port.getsockname()[1])
         with pytest.raises(StartupError, match=rf"API port {settings.port} on .* cannot be opened .*: .*\[api\] port"):
             async with listen(web.Application(), settings):
                 pass
 
 
-async def test_a_free_port_is_chosen_and_given_back() -> None:
+async def test_port_0_binds_a_free_port_until_the_end() -> None:
     settings = ApiSettings(host="127.0.0.1", port=0)
     async with listen(web.Application(), settings) as port, ClientSession() as session:
         assert (await session.get(f"http://127.0.0.1:{port}/")).status == 404
@@ -122,7 +122,7 @@ async def test_a_free_port_is_chosen_and_given_back() -> None:
         pass
 
 
-async def test_a_certificate_that_does_not_load_is_named(tmp_path: Path) -> None:
+async def test_a_certificate_that_cannot_be_loaded_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("no certificate")
     settings = ApiSettings(host="127.0.0.1", port=0, tls_cert=tmp_path / "cert.pem", tls_key=tmp_path / "cert.pem")
     with pytest.raises(StartupError, match=r"api\.tls_cert .*cert\.pem"):

@@ -180,7 +180,7 @@ def _new_number(body: Body) -> None:
 def _whole_trunk(body: Body) -> None:
     """What a trunk's settings need may be in the change, or stored where the schema cannot see it."""
     for need in REQUIREMENTS:
-        if body.get(need.shown) == need.value:
+        if body.get(need.alias) == need.value:
             for name in need.required.values():
                 body.setdefault(name, TRUNK[name])
 

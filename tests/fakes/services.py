@@ -53,14 +53,14 @@ class Services(services.Services):
     """`api.services.Services` whose callables do nothing unless a test sets them."""
 
     live_calls: Callable[[], int] = _no_calls
-    why_calls_rejected: Callable[[], str | None] = _accept_all
+    call_rejection_reason: Callable[[], str | None] = _accept_all
     trunk_status: Callable[[PhoneNumber], TrunkStatus] = status_without_sip
     phone_numbers_changed: Callable[[], None] = _ignore
-    webhooks_waiting: Callable[[], None] = _ignore
-    documents_waiting: Callable[[], None] = _ignore
-    calls_removed: Callable[[], None] = _ignore
+    webhook_queued: Callable[[], None] = _ignore
+    documents_changed: Callable[[], None] = _ignore
+    calls_deleted: Callable[[], None] = _ignore
     languages_changed: Callable[[], None] = _ignore
     check_call_capacity: Callable[[sa.Connection, Organization], None] = _has_capacity
     call_queued: Callable[[], None] = _ignore
     hangup: Callable[[str], Awaitable[bool]] = _never_live
-    sip_messages: Callable[[str], Awaitable[SipTrace | None]] = _no_messages
+    sip_trace: Callable[[str], Awaitable[SipTrace | None]] = _no_messages

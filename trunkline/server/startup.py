@@ -153,10 +153,10 @@ async def running_server(
             settings=settings, database=database, secrets=key, catalogue=models,
             readiness=server.readiness, live_calls=lambda: calls.active_call_count,
             trunk_status=trunks.provisioner.status, phone_numbers_changed=trunks.on_number_change,
-            documents_waiting=ingester.wake, languages_changed=indexer.wake,
-            calls_removed=retention.wake, webhooks_waiting=webhook_sender.wake,
+            documents_changed=ingester.wake, languages_changed=indexer.wake,
+            calls_deleted=retention.wake, webhook_queued=webhook_sender.wake,
             check_call_capacity=calls.check_capacity, call_queued=calls.start_queued_calls, hangup=calls.hangup,
-            sip_messages=sip_traces.messages, why_calls_rejected=server.rejection_reason, knowledge=knowledge_search,
+            sip_trace=sip_traces.messages, call_rejection_reason=server.rejection_reason, knowledge=knowledge_search,
             disk=disk,
         )  # fmt: skip
         await presets

@@ -1,4 +1,4 @@
-"""A key is looked up again as soon as anything has changed, and not before."""
+"""Cache of API keys: emptied by every change of the database, and only then."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.api.conftest import Api
 
 @pytest.fixture
 def reads(api: Api, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How often the database was read since."""
+    """The number of reads of the database."""
     counted: list[None] = []
     usual = Database.read
 
@@ -34,7 +34,7 @@ def _revoke(conn: sa.Connection) -> None:
     api_keys.revoke(conn, key.id)
 
 
-async def test_a_known_key_is_not_looked_up_again(api: Api, reads: Callable[[], int]) -> None:
+async def test_a_cached_key_is_not_read_again(api: Api, reads: Callable[[], int]) -> None:
     keys = ApiKeyCache(api.services.database)
     first = await keys.find(api.key)
     assert first is not None
@@ -42,14 +42,14 @@ async def test_a_known_key_is_not_looked_up_again(api: Api, reads: Callable[[], 
     assert reads() == 1
 
 
-async def test_a_revoked_key_stops_at_once(api: Api) -> None:
+async def test_a_revoked_key_is_rejected_at_once(api: Api) -> None:
     keys = ApiKeyCache(api.services.database)
     assert await keys.find(api.key) is not None
     await api.services.database.write(_revoke)
     assert await keys.find(api.key) is None
 
 
-async def test_a_key_that_another_process_revokes_stops_at_once(api: Api) -> None:
+async def test_a_key_that_another_process_revokes_is_rejected_at_once(api: Api) -> None:
     keys = ApiKeyCache(api.services.database)
     assert await keys.find(api.key) is not None
     elsewhere = Database(str(api.services.database.url))
@@ -59,7 +59,7 @@ async def test_a_key_that_another_process_revokes_stops_at_once(api: Api) -> Non
     assert await keys.find(api.key) is None
 
 
-async def test_a_key_revoked_while_it_is_looked_up_is_not_kept(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_that_is_revoked_while_it_is_read_is_not_cached(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = ApiKeyCache(api.services.database)
     usual = Database.read
 
@@ -74,13 +74,13 @@ async def test_a_key_revoked_while_it_is_looked_up_is_not_kept(api: Api, monkeyp
     assert await keys.find(api.key) is None
 
 
-async def test_an_unknown_key_is_looked_up_each_time(api: Api, reads: Callable[[], int]) -> None:
+async def test_an_unknown_key_is_not_cached(api: Api, reads: Callable[[], int]) -> None:
     keys = ApiKeyCache(api.services.database)
     assert [await keys.find(f"tk_{number}") for number in range(3)] == [None] * 3
     assert reads() == 3
 
 
-async def test_a_key_made_later_works_at_once(api: Api) -> None:
+async def test_a_key_that_is_created_later_is_accepted_at_once(api: Api) -> None:
     keys = ApiKeyCache(api.services.database)
     assert await keys.find(api.key) is not None
 
@@ -92,7 +92,7 @@ async def test_a_key_made_later_works_at_once(api: Api) -> None:
     assert (await keys.find(key)) is not None
 
 
-async def test_many_requests_at_once_agree(api: Api) -> None:
+async def test_concurrent_requests_get_the_same_key(api: Api) -> None:
     keys = ApiKeyCache(api.services.database)
     found = await asyncio.gather(*(keys.find(api.key) for _ in range(20)))
     assert len({key.id for key in found if key is not None}) == 1

@@ -1,4 +1,4 @@
-"""Request rates: fixed windows of 60 s, for each key and for each address without one."""
+"""Rate limits: fixed windows of 60 s, for each key and for each address without one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.api.conftest import Api, StartApi
 
 
 class Clock:
-    """The time that the gate sees, to be moved."""
+    """The clock of the rate limiter; tests move it."""
 
     def __init__(self) -> None:
         self.now_s = 1_000_000.25
@@ -29,7 +29,7 @@ def test_a_window_is_fixed_from_its_first_request() -> None:
     assert charges[2].retry_after_s(100.0) == 60
 
 
-def test_everyone_has_a_window_of_their_own_and_ended_ones_are_forgotten() -> None:
+def test_each_client_has_its_own_window_and_ended_windows_are_removed() -> None:
     windows = RateLimiter()
     assert all(windows.charge(f"address {number}", 1, 100.0).allowed for number in range(1000))
     assert len(windows) == 1000
@@ -38,7 +38,7 @@ def test_everyone_has_a_window_of_their_own_and_ended_ones_are_forgotten() -> No
     assert len(windows) == 1
 
 
-def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
+def test_a_clock_that_is_set_back_blocks_no_client() -> None:
     windows = RateLimiter()
     windows.charge("a", 1, 1000.0)
     assert not windows.charge("a", 1, 1000.0).allowed
@@ -64,14 +64,14 @@ async def test_a_key_over_its_rate_gets_429_until_its_window_ends(start_api: Sta
     assert (await api.raw("GET", "/agents")).status == 200
 
 
-async def test_a_key_without_a_rate_has_the_settings(start_api: StartApi) -> None:
+async def test_a_key_without_a_rate_limit_has_that_of_the_settings(start_api: StartApi) -> None:
     api: Api = await start_api({"limits": {"requests_per_minute": 7}}, requests_per_minute=None)
     assert (await api.raw("GET", "/agents")).headers["X-RateLimit-Limit"] == "7"
 
 
 async def test_keys_and_addresses_are_charged_apart(start_api: StartApi) -> None:
     api: Api = await start_api({"limits": {"requests_per_minute": 3}}, requests_per_minute=1)
-    other = await api.of_another_organization(requests_per_minute=1)
+    other = await api.as_another_organization(requests_per_minute=1)
     assert [(await each.raw("GET", "/agents")).status for each in (api, other, api, other)] == [200, 200, 429, 429]
     statuses = []
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer other"}, {}):
@@ -80,7 +80,7 @@ async def test_keys_and_addresses_are_charged_apart(start_api: StartApi) -> None
     assert statuses == [401, 401, 401, 429]
 
 
-async def test_the_rate_comes_before_the_route_and_the_checks(start_api: StartApi) -> None:
+async def test_the_rate_limit_is_checked_before_route_and_validation(start_api: StartApi) -> None:
     api: Api = await start_api(requests_per_minute=3)
     seen = [
         (await api.raw("GET", "/nothing")).status,
@@ -93,7 +93,7 @@ async def test_the_rate_comes_before_the_route_and_the_checks(start_api: StartAp
     assert seen == [404, 405, 400, 429, 429, 429]
 
 
-async def test_every_response_of_the_api_carries_the_three_headers(api: Api) -> None:
+async def test_every_response_of_the_api_has_the_rate_limit_headers(api: Api) -> None:
     responses = [
         await api.raw("GET", "/agents"),
         await api.raw("GET", "/nothing"),

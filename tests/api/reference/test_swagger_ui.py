@@ -1,4 +1,4 @@
-"""`/docs`: its page and files, with their types, headers and policy, and nothing besides them."""
+"""`/docs`: its page and files, with their media types, headers and content security policy."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ async def test_policy_allows_no_inline_script_and_nothing_of_another_origin(api:
     assert [name for name, value in rules.items() if "unsafe" in value] == ["style-src"]
 
 
-async def test_without_scripts_the_page_links_to_the_openapi_document(api: Api) -> None:
+async def test_without_javascript_the_page_links_to_the_openapi_document(api: Api) -> None:
     async with api.client.get("/docs") as response:
         page = await response.text()
     assert '<a href="/v1/openapi.json">' in page.partition("<noscript>")[2].partition("</noscript>")[0]
 
 
-async def test_head_answers_as_get_without_the_page(api: Api) -> None:
+async def test_head_of_the_page_is_get_without_the_body(api: Api) -> None:
     async with api.client.get("/docs", headers={"Accept-Encoding": "identity"}) as whole:
         length = len(await whole.read())
     async with api.client.head("/docs", headers={"Accept-Encoding": "identity"}) as response:
@@ -96,7 +96,7 @@ async def test_head_answers_as_get_without_the_page(api: Api) -> None:
 
 @pytest.mark.parametrize("path", ["/docs", "/docs/swagger-ui-bundle.js"])
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
-async def test_a_known_version_is_not_sent_again(api: Api, encoding: str, path: str) -> None:
+async def test_a_cached_version_gets_304(api: Api, encoding: str, path: str) -> None:
     async with api.client.get(path, headers={"Accept-Encoding": encoding}) as first:
         version = first.headers["ETag"]
         assert first.headers["Cache-Control"] == "private, max-age=60"
@@ -125,7 +125,7 @@ async def test_a_client_that_accepts_gzip_gets_it(
     assert (gzip.decompress(body) if compressed else body) == contents["swagger-ui.css"].plain
 
 
-async def test_it_counts_as_a_request_of_its_address(start_api: StartApi) -> None:
+async def test_a_request_for_the_page_counts_against_the_rate_limit_of_its_address(start_api: StartApi) -> None:
     api: Api = await start_api({"limits": {"requests_per_minute": 2}})
     seen = []
     for path in ("/docs", "/docs/swagger-ui.css", "/docs"):

@@ -10,14 +10,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from api.routes import description
+from api.routes import openapi_json
 from tests.api.conftest import Api
 from tests.peers.chromium import PROGRAM, Outside, Tab, browser
 
 pytestmark = pytest.mark.skipif(
     not Path(PROGRAM).exists(), reason="the system's archive has no chromium-headless-shell (Ubuntu has none)"
 )
-DOCUMENT = json.loads(description())
+DOCUMENT = json.loads(openapi_json())
 OPERATIONS = [(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods]
 LISTED = """[...document.querySelectorAll('.opblock-summary')].map(each => [
   each.querySelector('.opblock-summary-method').textContent,
@@ -75,7 +75,7 @@ async def test_every_operation_is_listed_and_nothing_is_blocked_or_of_another_or
 
 async def test_an_operation_is_tried_out_with_a_key(api: Api, opened: tuple[Tab, Outside]) -> None:
     tab, outside = opened
-    await api.made("/agents", {"name": "Reception"})
+    await api.create("/agents", {"name": "Reception"})
     await tab.open(_address(api))
     await _click(tab, ".auth-wrapper .authorize")
     await _appears(tab, ".auth-container input")
@@ -93,13 +93,13 @@ async def test_an_operation_is_tried_out_with_a_key(api: Api, opened: tuple[Tab,
     assert await tab.ask("JSON.stringify({...localStorage, ...sessionStorage})") == "{}", "the key is kept nowhere"
 
 
-async def test_an_address_leads_to_its_operation(api: Api, opened: tuple[Tab, Outside]) -> None:
+async def test_a_url_with_a_fragment_opens_its_operation(api: Api, opened: tuple[Tab, Outside]) -> None:
     tab, _ = opened
     await tab.open(_address(api, "#/Agents/updateAgent"))
     await _appears(tab, "#operations-Agents-updateAgent.is-open")
 
 
-async def test_a_page_with_something_of_another_origin_would_be_noticed(opened: tuple[Tab, Outside]) -> None:
+async def test_a_request_to_another_origin_would_be_detected(opened: tuple[Tab, Outside]) -> None:
     tab, outside = opened
     page = "<!DOCTYPE html><title>x</title><img src='http://elsewhere.example/x.png'><script>nothing()</script>"
 

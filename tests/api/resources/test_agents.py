@@ -1,4 +1,4 @@
-"""`/v1/agents`: what its fields do beyond their bounds."""
+"""`/v1/agents`: defaults, references, placeholders, secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_stored_agents_have_the_defaults_of_the_api() -> None:
     assert AgentFields(**body.to_store(Secrets([Fernet.generate_key()]), only_given=False)) == AgentFields(name="Anna")
 
 
-async def test_every_problem_is_told_at_once_by_its_path(api: Api) -> None:
+async def test_every_problem_of_an_agent_is_reported_at_once_with_its_path(api: Api) -> None:
     schema = [EXTRACTION, {"name": "x", "description": "", "type": "date"}]
     body = {"postCallExtractionSchema": schema, "voiceSpeed": "1", "unheardOf": 1, "id": "x"}
     status, answer = await api("POST", "/agents", body)
@@ -32,7 +32,7 @@ async def test_every_problem_is_told_at_once_by_its_path(api: Api) -> None:
 
 
 @pytest.mark.parametrize("name", ["{{first name}}", "{{#if x}}", "{{}}", "{{a-b}}", "{{a\n}} {{b c}}", "{{é}}"])
-async def test_a_placeholder_with_a_bad_name_is_refused(api: Api, name: str) -> None:
+async def test_a_malformed_placeholder_of_an_agent_is_rejected(api: Api, name: str) -> None:
     for field in ("systemPrompt", "agentGreeting"):
         status, answer = await api("POST", "/agents", {"name": "Anna", field: f"Hello {name}!"})
         assert (status, [each["field"] for each in answer["details"]]) == (400, [field])
@@ -47,7 +47,7 @@ async def test_a_setting_allows_http_webhooks(start_api: StartApi) -> None:
 
 
 async def test_the_webhook_secret_is_write_only_and_encrypted(api: Api) -> None:
-    agent = await api.made("/agents", {"name": "Anna", "postCallWebhookSecret": "whsec_c2VjcmV0"})
+    agent = await api.create("/agents", {"name": "Anna", "postCallWebhookSecret": "whsec_c2VjcmV0"})
     assert agent["postCallWebhookSecretSet"] is True
     stored = await api.services.database.read(lambda conn: agents.get(conn, api.organization_id, agent["id"]))
     assert stored is not None
@@ -65,15 +65,15 @@ async def test_the_webhook_secret_is_write_only_and_encrypted(api: Api) -> None:
 
 
 async def test_a_renamed_agent_is_found_by_its_new_name(api: Api) -> None:
-    agent = await api.made("/agents", {"name": "Old"})
+    agent = await api.create("/agents", {"name": "Old"})
     await api("PATCH", f"/agents/{agent['id']}", {"name": "New"})
     totals = [(await api("GET", f"/agents?search={name}"))[1]["pagination"]["total"] for name in ("old", "new")]
     assert totals == [0, 1]
 
 
-async def test_a_deleted_agent_leaves_its_numbers_without_one(api: Api) -> None:
-    agent = await api.made("/agents", {"name": "Anna"})
-    phone = await api.made("/phone-numbers", {"number": "100", "provider": "sip", "agentId": agent["id"]})
+async def test_deleting_an_agent_leaves_its_numbers_without_one(api: Api) -> None:
+    agent = await api.create("/agents", {"name": "Anna"})
+    phone = await api.create("/phone-numbers", {"number": "100", "provider": "sip", "agentId": agent["id"]})
     deleted: dict[str, Any] = {"data": {"id": agent["id"], "deleted": True}}
     assert await api("DELETE", f"/agents/{agent['id']}") == (200, deleted)
     assert await api("GET", f"/agents/{agent['id']}") == (404, {"error": "Agent not found"})

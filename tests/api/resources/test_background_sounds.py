@@ -1,4 +1,4 @@
-"""`/v1/background-sounds`: uploads become loops in files of ours, and go together with what plays them."""
+"""`/v1/background-sounds`: uploads are stored as loops and deleted with their file."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ async def stored(api: Api, sound_id: str) -> Samples:
 
 
 async def with_preset(api: Api) -> str:
-    """The server has a preset, as after a real start; its id."""
+    """Stores a preset, as the start of a server does; returns its id."""
     fields = BackgroundSoundFields(name="Office", description="People", file_size=960044, duration_ms=30000)
     await api.services.database.write(lambda conn: sounds.store_preset(conn, PRESET, fields))
     return PRESET
 
 
-def refused(answer: tuple[int, Any]) -> list[str]:
-    """The fields that an answer names."""
+def rejected_fields(answer: tuple[int, Any]) -> list[str]:
+    """The fields that a validation error names."""
     status, body = answer
     assert (status, body["error"]) == (400, "Validation failed")
     return [each["field"] for each in body["details"]]
@@ -97,21 +97,21 @@ def refused(answer: tuple[int, Any]) -> list[str]:
     ],
     ids=["WAV", "FLAC", "MP3", "Ogg Vorbis", "Ogg Opus"],
 )
-async def test_an_upload_is_shown_and_becomes_a_loop(api: Api, content: bytes, mime_type: str) -> None:
-    made = await api.made("/background-sounds", upload(content, mimeType=mime_type, description="Gulls"))
-    seconds = made["durationSeconds"]
-    assert made == {
-        "id": made["id"],
+async def test_an_upload_is_returned_and_stored_as_a_loop(api: Api, content: bytes, mime_type: str) -> None:
+    created = await api.create("/background-sounds", upload(content, mimeType=mime_type, description="Gulls"))
+    seconds = created["durationSeconds"]
+    assert created == {
+        "id": created["id"],
         "name": "Harbour",
         "description": "Gulls",
         "isSystemPreset": False,
         "fileSize": len(content),
         "durationSeconds": pytest.approx(1.0, abs=0.06),
-        "createdAt": made["createdAt"],
+        "createdAt": created["createdAt"],
     }
-    assert await listed(api) == [made]
-    assert files(api) == [f"{made['id']}.wav"]
-    samples = await stored(api, made["id"])
+    assert await listed(api) == [created]
+    assert files(api) == [f"{created['id']}.wav"]
+    samples = await stored(api, created["id"])
     assert len(samples) == pytest.approx((seconds - 0.25) * 16000, abs=20), "its end fades into its beginning"
     assert loudest_hz(samples, 16000) == pytest.approx(700, abs=3)
 
@@ -119,20 +119,20 @@ async def test_an_upload_is_shown_and_becomes_a_loop(api: Api, content: bytes, m
 async def test_a_large_file_arrives_byte_by_byte(api: Api) -> None:
     content = sound_file(90.0)
     assert len(b64encode(content)) > 3 * MIB, "decoded in several pieces"
-    made = await api.made("/background-sounds", upload(content))
+    created = await api.create("/background-sounds", upload(content))
     expected = await asyncio.to_thread(lambda: loop(read(content)))
-    assert np.array_equal(await stored(api, made["id"]), expected)
+    assert np.array_equal(await stored(api, created["id"]), expected)
 
 
 @pytest.mark.parametrize("given", [..., ""])
-async def test_a_description_that_is_not_there_is_empty(api: Api, given: Any) -> None:
-    assert (await api.made("/background-sounds", upload(description=given)))["description"] == ""
+async def test_a_missing_description_is_empty(api: Api, given: Any) -> None:
+    assert (await api.create("/background-sounds", upload(description=given)))["description"] == ""
 
 
 @pytest.mark.parametrize("given", ["x" * 255, "🙂" * 255, "x"])
 async def test_names_have_1_to_255_characters(api: Api, given: str) -> None:
-    made = await api.made("/background-sounds", upload(name=given, filename=given))
-    assert made["name"] == given
+    created = await api.create("/background-sounds", upload(name=given, filename=given))
+    assert created["name"] == given
 
 
 @pytest.mark.parametrize(
@@ -148,17 +148,17 @@ async def test_names_have_1_to_255_characters(api: Api, given: str) -> None:
         ("unheardOf", (1,)),
     ],
 )
-async def test_a_field_that_is_wrong_is_named_and_nothing_is_stored(
+async def test_a_wrong_field_of_a_sound_is_named_and_nothing_is_stored(
     api: Api, field: str, values: tuple[Any, ...]
 ) -> None:
     for value in values:
-        assert refused(await api("POST", "/background-sounds", upload(**{field: value}))) == [field], value
+        assert rejected_fields(await api("POST", "/background-sounds", upload(**{field: value}))) == [field], value
     assert (await listed(api), files(api)) == ([], [])
 
 
 async def test_all_wrong_fields_are_named_together(api: Api) -> None:
     body = upload(name="", mimeType="audio/aac", fileSize=1)
-    assert sorted(refused(await api("POST", "/background-sounds", body))) == ["fileSize", "mimeType", "name"]
+    assert sorted(rejected_fields(await api("POST", "/background-sounds", body))) == ["fileSize", "mimeType", "name"]
 
 
 @pytest.mark.parametrize(
@@ -172,23 +172,25 @@ async def test_all_wrong_fields_are_named_together(api: Api) -> None:
     ],
     ids=["empty", "text", "no sound", "too long", "of the largest size"],
 )
-async def test_a_file_that_cannot_be_decoded_is_refused_with_the_reason(api: Api, content: bytes, message: str) -> None:
+async def test_a_file_that_cannot_be_decoded_is_rejected_with_the_reason(
+    api: Api, content: bytes, message: str
+) -> None:
     status, answer = await api("POST", "/background-sounds", upload(content))
     assert (status, answer["details"]) == (400, [{"field": "fileBase64", "message": message}])
     assert (await listed(api), files(api)) == ([], [])
 
 
-async def test_a_file_over_20_mib_is_refused_and_a_body_over_28_mib_too_large(api: Api) -> None:
+async def test_a_file_over_20_mib_is_rejected_and_a_body_over_28_mib_is_413(api: Api) -> None:
     content = bytes(20 * MIB + 1)
-    assert refused(await api("POST", "/background-sounds", upload(content, fileSize=44))) == ["fileBase64"]
-    assert refused(await api("POST", "/background-sounds", upload(content))) == ["fileBase64", "fileSize"]
+    assert rejected_fields(await api("POST", "/background-sounds", upload(content, fileSize=44))) == ["fileBase64"]
+    assert rejected_fields(await api("POST", "/background-sounds", upload(content))) == ["fileBase64", "fileSize"]
     status, answer = await api("POST", "/background-sounds", upload(bytes(21 * MIB)))
     assert (status, answer) == (413, {"error": "Request body is too large"})
 
 
 async def test_the_list_has_no_pages_and_shows_the_newest_first(api: Api) -> None:
     preset = await with_preset(api)
-    own = [(await api.made("/background-sounds", upload(name=f"{number}")))["id"] for number in range(3)]
+    own = [(await api.create("/background-sounds", upload(name=f"{number}")))["id"] for number in range(3)]
     status, answer = await api("GET", "/background-sounds?limit=1&offset=-1")
     assert status == 200
     assert [each["id"] for each in answer["data"]] == [*reversed(own), preset]
@@ -204,25 +206,25 @@ async def test_the_list_has_no_pages_and_shows_the_newest_first(api: Api) -> Non
     }
 
 
-async def test_a_deleted_sound_goes_with_its_file_and_out_of_its_agents(api: Api) -> None:
-    gone, kept = [await api.made("/background-sounds", upload()) for _ in range(2)]
-    agents = [await api.made("/agents", {"name": "a", "backgroundSoundId": each["id"]}) for each in (gone, kept)]
-    await api("GET", "/agents")  # what this answers is kept as JSON
-    status, answer = await api("DELETE", f"/background-sounds/{gone['id'].upper()}")
-    assert (status, answer) == (200, {"data": {"id": gone["id"], "deleted": True}})
-    assert await listed(api) == [kept]
-    await until(lambda: files(api) == [f"{kept['id']}.wav"])
+async def test_deleting_a_sound_removes_its_file_and_clears_it_in_agents(api: Api) -> None:
+    deleted, other = [await api.create("/background-sounds", upload()) for _ in range(2)]
+    agents = [await api.create("/agents", {"name": "a", "backgroundSoundId": each["id"]}) for each in (deleted, other)]
+    await api("GET", "/agents")  # fills the JSON cache
+    status, answer = await api("DELETE", f"/background-sounds/{deleted['id'].upper()}")
+    assert (status, answer) == (200, {"data": {"id": deleted["id"], "deleted": True}})
+    assert await listed(api) == [other]
+    await until(lambda: files(api) == [f"{other['id']}.wav"])
     _, answer = await api("GET", "/agents")
-    assert [each["backgroundSoundId"] for each in answer["data"]] == [kept["id"], None]
+    assert [each["backgroundSoundId"] for each in answer["data"]] == [other["id"], None]
     _, answer = await api("GET", f"/agents/{agents[0]['id']}")
     assert answer["data"]["backgroundSoundId"] is None
     assert answer["data"]["updatedAt"] > agents[0]["updatedAt"]
-    assert (await api("DELETE", f"/background-sounds/{gone['id']}"))[0] == 404
+    assert (await api("DELETE", f"/background-sounds/{deleted['id']}"))[0] == 404
 
 
 async def test_a_preset_cannot_be_deleted(api: Api) -> None:
     preset = await with_preset(api)
-    agent = await api.made("/agents", {"name": "a", "backgroundSoundId": preset})
+    agent = await api.create("/agents", {"name": "a", "backgroundSoundId": preset})
     status, answer = await api("DELETE", f"/background-sounds/{preset}")
     assert status == 400
     assert answer == {
@@ -233,31 +235,31 @@ async def test_a_preset_cannot_be_deleted(api: Api) -> None:
     assert (await api("GET", f"/agents/{agent['id']}"))[1]["data"] == agent
 
 
-async def test_a_foreign_sound_is_an_unknown_sound(api: Api) -> None:
-    own = await api.made("/background-sounds", upload())
-    other = await api.of_another_organization()
+async def test_a_sound_of_another_organization_is_not_found(api: Api) -> None:
+    own = await api.create("/background-sounds", upload())
+    other = await api.as_another_organization()
     for client, item in ((other, own["id"]), (api, str(uuid4())), (api, "x"), (api, f"{{{own['id']}}}")):
         answer = await client("DELETE", f"/background-sounds/{item}")
         assert answer == (404, {"error": "Background sound not found"})
     assert (await listed(api), await listed(other)) == ([own], [])
 
 
-async def test_agents_take_presets_and_the_organizations_own_sounds_alone(api: Api) -> None:
-    preset, own = await with_preset(api), (await api.made("/background-sounds", upload()))["id"]
-    other = await api.of_another_organization()
+async def test_agents_accept_only_presets_and_sounds_of_their_organization(api: Api) -> None:
+    preset, own = await with_preset(api), (await api.create("/background-sounds", upload()))["id"]
+    other = await api.as_another_organization()
     for client, usable in ((api, {preset, own}), (other, {preset})):
-        agent = await client.made("/agents", {"name": "a"})
+        agent = await client.create("/agents", {"name": "a"})
         for sound in (preset, own, str(uuid4())):
-            made = await client("POST", "/agents", {"name": "a", "backgroundSoundId": sound})
+            created = await client("POST", "/agents", {"name": "a", "backgroundSoundId": sound})
             changed = await client("PATCH", f"/agents/{agent['id']}", {"backgroundSoundId": sound.upper()})
-            for status, answer in (made, changed):
+            for status, answer in (created, changed):
                 if sound in usable:
                     assert answer["data"]["backgroundSoundId"] == sound
                 else:
-                    assert refused((status, answer)) == ["backgroundSoundId"]
+                    assert rejected_fields((status, answer)) == ["backgroundSoundId"]
 
 
-async def test_an_upload_that_is_sent_again_makes_one_file(api: Api) -> None:
+async def test_a_repeated_upload_of_a_sound_stores_one_file(api: Api) -> None:
     async def send(name: str) -> bytes:
         response = await api.raw("POST", "/background-sounds", upload(name=name), headers={"Idempotency-Key": "k"})
         assert response.status == 201
@@ -268,16 +270,16 @@ async def test_an_upload_that_is_sent_again_makes_one_file(api: Api) -> None:
 
 
 async def test_uploads_at_the_same_time_are_all_stored(api: Api) -> None:
-    made = await asyncio.gather(*(api.made("/background-sounds", upload(name=f"{number}")) for number in range(5)))
-    assert {each["id"] for each in await listed(api)} == {each["id"] for each in made}
-    assert files(api) == sorted(f"{each['id']}.wav" for each in made)
+    created = await asyncio.gather(*(api.create("/background-sounds", upload(name=f"{number}")) for number in range(5)))
+    assert {each["id"] for each in await listed(api)} == {each["id"] for each in created}
+    assert files(api) == sorted(f"{each['id']}.wav" for each in created)
 
 
 async def test_a_restart_keeps_sounds(start_api: StartApi, api: Api) -> None:
-    made = await api.made("/background-sounds", upload())
+    created = await api.create("/background-sounds", upload())
     await api.client.close()
     again: Api = replace(await start_api(fresh=False), key=api.key)
-    assert await listed(again) == [made]
+    assert await listed(again) == [created]
 
 
 async def test_an_upload_whose_row_cannot_be_stored_leaves_no_file(api: Api) -> None:
@@ -286,7 +288,7 @@ async def test_an_upload_whose_row_cannot_be_stored_leaves_no_file(api: Api) -> 
     assert files(api) == []
 
 
-async def test_a_disk_that_takes_no_file_is_503(api: Api) -> None:
+async def test_a_sound_that_cannot_be_written_is_503(api: Api) -> None:
     folder_of(api).write_text("in the way")
     response = await api.raw("POST", "/background-sounds", upload())
     assert (response.status, await response.json()) == (503, {"error": "Service temporarily unavailable"})

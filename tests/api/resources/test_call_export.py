@@ -1,4 +1,4 @@
-"""What is kept of a call can be had, all of it, and can be made to go."""
+"""Export and deletion of all data of a call."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ EVERYTHING = TOLD | {"recording.wav", "webhook/body.json", "webhook/attempts.jso
 
 
 async def family(api: Api, *, child_ended: bool = True) -> tuple[Call, Call]:
-    """An ended call, recorded and told of, and the call that it was handed on to."""
+    """An ended call with recording and webhook, and the call that it was transferred to."""
 
     def store(conn: sa.Connection) -> tuple[Call, Call]:
         ended_at = utc_now() - timedelta(hours=1)
         parent = past_call(conn, api.organization_id, ended_at)
         return parent, past_call(conn, api.organization_id, ended_at, parent=parent.id, ended=child_ended)
 
-    made = await api.services.database.write(store)
-    for each in made:
+    created = await api.services.database.write(store)
+    for each in created:
         await asyncio.to_thread(record, api.services.settings.data_dir, each)
-    return made
+    return created
 
 
 def opened(archive: bytes) -> dict[str, bytes]:
-    """Every file of an archive; each has been checked."""
+    """The files of an archive, whose checksums are verified."""
     with ZipFile(io.BytesIO(archive)) as found:
         assert found.testzip() is None
         return {name: found.read(name) for name in found.namelist()}
 
 
-async def test_an_export_holds_everything_that_is_kept(api: Api) -> None:
+async def test_an_export_has_all_data_of_a_call(api: Api) -> None:
     parent, child = await family(api)
     response = await api.raw("GET", f"/calls/{parent.id}/export")
     assert (response.status, response.content_type) == (200, "application/zip")
@@ -73,7 +73,7 @@ async def test_an_export_holds_everything_that_is_kept(api: Api) -> None:
     assert parent.id in files["README.txt"].decode()
 
 
-async def test_a_live_call_is_exported_as_far_as_it_is_known(api: Api) -> None:
+async def test_a_live_call_is_exported_with_the_data_so_far(api: Api) -> None:
     _, child = await family(api, child_ended=False)
     response = await api.raw("GET", f"/calls/{child.id}/export")
     assert set(opened(await response.read())) == TOLD
@@ -85,9 +85,9 @@ async def test_a_head_request_gets_no_archive(api: Api) -> None:
     assert (response.status, response.content_type, await response.read()) == (200, "application/zip", b"")
 
 
-async def test_only_a_key_of_the_calls_organization_opens_it(api: Api) -> None:
+async def test_an_export_needs_a_key_of_the_calls_organization(api: Api) -> None:
     parent, _ = await family(api)
-    other = await api.of_another_organization()
+    other = await api.as_another_organization()
     for method, path in (("GET", f"/calls/{parent.id}/export"), ("DELETE", f"/calls/{parent.id}")):
         assert await other(method, path) == (404, {"error": "Call not found"})
         assert (await api.client.request(method, f"/v1{path}")).status == 401
@@ -127,8 +127,8 @@ async def test_a_call_that_has_not_ended_is_not_deleted(api: Api) -> None:
     assert await api.services.database.read(partial(calls.get_by_id, call_id=parent.id)) == parent
 
 
-async def test_what_comes_late_of_a_deleted_call_is_let_go(api: Api) -> None:
-    """Its SIP messages are stored a moment after its end; an attempt at its webhook may be under way."""
+async def test_late_data_of_a_deleted_call_is_dropped(api: Api) -> None:
+    """SIP messages are stored a moment after the end of a call; a webhook attempt may be under way."""
     database = api.services.database
 
     def store(conn: sa.Connection) -> tuple[Call, Call]:
@@ -158,7 +158,7 @@ async def test_what_comes_late_of_a_deleted_call_is_let_go(api: Api) -> None:
 
 
 class Endless(io.RawIOBase):
-    """A file larger than any memory, of which it is counted how much has been read."""
+    """A file larger than any memory, which counts the bytes that were read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,12 +169,12 @@ class Endless(io.RawIOBase):
         return bytes(size)
 
 
-def test_an_archive_is_made_as_it_is_sent_and_its_files_are_closed() -> None:
+def test_an_archive_is_made_while_it_is_sent_and_its_files_are_closed() -> None:
     endless = Endless()
     stream = ZipStreamResponse(
         "x.zip", [ZipMember.from_bytes("a.txt", b"a"), ZipMember("b", endless, 10**13)], utc_now()
     )  # type: ignore[arg-type]
-    first = [next(stream._pieces) for _ in range(3)]
+    first = [next(stream._chunks) for _ in range(3)]
     assert b"a.txt" in first[0]
     assert endless.read_by_now < 10_000_000
     stream._close()
@@ -182,15 +182,15 @@ def test_an_archive_is_made_as_it_is_sent_and_its_files_are_closed() -> None:
 
 
 class Stuck(io.RawIOBase):
-    """A file whose disk gives nothing until it is let go."""
+    """A file whose read blocks until it is released."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked, self.let_go = Event(), Event()
+        self.asked, self.released = Event(), Event()
 
     def read(self, size: int = -1) -> bytes:
         self.asked.set()
-        self.let_go.wait(10)
+        self.released.wait(10)
         return b""
 
 
@@ -204,11 +204,11 @@ async def test_an_archive_that_is_cut_off_while_a_file_is_read_is_closed() -> No
     with pytest.raises(asyncio.CancelledError):
         await sending
     assert not stuck.closed
-    stuck.let_go.set()
+    stuck.released.set()
     await until(lambda: stuck.closed)
 
 
-async def test_files_of_an_archive_that_is_not_sent_are_closed() -> None:
+async def test_the_files_of_an_archive_that_is_not_sent_are_closed() -> None:
     stuck = Stuck()
     stream = ZipStreamResponse("x.zip", [ZipMember("a", stuck, 1)], utc_now())  # type: ignore[arg-type]
     await stream.prepare(make_mocked_request("HEAD", "/"))
@@ -217,7 +217,7 @@ async def test_files_of_an_archive_that_is_not_sent_are_closed() -> None:
     assert not stuck.asked.is_set()
 
 
-async def test_recordings_are_sent_though_they_are_deleted_meanwhile(api: Api, tmp_path: Path) -> None:
+async def test_recordings_that_are_deleted_meanwhile_are_sent(api: Api, tmp_path: Path) -> None:
     parent, _ = await family(api)
     async with api.client.get(
         f"/v1/calls/{parent.id}/export", headers={"Authorization": f"Bearer {api.key}"}

@@ -27,13 +27,13 @@ UNKNOWN: dict[str, Any] = {
 }
 
 FEES = CitedPassage(str(uuid4()), "Fees", 2, 0.5)
-"""Of a document that is gone."""
+"""Id of a deleted document."""
 NEW = ("eotProbability", "interruptedMs", "playedMs", "speculated", "tools", "sources")
-"""What older calls did not store."""
+"""Values of the fields that older calls lack."""
 
 
 def _talk(now: list[float]) -> Timeline:
-    """A greeting that is interrupted, and a turn that is answered."""
+    """A greeting that is interrupted, and a turn with a response."""
     timeline = Timeline(1000.0, lambda: now[0])
     timeline.add_opening()
     timeline.response_queued()
@@ -77,7 +77,7 @@ async def _call(api: Api, *, answered: bool, timeline: list[dict[str, Any]], end
     return await api.services.database.write(make)
 
 
-async def test_it_tells_the_moments_of_each_turn_in_ms_since_the_answer(api: Api) -> None:
+async def test_each_turn_has_its_times_in_ms_since_the_answer(api: Api) -> None:
     call = await _call(api, answered=True, ended=True, timeline=_talk([1000.0]).items())
     status, answer = await api("GET", f"/calls/{call.id}/timeline")
     assert (status, answer) == (
@@ -107,7 +107,7 @@ async def test_it_tells_the_moments_of_each_turn_in_ms_since_the_answer(api: Api
     )
 
 
-async def test_a_live_call_shows_what_is_known_so_far(api: Api) -> None:
+async def test_a_live_call_has_the_turns_so_far(api: Api) -> None:
     now = [1000.0]
     timeline = _talk(now)
     call = await _call(api, answered=True, timeline=timeline.items())
@@ -121,7 +121,7 @@ async def test_a_live_call_shows_what_is_known_so_far(api: Api) -> None:
     assert (last["agentStartMs"], last["responseGapMs"], last["agentEndMs"]) == (1100, 300, None)
 
 
-async def test_what_older_calls_did_not_store_is_answered_as_nothing(api: Api) -> None:
+async def test_fields_that_older_calls_lack_have_defaults(api: Api) -> None:
     timeline = _talk([1000.0]).items()
     for turn in timeline:
         for name in ("eot_probability", "interrupted_ms", "played_ms", "speculated", "tools", "sources"):
@@ -139,7 +139,7 @@ async def test_a_call_that_was_never_answered_has_no_turns(api: Api) -> None:
     assert answer["data"] == {"callId": call.id, "status": "no_answer", "startedAt": None, "turns": []}
 
 
-async def test_only_a_key_opens_it(api: Api) -> None:
+async def test_a_timeline_needs_a_key(api: Api) -> None:
     call = await _call(api, answered=True, timeline=[])
     path = f"/v1/calls/{call.id}/timeline"
     link = signed_url(api.services.secrets, "", path, utc_now())
@@ -148,5 +148,5 @@ async def test_only_a_key_opens_it(api: Api) -> None:
             assert (response.status, (await response.json())["error"]) == (401, "Invalid API key")
 
 
-async def test_an_unknown_call_has_no_timeline(api: Api) -> None:
+async def test_the_timeline_of_an_unknown_call_is_not_found(api: Api) -> None:
     assert await api("GET", f"/calls/{uuid4()}/timeline") == (404, {"error": "Call not found"})

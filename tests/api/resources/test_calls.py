@@ -1,4 +1,4 @@
-"""Recordings and transcripts of `/v1/calls`, and the links that open them."""
+"""Recordings and transcripts of `/v1/calls`, and their signed links."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-async def test_a_recording_opens_with_the_key_and_with_its_link_alone(api: Api) -> None:
+async def test_a_recording_can_be_read_with_the_key_and_with_its_link(api: Api) -> None:
     call = await _ended(api)
     response = await api.raw("GET", f"/calls/{call.id}/recording")
     assert (response.status, response.content_type, await response.read()) == (200, "audio/wav", SOUND)
@@ -77,7 +77,7 @@ async def test_a_recording_opens_with_the_key_and_with_its_link_alone(api: Api) 
 
 
 @pytest.mark.parametrize(
-    ("wanted", "status", "content"),
+    ("range_header", "status", "content"),
     [
         ("bytes=0-9", 206, SOUND[:10]),
         ("bytes=1000-", 206, SOUND[1000:]),
@@ -92,9 +92,9 @@ async def test_a_recording_opens_with_the_key_and_with_its_link_alone(api: Api) 
     ],
     ids=lambda each: f"{each!r:.20}",
 )
-async def test_a_recording_is_served_in_ranges(api: Api, wanted: str, status: int, content: bytes | None) -> None:
+async def test_a_recording_is_served_in_ranges(api: Api, range_header: str, status: int, content: bytes | None) -> None:
     call = await _ended(api)
-    response = await api.raw("GET", f"/calls/{call.id}/recording", headers={"Range": wanted})
+    response = await api.raw("GET", f"/calls/{call.id}/recording", headers={"Range": range_header})
     assert response.status == status
     if content is None:
         assert response.headers["Content-Range"] == "bytes */1024"
@@ -105,7 +105,7 @@ async def test_a_recording_is_served_in_ranges(api: Api, wanted: str, status: in
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "range_header",
     [
         "items=0-1",
         "bytes=0-1,4-5",
@@ -119,21 +119,21 @@ async def test_a_recording_is_served_in_ranges(api: Api, wanted: str, status: in
         "²",
     ],
 )
-async def test_what_is_no_single_range_of_bytes_gets_the_whole_recording(api: Api, wanted: str) -> None:
+async def test_anything_but_a_single_byte_range_gets_the_complete_recording(api: Api, range_header: str) -> None:
     call = await _ended(api)
-    response = await api.raw("GET", f"/calls/{call.id}/recording", headers={"Range": wanted})
+    response = await api.raw("GET", f"/calls/{call.id}/recording", headers={"Range": range_header})
     assert (response.status, await response.read()) == (200, SOUND)
     assert "Content-Range" not in response.headers
 
 
-async def test_a_head_has_no_ranges(api: Api) -> None:
+async def test_head_of_a_recording_ignores_ranges(api: Api) -> None:
     call = await _ended(api)
-    for wanted in ("bytes=0-1", "bytes=1024-"):
-        response = await api.raw("HEAD", f"/calls/{call.id}/recording", headers={"Range": wanted})
+    for range_header in ("bytes=0-1", "bytes=1024-"):
+        response = await api.raw("HEAD", f"/calls/{call.id}/recording", headers={"Range": range_header})
         assert (response.status, response.headers["Content-Length"]) == (200, "1024")
 
 
-async def test_a_head_tells_the_size(api: Api) -> None:
+async def test_head_of_a_recording_has_its_size(api: Api) -> None:
     call = await _ended(api)
     response = await api.raw("HEAD", f"/calls/{call.id}/recording")
     assert (response.status, response.headers["Content-Length"]) == (200, "1024")
@@ -141,9 +141,9 @@ async def test_a_head_tells_the_size(api: Api) -> None:
 
 
 @pytest.mark.parametrize("what", ["recording", "transcript"])
-async def test_a_link_opens_whatever_key_comes_with_it(api: Api, what: str) -> None:
+async def test_a_link_works_with_any_key_beside_it(api: Api, what: str) -> None:
     call = await _ended(api)
-    other = await api.of_another_organization()
+    other = await api.as_another_organization()
     link = signed_url(api.services.secrets, "", f"/v1/calls/{call.id}/{what}", utc_now()).removeprefix("/v1")
     for client in (api, other, replace(api, key="tk_00000000_x")):
         assert (await client.raw("GET", link)).status == 200
@@ -151,7 +151,7 @@ async def test_a_link_opens_whatever_key_comes_with_it(api: Api, what: str) -> N
     assert unsigned.status == 404, "a bad signature adds nothing to the key"
 
 
-async def test_a_link_that_was_changed_or_is_over_opens_nothing(api: Api) -> None:
+async def test_a_changed_or_expired_link_is_rejected(api: Api) -> None:
     call, other = await _ended(api), await _ended(api)
     _, answer = await api("GET", f"/calls/{call.id}")
     parts = urlsplit(answer["data"]["recordingUrl"])
@@ -175,7 +175,7 @@ async def test_a_link_that_was_changed_or_is_over_opens_nothing(api: Api) -> Non
             assert (response.status, (await response.json())["error"]) == (401, "Invalid API key"), (path, query)
 
 
-async def test_a_link_whose_time_is_over_says_so(api: Api) -> None:
+async def test_the_error_of_an_expired_link_says_that_it_has_expired(api: Api) -> None:
     call = await _ended(api)
     old = signed_url(api.services.secrets, "", f"/v1/calls/{call.id}/recording", utc_now() - timedelta(days=9))
     async with api.client.get(old) as response:
@@ -193,15 +193,15 @@ async def test_the_public_address_of_the_settings_is_used_in_links(start_api: St
     assert answer["data"][0]["recordingUrl"].startswith(f"https://voice.example:8443/v1/calls/{call.id}/recording?")
     for host in ("evil.example", "a b", "voice.example"):
         for path in ("/calls", f"/calls/{call.id}"):
-            told = await (await api.raw("GET", path, headers={"Host": host})).text()
-            assert "https://voice.example:8443/v1/calls/" in told
-            assert host not in told.replace("https://voice.example:8443/", "")
+            text = await (await api.raw("GET", path, headers={"Host": host})).text()
+            assert "https://voice.example:8443/v1/calls/" in text
+            assert host not in text.replace("https://voice.example:8443/", "")
 
 
 @pytest.mark.parametrize(
     "host", ["x:99999", "x:y", ":80", "a b", "x/y", "x@y", "x?y", "a\tb", "x#", "é", "[::1", "1.2.3.400"]
 )
-async def test_a_host_that_no_link_can_lead_to_is_refused(api: Api, host: str) -> None:
+async def test_a_malformed_host_header_is_rejected(api: Api, host: str) -> None:
     call = await _ended(api)
     for path in ("/calls", f"/calls/{call.id}"):
         status, answer = await api("GET", path, headers={"Host": host})
@@ -212,7 +212,7 @@ async def test_a_host_that_no_link_can_lead_to_is_refused(api: Api, host: str) -
     ("host", "origin"),
     [("Voice.example", "http://voice.example"), ("a_b:8080", "http://a_b:8080"), ("[::1]:8080", "http://[::1]:8080")],
 )
-async def test_a_link_leads_to_the_host_of_the_request(api: Api, host: str, origin: str) -> None:
+async def test_a_link_has_the_host_of_the_request(api: Api, host: str, origin: str) -> None:
     call = await _ended(api)
     _, answer = await api("GET", f"/calls/{call.id}", headers={"Host": host})
     assert answer["data"]["recordingUrl"].startswith(f"{origin}/v1/calls/{call.id}/recording?")
@@ -225,7 +225,7 @@ async def test_a_call_without_a_recording_has_none(api: Api) -> None:
         assert await api("GET", f"/calls/{call.id}/recording") == (404, {"error": "Recording not found"})
 
 
-async def test_how_sip_ended_a_call_is_shown_with_the_call_and_in_no_list(api: Api) -> None:
+async def test_the_sip_end_of_a_call_is_in_the_call_and_in_no_list(api: Api) -> None:
     sip_end = {"statusCode": 480, "reasonPhrase": "Gone", "q850Cause": 20, "q850Text": None, "byPeer": True}
     call = await _live(api)
     shown = (await api("GET", f"/calls/{call.id}"))[1]["data"]
@@ -237,7 +237,7 @@ async def test_how_sip_ended_a_call_is_shown_with_the_call_and_in_no_list(api: A
     assert "sipEnd" not in (await api("GET", "/calls"))[1]["data"][0]
 
 
-async def test_how_well_a_call_was_heard_is_shown_with_the_call_and_in_no_list(api: Api) -> None:
+async def test_the_media_quality_of_a_call_is_in_the_call_and_in_no_list(api: Api) -> None:
     figures = {"lost": 1, "lossPercent": 0.1, "jitterMs": 1.5, "maxJitterMs": 3.0, "mos": 4.4}
     counts = {"duplicate": 0, "reordered": 2, "foreign": 3, "malformed": 0, "discardedMs": 20}
     quality = {
@@ -255,7 +255,7 @@ async def test_how_well_a_call_was_heard_is_shown_with_the_call_and_in_no_list(a
     assert "mediaQuality" not in (await api("GET", "/calls"))[1]["data"][0]
 
 
-async def test_a_transcript_opens_with_the_key_and_with_a_link(api: Api) -> None:
+async def test_a_transcript_can_be_read_with_the_key_and_with_a_link(api: Api) -> None:
     call = await _ended(api)
     expected = {"data": {"callId": call.id, "status": "completed", "transcript": TALK}}
     assert await api("GET", f"/calls/{call.id}/transcript") == (200, expected)

@@ -17,7 +17,7 @@ BASE = {"number": "100", "provider": "sip"}
 @pytest.mark.parametrize("name", SECRETS)
 async def test_a_credential_is_write_only_and_encrypted(api: Api, name: str) -> None:
     secret = f"hush-{uuid4()}"
-    phone = await api.made("/phone-numbers", {**BASE, name: secret})
+    phone = await api.create("/phone-numbers", {**BASE, name: secret})
     assert name not in phone
     response = await api.raw("PATCH", f"/phone-numbers/{phone['id']}", {name: f"{secret}2"})
     assert secret not in await response.text()
@@ -32,7 +32,7 @@ async def test_a_credential_is_write_only_and_encrypted(api: Api, name: str) -> 
 
 
 async def test_one_credential_changes_without_the_others(api: Api) -> None:
-    phone = await api.made("/phone-numbers", {**BASE, "provider_aAccountSid": "a", "provider_aAuthToken": "b"})
+    phone = await api.create("/phone-numbers", {**BASE, "provider_aAccountSid": "a", "provider_aAuthToken": "b"})
     await api("PATCH", f"/phone-numbers/{phone['id']}", {"provider_aAuthToken": "c"})
     stored = await api.services.database.read(lambda conn: phone_numbers.get(conn, api.organization_id, phone["id"]))
     assert stored is not None
@@ -48,30 +48,30 @@ async def test_a_registration_needs_its_fields(api: Api, missing: str) -> None:
     body = {name: value for name, value in REGISTRATION.items() if name != missing}
     status, answer = await api("POST", "/phone-numbers", {**BASE, **body})
     assert (status, [each["field"] for each in answer["details"]]) == (400, [missing])
-    phone = await api.made("/phone-numbers", {**BASE, missing: REGISTRATION[missing]})
+    phone = await api.create("/phone-numbers", {**BASE, missing: REGISTRATION[missing]})
     status, answer = await api("PATCH", f"/phone-numbers/{phone['id']}", body)
     assert (status, answer["data"]["sipMode"]) == (200, "registration")
 
 
-async def test_an_allowlisted_trunk_needs_its_address(api: Api) -> None:
+async def test_an_ip_allowlist_trunk_needs_its_address(api: Api) -> None:
     status, answer = await api("POST", "/phone-numbers", {**BASE, "sipMode": "ip_allowlist"})
     assert (status, [each["field"] for each in answer["details"]]) == (400, ["sipIp"])
-    phone = await api.made("/phone-numbers", {**BASE, "sipMode": "ip_allowlist", "sipIp": "192.0.2.1"})
+    phone = await api.create("/phone-numbers", {**BASE, "sipMode": "ip_allowlist", "sipIp": "192.0.2.1"})
     assert (phone["sipStatus"], phone["sipStatusDetail"]) == ("listening", "no answer has come yet")
     for bad in ("both", None, 1):
         status, answer = await api("PATCH", f"/phone-numbers/{phone['id']}", {"sipMode": bad})
         assert (status, [each["field"] for each in answer["details"]]) == (400, ["sipMode"])
 
 
-async def test_a_number_without_a_trunk_says_what_is_missing(api: Api) -> None:
-    phone = await api.made("/phone-numbers", BASE)
+async def test_the_status_of_a_number_without_a_trunk_says_what_is_missing(api: Api) -> None:
+    phone = await api.create("/phone-numbers", BASE)
     assert phone["sipStatus"] == "unregistered"
     assert "sipMode" in phone["sipStatusDetail"]
 
 
 async def test_a_number_is_unique_in_its_organization(api: Api) -> None:
-    phone = await api.made("/phone-numbers", BASE)
-    second = await api.made("/phone-numbers", {**BASE, "number": "101"})
+    phone = await api.create("/phone-numbers", BASE)
+    second = await api.create("/phone-numbers", {**BASE, "number": "101"})
     for method, path in (("POST", "/phone-numbers"), ("PATCH", f"/phone-numbers/{second['id']}")):
         status, answer = await api(method, path, BASE)
         assert (status, [each["field"] for each in answer["details"]]) == (400, ["number"])
@@ -80,9 +80,9 @@ async def test_a_number_is_unique_in_its_organization(api: Api) -> None:
 
 
 async def test_the_same_number_from_the_same_source_in_two_organizations_is_refused(api: Api) -> None:
-    other = await api.of_another_organization()
+    other = await api.as_another_organization()
     trunk = {**BASE, "sipMode": "ip_allowlist", "sipIp": "2001:db8::1"}
-    await api.made("/phone-numbers", trunk)
+    await api.create("/phone-numbers", trunk)
     status, answer = await other("POST", "/phone-numbers", {**trunk, "sipIp": "[2001:DB8:0::1]"})
     assert (status, [each["field"] for each in answer["details"]]) == (400, ["number"])
     assert (await other("POST", "/phone-numbers", {**trunk, "number": "101"}))[0] == 201
@@ -90,10 +90,10 @@ async def test_the_same_number_from_the_same_source_in_two_organizations_is_refu
 
 
 async def test_an_agent_must_be_the_organizations_own(api: Api) -> None:
-    other = await api.of_another_organization()
-    own = await api.made("/agents", {"name": "Anna"})
-    theirs = await other.made("/agents", {"name": "Bea"})
-    phone = await api.made("/phone-numbers", {**BASE, "agentId": own["id"].upper()})
+    other = await api.as_another_organization()
+    own = await api.create("/agents", {"name": "Anna"})
+    theirs = await other.create("/agents", {"name": "Bea"})
+    phone = await api.create("/phone-numbers", {**BASE, "agentId": own["id"].upper()})
     assert phone["agentId"] == own["id"]
     for bad in (theirs["id"], str(uuid4()), "x", 1):
         for method, path in (("POST", "/phone-numbers"), ("PATCH", f"/phone-numbers/{phone['id']}")):
@@ -103,11 +103,11 @@ async def test_an_agent_must_be_the_organizations_own(api: Api) -> None:
     assert answer["data"]["agentId"] is None
 
 
-async def test_the_endpoint_hears_of_every_change_that_was_stored(api: Api) -> None:
-    phone = await api.made("/phone-numbers", BASE)
+async def test_every_stored_change_is_reported_to_the_endpoint(api: Api) -> None:
+    phone = await api.create("/phone-numbers", BASE)
     await api("POST", "/phone-numbers", BASE)
     assert len(api.number_changes) == 1
-    await api("PATCH", f"/phone-numbers/{phone['id']}", {"name": "Desk"})
+    await api("PATCH", f"/phone-numbers/{phone['id']}", {"name": "OutboundClient"})
     await api("GET", f"/phone-numbers/{phone['id']}")
     assert len(api.number_changes) == 2
     assert await api("DELETE", f"/phone-numbers/{phone['id']}") == (200, {"data": {"id": phone["id"], "deleted": True}})
@@ -115,12 +115,12 @@ async def test_the_endpoint_hears_of_every_change_that_was_stored(api: Api) -> N
     assert len(api.number_changes) == 3
 
 
-async def test_who_must_identify_themselves_needs_a_name_and_a_password(api: Api) -> None:
+async def test_inbound_authentication_needs_user_name_and_password(api: Api) -> None:
     status, answer = await api("POST", "/phone-numbers", {**BASE, "sipInboundAuth": True})
     needed = {"sipUsername", "sipPassword"}
     assert (status, {each["field"] for each in answer["details"]}) == (400, needed)
     assert {each["message"] for each in answer["details"]} == {"Is required when sipInboundAuth is true"}
-    phone = await api.made("/phone-numbers", {**BASE, "sipUsername": "desk"})
+    phone = await api.create("/phone-numbers", {**BASE, "sipUsername": "desk"})
     status, answer = await api("PATCH", f"/phone-numbers/{phone['id']}", {"sipInboundAuth": True})
     assert (status, [each["field"] for each in answer["details"]]) == (400, ["sipPassword"])
     change = {"sipInboundAuth": True, "sipPassword": "hush"}
@@ -128,7 +128,7 @@ async def test_who_must_identify_themselves_needs_a_name_and_a_password(api: Api
     assert (status, answer["data"]["sipInboundAuth"]) == (200, True)
 
 
-async def test_the_rules_of_a_trunk_have_defaults_and_are_changed_one_by_one(api: Api) -> None:
+async def test_optional_fields_of_a_trunk_have_defaults_and_are_changed_separately(api: Api) -> None:
     rules = {
         "sipSources": [],
         "sipInboundAuth": False,
@@ -138,7 +138,7 @@ async def test_the_rules_of_a_trunk_have_defaults_and_are_changed_one_by_one(api
         "outboundPrefixes": None,
         "outboundPerMinute": None,
     }
-    phone = await api.made("/phone-numbers", BASE)
+    phone = await api.create("/phone-numbers", BASE)
     assert rules == {name: phone[name] for name in rules}
     changes = {"sipSources": ["198.51.100.7/24"], "sipQualifySeconds": 0, "outboundPrefixes": ["+49", "1"]}
     for name, value in changes.items():
@@ -170,7 +170,7 @@ async def test_the_rules_of_a_trunk_have_defaults_and_are_changed_one_by_one(api
 )
 async def test_a_trunk_s_address_is_unicast(api: Api, address: str, what: str) -> None:
     bracketed = f"[{address}]" if ":" in address else address
-    phone = await api.made("/phone-numbers", BASE)
+    phone = await api.create("/phone-numbers", BASE)
     bodies: list[tuple[dict[str, Any], str]] = [
         ({"sipIp": address}, "sipIp"),
         ({"sipIp": bracketed}, "sipIp"),
@@ -188,7 +188,7 @@ async def test_a_trunk_s_address_is_unicast(api: Api, address: str, what: str) -
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "192.168.1.9", "169.254.3.4", "fe80::1", "::1", "10.255.255.255"])
 async def test_loopback_and_lan_addresses_are_trunks_of_the_only_organization(api: Api, address: str) -> None:
-    phone = await api.made("/phone-numbers", {**BASE, "sipMode": "ip_allowlist", "sipIp": address})
+    phone = await api.create("/phone-numbers", {**BASE, "sipMode": "ip_allowlist", "sipIp": address})
     assert phone["sipIp"] == address
 
 
@@ -203,7 +203,7 @@ async def test_loopback_and_lan_addresses_are_trunks_of_the_only_organization(ap
         (["2001:db8::/16", "2002::/64"], 400),
     ],
 )
-async def test_a_number_s_networks_have_no_more_addresses_together_than_one_may(
+async def test_the_networks_of_a_number_have_a_common_limit_of_addresses(
     api: Api, sources: list[str], status: int
 ) -> None:
     trunk = {**BASE, "sipMode": "ip_allowlist", "sipIp": "192.0.2.1", "sipSources": sources}
@@ -213,12 +213,12 @@ async def test_a_number_s_networks_have_no_more_addresses_together_than_one_may(
         assert [each["field"] for each in answer["details"]] == ["sipSources"]
 
 
-async def test_a_narrower_source_is_taken_beside_a_wider_one_of_another_organization(api: Api) -> None:
-    """Squatted by a network, the number is the true owner's, whose calls come from one address of it."""
-    other = await api.of_another_organization()
+async def test_a_narrower_source_is_accepted_beside_a_wider_one_of_another_organization(api: Api) -> None:
+    """A number that another organization claims with a wide network belongs to the one with the single address."""
+    other = await api.as_another_organization()
     trunk = {**BASE, "sipMode": "ip_allowlist"}
-    squatted = await api.made("/phone-numbers", {**trunk, "sipIp": "192.0.2.1", "sipSources": ["198.0.0.0/9"]})
-    theirs = await other.made("/phone-numbers", {**trunk, "sipIp": "198.51.100.7"})
+    squatted = await api.create("/phone-numbers", {**trunk, "sipIp": "192.0.2.1", "sipSources": ["198.0.0.0/9"]})
+    theirs = await other.create("/phone-numbers", {**trunk, "sipIp": "198.51.100.7"})
     sources = ["198.51.100.7", "198.0.0.0/9"]
     read = api.services.database.read
     target = await read(lambda conn: phone_numbers.match_inbound(conn, sources, "100"))
@@ -228,14 +228,14 @@ async def test_a_narrower_source_is_taken_beside_a_wider_one_of_another_organiza
     )
 
 
-async def test_one_number_is_not_given_twice_from_one_source(api: Api) -> None:
-    other = await api.of_another_organization()
+async def test_the_same_number_and_source_is_rejected_for_a_second_organization(api: Api) -> None:
+    other = await api.as_another_organization()
     trunk = {**BASE, "sipMode": "ip_allowlist"}
-    await api.made("/phone-numbers", {**trunk, "sipIp": "192.0.2.1", "sipSources": ["198.51.100.0/24"]})
+    await api.create("/phone-numbers", {**trunk, "sipIp": "192.0.2.1", "sipSources": ["198.51.100.0/24"]})
     status, answer = await other("POST", "/phone-numbers", {**trunk, "sipIp": "192.0.2.1"})
     assert (status, [each["field"] for each in answer["details"]]) == (400, ["number"])
     assert answer["details"][0]["message"] == "This number is not available from this trunk"
-    theirs = await other.made("/phone-numbers", {**trunk, "sipIp": "203.0.113.1"})
+    theirs = await other.create("/phone-numbers", {**trunk, "sipIp": "203.0.113.1"})
     for change in ({"sipIp": "192.0.2.1"}, {"sipSources": ["198.51.100.9/24"]}, {"sipSources": ["192.0.2.1"]}):
         status, answer = await other("PATCH", f"/phone-numbers/{theirs['id']}", change)
         assert (status, [each["field"] for each in answer["details"]]) == (400, ["number"])

@@ -1,4 +1,4 @@
-"""No secret comes out again: not in a response, not in a log line, not in the database file."""
+"""Secrets are neither in responses nor in log lines nor readable in the database file."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ SECRETS = {
 
 @pytest.fixture
 def log_lines() -> Iterator[io.StringIO]:
-    """Everything that is logged at debug level, as JSON lines."""
+    """All log lines at debug level, as JSON."""
     import logging
 
     import structlog
 
     root = logging.getLogger()
-    handlers, level, kept = root.handlers[:], root.level, structlog.get_config()
+    handlers, level, structlog_config = root.handlers[:], root.level, structlog.get_config()
     stream = io.StringIO()
     our_logging.configure("debug", "json", stream)
     yield stream
     root.handlers[:] = handlers
     root.setLevel(level)
-    structlog.configure(**kept)
+    structlog.configure(**structlog_config)
 
 
-async def test_no_secret_comes_out(api: Api, log_lines: io.StringIO) -> None:
+async def test_no_response_and_no_log_line_has_a_secret(api: Api, log_lines: io.StringIO) -> None:
     agent_secret = {"postCallWebhookSecret": SECRETS["postCallWebhookSecret"]}
     number_secrets = {name: value for name, value in SECRETS.items() if name not in agent_secret}
     texts = []
@@ -43,13 +43,13 @@ async def test_no_secret_comes_out(api: Api, log_lines: io.StringIO) -> None:
         ("/agents", {"name": "Anna", **agent_secret}),
         ("/phone-numbers", {"number": "100", "provider": "sip", **number_secrets}),
     ):
-        made = await api.made(path, body)
+        created = await api.create(path, body)
         for method, url, sent in (
-            ("GET", f"{path}/{made['id']}", None),
-            ("PATCH", f"{path}/{made['id']}", body),
+            ("GET", f"{path}/{created['id']}", None),
+            ("PATCH", f"{path}/{created['id']}", body),
             ("GET", path, None),
             ("POST", path, {**body, "unheardOf": 1, "name": 5}),
-            ("DELETE", f"{path}/{made['id']}", None),
+            ("DELETE", f"{path}/{created['id']}", None),
         ):
             response = await api.raw(method, url, sent)
             texts.append(await response.text() + str(response.headers))

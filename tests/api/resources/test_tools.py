@@ -19,8 +19,8 @@ CITY = {"name": "city", "type": "string", "description": "Where", "required": Tr
 
 
 async def _refused(api: Api, config: dict[str, Any], field: str) -> None:
-    """POST and PATCH name this one field and leave everything as it is."""
-    tool = await api.made("/tools", BASE)
+    """Asserts that POST and PATCH reject this one field and change nothing."""
+    tool = await api.create("/tools", BASE)
     for method, path in (("POST", "/tools"), ("PATCH", f"/tools/{tool['id']}")):
         status, answer = await api(method, path, {**BASE, "config": {**REQUEST, **config}})
         assert (status, [each["field"] for each in answer.get("details", ())]) == (400, [field]), (config, answer)
@@ -44,49 +44,49 @@ async def _refused(api: Api, config: dict[str, Any], field: str) -> None:
         ({"body": [CITY, {**CITY, "name": "City"}, {**CITY, "type": "number"}]}, "config.body.2.name"),
     ],
 )
-async def test_a_problem_is_told_by_its_path(api: Api, config: dict[str, Any], field: str) -> None:
+async def test_a_problem_of_a_tool_is_reported_with_its_path(api: Api, config: dict[str, Any], field: str) -> None:
     await _refused(api, config, field)
 
 
-async def test_a_parameter_is_optional_and_undescribed_unless_told(api: Api) -> None:
+async def test_a_parameter_is_optional_and_without_description_by_default(api: Api) -> None:
     body = [{"name": "city", "type": "string"}]
     whole = [{"name": "city", "type": "string", "description": "", "required": False}]
-    tool = await api.made("/tools", {**BASE, "config": {**REQUEST, "body": body}})
+    tool = await api.create("/tools", {**BASE, "config": {**REQUEST, "body": body}})
     assert tool["config"]["body"] == whole
     _, answer = await api("PATCH", f"/tools/{tool['id']}", {"config": {"body": [*body, CITY | {"name": "b"}]}})
     assert answer["data"]["config"]["body"] == [*whole, CITY | {"name": "b"}]
 
 
 @pytest.mark.parametrize("name", ["{{order id}}", "{{}}", "{{a-b}}", "{{#if x}}", "{{é}}", "{{open", "{{a}}{{b}"])
-async def test_a_placeholder_that_can_have_no_value_is_refused(api: Api, name: str) -> None:
+async def test_a_malformed_placeholder_of_a_tool_is_rejected(api: Api, name: str) -> None:
     await _refused(api, {"url": f"https://tools.example/{name}"}, "config.url")
     await _refused(api, {"headers": [{"key": "X-Order", "value": f"no {name}"}]}, "config.headers.0.value")
 
 
 @pytest.mark.parametrize("value", ["Bearer {{token}}", '{"id":{{ id }}}', "{ }} {x}", "Zürich", " a\u00a0b "])
-async def test_a_header_takes_placeholders_and_any_visible_text(api: Api, value: str) -> None:
+async def test_a_header_value_may_have_placeholders_and_any_visible_text(api: Api, value: str) -> None:
     headers = [{"key": "!#$%&'*+-.^_`|~09azAZ", "value": value}]
-    tool = await api.made("/tools", {**BASE, "config": {**REQUEST, "headers": headers}})
+    tool = await api.create("/tools", {**BASE, "config": {**REQUEST, "headers": headers}})
     assert tool["config"]["headers"] == headers
 
 
 @pytest.mark.parametrize("value", ["a\r\nHost: b", "a\n", "\x00", "\t", "\x7f", "\x85", 1, None])
-async def test_a_header_value_that_could_end_the_header_is_refused(api: Api, value: Any) -> None:
+async def test_a_header_value_with_control_characters_is_rejected(api: Api, value: Any) -> None:
     await _refused(api, {"headers": [{"key": "X-Tag", "value": value}]}, "config.headers.0.value")
 
 
 @pytest.mark.parametrize(
     "key", ["", "a b", "a:", "a\n", "é", "{{name}}", "Host", "content-length", "Transfer-Encoding", "CONNECTION", 1]
 )
-async def test_a_header_that_is_no_name_or_the_servers_own_is_refused(api: Api, key: Any) -> None:
+async def test_a_malformed_header_name_or_one_that_the_server_sets_is_rejected(api: Api, key: Any) -> None:
     await _refused(api, {"headers": [{"key": key, "value": "x"}]}, "config.headers.0.key")
 
 
-async def test_header_values_come_back_but_lie_encrypted_and_unlogged(api: Api) -> None:
+async def test_header_values_are_returned_and_stored_encrypted_and_not_logged(api: Api) -> None:
     secret = f"hush-{uuid4()}"
     headers = [{"key": "Authorization", "value": f"Bearer {secret}"}]
     with capture_logs() as lines:
-        tool = await api.made("/tools", {**BASE, "config": {**REQUEST, "headers": headers}})
+        tool = await api.create("/tools", {**BASE, "config": {**REQUEST, "headers": headers}})
         assert tool["config"]["headers"] == headers
         await api("PATCH", f"/tools/{tool['id']}", {"config": {"headers": headers, "timeout": 200}})
         repeated = {**BASE, "config": {**REQUEST, "headers": headers}}
@@ -109,22 +109,22 @@ async def test_header_values_come_back_but_lie_encrypted_and_unlogged(api: Api) 
         assert secret.encode() not in path.read_bytes()
 
 
-async def test_a_deleted_tool_leaves_its_agents(api: Api) -> None:
-    gone, kept = await api.made("/tools", BASE), await api.made("/tools", BASE)
-    for tool_ids in ([gone["id"], kept["id"]], [kept["id"]], None):
-        await api.made("/agents", {"name": "Anna", "toolIds": tool_ids})
+async def test_a_deleted_tool_is_removed_from_its_agents(api: Api) -> None:
+    deleted_tool, kept = await api.create("/tools", BASE), await api.create("/tools", BASE)
+    for tool_ids in ([deleted_tool["id"], kept["id"]], [kept["id"]], None):
+        await api.create("/agents", {"name": "Anna", "toolIds": tool_ids})
     before = (await api("GET", "/agents"))[1]["data"]
-    deleted = {"data": {"id": gone["id"], "deleted": True}}
-    assert await api("DELETE", f"/tools/{gone['id']}") == (200, deleted)
-    assert await api("GET", f"/tools/{gone['id']}") == (404, {"error": "Tool not found"})
+    deleted = {"data": {"id": deleted_tool["id"], "deleted": True}}
+    assert await api("DELETE", f"/tools/{deleted_tool['id']}") == (200, deleted)
+    assert await api("GET", f"/tools/{deleted_tool['id']}") == (404, {"error": "Tool not found"})
     for agent in before:
         after = (await api("GET", f"/agents/{agent['id']}"))[1]["data"]
-        if agent["toolIds"] and gone["id"] in agent["toolIds"]:
+        if agent["toolIds"] and deleted_tool["id"] in agent["toolIds"]:
             assert after["updatedAt"] > agent["updatedAt"]
             agent = {**agent, "toolIds": [kept["id"]], "updatedAt": after["updatedAt"]}
         assert after == agent
     listed = (await api("GET", "/agents"))[1]["data"]
-    assert not any(gone["id"] in (each["toolIds"] or []) for each in listed)
+    assert not any(deleted_tool["id"] in (each["toolIds"] or []) for each in listed)
 
 
 CALLERS_URL = "https://{{sip_x_region}}.tools.example/weather"
@@ -140,11 +140,11 @@ CALLERS_URL = "https://{{sip_x_region}}.tools.example/weather"
         "https://user@{{diverted_from}}/",
     ],
 )
-async def test_an_address_whose_host_callers_complete_is_refused_unless_its_owner_allows_it(api: Api, url: str) -> None:
+async def test_a_url_whose_host_callers_set_is_rejected_unless_the_tool_allows_it(api: Api, url: str) -> None:
     await _refused(api, {"url": url}, "config.url")
     await _refused(api, {"url": url, "allowVariableHost": False}, "config.url")
     config = {**REQUEST, "url": url, "allowVariableHost": True}
-    tool = await api.made("/tools", {**BASE, "config": config})
+    tool = await api.create("/tools", {**BASE, "config": config})
     assert (tool["config"]["url"], tool["config"]["allowVariableHost"]) == (url, True)
     status, answer = await api("PATCH", f"/tools/{tool['id']}", {"config": {"allowVariableHost": False}})
     assert (status, [each["field"] for each in answer["details"]]) == (400, ["config.url"])
@@ -152,13 +152,13 @@ async def test_an_address_whose_host_callers_complete_is_refused_unless_its_owne
     assert (status, answer["data"]["config"]["url"]) == (200, CALLERS_URL)
 
 
-async def test_variables_of_the_owner_may_stand_in_the_host(api: Api) -> None:
-    tool = await api.made("/tools", {**BASE, "config": {**REQUEST, "url": "https://{{tenant}}.example/{{sip_x_id}}"}})
+async def test_variables_that_callers_do_not_set_are_allowed_in_the_host(api: Api) -> None:
+    tool = await api.create("/tools", {**BASE, "config": {**REQUEST, "url": "https://{{tenant}}.example/{{sip_x_id}}"}})
     assert tool["config"]["allowVariableHost"] is False
 
 
-async def test_a_tool_of_before_with_such_a_host_can_be_changed_and_read(api: Api) -> None:
-    tool = await api.made("/tools", {**BASE, "config": {**REQUEST, "url": CALLERS_URL, "allowVariableHost": True}})
+async def test_a_stored_tool_with_a_variable_host_can_be_read_and_changed(api: Api) -> None:
+    tool = await api.create("/tools", {**BASE, "config": {**REQUEST, "url": CALLERS_URL, "allowVariableHost": True}})
 
     def as_before(conn: sa.Connection) -> None:
         (found,) = tools.page(conn, api.organization_id, limit=1, offset=0).items

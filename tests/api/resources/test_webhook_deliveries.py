@@ -1,4 +1,4 @@
-"""`/v1/calls/{id}/webhook-deliveries`: what has become of a call's webhook, and sending it again."""
+"""`/v1/calls/{id}/webhook-deliveries`: list the attempts, send again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ URL = "https://name:hush-password@receiver.example/hook?key=hush-key"
 
 
 async def _call(api: Api, *, ended: bool = True, url: str | None = URL) -> Call:
-    """A call, and the event of its end."""
+    """Stores a call and the event of its end."""
 
     def make(conn: sa.Connection) -> Call:
         call = calls.create_inbound(
@@ -55,7 +55,7 @@ async def _call(api: Api, *, ended: bool = True, url: str | None = URL) -> Call:
 async def _made(
     api: Api, *, status: int | None, error: str | None = None, again: timedelta | None = None
 ) -> DeliveryAttempt:
-    """The next attempt that is due was made."""
+    """Records the next due attempt as made."""
 
     def record(conn: sa.Connection) -> DeliveryAttempt:
         now = utc_now()
@@ -81,7 +81,7 @@ async def _listed(api: Api, call: Call, query: str = "") -> tuple[list[dict[str,
     return answer["data"], answer["pagination"]
 
 
-async def test_an_attempt_is_listed_from_the_moment_the_call_ends(api: Api) -> None:
+async def test_an_attempt_is_listed_as_soon_as_the_call_ends(api: Api) -> None:
     call = await _call(api)
     (attempt,), pagination = await _listed(api, call)
     assert set(attempt) == FIELDS
@@ -91,7 +91,7 @@ async def test_an_attempt_is_listed_from_the_moment_the_call_ends(api: Api) -> N
     assert pagination == {"total": 1, "limit": 50, "offset": 0}
 
 
-async def test_a_failed_attempt_tells_why_and_when_the_next_one_follows(api: Api) -> None:
+async def test_a_failed_attempt_has_its_error_and_the_time_of_the_next(api: Api) -> None:
     call = await _call(api)
     failed = await _made(api, status=None, error="no complete answer within 10 s", again=timedelta(minutes=1))
     (waiting, told), _ = await _listed(api, call)
@@ -134,12 +134,12 @@ async def test_attempts_come_in_pages_newest_first(api: Api) -> None:
         assert (status, answer["details"][0]["field"]) == (400, query.partition("=")[0])
 
 
-async def test_attempts_for_one_call_are_not_those_for_another(api: Api) -> None:
+async def test_attempts_are_listed_by_call(api: Api) -> None:
     first, second = await _call(api), await _call(api)
     assert len({(await _listed(api, each))[0][0]["id"] for each in (first, second)}) == 2
 
 
-async def test_sending_again_answers_with_the_attempt_that_waits_and_tells_the_deliverer(api: Api) -> None:
+async def test_sending_again_returns_the_pending_attempt_and_wakes_the_webhook_sender(api: Api) -> None:
     call = await _call(api)
     await _made(api, status=200)
     status, answer = await api("POST", f"/calls/{call.id}/webhook-deliveries")
@@ -148,14 +148,14 @@ async def test_sending_again_answers_with_the_attempt_that_waits_and_tells_the_d
     assert WAITING.items() <= attempt.items()
     assert (attempt["attempt"], attempt["manual"]) == (2, True)
     assert attempt["nextAttemptAt"] == attempt["createdAt"]
-    assert api.webhooks_told == [None]
+    assert api.webhook_wakes == [None]
     listed, _ = await _listed(api, call)
     assert listed[0] == attempt
     due = await api.services.database.read(lambda conn: deliveries.due_attempts(conn, utc_now()))
     assert [each.attempt.id for each in due] == [attempt["id"]]
 
 
-async def test_a_number_of_its_own_leaves_room_for_the_whole_schedule(start_api: StartApi) -> None:
+async def test_manual_attempts_are_numbered_after_the_schedule(start_api: StartApi) -> None:
     api = await start_api({"webhooks": {"retry_delays_s": [1.0, 2.0]}})
     call = await _call(api)
     numbers = [(await api("POST", f"/calls/{call.id}/webhook-deliveries"))[1]["data"]["attempt"] for _ in range(2)]
@@ -167,31 +167,31 @@ async def test_the_same_idempotency_key_sends_once(api: Api) -> None:
     path, key = f"/calls/{call.id}/webhook-deliveries", {"Idempotency-Key": "again"}
     first, second = [await api("POST", path, headers=key) for _ in range(2)]
     assert first == second
-    assert len(api.webhooks_told) == 1
+    assert len(api.webhook_wakes) == 1
     assert (await _listed(api, call))[1]["total"] == 2
 
 
-async def test_a_call_that_goes_on_cannot_be_told_of_yet(api: Api) -> None:
+async def test_sending_again_before_the_end_of_the_call_is_409(api: Api) -> None:
     call = await _call(api, ended=False)
     assert await _listed(api, call) == ([], {"total": 0, "limit": 50, "offset": 0})
     status, answer = await api("POST", f"/calls/{call.id}/webhook-deliveries")
     assert (status, answer) == (409, {"error": "The call has not ended"})
-    assert api.webhooks_told == []
+    assert api.webhook_wakes == []
 
 
-async def test_a_call_without_an_event_has_nothing_to_send(api: Api) -> None:
+async def test_sending_again_without_an_event_is_409(api: Api) -> None:
     call = await _call(api, url=None)
     assert (await _listed(api, call))[0] == []
     status, answer = await api("POST", f"/calls/{call.id}/webhook-deliveries")
     assert status == 409
-    why = "its agent had no postCallWebhookUrl when it ended, or it is not kept any more"
-    assert answer == {"error": f"The call has no event to send: {why}"}
+    reason = "its agent had no postCallWebhookUrl when it ended, or it is not kept any more"
+    assert answer == {"error": f"The call has no event to send: {reason}"}
     assert (await _listed(api, call))[0] == []
 
 
-async def test_another_organization_neither_sees_nor_sends(api: Api) -> None:
+async def test_another_organization_can_neither_list_nor_send(api: Api) -> None:
     call = await _call(api)
-    other = await api.of_another_organization()
+    other = await api.as_another_organization()
     for client, item in ((other, call.id), (api, str(uuid4())), (api, "x")):
         for method in ("GET", "POST"):
             answer = await client(method, f"/calls/{item}/webhook-deliveries")
@@ -199,7 +199,7 @@ async def test_another_organization_neither_sees_nor_sends(api: Api) -> None:
     assert (await _listed(api, call))[1]["total"] == 1
 
 
-async def test_neither_address_nor_secret_nor_body_comes_out(api: Api) -> None:
+async def test_an_attempt_has_neither_url_nor_secret_nor_body(api: Api) -> None:
     call = await _call(api)
     await _made(api, status=500, again=timedelta(minutes=1))
     for method in ("POST", "GET"):

@@ -1,4 +1,4 @@
-"""The server takes every example of a body that its description gives."""
+"""The server accepts each example body of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _name(route: Route) -> str:
 
 
 @pytest.mark.parametrize("route", WITH_BODY, ids=_name)
-async def test_an_example_is_taken(api: Api, route: Route) -> None:
+async def test_an_example_is_accepted(api: Api, route: Route) -> None:
     assert route.example is not None
     body: dict[str, Any] = dict(route.example)
     for field, noun in NOUNS.items():
         if body.get(field) is not None:
             UUID(body[field])
-            body[field] = (await api.made(*MAKERS[noun]))["id"]
-    path = route.path if route.item is None else route.path.format(id=(await api.made(*MAKERS[route.item]))["id"])
+            body[field] = (await api.create(*MAKERS[noun]))["id"]
+    path = route.path if route.item is None else route.path.format(id=(await api.create(*MAKERS[route.item]))["id"])
     status, answer = await api(route.method, path, body)
     assert status == route.status, answer

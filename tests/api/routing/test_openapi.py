@@ -1,4 +1,4 @@
-"""The description: valid and complete. The contract tests hold every answer of the server against it."""
+"""The OpenAPI document is valid and complete. The contract tests compare the server's responses with it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from openapi_spec_validator import validate
 
-from api.routes import ROUTES, description
+from api.routes import ROUTES, openapi_json
 from tests.api.conftest import Api
 
-DOCUMENT = json.loads(description())
+DOCUMENT = json.loads(openapi_json())
 
 
 def _operations() -> list[tuple[str, str, dict[str, Any]]]:
@@ -20,7 +20,7 @@ def _operations() -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def _resolved(value: Any) -> Any:
-    """The document's part with every reference replaced by what it names."""
+    """A part of the document with its references resolved."""
     if isinstance(value, list):
         return [_resolved(each) for each in value]
     if not isinstance(value, dict):
@@ -53,7 +53,7 @@ def test_it_has_every_operation_once_with_its_errors() -> None:
             assert "401" in statuses
 
 
-def test_every_response_tells_of_the_rate_headers() -> None:
+def test_every_response_documents_the_rate_limit_headers() -> None:
     for path, method, operation in _operations():
         for response in _resolved(operation)["responses"].values():
             assert {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} <= set(response["headers"]), (
@@ -79,7 +79,7 @@ def test_every_response_tells_of_the_rate_headers() -> None:
         ("holdMusicUrl", {"type": "string", "maxLength": 500, "nullable": True}),
     ],
 )
-def test_bounds_formats_and_defaults_are_told(name: str, facts: dict[str, Any]) -> None:
+def test_limits_formats_and_defaults_are_documented(name: str, facts: dict[str, Any]) -> None:
     schemas = DOCUMENT["components"]["schemas"]
     assert facts.items() <= schemas["AgentCreate"]["properties"][name].items()
     facts.pop("default", None)
@@ -88,7 +88,7 @@ def test_bounds_formats_and_defaults_are_told(name: str, facts: dict[str, Any]) 
     assert "default" not in change
 
 
-def test_what_is_required_and_refused_is_told() -> None:
+def test_required_fields_and_unknown_fields_are_documented() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     assert schemas["AgentCreate"]["required"] == ["name"]
     assert "required" not in schemas["AgentUpdate"]
@@ -98,15 +98,15 @@ def test_what_is_required_and_refused_is_told() -> None:
     assert re.fullmatch(schemas["PhoneNumberCreate"]["properties"]["number"]["pattern"], "+41441234567")
 
 
-def test_a_response_promises_every_field_that_it_has() -> None:
-    """What older rows lack is filled in; prices with their usage, and transfers, are left out where there are none."""
+def test_every_field_of_a_response_is_required_in_its_schema() -> None:
+    """Fields that older rows lack have defaults; only prices, usage and transfers may be absent."""
     schemas = DOCUMENT["components"]["schemas"]
     for name in ("Agent", "PhoneNumber", "Timeline", "TurnTimes", "ToolTimes", "Tool", "Call", "CallListItem"):
         optional = set(schemas[name]["properties"]) - set(schemas[name]["required"])
         assert optional <= {"cost", "usage", "transferCalls"}, name
 
 
-def test_no_response_schema_holds_a_secret() -> None:
+def test_no_response_schema_has_a_secret() -> None:
     for path, method, operation in _operations():
         responses = json.dumps(_resolved(operation["responses"]))
         assert not re.search(r'"(sipPassword|postCallWebhookSecret|provider_\w+(Sid|Token))"', responses), (

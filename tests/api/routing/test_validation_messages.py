@@ -1,4 +1,4 @@
-"""What a refused body is told: in words, of each field, and no more than can be read."""
+"""Validation errors: plain sentences with the path of each field, of limited size."""
 
 from __future__ import annotations
 
@@ -37,11 +37,13 @@ AT_MOST_500 = "Must have at most 500 characters"
         ),
     ],
 )
-async def test_a_refusal_is_in_words(api: Api, path: str, body: dict[str, Any], field: str, message: str) -> None:
+async def test_a_validation_error_is_a_plain_sentence(
+    api: Api, path: str, body: dict[str, Any], field: str, message: str
+) -> None:
     _, answer = await api("POST", path, body)
-    (told,) = (each["message"] for each in answer["details"] if each["field"] == field)
-    assert told.startswith(message)
-    assert "^" not in told.replace("!#$%&'*+-.^_`|~", "")
+    (reported,) = (each["message"] for each in answer["details"] if each["field"] == field)
+    assert reported.startswith(message)
+    assert "^" not in reported.replace("!#$%&'*+-.^_`|~", "")
 
 
 UNSHOWN = (
@@ -76,12 +78,12 @@ TARGET = {"description": "", "number": "+41441234567", "mode": "cold"}
         ("/background-sounds", "filename", lambda name: {"filename": name}),
     ],
 )
-async def test_a_name_that_does_not_show_as_it_is_written_is_refused(
+async def test_a_name_with_invisible_or_bidirectional_characters_is_rejected(
     api: Api, path: str, field: str, body: Callable[[str], dict[str, Any]], name: str
 ) -> None:
     _, answer = await api("POST", path, body(name))
-    (told,) = (each["message"] for each in answer["details"] if each["field"] == field)
-    assert told.startswith("Must have no line breaks, no control characters")
+    (reported,) = (each["message"] for each in answer["details"] if each["field"] == field)
+    assert reported.startswith("Must have no line breaks, no control characters")
 
 
 @pytest.mark.parametrize(
@@ -98,13 +100,13 @@ async def test_a_name_that_does_not_show_as_it_is_written_is_refused(
         "葛\U000e0100",
     ],
 )
-async def test_names_of_every_script_are_taken(api: Api, name: str) -> None:
+async def test_names_of_every_script_are_accepted(api: Api, name: str) -> None:
     status, answer = await api("POST", "/agents", {"name": name, "systemPrompt": "One\n\tTwo"})
     assert (status, answer["data"]["name"]) == (201, name)
 
 
 @pytest.mark.parametrize(("unknown", "last"), [(99, "x98"), (100, "x99"), (101, "body"), (50_000, "body")])
-async def test_of_many_problems_the_first_hundred_are_told(api: Api, unknown: int, last: str) -> None:
+async def test_an_error_reports_the_first_hundred_of_many_problems(api: Api, unknown: int, last: str) -> None:
     status, answer = await api("POST", "/agents", {"name": "Anna"} | {f"x{n}": 1 for n in range(unknown)})
     details = answer["details"]
     assert (status, len(details), details[-1]["field"]) == (400, min(unknown, 101), last)
@@ -113,14 +115,14 @@ async def test_of_many_problems_the_first_hundred_are_told(api: Api, unknown: in
         assert details[-1]["message"] == f"Has {more} more {'problem' if more == 1 else 'problems'}"
 
 
-async def test_of_many_unknown_tools_the_first_hundred_are_told(api: Api) -> None:
+async def test_an_error_reports_the_first_hundred_of_many_unknown_tools(api: Api) -> None:
     status, answer = await api("POST", "/agents", {"name": "Anna", "toolIds": [str(uuid4()) for _ in range(300)]})
     details = answer["details"]
     assert (status, details[0]["field"], details[99]["field"]) == (400, "toolIds.0", "toolIds.99")
     assert details[100:] == [{"field": "body", "message": "Has 200 more problems"}]
 
 
-async def test_a_long_name_is_told_by_its_beginning(api: Api) -> None:
-    for name, told in (("x" * 200, "x" * 200), ("x" * 201, "x" * 200 + "…"), ("x" * 500_000, "x" * 200 + "…")):
+async def test_an_error_shortens_a_long_field_name(api: Api) -> None:
+    for name, reported in (("x" * 200, "x" * 200), ("x" * 201, "x" * 200 + "…"), ("x" * 500_000, "x" * 200 + "…")):
         _, answer = await api("POST", "/agents", {"name": "Anna", name: 1})
-        assert answer["details"] == [{"field": told, "message": "Unknown field"}]
+        assert answer["details"] == [{"field": reported, "message": "Unknown field"}]

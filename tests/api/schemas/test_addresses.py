@@ -1,4 +1,4 @@
-"""Which addresses bodies take. That they are published as they are checked is for the fuzzed contract test."""
+"""Address patterns of bodies. A contract test checks that the published patterns are the enforced ones."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, Final
 import pytest
 from openapi_schema_validator import OAS30Validator
 
-from api.routes import description
+from api.routes import openapi_json
 from api.schemas.addresses import HTTP, HTTP_TEMPLATE, HTTPS, IPV4, IPV6, SIP_ADDRESS, SIP_HOST, SIP_SOURCE
 from tests.api.conftest import Api
 
-SCHEMAS: Final = json.loads(description())["components"]["schemas"]
+SCHEMAS: Final = json.loads(openapi_json())["components"]["schemas"]
 
 
 def _matches(pattern: str, text: str) -> bool:
@@ -37,16 +37,20 @@ def _is(kind: type[IPv4Address | IPv6Address], text: str) -> bool:
         (IPV4, IPv4Address, (".", ".", "0", "1", "25", "199", "255", "256", "01")),
     ],
 )
-def test_ip_addresses_are_those_of_the_standard_library(
+def test_ip_address_patterns_match_what_the_standard_library_accepts(
     pattern: str, kind: type[IPv4Address | IPv6Address], parts: tuple[str, ...]
 ) -> None:
     chance = random.Random(1)
-    told = {"".join(chance.choices(parts, k=chance.randint(1, 16))) for _ in range(20_000)}
-    assert {text for text in told if _matches(pattern, text)} == {text for text in told if _is(kind, text)} != set()
+    candidates = {"".join(chance.choices(parts, k=chance.randint(1, 16))) for _ in range(20_000)}
+    assert (
+        {text for text in candidates if _matches(pattern, text)}
+        == {text for text in candidates if _is(kind, text)}
+        != set()
+    )
 
 
 @pytest.mark.parametrize(
-    ("pattern", "taken", "refused"),
+    ("pattern", "accepted", "rejected"),
     [
         (
             HTTP,
@@ -149,9 +153,11 @@ def test_ip_addresses_are_those_of_the_standard_library(
         ),
     ],
 )
-def test_an_address_is_of_its_form(pattern: str, taken: tuple[str, ...], refused: tuple[str, ...]) -> None:
-    assert [text for text in taken if not _matches(pattern, text)] == []
-    assert [text for text in refused if _matches(pattern, text)] == []
+def test_an_address_pattern_accepts_valid_and_rejects_malformed_addresses(
+    pattern: str, accepted: tuple[str, ...], rejected: tuple[str, ...]
+) -> None:
+    assert [text for text in accepted if not _matches(pattern, text)] == []
+    assert [text for text in rejected if _matches(pattern, text)] == []
 
 
 @pytest.mark.parametrize(
@@ -168,7 +174,7 @@ def test_an_address_is_of_its_form(pattern: str, taken: tuple[str, ...], refused
         ({"sipInboundAuth": True, "sipUsername": "me", "sipPassword": "hush"}, True),
     ],
 )
-def test_the_description_tells_what_a_trunk_of_a_mode_needs(trunk: dict[str, Any], whole: bool) -> None:
+def test_the_openapi_document_has_the_fields_that_a_sip_mode_requires(trunk: dict[str, Any], whole: bool) -> None:
     validator = OAS30Validator({**SCHEMAS["PhoneNumberCreate"], "components": {"schemas": SCHEMAS}})
     assert validator.is_valid({"number": "100", "provider": "sip"} | trunk) is whole
 
@@ -188,7 +194,7 @@ def test_the_description_tells_what_a_trunk_of_a_mode_needs(trunk: dict[str, Any
         ),
     ],
 )
-async def test_a_refusal_says_what_an_address_is(api: Api, path: str, field: str, message: str) -> None:
+async def test_the_error_says_what_kind_of_address_was_rejected(api: Api, path: str, field: str, message: str) -> None:
     parent, _, name = field.rpartition(".")
     inner = ["//"] if name.isdigit() else {name: "//"}
     _, answer = await api("POST", path, {parent: inner} if parent else inner)

@@ -1,4 +1,4 @@
-"""Bounds of bodies: every field has one, the description tells it, and what was stored before them stays usable."""
+"""Every field of a body has a bound, which the OpenAPI document has too; stored values over a bound stay usable."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 import sqlalchemy as sa
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, PlainValidator
 
-from api.routes import ROUTES, description
+from api.routes import ROUTES, openapi_json
 from api.schemas.base import Body, BoundedJsonObject, Id, Name
-from api.schemas.bounds import bounds_whole
+from api.schemas.bounds import bounds_whole_value
 from storage import tables
 from tests.api.conftest import Api
 from tests.api.schemas.unbounded import unbounded
 
-DOCUMENT = json.loads(description())
+DOCUMENT = json.loads(openapi_json())
 BODIES = {route.name: route.body for route in ROUTES if route.body is not None}
 
 
@@ -25,12 +25,12 @@ def test_every_field_of_every_body_has_a_bound(name: str) -> None:
     assert unbounded(BODIES[name]) == []
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-@bounds_whole
-def _small(value: Any) -> Any:
+@bounds_whole_value
+def _accept_whole(value: Any) -> Any:
     return value
 
 
@@ -43,14 +43,14 @@ class _Open(Body):
     model_config = ConfigDict(extra="allow")
 
 
-class _Forgetful(Body):
-    """Nothing here is bounded but what says so."""
+class _PartlyBounded(Body):
+    """A body of which only some fields are bounded."""
 
     name: Name
     id: Id
     given: BoundedJsonObject
-    whole: Annotated[dict[str, JsonValue], AfterValidator(_small)]
-    plain_whole: Annotated[bytes, PlainValidator(_small)]
+    whole: Annotated[dict[str, JsonValue], AfterValidator(_accept_whole)]
+    plain_whole: Annotated[bytes, PlainValidator(_accept_whole)]
     short_form: Annotated[str, Field(pattern=r"^[0-9]{1,4}$")]
     count: Annotated[int, Field(le=3)]
     text: str
@@ -67,13 +67,13 @@ class _Forgetful(Body):
     anything: JsonValue
     mapping: dict[str, int]
     open: _Open
-    checked: Annotated[str, AfterValidator(_same)]
-    made: Annotated[bytes, PlainValidator(_same)]
+    checked: Annotated[str, AfterValidator(_identity)]
+    created: Annotated[bytes, PlainValidator(_identity)]
 
 
 def test_a_field_without_a_bound_is_found() -> None:
-    assert unbounded(_Forgetful) == [
-        f"_Forgetful.{each}"
+    assert unbounded(_PartlyBounded) == [
+        f"_PartlyBounded.{each}"
         for each in (
             "text",
             "text_or_null",
@@ -90,44 +90,44 @@ def test_a_field_without_a_bound_is_found() -> None:
             "mapping",
             "open",
             "checked",
-            "made",
+            "created",
         )
     ]
 
 
-def _untold(schema: dict[str, Any], path: str) -> list[str]:
-    """What the description of a body lets be as large as the sender likes."""
+def _unbounded_in_document(schema: dict[str, Any], path: str) -> list[str]:
+    """The paths without a bound in the OpenAPI document."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return _untold(DOCUMENT["components"]["schemas"][name], path)
+        return _unbounded_in_document(DOCUMENT["components"]["schemas"][name], path)
     if "allOf" in schema:
-        return [each for part in schema["allOf"] for each in _untold(part, path)]
+        return [each for part in schema["allOf"] for each in _unbounded_in_document(part, path)]
     match schema.get("type"):
         case "string":
-            told = "maxLength" in schema or "enum" in schema or schema.get("format") == "uuid"
-            return [] if told else [path]
+            is_bounded = "maxLength" in schema or "enum" in schema or schema.get("format") == "uuid"
+            return [] if is_bounded else [path]
         case "array":
-            return ([] if "maxItems" in schema else [path]) + _untold(schema["items"], f"{path}.*")
+            return ([] if "maxItems" in schema else [path]) + _unbounded_in_document(schema["items"], f"{path}.*")
         case "integer":
             return [] if "maximum" in schema or "exclusiveMaximum" in schema else [path]
         case "object" if schema.get("additionalProperties") is False:
             fields = schema.get("properties", {}).items()
-            return [each for name, field in fields for each in _untold(field, f"{path}.{name}")]
+            return [each for name, field in fields for each in _unbounded_in_document(field, f"{path}.{name}")]
         case "object":
-            told = "maxProperties" in schema and "KiB" in schema["description"]
-            return [] if told else [path]
+            is_bounded = "maxProperties" in schema and "KiB" in schema["description"]
+            return [] if is_bounded else [path]
         case "number" | "boolean":
             return []
         case _:
             return [path]
 
 
-def test_the_description_tells_every_bound() -> None:
+def test_the_openapi_document_has_every_bound() -> None:
     operations = [each for methods in DOCUMENT["paths"].values() for each in methods.values()]
     bodies = {each["operationId"]: each["requestBody"] for each in operations if "requestBody" in each}
     assert bodies.keys() == BODIES.keys()
     for name, body in bodies.items():
-        assert _untold(body["content"]["application/json"]["schema"], name) == []
+        assert _unbounded_in_document(body["content"]["application/json"]["schema"], name) == []
 
 
 TARGET = {"name": "Sales", "description": "", "number": "12", "mode": "cold"}
@@ -147,7 +147,7 @@ TARGET = {"name": "Sales", "description": "", "number": "12", "mode": "cold"}
         ("/phone-numbers", {"sipPassword": "x" * 1025}, "sipPassword"),
     ],
 )
-async def test_what_is_over_a_bound_is_refused_by_its_field(
+async def test_a_value_over_its_bound_is_rejected_with_the_name_of_its_field(
     api: Api, path: str, body: dict[str, Any], field: str
 ) -> None:
     kind = {"type": "http", "config": {"url": "https://x/", "method": "GET"}} if path == "/tools" else {}
@@ -156,15 +156,15 @@ async def test_what_is_over_a_bound_is_refused_by_its_field(
     assert (status, [each["field"] for each in answer["details"]]) == (400, [field])
 
 
-async def test_the_largest_that_fits_is_taken(api: Api) -> None:
+async def test_the_largest_values_within_the_bounds_are_accepted(api: Api) -> None:
     targets = [{**TARGET, "name": f"{n:255}", "description": "é" * 2000} for n in range(64)]
-    agent = await api.made("/agents", {"name": "Anna", "transferTargets": targets})
+    agent = await api.create("/agents", {"name": "Anna", "transferTargets": targets})
     assert agent["transferTargets"] == targets
 
 
-async def test_what_was_stored_over_the_bounds_is_read_and_changed_elsewhere(api: Api) -> None:
-    agent = await api.made("/agents", {"name": "Anna"})
-    number = await api.made("/phone-numbers", {"number": "200", "provider": "sip"})
+async def test_stored_values_over_the_bounds_are_returned_and_other_fields_can_be_changed(api: Api) -> None:
+    agent = await api.create("/agents", {"name": "Anna"})
+    number = await api.create("/phone-numbers", {"number": "200", "provider": "sip"})
     twins = [{**TARGET, "description": "x" * 2500}] * 70
 
     def before_the_bounds(conn: sa.Connection) -> None:

@@ -1,4 +1,4 @@
-"""Finds what has no bound in a request's model: looks at what is enforced, not at what the description says."""
+"""Finds fields without a bound in the model of a body: in what is enforced, not in what is published."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pydantic import BaseModel
 from api.schemas.bounds import WHOLE_VALUE_VALIDATORS
 
 LONGEST_PATTERN: Final = 1000
-"""A pattern that matches no longer text is a bound of its own."""
+"""A pattern whose matches are at most this long is a bound."""
 BOUNDED: Final = frozenset({"bool", "date", "datetime", "enum", "float", "literal", "none", "time", "uuid"})
-"""Kinds whose values have a size by nature."""
+"""Types whose values have a limited size."""
 
 
 def unbounded(model: type[BaseModel]) -> list[str]:
-    """The path of every string, list, object and whole number that may be as large as the sender likes."""
+    """The path of every string, list, object and whole number without a maximum size."""
     return list(_Search().within(cast(dict[str, Any], model.__pydantic_core_schema__), model.__name__))
 
 
 class _Search:
-    """Through one model. Schemas that others refer to are known by their names."""
+    """Searches one model. Referenced schemas are found by their names."""
 
     def __init__(self) -> None:
         self._named: dict[str, Mapping[str, Any]] = {}
         self._around: set[str] = set()
 
     def within(self, schema: Mapping[str, Any], path: str) -> Iterator[str]:
-        """Every place below that has no bound."""
+        """Yields each path below without a bound."""
         if schema["type"] == "definitions":
             self._named |= {each["ref"]: each for each in schema["definitions"]}
         if schema["type"] == "definition-ref":
@@ -41,14 +41,14 @@ class _Search:
                 yield from self.within(inner, f"{path}{below}")
 
     def _referred(self, name: str, path: str) -> Iterator[str]:
-        if name not in self._around:  # a schema within itself: what it lacks is told where it begins
+        if name not in self._around:  # a recursive schema: its missing bounds are reported where it begins
             self._around.add(name)
             yield from self.within(self._named[name], path)
             self._around.discard(name)
 
 
 def _is_loose(schema: Mapping[str, Any]) -> bool:
-    """Whether the schema itself, not its parts, lets a value be of any size; so does one that is unknown here."""
+    """True if the schema itself, not its parts, allows values of any size; also for unknown schemas."""
     match schema["type"]:
         case "str" | "bytes":
             return "max_length" not in schema and not _is_short(schema.get("pattern"))
@@ -65,7 +65,7 @@ def _is_loose(schema: Mapping[str, Any]) -> bool:
 
 
 def _parts(schema: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """What a schema is made of, and how that continues the path."""
+    """The parts of a schema, with what they add to the path."""
     match schema["type"]:
         case "model-fields":
             return [(f".{name}", field["schema"]) for name, field in schema["fields"].items()]

@@ -21,7 +21,7 @@ def changed(member: str) -> str:
 
 
 def borrowed(own: type[object]) -> Iterator[str]:
-    """The private members that a class of `http_server` reads, sets or overrides and does not have of its own."""
+    """The private members that a class of `http_server` reads, sets or overrides without defining them."""
     (tree,) = ast.parse(inspect.getsource(own)).body
     assert isinstance(tree, ast.ClassDef)
     of_self = {
@@ -33,7 +33,7 @@ def borrowed(own: type[object]) -> Iterator[str]:
     yield from sorted(name for name in of_self - mine if name.startswith("_"))
 
 
-def test_the_members_of_a_connection_are_there() -> None:
+def test_request_handler_has_the_members_that_a_connection_uses() -> None:
     names = set(borrowed(http_server.HttpConnection))
     assert {"_messages", "_waiter", "_keepalive_handle", "_request_count", "_next_keepalive_close_time"} <= names
     for name in [*names, "_make_error_handler"]:
@@ -45,7 +45,7 @@ def test_the_keep_alive_timer_is_a_method_without_arguments() -> None:
     assert list(signature.parameters) == ["self"], changed("RequestHandler._process_keepalive")
 
 
-def test_a_parse_error_waits_as_a_message() -> None:
+def test_a_parse_error_is_queued_as_a_message() -> None:
     error = BadHttpMessage("wrong")
     info = web_protocol._ErrInfo(400, error, "")
     assert (info.status, info.exc, info.message) == (400, error, ""), changed("web_protocol._ErrInfo")
@@ -55,7 +55,7 @@ def test_a_parse_error_waits_as_a_message() -> None:
 
 
 @pytest.mark.parametrize("member", ["_make_server"])
-def test_a_runner_makes_its_server(member: str) -> None:
+def test_a_runner_has_the_method_that_makes_its_server(member: str) -> None:
     assert inspect.iscoroutinefunction(getattr(web.AppRunner, member)), changed(f"AppRunner.{member}")
 
 

@@ -1,4 +1,4 @@
-"""While a disk is down to its reserve the API stores nothing more, other than what calls need."""
+"""When only the reserve of the disk is free, the API stores nothing but what calls need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from api.routes import ROUTES
-from api.routing.openapi import describe
+from api.routing.openapi import openapi_document
 from api.routing.route import Route
 from storage.database.disk_space import DiskSpace
 from tests.api.conftest import Api, StartApi
@@ -27,7 +27,7 @@ KEY = {"Idempotency-Key": "k"}
 
 @pytest.fixture
 async def api(start_api: StartApi, tmp_path: Path) -> AsyncIterator[Api]:
-    """A server whose recordings have a disk of their own: the database takes writes while that one is full."""
+    """A server whose recordings have a separate disk: the database can be written while that one is full."""
     with tiny_disk(tmp_path / "recordings", "8m"):
         yield await start_api(disk=lambda database: DiskSpace(database, tmp_path, 512))
 
@@ -43,15 +43,15 @@ async def _asked(api: Api, route: Route, **more: Any) -> tuple[int, Any]:
 
 
 async def _call(api: Api) -> dict[str, Any]:
-    """The body that asks for a call."""
-    agent = await api.made("/agents", {"name": "a"})
+    """A body of POST /calls."""
+    agent = await api.create("/agents", {"name": "a"})
     number = {"number": "100", "provider": "sip", "sipMode": "ip_allowlist", "sipIp": "192.0.2.10"}
-    made = await api.made("/phone-numbers", number)
-    return {"agentId": agent["id"], "phoneNumberId": made["id"], "to": "+41441234567"}
+    created = await api.create("/phone-numbers", number)
+    return {"agentId": agent["id"], "phoneNumberId": created["id"], "to": "+41441234567"}
 
 
 @pytest.mark.parametrize("route", WRITES, ids=lambda route: route.name)
-async def test_at_the_reserve_only_calls_and_what_is_deleted_go_on(api: Api, recordings: Path, route: Route) -> None:
+async def test_at_the_disk_reserve_only_calls_and_deletions_work(api: Api, recordings: Path, route: Route) -> None:
     goes_on = route.name in FOR_CALLS or route.method == "DELETE" or route.read_only
     with filled(recordings):
         status, answer = await _asked(api, route)
@@ -59,44 +59,44 @@ async def test_at_the_reserve_only_calls_and_what_is_deleted_go_on(api: Api, rec
     assert (await _asked(api, route))[0] in (400, 404), "there is room again"
 
 
-async def test_the_document_says_which_operations_answer_507() -> None:
-    paths = json.loads(describe(ROUTES))["paths"]
+async def test_the_openapi_document_has_507_for_operations_that_store() -> None:
+    paths = json.loads(openapi_document(ROUTES))["paths"]
     for route in ROUTES:
         may = route.method in ("POST", "PATCH") and route.name not in FOR_CALLS
         assert ("507" in paths[route.path][route.method.lower()]["responses"]) is may, route.name
 
 
-async def test_what_is_there_can_be_read_and_deleted_at_the_reserve(api: Api, recordings: Path) -> None:
-    agent = await api.made("/agents", {"name": "a"})
+async def test_resources_can_be_read_and_deleted_at_the_disk_reserve(api: Api, recordings: Path) -> None:
+    agent = await api.create("/agents", {"name": "a"})
     with filled(recordings):
         assert await api("PATCH", f"/agents/{agent['id']}", {"name": "b"}) == (507, REFUSED)
         assert (await api("GET", f"/agents/{agent['id']}"))[1]["data"]["name"] == "a"
         assert (await api("DELETE", f"/agents/{agent['id']}"))[0] == 200
 
 
-async def test_calls_are_placed_at_the_reserve(api: Api, recordings: Path) -> None:
+async def test_calls_are_placed_at_the_disk_reserve(api: Api, recordings: Path) -> None:
     call = await _call(api)
     with filled(recordings):
         assert (await api("POST", "/calls", call, headers=KEY))[0] == 201
 
 
-async def test_that_the_reserve_is_reached_is_not_kept_as_an_answer(api: Api, recordings: Path) -> None:
+async def test_a_507_is_not_stored_for_idempotency(api: Api, recordings: Path) -> None:
     with filled(recordings):
         assert await api("POST", "/agents", {"name": "a"}, headers=KEY) == (507, REFUSED)
-    status, made = await api("POST", "/agents", {"name": "a"}, headers=KEY)
+    status, created = await api("POST", "/agents", {"name": "a"}, headers=KEY)
     assert status == 201
     with filled(recordings):
-        assert await api("POST", "/agents", {"name": "a"}, headers=KEY) == (201, made), "an answer that is kept"
+        assert await api("POST", "/agents", {"name": "a"}, headers=KEY) == (201, created), "an answer that is kept"
 
 
-async def test_at_the_reserve_no_answer_of_a_search_is_kept(api: Api, recordings: Path) -> None:
-    body = {"agentId": (await api.made("/agents", {"name": "a"}))["id"], "query": "berth"}
+async def test_at_the_disk_reserve_a_search_with_an_idempotency_key_is_507(api: Api, recordings: Path) -> None:
+    body = {"agentId": (await api.create("/agents", {"name": "a"}))["id"], "query": "berth"}
     with filled(recordings):
         assert (await api("POST", "/knowledge/search", body))[0] == 200
         assert await api("POST", "/knowledge/search", body, headers=KEY) == (507, REFUSED)
 
 
-async def test_whoever_makes_the_largest_agents_leaves_room_for_calls(start_api: StartApi, tmp_path: Path) -> None:
+async def test_the_largest_agents_leave_the_disk_reserve_to_calls(start_api: StartApi, tmp_path: Path) -> None:
     targets = [
         {"mode": "cold", "name": f"t{n}", "number": f"+4930{n:06}", "description": "\u4e2d" * 1900} for n in range(64)
     ]
@@ -104,9 +104,9 @@ async def test_whoever_makes_the_largest_agents_leaves_room_for_calls(start_api:
     with tiny_disk(tmp_path, "64m"):
         api = await start_api({"quotas": {"agents": 1000}}, disk=lambda database: DiskSpace(database, tmp_path, 512))
         call = await _call(api)
-        made = [await api("POST", "/agents", largest) for _ in range(150)]
-        assert made[0][0] == 201
-        assert made[-1] == (507, REFUSED)
+        created = [await api("POST", "/agents", largest) for _ in range(150)]
+        assert created[0][0] == 201
+        assert created[-1] == (507, REFUSED)
         assert (await api("POST", "/calls", call))[0] == 201
         left = await asyncio.to_thread(shutil.disk_usage, tmp_path)
         assert left.free > left.total // 20, "of a tenth, less what was on its way"

@@ -1,4 +1,4 @@
-"""The error body, whatever goes wrong."""
+"""Error bodies of every kind of error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_bad_json_is_one_problem_with_the_body(api: Api, body: bytes) -> N
 
 
 @pytest.mark.parametrize("body", [[], "x", 1, True, [{}]])
-async def test_a_body_that_is_no_object_is_a_problem_with_the_body(api: Api, body: Any) -> None:
+async def test_a_body_that_is_not_an_object_is_a_problem_with_the_body(api: Api, body: Any) -> None:
     status, answer = await api("POST", "/agents", body)
     assert (status, [each["field"] for each in answer["details"]]) == (400, ["body"])
 
@@ -50,7 +50,7 @@ async def test_numbers_are_finite_everywhere(api: Api, number: str) -> None:
     assert (status, answer["details"][0]["field"]) == (400, "metadata")
 
 
-async def test_a_body_over_the_limit_is_413_however_it_comes(api: Api) -> None:
+async def test_a_body_over_the_limit_is_413_with_and_without_a_length(api: Api) -> None:
     large = b'{"name": "' + b"x" * 1024 * 1024 + b'"}'
 
     async def pieces() -> Any:
@@ -83,7 +83,9 @@ async def test_an_unknown_route_is_404(api: Api, path: str) -> None:
         ("PROPFIND", "/voices", {"GET", "HEAD"}),
     ],
 )
-async def test_a_wrong_method_is_405_with_those_that_work(api: Api, method: str, path: str, allow: set[str]) -> None:
+async def test_a_wrong_method_is_405_with_the_allowed_methods(
+    api: Api, method: str, path: str, allow: set[str]
+) -> None:
     response = await api.raw(method, path)
     assert (response.status, await response.json()) == (405, {"error": "Method not allowed"})
     assert {each.strip() for each in response.headers["Allow"].split(",")} == allow
@@ -104,14 +106,14 @@ async def test_a_wrong_method_is_405_with_those_that_work(api: Api, method: str,
         "Bearer {key}x",
     ],
 )
-async def test_without_a_valid_key_there_is_nothing(api: Api, header: str | None) -> None:
+async def test_without_a_valid_key_every_route_is_401(api: Api, header: str | None) -> None:
     headers = {} if header is None else {"Authorization": header.replace("{key}", api.key)}
     for path in ("/v1/agents", "/v1/nothing", "/v1/agents/x"):
         async with api.client.get(path, headers=headers) as response:
             answer = await response.json()
             assert (response.status, answer["error"]) == (401, "Invalid API key")
-            (told,) = answer["details"]
-            assert (told["field"], told["message"]) == ("Authorization", _wrong_with(header))
+            (problem,) = answer["details"]
+            assert (problem["field"], problem["message"]) == ("Authorization", _wrong_with(header))
             assert response.headers["WWW-Authenticate"] == "Bearer"
             assert "X-RateLimit-Limit" in response.headers
 
@@ -124,12 +126,12 @@ def _wrong_with(header: str | None) -> str:
     return "This key is unknown or has been revoked"
 
 
-async def test_the_word_bearer_counts_in_any_letter_case(api: Api) -> None:
+async def test_the_scheme_bearer_is_case_insensitive(api: Api) -> None:
     async with api.client.get("/v1/agents", headers={"Authorization": f"bearer  {api.key}"}) as response:
         assert response.status == 200
 
 
-async def test_a_revoked_key_stops_at_once(api: Api) -> None:
+async def test_a_revoked_key_is_rejected_at_once(api: Api) -> None:
     assert (await api("GET", "/agents"))[0] == 200
     (key,) = await api.services.database.read(api_keys.all_of)
     assert await api.services.database.write(lambda conn: api_keys.revoke(conn, key.id))
@@ -146,7 +148,7 @@ async def test_the_last_use_of_a_key_is_stored_at_the_end(api: Api) -> None:
 
 
 @pytest.mark.parametrize("table", ["agents", "api_keys"])
-async def test_what_was_not_foreseen_is_a_500_without_a_trace(api: Api, table: str) -> None:
+async def test_an_unexpected_error_is_a_500_without_a_traceback(api: Api, table: str) -> None:
     await api.services.database.write(lambda conn: conn.execute(sa.text(f"DROP TABLE {table}")))
     with capture_logs() as logs:
         response = await api.raw("GET", "/agents")
@@ -157,7 +159,7 @@ async def test_what_was_not_foreseen_is_a_500_without_a_trace(api: Api, table: s
     assert failed[0]["exc_info"]
 
 
-async def test_a_full_disk_is_a_503_and_nothing_is_half_stored(api: Api) -> None:
+async def test_a_full_disk_is_a_503_and_nothing_is_stored_partially(api: Api) -> None:
     database = api.services.database
     pages = await database.read(lambda conn: conn.execute(sa.text("PRAGMA page_count")).scalar_one())
     await database.write(lambda conn: conn.execute(sa.text(f"PRAGMA max_page_count={pages}")))
@@ -172,7 +174,7 @@ async def test_a_full_disk_is_a_503_and_nothing_is_half_stored(api: Api) -> None
     assert (await api("POST", "/agents", {"name": "x", "systemPrompt": "x" * 32000}))[0] == 201
 
 
-async def test_a_body_that_breaks_off_leaves_the_server_well(api: Api) -> None:
+async def test_the_server_works_after_a_body_that_breaks_off(api: Api) -> None:
     address = api.client.server
     with capture_logs() as logs:
         _, writer = await asyncio.open_connection(address.host, address.port)
@@ -185,12 +187,12 @@ async def test_a_body_that_breaks_off_leaves_the_server_well(api: Api) -> None:
     assert not [each for each in logs if each["log_level"] == "error"]
 
 
-@pytest.mark.parametrize(("given", "kept"), [("abc-1.2_3", True), ("a b", False), ("x" * 65, False), ("", False)])
-async def test_every_response_names_its_request(api: Api, given: str, kept: bool) -> None:
+@pytest.mark.parametrize(("given", "is_kept"), [("abc-1.2_3", True), ("a b", False), ("x" * 65, False), ("", False)])
+async def test_every_response_has_a_request_id(api: Api, given: str, is_kept: bool) -> None:
     structlog.contextvars.clear_contextvars()
     with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as logs:
         response = await api.raw("GET", "/agents", headers={"X-Request-Id": given})
     named = response.headers["X-Request-Id"]
-    assert (named == given) is kept
+    assert (named == given) is is_kept
     assert [each["request_id"] for each in logs if each["event"] == "api.request"] == [named]
     assert response.headers["X-Content-Type-Options"] == "nosniff"

@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: one resource, one answer, however often and whenever the request is sent."""
+"""`Idempotency-Key`: repeated and concurrent requests create one resource and get one response."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def _grow_old(api: Api, age: timedelta) -> None:
     await api.services.database.write(lambda conn: conn.execute(sa.update(table).values(created_at=utc_now() - age)))
 
 
-async def test_the_first_answer_is_given_again_byte_for_byte(api: Api) -> None:
+async def test_a_repetition_gets_the_first_response_byte_for_byte(api: Api) -> None:
     first = await _post(api, "k")
     again = await _post(api, "k", {"name": "another"})
     assert (first.status, again.status) == (201, 201)
@@ -51,13 +51,13 @@ async def test_the_first_answer_is_given_again_byte_for_byte(api: Api) -> None:
 
 
 @pytest.mark.parametrize("second", ["{", "[]", "", '{"name": 1}'])
-async def test_whatever_the_second_body_says(api: Api, second: str) -> None:
+async def test_a_repetition_with_another_body_gets_the_first_response(api: Api, second: str) -> None:
     first = await _post(api, "k")
     again = await api.raw("POST", "/agents", data=second, headers={"Idempotency-Key": "k"})
     assert (again.status, await again.read()) == (201, await first.read())
 
 
-async def test_requests_at_the_same_time_make_one_resource(api: Api) -> None:
+async def test_concurrent_requests_with_one_key_create_one_resource(api: Api) -> None:
     answers = await asyncio.gather(*(_post(api, "k", {"name": f"n{number}"}) for number in range(12)))
     assert {answer.status for answer in answers} == {201}
     assert len({await answer.read() for answer in answers}) == 1
@@ -65,8 +65,8 @@ async def test_requests_at_the_same_time_make_one_resource(api: Api) -> None:
     assert await _agents(api) == 1
 
 
-async def test_the_key_counts_within_organization_and_path(api: Api) -> None:
-    other = await api.of_another_organization()
+async def test_a_key_is_scoped_to_organization_and_path(api: Api) -> None:
+    other = await api.as_another_organization()
     await _post(api, "k")
     assert "Idempotent-Replay" not in (await _post(other, "k")).headers
     number = {"number": "100", "provider": "sip"}
@@ -75,7 +75,7 @@ async def test_the_key_counts_within_organization_and_path(api: Api) -> None:
     assert (await _agents(api), await _agents(other)) == (2, 1)
 
 
-async def test_an_answer_outlives_a_restart(start_api: StartApi, api: Api) -> None:
+async def test_a_stored_response_survives_a_restart(start_api: StartApi, api: Api) -> None:
     first = await (await _post(api, "k")).read()
     await api.client.close()
     again: Api = replace(await start_api(fresh=False), key=api.key)
@@ -84,7 +84,7 @@ async def test_an_answer_outlives_a_restart(start_api: StartApi, api: Api) -> No
     assert answer.headers["Idempotent-Replay"] == "true"
 
 
-async def test_an_answer_is_forgotten_after_24_hours(api: Api) -> None:
+async def test_a_stored_response_expires_after_24_hours(api: Api) -> None:
     await _post(api, "k")
     await _grow_old(api, timedelta(hours=23, minutes=59))
     assert "Idempotent-Replay" in (await _post(api, "k")).headers
@@ -94,21 +94,21 @@ async def test_an_answer_is_forgotten_after_24_hours(api: Api) -> None:
     assert await _agents(api) == 2
 
 
-async def test_old_answers_are_purged(api: Api) -> None:
+async def test_expired_responses_are_purged(api: Api) -> None:
     for key in ("old", "young"):
         await _post(api, key)
         if key == "old":
             await _grow_old(api, timedelta(hours=24))
     async with IdempotencyStore(
         api.services.database, api.services.secrets, QuotaSettings().model_dump()
-    ).purged_periodically():
+    ).purge_periodically():
         await api.services.database.write(lambda conn: None)  # in turn behind the purge
     keys = await api.services.database.read(lambda conn: conn.execute(sa.select(table.c.key)).scalars().all())
     assert keys == ["young"]
     assert await api.services.database.write(lambda conn: idempotent_answers.delete_expired(conn, utc_now())) == 0
 
 
-async def test_a_fault_in_the_purge_that_was_not_foreseen_is_logged_and_it_goes_on(
+async def test_an_unexpected_error_of_the_purge_is_logged_and_the_purge_is_repeated(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idempotency, "PURGE_EVERY_S", 0.01)
@@ -117,18 +117,18 @@ async def test_a_fault_in_the_purge_that_was_not_foreseen_is_logged_and_it_goes_
     database, purged, purge = api.services.database, asyncio.Event(), idempotent_answers.delete_expired
     loop = asyncio.get_running_loop()
 
-    def told(conn: sa.Connection, now: datetime) -> int:
-        gone = purge(conn, now)
+    def count_purged(conn: sa.Connection, now: datetime) -> int:
+        deleted = purge(conn, now)
         loop.call_soon_threadsafe(purged.set)
-        return gone
+        return deleted
 
     async def run(statement: str) -> None:
         await database.write(lambda conn: conn.execute(sa.text(statement)))
 
-    monkeypatch.setattr(idempotent_answers, "delete_expired", told)
+    monkeypatch.setattr(idempotent_answers, "delete_expired", count_purged)
     await run("ALTER TABLE idempotent_answers RENAME TO answers_elsewhere")
     with capture_logs() as logs:
-        async with IdempotencyStore(database, api.services.secrets, QuotaSettings().model_dump()).purged_periodically():
+        async with IdempotencyStore(database, api.services.secrets, QuotaSettings().model_dump()).purge_periodically():
             await until(lambda: logs)
             await run("ALTER TABLE answers_elsewhere RENAME TO idempotent_answers")
             await asyncio.wait_for(purged.wait(), 10)
@@ -142,7 +142,7 @@ async def test_a_fault_in_the_purge_that_was_not_foreseen_is_logged_and_it_goes_
         ("/agents", {"name": "x" * 2_000_000}, 413),
     ],
 )
-async def test_a_refusal_is_kept_too(api: Api, path: str, body: Any, status: int) -> None:
+async def test_a_client_error_is_stored(api: Api, path: str, body: Any, status: int) -> None:
     first = await _post(api, "k", body, path)
     again = await _post(api, "k", {"name": "right"}, path)
     assert (first.status, again.status) == (status, status)
@@ -151,7 +151,7 @@ async def test_a_refusal_is_kept_too(api: Api, path: str, body: Any, status: int
     assert await _agents(api) == 0
 
 
-async def test_a_refusal_for_the_key_or_the_rate_is_not_kept(start_api: StartApi) -> None:
+async def test_401_and_429_are_not_stored(start_api: StartApi) -> None:
     now = 1_000_000.0
     api: Api = await start_api(requests_per_minute=1, now_s=lambda: now)
     wrong = await api.client.post(
@@ -164,7 +164,7 @@ async def test_a_refusal_for_the_key_or_the_rate_is_not_kept(start_api: StartApi
     assert (answer.status, answer.headers.get("Idempotent-Replay")) == (201, None)
 
 
-async def test_a_fault_of_ours_is_not_kept(api: Api) -> None:
+async def test_a_server_error_is_not_stored(api: Api) -> None:
     def break_agents(conn: sa.Connection) -> None:
         conn.execute(sa.text("ALTER TABLE agents RENAME TO agents_elsewhere"))
 
@@ -178,18 +178,18 @@ async def test_a_fault_of_ours_is_not_kept(api: Api) -> None:
     assert (answer.status, answer.headers.get("Idempotent-Replay")) == (201, None)
 
 
-async def test_the_answer_is_stored_with_the_work_or_neither_is(api: Api) -> None:
-    trouble = "CREATE TRIGGER trouble BEFORE INSERT ON idempotent_answers BEGIN SELECT RAISE(ABORT, 'no'); END"
-    await api.services.database.write(lambda conn: conn.execute(sa.text(trouble)))
+async def test_the_response_is_stored_in_the_transaction_of_the_handler(api: Api) -> None:
+    readiness = "CREATE TRIGGER readiness BEFORE INSERT ON idempotent_answers BEGIN SELECT RAISE(ABORT, 'no'); END"
+    await api.services.database.write(lambda conn: conn.execute(sa.text(readiness)))
     assert (await _post(api, "k")).status == 500
     assert await _agents(api) == 0
-    await api.services.database.write(lambda conn: conn.execute(sa.text("DROP TRIGGER trouble")))
+    await api.services.database.write(lambda conn: conn.execute(sa.text("DROP TRIGGER readiness")))
     assert (await _post(api, "k")).status == 201
     assert await _agents(api) == 1
 
 
 @pytest.mark.parametrize("key", ["", " ", "a b", "x" * 256, "ä", "tab\there"])
-async def test_a_bad_key_is_named(api: Api, key: str) -> None:
+async def test_a_malformed_key_is_rejected_with_the_name_of_the_header(api: Api, key: str) -> None:
     response = await _post(api, key)
     assert response.status == 400
     answer = await response.json()
@@ -199,20 +199,20 @@ async def test_a_bad_key_is_named(api: Api, key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["!", "~" * 255, 'a"b', "a,b"])
-async def test_every_visible_character_makes_a_key(api: Api, key: str) -> None:
+async def test_every_visible_ascii_character_is_valid_in_a_key(api: Api, key: str) -> None:
     assert [(await _post(api, key)).status for _ in range(2)] == [201, 201]
     assert await _agents(api) == 1
 
 
-async def test_two_keys_are_none(api: Api) -> None:
+async def test_two_keys_are_rejected(api: Api) -> None:
     headers = [("Authorization", f"Bearer {api.key}"), ("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
     response = await api.client.post("/v1/agents", json={"name": "a"}, headers=headers)
     assert response.status == 400
     assert (await response.json())["details"][0]["field"] == "Idempotency-Key"
 
 
-async def test_other_methods_know_no_key(api: Api) -> None:
-    agent = await api.made("/agents", {"name": "a"})
+async def test_other_methods_ignore_the_key(api: Api) -> None:
+    agent = await api.create("/agents", {"name": "a"})
     for name in ("b", "c"):
         response = await api.raw(
             "PATCH", f"/agents/{agent['id']}", {"name": name}, headers={"Idempotency-Key": "not a key"}
@@ -220,13 +220,13 @@ async def test_other_methods_know_no_key(api: Api) -> None:
         assert (await response.json())["data"]["name"] == name
 
 
-async def test_no_turn_is_left_behind(api: Api) -> None:
-    repeats = IdempotencyStore(api.services.database, api.services.secrets, QuotaSettings().model_dump())
+async def test_no_lock_is_left_behind(api: Api) -> None:
+    store = IdempotencyStore(api.services.database, api.services.secrets, QuotaSettings().model_dump())
     scope = idempotent_answers.IdempotencyScope(api.organization_id, "POST", "/v1/agents", "k")
 
     async def turn() -> None:
-        async with repeats._lock(scope):
+        async with store._lock(scope):
             await asyncio.sleep(0)
 
     await asyncio.gather(*(turn() for _ in range(5)))
-    assert repeats._turns == {}
+    assert store._locks == {}

@@ -1,4 +1,4 @@
-"""Pages: as many items as there is room for, what is beyond comes with the next one, and nothing else is read."""
+"""Pages: as many items as fit; the others follow on the next page, and no others are read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HTTP = {"type": "http", "config": {"url": "https://x/", "method": "GET"}}
 
 
 async def _copies(api: Api, table: sa.Table, count: int, **changes: Any) -> None:
-    """More of the one row that the organization has."""
+    """Copies the organization's only row."""
 
     def copy(conn: sa.Connection) -> None:
         row = conn.execute(sa.select(table).where(table.c.organization_id == api.organization_id)).mappings().one()
@@ -35,7 +35,7 @@ async def _copies(api: Api, table: sa.Table, count: int, **changes: Any) -> None
 
 
 async def _pages(api: Api, path: str) -> list[list[str]]:
-    """The ids of each page, read as the description says."""
+    """The ids of each page, read as the documentation says."""
     found: list[list[str]] = []
     offset, total = 0, 1
     while offset < total:
@@ -54,8 +54,8 @@ async def _pages(api: Api, path: str) -> list[list[str]]:
     return found
 
 
-async def test_agents_that_are_large_come_in_several_pages(api: Api) -> None:
-    await api.made("/agents", {"name": "Anna", "systemPrompt": "x" * 32000, "transferTargets": LARGEST})
+async def test_large_agents_are_returned_in_several_pages(api: Api) -> None:
+    await api.create("/agents", {"name": "Anna", "systemPrompt": "x" * 32000, "transferTargets": LARGEST})
     await _copies(api, tables.agents, 60)
     pages = await _pages(api, "/agents")
     assert len(pages) > 2
@@ -72,20 +72,20 @@ async def test_agents_that_are_large_come_in_several_pages(api: Api) -> None:
         ("/phone-numbers", tables.phone_numbers, {"name": "x" * 5 * MIB}),
     ],
 )
-async def test_what_was_stored_larger_than_a_page_comes_alone(
+async def test_a_stored_agent_larger_than_a_page_is_returned_alone(
     api: Api, path: str, table: sa.Table, change: dict[str, Any]
 ) -> None:
     bodies = {"/agents": {"name": "x"}, "/tools": {"name": "x", **HTTP}, "/phone-numbers": {"number": "12"}}
-    await api.made(path, {**bodies[path], **({"provider": "sip"} if path == "/phone-numbers" else {})})
+    await api.create(path, {**bodies[path], **({"provider": "sip"} if path == "/phone-numbers" else {})})
     await api.services.database.write(lambda conn: conn.execute(sa.update(table).values(**change)))
-    small = await api.made(
+    small = await api.create(
         path, {**bodies[path], "number": "13", "provider": "sip"} if "phone" in path else bodies[path]
     )
     assert [len(page) for page in await _pages(api, path)] == [1, 1]
     assert (await _pages(api, path))[0] == [small["id"]]
 
 
-async def test_no_more_is_read_than_goes_into_a_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_rows_are_read_than_fit_into_a_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[str] = []
     build = tools.TOOL.build
 
@@ -94,7 +94,7 @@ async def test_no_more_is_read_than_goes_into_a_page(api: Api, monkeypatch: pyte
         built.append(tool.id)
         return tool
 
-    await api.made("/tools", {"name": "Large", "description": "x" * 4000, **HTTP})
+    await api.create("/tools", {"name": "Large", "description": "x" * 4000, **HTTP})
     await _copies(api, tables.tools, 100)
     monkeypatch.setattr(dispatch, "MAX_PAGE", 20_000)
     monkeypatch.setattr(tools.TOOL, "build", counted)
@@ -104,9 +104,9 @@ async def test_no_more_is_read_than_goes_into_a_page(api: Api, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("room", [1, 3000, 3001, 9000])
-async def test_a_page_is_never_larger_than_it_may_be(api: Api, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+async def test_a_page_never_exceeds_its_maximum_size(api: Api, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     for number in range(12):
-        await api.made("/tools", {"name": f"{number}", **HTTP})
+        await api.create("/tools", {"name": f"{number}", **HTTP})
     monkeypatch.setattr(dispatch, "MAX_PAGE", room)
     response = await api.raw("GET", "/tools")
     body = await response.read()
@@ -114,7 +114,7 @@ async def test_a_page_is_never_larger_than_it_may_be(api: Api, monkeypatch: pyte
     assert json.loads(body)["pagination"]["total"] == 12
 
 
-async def test_all_background_sounds_that_an_organization_may_have_are_no_larger_than_a_page(api: Api) -> None:
+async def test_the_list_of_all_background_sounds_of_a_quota_fits_into_a_page(api: Api) -> None:
     largest = {"name": "😀" * MAX_NAME, "description": "😀" * MAX_DESCRIPTION}
 
     def fill(conn: sa.Connection) -> None:

@@ -1,4 +1,4 @@
-"""A request that is cut off at its deadline leaves whole work behind: all that belongs to it, or nothing."""
+"""A request that is cut off by its timeout has done its work completely, or not at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.trunkline.server_process import until
 
 DEADLINE_S = 1.5
 NUMBER = {"number": "100", "provider": "sip"}
-REFUSE_SOUNDS = "CREATE TRIGGER trouble BEFORE INSERT ON background_sounds BEGIN SELECT RAISE(ABORT, 'no'); END"
+REFUSE_SOUNDS = "CREATE TRIGGER readiness BEFORE INSERT ON background_sounds BEGIN SELECT RAISE(ABORT, 'no'); END"
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ async def api(start_api: StartApi) -> Api:
 
 @asynccontextmanager
 async def busy_database(api: Api) -> AsyncIterator[Callable[[], None]]:
-    """Another write is at work until the function is called or the block ends."""
+    """Another write runs until the function is called or the block ends."""
     freed = threading.Event()
     other = asyncio.create_task(api.services.database.write(lambda _conn: freed.wait(30)))
     try:
@@ -57,7 +57,7 @@ async def _writes_wait(api: Api, count: int) -> None:
 
 
 @pytest.mark.parametrize("second", [{"name": "b"}, {"name": 1}], ids=["valid", "invalid"])
-async def test_the_same_key_gets_the_answer_of_one_that_was_cut_off(api: Api, second: Any) -> None:
+async def test_a_repetition_gets_the_response_of_a_request_that_was_cut_off(api: Api, second: Any) -> None:
     async with busy_database(api) as free:
         assert (await _post(api, "/agents", {"name": "a"}, "k")).status == 503
         again = asyncio.create_task(_post(api, "/agents", second, "k"))
@@ -69,7 +69,7 @@ async def test_the_same_key_gets_the_answer_of_one_that_was_cut_off(api: Api, se
     assert agents["data"] == [(await answer.json())["data"]]
 
 
-async def test_the_same_key_neither_prepares_nor_does_again_for_good(api: Api) -> None:
+async def test_a_repetition_undoes_its_preparation_and_does_not_run_the_handler(api: Api) -> None:
     async with busy_database(api) as free:
         assert (await _post(api, "/background-sounds", upload(), "k")).status == 503
         again = asyncio.create_task(_post(api, "/background-sounds", upload(), "k"))
@@ -77,14 +77,14 @@ async def test_the_same_key_neither_prepares_nor_does_again_for_good(api: Api) -
         assert len(files(api)) == 2
         free()
         answer = await again
-        if answer.status == 503:  # on a busy machine the upload was still being looked at
+        if answer.status == 503:  # on a busy machine the upload was still being decoded
             answer = await _post(api, "/background-sounds", upload(), "k")
     assert answer.headers["Idempotent-Replay"] == "true"
-    made = (await answer.json())["data"]
-    assert (await listed(api), files(api)) == ([made], [f"{made['id']}.wav"])
+    created = (await answer.json())["data"]
+    assert (await listed(api), files(api)) == ([created], [f"{created['id']}.wav"])
 
 
-async def test_nothing_is_done_and_nothing_follows_when_the_answer_is_there_already(api: Api) -> None:
+async def test_a_stored_response_runs_neither_handler_nor_callbacks(api: Api) -> None:
     async with busy_database(api) as free:
         assert (await _post(api, "/phone-numbers", NUMBER, "k")).status == 503
         again = asyncio.create_task(_post(api, "/phone-numbers", NUMBER, "k"))
@@ -94,7 +94,7 @@ async def test_nothing_is_done_and_nothing_follows_when_the_answer_is_there_alre
     assert len(api.number_changes) == 1
 
 
-async def test_the_first_answer_holds_when_two_servers_refuse_at_once(api: Api) -> None:
+async def test_the_first_stored_error_wins_when_two_servers_reject_at_once(api: Api) -> None:
     database, secrets = api.services.database, api.services.secrets
     scope, own, other = (
         IdempotencyScope(api.organization_id, "POST", "/v1/agents", "k"),
@@ -108,7 +108,7 @@ async def test_the_first_answer_holds_when_two_servers_refuse_at_once(api: Api) 
         assert first == own
 
 
-async def test_what_follows_a_commit_follows_also_when_nobody_waits_for_it(api: Api) -> None:
+async def test_callbacks_after_commit_run_also_when_the_client_has_disconnected(api: Api) -> None:
     async with busy_database(api):
         assert (await _post(api, "/phone-numbers", NUMBER)).status == 503
         assert api.number_changes == []
@@ -117,7 +117,7 @@ async def test_what_follows_a_commit_follows_also_when_nobody_waits_for_it(api: 
     assert (len(numbers["data"]), len(api.number_changes)) == (1, 1)
 
 
-async def test_a_stop_waits_for_what_was_cut_off(api: Api) -> None:
+async def test_a_shutdown_waits_for_shielded_tasks(api: Api) -> None:
     async with busy_database(api) as free:
         assert (await _post(api, "/phone-numbers", NUMBER)).status == 503
         stop = asyncio.create_task(api.client.close())
@@ -126,7 +126,7 @@ async def test_a_stop_waits_for_what_was_cut_off(api: Api) -> None:
         assert len(api.number_changes) == 1
 
 
-async def test_an_upload_that_is_cut_off_before_its_transaction_is_stored_whole(
+async def test_an_upload_that_is_cut_off_before_its_transaction_is_stored_completely(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut_off, store = threading.Event(), background_sounds._store
@@ -148,7 +148,7 @@ async def test_an_upload_that_is_cut_off_before_its_transaction_is_stored_whole(
     assert (stored, len(files(api))) == (1, 1)
 
 
-async def test_what_was_cut_off_and_fails_leaves_no_file_and_a_line_in_the_log(api: Api) -> None:
+async def test_a_cut_off_upload_that_fails_leaves_no_file_and_is_logged(api: Api) -> None:
     await api.services.database.write(lambda conn: conn.execute(sa.text(REFUSE_SOUNDS)))
     with capture_logs() as logs:
         async with busy_database(api):
@@ -160,7 +160,7 @@ async def test_what_was_cut_off_and_fails_leaves_no_file_and_a_line_in_the_log(a
     assert isinstance(line["exc_info"], sa.exc.IntegrityError)
 
 
-async def test_a_refusal_of_what_was_cut_off_is_logged_without_a_trace(api: Api) -> None:
+async def test_a_domain_error_of_a_cut_off_request_is_logged_without_a_traceback(api: Api) -> None:
     unknown = {
         "agentId": "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",
         "phoneNumberId": "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",
@@ -174,7 +174,7 @@ async def test_a_refusal_of_what_was_cut_off_is_logged_without_a_trace(api: Api)
     assert "exc_info" not in line
 
 
-async def test_a_fault_in_what_follows_is_logged_and_the_request_has_succeeded(api: Api) -> None:
+async def test_an_error_in_a_callback_after_commit_is_logged_and_the_request_succeeds(api: Api) -> None:
     def broken() -> None:
         raise ZeroDivisionError
 
@@ -186,7 +186,7 @@ async def test_a_fault_in_what_follows_is_logged_and_the_request_has_succeeded(a
     assert [each["log_level"] for each in logs if each["event"] == "api.follow_up_failed"] == ["error"]
 
 
-async def test_a_fault_in_taking_back_does_not_hide_the_cause(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_in_undo_does_not_hide_the_cause(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_args: Any) -> None:
         raise ZeroDivisionError
 

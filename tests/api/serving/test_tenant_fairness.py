@@ -1,4 +1,4 @@
-"""Organizations take turns at the database also when they come by way of the API."""
+"""Organizations take turns at the database, also through the API."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.storage.transaction_gate import PATIENCE_S, Gate
 MANY = 30
 
 
-async def test_requests_that_read_leave_another_organization_a_reader(api: Api) -> None:
-    other = await api.of_another_organization()
+async def test_reads_of_one_organization_leave_a_reader_to_another(api: Api) -> None:
+    other = await api.as_another_organization()
     database = api.services.database
-    for each in (api, other):  # their keys are known from now on
+    for each in (api, other):  # their keys are cached from now on
         assert (await each("GET", "/agents"))[0] == 200
     gates = [Gate() for _ in range(READERS - 1)]
     reading = [
@@ -38,11 +38,9 @@ async def test_requests_that_read_leave_another_organization_a_reader(api: Api) 
     assert [status for status, _ in await asyncio.gather(*behind)] == [200] * MANY
 
 
-async def test_requests_that_write_wait_for_one_of_another_organization(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_writes_of_two_organizations_alternate(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.database.database.MAX_GROUP_S", 60.0)  # one commit, however busy the machine is
-    other = await api.of_another_organization()
+    other = await api.as_another_organization()
     database, gate = api.services.database, Gate()
     writing = asyncio.create_task(database.write(lambda _: gate.wait()))
     await gate.reached()
@@ -52,7 +50,7 @@ async def test_requests_that_write_wait_for_one_of_another_organization(
     async with asyncio.timeout(PATIENCE_S / 2):
         for count, (by, name) in enumerate([*[(api, "many")] * MANY, (other, "few")], start=1):
             waiting.append(asyncio.create_task(by("POST", "/agents", {"name": name})))
-            while len(gathered) < count:  # noqa: ASYNC110 - no event tells of it
+            while len(gathered) < count:  # noqa: ASYNC110 - no event reports it
                 await asyncio.sleep(0.001)
     gate.open()
     await asyncio.gather(writing, *waiting)

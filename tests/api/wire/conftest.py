@@ -1,4 +1,4 @@
-"""The API on a real port, on the event loop that the server runs on, spoken to byte by byte."""
+"""The API on a real port, on the server's event loop, with clients that send and receive raw bytes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, LoopFactory]:
-    """uvloop hands over bytes earlier and more at once than asyncio's loop."""
+    """uvloop, as in the server: it passes on received bytes earlier, and more at once, than asyncio's loop."""
     return {"uvloop": uvloop.new_event_loop}
 
 
 @dataclass
 class Answer:
-    """A response as it came; `text` is its head, in the case and order of the wire."""
+    """A received response; `text` is its head as received."""
 
     status: int
     text: str
@@ -58,7 +58,7 @@ class Wire:
             await self.writer.drain()
 
     async def answer(self, to: str = "GET") -> Answer:
-        """The next response; one to HEAD has no body."""
+        """Reads the next response; `to` is the method of its request."""
         text = (await self.reader.readuntil(b"\r\n\r\n")).decode("ascii")
         status, *fields = text.rstrip().split("\r\n")
         headers = {name.lower(): value for name, value in (each.split(": ", 1) for each in fields)}
@@ -70,7 +70,7 @@ class Wire:
         return await self.answer()
 
     async def ended(self) -> bool:
-        """Waits for the other side to close; whether nothing came before that."""
+        """Waits for the server to close the connection; True if it sent nothing before."""
         try:
             return await self.reader.read() == b""
         except ConnectionError:
@@ -92,16 +92,16 @@ class Live:
         return wire
 
     def head(self, method: str, path: str, *fields: str) -> bytes:
-        """A request's head with the key."""
+        """The head of a request with the API key."""
         lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {self.api.key}", *fields]
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
     def post(self, body: bytes, *fields: str) -> bytes:
-        """A whole request that creates an agent."""
+        """A complete request that creates an agent."""
         return self.head("POST", "/v1/agents", f"Content-Length: {len(body)}", *fields) + body
 
     async def agents(self) -> int:
-        """How many there are."""
+        """The number of agents."""
         _, answer = await self.api("GET", "/agents")
         total: int = answer["pagination"]["total"]
         return total
@@ -112,8 +112,8 @@ Serve = Callable[..., Awaitable[Live]]
 
 @pytest.fixture
 async def serve(start_api: StartApi) -> AsyncIterator[Serve]:
-    """Open the port: `await serve(head_timeout_s=0.05)` with settings of `[api]`, `routes` beside those of the API and
-    anything that `start_api` takes."""
+    """Opens the port: `await serve(head_timeout_s=0.05)` with settings of `[api]` and `[limits]`, and `routes` beside
+    those of the API."""
     async with AsyncExitStack() as stack:
 
         async def start(
@@ -133,18 +133,18 @@ async def serve(start_api: StartApi) -> AsyncIterator[Serve]:
 
 @pytest.fixture
 async def live(serve: Serve) -> Live:
-    """A server with the usual settings."""
+    """A server with the default settings."""
     return await serve()
 
 
 @pytest.fixture
 def log_text() -> Iterator[io.StringIO]:
-    """Everything that is logged, libraries included, as JSON lines."""
+    """All log lines, also of libraries, as JSON lines."""
     root = logging.getLogger()
-    handlers, level, kept = root.handlers[:], root.level, structlog.get_config()
+    handlers, level, structlog_config = root.handlers[:], root.level, structlog.get_config()
     stream = io.StringIO()
     our_logging.configure("debug", "json", stream)
     yield stream
     root.handlers[:] = handlers
     root.setLevel(level)
-    structlog.configure(**kept)
+    structlog.configure(**structlog_config)

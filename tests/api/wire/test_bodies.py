@@ -1,4 +1,4 @@
-"""Bodies: how large, how slow, how malformed, and announced with `Expect`."""
+"""Bodies: size, timeouts, malformed chunks, `Expect`."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ async def _hang(_request: web.Request) -> web.Response:
     raise AssertionError
 
 
-async def test_a_declared_length_over_the_limit_is_refused_before_the_body_is_sent(live: Live) -> None:
+async def test_a_content_length_over_the_limit_is_rejected_before_the_body_is_sent(live: Live) -> None:
     wire = await live.connect()
     answer = await wire.ask(live.head("POST", "/v1/agents", f"Content-Length: {MIB + 1}"))
     assert (answer.status, answer.json) == (413, TOO_LARGE)
     assert answer.headers.keys() >= RATE_HEADERS
 
 
-async def test_a_body_in_chunks_is_refused_as_soon_as_it_is_over_the_limit(live: Live) -> None:
+async def test_a_chunked_body_is_rejected_as_soon_as_it_is_over_the_limit(live: Live) -> None:
     wire = await live.connect()
     await wire.send(live.head("POST", "/v1/agents", "Transfer-Encoding: chunked"), *[_chunk(bytes(2**16))] * 17)
     answer = await wire.answer()
     assert (answer.status, answer.json) == (413, TOO_LARGE)
 
 
-async def test_a_body_in_chunks_up_to_the_limit_is_read(live: Live) -> None:
+async def test_a_chunked_body_up_to_the_limit_is_read(live: Live) -> None:
     wire = await live.connect()
     parts = [_chunk(AGENT[:5]), _chunk(AGENT[5:] + b" " * (MIB - len(AGENT))), b"0\r\n\r\n"]
     assert (await wire.ask(live.head("POST", "/v1/agents", "Transfer-Encoding: chunked"), *parts)).status == 201
 
 
-async def test_after_a_body_that_is_too_large_the_connection_serves_on(live: Live) -> None:
+async def test_the_connection_is_usable_after_a_body_that_is_too_large(live: Live) -> None:
     wire = await live.connect()
     assert (await wire.ask(live.post(bytes(MIB + 1)))).status == 413
     assert (await wire.ask(live.post(AGENT))).status == 201
@@ -73,7 +73,7 @@ async def test_uploads_have_a_limit_of_their_own(serve: Serve) -> None:
     assert (await wire.ask(live.head("POST", "/upload", f"Content-Length: {UPLOAD + 1}"))).status == 413
 
 
-async def test_more_than_the_declared_length_is_no_part_of_the_body(live: Live) -> None:
+async def test_bytes_beyond_the_content_length_are_not_part_of_the_body(live: Live) -> None:
     wire = await live.connect()
     answer = await wire.ask(live.head("POST", "/v1/agents", f"Content-Length: {len(AGENT)}"), AGENT)
     assert (answer.status, answer.json["data"]["name"]) == (201, "Anna")
@@ -93,7 +93,7 @@ async def test_a_body_that_comes_too_slowly_is_408_and_ends_the_connection(serve
     assert await live.agents() == 0
 
 
-async def test_a_body_that_trickles_is_given_no_more_time(serve: Serve) -> None:
+async def test_a_body_that_trickles_gets_no_extra_time(serve: Serve) -> None:
     live = await serve(body_timeout_s=SOON_S)
     wire = await live.connect()
     await wire.send(live.head("POST", "/v1/agents", "Transfer-Encoding: chunked"))
@@ -114,13 +114,13 @@ async def test_an_upload_may_take_four_times_as_long(serve: Serve) -> None:
     assert (answer.status, answer.body) == (200, b"2")
 
 
-async def test_an_upload_may_not_take_forever(serve: Serve) -> None:
+async def test_an_upload_has_a_timeout(serve: Serve) -> None:
     live = await serve({"/upload": _measure_upload}, body_timeout_s=SOON_S)
     wire = await live.connect()
     assert (await wire.ask(live.head("POST", "/upload", "Content-Length: 2"), b"{")).status == 408
 
 
-async def test_the_time_of_the_body_is_no_time_of_the_work(serve: Serve) -> None:
+async def test_receiving_the_body_does_not_count_against_the_request_timeout(serve: Serve) -> None:
     live = await serve({"/hang": _hang}, request_timeout_s=0.5)
     wire, other = await live.connect(), await live.connect()
     await wire.send(live.head("POST", "/v1/agents", f"Content-Length: {len(AGENT)}"), AGENT[:1])
@@ -143,7 +143,7 @@ async def test_malformed_chunks_are_a_problem_with_the_body(live: Live, malforme
 
 
 @pytest.mark.parametrize("malformed", MALFORMED)
-async def test_a_head_together_with_malformed_chunks_is_no_request(live: Live, malformed: bytes) -> None:
+async def test_a_head_followed_by_malformed_chunks_is_a_bad_request(live: Live, malformed: bytes) -> None:
     wire = await live.connect()
     answer = await wire.ask(live.head("POST", "/v1/agents", "Transfer-Encoding: chunked") + _chunk(b"{") + malformed)
     assert (answer.status, answer.json) == (400, {"error": "Bad request"})
@@ -151,7 +151,7 @@ async def test_a_head_together_with_malformed_chunks_is_no_request(live: Live, m
 
 
 @pytest.mark.parametrize(("broken", "status"), [("Content-Length: 100", 408), ("Transfer-Encoding: chunked", 400)])
-async def test_a_body_that_did_not_come_whole_may_be_sent_again_under_its_key(
+async def test_a_body_that_timed_out_may_be_repeated_with_its_idempotency_key(
     serve: Serve, broken: str, status: int
 ) -> None:
     live = await serve(body_timeout_s=SOON_S)
@@ -163,7 +163,9 @@ async def test_a_body_that_did_not_come_whole_may_be_sent_again_under_its_key(
     assert (answer.status, "idempotent-replay" in answer.headers) == (201, False)
 
 
-async def test_a_body_that_breaks_off_may_be_sent_again_under_its_key(live: Live, log_text: io.StringIO) -> None:
+async def test_a_body_that_broke_off_may_be_repeated_with_its_idempotency_key(
+    live: Live, log_text: io.StringIO
+) -> None:
     again = "Idempotency-Key: order-1"
     wire = await live.connect()
     await wire.send(live.head("POST", "/v1/agents", "Content-Length: 100", again), b"{")
@@ -174,21 +176,21 @@ async def test_a_body_that_breaks_off_may_be_sent_again_under_its_key(live: Live
 
 
 @pytest.mark.parametrize("coding", ["gzip", "GZIP", "br", "identity, gzip", "identity\r\nContent-Encoding: gzip"])
-async def test_a_compressed_body_is_refused_by_its_header(live: Live, coding: str) -> None:
+async def test_a_compressed_body_is_rejected_with_the_name_of_the_header(live: Live, coding: str) -> None:
     wire = await live.connect()
     answer = await wire.ask(live.post(gzip.compress(AGENT), f"Content-Encoding: {coding}"))
     assert (answer.status, answer.json["details"][0]["field"]) == (400, "Content-Encoding")
     assert (await wire.ask(live.post(AGENT, "Content-Encoding: Identity"))).status == 201
 
 
-async def test_who_waits_for_100_is_told_to_go_on(live: Live) -> None:
+async def test_a_client_that_expects_100_continue_gets_it(live: Live) -> None:
     wire = await live.connect()
     await wire.send(live.head("POST", "/v1/agents", f"Content-Length: {len(AGENT)}", "Expect: 100-continue"))
     assert (await wire.answer()).status == 100
     assert (await wire.ask(AGENT)).status == 201
 
 
-async def test_who_does_not_wait_for_100_gets_one_answer(live: Live) -> None:
+async def test_a_client_that_does_not_wait_for_100_continue_gets_one_response(live: Live) -> None:
     wire = await live.connect()
     assert (await wire.ask(live.post(AGENT, "Expect: 100-continue"))).status == 201
 
@@ -202,7 +204,9 @@ async def test_who_does_not_wait_for_100_gets_one_answer(live: Live) -> None:
         ("PUT /v1/agents HTTP/1.1\r\nAuthorization: Bearer KEY\r\nContent-Length: 5", 405),
     ],
 )
-async def test_who_waits_for_100_is_refused_without_sending_the_body(live: Live, head: str, status: int) -> None:
+async def test_a_client_that_expects_100_continue_is_rejected_before_it_sends_the_body(
+    live: Live, head: str, status: int
+) -> None:
     wire = await live.connect()
     head = f"{head}\r\nHost: x\r\nExpect: 100-continue\r\n\r\n".replace("KEY", live.api.key)
     answer = await wire.ask(head.encode())
@@ -211,7 +215,7 @@ async def test_who_waits_for_100_is_refused_without_sending_the_body(live: Live,
         assert await wire.ended()
 
 
-async def test_an_unknown_expectation_is_none(live: Live) -> None:
+async def test_an_unknown_expectation_is_ignored(live: Live) -> None:
     wire = await live.connect()
     assert (await wire.ask(live.post(AGENT, "Expect: miracles"))).status == 201
     assert (await wire.ask(live.head("GET", "/v1/nothing", "Expect: miracles"))).status == 404

@@ -1,4 +1,4 @@
-"""Connections are bounded: how many there are, and how long each may wait."""
+"""Limits of connections: their number, and their timeouts."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from api.serving.listener import ConnectionLimits, client_key
 from tests.api.wire.conftest import Live, Serve, Wire
 
 SOON_S = 0.1
-"""Long enough for what is to happen before it, also on a busy machine."""
+"""Seconds that suffice for what must happen before, also on a busy machine."""
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Settings for TLS with a certificate of 127.0.0.1."""
+    """TLS settings with a certificate of 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     now = datetime.now(UTC)
-    made = (
+    created = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
@@ -43,7 +43,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     )
     folder = tmp_path_factory.mktemp("tls")
     pem, no_password = serialization.Encoding.PEM, serialization.NoEncryption()
-    (folder / "cert.pem").write_bytes(made.public_bytes(pem))
+    (folder / "cert.pem").write_bytes(created.public_bytes(pem))
     (folder / "key.pem").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, no_password))
     return {"tls_cert": str(folder / "cert.pem"), "tls_key": str(folder / "key.pem")}
 
@@ -60,7 +60,7 @@ async def test_a_head_that_does_not_come_in_time_ends_the_connection(serve: Serv
     assert await wire.ended()
 
 
-async def test_a_head_that_trickles_is_given_no_more_time(serve: Serve) -> None:
+async def test_a_head_that_trickles_gets_no_extra_time(serve: Serve) -> None:
     live = await serve(head_timeout_s=SOON_S)
     wire = await live.connect()
     await wire.send(b"GET /v1/agents HTTP/1.1\r\n")
@@ -79,7 +79,7 @@ async def test_the_head_of_a_later_request_has_to_come_in_time_too(serve: Serve)
     assert await wire.ended()
 
 
-async def test_a_connection_without_a_next_request_ends(serve: Serve) -> None:
+async def test_an_idle_connection_is_closed(serve: Serve) -> None:
     live = await serve(idle_timeout_s=SOON_S)
     wire = await live.connect()
     assert (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
@@ -87,7 +87,7 @@ async def test_a_connection_without_a_next_request_ends(serve: Serve) -> None:
         assert await wire.ended()
 
 
-async def test_a_request_at_work_is_neither_a_slow_head_nor_idle(serve: Serve) -> None:
+async def test_a_running_request_is_neither_a_slow_head_nor_idle(serve: Serve) -> None:
     served = asyncio.Event()
 
     async def slow(_request: web.Request) -> web.Response:
@@ -103,7 +103,7 @@ async def test_a_request_at_work_is_neither_a_slow_head_nor_idle(serve: Serve) -
     assert (await wire.answer()).body == b"done"
 
 
-async def test_a_client_that_takes_nothing_of_its_response_is_given_up(serve: Serve) -> None:
+async def test_a_client_that_does_not_read_its_response_is_disconnected(serve: Serve) -> None:
     given_up = asyncio.Event()
 
     async def endless(request: web.Request) -> web.StreamResponse:
@@ -122,7 +122,7 @@ async def test_a_client_that_takes_nothing_of_its_response_is_given_up(serve: Se
     await given_up.wait()
 
 
-def test_connections_are_counted_in_all_and_of_each_address() -> None:
+def test_connections_are_limited_in_total_and_by_address() -> None:
     admission = ConnectionLimits(3, 2)
     assert [admission.try_add(each) for each in ("a", "a", "a", "b", "c")] == [True, True, False, True, False]
     admission.remove("a")
@@ -131,7 +131,7 @@ def test_connections_are_counted_in_all_and_of_each_address() -> None:
 
 @dataclass
 class Slow:
-    """A route whose requests are at work until `let`."""
+    """A route whose requests run until `let` is set."""
 
     asked: asyncio.Semaphore
     let: asyncio.Event
@@ -144,9 +144,9 @@ class Slow:
 
 @pytest.fixture
 def slow() -> Iterator[Slow]:
-    made = Slow(asyncio.Semaphore(0), asyncio.Event())
-    yield made
-    made.let.set()
+    created = Slow(asyncio.Semaphore(0), asyncio.Event())
+    yield created
+    created.let.set()
 
 
 async def _busy(live: Live, slow: Slow, address: str) -> Wire:
@@ -173,12 +173,14 @@ async def test_one_address_cannot_take_all_connections(serve: Serve, slow: Slow)
     await _idle(live, "127.0.0.2")
 
 
-async def test_when_all_are_taken_the_client_with_most_gives_its_longest_idle_one(serve: Serve, slow: Slow) -> None:
+async def test_at_the_limit_the_client_with_most_connections_loses_its_longest_idle_one(
+    serve: Serve, slow: Slow
+) -> None:
     live = await serve({"/slow": slow.handle}, max_connections=5)
     other = await _idle(live, "127.0.0.3")
     busy = await _busy(live, slow, "127.0.0.2")
     idle = [await _idle(live, "127.0.0.2") for _ in range(3)]
-    await asyncio.sleep(SOON_S)  # the last bytes have been taken
+    await asyncio.sleep(SOON_S)  # the last bytes have been received
     new = await _idle(live, "127.0.0.4")
     assert await idle[0].ended()
     for wire in (other, new, *idle[1:]):
@@ -187,7 +189,7 @@ async def test_when_all_are_taken_the_client_with_most_gives_its_longest_idle_on
     assert (await busy.answer()).body == b"done"
 
 
-async def test_an_address_with_all_that_it_may_have_gives_an_idle_one_of_its_own(serve: Serve) -> None:
+async def test_an_address_at_its_limit_loses_an_idle_connection_of_its_own(serve: Serve) -> None:
     live = await serve(max_connections_per_address=2)
     others = [await _idle(live, "127.0.0.2") for _ in range(2)]
     own = [await _idle(live, "127.0.0.3") for _ in range(2)]
@@ -198,7 +200,7 @@ async def test_an_address_with_all_that_it_may_have_gives_an_idle_one_of_its_own
         assert (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
 
 
-async def test_nobody_takes_from_one_that_has_no_more(serve: Serve, slow: Slow) -> None:
+async def test_a_client_loses_no_idle_connection_to_one_with_as_many(serve: Serve, slow: Slow) -> None:
     live = await serve({"/slow": slow.handle}, max_connections=2)
     await _busy(live, slow, "127.0.0.2")
     idle = await _idle(live, "127.0.0.3")
@@ -220,7 +222,7 @@ async def test_a_request_that_is_half_received_is_not_idle(serve: Serve) -> None
 
 
 @pytest.mark.parametrize("tls", [False, True])
-async def test_an_answer_that_is_still_being_taken_is_not_idle(
+async def test_a_response_that_is_still_being_read_is_not_idle(
     serve: Serve, certificate: dict[str, str], tls: bool
 ) -> None:
     async def large(_request: web.Request) -> web.Response:
@@ -234,7 +236,7 @@ async def test_an_answer_that_is_still_being_taken_is_not_idle(
 
 
 def _asked(live: Live, path: str, trust: ssl.SSLContext | None) -> socket.socket:
-    """A client that has asked, and takes nothing yet."""
+    """A client that has sent a request and reads nothing yet."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
     client.settimeout(10)
@@ -253,7 +255,7 @@ def _body_of(client: socket.socket, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET", "handshake"])
-async def test_one_that_sends_no_head_promptly_is_idle(
+async def test_a_connection_without_a_prompt_head_is_idle(
     serve: Serve, certificate: dict[str, str], sent: bytes | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for where in ("api.serving.http_server.IDLE_HEAD_S", "api.serving.listener.IDLE_HEAD_S"):
@@ -275,7 +277,7 @@ def test_an_ipv4_address_is_a_client_and_so_is_an_ipv6_64() -> None:
     assert {client_key(each) for each in ("192.0.2.1", "::ffff:192.0.2.1")} == {"192.0.2.1"}
 
 
-async def test_a_connection_that_ends_makes_room(serve: Serve) -> None:
+async def test_a_connection_that_ends_is_no_longer_counted(serve: Serve) -> None:
     live = await serve(max_connections=1, head_timeout_s=SOON_S)
     first = await live.connect()
     assert (await first.ask(b"nonsense\r\n\r\n")).status == 400
@@ -285,7 +287,7 @@ async def test_a_connection_that_ends_makes_room(serve: Serve) -> None:
 
 
 async def _served_at_last(live: Live, **how: Any) -> None:
-    """The server notices the end of a connection a moment later than its client."""
+    """Waits, because the server notices the end of a connection a moment later than its client."""
     async with asyncio.timeout(10):
         while True:
             try:
@@ -296,12 +298,14 @@ async def _served_at_last(live: Live, **how: Any) -> None:
                 continue
 
 
-async def test_want_of_descriptors_is_told_and_waited_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = asyncio.Event()
+async def test_running_out_of_file_descriptors_is_logged_and_accept_is_retried(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged = asyncio.Event()
 
     def listening_for_it(_logger: object, _level: str, line: EventDict) -> EventDict:
         if line["event"] == "api.accept_failed":
-            told.set()
+            logged.set()
         return line
 
     monkeypatch.setattr("api.serving.listener.ACCEPT_RETRY_S", SOON_S)
@@ -311,14 +315,14 @@ async def test_want_of_descriptors_is_told_and_waited_for(serve: Serve, monkeypa
     resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, usual[1]))
     try:
         with capture_logs(processors=[listening_for_it]):
-            await told.wait()
+            await logged.wait()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, usual)
     wire = await live.connect(sock=client)
     assert (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
 
 
-async def test_requests_come_over_tls(serve: Serve, certificate: dict[str, str]) -> None:
+async def test_requests_work_over_tls(serve: Serve, certificate: dict[str, str]) -> None:
     live = await serve(**certificate)
     wire = await live.connect(ssl=_trust(certificate))
     answer = await wire.ask(live.head("GET", "/v1/agents"))
@@ -327,14 +331,16 @@ async def test_requests_come_over_tls(serve: Serve, certificate: dict[str, str])
     wire.writer.close()
 
 
-async def test_a_tls_handshake_that_does_not_come_ends_and_counts(serve: Serve, certificate: dict[str, str]) -> None:
+async def test_a_tls_handshake_that_does_not_come_times_out_and_counts(
+    serve: Serve, certificate: dict[str, str]
+) -> None:
     live = await serve(**certificate, max_connections=1, head_timeout_s=SOON_S)
     silent = await live.connect()
     assert await (await live.connect()).ended()
     assert await silent.ended()
 
 
-async def test_what_is_no_tls_handshake_makes_room_again(serve: Serve, certificate: dict[str, str]) -> None:
+async def test_a_failed_tls_handshake_is_no_longer_counted(serve: Serve, certificate: dict[str, str]) -> None:
     live = await serve(**certificate, max_connections=1)
     with capture_logs() as logs:
         plain = await live.connect()

@@ -1,4 +1,4 @@
-"""Pages of the origins in the settings may use the API from a browser, and no others."""
+"""CORS: pages of the configured origins may use the API from a browser, and no others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _preflight(path: str, origin: str = PAGE, method: str = "POST") -> bytes:
     return f"OPTIONS {path} HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n".encode()
 
 
-async def test_a_preflight_says_what_may_be_sent(live: Live) -> None:
+async def test_a_preflight_has_the_allowed_methods_and_headers(live: Live) -> None:
     wire = await live.connect()
     answer = await wire.ask(_preflight("/v1/agents"))
     assert (answer.status, answer.body) == (204, b"")
@@ -49,12 +49,12 @@ async def test_a_preflight_says_what_may_be_sent(live: Live) -> None:
     assert (await wire.ask(_preflight("/healthz"))).status == 204
 
 
-async def test_a_preflight_for_an_unknown_path_is_refused(live: Live) -> None:
+async def test_a_preflight_for_an_unknown_path_is_404(live: Live) -> None:
     assert (await (await live.connect()).ask(_preflight("/v1/nothing"))).status == 401
     assert (await (await live.connect()).ask(_preflight("/nothing"))).status == 404
 
 
-async def test_preflights_count_against_the_rate_of_the_address(live: Live) -> None:
+async def test_preflights_count_against_the_rate_limit_of_the_address(live: Live) -> None:
     wire = await live.connect()
     for _ in range(5):
         await wire.ask(_preflight("/v1/agents"))
@@ -62,7 +62,7 @@ async def test_preflights_count_against_the_rate_of_the_address(live: Live) -> N
     assert (await wire.ask(without_key)).status == 429
 
 
-async def test_a_preflight_over_the_rate_of_the_address_still_says_what_may_be_sent(live: Live) -> None:
+async def test_a_preflight_over_the_rate_limit_is_still_answered(live: Live) -> None:
     wire = await live.connect()
     answers = [await wire.ask(_preflight("/v1/agents")) for _ in range(6)]
     assert [answer.status for answer in answers] == [204] * 6
@@ -73,12 +73,12 @@ async def test_a_preflight_over_the_rate_of_the_address_still_says_what_may_be_s
     assert (await wire.ask(_preflight("/v1/nothing"))).status == 429
 
 
-async def test_what_an_answer_depends_on_besides_the_page_is_kept(live: Live) -> None:
+async def test_vary_keeps_the_values_of_the_response(live: Live) -> None:
     answer = await (await live.connect()).ask(f"GET /docs HTTP/1.1\r\nHost: x\r\nOrigin: {PAGE}\r\n\r\n".encode())
     assert (answer.status, answer.headers["vary"]) == (200, "Accept-Encoding, Origin")
 
 
-async def test_a_page_may_read_the_answer_and_its_headers(live: Live) -> None:
+async def test_a_page_of_an_allowed_origin_may_read_the_response_and_its_headers(live: Live) -> None:
     wire = await live.connect()
     for head, status in (
         (live.head("GET", "/v1/agents", f"Origin: {PAGE}"), 200),
@@ -92,7 +92,7 @@ async def test_a_page_may_read_the_answer_and_its_headers(live: Live) -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", f"{PAGE}.evil.example", "http://page.example", ""])
-async def test_another_page_is_told_nothing(live: Live, origin: str) -> None:
+async def test_a_page_of_another_origin_gets_no_cors_headers(live: Live, origin: str) -> None:
     wire = await live.connect()
     for request in (_preflight("/v1/agents", origin), live.head("GET", "/v1/agents", f"Origin: {origin}")):
         answer = await wire.ask(request)
@@ -100,7 +100,7 @@ async def test_another_page_is_told_nothing(live: Live, origin: str) -> None:
         assert answer.headers["vary"] == "Origin"
 
 
-async def test_options_without_a_page_is_405(live: Live) -> None:
+async def test_options_without_an_origin_is_405(live: Live) -> None:
     answer = await (await live.connect()).ask(live.head("OPTIONS", "/v1/agents"))
     assert (answer.status, answer.headers["allow"]) == (405, "GET,HEAD,POST")
 
@@ -115,7 +115,7 @@ async def test_options_without_a_page_is_405(live: Live) -> None:
         ("http://[2001:DB8::1]:3000", "http://[2001:db8::1]:3000"),
     ],
 )
-def test_an_origin_is_kept_as_browsers_write_it(written: str, meant: str) -> None:
+def test_an_origin_is_normalized_as_browsers_send_it(written: str, meant: str) -> None:
     assert ApiSettings(cors_origins=(written,)).cors_origins == (meant,)
 
 
@@ -124,6 +124,6 @@ def test_an_origin_is_kept_as_browsers_write_it(written: str, meant: str) -> Non
     ["*", "null", "page.example", "https://*.page.example", "https://page.example/v1", "https://u:p@page.example",
      "ftp://page.example", "https://page.example?x", "https://page.example#x", "https://page.example:99999", ""],
 )  # fmt: skip
-def test_what_is_no_origin_is_refused(text: str) -> None:
+def test_a_malformed_origin_is_rejected(text: str) -> None:
     with pytest.raises(ValidationError):
         ApiSettings(cors_origins=(text,))

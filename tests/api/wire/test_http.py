@@ -1,4 +1,4 @@
-"""HTTP as clients and proxies speak it, and the headers of every response."""
+"""HTTP of clients and proxies, and the headers of every response."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ async def test_pipelined_requests_are_answered_in_order(live: Live) -> None:
     assert [(await wire.answer()).json["data"]["name"] for _ in range(50)] == [str(number) for number in range(50)]
 
 
-async def test_a_target_may_name_the_server(live: Live) -> None:
+async def test_a_request_target_may_be_an_absolute_url(live: Live) -> None:
     wire = await live.connect()
     assert (await wire.ask(live.head("GET", "http://x/v1/agents"))).status == 200
 
 
-async def test_a_request_in_pieces_is_put_together(live: Live) -> None:
+async def test_a_request_in_several_segments_is_parsed(live: Live) -> None:
     wire = await live.connect()
     whole = live.post(b'{"name": "Anna"}')
     assert (await wire.ask(*[whole[start : start + 3] for start in range(0, len(whole), 3)])).status == 201
 
 
-async def test_a_connection_is_kept_unless_it_is_not_to_be(live: Live) -> None:
+async def test_a_connection_is_kept_alive_unless_the_client_closes_it(live: Live) -> None:
     wire = await live.connect()
     assert "connection" not in (await wire.ask(live.head("GET", "/v1/agents"))).headers
     answer = await wire.ask(live.head("GET", "/v1/agents", "Connection: close"))
@@ -64,7 +64,7 @@ async def test_a_connection_is_kept_unless_it_is_not_to_be(live: Live) -> None:
     assert await wire.ended()
 
 
-async def test_an_upgrade_is_not_taken(live: Live) -> None:
+async def test_an_upgrade_is_ignored(live: Live) -> None:
     wire = await live.connect()
     answer = await wire.ask(live.head("GET", "/v1/agents", "Upgrade: websocket", "Connection: Upgrade"))
     assert answer.status == 200
@@ -84,7 +84,7 @@ async def test_an_upgrade_is_not_taken(live: Live) -> None:
         ("GET", "/healthz", 200),
     ],
 )
-async def test_every_response_carries_the_security_headers(live: Live, method: str, path: str, status: int) -> None:
+async def test_every_response_has_the_security_headers(live: Live, method: str, path: str, status: int) -> None:
     wire = await live.connect()
     answer = await wire.ask(live.head(method, path, "Content-Length: 0"))
     assert answer.status == status
@@ -105,7 +105,7 @@ async def test_a_response_may_have_a_policy_of_its_own(serve: Serve) -> None:
     assert answer.headers["x-frame-options"] == "DENY"
 
 
-async def test_a_fault_around_the_application_is_a_500_without_a_trace(serve: Serve) -> None:
+async def test_an_error_outside_of_the_application_is_a_500_without_a_traceback(serve: Serve) -> None:
     async def no_response(_request: web.Request) -> Any:
         return None
 

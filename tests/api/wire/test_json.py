@@ -1,4 +1,4 @@
-"""JSON at its edges: how deep, how large its numbers, which characters; and whatever is not JSON."""
+"""Limits of JSON: depth, numbers, characters, duplicate keys; and bodies that are not JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def _posted(live: Live, body: bytes, *fields: str, path: str = "/v1/agents
 
 
 def _number(metadata: bytes) -> bytes:
-    """The body of a phone number, whose metadata may be anything."""
+    """The body of a phone number with this JSON as metadata."""
     return b'{"number": "100", "provider": "sip", "metadata": {"a": %b}}' % metadata
 
 
@@ -40,12 +40,12 @@ def _nested(levels: int) -> bytes:
         (b"[" + b"[]," * 100 + b"[[]]]", 3),
     ],
 )
-def test_depth_counts_objects_and_lists_but_not_what_stands_in_texts(body: bytes, depth: int) -> None:
+def test_depth_counts_objects_and_lists_but_no_brackets_in_strings(body: bytes, depth: int) -> None:
     assert not is_nested_deeper_than(depth, body)
     assert is_nested_deeper_than(depth - 1, body)
 
 
-async def test_a_body_may_be_so_deep_and_no_deeper(live: Live) -> None:
+async def test_a_body_may_be_nested_up_to_the_maximum_depth(live: Live) -> None:
     deepest = _nested(MAX_DEPTH - 2)
     status, answer = await _posted(live, _number(deepest), path="/v1/phone-numbers")
     assert status == 201
@@ -72,7 +72,7 @@ async def test_a_body_may_be_so_deep_and_no_deeper(live: Live) -> None:
         (b'{"' + b"\\\\" * 100 + b'": 1, "' + b"\\\\" * 101 + b'": 2}', None),
     ],
 )
-def test_the_first_name_that_an_object_has_twice_is_found(body: bytes, path: list[str] | None) -> None:
+def test_the_first_duplicate_key_is_found(body: bytes, path: list[str] | None) -> None:
     assert duplicate_key(body) == path
 
 
@@ -84,19 +84,21 @@ def test_the_first_name_that_an_object_has_twice_is_found(body: bytes, path: lis
         (b'{"name": "A", "transferTargets": [], "transferTargets": []}', "transferTargets"),
     ],
 )
-async def test_a_body_with_a_name_twice_is_refused_and_nothing_is_made(live: Live, body: bytes, field: str) -> None:
+async def test_a_body_with_a_duplicate_key_is_rejected_and_nothing_is_created(
+    live: Live, body: bytes, field: str
+) -> None:
     status, answer = await _posted(live, body, path="/v1/agents")
     assert (status, answer["details"]) == (400, [{"field": field, "message": "Is given twice"}])
     _, listed = await live.api("GET", "/agents")
     assert listed["pagination"]["total"] == 0
 
 
-async def test_a_name_that_metadata_have_twice_is_refused_by_its_path(live: Live) -> None:
+async def test_a_duplicate_key_in_metadata_is_rejected_with_its_path(live: Live) -> None:
     status, answer = await _posted(live, _number(b'{"a": [{"b": 1, "b": 2}]}'), path="/v1/phone-numbers")
     assert (status, answer["details"]) == (400, [{"field": "metadata.a.a.0.b", "message": "Is given twice"}])
 
 
-async def test_large_numbers_in_metadata_are_kept(live: Live) -> None:
+async def test_large_numbers_in_metadata_are_stored_exactly(live: Live) -> None:
     numbers = b"[%b, -%b, 1e308, 1%b]" % (b"9" * 4000, b"9" * 4000, b"0" * 308)
     status, answer = await _posted(live, _number(numbers), path="/v1/phone-numbers")
     assert status == 201
@@ -104,7 +106,7 @@ async def test_large_numbers_in_metadata_are_kept(live: Live) -> None:
     assert again["data"]["metadata"]["a"] == answer["data"]["metadata"]["a"] == json.loads(numbers)
 
 
-async def test_a_number_beyond_reason_is_refused(live: Live) -> None:
+async def test_a_number_with_too_many_digits_is_rejected(live: Live) -> None:
     for number in (b"9" * 5000, b"1e999", b"-1e999", b"NaN", b"Infinity"):
         status, answer = await _posted(live, _number(number), path="/v1/phone-numbers")
         assert (status, answer["error"]) == (400, "Validation failed")
@@ -118,7 +120,7 @@ async def test_a_large_number_for_a_field_names_the_field(live: Live) -> None:
         assert (status, [each["field"] for each in answer["details"]]) == (400, ["firstMessageDelay"])
 
 
-async def test_half_a_character_is_a_problem_with_the_body(live: Live) -> None:
+async def test_an_incomplete_character_is_a_problem_with_the_body(live: Live) -> None:
     for text in (b"\\ud800", b"\\udc00", b"\\udc00\\ud800", b"\\ud800x", b"\xed\xa0\x80", b"\xff"):
         for body in (b'{"name": "%b"}' % text, b'{"%b": 1}' % text):
             status, answer = await _posted(live, body)
@@ -127,11 +129,11 @@ async def test_half_a_character_is_a_problem_with_the_body(live: Live) -> None:
         assert (status, [each["field"] for each in answer["details"]]) == (400, ["body"])
 
 
-async def test_every_character_comes_back_as_it_was(live: Live) -> None:
+async def test_every_character_is_returned_as_it_was_sent(live: Live) -> None:
     for text in ("\\u0000", "a\\u0000b", "\\ud83d\\udcde", "\U0001f4de", "\\u2028", "\\u202e", "\\uffff"):
-        status, made = await _posted(live, f'{{"name": "x", "systemPrompt": "{text}"}}'.encode())
+        status, created = await _posted(live, f'{{"name": "x", "systemPrompt": "{text}"}}'.encode())
         assert status == 201
-        _, again = await live.api("GET", f"/agents/{made['data']['id']}")
+        _, again = await live.api("GET", f"/agents/{created['data']['id']}")
         assert again["data"]["systemPrompt"] == json.loads(f'"{text}"')
 
 
@@ -151,19 +153,19 @@ NO_OBJECTS = [
 ]
 
 
-async def test_what_is_no_json_object_is_a_problem_with_the_body(live: Live) -> None:
+async def test_anything_but_a_json_object_is_a_problem_with_the_body(live: Live) -> None:
     for body in NO_OBJECTS:
         status, answer = await _posted(live, body, "Content-Type: application/json")
         assert (body, status, [each["field"] for each in answer["details"]]) == (body, 400, ["body"])
 
 
-async def test_json_is_taken_whatever_it_is_called(live: Live) -> None:
+async def test_json_is_accepted_with_any_media_type_but_forms(live: Live) -> None:
     assert (await _posted(live, b'{"name": "x"}'))[0] == 201
     for kind in ("application/json", "APPLICATION/JSON; charset=utf-8", "text/plain", "application/x+json", "odd", ""):
         assert (await _posted(live, b'{"name": "x"}', f"Content-Type: {kind}"))[0] == 201
 
 
-async def test_a_form_is_told_what_to_be(live: Live) -> None:
+async def test_a_form_is_rejected_with_the_media_type_to_send(live: Live) -> None:
     problem = {"field": "body", "message": "Must be JSON, sent as application/json"}
     for kind in ("application/x-www-form-urlencoded", "Multipart/Form-Data; boundary=x"):
         answered = await _posted(live, b'{"name": "x"}', f"Content-Type: {kind}")

@@ -1,4 +1,4 @@
-"""Whatever bytes come, the server answers or hangs up, and works on."""
+"""The server answers or disconnects, and works on, whatever bytes it receives."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ODD = [
 
 
 def _damaged(request: bytes, chance: random.Random) -> bytes:
-    """With a few bytes put in, changed or taken out, mostly near its start."""
+    """The request with a few bytes inserted, changed or removed, mostly near its start."""
     data = bytearray(request)
     for _ in range(chance.choice((1, 1, 2, 3))):
         at = chance.randrange(chance.choice((len(data), min(60, len(data)))))
@@ -56,7 +56,7 @@ async def _status(live: Live, sent: bytes) -> int | None:
         wire.writer.close()
 
 
-async def test_damaged_requests_are_never_a_fault_of_ours(serve: Serve, log_text: io.StringIO) -> None:
+async def test_damaged_requests_are_never_a_server_error(serve: Serve, log_text: io.StringIO) -> None:
     live = await serve(head_timeout_s=0.05, body_timeout_s=0.05, limits={"requests_per_minute": 10_000})
     chance = random.Random(SEED)
     whole = [

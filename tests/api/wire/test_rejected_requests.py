@@ -1,4 +1,4 @@
-"""What is no request that we take is answered like one, with error body, rate and id; and none of it is logged."""
+"""Input that is not a valid request gets an ordinary error response; it is charged, and not logged."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("sent", "status"), REFUSED.values(), ids=REFUSED.keys())
-async def test_what_is_refused_is_told_like_any_error(
+async def test_a_rejected_request_gets_an_ordinary_error_response(
     live: Live, log_text: io.StringIO, sent: bytes, status: int
 ) -> None:
     wire = await live.connect()
@@ -67,14 +67,14 @@ async def test_what_is_refused_is_told_like_any_error(
     assert await wire.ended()
     assert await live.agents() == 0
     lines = [json.loads(line) for line in log_text.getvalue().splitlines()]
-    told = [line for line in lines if line["event"] == "api.request" and line["status"] == status]
-    assert [line["request_id"] for line in told] == [answer.headers["x-request-id"]]
+    request_lines = [line for line in lines if line["event"] == "api.request" and line["status"] == status]
+    assert [line["request_id"] for line in request_lines] == [answer.headers["x-request-id"]]
     assert not [line for line in lines if line["level"] in ("warning", "error")]
     for words in (answer.text, answer.body.decode(), log_text.getvalue()):
         assert MARK not in words
 
 
-async def test_refusals_count_against_the_rate_of_the_address(serve: Serve) -> None:
+async def test_rejected_requests_count_against_the_rate_limit_of_the_address(serve: Serve) -> None:
     live = await serve(limits={"requests_per_minute": 2})
     remaining = []
     for _ in range(3):
@@ -84,7 +84,7 @@ async def test_refusals_count_against_the_rate_of_the_address(serve: Serve) -> N
     assert answer.headers["retry-after"] == str(answer.json["retryAfter"])
 
 
-async def test_a_request_at_work_is_answered_before_a_refused_one(serve: Serve) -> None:
+async def test_a_running_request_is_answered_before_a_rejected_one(serve: Serve) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(_request: web.Request) -> web.Response:
@@ -97,13 +97,14 @@ async def test_a_request_at_work_is_answered_before_a_refused_one(serve: Serve) 
     await wire.send(live.head("GET", "/slow"))
     await begun.wait()
     await wire.send(b"nonsense\r\n\r\n" + live.head("GET", "/slow"))
-    assert (await later.ask(live.head("GET", "/v1/agents"))).status == 200  # so the nonsense has come, too
+    # This response shows that the malformed bytes have been received, too.
+    assert (await later.ask(live.head("GET", "/v1/agents"))).status == 200
     go_on.set()
     assert [(await wire.answer()).status, (await wire.answer()).status] == [200, 400]
     assert await wire.ended()
 
 
-async def test_who_sends_much_too_much_can_still_read_why(live: Live) -> None:
+async def test_a_client_that_sends_far_too_much_can_still_read_the_error(live: Live) -> None:
     wire = await live.connect()
     await wire.send(b"GET / HTTP/1.1\r\nX: ", *[b"x" * 65536] * 64)
     assert (await wire.answer()).status == 431

@@ -1,4 +1,4 @@
-"""One log line for each request, and its id on every line that it causes."""
+"""One log line for each request, and its id on every line of the request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _lines(log_text: io.StringIO, event: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["event"] == event]
 
 
-async def test_a_request_is_one_line(live: Live, log_text: io.StringIO) -> None:
+async def test_a_request_is_one_log_line(live: Live, log_text: io.StringIO) -> None:
     wire = await live.connect()
     answer = await wire.ask(live.head("GET", "/v1/agents?search=hush-query", "X-Request-Id: ours.1"))
     (line,) = _lines(log_text, "api.request")
@@ -37,14 +37,14 @@ async def test_a_request_is_one_line(live: Live, log_text: io.StringIO) -> None:
     assert "hush" not in log_text.getvalue()
 
 
-async def test_probes_are_lines_for_debugging_only(live: Live, log_text: io.StringIO) -> None:
+async def test_health_requests_are_logged_at_debug(live: Live, log_text: io.StringIO) -> None:
     wire = await live.connect()
     for path in ("/healthz", "/readyz", "/metrics"):
         assert (await wire.ask(live.head("GET", path))).status == 200
     assert [line["level"] for line in _lines(log_text, "api.request")] == ["debug"] * 3
 
 
-async def test_a_path_is_logged_in_its_escapes_and_not_at_any_length(live: Live, log_text: io.StringIO) -> None:
+async def test_a_path_is_logged_with_its_escapes_and_shortened(live: Live, log_text: io.StringIO) -> None:
     wire = await live.connect()
     await wire.ask(live.head("GET", "/v1/agents/%0a%1b[2J"))
     await wire.ask(live.head("GET", "/v1/" + "x" * 8000))
@@ -53,7 +53,7 @@ async def test_a_path_is_logged_in_its_escapes_and_not_at_any_length(live: Live,
     assert second["path"] == "/v1/" + "x" * 196
 
 
-async def test_ids_differ_and_stand_on_every_line_of_the_request(serve: Serve, log_text: io.StringIO) -> None:
+async def test_request_ids_differ_and_are_on_every_log_line_of_the_request(serve: Serve, log_text: io.StringIO) -> None:
     async def handle(request: web.Request) -> web.Response:
         log = structlog.get_logger()
         log.info("on.the_loop")
@@ -68,7 +68,7 @@ async def test_ids_differ_and_stand_on_every_line_of_the_request(serve: Serve, l
         assert [line["request_id"] for line in _lines(log_text, event)] == named
 
 
-async def test_lines_outside_of_requests_have_no_id(live: Live, log_text: io.StringIO) -> None:
+async def test_log_lines_outside_of_requests_have_no_request_id(live: Live, log_text: io.StringIO) -> None:
     await (await live.connect()).ask(live.head("GET", "/v1/agents"))
     structlog.get_logger().info("outside")
     (line,) = _lines(log_text, "outside")

@@ -1,4 +1,4 @@
-"""Odd paths and queries are unknown or invalid, never a fault of ours."""
+"""Unusual paths and queries get 404 or 400, never a server error."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TARGETS = {
 }
 
 
-async def test_an_odd_target_is_unknown_or_invalid(live: Live) -> None:
+async def test_an_unusual_request_target_is_not_found_or_bad_request(live: Live) -> None:
     statuses = {}
     wire = await live.connect()
     for target in TARGETS:
@@ -58,14 +58,14 @@ async def test_an_odd_target_is_unknown_or_invalid(live: Live) -> None:
     assert statuses == TARGETS
 
 
-async def test_a_key_of_odd_bytes_is_no_key(live: Live) -> None:
+async def test_a_key_with_arbitrary_bytes_is_401(live: Live) -> None:
     wire = await live.connect()
     for odd in (b"\xff", b"\xed\xa0\x80", b"\xc3\xa9"):
         request = b"GET /v1/agents HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n" % odd
         assert (await wire.ask(request)).status == 401
 
 
-async def test_a_header_of_odd_bytes_is_never_a_fault_of_ours(live: Live) -> None:
+async def test_a_header_with_arbitrary_bytes_is_never_a_server_error(live: Live) -> None:
     wire = await live.connect()
     names = ("X-Request-Id", "Idempotency-Key", "Content-Type", "Origin", "Range", "Accept")
     statuses = [(await wire.ask(live.post(b'{"name": "Anna"}', f"{name}: \xff\xed\xa0\x80"))).status for name in names]

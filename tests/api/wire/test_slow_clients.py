@@ -1,4 +1,4 @@
-"""Clients that take nothing of their answers are cut off, and what was made for them is freed; slow ones are served."""
+"""Clients that do not read are disconnected and their memory is released; slow ones are served."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ WAV_BYTES = 3 * 1024 * 1024
 
 
 @pytest.fixture
-def rooms(monkeypatch: pytest.MonkeyPatch) -> ResponseMemory:
-    """What the server counts."""
-    made = ResponseMemory()
-    monkeypatch.setattr(application, "ResponseMemory", lambda: made)
-    return made
+def memory(monkeypatch: pytest.MonkeyPatch) -> ResponseMemory:
+    """The server's response memory."""
+    created = ResponseMemory()
+    monkeypatch.setattr(application, "ResponseMemory", lambda: created)
+    return created
 
 
-async def _agents(api: Api, count: int) -> None:
-    """Large ones."""
-    await api.made("/agents", {"name": "Anna", "transferTargets": LARGE})
+async def _create_large_agents(api: Api, count: int) -> None:
+    """Creates large agents."""
+    await api.create("/agents", {"name": "Anna", "transferTargets": LARGE})
 
     def copy(conn: sa.Connection) -> None:
         table = tables.agents
@@ -50,8 +50,8 @@ async def _agents(api: Api, count: int) -> None:
 
 
 @asynccontextmanager
-async def _deaf(live: Live, request: bytes) -> AsyncIterator[socket.socket]:
-    """A client that asks, and has room for a few bytes of the answer only."""
+async def _client_that_does_not_read(live: Live, request: bytes) -> AsyncIterator[socket.socket]:
+    """A client that sends a request and has a receive buffer of a few bytes."""
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         client.setblocking(False)
@@ -61,8 +61,8 @@ async def _deaf(live: Live, request: bytes) -> AsyncIterator[socket.socket]:
         yield client
 
 
-async def _rest(client: socket.socket, pause_s: float = 0.0) -> bytes:
-    """All that still comes until the other side ends the connection; raises when it does so in the middle."""
+async def _read_to_end(client: socket.socket, pause_s: float = 0.0) -> bytes:
+    """Reads until the server closes the connection; raises if it is reset."""
     parts = []
     async with asyncio.timeout(PATIENCE_S):
         while part := await asyncio.get_running_loop().sock_recv(client, 32 * 1024):
@@ -71,105 +71,107 @@ async def _rest(client: socket.socket, pause_s: float = 0.0) -> bytes:
     return b"".join(parts)
 
 
-async def _holds(condition: Callable[[], bool]) -> None:
+async def _wait_until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - no event tells of it
+        while not condition():  # noqa: ASYNC110 - no event reports it
             await asyncio.sleep(0.01)
 
 
-async def test_a_client_that_does_not_read_is_cut_off_and_its_answer_is_freed(
-    serve: Serve, rooms: ResponseMemory
+async def test_a_client_that_does_not_read_is_disconnected_and_its_memory_is_released(
+    serve: Serve, memory: ResponseMemory
 ) -> None:
     live = await serve(write_timeout_s=TIMEOUT_S)
     owner = live.api.organization_id
-    await _agents(live.api, 30)
-    async with _deaf(live, live.head("GET", "/v1/agents?limit=100")) as client:
-        await _holds(lambda: rooms.reserved(owner) > 3 * 1024 * 1024)
-        await _holds(lambda: rooms.reserved(owner) == 0)
+    await _create_large_agents(live.api, 30)
+    async with _client_that_does_not_read(live, live.head("GET", "/v1/agents?limit=100")) as client:
+        await _wait_until(lambda: memory.reserved(owner) > 3 * 1024 * 1024)
+        await _wait_until(lambda: memory.reserved(owner) == 0)
         with pytest.raises(ConnectionError):
-            await _rest(client)
+            await _read_to_end(client)
 
 
-def test_without_a_setting_that_takes_seconds() -> None:
+def test_the_default_write_timeout_is_at_most_10_seconds() -> None:
     assert ApiSettings().write_timeout_s <= 10
 
 
-async def test_many_that_do_not_read_take_no_more_than_one_organization_may(
-    serve: Serve, rooms: ResponseMemory
+async def test_many_clients_that_do_not_read_stay_within_the_memory_of_their_organization(
+    serve: Serve, memory: ResponseMemory
 ) -> None:
     live = await serve(write_timeout_s=TIMEOUT_S)
-    owner, most = live.api.organization_id, 0
-    await _agents(live.api, 30)
-    other = await live.api.of_another_organization()
-    await other.made("/agents", {"name": "One"})
-    clients = [_deaf(live, live.head("GET", "/v1/agents?limit=100")) for _ in range(20)]
+    owner, maximum = live.api.organization_id, 0
+    await _create_large_agents(live.api, 30)
+    other = await live.api.as_another_organization()
+    await other.create("/agents", {"name": "One"})
+    clients = [_client_that_does_not_read(live, live.head("GET", "/v1/agents?limit=100")) for _ in range(20)]
     for each in clients:
         await each.__aenter__()
-    await _holds(lambda: rooms.reserved(owner) >= MAX_BYTES - 4 * 1024 * 1024)
+    await _wait_until(lambda: memory.reserved(owner) >= MAX_BYTES - 4 * 1024 * 1024)
     status, answer = await other("GET", "/agents")
     assert (status, len(answer["data"])) == (200, 1)
     served = 0
     async with asyncio.timeout(2 * PATIENCE_S):
-        while rooms.reserved(owner):
-            most, served = max(most, rooms.reserved(owner)), served + 1
+        while memory.reserved(owner):
+            maximum, served = max(maximum, memory.reserved(owner)), served + 1
             await asyncio.sleep(0.01)
-    assert 0 < most <= MAX_BYTES
+    assert 0 < maximum <= MAX_BYTES
     for each in clients:
         await each.__aexit__(None, None, None)
     status, answer = await live.api("GET", "/agents?limit=1")
     assert (status, len(answer["data"])) == (200, 1), "who reads is served again"
 
 
-async def test_a_small_list_does_not_wait_for_large_ones_that_nobody_reads(serve: Serve, rooms: ResponseMemory) -> None:
+async def test_a_small_list_does_not_wait_for_unread_large_ones(serve: Serve, memory: ResponseMemory) -> None:
     live = await serve(write_timeout_s=PATIENCE_S)
     owner = live.api.organization_id
-    await _agents(live.api, 30)
+    await _create_large_agents(live.api, 30)
     async with AsyncExitStack() as stack:
         for _ in range(6):
-            await stack.enter_async_context(_deaf(live, live.head("GET", "/v1/agents?limit=100")))
-        await _holds(lambda: rooms.reserved(owner) >= MAX_BYTES - MIB)
+            await stack.enter_async_context(_client_that_does_not_read(live, live.head("GET", "/v1/agents?limit=100")))
+        await _wait_until(lambda: memory.reserved(owner) >= MAX_BYTES - MIB)
         async with asyncio.timeout(PATIENCE_S / 2):
             status, answer = await live.api("GET", "/agents?limit=1")
         assert (status, len(answer["data"])) == (200, 1)
-        assert rooms.reserved(owner) >= MAX_BYTES - MIB
+        assert memory.reserved(owner) >= MAX_BYTES - MIB
 
 
-async def test_a_slow_client_that_reads_gets_everything(serve: Serve, rooms: ResponseMemory) -> None:
+async def test_a_slow_client_that_reads_gets_the_complete_response(serve: Serve, memory: ResponseMemory) -> None:
     live = await serve(write_timeout_s=TIMEOUT_S)
-    await _agents(live.api, 8)
+    await _create_large_agents(live.api, 8)
     request = live.head("GET", "/v1/agents", "Connection: close")
-    async with _deaf(live, request) as client:
+    async with _client_that_does_not_read(live, request) as client:
         started = asyncio.get_running_loop().time()
-        body = (await _rest(client, pause_s=TIMEOUT_S / 50)).split(b"\r\n\r\n", 1)[1]
+        body = (await _read_to_end(client, pause_s=TIMEOUT_S / 50)).split(b"\r\n\r\n", 1)[1]
         assert asyncio.get_running_loop().time() - started > TIMEOUT_S
     assert len(json.loads(body)["data"]) == 8
-    assert rooms.reserved(live.api.organization_id) == 0
+    assert memory.reserved(live.api.organization_id) == 0
 
 
-async def test_requests_in_a_row_that_nobody_reads_the_answers_of(serve: Serve, rooms: ResponseMemory) -> None:
+async def test_pipelined_requests_whose_responses_are_not_read_release_their_memory(
+    serve: Serve, memory: ResponseMemory
+) -> None:
     live = await serve(write_timeout_s=TIMEOUT_S)
-    await _agents(live.api, 30)
-    async with _deaf(live, live.head("GET", "/v1/agents?limit=100") * 20) as client:
-        await _holds(lambda: rooms.reserved(live.api.organization_id) > 0)
-        await _holds(lambda: rooms.reserved(live.api.organization_id) == 0)
+    await _create_large_agents(live.api, 30)
+    async with _client_that_does_not_read(live, live.head("GET", "/v1/agents?limit=100") * 20) as client:
+        await _wait_until(lambda: memory.reserved(live.api.organization_id) > 0)
+        await _wait_until(lambda: memory.reserved(live.api.organization_id) == 0)
         with pytest.raises(ConnectionError):
-            await _rest(client)
+            await _read_to_end(client)
 
 
-async def test_head_of_a_large_list_has_its_length_and_no_body(serve: Serve, rooms: ResponseMemory) -> None:
+async def test_head_of_a_large_list_has_its_length_and_no_body(serve: Serve, memory: ResponseMemory) -> None:
     live = await serve()
-    await _agents(live.api, 5)
+    await _create_large_agents(live.api, 5)
     wire = await live.connect()
     whole = await wire.ask(live.head("GET", "/v1/agents"))
     await wire.send(live.head("HEAD", "/v1/agents"))
     head = await wire.answer("HEAD")
     assert head.headers["content-length"] == str(len(whole.body))
     assert (await wire.ask(live.head("GET", "/v1/voices"))).status == 200
-    assert rooms.reserved(live.api.organization_id) == 0
+    assert memory.reserved(live.api.organization_id) == 0
 
 
-async def _recorded(api: Api) -> str:
-    """A call with a large recording: its id."""
+async def _create_recorded_call(api: Api) -> str:
+    """Stores a call with a large recording; returns its id."""
     at, call_id = datetime(2026, 1, 1, tzinfo=UTC), "5b04ac7c-2be9-4887-97d5-5fafa43022f1"
     path: Path = recordings.path_of(api.services.settings.data_dir, call_id, at)
 
@@ -199,15 +201,15 @@ async def _recorded(api: Api) -> str:
 
 
 @pytest.mark.parametrize("what", ["recording", "export"])
-async def test_downloads_are_cut_off_and_served_alike(serve: Serve, what: str) -> None:
+async def test_downloads_are_cut_off_and_served_like_lists(serve: Serve, what: str) -> None:
     live = await serve(write_timeout_s=TIMEOUT_S)
-    path = f"/v1/calls/{await _recorded(live.api)}/{what}"
+    path = f"/v1/calls/{await _create_recorded_call(live.api)}/{what}"
     request = live.head("GET", path, "Connection: close")
-    if what == "recording":  # what an archive holds of it is a few bytes
-        async with _deaf(live, request) as deaf:
+    if what == "recording":  # an archive compresses it to a few bytes
+        async with _client_that_does_not_read(live, request) as client:
             await asyncio.sleep(4 * TIMEOUT_S)
             with pytest.raises(ConnectionError):
-                await _rest(deaf)
-    async with _deaf(live, request) as slow:
-        taken = await _rest(slow, pause_s=TIMEOUT_S / 100)
-        assert len(taken) > (WAV_BYTES if what == "recording" else 1000)
+                await _read_to_end(client)
+    async with _client_that_does_not_read(live, request) as slow:
+        body = await _read_to_end(slow, pause_s=TIMEOUT_S / 100)
+        assert len(body) > (WAV_BYTES if what == "recording" else 1000)

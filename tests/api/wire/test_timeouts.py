@@ -1,4 +1,4 @@
-"""Work that hangs is given up; a download takes its time."""
+"""The request timeout ends a handler that hangs, and does not apply to downloads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from tests.api.wire.conftest import RATE_HEADERS, Serve
 
 WORK_S = 0.5
-"""Long enough for everything but what hangs, also on a busy machine."""
+"""Seconds that suffice for everything but a handler that hangs, also on a busy machine."""
 
 
 async def _hang(_request: web.Request) -> web.Response:
@@ -19,7 +19,7 @@ async def _hang(_request: web.Request) -> web.Response:
     raise AssertionError
 
 
-async def test_work_that_hangs_is_503_and_leaves_the_server_well(serve: Serve) -> None:
+async def test_a_handler_that_hangs_is_503_and_the_server_works_on(serve: Serve) -> None:
     live = await serve({"/hang": _hang}, request_timeout_s=WORK_S)
     wire = await live.connect()
     with capture_logs() as logs:
@@ -31,7 +31,7 @@ async def test_work_that_hangs_is_503_and_leaves_the_server_well(serve: Serve) -
     assert (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
 
 
-async def test_a_fault_that_is_a_timeout_is_no_deadline(serve: Serve) -> None:
+async def test_a_timeout_error_of_a_handler_is_not_the_request_timeout(serve: Serve) -> None:
     async def broken(_request: web.Request) -> web.Response:
         raise TimeoutError
 
@@ -40,7 +40,7 @@ async def test_a_fault_that_is_a_timeout_is_no_deadline(serve: Serve) -> None:
     assert (answer.status, answer.json) == (500, {"error": "Internal server error"})
 
 
-async def test_a_download_may_take_longer_than_work(serve: Serve, tmp_path: Path) -> None:
+async def test_a_download_may_take_longer_than_the_request_timeout(serve: Serve, tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(bytes(2**24))
 

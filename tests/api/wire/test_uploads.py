@@ -1,4 +1,4 @@
-"""Large bodies come in turns, and the wait for a turn costs nobody their deadline."""
+"""Upload slots: large bodies wait for one, and their request timeout is paused meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.api.wire.conftest import Live, Serve, Wire
 
 LARGE = 2**20 + 1
 BODY = b'{"name": "' + b" " * (LARGE - 12) + b'"}'
-"""Not an upload that is taken: a refusal ends it too."""
+"""A body that is rejected, which also ends the upload."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 DEADLINE_S = 0.5
 
@@ -36,132 +36,132 @@ def _head(live: Live, length: int = LARGE, path: str = "/v1/background-sounds") 
     return live.head("POST", path, f"Content-Length: {length}", "Expect: 100-continue")
 
 
-async def _asking(live: Live, **more: Any) -> Wire:
-    """A client that has sent the head of an upload, and its body not before it is told to."""
+async def _start_upload(live: Live, **more: Any) -> Wire:
+    """Sends the head of an upload with `Expect: 100-continue`; returns the connection."""
     wire = await live.connect()
     await wire.send(_head(live, **more))
     return wire
 
 
-async def _told_to_send(wire: Wire) -> bool:
+async def _gets_continue(wire: Wire) -> bool:
     return await wire.reader.readexactly(len(CONTINUE)) == CONTINUE
 
 
-async def _full(live: Live, **more: Any) -> list[Wire]:
-    wires = [await _asking(live, **more) for _ in range(MAX_CONCURRENT // 2)]
-    assert all([await _told_to_send(wire) for wire in wires])
+async def _take_all_slots(live: Live, **more: Any) -> list[Wire]:
+    wires = [await _start_upload(live, **more) for _ in range(MAX_CONCURRENT // 2)]
+    assert all([await _gets_continue(wire) for wire in wires])
     return wires
 
 
-async def test_one_more_is_read_when_one_before_it_has_ended(live: Live) -> None:
-    places = await _full(live)
-    late = await _asking(live)
+async def test_the_next_upload_is_read_when_one_has_ended(live: Live) -> None:
+    places = await _take_all_slots(live)
+    late = await _start_upload(live)
     other = await live.connect()
     assert (await other.ask(live.head("GET", "/hang"))).status == 503, "a deadline has passed"
-    told = asyncio.create_task(_told_to_send(late))
+    continued = asyncio.create_task(_gets_continue(late))
     assert (await other.ask(live.head("GET", "/v1/agents"))).status == 200
-    assert not told.done()
+    assert not continued.done()
     assert (await places[0].ask(BODY)).status == 400
-    assert await told
+    assert await continued
     assert (await late.ask(BODY)).status == 400
 
 
-async def test_a_client_that_goes_away_leaves_its_place(live: Live) -> None:
-    places = await _full(live)
-    late = await _asking(live)
+async def test_a_client_that_disconnects_releases_its_slot(live: Live) -> None:
+    places = await _take_all_slots(live)
+    late = await _start_upload(live)
     places[0].writer.close()
-    assert await _told_to_send(late)
+    assert await _gets_continue(late)
 
 
-async def test_small_bodies_and_those_too_large_wait_for_nothing(live: Live) -> None:
-    await _full(live)
-    small = await _asking(live, length=2**20)
-    assert await _told_to_send(small)
+async def test_small_and_too_large_bodies_do_not_wait_for_a_slot(live: Live) -> None:
+    await _take_all_slots(live)
+    small = await _start_upload(live, length=2**20)
+    assert await _gets_continue(small)
     assert (await (await live.connect()).ask(live.post(b'{"name": "a"}'))).status == 201
     assert (await (await live.connect()).ask(_head(live, length=2**25))).status == 413
 
 
 async def test_a_body_without_a_length_waits_like_a_large_one(live: Live) -> None:
-    places = await _full(live)
+    places = await _take_all_slots(live)
     late = await live.connect()
     chunked = ("Transfer-Encoding: chunked", "Expect: 100-continue")
     await late.send(live.head("POST", "/v1/knowledge", *chunked))
-    told = asyncio.create_task(_told_to_send(late))
+    continued = asyncio.create_task(_gets_continue(late))
     assert (await (await live.connect()).ask(live.head("GET", "/v1/agents"))).status == 200
-    assert not told.done()
+    assert not continued.done()
     assert (await places[0].ask(BODY)).status == 400
-    assert await told
+    assert await continued
 
 
-async def test_more_than_may_wait_are_503(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_waiting_uploads_are_503(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload_slots, "MAX_WAITING", 1)
-    places = await _full(live)
-    waiting = await _asking(live)
+    places = await _take_all_slots(live)
+    waiting = await _start_upload(live)
     refused = await (await live.connect()).ask(_head(live))
     assert (refused.status, refused.json) == (503, {"error": "Too many uploads at once"})
     assert refused.headers["retry-after"] == "10"
     assert (await places[0].ask(BODY)).status == 400
-    assert await _told_to_send(waiting)
+    assert await _gets_continue(waiting)
 
 
-async def test_a_wait_that_takes_too_long_is_503_and_takes_no_place(
-    live: Live, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_wait_that_takes_too_long_is_503_and_takes_no_slot(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload_slots, "MAX_WAIT_S", 0.05)
-    places = await _full(live)
+    places = await _take_all_slots(live)
     assert (await (await live.connect()).ask(_head(live))).status == 503
     assert (await places[0].ask(BODY)).status == 400
-    assert await _told_to_send(await _asking(live))
+    assert await _gets_continue(await _start_upload(live))
 
 
-async def test_work_that_goes_on_after_its_request_keeps_its_place(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_off, heard = threading.Event(), background_sounds._decoded
+async def test_work_that_continues_after_its_request_keeps_its_slot(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_off, decode = threading.Event(), background_sounds._decode
 
     def late(content: bytes) -> Any:
         cut_off.wait(30)
-        return heard(content)
+        return decode(content)
 
-    monkeypatch.setattr(background_sounds, "_decoded", late)
+    monkeypatch.setattr(background_sounds, "_decode", late)
     content = "AAAA" * (LARGE // 4)
     body = (
         f'{{"name": "a", "filename": "a", "mimeType": "audio/wav", "fileBase64": "{content}", '
         f'"fileSize": {len(content) // 4 * 3}}}'
     ).encode()
-    first = (await _full(live, length=len(body)))[0]
-    late_one = await _asking(live)
+    first = (await _take_all_slots(live, length=len(body)))[0]
+    late_one = await _start_upload(live)
     try:
         assert (await first.ask(body)).status == 503
-        told = asyncio.create_task(_told_to_send(late_one))
+        continued = asyncio.create_task(_gets_continue(late_one))
         assert (await (await live.connect()).ask(live.head("GET", "/v1/agents"))).status == 200
-        assert not told.done()
+        assert not continued.done()
     finally:
         cut_off.set()
-    assert await told
+    assert await continued
 
 
-async def test_an_organization_that_fills_its_places_keeps_no_other_waiting(live: Live) -> None:
-    await _full(live)
-    late = await _asking(live)
-    told = asyncio.create_task(_told_to_send(late))
+async def test_an_organization_with_all_its_slots_does_not_delay_another(live: Live) -> None:
+    await _take_all_slots(live)
+    late = await _start_upload(live)
+    continued = asyncio.create_task(_gets_continue(late))
     other = await live.connect()
-    another = await live.api.of_another_organization()
+    another = await live.api.as_another_organization()
     head = _head(live).replace(live.api.key.encode(), another.key.encode())
     await other.send(head)
     async with asyncio.timeout(5):
-        assert await _told_to_send(other)
-    assert not told.done()
-    told.cancel()
+        assert await _gets_continue(other)
+    assert not continued.done()
+    continued.cancel()
 
 
-async def test_sounds_of_one_organization_leave_a_place_to_decode_anothers(serve: Serve) -> None:
+async def test_sounds_of_one_organization_leave_a_decode_slot_to_another(serve: Serve) -> None:
     live = await serve()
     places, hog = background_sounds._DECODE_SLOTS, live.api.organization_id
     taken = [asyncio.create_task(places.acquire(hog)) for _ in range(100)]
     await asyncio.sleep(0)
-    other = await live.api.of_another_organization()
+    other = await live.api.as_another_organization()
     behind = asyncio.create_task(live.api("POST", "/background-sounds", upload(b"no sound")))
     async with asyncio.timeout(5):
-        while places.waiting(hog) < 99:  # noqa: ASYNC110 - no event tells of it
+        while places.waiting(hog) < 99:  # noqa: ASYNC110 - no event reports it
             await asyncio.sleep(0.001)
         assert (await other("POST", "/background-sounds", upload(b"no sound")))[0] == 400
     assert not behind.done()
