@@ -216,7 +216,7 @@ async def test_the_summary_and_the_extraction_are_in_the_call_and_in_its_webhook
     assert demo_analysis.problems(analysis, json.loads(sent["body"])) == []
     assert analysis["method"] == "extractive", "no language model is installed"
     assert analysis["summary"] in demo.shown
-    lied = {**analysis, "summary": "", "extractions": {**dict.fromkeys(demo_analysis.SAID), "more": 1}}
+    lied = {**analysis, "summary": "", "extractions": {**dict.fromkeys(demo_analysis.EXPECTED), "more": 1}}
     assert len(demo_analysis.problems(lied, json.loads(sent["body"]))) == 4
     assert demo_analysis.problems(None, {}) == ["there is no analysis"]
 
