@@ -42,7 +42,7 @@ async def call_service_on_small_disk(disk: Path, **settings: Any) -> AsyncIterat
     async with call_service(disk, **settings) as harness:
         space = DiskSpace(harness.database, disk, 0, harness.service.on_disk_space)
         watching = asyncio.create_task(space.run())
-        await until(lambda: watching.done() or space._looked_at_s > 0)
+        await until(lambda: watching.done() or space._probed_at_s > 0)
         try:
             yield harness
         finally:
