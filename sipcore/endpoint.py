@@ -1,7 +1,7 @@
 """The SIP user agent of this process: listeners, trunk accounts, inbound and outbound legs.
 
-pjsua2's objects live on one thread of ours (`PjsipThread`). PJSIP's own threads enter Python only for callbacks, which
-copy facts and post them to the event loop.
+pjsua2's objects belong to one thread of ours (`PjsipThread`). PJSIP's own threads enter Python only for callbacks,
+which copy facts and post them to the event loop.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SPARE_CALLS = 32
 """Entries of PJSUA's call table beyond `max_calls`: a full table answers 486 by itself, so our limit must be reached
 first. The rest of the table is for calls that have ended but whose peer does not respond."""
 SHUTDOWN_S = 2.0
-"""How long `close` waits for the responses of peers and registrars."""
+"""Time that `close` waits for the responses of peers and registrars."""
 OPUS_RATE = 16000
 """Opus decodes and encodes at any of its rates; 16 kHz is that of our models, so no resampling is needed."""
 
@@ -68,7 +68,7 @@ class Endpoint:
         self._host_table = HostTable()
         self._trunk_accounts: TrunkAccounts | None = None
         self.on_trunk_status: Callable[[str, TrunkStatus], None] | None = None
-        """Called with a trunk's key when its status has changed, in more than the time that a registration lasts."""
+        """Called with a trunk's key when its status has changed, in more than the expiry of its registration."""
         self.on_unresponsive: Callable[[str, str], None] | None = None
         """Called with a host and the one of its several addresses that did not respond."""
         self._sip_port = settings.port
@@ -132,7 +132,7 @@ class Endpoint:
 
     async def set_trunks(self, trunks: Sequence[Trunk]) -> None:
         """Replace the trunks. One that is the same as before is not affected; one that has changed or gone is
-        unregistered, while its live calls go on."""
+        unregistered, while its live calls continue."""
         await self._started_trunk_accounts().set(trunks)
         if self._qualify_client:
             self._qualify_client.set(trunks)
@@ -144,10 +144,10 @@ class Endpoint:
         return qualified or status
 
     def unregister(self) -> None:
-        """Remove the contacts from all registrars, because no more calls are taken; returns at once. Live calls go
-        on."""
+        """Remove the contacts from all registrars, so that no new calls come in; returns at once. Live calls
+        continue."""
         if self._trunk_accounts:
-            self._trunk_accounts.begin_unregister()
+            self._trunk_accounts.start_unregister()
 
     @property
     def tls_files(self) -> TlsFiles:
@@ -159,8 +159,8 @@ class Endpoint:
         """The certificate that SIP over TLS uses now."""
         return self._tls_listener.identity
 
-    async def renew_certificate(self) -> TlsIdentity:
-        """Read the PEM files of SIP over TLS again: new connections use their content, others go on as they are. Raises
+    async def reload_certificate(self) -> TlsIdentity:
+        """Read the PEM files of SIP over TLS again: new connections use their content, present ones continue. Raises
         `UnusableTlsFile`, and nothing changes, or `OSError` when the port could not be opened again."""
         return await self._pjsip_thread.run(self._tls_listener.renew)
 
@@ -179,9 +179,9 @@ class Endpoint:
         """Legs that have not ended."""
         return self._call_registry.live_legs if self._call_registry else 0
 
-    def take_messages(self) -> None:
-        """Bring `sip_log` up to date, which otherwise happens a moment later."""
-        self._tap.take()
+    def update_sip_log(self) -> None:
+        """Add all messages received so far to `sip_log`, instead of after `BATCH_INTERVAL_S`."""
+        self._tap.read()
 
     def log_guard_events(self) -> None:
         """Log what the guard dropped since the last call: one line for each source."""
@@ -208,20 +208,22 @@ class Endpoint:
         if not self._accounts or self._call_registry is None:
             raise RuntimeError("the endpoint has not started")
 
-        def find_path(user: str | None, unresponsive: Collection[SipTarget]) -> InvitePath:
-            return self._path(to, user, trunk, unresponsive)
+        def find_path(user: str | None, failed_targets: Collection[SipTarget]) -> InvitePath:
+            return self._path(to, user, trunk, failed_targets)
 
         invite = OutboundInvite(find_path, caller, sip_call_id or str(uuid4()), headers, follow)
         return await self._call_registry.send_invite(invite)
 
-    def _path(self, to: str, user: str | None, trunk: Trunk | None, unresponsive: Collection[SipTarget]) -> InvitePath:
+    def _path(
+        self, to: str, user: str | None, trunk: Trunk | None, failed_targets: Collection[SipTarget]
+    ) -> InvitePath:
         """`user`: the callee in place of `to`."""
         if trunk is None:
             return InvitePath(self._invite_account(uri_host(to)), replace_user(to, user) if user else to)
-        path = self._started_trunk_accounts().path(trunk, user or to, unresponsive)
+        path = self._started_trunk_accounts().path(trunk, user or to, failed_targets)
         if path is not None:
             return path
-        target, is_last = pick_target(self._host_table.targets(trunk.host_port), unresponsive)
+        target, is_last = pick_target(self._host_table.targets(trunk.host_port), failed_targets)
         account, uri = self._invite_account(target.address), request_uri_at(trunk, target, user or to)
         domain = local_host_for(target.address)
         return InvitePath(account, uri, domain, host=trunk.host, target=target, is_last=is_last)
@@ -232,7 +234,7 @@ class Endpoint:
         return self._trunk_accounts
 
     def _on_leg(self, leg: Leg) -> None:
-        self.sip_log.leg_created(leg.sip_call_id, leg.facts.from_tag)
+        self.sip_log.add_leg(leg.sip_call_id, leg.facts.from_tag)
         self._on_incoming(leg)
 
     def _report_trunk_status(self, key: str, status: TrunkStatus) -> None:
@@ -356,7 +358,7 @@ def _set_opus(endpoint: pj.Endpoint) -> None:
     opus.bit_rate = 24000
     endpoint.setCodecOpusConfig(opus)
     parameters = endpoint.codecGetParam(_CODEC_IDS["opus"])
-    for name in ("stereo", "sprop-stereo"):  # unsaid, PJMEDIA makes the stream stereo for a peer that says stereo=1
+    for name in ("stereo", "sprop-stereo"):  # without these, PJMEDIA makes the stream stereo for a peer with stereo=1
         mono = pj.CodecFmtp()
         mono.name, mono.val = name, "0"
         parameters.setting.decFmtp.append(mono)

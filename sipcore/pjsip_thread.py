@@ -1,5 +1,5 @@
-"""The PJSIP thread: the one thread of ours that makes pjsua2's objects, calls them and drops them. PJSIP's own threads
-only call them back."""
+"""The PJSIP thread: the one thread of ours that creates, calls and deletes pjsua2's objects. PJSIP's own threads only
+run their callbacks."""
 
 from __future__ import annotations
 

@@ -21,15 +21,15 @@ class TlsFiles:
     key: Path | None = None
     authorities: Path | None = None
 
-    def stamp(self) -> tuple[tuple[int, int, int] | None, ...]:
+    def stat_signature(self) -> tuple[tuple[int, int, int] | None, ...]:
         """Modification time, size and inode of each file: changes when a file does."""
-        return tuple(_stamp(path) for path in (self.certificate, self.key, self.authorities) if path)
+        return tuple(_stat_of(path) for path in (self.certificate, self.key, self.authorities) if path)
 
 
 NO_TLS_FILES: Final = TlsFiles()
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stat_of(path: Path) -> tuple[int, int, int] | None:
     with suppress(OSError):
         status = path.stat()
         return status.st_mtime_ns, status.st_size, status.st_ino

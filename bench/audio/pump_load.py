@@ -69,7 +69,7 @@ class PumpLoad:
         for _ in range(calls):
             began_s = time.perf_counter()
             leg = await self.endpoint.call(f"sip:{number}@127.0.0.1:{port};transport={self._transport}")
-            media = await asyncio.wait_for(leg.connected(), 10)
+            media = await asyncio.wait_for(leg.wait_connected(), 10)
             self._legs.append((leg, media.slot))
             slowest_s = max(slowest_s, time.perf_counter() - began_s)
         self._talking = asyncio.create_task(self._talk(await speech_pattern()))

@@ -63,7 +63,7 @@ class SoakLoad:
         leg = await self.endpoint.call(uri)
         self.made += 1
         try:
-            media = await asyncio.wait_for(leg.connected(), 10)
+            media = await asyncio.wait_for(leg.wait_connected(), 10)
             await self._speak(leg, media.slot, int(offset * len(self._talk)), lasts_s)
         finally:
             await leg.hangup()

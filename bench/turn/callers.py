@@ -125,7 +125,7 @@ class TurnLoad:
         spread = sum(map(len, lines)) / len(lines) * 1000 / RATE / ACTIVITY
         for count in range(calls):
             leg = await self.endpoint.call(f"sip:{number}@127.0.0.1:{port}")
-            media = await asyncio.wait_for(leg.connected(), 10)
+            media = await asyncio.wait_for(leg.wait_connected(), 10)
             talker = TurnTakingCaller(count, time.monotonic() * 1000 + spread * count / calls)
             self._calls.append(MeasuredCall(leg, media.slot, talker))
         self._thread = threading.Thread(target=self._talk, args=(lines, over), daemon=True)

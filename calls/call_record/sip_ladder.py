@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sipcore.trace.sip_log import KEPT_FIRST
+from sipcore.trace.sip_log import FIRST_MESSAGES
 from storage.calls.sip_traces import SipTrace, StoredSipMessage
 
 WIDTH: Final = 100
@@ -25,7 +25,7 @@ def draw(sip: SipTrace) -> str:
     columns = _columns(peers)
     lines = [*_head(sip.messages[0], peers, columns), _rungs("", columns)]
     for number, message in enumerate(sip.messages):
-        if number == KEPT_FIRST and sip.left_out:
+        if number == FIRST_MESSAGES and sip.left_out:
             lines += [f"{'...':>{TIME_COLUMNS - 2}}  {sip.left_out} messages are left out here"]
         lines.append(_row(message, columns))
     return "\n".join(line.rstrip() for line in lines) + "\n"

@@ -63,7 +63,7 @@ class CallSipTraces:
     def dialog_key(self, call_id: str) -> DialogKey | None:
         """The dialog of a call that is active or has just ended."""
         facts = self._facts.get(call_id)
-        return None if facts is None else self._log.key_of(*_trace_key(facts))
+        return None if facts is None else self._log.find_dialog(*_trace_key(facts))
 
     async def wait_stored(self, call_id: str) -> None:
         """Wait until the call's messages are stored; returns at once if it is not traced."""
@@ -153,7 +153,7 @@ class CallSipTraces:
     def _forget(self, call_id: str) -> None:
         key = self.dialog_key(call_id)
         if key is not None:
-            self._log.forget(key)
+            self._log.remove_dialog(key)
         facts = self._facts.pop(call_id)
         self._traced.pop(_trace_key(facts), None)
         if (waiter := self._waiters.pop(call_id, None)) is not None:

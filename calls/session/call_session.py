@@ -173,7 +173,7 @@ class CallSession:
         """Answer, or wait until the callee does; None when the call ends before audio was negotiated."""
         if self._is_inbound:
             return await self._media_of(self._leg.answer())
-        return await self._media_of(self._leg.connected()) if await self._wait_answered() else None
+        return await self._media_of(self._leg.wait_connected()) if await self._wait_answered() else None
 
     async def _wait_answered(self) -> bool:
         """Wait until the callee answers, for `ring_timeout_s` at most. False when the call ends first."""

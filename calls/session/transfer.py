@@ -187,7 +187,7 @@ class ReferHandler:
 
     async def _wait_answered(self, leg: Leg) -> Leg | int:
         """The answered leg, or the final status of the target."""
-        connecting = asyncio.ensure_future(leg.connected())
+        connecting = asyncio.ensure_future(leg.wait_connected())
         await asyncio.wait(
             (connecting, self._ending), timeout=self._ring_timeout_s, return_when=asyncio.FIRST_COMPLETED
         )

@@ -14,7 +14,7 @@ class RtpTotals:
     received: int
     received_octets: int
     lost: int
-    """Packets that never came, by their sequence numbers (RFC 3550 A.3): a peer that sends nothing loses none."""
+    """Packets that were not received, by their sequence numbers (RFC 3550 A.3): a peer that sends none loses none."""
     loss_runs: int
     """Number of gaps in the sequence numbers."""
     duplicate: int
@@ -63,9 +63,9 @@ _CODECS: Final = {
     "G722": CodecRating(True, 13, 10),
     "OPUS": CodecRating(True, 7, 20),
 }
-"""G.711 with concealment of loss and the impairment of G.722 (64 kbit/s) are G.113's (appendices I and IV). G.113 says
-nothing of Opus; its figures, and the robustness of G.722, are estimates of ours."""
-_UNKNOWN: Final = CodecRating(False, 10, 15)
+"""G.711 with concealment of loss and the impairment of G.722 (64 kbit/s) are G.113's (appendices I and IV). G.113 does
+not cover Opus; its figures, and the robustness of G.722, are estimates."""
+_UNKNOWN_CODEC: Final = CodecRating(False, 10, 15)
 
 _BEST_R: Final = {False: 93.2, True: 129.0}
 """Ro - Is with the default values of G.107, and of G.107.1."""
@@ -162,8 +162,8 @@ def burst_ratio(lost: int, runs: int, expected: int) -> float:
 def mos(codec: str, loss: float, burst: float, delay_ms: float) -> float:
     """The E-model with default values but for the codec, loss (a share), its burst ratio, and the delay from mouth to
     ear, without echo: ITU-T G.107 (2015) 7 and Annex B; for wideband codecs G.107.1, whose ratings end at 129. So the
-    figures of a narrowband and of a wideband codec stand on scales of their own."""
-    known = _CODECS.get(codec.upper(), _UNKNOWN)
+    MOS of narrowband and wideband codecs are on different scales."""
+    known = _CODECS.get(codec.upper(), _UNKNOWN_CODEC)
     percent = 100 * loss
     impairment = known.impairment + (95 - known.impairment) * percent / (percent / burst + known.robustness)
     rating = _BEST_R[known.wideband] - _delay_impairment(delay_ms) - impairment
@@ -179,7 +179,7 @@ def _delay_impairment(delay_ms: float) -> float:
 
 
 def _opinion(rating: float) -> float:
-    """G.107 Annex B. Between 0 and 6.5 the polynomial falls below 1, which no opinion does."""
+    """G.107 Annex B. Between 0 and 6.5 the polynomial is below 1, the lowest opinion."""
     if rating <= 0:
         return 1.0
     if rating >= 100:

@@ -18,18 +18,18 @@ from sipcore.audio.call_quality import RtpTotals
 
 @dataclass(frozen=True)
 class SlotStats:
-    """Counters of one call: 20 ms frames each way, and what went wrong with them."""
+    """Counters of one call: 20 ms frames in each direction, and their faults."""
 
     frames_sent: int
-    frames_heard: int
+    frames_received: int
     frames_missing: int
-    """Ticks in which the stream had nothing to give (before the first packet, or on hold)."""
+    """Ticks in which the stream had no frame (before the first packet, or on hold)."""
     under_runs: int
-    """Ticks in which an utterance with more to come had nothing queued."""
+    """Ticks in which an unfinished utterance had no queued audio."""
     over_runs: int
     """Times that the oldest audio was dropped, because it was not read for 400 ms."""
     last_packet_ns: int
-    """CLOCK_MONOTONIC, ns, of the latest look (every 100 ms) that found new RTP packets."""
+    """CLOCK_MONOTONIC, ns, of the latest poll (every 100 ms) that found new RTP packets."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class PumpStats:
     calls: int
     shards: int
     realtime: bool
-    """Whether the threads got real-time priority from the system."""
+    """True if the system has granted the threads real-time priority."""
     lateness_ms: tuple[float, float, float]
     deviation_ms: tuple[float, float, float]
-    """How far the distance of two packets of a call was from 20 ms."""
+    """Deviation from 20 ms between two packets of a call."""
 
 
 class Pump:
@@ -97,24 +97,24 @@ class Pump:
         return _native.sent_position(slot)
 
     def flush(self, slot: int) -> int:
-        """Drop what is queued, lift a pause; returns the index up to which samples were really sent. What would have
-        come next fades out in 5 ms, which the clock does not count."""
+        """Drop the queued samples and end a pause; returns the index up to which samples were sent. The next samples
+        fade out in 5 ms, which the clock does not count."""
         return _native.flush(slot)
 
     def pause(self, slot: int, on: bool) -> None:
-        """Stop or go on taking samples. What is stopped fades out in 5 ms, which the clock does not count: the same
-        samples fade in again when it goes on."""
+        """Pause or resume sending. The next samples fade out in 5 ms, which the clock does not count: the same samples
+        fade in again on resume."""
         _native.pause(slot, on)
 
     def take_over(self, slot: int, other: int) -> bool:
-        """Let a slot go on with the stream of another one, which has none then. False when that has none already."""
+        """Move the stream of another slot into this one; returns False when the other one has none."""
         try:
             return _native.take_over_stream(slot, other)
         except KeyError:
             return False
 
     def release(self, slot: int) -> None:
-        """Close the slot; its handle is void from now on."""
+        """Close the slot; its handle is invalid from now on."""
         _native.release_slot(slot)
 
     def load_background(self, samples: Samples) -> _native.Background:
@@ -127,9 +127,9 @@ class Pump:
         _native.set_background(slot, sound, volume, ducked)
 
     def send_dtmf(self, slot: int, keys: str) -> None:
-        """Press keys (0-9 * # A-D, w and , pause 0.5 s; 64 at most) once all that was written has been sent: as
-        RFC 4733 events if the peer takes them, else as tones. Speech waits meanwhile; `flush` and `pause` do not reach
-        the keys. They replace keys that are not begun yet. Raises `ValueError`."""
+        """Send DTMF (0-9 * # A-D, w and , pause 0.5 s; 64 keys at most) after the audio written before: as RFC 4733
+        events if the peer has negotiated them, else as tones. Speech waits meanwhile; `flush` and `pause` do not affect
+        the keys. They replace keys that have not begun. Raises `ValueError`."""
         _native.send_dtmf(slot, keys)
 
     def dtmf_samples_left(self, slot: int) -> int:
@@ -145,5 +145,5 @@ class Pump:
         return RtpTotals(**_native.rtp_totals(slot))
 
     def stats(self, *, reset: bool = False) -> PumpStats:
-        """Counters of all threads; with `reset` the distributions begin anew."""
+        """Counters of all threads; `reset` clears the distributions."""
         return PumpStats(**_native.stats(reset))

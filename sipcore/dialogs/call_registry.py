@@ -1,4 +1,4 @@
-"""The live calls: keeps pjsua2's call objects alive until they have ended, and gives each a leg."""
+"""The live calls: holds pjsua2's call objects until they have ended, and creates a leg for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import structlog
 from media.dtmf.keys import KEYS, DtmfMethod
 from sipcore import _native
 from sipcore.audio.pump import Pump
-from sipcore.dialogs.invite import InvitePath, OutboundInvite, send_error, set_route
+from sipcore.dialogs.invite import InvitePath, OutboundInvite, set_route, to_invite_error
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.invite_failover import InviteFailover, InviteFailure
 from sipcore.dialogs.leg import InviteFacts, Leg, Media
@@ -29,11 +29,11 @@ from sipcore.security.srtp import CleartextSdesWarning, MediaEncryption
 log = structlog.get_logger(__name__)
 
 MAX_AUTHORIZATION_LENGTH = 2048
-"""Characters; a longer Authorization header answers no challenge of ours."""
+"""Characters; a longer Authorization header is no response to a challenge of ours."""
 
 
 class CallRegistry:
-    """Every live call object. They are made and dropped on the PJSIP thread or PJSIP's own, never by the garbage
+    """Every live call object. They are created and deleted on the PJSIP thread or PJSIP's own, never by the garbage
     collector."""
 
     def __init__(
@@ -56,11 +56,11 @@ class CallRegistry:
         self._loop = loop
         self._on_incoming = on_incoming
         self._delayed_ends: dict[int, InviteFailure] = {}
-        """Ends of dialogs whose REFER is being served: the leg may go on with another call."""
+        """Ends of dialogs whose REFER is being served: the leg may continue with another call."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._refers = ReferService(pjsip_thread, self._join_on_pjsip_thread)
         self._failover = InviteFailover(
-            self._start, self._is_current, self._resend, self._give_up, self._end_leg, on_unresponsive
+            self._start_task, self._is_current, self._resend, self._give_up, self._end_leg, on_unresponsive
         )
 
     @property
@@ -89,7 +89,7 @@ class CallRegistry:
         )
         call.peer = facts.source
         driver = self._adopt(call, facts)
-        self._post(self._offer, driver.leg)
+        self._post(self._report_incoming, driver.leg)
 
     def status_for_refer(self, call: PjCall, request: str) -> int:
         """The status for a REFER: 603 when it is declined, 100 when the final one follows later. One REFER at a time is
@@ -99,10 +99,10 @@ class CallRegistry:
             log.info("sip.refer_refused", sip_call_id=driver.leg.sip_call_id if driver else None, peer=call.peer)
             return 603
         if driver.refer is not None:
-            self._post(self._start, self._refers.report_declined(call, driver.leg, refer))
+            self._post(self._start_task, self._refers.report_declined(call, driver.leg, refer))
             return 603
         driver.refer = refer
-        self._post(self._start, self._serve_refer(call, call.getId(), driver, refer))
+        self._post(self._start_task, self._serve_refer(call, call.getId(), driver, refer))
         return 100
 
     def status_for_replaces(self, call: PjCall, source: str) -> int:
@@ -118,7 +118,7 @@ class CallRegistry:
             return 500
 
     def on_replaced(self, before: PjCall, after: PjCall) -> None:
-        """The leg goes on with another call."""
+        """Another call replaces the leg's call."""
         driver = before.driver
         if driver is None:
             return
@@ -126,7 +126,7 @@ class CallRegistry:
         self._drivers.pop(before.key, None)
         self._attach(after, driver, PjDialogControl(self._pjsip_thread, after))
         log.info("sip.call_replaced", sip_call_id=driver.leg.sip_call_id, by=after.peer)
-        self._post(self._start, self._after_replacement(driver))
+        self._post(self._start_task, self._after_replacement(driver))
 
     def on_ended(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
         """The dialog is over. The object is dropped later, on the PJSIP thread. `reasons`: the peer's Reason
@@ -140,14 +140,14 @@ class CallRegistry:
         """A 3xx response; the event loop decides whether the leg ends."""
         if call.driver is not None:
             contacts = redirect_contacts(response.wholeMsg, headers.without_port(response.srcAddress))
-            self._post(self._start, self._failover.on_redirected(call, call.driver, contacts, code))
+            self._post(self._start_task, self._failover.on_redirected(call, call.driver, contacts, code))
         self._pjsip_thread.post(self._drop_on_pjsip_thread, call.key)
 
     def on_no_response(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
         """The target did not respond, or responded 503; another one may take the call."""
         if call.driver is not None:
             failure = InviteFailure(code, headers.printable(reason), reason_header.parse_reason(reasons))
-            self._post(self._start, self._failover.on_no_response(call, call.driver, failure))
+            self._post(self._start_task, self._failover.on_no_response(call, call.driver, failure))
         self._pjsip_thread.post(self._drop_on_pjsip_thread, call.key)
 
     def on_ringing(self, call: PjCall) -> None:
@@ -185,7 +185,7 @@ class CallRegistry:
             self._pjsip_thread.post(dialog.bye_on_pjsip_thread, code)
 
     def on_digit(self, call: PjCall, digit: str, method: DtmfMethod) -> None:
-        """A DTMF digit. SIP INFO may carry anything in its place, and RFC 4733 has events that are no digits."""
+        """A DTMF digit. SIP INFO may contain any text, and RFC 4733 has events that are no digits."""
         if call.driver is not None and (key := digit.upper()) in KEYS:
             self._post(call.driver.on_digit, key, method)
 
@@ -203,15 +203,15 @@ class CallRegistry:
             await asyncio.wait([leg.ended for leg in legs], timeout=timeout_s)
         await self._pjsip_thread.run(self._drop_all_on_pjsip_thread)
 
-    def _offer(self, leg: Leg) -> None:
-        """Hand a new inbound leg on; an error there is answered with 500 and affects no other call."""
+    def _report_incoming(self, leg: Leg) -> None:
+        """Call `on_incoming`; an error is answered with 500 and affects no other call."""
         try:
             self._on_incoming(leg)
         except Exception:
             log.exception("sip.incoming_failed", sip_call_id=leg.sip_call_id)
-            self._start(leg.reject(500))
+            self._start_task(leg.reject(500))
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.add(task := self._loop.create_task(work))
         task.add_done_callback(self._tasks.discard)
 
@@ -235,8 +235,8 @@ class CallRegistry:
         return await self._pjsip_thread.run(self._send_new_on_pjsip_thread, path, invite)
 
     async def _is_current(self, call: PjCall, driver: LegDriver) -> bool:
-        """Asked on the PJSIP thread, behind its present work, because PJSIP reports a failure before `makeCall`
-        does."""
+        """Runs on the PJSIP thread, after its present work, because PJSIP reports a failure before `makeCall`
+        returns."""
         return await self._pjsip_thread.run(lambda: self._drivers.get(call.key) is driver)
 
     async def _resend(
@@ -269,14 +269,14 @@ class CallRegistry:
     # ---- the PJSIP thread (and, for _adopt, PJSIP's own) ----
 
     def _adopt(self, call: PjCall, facts: InviteFacts) -> LegDriver:
-        """Make a leg for a new call."""
+        """Create a leg for a new call."""
         dialog = PjDialogControl(self._pjsip_thread, call)
         driver = LegDriver(facts, dialog, self._pump, self._loop)
         self._attach(call, driver, dialog)
         return driver
 
     def _attach(self, call: PjCall, driver: LegDriver, dialog: PjDialogControl) -> None:
-        """From now on this call is the leg's."""
+        """Make this call the leg's current call."""
         driver.attach(dialog)
         call.driver = driver
         self._drivers[call.key] = driver
@@ -322,7 +322,7 @@ class CallRegistry:
         except pj.Error as error:
             self._drivers.pop(call.key, None)
             self._drop_on_pjsip_thread(call.key)
-            raise send_error(error) from error
+            raise to_invite_error(error) from error
 
     def _give_up_on_pjsip_thread(self, call: PjCall) -> bool:
         """End a call without any response; a late response gets its CANCEL. False when there was one."""
@@ -334,8 +334,8 @@ class CallRegistry:
         return True
 
     def _join_on_pjsip_thread(self, before: PjCall, driver: LegDriver, new: Leg) -> LegDriver | None:
-        """Let a leg go on with the call and the stream of another leg, whose driver is returned; None when either has
-        none any more."""
+        """Let a leg continue with the call and the stream of another leg, whose driver is returned; None when either
+        has none any more."""
         calls = ((call, call.driver) for call in self._calls.values())
         after, other = next(((call, own) for call, own in calls if own is not None and own.leg is new), (None, None))
         if after is None or other is None or not driver.take_over_stream(other):

@@ -15,7 +15,7 @@ from sipcore.messages import headers
 from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines, bracketed
 from sipcore.resolver.target import SipTarget
-from sipcore.transport.connection_errors import operator_words
+from sipcore.transport.connection_errors import describe_error
 
 _OS_ERROR_BASE = 120000
 """PJ_ERRNO_START_SYS: PJLIB's error numbers are the system's plus this."""
@@ -24,7 +24,7 @@ _UNREACHABLE = (errno.EPIPE, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUN
 
 @dataclass(frozen=True)
 class InvitePath:
-    """How an INVITE leaves: from an account, to `sip:user@host:port[;transport=tcp]`."""
+    """The path of an INVITE: from an account, to `sip:user@host:port[;transport=tcp]`."""
 
     account: pj.Account
     uri: str
@@ -43,13 +43,13 @@ class InvitePath:
 
     @property
     def resolved_by_pjsip(self) -> bool:
-        """PJSIP resolves the host name itself, to its best target: another one only when `target` is unresponsive."""
+        """PJSIP resolves the host name itself, to its best target: another one only after `target` has failed."""
         return self.target is None or self.target.transport == "tls"
 
 
 FindPath = Callable[[str | None, Collection[SipTarget]], InvitePath]
-"""Given the user that a redirect names (None: the first callee) and the unresponsive targets, returns the path that the
-INVITE takes now. Called on the event loop. Raises `InviteError`."""
+"""Given the user that a redirect names (None: the first callee) and the targets that have failed, returns the path that
+the INVITE takes now. Called on the event loop. Raises `InviteError`."""
 
 
 @dataclass(frozen=True)
@@ -66,23 +66,23 @@ class OutboundInvite:
     """How many more redirects are followed."""
     redirected_to: str | None = None
     """The user that a redirect named in place of the first callee."""
-    unresponsive: frozenset[SipTarget] = frozenset()
-    """Targets that have been tried in vain."""
+    failed_targets: frozenset[SipTarget] = frozenset()
+    """Targets that have not responded, or with 503."""
 
     def path(self) -> InvitePath:
-        """The path that it takes now, which may differ from a moment ago. Raises `InviteError`."""
-        return self.find_path(self.redirected_to, self.unresponsive)
+        """The path that the INVITE takes now; it may differ from call to call. Raises `InviteError`."""
+        return self.find_path(self.redirected_to, self.failed_targets)
 
     def redirect_to(self, user: str) -> OutboundInvite:
         """The same INVITE to another user, on the same kind of path."""
         return replace(self, redirected_to=user, redirects_left=self.redirects_left - 1)
 
-    def without(self, path: InvitePath) -> OutboundInvite:
-        """The same INVITE, but not to that path's target again."""
-        return self if path.target is None else replace(self, unresponsive=self.unresponsive | {path.target})
+    def without_target(self, path: InvitePath) -> OutboundInvite:
+        """The same INVITE, but never again to the target of that path."""
+        return self if path.target is None else replace(self, failed_targets=self.failed_targets | {path.target})
 
     def asserted_identity(self, path: InvitePath) -> str:
-        """The value of P-Asserted-Identity; "": the account says who calls. Raises `InviteError` without a route to the
+        """The value of P-Asserted-Identity; "": none is sent. Raises `InviteError` without a route to the
         URI's host."""
         if self.caller is None:
             return ""
@@ -96,11 +96,11 @@ class OutboundInvite:
 
 
 def pick_target(
-    targets: Sequence[SipTarget], unresponsive: Collection[SipTarget], preferred: SipTarget | None = None
+    targets: Sequence[SipTarget], failed_targets: Collection[SipTarget], preferred: SipTarget | None = None
 ) -> tuple[SipTarget, bool]:
-    """The preferred target, else the first one that is not unresponsive, and whether it is the last one. Raises
+    """The preferred target, else the first one that has not failed, and whether it is the last one. Raises
     `InviteError` without any."""
-    left = [target for target in targets if target not in unresponsive]
+    left = [target for target in targets if target not in failed_targets]
     if not left and targets:
         raise InviteError("no_response", "none of the trunk's addresses answers")
     if not left:
@@ -110,10 +110,10 @@ def pick_target(
 
 def local_host_for(peer: str) -> str:
     """Our host in URIs for a peer at that IP address. Raises `InviteError` when there is no route to it."""
-    ours = _native.local_address_towards(peer)
-    if ours is None:
+    local_address = _native.local_address_towards(peer)
+    if local_address is None:
         raise InviteError("unreachable", f"no INVITE could be sent: there is no route to {peer}")
-    return bracketed(ours)
+    return bracketed(local_address)
 
 
 def set_route(path: InvitePath) -> None:
@@ -129,10 +129,10 @@ def set_route(path: InvitePath) -> None:
         raise InviteError("rejected_locally", str(error)) from error
 
 
-def send_error(error: pj.Error) -> InviteError:
-    """Why PJSIP has not sent an INVITE."""
-    words = operator_words(error.reason)
-    detail = "no INVITE could be sent" + (f": {words}" if words else "")
+def to_invite_error(error: pj.Error) -> InviteError:
+    """The `InviteError` for an INVITE that PJSIP has not sent."""
+    cause = describe_error(error.reason)
+    detail = "no INVITE could be sent" + (f": {cause}" if cause else "")
     if error.status - _OS_ERROR_BASE in _UNREACHABLE:
         return TargetUnreachable(detail)
     return InviteError("rejected_locally", detail)

@@ -1,4 +1,4 @@
-"""`InviteError`: why an outbound INVITE could not be sent, or was not answered by any target."""
+"""`InviteError`: an outbound INVITE that could not be sent, or was answered by no target."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ InviteErrorKind = Literal[
 """`unresolved`: the host name has no address. `unreachable`: there is no route to the address, or it refuses the
 connection. `no_response`: none of the host's addresses has answered. `no_local_port`: every port of `[sip] rtp_ports`
 is in use. `no_local_address`: SIP does not listen on the target's IP version. `trunk_changed`: the trunk was changed or
-removed in the meantime. `trunk_unusable`: the number has no trunk, or one that this server cannot use.
+removed meanwhile. `trunk_unusable`: the number has no trunk, or one that this server cannot use.
 `number_unavailable`: the number could not be read from the database. `not_permitted`: the dial permissions or the trunk
-rules forbid the call. `call_ended`: the call that it was for has ended. `rejected_locally`: PJSIP or the operating
+rules forbid the call. `call_ended`: the call to transfer has ended. `rejected_locally`: PJSIP or the operating
 system did not send it."""
 
 

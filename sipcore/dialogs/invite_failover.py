@@ -18,16 +18,16 @@ from sipcore.dialogs.pj_call import PjCall
 from sipcore.messages.contact import Contact
 from sipcore.messages.reason_header import NO_REASON, ReasonHeader
 
-NO_RESPONSE_S: Final = 4.0
-"""How long one of several targets of a host may send no response to an INVITE, not even 100; over UDP it has been sent
-4 times by then. PJSIP reports most refused connections at once, but takes some for ones that are being made."""
+RESPONSE_TIMEOUT_S: Final = 4.0
+"""Time for the first response to an INVITE, 100 included, when the host has another target; over UDP the INVITE has
+been sent 4 times by then. PJSIP reports most refused connections at once, but considers some of them in progress."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class InviteFailure:
-    """How a leg ends when no other target takes the call: status, reason phrase, and the peer's Reason headers."""
+    """The end of a leg when no other target answers: status, reason phrase, and the peer's Reason headers."""
 
     code: int
     reason: str = ""
@@ -35,14 +35,14 @@ class InviteFailure:
 
 
 Send = Callable[[InvitePath, OutboundInvite], Awaitable[tuple[PjCall, LegDriver]]]
-"""Sends an INVITE. Raises `TargetUnreachable`, or another `InviteError` that no other target helps against."""
+"""Sends an INVITE. Raises `TargetUnreachable`, or another `InviteError` after which no other target is tried."""
 
 
 @dataclass(frozen=True)
 class InviteFailover:
-    """`is_current`: whether a call whose INVITE was sent still belongs to the leg. `resend` makes a call for a leg in
-    place of the one before. `give_up` detaches a call without any response from its leg and ends it; returns False when
-    it has had a response. `end` ends the leg. `on_unresponsive` is called with a host and the address of it that did
+    """`is_current` returns whether a call whose INVITE was sent still belongs to the leg. `resend` makes a call for a
+    leg in place of the one before. `give_up` detaches a call without any response from its leg and ends it; returns
+    False after a response. `end` ends the leg. `on_unresponsive` is called with a host and the address of it that did
     not respond. Event loop only."""
 
     start: Callable[[Coroutine[Any, Any, None]], None]
@@ -62,10 +62,10 @@ class InviteFailover:
                 if path.is_last:
                     raise
                 self._report_unresponsive(path, invite)
-                invite = invite.without(path)
+                invite = invite.without_target(path)
                 continue
             if not path.is_last:
-                asyncio.get_running_loop().call_later(NO_RESPONSE_S, self._check_response, call, driver)
+                asyncio.get_running_loop().call_later(RESPONSE_TIMEOUT_S, self._check_response, call, driver)
             return driver
 
     async def on_no_response(self, call: PjCall, driver: LegDriver, failure: InviteFailure) -> None:
@@ -74,8 +74,8 @@ class InviteFailover:
             await self._try_next(call, driver, failure, unresponsive=failure.code == 0)
 
     async def on_redirected(self, call: PjCall, driver: LegDriver, contacts: Sequence[Contact], code: int) -> None:
-        """Call the first contact that may be called; without any the leg ends."""
-        if not await self._resend(call, driver, self._redirected(call, driver, contacts)):
+        """Call the first contact that `follow` accepts; without any the leg ends."""
+        if not await self._resend(call, driver, self._redirect_invite(call, driver, contacts)):
             self.end(call.key, driver, InviteFailure(code))
 
     def _check_response(self, call: PjCall, driver: LegDriver) -> None:
@@ -94,18 +94,20 @@ class InviteFailover:
             self.on_unresponsive(path.host, path.target.address)
 
     async def _try_next(self, call: PjCall, driver: LegDriver, failure: InviteFailure, *, unresponsive: bool) -> None:
-        """Try the next target; without any the leg ends."""
+        """Send the INVITE to the next target; without any the leg ends."""
         if unresponsive and call.path and call.invite:
             self._report_unresponsive(call.path, call.invite)
-        if not await self._resend(call, driver, self._without_target(call, driver)):
+        if not await self._resend(call, driver, self._failover_invite(call, driver)):
             self.end(call.key, driver, failure)
 
-    async def _without_target(self, call: PjCall, driver: LegDriver) -> OutboundInvite | None:
+    async def _failover_invite(self, call: PjCall, driver: LegDriver) -> OutboundInvite | None:
         assert call.invite is not None
         assert call.path is not None
-        return None if driver.hung_up else call.invite.without(call.path)
+        return None if driver.hung_up else call.invite.without_target(call.path)
 
-    async def _redirected(self, call: PjCall, driver: LegDriver, contacts: Sequence[Contact]) -> OutboundInvite | None:
+    async def _redirect_invite(
+        self, call: PjCall, driver: LegDriver, contacts: Sequence[Contact]
+    ) -> OutboundInvite | None:
         invite = call.invite
         assert invite is not None
         assert invite.follow is not None

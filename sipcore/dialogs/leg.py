@@ -1,4 +1,4 @@
-"""A call leg as `calls` sees it: the facts of its INVITE, commands and futures. For the event loop only."""
+"""A call leg, the interface of `sipcore` to `calls`: the facts of its INVITE, commands and futures. Event loop only."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Media:
 
 @dataclass(frozen=True)
 class LegEnd:
-    """Why a leg ended: the final SIP status, its reason phrase, and whether the peer ended it. The status is 0 when an
+    """The end of a leg: the final SIP status, its reason phrase, and whether the peer ended it. The status is 0 when an
     outbound INVITE got no final response or could not be sent. `cause`: the Q.850 cause that the ending side gave.
     `completed_elsewhere`: another phone answered the caller (RFC 3326)."""
 
@@ -96,7 +96,7 @@ class LegState:
         self.our_cause: Q850Cause | None = None
         """The Q.850 cause that our side gave."""
         self.released = False
-        """The pump's slot has been given back."""
+        """The pump's slot has been released."""
 
 
 class Leg:
@@ -122,8 +122,8 @@ class Leg:
         only one from the peer's own address. Called on PJSIP's threads."""
         self.on_refer: Callable[[ReferRequest, Callable[[], Awaitable[None]]], Awaitable[Leg | int]] | None = None
         """Calls the target of the peer's REFER (RFC 3515). Returns the answered leg, whose call this leg takes over, or
-        the SIP status that says why there is none. The second argument accepts the REFER (202); without a call of it
-        the status is the REFER's final response. None: every REFER is declined."""
+        the SIP status of the failure. The second argument accepts the REFER (202); unless it is called, the status is
+        the REFER's final response. None: every REFER is declined."""
         self._state = state
         self._dtmf_lock = asyncio.Lock()
 
@@ -149,16 +149,16 @@ class Leg:
     async def answer(self) -> Media:
         """Send 200 and wait until audio flows. Raises `ConnectionError` when the leg ends first."""
         await self._state.dialog.respond(200, ())
-        return await self.connected()
+        return await self.wait_connected()
 
-    async def connected(self) -> Media:
+    async def wait_connected(self) -> Media:
         """Wait until the call is answered and audio flows. Raises `ConnectionError` when the leg ends first."""
         if self.facts.direction == "outbound":
             await asyncio.wait((self.answered, self.ended), return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait((self._state.media, self.ended), return_when=asyncio.FIRST_COMPLETED)
         if self.media is None or (self.facts.direction == "outbound" and not self.answered.done()):
             end = self.ended.result()
-            raise ConnectionError(f"the leg ended before it had sound: {end.code} {end.reason}")
+            raise ConnectionError(f"the leg ended before it had audio: {end.code} {end.reason}")
         return self.media
 
     async def latest_status(self) -> int:
@@ -183,9 +183,9 @@ class Leg:
 
     async def send_digits(self, digits: str) -> None:
         """Send DTMF digits, 100 ms each and 100 ms apart, after all speech that is queued; returns when they have been
-        sent. `w` and `,` are pauses of 0.5 s. Speech waits meanwhile; cancellation stops the digits that are left. They
-        go out as RFC 4733 events, or in-band when the peer has negotiated none. SIP INFO is not used, because nothing
-        says whether a peer supports it (RFC 6086, 1), while in-band tones reach whatever listens at the far end. Raises
+        sent. `w` and `,` are pauses of 0.5 s. Speech waits meanwhile; cancellation drops the remaining digits. They
+        are sent as RFC 4733 events, or in-band when the peer has negotiated none. SIP INFO is not used, because a
+        peer's support for it is unknown (RFC 6086, 1), while in-band tones reach every far end. Raises
         `ValueError` for an invalid digit, and `ConnectionError` when the leg has no audio (any more)."""
         keys = normalize_dtmf(digits)
         async with self._dtmf_lock:
@@ -193,7 +193,7 @@ class Leg:
             try:
                 await self._send_dtmf(self._state.media.result().slot, keys)
             except (asyncio.InvalidStateError, KeyError) as error:
-                raise ConnectionError("the leg has no sound to press keys in") from error
+                raise ConnectionError("the leg has no audio to send DTMF in") from error
             finally:
                 self._report_dtmf_sending(False)
 
@@ -209,7 +209,7 @@ class Leg:
             while (left := pump.dtmf_samples_left(slot)) > 0:
                 await asyncio.wait((self.ended,), timeout=left / rate + TICK_MS / 1000)
                 if self.ended.done():
-                    raise ConnectionError("the leg ended before all keys were pressed")
+                    raise ConnectionError("the leg ended before all digits were sent")
         except asyncio.CancelledError:
             with contextlib.suppress(KeyError):
                 pump.send_dtmf(slot, "")
@@ -232,11 +232,12 @@ class Leg:
 
     def _slot(self) -> int:
         if self.media is None:
-            raise KeyError("no sound yet")
+            raise KeyError("no audio yet")
         return self.media.slot
 
     def release(self) -> None:
-        """Give the pump's slot back, when neither side of it is in use any more; later audio gets none. Idempotent."""
+        """Release the pump's slot, when neither direction of it is in use any more; later audio gets none.
+        Idempotent."""
         if not self._state.released and self.media is not None:
             self._state.pump.release(self.media.slot)
         self._state.released = True

@@ -1,5 +1,5 @@
-"""The side of a leg that `sipcore` reports to: media, progress, DTMF, takeover and the end of its call. For the event
-loop, but for what says another thread."""
+"""The interface of a leg to `sipcore`, which reports media, progress, DTMF, takeover and the end of its call. Event
+loop only, except for methods that name another thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sipcore.messages.refer import ReferRequest
 
 
 class LegDriver:
-    """Makes a leg, and tells it what its call does."""
+    """Creates a leg, and reports the events of its call to it."""
 
     def __init__(self, facts: InviteFacts, dialog: DialogControl, pump: Pump, loop: asyncio.AbstractEventLoop) -> None:
         self._state = LegState(dialog, pump, loop)
@@ -47,14 +47,15 @@ class LegDriver:
         return self._state.pump.take_over(ours.slot, theirs.slot)
 
     def on_stream_taken_over(self, other: LegDriver) -> None:
-        """The other leg's audio stream is this one's now: its slot closes, and a hold of the former peer ends."""
+        """This leg has taken over the other leg's audio stream: the other slot closes, and a hold of the former peer
+        ends."""
         other.leg.release()
         media = self.leg.media
         if self.leg.on_hold and media is not None:
             self.on_media(media, False)
 
     def reset_early_media(self) -> None:
-        """Another callee is called, which may send early media as the one before did."""
+        """Release the early media of a former callee, because another one is called."""
         state = self._state
         if state.media.done() and not state.released:
             state.pump.release(state.media.result().slot)
@@ -73,7 +74,7 @@ class LegDriver:
             leg.on_hold_change(held)
 
     def _release_late(self, slot: int) -> None:
-        with contextlib.suppress(KeyError):  # the same slot again, and closed already
+        with contextlib.suppress(KeyError):  # the same slot again, which is closed already
             self._state.pump.release(slot)
 
     def on_ringing(self) -> None:

@@ -1,4 +1,4 @@
-"""pjsua2's call objects, and the commands that legs give them."""
+"""pjsua2's call objects, and the commands of legs to them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 _STATUS_WITH_STREAM = (pj.PJSUA_CALL_MEDIA_ACTIVE, pj.PJSUA_CALL_MEDIA_LOCAL_HOLD, pj.PJSUA_CALL_MEDIA_REMOTE_HOLD)
 
 _CALL_LOCK_TIMEOUT = 70009
-"""PJ_ETIMEDOUT: another thread has kept the call's lock."""
+"""PJ_ETIMEDOUT: another thread has held the call's lock."""
 
 _SERVICE_UNAVAILABLE = 503
 """Another address of the same host may be available (RFC 3263 4.3)."""
@@ -34,7 +34,7 @@ _ANSWERED_STATES = (pj.PJSIP_INV_STATE_CONNECTING, pj.PJSIP_INV_STATE_CONFIRMED)
 
 
 class PjCallListener(Protocol):
-    """What a `PjCall` reports to, from PJSIP's threads."""
+    """Receives the events of a `PjCall`, on PJSIP's threads."""
 
     def on_ringing(self, call: PjCall) -> None:
         """A provisional response (101..199) to an outbound INVITE."""
@@ -64,7 +64,7 @@ class PjCallListener(Protocol):
         """The ACK brought no usable SDP answer to our offer (RFC 3261 13.2.2.4)."""
 
     def on_digit(self, call: PjCall, digit: str, method: DtmfMethod) -> None:
-        """A DTMF digit by RFC 4733 or SIP INFO; INFO may carry anything in its place."""
+        """A DTMF digit by RFC 4733 or SIP INFO; INFO may contain any text."""
 
     def status_for_refer(self, call: PjCall, request: str) -> int:
         """The status for a REFER; 100: it follows later."""
@@ -102,7 +102,7 @@ class PjCall(pj.Call):  # type: ignore[misc]
         """A declined REFER is being reported to `Leg.on_refer`."""
 
     def onCallState(self, prm: pj.OnCallStateParam) -> None:
-        """The progress of an outbound call, and the end of any call; `onCallMediaState` reports what is in between."""
+        """The progress of an outbound call, and the end of any call; `onCallMediaState` reports audio."""
         info = self.getInfo()
         self.peer = _source_of(prm.e) or self.peer
         if info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
@@ -144,7 +144,7 @@ class PjCall(pj.Call):  # type: ignore[misc]
         for media in info.media:
             if media.type == pj.PJMEDIA_TYPE_AUDIO and media.status in _STATUS_WITH_STREAM:
                 if slot is None:
-                    if media.dir != pj.PJMEDIA_DIR_NONE:  # else on hold since its first offer: a later one brings audio
+                    if media.dir != pj.PJMEDIA_DIR_NONE:  # else on hold since its first offer: a later offer adds audio
                         self._listener.on_no_pump_slot(self)
                     return
                 held = media.status != pj.PJSUA_CALL_MEDIA_ACTIVE
@@ -159,7 +159,7 @@ class PjCall(pj.Call):  # type: ignore[misc]
         self._listener.on_digit(self, prm.digit, "info" if prm.method == pj.PJSUA_DTMF_METHOD_SIP_INFO else "rfc4733")
 
     def onCallTransferRequest(self, prm: pj.OnCallTransferRequestParam) -> None:
-        """REFER (RFC 3515), as `sipcore.messages.refer.parse_refer` takes it."""
+        """REFER (RFC 3515), in the format of `sipcore.messages.refer.parse_refer`."""
         prm.statusCode = self._listener.status_for_refer(self, prm.dstUri)
 
     def onCallReplaceRequest(self, prm: pj.OnCallReplaceRequestParam) -> None:
@@ -225,7 +225,7 @@ class PjDialogControl:
 
     def _do_on_pjsip_thread(self, command: str, act: Callable[[PjCall], None], tries: int = 10) -> None:
         """PJSIP refuses a command to a call that the peer ends at this moment; `onCallState` reports that end. A call
-        whose lock is taken for 2 s is retried after the other work of the thread."""
+        whose lock cannot be acquired within 2 s is retried after the other work of the thread."""
         if self._call is None or not self._call.isActive():
             return
         try:

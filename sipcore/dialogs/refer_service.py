@@ -20,14 +20,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class ReferService:
-    """`join_on_pjsip_thread` lets a leg go on with the call and the stream of another leg, whose driver it returns;
+    """`join_on_pjsip_thread` lets a leg continue with the call and the stream of another leg, whose driver it returns;
     None when either has none any more. Event loop only."""
 
     pjsip_thread: PjsipThread
     join_on_pjsip_thread: Callable[[PjCall, LegDriver, Leg], LegDriver | None]
 
     async def report_declined(self, call: PjCall, leg: Leg, refer: ReferRequest) -> None:
-        """Report a REFER that came while another one is served; of many at once, one is reported."""
+        """Report a REFER that was received while another one is served; of several at once, one is reported."""
         if leg.on_refer is None or call.reporting_declined_refer:
             return
         call.reporting_declined_refer = True

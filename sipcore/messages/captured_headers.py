@@ -1,7 +1,7 @@
 """Headers captured from an INVITE: asserted identity, privacy, diversion, `X-` and `P-`; and the names and numbers in
 them.
 
-The input may be hostile: results are bounded, printable and valid Unicode, and the time taken is linear.
+The input may be hostile: results are bounded, printable and valid Unicode, and the processing time is linear.
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ MAX_NAME_LENGTH: Final = 64
 MAX_VALUE_LENGTH: Final = 512
 """Characters; a longer value is cut."""
 
-_SPELLED: Final = {name.lower(): name for name in NAMES} | {"s": "Subject", "b": "Referred-By"}
+_CANONICAL_NAMES: Final = {name.lower(): name for name in NAMES} | {"s": "Subject", "b": "Referred-By"}
 _TOKEN: Final = re.compile(r"[A-Za-z0-9.!%*_+`'~-]++")
 """RFC 3261 25.1."""
 _PHONE_NUMBER: Final = re.compile(r"\+?[0-9]{2,32}")
 _DIVERTED: Final = re.compile(r";cause=(302|404|408|480|486|487|503)(?![0-9])", re.IGNORECASE)
 """RFC 7544, 2.1: an entry with such a cause is the target of a diversion."""
-_HIDDEN: Final = re.compile(r"\b(id|user|header)\b", re.IGNORECASE)
+_WITHHOLDS_IDENTITY: Final = re.compile(r"\b(id|user|header)\b", re.IGNORECASE)
 
 
 def capture(message: str) -> CapturedHeaders:
     """The headers of a request that are captured."""
-    found: dict[str, tuple[str, list[str]]] = {}
+    captured: dict[str, tuple[str, list[str]]] = {}
     for name, value in headers.header_fields(message):
         spelled = _captured_name(name)
-        if spelled is None or (len(found) == MAX_NAMES and spelled.lower() not in found):
+        if spelled is None or (len(captured) == MAX_NAMES and spelled.lower() not in captured):
             continue
-        _, values = found.setdefault(spelled.lower(), (spelled, []))
+        _, values = captured.setdefault(spelled.lower(), (spelled, []))
         if len(values) < MAX_VALUES and (text := headers.printable(value, MAX_VALUE_LENGTH)):
             values.append(text)
-    return {spelled: tuple(values) for spelled, values in found.values() if values}
+    return {spelled: tuple(values) for spelled, values in captured.values() if values}
 
 
 def _captured_name(name: str) -> str | None:
     """The name that a header is captured under; None when it is not captured, or must not be stored."""
     low = name.lower()
-    if low in _SPELLED:
-        return _SPELLED[low]
+    if low in _CANONICAL_NAMES:
+        return _CANONICAL_NAMES[low]
     is_extension = low.startswith(PREFIXES) and len(name) <= MAX_NAME_LENGTH and _TOKEN.fullmatch(name)
     return name if is_extension and not is_secret_header(name) else None
 
@@ -83,7 +83,7 @@ def asserted_identity(captured: CapturedHeaders) -> headers.NameAddr | None:
 def privacy_requested(captured: CapturedHeaders) -> bool:
     """True if the caller withholds its identity from the callee (RFC 3323, 4.2; RFC 3325, 9.3)."""
     remote = any("privacy=full" in each.lower() for each in captured.get("Remote-Party-ID", ()))
-    return remote or any(_HIDDEN.search(each) for each in captured.get("Privacy", ()))
+    return remote or any(_WITHHOLDS_IDENTITY.search(each) for each in captured.get("Privacy", ()))
 
 
 def is_phone_number(user: str) -> bool:

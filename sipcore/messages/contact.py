@@ -1,6 +1,6 @@
 """Targets that a peer names: the Contact of a redirect (RFC 3261 21.3), the Refer-To of a REFER (RFC 3515 2.1).
 
-The input may be hostile: results are short and printable, and the time taken is linear.
+The input may be hostile: results are short and printable, and the processing time is linear.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def redirect_contacts(message: str, peer: str) -> list[Contact]:
         if name.lower() in ("contact", "m")
         for entry in headers.split_list(value)
     )
-    found = [(_preference(entry), parse_contact(entry, peer)) for entry in islice(contacts, MAX_CONTACTS)]
-    return [contact for _, contact in sorted(found, key=lambda each: -each[0])]
+    contacts_by_q = [(_preference(entry), parse_contact(entry, peer)) for entry in islice(contacts, MAX_CONTACTS)]
+    return [contact for _, contact in sorted(contacts_by_q, key=lambda each: -each[0])]
 
 
 def parse_contact(value: str, peer: str) -> Contact:

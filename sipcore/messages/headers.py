@@ -1,6 +1,6 @@
 """SIP header fields and URIs: reads those of received messages, and formats those that we send.
 
-Received messages may be hostile: results are short, printable and valid Unicode, and the time taken is linear.
+Received messages may be hostile: results are short, printable and valid Unicode, and the processing time is linear.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PIECE = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z|\\)|<[^>]*+(?:>|\Z)|,|[^",<]++', 
 _BLANKS = re.compile("[ \t]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TAG = re.compile(r";[ \t]*+tag[ \t]*+=[ \t]*+([^;,\s]++)", re.IGNORECASE)
-_LONGEST = 128
+_MAX_PRINTABLE = 128
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ def parse_tag(name_addr: str) -> str:
     """The tag of a From or To value (RFC 3261 19.3); "" without one."""
     match = _NAME_ADDR.match(name_addr.strip())
     parameters = name_addr.strip()[match.end() :] if match else name_addr
-    found = _TAG.search(parameters)
-    return printable(found[1]) if found else ""
+    tag = _TAG.search(parameters)
+    return printable(tag[1]) if tag else ""
 
 
 def split_name_addr(name_addr: str) -> tuple[str, str]:
@@ -91,7 +91,7 @@ def uri_host_port(uri: str) -> str:
 
 
 def bracketed(host: str) -> str:
-    """A host as it stands in URIs and before ports: an IPv6 address in brackets (RFC 3261 25.1)."""
+    """A host as written in URIs and before ports: an IPv6 address in brackets (RFC 3261 25.1)."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
@@ -123,7 +123,7 @@ def request_uri(message: str) -> str:
 def header_value(message: str, name: str, short: str) -> str:
     """The first value of a header, by its name or its compact form, unfolded (RFC 3261 7.3.1); "" without one."""
     names = (name.lower(), short.lower())
-    return next((found for field, found in header_fields(message) if field.lower() in names), "")
+    return next((value for field, value in header_fields(message) if field.lower() in names), "")
 
 
 def header_fields(message: str) -> Iterator[tuple[str, str]]:
@@ -135,8 +135,8 @@ def header_fields(message: str) -> Iterator[tuple[str, str]]:
             continue
         if name:
             yield name, " ".join(parts)
-        field, colon, found = line.partition(":")
-        name, parts = (field.strip(" \t"), [found.strip()]) if colon else ("", [])
+        field, colon, value = line.partition(":")
+        name, parts = (field.strip(" \t"), [value.strip()]) if colon else ("", [])
     if name:
         yield name, " ".join(parts)
 
@@ -165,10 +165,10 @@ def without_port(address: str) -> str:
     return (host if host and port.isdigit() and not bare else address).strip("[]")
 
 
-def printable(text: str, longest: int = _LONGEST) -> str:
-    """At most `longest` characters, without control characters and line ends; invalid UTF-8 becomes U+FFFD."""
-    text = _SURROGATE.sub("\ufffd", text[: 4 * longest])
-    return "".join(c for c in text if c.isprintable())[:longest]
+def printable(text: str, max_length: int = _MAX_PRINTABLE) -> str:
+    """At most `max_length` characters, without control characters and line ends; invalid UTF-8 becomes U+FFFD."""
+    text = _SURROGATE.sub("\ufffd", text[: 4 * max_length])
+    return "".join(c for c in text if c.isprintable())[:max_length]
 
 
 HeaderLines = Sequence[tuple[str, str]]

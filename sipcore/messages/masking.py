@@ -1,6 +1,6 @@
 """Masks secrets in SIP messages: passwords, digests, SRTP keys, and DTMF digits (which may be of a card number).
-Content that is not known to be harmless is left out. Linear in the length of the message; most messages hold no secret,
-which a few searches of the whole message show."""
+Content that is not known to be harmless is left out. Linear in the length of the message; a few searches of the
+whole message find that most messages hold no secret."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _AUTH_HEADERS: Final = frozenset(
 _SHOWN_PARAMETERS: Final = frozenset(("username", "realm", "uri", "algorithm", "qop", "nc", "stale", "domain"))
 _SECRET_WORDS: Final = ("auth", "token", "secret", "passw", "credential", "key", "cookie", "pin", "pwd")
 """A header field with one of them in its name is masked."""
-_HIDDEN: Final = "(a body that is not shown)"
-_DEEPEST: Final = 4
+_OMITTED_BODY: Final = "(a body that is not shown)"
+_MAX_DEPTH: Final = 4
 """Depth of nested bodies that are read."""
 _SHOWN_IN_URI: Final = frozenset(("replaces", "reason", "privacy", "require"))
 
@@ -47,7 +47,7 @@ _DURATION: Final = re.compile(r"\s*Duration\s*=\s*\d{1,6}\s*", re.IGNORECASE)
 def mask_message(message: bytes) -> str:
     """The message with its secrets masked: lines end with LF, control characters and invalid UTF-8 become U+FFFD."""
     shown = _masked_message(
-        message.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n"), _DEEPEST
+        message.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n"), _MAX_DEPTH
     )
     return shown if shown.replace("\n", "").isprintable() else _UNPRINTABLE.sub("\ufffd", shown)
 
@@ -100,13 +100,13 @@ def _fields(text: str) -> Iterator[str]:
 
 
 def _masked_field(field: str) -> str:
-    found = _NAME.match(field)
-    if found is None:
+    match = _NAME.match(field)
+    if match is None:
         return field
-    name, value = found[1].lower(), field[found.end() :]
+    name, value = match[1].lower(), field[match.end() :]
     if not is_secret_header(name):
         return field
-    return f"{found[0]} {_masked_credentials(value) if name in _AUTH_HEADERS else '*'}"
+    return f"{match[0]} {_masked_credentials(value) if name in _AUTH_HEADERS else '*'}"
 
 
 def _masked_credentials(value: str) -> str:
@@ -125,10 +125,10 @@ def _masked_credentials(value: str) -> str:
 
 
 def _masked_parameter(text: str) -> str:
-    found = _PARAMETER.fullmatch(text)
-    if found is None:
+    match = _PARAMETER.fullmatch(text)
+    if match is None:
         return "*"
-    return f"{found[1]}={found[2]}" if found[1].lower() in _SHOWN_PARAMETERS else f"{found[1]}=*"
+    return f"{match[1]}={match[2]}" if match[1].lower() in _SHOWN_PARAMETERS else f"{match[1]}=*"
 
 
 def _without_passwords(parts: list[str]) -> Iterator[str]:
@@ -147,14 +147,14 @@ def _without_passwords(parts: list[str]) -> Iterator[str]:
     yield parts[-1]
 
 
-def _masked_uri_header(found: re.Match[str]) -> str:
-    return found[0] if found[2].lower() in _SHOWN_IN_URI else f"{found[1]}{found[2]}=*"
+def _masked_uri_header(match: re.Match[str]) -> str:
+    return match[0] if match[2].lower() in _SHOWN_IN_URI else f"{match[1]}{match[2]}=*"
 
 
 def _masked_body(kinds: list[str], body: str, depth: int) -> str:
     """SDP, and types that may contain it, without SRTP keys; DTMF as `Signal=*`; other bodies are left out."""
     if len(kinds) != 1 or not depth:
-        return _HIDDEN
+        return _OMITTED_BODY
     kind = kinds[0].lower()
     if kind.startswith("application/sdp"):
         return _masked_sdp(_masked_fields(body))
@@ -163,7 +163,7 @@ def _masked_body(kinds: list[str], body: str, depth: int) -> str:
     if _DTMF.match(kind):
         return "\n".join(["Signal=*", *filter(_DURATION.fullmatch, body.split("\n"))])
     boundary = _BOUNDARY.match(kinds[0])
-    return _masked_parts(f"--{boundary[1] or boundary[2]}", body, depth - 1) if boundary else _HIDDEN
+    return _masked_parts(f"--{boundary[1] or boundary[2]}", body, depth - 1) if boundary else _OMITTED_BODY
 
 
 def _masked_parts(delimiter: str, body: str, depth: int) -> str:
@@ -183,9 +183,9 @@ def _masked_parts(delimiter: str, body: str, depth: int) -> str:
 
 
 def _masked_part(part: str, depth: int) -> str:
-    head, found, body = part.partition("\n\n")
-    if not found or not _NAME.match(head):
-        return _HIDDEN
+    head, blank_line, body = part.partition("\n\n")
+    if not blank_line or not _NAME.match(head):
+        return _OMITTED_BODY
     return f"{_masked_fields(head)}\n\n{_masked_body(_kinds(head, body), body, depth)}"
 
 

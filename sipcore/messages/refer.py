@@ -47,12 +47,12 @@ def parse_refer(text: str) -> ReferRequest:
     be hostile."""
     cseq, flags, source, refer_to = (*text.split(" ", 3), "", "", "")[:4]
     refer_contact = contact.parse_contact(refer_to, headers.without_port(source))
-    found = _REPLACES.search(headers.split_name_addr(refer_to)[0])
-    replaces = unquote(found[1]) if found else ""
+    replaces_match = _REPLACES.search(headers.split_name_addr(refer_to)[0])
+    replaces = unquote(replaces_match[1]) if replaces_match else ""
     refusal = "" if refer_contact.user else "it is no sip: URI with a user"
     if flags in ("2", "3"):
         refusal = "it is too long"
-    elif found and _DIALOG.fullmatch(replaces) is None:
+    elif replaces_match and _DIALOG.fullmatch(replaces) is None:
         replaces, refusal = "", "what it is to replace is no call"
     return ReferRequest(refer_contact, replaces, int(cseq), flags in ("0", "2"), refusal)
 

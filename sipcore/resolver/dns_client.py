@@ -55,38 +55,38 @@ class DnsClient:
 
     async def naptr(self, name: str) -> DnsAnswer[NaptrRecord]:
         """NAPTR records. Raises `LookupFailed`, as all queries."""
-        found, ttl_s = await self._ask(name, "NAPTR")
+        records, ttl_s = await self._query(name, "NAPTR")
         return DnsAnswer(
             tuple(
                 NaptrRecord(
                     each.order, each.preference, _text(each.flags), _text(each.service), _name(each.replacement)
                 )
-                for each in found
+                for each in records
             ),
             ttl_s,
         )
 
     async def srv(self, name: str) -> DnsAnswer[SrvRecord]:
         """SRV records."""
-        found, ttl_s = await self._ask(name, "SRV")
+        records, ttl_s = await self._query(name, "SRV")
         return DnsAnswer(
-            tuple(SrvRecord(each.priority, each.weight, each.port, _name(each.target)) for each in found), ttl_s
+            tuple(SrvRecord(each.priority, each.weight, each.port, _name(each.target)) for each in records), ttl_s
         )
 
     async def addresses(self, name: str, version: int) -> DnsAnswer[str]:
         """A or AAAA records (`version` 4 or 6); CNAMEs are followed."""
-        found, ttl_s = await self._ask(name, _TYPES[version])
-        return DnsAnswer(tuple(str(each.address) for each in found), ttl_s)
+        records, ttl_s = await self._query(name, _TYPES[version])
+        return DnsAnswer(tuple(str(each.address) for each in records), ttl_s)
 
-    async def _ask(self, name: str, kind: str) -> tuple[tuple[Any, ...], float]:
+    async def _query(self, name: str, kind: str) -> tuple[tuple[Any, ...], float]:
         """The records and their TTL; none for a name that does not exist."""
         system = await self._system()
         try:
             answer = await system.resolver.resolve(f"{name}.", kind, search=False, raise_on_no_answer=False)
-        except dns.resolver.NXDOMAIN as nothing:
-            return (), _negative_ttl(nothing)
+        except dns.resolver.NXDOMAIN as nxdomain:
+            return (), _negative_ttl(nxdomain)
         except (dns.exception.DNSException, OSError, EOFError) as error:
-            raise LookupFailed(f"{kind} of {name}: {_why(error)}") from error
+            raise LookupFailed(f"{kind} of {name}: {_describe(error)}") from error
         return tuple(answer.rrset or ()), float(answer.chaining_result.minimum_ttl)
 
     async def _system(self) -> _SystemConfig:
@@ -102,7 +102,10 @@ class DnsClient:
     def _open_resolver(self) -> dns.asyncresolver.Resolver:
         try:
             resolver = dns.asyncresolver.Resolver(configure=not self._servers)
-        except (dns.resolver.NoResolverConfiguration, OSError):  # then names come from other sources
+        except (
+            dns.resolver.NoResolverConfiguration,
+            OSError,
+        ):  # the hosts file and the system's resolver may still have the name
             resolver = dns.asyncresolver.Resolver(configure=False)
         if self._servers:
             resolver.nameservers = [dns.nameserver.Do53Nameserver(host, port) for host, port in self._servers]
@@ -111,12 +114,12 @@ class DnsClient:
         return resolver
 
 
-def _negative_ttl(nothing: dns.resolver.NXDOMAIN) -> float:
-    responses: dict[object, dns.message.QueryMessage] = nothing.kwargs.get("responses") or {}
+def _negative_ttl(nxdomain: dns.resolver.NXDOMAIN) -> float:
+    responses: dict[object, dns.message.QueryMessage] = nxdomain.kwargs.get("responses") or {}
     return min((float(each.resolve_chaining().minimum_ttl) for each in responses.values()), default=0.0)
 
 
-def _why(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     match error:
         case dns.exception.Timeout():
             return "no answer in time"
@@ -136,17 +139,17 @@ def _name(value: object) -> str:
 
 def _read_hosts(path: Path) -> dict[str, tuple[str, ...]]:
     """Names to addresses (hosts(5)); none without the file."""
-    found: dict[str, tuple[str, ...]] = {}
+    hosts: dict[str, tuple[str, ...]] = {}
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:
-        return found
+        return hosts
     for line in lines:
         words = line.partition("#")[0].split()
         if len(words) > 1 and (address := _address(words[0])):
             for name in map(str.lower, words[1:]):
-                found[name] = (*found.get(name, ()), address)
-    return found
+                hosts[name] = (*hosts.get(name, ()), address)
+    return hosts
 
 
 def _address(text: str) -> str | None:

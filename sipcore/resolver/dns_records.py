@@ -9,7 +9,7 @@ R = TypeVar("R")
 
 
 class LookupFailed(Exception):
-    """No name server has answered; what was known of the name may still be valid."""
+    """No name server has answered; earlier records of the name may still be valid."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The table of host names for PJSIP, whose threads look up addresses in it and never ask a resolver."""
+"""The host table: PJSIP's threads resolve host names in it, and never query a resolver."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from sipcore.resolver.target import SipHostPort, SipTarget, ip_literal_targets
 MAX_HOSTS: Final = 4096
 """Entries of the table."""
 _MAX_LOGGED: Final = 1000
-"""Unknown names that are logged once; beyond that many they are forgotten, and logged again."""
+"""Unknown names that are logged once; above that number the list is cleared, and they are logged again."""
 
 log = structlog.get_logger(__name__)
 
 
 class HostTable:
-    """The host table of one endpoint, and the names that were looked up in it in vain."""
+    """The host table of one endpoint, and the unknown names that were looked up in it."""
 
     def __init__(self) -> None:
         self._logged: set[str] = set()
@@ -29,7 +29,7 @@ class HostTable:
         """Lookups of names that are not in the table."""
 
     def set(self, table: Mapping[SipHostPort, Sequence[SipTarget]]) -> None:
-        """Replace the whole table. Targets are in order of preference, and the first 16 of a host are kept; a host
+        """Replace the whole table. Targets are in order of preference, and the first 16 of a host are used; a host
         without any is unknown: a request to it fails at once. Raises `ValueError` for more than `MAX_HOSTS` hosts."""
         self._table = {_in_lower_case(host_port): targets for host_port, targets in table.items()}
         _native.host_table_set(

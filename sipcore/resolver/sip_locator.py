@@ -18,7 +18,7 @@ R = TypeVar("R")
 _SERVICES: Final[dict[str, Transport]] = {"SIP+D2U": "udp", "SIP+D2T": "tcp", "SIPS+D2T": "tls"}
 _SRV_PREFIX: Final[dict[Transport, str]] = {"udp": "_sip._udp", "tcp": "_sip._tcp", "tls": "_sips._tcp"}
 _MAX_TARGETS: Final = 16
-"""Targets of one host: as many as PJSIP takes."""
+"""Targets of one host: PJSIP's maximum."""
 _MAX_RECORDS: Final = 32
 """Records of one answer that are followed."""
 
@@ -27,7 +27,7 @@ class DnsLookups(Protocol):
     """The DNS queries, as `sipcore.resolver.dns_client.DnsClient` makes them. Each may raise `LookupFailed`."""
 
     async def hosts_file_addresses(self, host: str) -> DnsAnswer[str]:
-        """Addresses in the hosts file, which come before those of name servers."""
+        """Addresses in the hosts file, which are preferred to those of name servers."""
 
     async def naptr(self, name: str) -> DnsAnswer[NaptrRecord]:
         """NAPTR records."""
@@ -52,8 +52,8 @@ class ResolvedTargets:
 @dataclass(frozen=True)
 class SipLocator:
     """Resolves hosts. `system_lookup` queries the system's resolver for names that name servers do not know.
-    `transports`: those that we have, preferred first. `seed` decides between equal targets: constant in one process,
-    and different in others, which spreads the load."""
+    `transports`: those that we have, preferred first. `seed` orders equal targets: constant in one process, and
+    different in others, which spreads the load."""
 
     records: DnsLookups
     system_lookup: Callable[[str], Awaitable[DnsAnswer[str]]]
@@ -66,17 +66,17 @@ class SipLocator:
         in_hosts_file = await self.records.hosts_file_addresses(host_port.host)
         addresses = [each for each in in_hosts_file.records if _version(each) in self.ip_versions]
         if addresses:
-            return ResolvedTargets(self._at(addresses, host_port), in_hosts_file.ttl_s)
+            return ResolvedTargets(self._targets_at(addresses, host_port), in_hosts_file.ttl_s)
         if host_port.port is not None:
             return await self._by_address(host_port, [])
         failures: list[LookupFailed] = []
         services, ttl_s = await self._services(host_port, failures)
-        answers = await asyncio.gather(*(_answer(self.records.srv(name), failures) for _, name in services))
+        answers = await asyncio.gather(*(_answer_or_empty(self.records.srv(name), failures) for _, name in services))
         queried = zip(services, answers, strict=True)
-        found = [(transport, answer) for (transport, _), answer in queried if answer.records]
-        if not found:
+        srv_answers = [(transport, answer) for (transport, _), answer in queried if answer.records]
+        if not srv_answers:
             return await self._by_address(host_port, failures)
-        return await self._by_service(found, min(ttl_s, *(answer.ttl_s for _, answer in found)), failures)
+        return await self._by_service(srv_answers, min(ttl_s, *(answer.ttl_s for _, answer in srv_answers)), failures)
 
     async def _services(
         self, host_port: SipHostPort, failures: list[LookupFailed]
@@ -84,7 +84,7 @@ class SipLocator:
         """The SRV names of each transport, and how long they are valid (RFC 3263, 4.1)."""
         if host_port.transport is not None:
             return [(host_port.transport, f"{_SRV_PREFIX[host_port.transport]}.{host_port.host}")], math.inf
-        answer = await _answer(self.records.naptr(host_port.host), failures)
+        answer = await _answer_or_empty(self.records.naptr(host_port.host), failures)
         offered = [
             (_SERVICES[each.service.upper()], each.replacement)
             for each in sorted(answer.records, key=lambda each: (each.order, each.preference))
@@ -95,12 +95,12 @@ class SipLocator:
         return [(transport, f"{_SRV_PREFIX[transport]}.{host_port.host}") for transport in self.transports], math.inf
 
     async def _by_service(
-        self, found: Sequence[tuple[Transport, DnsAnswer[SrvRecord]]], ttl_s: float, failures: list[LookupFailed]
+        self, srv_answers: Sequence[tuple[Transport, DnsAnswer[SrvRecord]]], ttl_s: float, failures: list[LookupFailed]
     ) -> ResolvedTargets:
-        """The targets of SRV records; one with an empty target says that there is none (RFC 2782)."""
+        """The targets of SRV records; an empty target means that the service is not offered (RFC 2782)."""
         servers = [
             (transport, record)
-            for transport, answer in found
+            for transport, answer in srv_answers
             for record in order_srv(answer.records, self.seed)
             if record.target
         ][:_MAX_RECORDS]
@@ -123,7 +123,7 @@ class SipLocator:
         answer = await self._addresses(host_port.host, failures)
         if not answer.records:
             answer = await self._system_addresses(host_port.host, answer, failures)
-        return ResolvedTargets(self._at(answer.records, host_port), answer.ttl_s, complete=not failures)
+        return ResolvedTargets(self._targets_at(answer.records, host_port), answer.ttl_s, complete=not failures)
 
     async def _system_addresses(
         self, host: str, answer: DnsAnswer[str], failures: list[LookupFailed]
@@ -131,23 +131,25 @@ class SipLocator:
         """The addresses of the system's resolver, when name servers have none. A failure of name servers is raised in
         preference to its own."""
         try:
-            found = await self.system_lookup(host)
+            system_answer = await self.system_lookup(host)
         except LookupFailed as failure:
             if failures:
                 raise failures[0] from failure
             return answer
-        return DnsAnswer(tuple(each for each in found.records if _version(each) in self.ip_versions), found.ttl_s)
+        return DnsAnswer(
+            tuple(each for each in system_answer.records if _version(each) in self.ip_versions), system_answer.ttl_s
+        )
 
     async def _addresses(self, name: str, failures: list[LookupFailed]) -> DnsAnswer[str]:
         """The addresses of a name, IPv4 first, because more SIP peers support it."""
         answers = await asyncio.gather(
-            *(_answer(self.records.addresses(name, version), failures) for version in sorted(self.ip_versions))
+            *(_answer_or_empty(self.records.addresses(name, version), failures) for version in sorted(self.ip_versions))
         )
         ordered = (sorted(answer.records, key=lambda address: _uniform(self.seed, name, address)) for answer in answers)
         times = [answer.ttl_s for answer in answers if answer.records] or [answer.ttl_s for answer in answers]
         return DnsAnswer(tuple(address for records in ordered for address in records), min(times))
 
-    def _at(self, addresses: Collection[str], host_port: SipHostPort) -> tuple[SipTarget, ...]:
+    def _targets_at(self, addresses: Collection[str], host_port: SipHostPort) -> tuple[SipTarget, ...]:
         transport = host_port.transport or "udp"
         port = host_port.port or DEFAULT_PORT[transport]
         return tuple(SipTarget(address, port, transport) for address in addresses)[:_MAX_TARGETS]
@@ -175,7 +177,7 @@ def _version(address: str) -> int:
     return 6 if isinstance(ip_address(address.partition("%")[0]), IPv6Address) else 4
 
 
-async def _answer(query: Awaitable[DnsAnswer[R]], failures: list[LookupFailed]) -> DnsAnswer[R]:
+async def _answer_or_empty(query: Awaitable[DnsAnswer[R]], failures: list[LookupFailed]) -> DnsAnswer[R]:
     """The answer to a query; on failure none, and the failure is added to the list."""
     try:
         return await query

@@ -11,11 +11,11 @@ from typing import Final
 from sipcore.resolver.dns_records import DnsAnswer, LookupFailed
 
 TIMEOUT_S: Final = 5.0
-"""A lookup that takes longer has failed; its late result is used when the name is looked up again."""
+"""A lookup that takes longer has failed; the next lookup of the name uses its late result."""
 TTL_S: Final = 60.0
 """The TTL of an answer; the resolver states none."""
 THREADS: Final = 32
-"""Lookups at once: fewer slow names delay no other."""
+"""Concurrent lookups: as long as fewer are slow, they delay no other."""
 
 Lookup = Callable[[str], Collection[str]]
 
@@ -45,8 +45,8 @@ class SystemResolver:
         try:
             return DnsAnswer(tuple(sorted(lookup.result())), TTL_S)
         except (OSError, UnicodeError) as error:
-            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise LookupFailed(f"{name}: {why}") from error
+            cause = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            raise LookupFailed(f"{name}: {cause}") from error
 
     def _start(self, name: str) -> asyncio.Future[Collection[str]]:
         """A lookup in progress is shared instead of started twice."""

@@ -1,8 +1,8 @@
 """Digest authentication of inbound requests (RFC 3261 22, RFC 7616, RFC 8760), with nonces that authenticate themselves
 and need no table.
 
-The input may be hostile: memory is bounded, the time taken is linear, and a wrong user and a wrong password are treated
-alike.
+The input may be hostile: memory is bounded, the processing time is linear, and a wrong user and a wrong password are
+treated alike.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ REALM: Final = "trunkline"
 NONCE_LIFETIME_S: Final = 60.0
 """Lifetime of a nonce."""
 MAX_FAILURES: Final = 5
-"""Failures of one source with the numbers of one organization in `FAILURE_WINDOW_S`; beyond them nothing is
+"""Failures of one source with the numbers of one organization in `FAILURE_WINDOW_S`; after that many no digest is
 computed."""
 MAX_SOURCE_FAILURES: Final = 50
 """The same with the numbers of all organizations, several of which may have callers behind one address."""
 FAILURE_WINDOW_S: Final = 60.0
 MAX_SOURCES: Final = 4096
-"""Sources whose failures are kept; the one that failed least recently is dropped for another."""
+"""Sources whose failures are stored; the one that failed least recently is evicted."""
 MAX_NONCES: Final = 65536
-"""Nonces whose counts are kept, which takes the right password; with more in a minute, a nonce is stale."""
+"""Nonces whose counts are stored, which requires the right password; with more in a minute, a nonce is stale."""
 
 Algorithm = Literal["SHA-256", "MD5"]
 DigestOutcome = Literal["granted", "asked", "stale", "wrong", "blocked"]
@@ -58,15 +58,16 @@ _MAC_BYTES: Final = 16
 
 @dataclass(frozen=True)
 class DigestTarget:
-    """The method and URI that a digest must be for. `matches_uri` returns whether a digest's `uri` names the same
-    resource as the request URI (RFC 7616 3.4.6): else the response to another request could be replayed."""
+    """The method and URI of a request, which its digest must contain. `matches_uri` returns whether a digest's `uri`
+    names the same resource as the request URI (RFC 7616 3.4.6): else the response to another request could be
+    replayed."""
 
     method: str
     matches_uri: Callable[[str], bool]
 
 
 class NonceStore:
-    """Nonces that are valid for one source and a minute, each with nonce counts that only go up. Times are seconds of
+    """Nonces that are valid for one source and a minute, each with ascending nonce counts. Times are seconds of
     any monotonic clock."""
 
     def __init__(self) -> None:
@@ -75,12 +76,12 @@ class NonceStore:
 
     def issue(self, source: str, now_s: float) -> str:
         """A new nonce."""
-        facts = int(now_s * 1000).to_bytes(_TIME_BYTES, "big") + secrets.token_bytes(_RANDOM_BYTES)
-        return _format_nonce(facts + self._mac(facts, source))
+        payload = int(now_s * 1000).to_bytes(_TIME_BYTES, "big") + secrets.token_bytes(_RANDOM_BYTES)
+        return _format_nonce(payload + self._mac(payload, source))
 
-    def use(self, nonce: str, count: int, source: str, now_s: float) -> bool:
-        """Use a nonce with a count; False unless it is ours, for this source, not expired, and was not used with this
-        count or a higher one. Only after the right password, because kept counts take memory."""
+    def consume(self, nonce: str, count: int, source: str, now_s: float) -> bool:
+        """Consume a nonce count; returns False unless the nonce is ours, for this source, not expired, and was not used
+        with this count or a higher one. Only after the right password, because stored counts take memory."""
         if not self._is_valid(nonce, source, now_s):
             return False
         while self._used and next(iter(self._used.values()))[1] < now_s - NONCE_LIFETIME_S:
@@ -98,15 +99,15 @@ class NonceStore:
             decoded = base64.b64decode(nonce[len(NONCE_MARK) :].encode("ascii", "replace"), b"-_", validate=True)
         except binascii.Error:
             return False
-        if nonce != _format_nonce(decoded):  # else one nonce could be spelled, and used, in several ways
+        if nonce != _format_nonce(decoded):  # else one nonce could be encoded, and used, in several ways
             return False
-        facts, mac = decoded[:-_MAC_BYTES], decoded[-_MAC_BYTES:]
-        if len(facts) != _TIME_BYTES + _RANDOM_BYTES or not hmac.compare_digest(mac, self._mac(facts, source)):
+        payload, mac = decoded[:-_MAC_BYTES], decoded[-_MAC_BYTES:]
+        if len(payload) != _TIME_BYTES + _RANDOM_BYTES or not hmac.compare_digest(mac, self._mac(payload, source)):
             return False
-        return now_s - int.from_bytes(facts[:_TIME_BYTES], "big") / 1000 <= NONCE_LIFETIME_S
+        return now_s - int.from_bytes(payload[:_TIME_BYTES], "big") / 1000 <= NONCE_LIFETIME_S
 
-    def _mac(self, facts: bytes, source: str) -> bytes:
-        return hmac.digest(self._key, facts + source.encode("utf-8", "replace"), "sha256")[:_MAC_BYTES]
+    def _mac(self, payload: bytes, source: str) -> bytes:
+        return hmac.digest(self._key, payload + source.encode("utf-8", "replace"), "sha256")[:_MAC_BYTES]
 
 
 def _format_nonce(nonce: bytes) -> str:
@@ -114,23 +115,23 @@ def _format_nonce(nonce: bytes) -> str:
 
 
 class AuthFailureLimiter:
-    """The latest wrong responses by source; `most` of them in `FAILURE_WINDOW_S` block the source."""
+    """The latest wrong responses by source; `max_failures` of them in `FAILURE_WINDOW_S` block the source."""
 
-    def __init__(self, most: int) -> None:
-        self._most: Final = most
+    def __init__(self, max_failures: int) -> None:
+        self._max_failures: Final = max_failures
         self._times: OrderedDict[tuple[str, ...], deque[float]] = OrderedDict()
 
     def record(self, source: tuple[str, ...], now_s: float) -> None:
         """Count a wrong response."""
-        self._times.setdefault(source, deque(maxlen=self._most)).append(now_s)
+        self._times.setdefault(source, deque(maxlen=self._max_failures)).append(now_s)
         self._times.move_to_end(source)
         if len(self._times) > MAX_SOURCES:
             self._times.popitem(last=False)
 
     def is_blocked(self, source: tuple[str, ...], now_s: float) -> bool:
-        """True if the source has failed as often as it may."""
+        """True if the source has reached the limit."""
         times = self._times.get(source)
-        return times is not None and len(times) == self._most and times[0] > now_s - FAILURE_WINDOW_S
+        return times is not None and len(times) == self._max_failures and times[0] > now_s - FAILURE_WINDOW_S
 
 
 class DigestVerifier:
@@ -162,40 +163,42 @@ class DigestVerifier:
         owns the credentials: several may share a source, and failures with those of one do not block another."""
         if self._failures.is_blocked((source, owner), now_s) or self._failures_of_source.is_blocked((source,), now_s):
             return "blocked"
-        given = digest_parameters(authorization)
-        if given is None or given.get("realm") != REALM:
+        parameters = digest_parameters(authorization)
+        if parameters is None or parameters.get("realm") != REALM:
             return "asked"
-        if not self._is_response_right(given, target, credentials):
+        if not self._is_valid_response(parameters, target, credentials):
             self._failures.record((source, owner), now_s)
             self._failures_of_source.record((source,), now_s)
             return "wrong"
-        fresh = self._nonces.use(given["nonce"], int(given["nc"], 16), source, now_s)
+        fresh = self._nonces.consume(parameters["nonce"], int(parameters["nc"], 16), source, now_s)
         return "granted" if fresh else "stale"
 
-    def _is_response_right(self, given: Mapping[str, str], target: DigestTarget, credentials: Credentials) -> bool:
+    def _is_valid_response(self, parameters: Mapping[str, str], target: DigestTarget, credentials: Credentials) -> bool:
         """True if the response is that of the credentials to its nonce (RFC 7616 3.4). The user is compared as late,
         and in constant time, as the rest: a wrong user takes as long as a wrong password."""
-        algorithm = next((each for each in self._algorithms if each == given.get("algorithm", "MD5").upper()), None)
-        if algorithm is None or given.get("qop") != "auth" or _COUNT.fullmatch(given.get("nc", "")) is None:
+        algorithm = next(
+            (each for each in self._algorithms if each == parameters.get("algorithm", "MD5").upper()), None
+        )
+        if algorithm is None or parameters.get("qop") != "auth" or _COUNT.fullmatch(parameters.get("nc", "")) is None:
             return False
-        if not given.get("nonce") or not given.get("cnonce"):
+        if not parameters.get("nonce") or not parameters.get("cnonce"):
             return False
-        expected = digest_response(algorithm, target.method, credentials, given)
-        right_user = hmac.compare_digest(_bytes(credentials.user), _bytes(given.get("username", "")))
-        right_response = hmac.compare_digest(_bytes(expected), _bytes(given.get("response", "").lower()))
-        return right_user & right_response and target.matches_uri(given.get("uri", ""))
+        expected = digest_response(algorithm, target.method, credentials, parameters)
+        user_matches = hmac.compare_digest(_bytes(credentials.user), _bytes(parameters.get("username", "")))
+        response_matches = hmac.compare_digest(_bytes(expected), _bytes(parameters.get("response", "").lower()))
+        return user_matches & response_matches and target.matches_uri(parameters.get("uri", ""))
 
 
-def digest_response(algorithm: Algorithm, method: str, credentials: Credentials, given: Mapping[str, str]) -> str:
+def digest_response(algorithm: Algorithm, method: str, credentials: Credentials, parameters: Mapping[str, str]) -> str:
     """The right `response` for the other parameters, in lower-case hex (RFC 7616 3.4.1, qop=auth)."""
 
     def hashed(*parts: str) -> str:
         digest: str = _HASHES[algorithm](_bytes(":".join(parts))).hexdigest()
         return digest
 
-    a1 = hashed(credentials.user, given["realm"], credentials.password)
-    a2 = hashed(method, given.get("uri", ""))
-    return hashed(a1, given["nonce"], given["nc"], given["cnonce"], given["qop"], a2)
+    a1 = hashed(credentials.user, parameters["realm"], credentials.password)
+    a2 = hashed(method, parameters.get("uri", ""))
+    return hashed(a1, parameters["nonce"], parameters["nc"], parameters["cnonce"], parameters["qop"], a2)
 
 
 def digest_parameters(authorization: str) -> Mapping[str, str] | None:
@@ -204,16 +207,16 @@ def digest_parameters(authorization: str) -> Mapping[str, str] | None:
     scheme, _, rest = authorization.strip().partition(" ")
     if scheme.lower() != "digest":
         return None
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     at, rest = 0, rest.rstrip(" \t,")
     while at < len(rest):
         match = _PARAMETER.match(rest, at)
-        if match is None or match[1].lower() in found:
+        if match is None or match[1].lower() in parameters:
             return None
         quoted, plain = match[2], match[3]
-        found[match[1].lower()] = plain if quoted is None else _ESCAPED.sub(r"\1", quoted)
+        parameters[match[1].lower()] = plain if quoted is None else _ESCAPED.sub(r"\1", quoted)
         at = match.end()
-    return found
+    return parameters
 
 
 def _bytes(text: str) -> bytes:

@@ -26,8 +26,8 @@ def log_events() -> None:
     """Log what was dropped since the last call: one line for each source and reason. The first malformed message of a
     known source, and the first address in SDP that RTP may not go to, are quoted."""
     events, more = _native.drop_events()
-    for kind, source, count, about, message in events:
-        named = _message_fields("address" if kind in _OF_ADDRESSES else "header", about, message)
+    for kind, source, count, at_fault, message in events:
+        named = _message_fields("address" if kind in _ADDRESS_EVENTS else "header", at_fault, message)
         log.warning(f"sip.{kind}", source=source, count=count, **named, **_HINTS.get(kind, {}))
     if more:
         log.warning("sip.unknown_source", source="further sources", count=more)
@@ -38,18 +38,18 @@ def drop_counts() -> dict[str, int]:
     return _native.drop_totals()
 
 
-_OF_ADDRESSES = ("media_refused", "media_elsewhere")
+_ADDRESS_EVENTS = ("media_refused", "media_elsewhere")
 _HINTS = {
-    "media_refused": {"hint": "the peer's SDP names an address that no host can have, or a metadata service"},
+    "media_refused": {"hint": "the peer's SDP names an address that no host can have, or one of a metadata service"},
     "media_elsewhere": {
-        "hint": "nothing is sent there before something comes from there: if the peer's sound is at home there, "
+        "hint": "no RTP is sent to the address before RTP comes from it: if the peer's media has this address, "
         "add its network to [sip] media_networks (TRUNKLINE_SIP__MEDIA_NETWORKS)"
     },
 }
 
 
-def _message_fields(subject: str, about: str, message: bytes) -> dict[str, str | None]:
-    """Fields that identify a message for the operator, as far as it can be read."""
+def _message_fields(subject: str, at_fault: str, message: bytes) -> dict[str, str | None]:
+    """Log fields that identify a message, as far as it can be parsed."""
     if not message:
         return {}
     text = message.decode("utf-8", "replace")
@@ -57,5 +57,5 @@ def _message_fields(subject: str, about: str, message: bytes) -> dict[str, str |
     return {
         "method": " ".join(first[: 2 if first[0].startswith("SIP/") else 1]) or None,
         "sip_call_id": printable(header_value(text, "Call-ID", "i")) or None,
-        subject: printable(about) or None,
+        subject: printable(at_fault) or None,
     }

@@ -14,7 +14,7 @@ log = structlog.get_logger(__name__)
 SrtpKeying = Literal["sdes", "dtls"]
 
 MAX_PEERS: Final = 1000
-"""Peers that are kept as warned of."""
+"""Peers that are stored as warned of."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""The SIP messages of each call, kept for its trace."""
+"""SIP trace: the SIP messages of each call."""

@@ -1,7 +1,7 @@
 """The SIP log: the messages of calls by dialog, counters, and watchers of all messages.
 
-The tap copies each message of a known peer into a ring; the event loop, woken by a file descriptor, takes them out. The
-SIP stack never waits: when messages are not taken in time, the oldest are lost, and counted.
+The tap copies each message of a known peer into a ring; the event loop, woken by a file descriptor, reads them. The SIP
+stack never waits: when messages are not read in time, the oldest are lost, and counted.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from sipcore import _native
 from sipcore.messages.headers import header_value, printable, without_port
 from sipcore.trace.sip_message import SipMessage
 
-GATHER_S: Final = 0.05
-"""Messages within this time are taken together."""
-KEPT_FIRST: Final = 20
-"""The first messages of a dialog, which are kept whatever follows."""
+BATCH_INTERVAL_S: Final = 0.05
+"""Messages within this time are read in one batch."""
+FIRST_MESSAGES: Final = 20
+"""The first messages of a dialog are never dropped."""
 MAX_MESSAGES: Final = 200
 MAX_DIALOG_BYTES: Final = 256 * 1024
 MAX_TOTAL_BYTES: Final = 64 * 1024 * 1024
-"""Of all dialogs: beyond that, the dialog with the oldest last message is dropped."""
-LINGER_S: Final = 40.0
-"""How long a dialog is kept after its end: longer than retransmissions last (64 times T1, RFC 3261 17.1.1.2)."""
-UNANSWERED_S: Final = 600.0
-"""How long an unanswered dialog is kept after its last message."""
-SWEEP_S: Final = 5.0
+"""Of all dialogs; above that the dialog with the oldest last message is dropped."""
+ENDED_TTL_S: Final = 40.0
+"""Retention of a dialog after its end: longer than retransmissions last (64 times T1, RFC 3261 17.1.1.2)."""
+UNANSWERED_TTL_S: Final = 600.0
+"""Retention of an unanswered dialog after its last message."""
+SWEEP_INTERVAL_S: Final = 5.0
 LOG_WINDOW_S: Final = 10.0
 MAX_LOGGED: Final = 20
 """Refusals that are logged within `LOG_WINDOW_S`."""
-MAX_REMEMBERED: Final = 20_000
-"""Messages whose retransmissions are recognized, at least; fewer when they are older than `LINGER_S`."""
+MAX_TRACKED: Final = 20_000
+"""Messages whose retransmissions are recognized, at least; fewer when they are older than `ENDED_TTL_S`."""
 
 METHODS: Final = frozenset(
     ("ACK", "BYE", "CANCEL", "INFO", "INVITE", "MESSAGE", "NOTIFY", "OPTIONS", "PRACK", "REFER", "REGISTER", "UPDATE")
@@ -52,8 +52,8 @@ log = structlog.get_logger(__name__)
 
 
 class DialogKey(NamedTuple):
-    """A call's dialog and our role in it, because an outbound call that comes back to us has the same Call-ID at both
-    ends. `caller_tag` is the From tag of its INVITE."""
+    """A call's dialog and our role in it, because an outbound call to ourselves has the same Call-ID at both ends.
+    `caller_tag` is the From tag of its INVITE."""
 
     call_id: str
     role: Role
@@ -76,7 +76,7 @@ class DialogTrace:
         self.last_s = 0.0
         self.began_ns = 0
         self.answered = False
-        self.over = False
+        self.ended = False
         self._first: list[LoggedMessage] = []
         self._last: deque[LoggedMessage] = deque()
 
@@ -88,27 +88,27 @@ class DialogTrace:
         return len(self._first) + len(self._last)
 
     def add(self, logged: LoggedMessage, now_s: float) -> None:
-        """Keep a message: the first `KEPT_FIRST`, and the last of the others."""
+        """Store a message: the first `FIRST_MESSAGES`, and the last of the others."""
         self.last_s = now_s
         self.began_ns = self.began_ns or logged.message.at_ns
-        self._follow(logged.message)
+        self._update_state(logged.message)
         self.size += len(logged.message.raw)
-        (self._first if len(self._first) < KEPT_FIRST else self._last).append(logged)
+        (self._first if len(self._first) < FIRST_MESSAGES else self._last).append(logged)
         while self._last and (len(self) > MAX_MESSAGES or self.size > MAX_DIALOG_BYTES):
             self.size -= len(self._last.popleft().message.raw)
             self.left_out += 1
 
-    def _follow(self, message: SipMessage) -> None:
+    def _update_state(self, message: SipMessage) -> None:
         if message.method == "BYE":
-            self.over = True
+            self.ended = True
         elif message.method == "INVITE" and not self.answered:
             self.answered = 200 <= message.status < 300
-            self.over = message.status >= 300
+            self.ended = message.status >= 300
 
-    def is_over(self, now_s: float) -> bool:
+    def is_expired(self, now_s: float) -> bool:
         """True when the dialog can be dropped."""
         idle_s = now_s - self.last_s
-        return idle_s > LINGER_S if self.over else not self.answered and idle_s > UNANSWERED_S
+        return idle_s > ENDED_TTL_S if self.ended else not self.answered and idle_s > UNANSWERED_TTL_S
 
 
 class SipLog:
@@ -122,17 +122,17 @@ class SipLog:
         self.retransmitted: Counter[bool] = Counter()
         """Retransmissions; True: sent, False: received."""
         self.lost = 0
-        """Messages that were not taken in time."""
+        """Messages that were not read in time."""
         self.watchers: set[Watcher] = set()
         self.on_answered: Callable[[Role, float], None] | None = None
         """Called with our role in an answered call, and the seconds since its INVITE."""
         self._traces: dict[DialogKey, DialogTrace] = {}
         self._by_call_id: dict[str, list[DialogKey]] = {}
         self._size = 0
-        self._swept_s = 0.0
+        self._last_sweep_s = 0.0
         self._seen: tuple[set[int], set[int]] = (set(), set())
         """Hashes of recent and of older messages."""
-        self._rotated_s = 0.0
+        self._last_rotation_s = 0.0
         self._legs: set[DialogKey] = set()
         self._logged = 0
         self._logged_since_s = 0.0
@@ -140,65 +140,65 @@ class SipLog:
     def add(self, messages: Iterable[SipMessage], now_s: float) -> None:
         """Add new messages, oldest first."""
         for message in messages:
-            retransmission = self._note_hash(message, now_s)
+            retransmission = self._record_hash(message, now_s)
             counts = self.sent if message.sent else self.received
             counts[message.method if message.method in METHODS else "other", message.status // 100] += 1
             self.retransmitted[message.sent] += retransmission
-            key = self._file(LoggedMessage(message, retransmission), now_s)
+            key = self._add_to_dialog(LoggedMessage(message, retransmission), now_s)
             for watcher in tuple(self.watchers):
                 watcher(message, key, retransmission)
-        if now_s - self._swept_s > SWEEP_S:
+        if now_s - self._last_sweep_s > SWEEP_INTERVAL_S:
             self._sweep(now_s)
 
-    def leg_created(self, call_id: str, caller_tag: str) -> None:
+    def add_leg(self, call_id: str, caller_tag: str) -> None:
         """An INVITE has become a leg: its refusal is logged by `calls`."""
-        if len(self._legs) >= MAX_REMEMBERED:
+        if len(self._legs) >= MAX_TRACKED:
             self._legs.clear()
         self._legs.add(DialogKey(call_id, "callee", caller_tag))
 
-    def key_of(self, call_id: str, role: Role, caller_tag: str = "") -> DialogKey | None:
+    def find_dialog(self, call_id: str, role: Role, caller_tag: str = "") -> DialogKey | None:
         """The dialog with this Call-ID and role; without a tag the first of them."""
         keys = (key for key in self._by_call_id.get(call_id, ()) if key.role == role)
         return next((key for key in keys if caller_tag in ("", key.caller_tag)), None)
 
     def dialog_trace(self, key: DialogKey) -> DialogTrace | None:
-        """The messages of a dialog, while they are kept."""
+        """The messages of a dialog; None when they were dropped."""
         return self._traces.get(key)
 
-    def forget(self, key: DialogKey) -> None:
+    def remove_dialog(self, key: DialogKey) -> None:
         """Drop a dialog whose messages have been stored."""
         if key in self._traces:
-            self._forget(key)
+            self._remove(key)
 
     def _sweep(self, now_s: float) -> None:
-        """Drop dialogs that are over, and hashes of messages that cannot be retransmitted any more."""
-        self._swept_s = now_s
-        if now_s - self._rotated_s > LINGER_S:
+        """Drop dialogs that have ended, and hashes of messages that cannot be retransmitted any more."""
+        self._last_sweep_s = now_s
+        if now_s - self._last_rotation_s > ENDED_TTL_S:
             self._rotate_hashes(now_s)
-        for key in [key for key, trace in self._traces.items() if trace.is_over(now_s)]:
-            self._forget(key)
+        for key in [key for key, trace in self._traces.items() if trace.is_expired(now_s)]:
+            self._remove(key)
 
     def _rotate_hashes(self, now_s: float) -> None:
-        self._rotated_s = now_s
+        self._last_rotation_s = now_s
         self._seen = set(), self._seen[0]
 
-    def _note_hash(self, message: SipMessage, now_s: float) -> bool:
+    def _record_hash(self, message: SipMessage, now_s: float) -> bool:
         recent, older = self._seen
         name = hash((message.sent, message.raw))
         if name in recent or name in older:
             return True
-        if len(recent) >= MAX_REMEMBERED:
+        if len(recent) >= MAX_TRACKED:
             self._rotate_hashes(now_s)
         self._seen[0].add(name)
         return False
 
-    def _file(self, logged: LoggedMessage, now_s: float) -> DialogKey | None:
-        """Add a message to its dialog; None when it belongs to none, as a REGISTER."""
-        key = self._find(logged.message)
+    def _add_to_dialog(self, logged: LoggedMessage, now_s: float) -> DialogKey | None:
+        """Add a message to its dialog; returns None for a message of no call, as a REGISTER."""
+        key = self._dialog_of(logged.message)
         if key is None:
             return None
-        trace = self._traces.pop(key, None) or self._open(key)
-        self._traces[key] = trace  # the dialogs lie in the order of their last messages
+        trace = self._traces.pop(key, None) or self._create_trace(key)
+        self._traces[key] = trace  # the dialogs are in the order of their last messages
         before, answered = trace.size, trace.answered
         trace.add(logged, now_s)
         self._size += trace.size - before
@@ -207,7 +207,7 @@ class SipLog:
         if trace.answered and not answered and self.on_answered:
             self.on_answered(key.role, (logged.message.at_ns - trace.began_ns) / 1e9)
         while self._size > MAX_TOTAL_BYTES and len(self._traces) > 1:
-            self._forget(next(iter(self._traces)))
+            self._remove(next(iter(self._traces)))
         return key
 
     def _log_refusal(self, message: SipMessage, now_s: float) -> None:
@@ -222,11 +222,11 @@ class SipLog:
                 sip_call_id=message.call_id,
             )  # fmt: skip
 
-    def _find(self, message: SipMessage) -> DialogKey | None:
-        """The dialog of a message: the From tag says whether the sender of its request is the caller or the callee."""
-        ours = message.sent == (message.status == 0)
-        as_caller: Role = "caller" if ours else "callee"
-        as_callee: Role = "callee" if ours else "caller"
+    def _dialog_of(self, message: SipMessage) -> DialogKey | None:
+        """The dialog of a message: the From tag of its request is that of the caller or that of the callee."""
+        our_request = message.sent == (message.status == 0)
+        as_caller: Role = "caller" if our_request else "callee"
+        as_callee: Role = "callee" if our_request else "caller"
         key = DialogKey(message.call_id, as_caller, message.from_tag)
         if key in self._traces:
             return key
@@ -235,11 +235,11 @@ class SipLog:
             return other
         return key if message.method == "INVITE" and message.status == 0 else None
 
-    def _open(self, key: DialogKey) -> DialogTrace:
+    def _create_trace(self, key: DialogKey) -> DialogTrace:
         self._by_call_id.setdefault(key.call_id, []).append(key)
         return DialogTrace()
 
-    def _forget(self, key: DialogKey) -> None:
+    def _remove(self, key: DialogKey) -> None:
         self._size -= self._traces.pop(key).size
         self._legs.discard(key)
         keys = self._by_call_id[key.call_id]
@@ -256,35 +256,36 @@ def _is_refusal(logged: LoggedMessage) -> bool:
 
 
 class SipTap:
-    """Moves messages from the native ring to the log. `start` it on the event loop, when the tap is installed."""
+    """Moves messages from the native ring to the log. `start` is called on the event loop, when the tap is
+    installed."""
 
     def __init__(self, sip_log: SipLog) -> None:
         self._log = sip_log
         self._loop: asyncio.AbstractEventLoop | None = None
         self._descriptor = -1
-        self._later: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._next_read: asyncio.TimerHandle | asyncio.Handle | None = None
 
     def start(self, descriptor: int) -> None:
-        """Take messages whenever the file descriptor signals them."""
+        """Read messages whenever the file descriptor signals them."""
         self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
-        self._loop.add_reader(descriptor, self._woken)
-        self.take()  # those that came before are not signalled
+        self._loop.add_reader(descriptor, self._on_readable)
+        self.read()  # earlier ones are not signalled
 
     def stop(self) -> None:
-        """Take the messages that are left, and stop, before the tap is removed. Idempotent."""
+        """Read the remaining messages, and stop, before the tap is removed. Idempotent."""
         if self._loop is None:
             return
-        while self.take():
+        while self.read():
             pass
         self._loop.remove_reader(self._descriptor)
-        if self._later is not None:
-            self._later.cancel()
+        if self._next_read is not None:
+            self._next_read.cancel()
         self._loop = None
 
-    def take(self) -> bool:
-        """Take some of the messages; False when there are no more."""
-        rows, lost = _native.tap_take()
+    def read(self) -> bool:
+        """Read a batch of messages; returns False when there are none."""
+        rows, lost = _native.tap_read()
         if lost > self._log.lost:
             log.warning("sip.messages_not_seen", count=lost - self._log.lost)
             self._log.lost = lost
@@ -292,16 +293,16 @@ class SipTap:
             self._log.add(map(_message, rows), self._loop.time())
         return bool(rows)
 
-    def _woken(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # taken since
+    def _on_readable(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # read meanwhile
             os.eventfd_read(self._descriptor)
-        if self._later is None and self._loop is not None:
-            self._later = self._loop.call_later(GATHER_S, self._gathered)
+        if self._next_read is None and self._loop is not None:
+            self._next_read = self._loop.call_later(BATCH_INTERVAL_S, self._read_batches)
 
-    def _gathered(self) -> None:
-        self._later = None
-        if self.take() and self._loop is not None:  # other work comes between two parts
-            self._later = self._loop.call_soon(self._gathered)
+    def _read_batches(self) -> None:
+        self._next_read = None
+        if self.read() and self._loop is not None:  # other work runs between two batches
+            self._next_read = self._loop.call_soon(self._read_batches)
 
 
 def _message(row: _native.TapRow) -> SipMessage:

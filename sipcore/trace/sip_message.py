@@ -10,11 +10,11 @@ from sipcore.messages.headers import printable
 
 _FIRST_LINE: Final = re.compile(rb"[^\r\n]*")
 _PARAMETERS: Final = re.compile(r"[;?]")
-_LONGEST_SUMMARY: Final = 100
+_MAX_SUMMARY_LENGTH: Final = 100
 
 
 class SipMessage(NamedTuple):
-    """`raw` holds secrets: `text` and `summary` are what may leave this process. Addresses are `host:port`; the times
+    """`raw` holds secrets: only `text` and `summary` may leave this process. Addresses are `host:port`; the times
     of a message are nanoseconds since 1970; `method` is the CSeq's; `status` is 0 for a request."""
 
     at_ns: int
@@ -39,9 +39,9 @@ class SipMessage(NamedTuple):
     @property
     def summary(self) -> str:
         """`INVITE sip:100@host` or `200 OK (INVITE)`."""
-        found = _FIRST_LINE.match(self.raw.lstrip(b"\r\n"))
-        line = masking.mask_uris(printable(found[0].decode(errors="replace") if found else ""))
+        match = _FIRST_LINE.match(self.raw.lstrip(b"\r\n"))
+        line = masking.mask_uris(printable(match[0].decode(errors="replace") if match else ""))
         if self.status:
-            return f"{line.partition(' ')[2].strip()[:_LONGEST_SUMMARY]} ({printable(self.method)})"
+            return f"{line.partition(' ')[2].strip()[:_MAX_SUMMARY_LENGTH]} ({printable(self.method)})"
         method, _, rest = line.partition(" ")
-        return f"{method} {_PARAMETERS.split(rest.partition(' ')[0], maxsplit=1)[0]}"[:_LONGEST_SUMMARY]
+        return f"{method} {_PARAMETERS.split(rest.partition(' ')[0], maxsplit=1)[0]}"[:_MAX_SUMMARY_LENGTH]

@@ -16,7 +16,7 @@ IPV6_V6ONLY: Final = 26
 _TRIES: Final = 20
 """Attempts to find a port: the system chooses one that is free for UDP, perhaps not for TCP."""
 
-# Kept for good, because pjsua2's copies point to their values.
+# Never freed, because pjsua2's copies point to their values.
 _NO_DELAY = pj.SockOpt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 _REUSE_ADDRESS = pj.SockOpt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 IPV6_ONLY = pj.SockOpt(socket.IPPROTO_IPV6, IPV6_V6ONLY, 1)
@@ -35,12 +35,12 @@ def ip_versions(host: str) -> tuple[int, ...]:
 
 
 def is_wildcard(host: str) -> bool:
-    """True if a listening address stands for every address of this machine."""
+    """True if a listening address means every address of this machine."""
     return host in ("0.0.0.0", "::")
 
 
 def bound_address(host: str) -> str:
-    """The address that sockets are bound to; "" is every address."""
+    """The address that sockets are bound to; "": every address."""
     return "" if is_wildcard(host) else host
 
 
@@ -60,7 +60,7 @@ def default_local_address(host: str, version: int) -> str:
 
 
 def open_listeners(endpoint: pj.Endpoint, settings: EndpointSettings) -> int:
-    """Open the SIP listeners; returns their port. Raises `StartupError` with one clear line when a port is taken."""
+    """Open the SIP listeners; returns their port. Raises `StartupError` with one clear line when a port is in use."""
     if settings.port:
         return _open_all(endpoint, settings, settings.port, [])
     for left in reversed(range(_TRIES)):
@@ -116,5 +116,5 @@ def _transport_config(settings: EndpointSettings, name: str, version: int, port:
         options.append(_NO_DELAY)  # else a message waits 40 ms for the acknowledgement of the former one
         options.append(_REUSE_ADDRESS)  # else connections of a server that has just stopped keep its port for a minute
     if version == 6:
-        options.append(IPV6_ONLY)  # else it takes the port on IPv4 too
+        options.append(IPV6_ONLY)  # else it occupies the port on IPv4 too
     return config

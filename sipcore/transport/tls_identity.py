@@ -1,5 +1,5 @@
 """Certificate, key and certificate authorities of SIP over TLS: read from their files, checked, and passed to PJSIP
-from memory, so that files which are being replaced do no harm."""
+from memory, because the files may be replaced at any time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sipcore.settings import TlsFiles
 log = structlog.get_logger(__name__)
 
 EXPIRES_SOON_DAYS: Final = 14
-"""Days before its end from which a certificate is warned of."""
+"""A certificate that expires in fewer days is warned of."""
 
 
 class UnusableTlsFile(StartupError):
@@ -30,7 +30,8 @@ class UnusableTlsFile(StartupError):
 
 @dataclass(frozen=True)
 class TlsIdentity:
-    """The content of the PEM files. Without a certificate we can only connect, and send none."""
+    """The content of the PEM files. Without a certificate TLS is used for outbound connections only, without a client
+    certificate."""
 
     chain: bytes = b""
     key: bytes = b""
@@ -89,7 +90,7 @@ def system_authorities() -> str:
 
 
 def now() -> datetime:
-    """The time that certificates are compared with."""
+    """The present time, UTC."""
     return datetime.now(UTC)
 
 
@@ -153,9 +154,9 @@ def _check_loadable(files: TlsFiles, identity: TlsIdentity) -> None:
 def _names(certificate: x509.Certificate) -> tuple[str, ...]:
     """Host names and addresses of a certificate."""
     try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        alternative_names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
-        common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        return tuple(str(each.value) for each in common)
-    addresses = (str(each) for each in found.get_values_for_type(x509.IPAddress))
-    return (*found.get_values_for_type(x509.DNSName), *addresses)
+        common_names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        return tuple(str(each.value) for each in common_names)
+    addresses = (str(each) for each in alternative_names.get_values_for_type(x509.IPAddress))
+    return (*alternative_names.get_values_for_type(x509.DNSName), *addresses)

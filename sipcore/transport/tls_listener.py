@@ -53,7 +53,7 @@ class TlsListener:
             raise UnusableTlsFile("sip.tls_cert and sip.tls_key are gone")
         pem = InMemoryPem(identity)
         try:
-            _native.tls_renew(_files(pem))
+            _native.tls_reload(_files(pem))
         except OSError:
             self._restore()
             pem.close()
@@ -65,16 +65,16 @@ class TlsListener:
         return identity
 
     def _restore(self) -> None:
-        """Go back to the former files, because some listeners may have taken the new ones."""
+        """Restore the former files, because some listeners may use the new ones."""
         if self._pem:
             try:
-                _native.tls_renew(_files(self._pem))
+                _native.tls_reload(_files(self._pem))
             except OSError as error:
                 log.error("sip.tls_not_restored", why=str(error))
 
     def close(self) -> None:
         """Close before PJSIP ends. Idempotent."""
-        _native.tls_forget()
+        _native.tls_clear_listeners()
         if self._pem:
             self._pem.close()
             self._pem = None
@@ -93,7 +93,7 @@ class TlsListener:
             if port:
                 _check_free(address, port)
             _native.tls_open(address, port, name, _files(pem))
-            if not _native.tls_listens():
+            if not _native.tls_apply_filters():
                 raise OSError("the port is not listened on")
         except OSError as error:
             raise StartupError(

@@ -12,13 +12,13 @@ from sipcore.transport.listeners import IPV6_ONLY, bound_address, default_local_
 from sipcore.trunks.trunk import Trunk
 from sipcore.trunks.trunk_uris import identity_uri
 
-SHORTEST_SESSION_TIMER_S = 90
+MIN_SE_S = 90
 """Min-SE (RFC 4028 5): a request for a shorter session gets 422."""
 
 
 class TrunkAccount(pj.Account):  # type: ignore[misc]
-    """The account that trunks share, which takes every INVITE that the guard lets through; or a trunk's own account for
-    its outbound calls."""
+    """The shared account of trunks, which receives every INVITE that the guard admits; or a trunk's own account for its
+    outbound calls."""
 
     def __init__(self, on_incoming: Callable[[pj.Account, pj.OnIncomingCallParam], None]) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class TrunkAccount(pj.Account):  # type: ignore[misc]
 
 
 def account_config(settings: EndpointSettings, version: int = 4) -> pj.AccountConfig:
-    """The configuration of the account that takes inbound calls, with the RTP ports of the settings. `version`: the IP
+    """The configuration of the account of inbound calls, with the RTP ports of the settings. `version`: the IP
     version of RTP, independent of that of SIP."""
     config = pj.AccountConfig()
     config.idUri = f"sip:trunkline@{bracketed(settings.public_address or settings.host)}"
@@ -90,5 +90,5 @@ def _set_srtp(config: pj.AccountMediaConfig, use: SrtpUse) -> None:
 def _set_session_timer(config: pj.AccountCallConfig, seconds: int) -> None:
     """RFC 4028. In an inbound call the caller decides whether there is a session timer."""
     config.timerUse = pj.PJSUA_SIP_TIMER_OPTIONAL if seconds else pj.PJSUA_SIP_TIMER_INACTIVE
-    config.timerMinSESec = SHORTEST_SESSION_TIMER_S
-    config.timerSessExpiresSec = seconds or SHORTEST_SESSION_TIMER_S
+    config.timerMinSESec = MIN_SE_S
+    config.timerSessExpiresSec = seconds or MIN_SE_S

@@ -1,5 +1,4 @@
-"""OPTIONS client: sends what `sipcore.trunks.qualify` decides, one series for each host and port that trunks without a
-registration share."""
+"""OPTIONS client: runs a `sipcore.trunks.qualify.Qualify` for each host and port of trunks without a registration."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class _QualifiedHost:
-    """A host and port, and the trunks that are there."""
+    """A host and port, and its trunks."""
 
     host_port: SipHostPort
     machine: Qualify
@@ -67,18 +66,18 @@ class QualifyClient:
 
     def install_on_pjsip_thread(self) -> None:
         """On the PJSIP thread, when PJSUA is initialized."""
-        _native.options_install(self._on_native_result)
+        _native.qualify_install(self._on_native_result)
 
     def set(self, trunks: Iterable[Trunk]) -> None:
-        """Replace the trunks; those that register, or have qualify off, are left out. The series of a former host goes
-        on."""
+        """Replace the trunks; those that register, or have qualify off, are left out. The state of a host that remains
+        is kept."""
         qualified = [trunk for trunk in trunks if not trunk.registers and trunk.qualify_s > 0]
-        every_s: dict[SipHostPort, int] = {}
+        interval_s: dict[SipHostPort, int] = {}
         for trunk in qualified:
-            every_s[trunk.host_port] = min(trunk.qualify_s, every_s.get(trunk.host_port, trunk.qualify_s))
-        for host_port in self._hosts.keys() - every_s.keys():
+            interval_s[trunk.host_port] = min(trunk.qualify_s, interval_s.get(trunk.host_port, trunk.qualify_s))
+        for host_port in self._hosts.keys() - interval_s.keys():
             self._stop(self._hosts.pop(host_port))
-        for host_port, seconds in every_s.items():
+        for host_port, seconds in interval_s.items():
             self._begin(host_port, seconds)
         for host in self._hosts.values():
             host.trunk_keys.clear()
@@ -101,7 +100,7 @@ class QualifyClient:
 
     def close(self) -> None:
         """Send nothing more."""
-        _native.options_remove()
+        _native.qualify_remove()
         for host in self._hosts.values():
             self._stop(host)
         self._hosts.clear()
@@ -110,18 +109,18 @@ class QualifyClient:
     # ---- PJSIP's threads ----
 
     def _on_native_result(self, token: int, answered: bool, code: int, microseconds: int, why: str) -> None:
-        end: OptionsOutcome = "answered" if answered else "silence" if code == _REQUEST_TIMEOUT else "unreachable"
-        result = OptionsResult(end, code, microseconds / 1000, why=printable(why))
+        outcome: OptionsOutcome = "answered" if answered else "timeout" if code == _REQUEST_TIMEOUT else "unreachable"
+        result = OptionsResult(outcome, code, microseconds / 1000, why=printable(why))
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._on_result, token, result)
 
     # ---- the event loop ----
 
-    def _begin(self, host_port: SipHostPort, every_s: int) -> None:
+    def _begin(self, host_port: SipHostPort, interval_s: int) -> None:
         if (host := self._hosts.get(host_port)) is not None:
-            host.machine.every_s = every_s
+            host.machine.interval_s = interval_s
             return
-        host = self._hosts[host_port] = _QualifiedHost(host_port, Qualify(self._loop.time(), every_s, random.random))
+        host = self._hosts[host_port] = _QualifiedHost(host_port, Qualify(self._loop.time(), interval_s, random.random))
         self._schedule(host)
 
     def _stop(self, host: _QualifiedHost) -> None:
@@ -135,11 +134,13 @@ class QualifyClient:
         machine = host.machine
         if machine.due_s is not None:
             host.timer = self._loop.call_at(machine.due_s, self._send, host)
-        elif machine.give_up_s is not None:
-            host.timer = self._loop.call_at(machine.give_up_s, self._on_result, host.token, OptionsResult("silence"))
+        elif machine.response_deadline_s is not None:
+            host.timer = self._loop.call_at(
+                machine.response_deadline_s, self._on_result, host.token, OptionsResult("timeout")
+            )
 
     def _send(self, host: _QualifiedHost) -> None:
-        host.machine.send(self._loop.time())
+        host.machine.begin_request(self._loop.time())
         host.token = next(self._tokens)
         host.target = next(iter(self._locate(host.host_port)), None)
         self._awaited[host.token] = host
@@ -176,7 +177,7 @@ class QualifyClient:
 
     def _send_on_pjsip_thread(self, token: int, target: SipTarget, host_port: SipHostPort) -> None:
         try:
-            _native.options_send(self._account_towards(target.address), host_port_uri(host_port), token)
+            _native.qualify_send(self._account_towards(target.address), host_port_uri(host_port), token)
         except ConnectionError as error:
             log.debug("trunk.not_asked", host=host_port.host, why=str(error))
             self._on_native_result(token, answered=False, code=503, microseconds=0, why=str(error))

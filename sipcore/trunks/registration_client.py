@@ -1,5 +1,5 @@
-"""REGISTER client: sends what `sipcore.trunks.registration` decides for each trunk that registers, at a limited rate,
-and hands it the result."""
+"""REGISTER client: runs a `sipcore.trunks.registration.Registration` for each trunk that registers, and sends at a
+limited rate."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from sipcore.messages.headers import printable
 from sipcore.pjsip_thread import PjsipThread
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security.digest import Credentials
-from sipcore.trunks.registration import RegisterOutcome, RegisterResult, Registration, why_failed
+from sipcore.trunks.registration import RegisterOutcome, RegisterResult, Registration, failure_detail
 from sipcore.trunks.trunk import Trunk, TrunkStatus
 from sipcore.trunks.trunk_uris import address_of_record, registrar_uri, route_set
 
 REGISTERS_PER_SECOND: Final = 50
-"""At most this many REGISTERs are sent, so that a thousand trunks do not start, or come back, at once."""
+"""The rate limit, so that a thousand trunks do not register at once."""
 KEEP_ALIVE_S: Final = 25.0
 """NATs drop a UDP binding after 30 s and more (RFC 4787 4.3 asks for 120)."""
 _CSEQ_STEP: Final = 4
@@ -45,14 +45,14 @@ class _RegisterSeries:
 
 @dataclass(eq=False)
 class ActiveRegistration:
-    """A registration and what its requests need. `account_id` is PJSUA's number of the account."""
+    """A registration, and the state of its requests. `account_id` is PJSUA's number of the account."""
 
     trunk: Trunk
     account_id: int
     machine: Registration
     series: _RegisterSeries
     ended: asyncio.Future[None]
-    """Done when it has ended, and the registrar has taken the contact away or could not be reached."""
+    """Done when the registration has ended: the registrar has removed the contact, or could not be reached."""
     contact: str = ""
     """The Contact that was sent last; used on the PJSIP thread."""
     target: SipTarget | None = None
@@ -82,7 +82,7 @@ class RegistrationClient:
         self._awaited: dict[int, ActiveRegistration] = {}
         self._series: dict[Hashable, _RegisterSeries] = {}
         self._all: set[ActiveRegistration] = set()
-        self._next_turn_s = 0.0
+        self._next_send_s = 0.0
 
     def install_on_pjsip_thread(self) -> None:
         """On the PJSIP thread, when PJSUA is initialized."""
@@ -98,21 +98,21 @@ class RegistrationClient:
         return registration
 
     def unregister(self, registration: ActiveRegistration) -> asyncio.Future[None]:
-        """Unregister; the future is done when that has ended, after `GIVE_UP_S` at the latest."""
+        """Unregister; the future is done when that has ended, after `RESPONSE_TIMEOUT_S` at the latest."""
         if not registration.machine.unregistering:
             self._awaited.pop(registration.token, None)
             registration.machine.unregister(self._loop.time())
             self._apply(registration)
         return registration.ended
 
-    def begin_unregister_all(self) -> list[asyncio.Future[None]]:
+    def start_unregister_all(self) -> list[asyncio.Future[None]]:
         """Unregister all; returns the futures of their ends."""
         return [self.unregister(registration) for registration in list(self._all)]
 
     async def unregister_all(self, timeout_s: float) -> None:
         """Unregister all, and wait for the registrars' responses, at most `timeout_s` seconds."""
-        if leaving := self.begin_unregister_all():
-            await asyncio.wait(leaving, timeout=timeout_s)
+        if ends := self.start_unregister_all():
+            await asyncio.wait(ends, timeout=timeout_s)
 
     def close(self) -> None:
         """Send nothing more."""
@@ -131,13 +131,13 @@ class RegistrationClient:
     # ---- PJSIP's threads ----
 
     def _on_native_result(
-        self, token: int, end: str, code: int, reason: str, source: str, expires_s: int, retry_s: int, min_s: int
+        self, token: int, outcome: str, code: int, reason: str, source: str, expires_s: int, retry_s: int, min_s: int
     ) -> None:
         optional = [None if seconds < 0 else seconds for seconds in (retry_s, min_s)]
         self._post(
             self._on_result,
             token,
-            RegisterResult(cast(RegisterOutcome, end), code, printable(reason), source, expires_s, *optional),
+            RegisterResult(cast(RegisterOutcome, outcome), code, printable(reason), source, expires_s, *optional),
         )
 
     def _on_native_connection_lost(self, account: int) -> None:
@@ -162,11 +162,11 @@ class RegistrationClient:
                 registration.keep_alive_timer = self._loop.call_later(KEEP_ALIVE_S, self._keep_alive, registration)
             self._on_status(registration.trunk.key, status)
         if registration.machine.ended:
-            self._forget(registration)
+            self._remove(registration)
         else:
             self._schedule(registration)
 
-    def _forget(self, registration: ActiveRegistration) -> None:
+    def _remove(self, registration: ActiveRegistration) -> None:
         _cancel(registration.timer, registration.keep_alive_timer)
         self._all.discard(registration)
         if all(other.series is not registration.series for other in self._all):
@@ -179,17 +179,17 @@ class RegistrationClient:
         machine = registration.machine
         if machine.due_s is not None:
             registration.timer = self._loop.call_at(machine.due_s, self._send_paced, registration)
-        elif machine.give_up_s is not None:
-            registration.timer = self._loop.call_at(machine.give_up_s, self._give_up, registration)
+        elif machine.response_deadline_s is not None:
+            registration.timer = self._loop.call_at(machine.response_deadline_s, self._give_up, registration)
 
     def _send_paced(self, registration: ActiveRegistration) -> None:
-        """Send when the rate allows it; unregistering does not wait, because the end of the process may not."""
+        """Send at the limited rate; unregistering does not wait, because it must not delay the end of the process."""
         now_s = self._loop.time()
-        if registration.machine.unregistering or self._next_turn_s <= now_s:
+        if registration.machine.unregistering or self._next_send_s <= now_s:
             self._send(registration)
         else:
-            registration.timer = self._loop.call_at(self._next_turn_s, self._send, registration)
-        self._next_turn_s = max(now_s, self._next_turn_s) + (
+            registration.timer = self._loop.call_at(self._next_send_s, self._send, registration)
+        self._next_send_s = max(now_s, self._next_send_s) + (
             0 if registration.machine.unregistering else 1 / REGISTERS_PER_SECOND
         )
 
@@ -197,7 +197,7 @@ class RegistrationClient:
         return self._locate(registration.trunk.outbound_proxy or registration.trunk.host_port)
 
     def _send(self, registration: ActiveRegistration) -> None:
-        expires_s = registration.machine.send(self._loop.time())
+        expires_s = registration.machine.begin_request(self._loop.time())
         targets = self._targets(registration)
         registration.token = next(self._tokens)
         self._awaited[registration.token] = registration
@@ -215,9 +215,9 @@ class RegistrationClient:
         self._pjsip_thread.post(self._send_on_pjsip_thread, registration, registration.token, target, cseq, expires_s)
 
     def _give_up(self, registration: ActiveRegistration) -> None:
-        """No final response came in time; a later one is ignored."""
+        """No final response was received in time; a later one is ignored."""
         self._pjsip_thread.post(_native.register_abandon, registration.account_id)
-        self._on_result(registration.token, RegisterResult("silence"))
+        self._on_result(registration.token, RegisterResult("timeout"))
 
     def _on_result(self, token: int, result: RegisterResult) -> None:
         registration = self._awaited.pop(token, None)
@@ -270,7 +270,7 @@ def _log_unregistered(registration: ActiveRegistration, result: RegisterResult) 
     if result.outcome == "answered" and result.code // 100 == 2:
         event.info("trunk.unregistered")
     else:
-        event.warning("trunk.not_unregistered", why=why_failed(result))
+        event.warning("trunk.not_unregistered", why=failure_detail(result))
 
 
 def _cancel(*timers: asyncio.TimerHandle | None) -> None:
@@ -280,5 +280,5 @@ def _cancel(*timers: asyncio.TimerHandle | None) -> None:
 
 
 def _contact_of(trunk: Trunk) -> Hashable:
-    """The same for trunks that bind the same contact with the same registrar."""
+    """A key that is equal for trunks that bind the same contact with the same registrar."""
     return trunk.host_port, trunk.user, trunk.number

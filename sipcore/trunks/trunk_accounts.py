@@ -81,14 +81,14 @@ class TrunkAccounts:
     async def set(self, trunks: Sequence[Trunk]) -> None:
         """Replace the trunks. Those that are the same as before, and live calls, are not affected."""
         async with self._set_lock:
-            wanted = {trunk.key: trunk for trunk in trunks}
-            for key in [key for key, entry in self._entries.items() if wanted.get(key) != entry.trunk]:
+            by_key = {trunk.key: trunk for trunk in trunks}
+            for key in [key for key, entry in self._entries.items() if by_key.get(key) != entry.trunk]:
                 self._remove(self._entries.pop(key))
-            for key in self._trunks.keys() - wanted.keys():
+            for key in self._trunks.keys() - by_key.keys():
                 log.info("trunk.removed", trunk=key, number=self._trunks[key].number)
-            self._trunks = wanted
-            self._errors = {key: error for key, error in self._errors.items() if key in wanted}
-            new = [trunk for key, trunk in wanted.items() if _needs_account(trunk) and key not in self._entries]
+            self._trunks = by_key
+            self._errors = {key: error for key, error in self._errors.items() if key in by_key}
+            new = [trunk for key, trunk in by_key.items() if _needs_account(trunk) and key not in self._entries]
             for first in range(0, len(new), ACCOUNTS_PER_BATCH):
                 await self._add(new[first : first + ACCOUNTS_PER_BATCH])
 
@@ -106,9 +106,9 @@ class TrunkAccounts:
             return TrunkStatus("registering")
         return TrunkStatus("listening", NO_ANSWER_YET if trunk.qualify_s else NEVER_QUALIFIED)
 
-    def path(self, trunk: Trunk, to: str, unresponsive: Collection[SipTarget]) -> InvitePath | None:
+    def path(self, trunk: Trunk, to: str, failed_targets: Collection[SipTarget]) -> InvitePath | None:
         """The path of an INVITE through a trunk that has an account; None when it needs none. Raises `InviteError` when
-        there is no account, or when all targets are unresponsive."""
+        there is no account, or when all targets have failed."""
         entry = self._entries.get(trunk.key)
         if entry is None or entry.account is None:
             if _needs_account(self._trunks.get(trunk.key, trunk)):
@@ -116,7 +116,7 @@ class TrunkAccounts:
             return None
         hop = _first_hop(entry.trunk)
         preferred = entry.registration.target if entry.registration else None
-        target, is_last = pick_target(self._targets(entry), unresponsive, preferred)
+        target, is_last = pick_target(self._targets(entry), failed_targets, preferred)
         user, domain = user_and_domain(entry.trunk) if entry.trunk.registers else (None, local_host_for(target.address))
         routes = tuple(route_set(entry.trunk, target))
         return InvitePath(entry.account, request_uri(entry.trunk, to), domain, user, routes, hop.host, target, is_last)
@@ -136,10 +136,10 @@ class TrunkAccounts:
         self._unregistering = True
         await self._registrations.unregister_all(timeout_s)
 
-    def begin_unregister(self) -> None:
+    def start_unregister(self) -> None:
         """Unregister all for good, without waiting."""
         self._unregistering = True
-        self._registrations.begin_unregister_all()
+        self._registrations.start_unregister_all()
 
     async def close(self) -> None:
         """Send and report nothing more."""

@@ -1,10 +1,5 @@
-"""An endpoint whose clock runs 30 times as fast (libfaketime), in a process of its own: half a minute of SIP's timers
-passes in a second, and nothing of the endpoint is changed for it.
-
-Run as a program it takes calls (user `ring`: rings only) and makes those that its standard input names, one URI a line,
-hangs them up (`hangup CALL-ID`), and has the trunk at 127.0.0.1 that `trunk JSON` tells of; what happens to calls it
-writes to its standard output, one JSON object a line.
-"""
+"""An endpoint in a process of its own whose clock runs 30 times as fast (libfaketime), for tests of SIP's timers: half
+a minute takes a second."""
 
 from __future__ import annotations
 
@@ -32,7 +27,7 @@ HURRIED = ("faketime", "-f", f"+0 x{SPEED}")
 
 
 class HurriedPhone:
-    """The process, from the outside."""
+    """The accelerated process, as the test sees it."""
 
     def __init__(self, child: asyncio.subprocess.Process, port: int, pid: int) -> None:
         assert child.stdin is not None
@@ -46,8 +41,8 @@ class HurriedPhone:
     @classmethod
     @asynccontextmanager
     async def started(cls, launcher: Sequence[str] = HURRIED, **settings: object) -> AsyncIterator[Self]:
-        """Start it. `launcher`: the command that starts it; `settings`: of `EndpointSettings`,
-        `tls` as a list of paths."""
+        """Start the process. `launcher`: the command that starts it; `settings`: of `EndpointSettings`, `tls` as a list
+        of paths."""
         port = free_port()
         child = await asyncio.create_subprocess_exec(
             *launcher,
@@ -65,29 +60,29 @@ class HurriedPhone:
             assert await asyncio.wait_for(child.wait(), 10) == 0
 
     def call(self, uri: str) -> None:
-        """Let it call somebody."""
+        """Make it call a URI."""
         self._stdin.write(f"{uri}\n".encode())
 
     def hang_up(self, call_id: str) -> None:
-        """Let it end a call."""
+        """Make it end a call."""
         self._stdin.write(f"hangup {call_id}\n".encode())
 
     def knows(self, host: str, port: int, *, registers: bool) -> None:
-        """Let it have a trunk over TLS, that it registers with or else asks with OPTIONS."""
+        """Give it a trunk over TLS, with which it registers, or to which it sends OPTIONS."""
         trunk = {"host": host, "port": port, "registers": registers}
         self._stdin.write(f"trunk {json.dumps(trunk)}\n".encode())
 
     def holds(self) -> tuple[int, int]:
-        """Bytes of memory that it has, and open files, sockets among them."""
+        """Its memory in bytes, and its open files, sockets included."""
         pages = int((self._process / "statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGESIZE"), len(list((self._process / "fd").iterdir()))
 
     async def end_of(self, call_id: str) -> dict[str, Any]:
-        """How the call ended: `code`, `by_peer`, and `after_s` by its own clock."""
+        """The end of a call: `code`, `by_peer`, and `after_s` by its own clock."""
         return await asyncio.wait_for(self._end(call_id), 40)
 
     def has_ended(self, call_id: str) -> bool:
-        """Whether the call has ended already."""
+        """True if the call has ended."""
         return self._end(call_id).done()
 
     def _end(self, call_id: str) -> asyncio.Future[dict[str, Any]]:
@@ -100,7 +95,7 @@ class HurriedPhone:
 
 
 class Program:
-    """The process, from the inside."""
+    """The accelerated process itself."""
 
     def __init__(self, port: int, settings: dict[str, Any]) -> None:
         if "tls" in settings:
@@ -113,7 +108,7 @@ class Program:
         )
 
     async def run(self) -> None:
-        """Until the standard input ends."""
+        """Run until standard input ends."""
         await self._endpoint.start()
         self._endpoint.set_sources(["127.0.0.1"])
         say(os.getpid())
@@ -147,7 +142,7 @@ class Program:
             self._known.notify_all()
         since = asyncio.get_running_loop().time()
         if answered:
-            with contextlib.suppress(ConnectionError):  # its end tells the same
+            with contextlib.suppress(ConnectionError):  # the leg's end reports the same
                 await leg.answer()
         elif leg.facts.direction == "inbound":
             await leg.send_ringing()
@@ -158,7 +153,7 @@ class Program:
         say({"call_id": leg.sip_call_id, "code": end.code, "by_peer": end.by_peer, "after_s": after_s})
 
     async def _hang_up(self, call_id: str) -> None:
-        """The callee may know of a call before its leg is here."""
+        """The callee may receive the INVITE before the leg is known here."""
         async with self._known:
             await self._known.wait_for(lambda: call_id in self._legs)
         await self._legs[call_id].hangup()
@@ -170,12 +165,12 @@ class Program:
 
 
 def say(what: object) -> None:
-    """One line."""
+    """Write one line to standard output."""
     print(json.dumps(what), flush=True)
 
 
 async def lines_of(stream: Any) -> AsyncIterator[str]:
-    """What comes, line by line."""
+    """The lines of a stream, as they are received."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), stream)
     while line := await reader.readline():

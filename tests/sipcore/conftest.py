@@ -1,4 +1,4 @@
-"""A process holds one PJSUA: each test module has one endpoint, with the settings that it names `SETTINGS`."""
+"""A process has one PJSUA: each test module has one endpoint, with the settings in its `SETTINGS`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call between a raw phone and the endpoint under test, and proof that its sound goes both ways."""
+"""A call between a raw phone and the endpoint under test, and assertions that it has audio in both directions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LiveCall:
         return cls(phone, raw, dialog, leg, await asyncio.wait_for(answering, 5), answer)
 
     async def again(self, sdp: str, method: str = "INVITE", headers: tuple[str, ...] = ()) -> Message:
-        """A request with an offer within the call; its final response, acknowledged."""
+        """Send a request with an offer within the call; returns its final response, acknowledged."""
         self.dialog.cseq += 1
         branch = self.raw.branch()
         self.raw.send(self.raw.request(method, self.dialog, body=sdp, branch=branch, headers=headers))
@@ -54,14 +54,14 @@ class LiveCall:
 
 
 async def ended(leg: Leg) -> LegEnd:
-    """Wait for the leg's end and give its slot back."""
+    """Wait for the leg's end and release its slot."""
     end = await asyncio.wait_for(leg.ended, 5)
     leg.release()
     return end
 
 
 async def assert_sound_flows(phone: Phone, raw: RawPhone, media: Media, *, kind: int = 0) -> None:
-    """Half a second of tone each way. `kind`: the payload type that is expected; only PCMU (0) is listened to."""
+    """Half a second of tone in each direction. `kind`: the expected payload type; only PCMU (0) is decoded."""
     track = phone.ears.follow(media.slot)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
@@ -82,6 +82,6 @@ async def assert_sound_flows(phone: Phone, raw: RawPhone, media: Media, *, kind:
 
 
 async def placed(phone: Phone, raw: RawPhone, headers: str = "") -> tuple[Leg, RawCallee]:
-    """A call of ours that has reached the raw phone and no further. `headers`: of the URI."""
+    """An outbound call whose INVITE has reached the raw phone. `headers`: of the URI."""
     leg = await phone.endpoint.call(f"sip:+49301@{raw.host}:{raw.sip.port}{headers}")
     return leg, await RawCallee.called(raw)

@@ -1,4 +1,4 @@
-"""An endpoint on 127.0.0.1 with both ends of its calls in this process, and ears for what its pump hears and says."""
+"""An endpoint on 127.0.0.1 with both ends of its calls in this process, and a reader of the audio of its pump."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CAPACITY = 19200
 
 @dataclass
 class Track:
-    """All that one slot heard and said since it was followed."""
+    """All audio that one slot received and sent since it was followed."""
 
     first: int | None = None
     heard_parts: list[Samples] = field(default_factory=list)
@@ -32,12 +32,12 @@ class Track:
 
     @property
     def heard(self) -> Samples:
-        """int16[n]."""
+        """Received audio, int16[n]."""
         return np.concatenate([np.zeros(0, np.int16), *self.heard_parts])
 
     @property
     def said(self) -> Samples:
-        """int16[n], sample-aligned with `heard`."""
+        """Sent audio, int16[n], sample-aligned with `received`."""
         return np.concatenate([np.zeros(0, np.int16), *self.said_parts])
 
 
@@ -53,13 +53,13 @@ class Ears:
         self._tracks: dict[int, Track] = {}
 
     def follow(self, slot: int) -> Track:
-        """Collect what this slot hears and says from now on."""
+        """Collect the received and sent audio of this slot from now on."""
         self.read()
         track = self._tracks[row_of(slot)] = Track()
         return track
 
     def read(self) -> int:
-        """Drain the pump into the tracks; returns the rows that it filled."""
+        """Drain the pump into the tracks; returns the number of rows that it filled."""
         rows = self._pump.read(self._heard, self._said, self._counts, self._info)
         for row, track in self._tracks.items():
             count = int(self._counts[row])
@@ -72,20 +72,20 @@ class Ears:
         return rows
 
     async def tick(self, *, read: bool = True) -> None:
-        """Wait for a pump tick, without keeping the event loop, and read."""
-        assert await asyncio.to_thread(self._pump.wait, 1000), "the pump stands still"
+        """Wait for a pump tick, without blocking the event loop, and read."""
+        assert await asyncio.to_thread(self._pump.wait, 1000), "the pump does not tick"
         if read:
             self.read()
 
     async def ticks(self, count: int, *, read: bool = True) -> None:
-        """That many ticks."""
+        """Wait for that many ticks."""
         for _ in range(count):
             await self.tick(read=read)
 
 
 @dataclass(frozen=True)
 class Call:
-    """Both legs of a call to ourselves, with their sound."""
+    """Both legs of a call to ourselves, and their audio."""
 
     placed: Leg
     placed_media: Media
@@ -93,7 +93,7 @@ class Call:
     taken_media: Media
 
     async def end(self) -> None:
-        """Hang up and give the slots back."""
+        """Hang up and release the slots."""
         await self.placed.hangup()
         await asyncio.wait_for(asyncio.gather(self.placed.ended, self.taken.ended), 5)
         self.placed.release()
@@ -132,4 +132,4 @@ class Phone:
         placed = await self.endpoint.call(self.uri + uri_parameters)
         taken = await self.next_leg()
         taken_media = await asyncio.wait_for(taken.answer(), 5)
-        return Call(placed, await asyncio.wait_for(placed.connected(), 5), taken, taken_media)
+        return Call(placed, await asyncio.wait_for(placed.wait_connected(), 5), taken, taken_media)

@@ -1,4 +1,4 @@
-"""Parts of sipcore/native by themselves, for tests that give them the time."""
+"""Compiles parts of `sipcore/native` on their own, for tests that pass the time as an argument."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def compiled(folder: Path, *sources: str) -> ctypes.CDLL:
-    """A library of these files, whose names begin at the root of the project."""
+    """Compile these files, with paths from the root of the project, into a library."""
     library = folder / "part.so"
     files = [str(ROOT / source) for source in sources]
     options = ["-shared", "-fPIC", f"-I{ROOT}/sipcore/native", f"-Wl,-rpath,{_pjsip('--variable=libdir')[0]}"]
@@ -19,7 +19,7 @@ def compiled(folder: Path, *sources: str) -> ctypes.CDLL:
 
 
 def _pjsip(*asked: str) -> list[str]:
-    """What pkg-config says of the PJSIP that `sipcore._native` is linked with."""
+    """pkg-config's output for the PJSIP that `sipcore._native` is linked with."""
     description = ROOT / "build/pjsip/lib/pkgconfig/libpjproject.pc"
     return subprocess.run(
         ["pkg-config", *asked, description], check=True, capture_output=True, text=True

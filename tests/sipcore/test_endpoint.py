@@ -1,4 +1,4 @@
-"""Starting, stopping, faults of the program above; and where events arrive."""
+"""Start, stop, errors of the program above; and the threads of events."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def authenticated_trunk() -> Trunk:
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM], ids=["udp", "tcp"])
-async def test_a_port_in_use_is_one_line_that_names_the_setting(kind: socket.SocketKind) -> None:
+async def test_port_in_use_raises_startup_error_with_the_setting(kind: socket.SocketKind) -> None:
     with socket.socket(socket.AF_INET, kind) as other:
         other.bind(("127.0.0.1", free_port()))
         if kind == socket.SOCK_STREAM:
@@ -51,7 +51,7 @@ async def test_a_port_in_use_is_one_line_that_names_the_setting(kind: socket.Soc
         assert part in str(error.value)
 
 
-async def test_a_failed_start_leaves_the_way_free_for_the_next() -> None:
+async def test_start_succeeds_after_a_failed_start() -> None:
     port = free_port()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         other.bind(("127.0.0.1", port))
@@ -61,7 +61,7 @@ async def test_a_failed_start_leaves_the_way_free_for_the_next() -> None:
         await (await phone.call()).end()
 
 
-async def test_starting_and_closing_again_and_again_leaves_no_thread_and_no_descriptor() -> None:
+async def test_repeated_start_and_close_leak_no_thread_or_descriptor() -> None:
     def threads() -> set[str]:
         names = set()
         for path in Path("/proc/self/task").glob("*/comm"):
@@ -82,8 +82,8 @@ async def test_starting_and_closing_again_and_again_leaves_no_thread_and_no_desc
     assert descriptors[1:] == descriptors[:1] * 3
 
 
-async def test_accounts_that_outlive_their_endpoint_delete_none_of_the_next_one() -> None:
-    """A traceback may hold them, for example; PJSUA gives their numbers to the accounts of the next endpoint."""
+async def test_account_objects_of_a_closed_endpoint_delete_no_account() -> None:
+    """A traceback may hold them, for example; PJSUA reuses their numbers for the accounts of the next endpoint."""
     async with Phone(PCMU) as former:
         await former.endpoint.set_trunks([authenticated_trunk()])
         entries = former.endpoint._started_trunk_accounts()._entries.values()
@@ -99,7 +99,7 @@ async def test_accounts_that_outlive_their_endpoint_delete_none_of_the_next_one(
         assert entry.account is not None and entry.account.isValid() and entry.account_id not in numbers
 
 
-async def test_closing_ends_live_calls_and_twice_is_harmless() -> None:
+async def test_close_ends_live_calls_and_is_idempotent() -> None:
     async with Phone(PCMU) as phone, RawPhone(phone.target) as raw:
         dialog = raw.dialog()
         raw.invite(dialog, raw.offer("0"))
@@ -140,7 +140,7 @@ async def test_events_arrive_on_the_event_loop() -> None:
     assert len(threads) == 2
 
 
-async def test_a_fault_in_on_incoming_ends_that_call_with_500_and_no_other() -> None:
+async def test_error_in_on_incoming_ends_only_that_call_with_500() -> None:
     legs: asyncio.Queue[Leg] = asyncio.Queue()
 
     def on_incoming(leg: Leg) -> None:
@@ -170,7 +170,7 @@ async def test_a_fault_in_on_incoming_ends_that_call_with_500_and_no_other() -> 
     await endpoint.close()
 
 
-async def test_an_address_that_cannot_be_called_raises() -> None:
+async def test_unusable_address_raises_invite_error() -> None:
     async with Phone(PCMU) as phone:
         for uri, kind in (
             ("not a uri", "rejected_locally"),
@@ -183,4 +183,4 @@ async def test_an_address_that_cannot_be_called_raises() -> None:
         assert phone.endpoint.live_legs == 0
         with pytest.raises((InviteError, ConnectionError)):  # at once, or when the connection is refused a moment later
             leg = await phone.endpoint.call(f"sip:x@127.0.0.1:{free_port()};transport=tcp")
-            await asyncio.wait_for(leg.connected(), 10)
+            await asyncio.wait_for(leg.wait_connected(), 10)

@@ -1,4 +1,4 @@
-"""Includes of `sipcore/native` point to the same folder or to layers below, and form no circle."""
+"""Includes of `sipcore/native` are in the same folder or in layers below, and form no cycle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Includes = Mapping[str, frozenset[str]]
 
 
 def read_includes(native: Path) -> Includes:
-    """What each file includes in quotes, both as paths from `native`."""
+    """The includes in quotes of each file, all as paths from `native`."""
     return {
         str(path.relative_to(native)): frozenset(_INCLUDE.findall(path.read_text()))
         for path in sorted(native.rglob("*"))
@@ -72,11 +72,11 @@ def test_every_include_points_downwards() -> None:
     assert list(wrong_includes(includes)) == []
 
 
-def test_no_files_include_one_another_in_a_circle() -> None:
+def test_no_files_include_one_another_in_a_cycle() -> None:
     assert circle(read_includes(NATIVE)) == []
 
 
-def test_an_include_upwards_sideways_or_of_no_file_is_named() -> None:
+def test_include_upwards_sideways_or_of_no_file_is_reported() -> None:
     none: frozenset[str] = frozenset()
     includes = {
         "net/sdp.c": frozenset({"sip/refer.h"}),
@@ -94,7 +94,7 @@ def test_an_include_upwards_sideways_or_of_no_file_is_named() -> None:
     ]
 
 
-def test_a_circle_by_way_of_a_source_and_a_header_is_named() -> None:
+def test_include_cycle_through_a_source_and_a_header_is_reported() -> None:
     includes = {
         "rtp/a.c": frozenset({"rtp/a.h", "rtp/b.h"}),
         "rtp/a.h": frozenset[str](),

@@ -1,4 +1,4 @@
-"""Test signals and the measures that find them again."""
+"""Test signals, and their measurement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sounding_s(samples: Samples, rate: int, level: int = 800) -> float:
 
 
 def delay_of(echo: Samples, original: Samples) -> int:
-    """By how many samples `echo` lags behind `original`, by their correlation; at most half of their length."""
+    """The delay of `echo` against `original` in samples, by their correlation; at most half of their length."""
     size = len(original)
     product = np.fft.rfft(echo[:size], 2 * size) * np.conj(np.fft.rfft(original, 2 * size))
     return int(np.argmax(np.fft.irfft(product)[: size // 2]))
@@ -45,7 +45,7 @@ def from_mulaw(payload: bytes) -> Samples:
 
 
 def mulaw_levels() -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """What each mu-law byte stands for (ITU-T G.711), int32[256]."""
+    """The linear level of each mu-law byte (ITU-T G.711), int32[256]."""
     code = ~np.arange(256, dtype=np.int32) & 0xFF
     magnitude = ((((code & 0x0F) << 3) + 0x84) << ((code & 0x70) >> 4)) - 0x84
     return np.where(code & 0x80, -magnitude, magnitude)

@@ -164,7 +164,7 @@ async def _call_self(endpoint: Endpoint, legs: asyncio.Queue[Leg]) -> tuple[Medi
         async with asyncio.timeout(AUDIO_WAIT_S):
             caller = await endpoint.call(f"sip:check@127.0.0.1:{endpoint.sip_port}")
             callee = await legs.get()
-            callee_media, caller_media = await asyncio.gather(callee.answer(), caller.connected())
+            callee_media, caller_media = await asyncio.gather(callee.answer(), caller.wait_connected())
     except TimeoutError as error:
         raise OSError(
             f"a test call on 127.0.0.1 was not answered within {AUDIO_WAIT_S:g} s: does a firewall block it, or is the "

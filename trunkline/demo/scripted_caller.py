@@ -129,7 +129,7 @@ class ScriptedCaller:
 
     async def _call(self, endpoint: Endpoint, speech: dict[int, list[Samples]]) -> None:
         leg = await endpoint.call(self._script.uri)
-        media = await asyncio.wait_for(leg.connected(), 30)
+        media = await asyncio.wait_for(leg.wait_connected(), 30)
         _emit("connected", codec=media.codec, rate=media.rate)
         audio = CallAudio(endpoint, media)
         await asyncio.to_thread(self._converse, endpoint, leg, media, audio, speech[media.rate])

@@ -31,10 +31,10 @@ class CertificateReloader:
         """Check the files until cancelled. While a file is unusable, the current certificate stays in use; the days to
         its expiry are logged once a day."""
         files = self._endpoint.tls_files
-        loaded_stamp, day = await asyncio.to_thread(files.stamp), now().date()
+        loaded_stamp, day = await asyncio.to_thread(files.stat_signature), now().date()
         while True:
             requested = await self._wait()
-            stamp = await asyncio.to_thread(files.stamp)
+            stamp = await asyncio.to_thread(files.stat_signature)
             if requested or stamp != loaded_stamp:
                 loaded_stamp = stamp
                 await self._renew()
@@ -54,7 +54,7 @@ class CertificateReloader:
 
     async def _renew(self) -> None:
         try:
-            identity = await self._endpoint.renew_certificate()
+            identity = await self._endpoint.reload_certificate()
         except UnusableTlsFile as error:
             log.error("sip.certificate_not_renewed", why=str(error))
         except OSError as error:

@@ -115,7 +115,7 @@ class SipCommands:
         if key is not None:
             return {key}
         sip_log = self._context.sip_log
-        keys = sip_log.key_of(call_id, "caller"), sip_log.key_of(call_id, "callee")
+        keys = sip_log.find_dialog(call_id, "caller"), sip_log.find_dialog(call_id, "callee")
         return {key for key in keys if key is not None}
 
     async def _send_stored_trace(self, call_id: str, connection: ControlConnection) -> None:

@@ -121,7 +121,7 @@ async def running_server(
         stack.push_async_callback(endpoint.close)
         register_guard_metrics(stack)
         engine, recordings = open_audio(endpoint, stack)
-        sip_traces = CallSipTraces(database, endpoint.sip_log, endpoint.take_messages)
+        sip_traces = CallSipTraces(database, endpoint.sip_log, endpoint.update_sip_log)
         stack.push_async_callback(sip_traces.close)
         finalizer = CallFinalizer(
             database, key, settings.public_origin, webhook_sender.wake, RateCard.from_settings(settings.billing),
@@ -203,7 +203,7 @@ async def _open_control_socket(
     context = SipControlContext(
         database=server.database,
         sip_log=endpoint.sip_log,
-        take_messages=endpoint.take_messages,
+        take_messages=endpoint.update_sip_log,
         sip_traces=sip_traces,
         service=server.calls,
         aliases_of=trunks.sources.aliases_of,

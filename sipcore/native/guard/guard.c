@@ -28,8 +28,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MESSAGE_TIMEOUT_MS 10000   /* time in which a connection has to send a whole message */
-#define CHECK_INTERVAL_MS 500         /* between two checks for slow connections */
+#define MESSAGE_TIMEOUT_MS 10000    /* time in which a connection has to send a whole message */
+#define CHECK_INTERVAL_MS 500       /* between two checks for slow connections */
 
 typedef char address_t[PJ_INET6_ADDRSTRLEN];
 
@@ -37,7 +37,8 @@ static struct {
     pthread_mutex_t lock;
     bool refuse_unknown, accepting;
     int retry_after_s, message_timeout_ms;
-} guard = {.lock = PTHREAD_MUTEX_INITIALIZER, .accepting = true, .retry_after_s = 10, .message_timeout_ms = MESSAGE_TIMEOUT_MS};
+} guard = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .accepting = true, .retry_after_s = 10, .message_timeout_ms = MESSAGE_TIMEOUT_MS};
 
 static pjsip_tp_state_callback next_state_callback;
 
@@ -57,16 +58,17 @@ void guard_set_policy(bool refuse_unknown_with_403, bool accepting, int retry_af
     pthread_mutex_unlock(&guard.lock);
 }
 
-/* RFC 3261 8.2.2: out-of-dialog requests have no To tag. */
-static bool out_of_dialog(const pjsip_rx_data *rdata)
+/* Out-of-dialog requests have no To tag (RFC 3261 8.2.2). */
+static bool is_out_of_dialog(const pjsip_rx_data *rdata)
 {
     return rdata->msg_info.to && rdata->msg_info.to->tag.slen == 0;
 }
 
-/* Every host on the path sees a dialog's tags: only its peers, and trunks, may send requests in it. */
-static bool in_dialog(const pjsip_rx_data *rdata, bool from_known)
+/* Tags alone do not identify a dialog, because every host on the path sees them: only the dialog's peers, and trunks, may send
+ * requests in it. */
+static bool is_in_dialog(const pjsip_rx_data *rdata, bool from_known)
 {
-    if (out_of_dialog(rdata) || !rdata->msg_info.from || !rdata->msg_info.cid)
+    if (is_out_of_dialog(rdata) || !rdata->msg_info.from || !rdata->msg_info.cid)
         return false;
     pjsip_dialog *dialog = pjsip_ua_find_dialog(&rdata->msg_info.cid->id, &rdata->msg_info.to->tag,
                                                 &rdata->msg_info.from->tag, PJ_TRUE);
@@ -87,7 +89,7 @@ static bool is_from_same_host(pjsip_transaction *tsx, const pj_sockaddr *source)
 }
 
 /* True for a retransmission, and for the CANCEL or ACK of a request that we have (RFC 3261 17.2.3). */
-static bool in_transaction(pjsip_rx_data *rdata, bool from_known)
+static bool is_in_transaction(pjsip_rx_data *rdata, bool from_known)
 {
     const pjsip_method *method = &rdata->msg_info.msg->line.req.method;
     pjsip_transaction *tsx = NULL;
@@ -139,7 +141,7 @@ static pj_bool_t reject_unknown(pjsip_rx_data *rdata, bool refuse)
 }
 
 /* Methods that may come outside of dialogs (RFC 3261 8.2.1). PJSUA would send 200 to a MESSAGE that is never read. */
-static bool may_begin(pjsip_method_e method)
+static bool may_be_out_of_dialog(pjsip_method_e method)
 {
     return method == PJSIP_INVITE_METHOD || method == PJSIP_ACK_METHOD || method == PJSIP_CANCEL_METHOD;
 }
@@ -161,9 +163,9 @@ static pj_bool_t pass_to_stack(pjsip_rx_data *rdata)
 
 static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
-    bool asked = source_acl_is_trunk(&rdata->pkt_info.src_addr) || response_is_from_target(rdata);
-    connection_limit_message_complete(rdata->tp_info.transport, asked);
-    if (!asked) {
+    bool expected = source_acl_is_trunk(&rdata->pkt_info.src_addr) || response_is_from_target(rdata);
+    connection_limit_message_complete(rdata->tp_info.transport, expected);
+    if (!expected) {
         drop_count(DROP_UNKNOWN_SOURCE, rdata->pkt_info.src_name);
         return PJ_TRUE;
     }
@@ -183,8 +185,8 @@ static bool take_invite_token(const pjsip_rx_data *rdata)
     return !ip_key_of(&rdata->pkt_info.src_addr, &address) || invite_rate_limit_take(&address, monotonic_ms());
 }
 
-/* Called for every request before the transaction layer; PJ_TRUE consumes it. A call that was admitted goes on to its end,
- * even if its source is unknown or rejected by now. */
+/* Called for every request before the transaction layer; PJ_TRUE consumes it. Requests of an admitted call are accepted until
+ * its end, even if its source is no longer known. */
 static pj_bool_t on_request(pjsip_rx_data *rdata)
 {
     const pjsip_method_e method = rdata->msg_info.msg->line.req.method.id;
@@ -196,9 +198,9 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
     bool refuse = guard.refuse_unknown, accepting = guard.accepting;
     int retry_after_s = guard.retry_after_s;
     pthread_mutex_unlock(&guard.lock);
-    bool of_call = in_dialog(rdata, known), forged = uas_is_forged_cancel(rdata);
-    bool ongoing = of_call || (in_transaction(rdata, known) && !forged);
-    bool admitted = known || ongoing || (probe && out_of_dialog(rdata));
+    bool in_call = is_in_dialog(rdata, known), forged_cancel = uas_is_forged_cancel(rdata);
+    bool in_progress = in_call || (is_in_transaction(rdata, known) && !forged_cancel);
+    bool admitted = known || in_progress || (probe && is_out_of_dialog(rdata));
     connection_limit_message_complete(rdata->tp_info.transport, admitted);
 
     if (!admitted) {
@@ -206,7 +208,7 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
         return reject_unknown(rdata, refuse);
     }
     rdata->msg_info.via->maddr_param.slen = 0; /* responses go to the source, not to a multicast group (RFC 3261 18.2.2) */
-    if (!ongoing && method == PJSIP_INVITE_METHOD && accepting && !take_invite_token(rdata)) {
+    if (!in_progress && method == PJSIP_INVITE_METHOD && accepting && !take_invite_token(rdata)) {
         drop_count(DROP_TOO_MANY_INVITES, source);
         respond_untraced(rdata, 503, INVITE_BURST_S);
         return PJ_TRUE;
@@ -217,19 +219,19 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
             respond(rdata, 400, 0);
         return PJ_TRUE;
     }
-    if (forged) {
+    if (forged_cancel) {
         respond(rdata, 481, 0);
         return PJ_TRUE;
     }
-    if (ongoing || !out_of_dialog(rdata)) {
-        if (of_call && uas_handle_request(rdata))
+    if (in_progress || !is_out_of_dialog(rdata)) {
+        if (in_call && uas_handle_request(rdata))
             return PJ_TRUE;
         dtmf_info_normalize(rdata);
         return pass_to_stack(rdata);
     }
     if (method == PJSIP_OPTIONS_METHOD)
         respond(rdata, accepting ? 200 : 503, retry_after_s);
-    else if (!may_begin(method))
+    else if (!may_be_out_of_dialog(method))
         respond(rdata, method == PJSIP_BYE_METHOD ? 481 : 405, 0);
     else if (method == PJSIP_INVITE_METHOD && !accepting && !replaces_is_requested(rdata)) /* Replaces adds no call */
         respond(rdata, 503, retry_after_s);
@@ -249,8 +251,8 @@ static void peer_of(const pjsip_transport *transport, address_t peer)
     pj_sockaddr_print(&transport->key.rem_addr, peer, sizeof(address_t), 0);
 }
 
-/* An unknown source's connection is closed at once, or after a 403: however many come, they use none of the sockets that
- * calls need. */
+/* An unknown source's connection is closed at once, or after a 403: its connections never use up the sockets that calls
+ * need. */
 static bool admit_connection(pjsip_transport *transport)
 {
     address_t peer = {0};
@@ -288,7 +290,7 @@ static pj_status_t on_data(pjsip_tp_rx_data *data)
     return PJ_SUCCESS;
 }
 
-/* On PJSIP's worker, as all that closes its connections. */
+/* On PJSIP's worker thread, as every close of a connection. */
 static void close_slow_connections(pj_timer_heap_t *heap, pj_timer_entry *timer)
 {
     const pj_time_val again = {0, CHECK_INTERVAL_MS};

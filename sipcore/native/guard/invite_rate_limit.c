@@ -47,15 +47,15 @@ static unsigned set_of(const ip_key_t *source)
 
 static bucket_t *bucket_of(const ip_key_t *source)
 {
-    bucket_t *set = limits.bucket[set_of(source)], *quietest = &set[0];
+    bucket_t *set = limits.bucket[set_of(source)], *oldest = &set[0];
     for (int i = 0; i < WAYS; i++) {
         if (memcmp(&set[i].source, source, sizeof *source) == 0)
             return &set[i];
-        if (set[i].seen_ms < quietest->seen_ms)
-            quietest = &set[i];
+        if (set[i].seen_ms < oldest->seen_ms)
+            oldest = &set[i];
     }
-    *quietest = (bucket_t){.source = *source};
-    return quietest;
+    *oldest = (bucket_t){.source = *source};
+    return oldest;
 }
 
 static void refill(bucket_t *bucket, int64_t now_ms)

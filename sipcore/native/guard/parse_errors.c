@@ -22,7 +22,7 @@ static pjsip_rx_data *rdata_of(const pjsip_tp_dropped_data *dropped, const char 
     return rdata->tp_info.transport == dropped->tp && rdata->msg_info.msg_buf == dropped->data ? rdata : NULL;
 }
 
-/* A connection knows its peer, a datagram its sender. False: neither is known. */
+/* The peer of the connection, or the sender of the datagram. False if neither is known. */
 static bool source_of(const pjsip_tp_dropped_data *dropped, const pjsip_rx_data *rdata, pj_sockaddr *source)
 {
     if (dropped->tp->flag & PJSIP_TRANSPORT_RELIABLE)
@@ -43,7 +43,7 @@ static bool has_required_headers(const pjsip_tp_dropped_data *dropped, const pjs
 }
 
 /* True for the headers of credentials and challenges (RFC 3261 20.7, 20.27, 20.28, 20.44). */
-static bool are_credentials(const pj_str_t *name)
+static bool is_auth_header(const pj_str_t *name)
 {
     static const char *const names[] = {"Authorization", "Proxy-Authorization", "WWW-Authenticate", "Proxy-Authenticate"};
     for (unsigned i = 0; i < PJ_ARRAY_SIZE(names); i++)
@@ -56,13 +56,13 @@ static bool only_credentials_unreadable(const pjsip_rx_data *rdata)
 {
     const pjsip_parser_err_report *all = &rdata->msg_info.parse_err;
     for (const pjsip_parser_err_report *error = all->next; error != all; error = error->next)
-        if (!are_credentials(&error->hname))
+        if (!is_auth_header(&error->hname))
             return false;
     return true;
 }
 
-/* What PJSIP does with a message that it has read (RFC 3261 18.2.1, RFC 3581 4). */
-static void note_source(pjsip_rx_data *rdata)
+/* Sets `received` and `rport` of the Via, as PJSIP does for a message that it has parsed (RFC 3261 18.2.1, RFC 3581 4). */
+static void set_via_received(pjsip_rx_data *rdata)
 {
     pjsip_via_hdr *via = rdata->msg_info.via;
     if (!via)
@@ -94,7 +94,7 @@ static bool has_valid_status(const pjsip_rx_data *rdata)
     return code >= 100 && code < 700;
 }
 
-/* Its CSeq may be all that is missing. */
+/* Responds with 400; without `complete`, only if nothing but the CSeq is unreadable. */
 static void reject(pjsip_rx_data *rdata, bool complete)
 {
     tap_received(rdata);
@@ -109,7 +109,7 @@ static void reject(pjsip_rx_data *rdata, bool complete)
 static bool recover(pjsip_rx_data *rdata)
 {
     if (is_request(rdata))
-        note_source(rdata);
+        set_via_received(rdata);
     if (!only_credentials_unreadable(rdata) || (!is_request(rdata) && !has_valid_status(rdata)))
         return false;
     process(rdata);
@@ -148,7 +148,7 @@ static void on_dropped(pjsip_tp_dropped_data *dropped)
     else
         drop_count(DROP_UNPARSABLE, name);
     if (known && request && !complete && dropped->status == PJSIP_EINVALIDMSG)
-        note_source(rdata);
+        set_via_received(rdata);
     if (known && request && dropped->status == PJSIP_EINVALIDMSG)
         reject(rdata, complete);
 }

@@ -3,7 +3,7 @@
 #include "guard/dialog_peers.h"
 #include "net/ip_set.h"
 
-/* With a reference. */
+/* The client transaction of a response, with a reference. */
 static pjsip_transaction *transaction_of(pjsip_rx_data *rdata)
 {
     pj_str_t key;
@@ -12,7 +12,7 @@ static pjsip_transaction *transaction_of(pjsip_rx_data *rdata)
     return pjsip_tsx_layer_find_tsx2(&key, PJ_TRUE);
 }
 
-/* Locked. */
+/* The dialog of a response, locked. */
 static pjsip_dialog *dialog_of(const pjsip_rx_data *rdata)
 {
     return pjsip_ua_find_dialog(&rdata->msg_info.cid->id, &rdata->msg_info.from->tag, &rdata->msg_info.to->tag, PJ_TRUE);
@@ -44,9 +44,9 @@ bool response_is_from_target(pjsip_rx_data *rdata)
         return true;
     pjsip_transaction *tsx = transaction_of(rdata);
     if (tsx) {
-        bool asked = is_target(tsx, source);
+        bool expected = is_target(tsx, source);
         pj_grp_lock_dec_ref(tsx->grp_lock);
-        return asked;
+        return expected;
     }
     pjsip_dialog *dialog = dialog_of(rdata);
     bool peer = dialog && dialog_peers_has(dialog, source);

@@ -94,8 +94,8 @@ void sdp_policy_reject(pjsip_rx_data *request)
         const worst_t worst = worst_address(request, sdp_of(request));
         code = MISCELLANEOUS;
         why.ptr = text;
-        why.slen = pj_ansi_snprintf(text, sizeof text, "The SDP names %.*s, where no sound may go", (int)worst.address.slen,
-                                    worst.address.ptr);
+        why.slen = pj_ansi_snprintf(text, sizeof text, "The SDP names %.*s, where no media may be sent",
+                                    (int)worst.address.slen, worst.address.ptr);
     }
     pj_list_init(&headers);
     pj_list_push_back(&headers, pjsip_warning_hdr_create(pool, code, &us, &why));

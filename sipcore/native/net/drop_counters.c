@@ -35,7 +35,7 @@ static drop_event_t *event_of(enum drop_kind kind, const char *source)
 }
 
 /* The lock is held. */
-static void keep_message(drop_event_t *event, const pj_str_t *header, const char *data, pj_size_t size)
+static void store_sample(drop_event_t *event, const pj_str_t *header, const char *data, pj_size_t size)
 {
     event->size = size < DROP_SAMPLE_SIZE ? size : DROP_SAMPLE_SIZE;
     memcpy(event->sample, data, event->size);
@@ -52,7 +52,7 @@ void drop_count_message(enum drop_kind kind, const char *source, const pj_str_t 
     else
         drops.more++;
     if (event && data && !event->size)
-        keep_message(event, header, data, size);
+        store_sample(event, header, data, size);
     pthread_mutex_unlock(&drops.lock);
 }
 

@@ -1,4 +1,4 @@
-/* Drop counters: messages and connections that were rejected, by kind and source, in bounded memory. */
+/* Drop counters: rejected messages and connections, by kind and source, in bounded memory. */
 #ifndef TRUNKLINE_NET_DROP_COUNTERS_H
 #define TRUNKLINE_NET_DROP_COUNTERS_H
 
@@ -8,7 +8,7 @@
 
 #define DROP_MAX_EVENTS 64      /* sources between two calls of drop_take_events */
 #define DROP_HEADER_SIZE (PJ_INET6_ADDRSTRLEN + 1)
-#define DROP_SAMPLE_SIZE 2048   /* bytes of a message, which mostly include its method and Call-ID */
+#define DROP_SAMPLE_SIZE 2048   /* bytes of a message: enough for its method and Call-ID in most */
 
 enum drop_kind {
     DROP_UNKNOWN_SOURCE,
@@ -26,15 +26,15 @@ typedef struct drop_event {
     enum drop_kind kind;
     char source[PJ_INET6_ADDRSTRLEN];
     uint64_t count;
-    char header[DROP_HEADER_SIZE];  /* header or address at fault in the first message; "": not known */
-    pj_size_t size;                 /* and the beginning of that message */
+    char header[DROP_HEADER_SIZE];  /* header or address at fault in the first message; "": unknown */
+    pj_size_t size;                 /* bytes of that message in `sample` */
     char sample[DROP_SAMPLE_SIZE];
 } drop_event_t;
 
 void drop_count(enum drop_kind kind, const char *source);
 /* The same, with the header or address at fault and the message. */
 void drop_count_message(enum drop_kind kind, const char *source, const pj_str_t *header, const char *data, pj_size_t size);
-/* Returns the number of events since the last call, which are then forgotten; `*more` counts those of further sources. */
+/* Moves the events since the last call into `out` and returns their number; `*more` counts those of further sources. */
 int drop_take_events(drop_event_t *out, uint64_t *more);
 /* Counts by kind since the process began: DROP_KINDS numbers. */
 void drop_totals(uint64_t *totals);

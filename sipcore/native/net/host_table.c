@@ -17,7 +17,7 @@ static struct {
     host_table_unknown_t unknown[HOST_TABLE_MAX_UNKNOWN];
     int unknown_count;
     uint64_t more;
-} names = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 pjsip_transport_type_e host_table_transport(const char *text)
 {
@@ -60,11 +60,11 @@ void host_table_set(host_table_entry_t *entries, int count)
 {
     if (count)
         qsort(entries, (size_t)count, sizeof *entries, compare);
-    pthread_mutex_lock(&names.lock);
-    host_table_entry_t *old = names.entries;
-    names.entries = entries;
-    names.count = count;
-    pthread_mutex_unlock(&names.lock);
+    pthread_mutex_lock(&table.lock);
+    host_table_entry_t *old = table.entries;
+    table.entries = entries;
+    table.count = count;
+    pthread_mutex_unlock(&table.lock);
     free(old);
 }
 
@@ -79,13 +79,14 @@ static bool is_at(const host_table_entry_t *entry, const pj_sockaddr *address)
     return false;
 }
 
-bool host_table_any_at(const pj_sockaddr *address, bool (*accepts)(const char *host, const void *context), const void *context)
+bool host_table_any_at(const pj_sockaddr *address, bool (*accepts)(const char *host, const void *context),
+                       const void *context)
 {
     bool found = false;
-    pthread_mutex_lock(&names.lock);
-    for (int i = 0; i < names.count && !found; i++)
-        found = is_at(&names.entries[i], address) && accepts(names.entries[i].host, context);
-    pthread_mutex_unlock(&names.lock);
+    pthread_mutex_lock(&table.lock);
+    for (int i = 0; i < table.count && !found; i++)
+        found = is_at(&table.entries[i], address) && accepts(table.entries[i].host, context);
+    pthread_mutex_unlock(&table.lock);
     return found;
 }
 
@@ -114,43 +115,43 @@ static pjsip_transport_type_e transport_of(pjsip_transport_type_e type, unsigned
 /* The lock is held. */
 static const host_table_entry_t *find(const char *host, uint16_t port, pjsip_transport_type_e transport)
 {
-    static __thread host_table_entry_t wanted; /* not on the stack: it is large */
-    memcpy(wanted.host, host, strlen(host) + 1);
-    wanted.port = port;
-    wanted.transport = transport;
-    return names.count ? bsearch(&wanted, names.entries, (size_t)names.count, sizeof wanted, compare) : NULL;
+    static __thread host_table_entry_t key; /* not on the stack: it is large */
+    memcpy(key.host, host, strlen(host) + 1);
+    key.port = port;
+    key.transport = transport;
+    return table.count ? bsearch(&key, table.entries, (size_t)table.count, sizeof key, compare) : NULL;
 }
 
 /* The lock is held. */
-static void note_unknown(const char *host)
+static void count_unknown(const char *host)
 {
-    for (int i = 0; i < names.unknown_count; i++)
-        if (strcmp(names.unknown[i].host, host) == 0) {
-            names.unknown[i].count++;
+    for (int i = 0; i < table.unknown_count; i++)
+        if (strcmp(table.unknown[i].host, host) == 0) {
+            table.unknown[i].count++;
             return;
         }
-    if (names.unknown_count == HOST_TABLE_MAX_UNKNOWN) {
-        names.more++;
+    if (table.unknown_count == HOST_TABLE_MAX_UNKNOWN) {
+        table.more++;
         return;
     }
-    host_table_unknown_t *unknown = &names.unknown[names.unknown_count++];
+    host_table_unknown_t *unknown = &table.unknown[table.unknown_count++];
     memcpy(unknown->host, host, strlen(host) + 1);
     unknown->count = 1;
 }
 
 int host_table_take_unknown(host_table_unknown_t *out, uint64_t *more)
 {
-    pthread_mutex_lock(&names.lock);
-    int count = names.unknown_count;
-    memcpy(out, names.unknown, (size_t)count * sizeof *out);
-    *more = names.more;
-    names.unknown_count = 0;
-    names.more = 0;
-    pthread_mutex_unlock(&names.lock);
+    pthread_mutex_lock(&table.lock);
+    int count = table.unknown_count;
+    memcpy(out, table.unknown, (size_t)count * sizeof *out);
+    *more = table.more;
+    table.unknown_count = 0;
+    table.more = 0;
+    pthread_mutex_unlock(&table.lock);
     return count;
 }
 
-/* ---- PJSIP's questions ---- */
+/* ---- PJSIP's resolver ---- */
 
 static void add_record(pjsip_server_addresses *found, const pj_str_t *name, const pj_sockaddr *address,
                        pjsip_transport_type_e transport)
@@ -164,7 +165,7 @@ static void add_record(pjsip_server_addresses *found, const pj_str_t *name, cons
     record->addr_len = (int)pj_sockaddr_get_len(address);
 }
 
-static void take_address(const pjsip_host_info *target, pj_sockaddr *address, pjsip_server_addresses *found)
+static void add_literal(const pjsip_host_info *target, pj_sockaddr *address, pjsip_server_addresses *found)
 {
     pjsip_transport_type_e transport = of_family(transport_of(target->type, target->flag), address);
     int port = target->addr.port ? target->addr.port : pjsip_transport_get_default_port_for_type(transport);
@@ -172,18 +173,18 @@ static void take_address(const pjsip_host_info *target, pj_sockaddr *address, pj
     add_record(found, &target->addr.host, address, transport);
 }
 
-static void take_from_table(const pjsip_host_info *target, pjsip_server_addresses *found)
+static void add_from_table(const pjsip_host_info *target, pjsip_server_addresses *found)
 {
     char name[HOST_NAME_SIZE];
     if (!normal_name(&target->addr.host, name))
         return;
-    pthread_mutex_lock(&names.lock);
+    pthread_mutex_lock(&table.lock);
     const host_table_entry_t *entry = find(name, (uint16_t)target->addr.port, transport_of(target->type, target->flag));
     for (int i = 0; entry && i < entry->count; i++)
         add_record(found, &target->addr.host, &entry->target[i].address, entry->target[i].transport);
     if (!entry)
-        note_unknown(name);
-    pthread_mutex_unlock(&names.lock);
+        count_unknown(name);
+    pthread_mutex_unlock(&table.lock);
 }
 
 static void resolve(pjsip_resolver_t *resolver, pj_pool_t *pool, const pjsip_host_info *target, void *token,
@@ -193,10 +194,10 @@ static void resolve(pjsip_resolver_t *resolver, pj_pool_t *pool, const pjsip_hos
     pj_sockaddr address;
     (void)resolver, (void)pool;
     if (ip_literal_parse(&target->addr.host, &address))
-        take_address(target, &address, &found);
+        add_literal(target, &address, &found);
     else
-        take_from_table(target, &found);
-    /* PJ_ERESOLVE is what PJSIP's transactions give up on; they try again after other errors. */
+        add_from_table(target, &found);
+    /* PJSIP's transactions fail at once on PJ_ERESOLVE, and retry after other errors. */
     callback(found.count ? PJ_SUCCESS : PJ_ERESOLVE, token, found.count ? &found : NULL);
 }
 
@@ -206,7 +207,7 @@ int host_table_install(void)
     return pjsip_endpt_set_ext_resolver(pjsua_get_pjsip_endpt(), &ours) == PJ_SUCCESS ? 0 : -1;
 }
 
-/* ---- names that peers give us ---- */
+/* ---- host names in peers' messages ---- */
 
 static pjsip_sip_uri *sip_uri(void *uri)
 {
@@ -216,13 +217,13 @@ static pjsip_sip_uri *sip_uri(void *uri)
 }
 
 /* RFC 3261 12.1.1 and 12.1.2: the route set is the list of Record-Routes, in reverse for the caller. */
-static pjsip_sip_uri *nearest_route(const pjsip_msg *msg, bool *there_is)
+static pjsip_sip_uri *nearest_route(const pjsip_msg *msg, bool *has_route)
 {
     const bool backwards = msg->type == PJSIP_RESPONSE_MSG;
     const pjsip_hdr *hdr = backwards ? msg->hdr.prev : msg->hdr.next;
     for (; hdr != &msg->hdr; hdr = backwards ? hdr->prev : hdr->next)
         if (hdr->type == PJSIP_H_RECORD_ROUTE) {
-            *there_is = true;
+            *has_route = true;
             return sip_uri(((pjsip_rr_hdr *)hdr)->name_addr.uri);
         }
     return NULL;
@@ -262,11 +263,11 @@ bool host_table_address_of(const pjsip_sip_uri *uri, pj_sockaddr *address)
         return false;
     const unsigned flags = PJSIP_URI_SCHEME_IS_SIPS(uri) ? PJSIP_TRANSPORT_SECURE : 0;
     pjsip_transport_type_e type = pjsip_transport_get_type_from_name(&uri->transport_param);
-    pthread_mutex_lock(&names.lock);
+    pthread_mutex_lock(&table.lock);
     const host_table_entry_t *entry = find(name, (uint16_t)uri->port, transport_of(type, flags));
     if (entry)
         *address = entry->target[0].address;
-    pthread_mutex_unlock(&names.lock);
+    pthread_mutex_unlock(&table.lock);
     return entry != NULL;
 }
 
@@ -280,10 +281,10 @@ bool host_table_leads_to(const pjsip_sip_uri *uri, const pj_sockaddr *address)
         return ip_same_host(&literal, address);
     if (!normal_name(host, name))
         return false;
-    pthread_mutex_lock(&names.lock);
-    for (int i = 0; i < names.count && !found; i++)
-        found = strcmp(names.entries[i].host, name) == 0 && is_at(&names.entries[i], address);
-    pthread_mutex_unlock(&names.lock);
+    pthread_mutex_lock(&table.lock);
+    for (int i = 0; i < table.count && !found; i++)
+        found = strcmp(table.entries[i].host, name) == 0 && is_at(&table.entries[i], address);
+    pthread_mutex_unlock(&table.lock);
     return found;
 }
 
@@ -294,21 +295,21 @@ static bool is_known(const pjsip_sip_uri *uri)
     if (host_table_address_of(uri, &address))
         return true;
     if (normal_name(uri->maddr_param.slen ? &uri->maddr_param : &uri->host, name)) {
-        pthread_mutex_lock(&names.lock);
-        note_unknown(name);
-        pthread_mutex_unlock(&names.lock);
+        pthread_mutex_lock(&table.lock);
+        count_unknown(name);
+        pthread_mutex_unlock(&table.lock);
     }
     return false;
 }
 
-static bool names_a_target(const pjsip_msg *msg)
+static bool has_remote_target(const pjsip_msg *msg)
 {
     return msg->type == PJSIP_REQUEST_MSG || msg->line.status.code < 300;
 }
 
 void host_table_pin_target(pjsip_rx_data *rdata)
 {
-    if (!names_a_target(rdata->msg_info.msg) || !rdata->msg_info.from || !rdata->msg_info.to || !rdata->msg_info.cid)
+    if (!has_remote_target(rdata->msg_info.msg) || !rdata->msg_info.from || !rdata->msg_info.to || !rdata->msg_info.cid)
         return;
     pjsip_sip_uri *uri = target_of(rdata);
     if (!uri || is_known(uri))

@@ -13,7 +13,7 @@
 
 typedef struct host_table_entry {
     char host[HOST_NAME_SIZE];              /* lower case */
-    uint16_t port;                          /* 0: none was given */
+    uint16_t port;                          /* 0: none */
     pjsip_transport_type_e transport;       /* UDP, TCP or TLS; without the flag for IPv6 */
     int count;                              /* at least one */
     struct {
@@ -34,11 +34,12 @@ void host_table_set(host_table_entry_t *entries, int count);
 pjsip_transport_type_e host_table_transport(const char *text);
 /* Adds an address as text to an entry; returns -1 if the text is no address or the entry is full. */
 int host_table_add_target(host_table_entry_t *entry, const char *address, uint16_t port, pjsip_transport_type_e transport);
-/* Returns the number of unknown names that were looked up since the last call, which are then forgotten; `*more` counts the
+/* Moves the unknown names that were looked up since the last call into `out` and returns their number; `*more` counts the
  * look-ups of further names. */
 int host_table_take_unknown(host_table_unknown_t *out, uint64_t *more);
 /* True if `accepts` returns true for a name at that address; it is called while the table is locked. */
-bool host_table_any_at(const pj_sockaddr *address, bool (*accepts)(const char *host, const void *context), const void *context);
+bool host_table_any_at(const pj_sockaddr *address, bool (*accepts)(const char *host, const void *context),
+                       const void *context);
 /* The remote target of a dialog is the Record-Route next to us, else the Contact. If it is a name that is not in the table,
  * the message's source address replaces it. */
 void host_table_pin_target(pjsip_rx_data *rdata);

@@ -62,18 +62,18 @@ static bool parse(const char *text, network_t *network)
     if (length >= sizeof address)
         return false;
     memcpy(address, text, length);
-    int most = BITS;
+    int max_bits = BITS;
     if (inet_pton(AF_INET, address, v4) == 1) {
         map(v4, &network->address);
-        most = 32;
+        max_bits = 32;
     } else if (inet_pton(AF_INET6, address, network->address.byte) != 1) {
         return false;
     }
     char *end = NULL;
-    long bits = slash ? strtol(slash + 1, &end, 10) : most;
-    if ((slash && (end == slash + 1 || *end)) || bits < 0 || bits > most)
+    long bits = slash ? strtol(slash + 1, &end, 10) : max_bits;
+    if ((slash && (end == slash + 1 || *end)) || bits < 0 || bits > max_bits)
         return false;
-    network->bits = (int)bits + (most == 32 ? MAPPED : 0);
+    network->bits = (int)bits + (max_bits == 32 ? MAPPED : 0);
     cut(&network->address, network->bits);
     return true;
 }
@@ -133,10 +133,10 @@ bool ip_set_contains(const ip_set_t *set, const ip_key_t *address)
 {
     const int shortest = is_mapped(address) ? MAPPED : 0; /* ::/0 holds no IPv4 address */
     for (int i = 0; set && i < set->lengths && set->length[i].bits >= shortest; i++) {
-        network_t wanted = {.address = *address, .bits = set->length[i].bits};
-        cut(&wanted.address, wanted.bits);
+        network_t key = {.address = *address, .bits = set->length[i].bits};
+        cut(&key.address, key.bits);
         const network_t *from = &set->network[set->length[i].first];
-        if (bsearch(&wanted, from, (size_t)set->length[i].count, sizeof wanted, compare))
+        if (bsearch(&key, from, (size_t)set->length[i].count, sizeof key, compare))
             return true;
     }
     return false;

@@ -22,12 +22,12 @@ typedef struct background_setting {
 
 typedef struct background_mixer {
     background_setting_t setting;
-    background_setting_t *waiting;  /* another sound, which waits until the present one has faded out */
+    background_setting_t *pending;  /* another sound, which waits until the present one has faded out */
     uint32_t at;                    /* position in the sound */
     float gain;                     /* follows volume or ducked */
-    float whole;                    /* gain difference of a whole ramp */
-    bool up;                        /* the gain has reached its target once */
-    uint32_t hold;                  /* samples for which the agent still counts as speaking */
+    float ramp_span;                /* gain difference of a whole ramp */
+    bool reached;                   /* the gain has reached its target once */
+    uint32_t hold_samples;          /* samples for which the agent still counts as speaking */
     _Atomic(background_setting_t *) next;
 } background_mixer_t;
 

@@ -39,9 +39,9 @@ int dtmf_send(dtmf_sender_t *sender, uint32_t rate, uint64_t after, const char *
         return -1;
     strncpy(next->keys, keys, DTMF_MAX_KEYS);
     next->after = after;
-    next->number = atomic_load(&sender->asked) + 1;
+    next->number = atomic_load(&sender->requested) + 1;
     atomic_store(&sender->total, samples_from(rate, next->keys));
-    atomic_store(&sender->asked, next->number);
+    atomic_store(&sender->requested, next->number);
     free(atomic_exchange(&sender->next, next));
     return 0;
 }
@@ -49,42 +49,42 @@ int dtmf_send(dtmf_sender_t *sender, uint32_t rate, uint64_t after, const char *
 uint32_t dtmf_left(const dtmf_sender_t *sender)
 {
     uint64_t state = atomic_load(&sender->state);
-    return state >> 32 == atomic_load(&sender->asked) ? (uint32_t)state : atomic_load(&sender->total);
+    return state >> 32 == atomic_load(&sender->requested) ? (uint32_t)state : atomic_load(&sender->total);
 }
 
 /* ---- the pump's side ---- */
 
 /* The present key is finished: cut short, it might count as another press. */
-static void take_request(dtmf_sender_t *sender)
+static void accept_request(dtmf_sender_t *sender)
 {
     dtmf_request_t *next = atomic_exchange(&sender->next, NULL);
     if (!next)
         return;
-    char under_way = sender->at ? sender->request.keys[sender->key] : 0;
-    uint64_t after = under_way ? 0 : next->after;
+    char present = sender->at ? sender->request.keys[sender->key] : 0;
+    uint64_t after = present ? 0 : next->after;
     sender->request = *next;
     sender->request.after = after;
     sender->key = 0;
-    if (under_way) {
+    if (present) {
         memmove(sender->request.keys + 1, sender->request.keys, DTMF_MAX_KEYS);
-        sender->request.keys[0] = under_way;
+        sender->request.keys[0] = present;
     }
     free(next);
 }
 
-static uint32_t speech_first(const dtmf_sender_t *sender, const _Atomic uint64_t *sent)
+static uint32_t speech_before_keys(const dtmf_sender_t *sender, const _Atomic uint64_t *sent)
 {
     uint64_t position = atomic_load(sent);
     return sender->request.after > position ? (uint32_t)(sender->request.after - position) : 0;
 }
 
 /* Keys begin with a frame: the one after the last with speech in it. */
-uint32_t dtmf_speech(dtmf_sender_t *sender, const _Atomic uint64_t *sent, uint32_t count)
+uint32_t dtmf_speech_samples(dtmf_sender_t *sender, const _Atomic uint64_t *sent, uint32_t count)
 {
-    take_request(sender);
+    accept_request(sender);
     if (!sender->request.keys[sender->key])
         return count;
-    uint32_t first = sender->at ? 0 : speech_first(sender, sent);
+    uint32_t first = sender->at ? 0 : speech_before_keys(sender, sent);
     return first < count ? first : count;
 }
 
@@ -127,13 +127,13 @@ void dtmf_mix(dtmf_sender_t *sender, pjmedia_stream *stream, uint32_t rate, int1
         out[i] = pcm_saturate(out[i] + next_sample(sender, stream, rate, sender->request.keys[sender->key]));
 }
 
-void dtmf_report(dtmf_sender_t *sender, const _Atomic uint64_t *sent, uint32_t rate)
+void dtmf_publish_left(dtmf_sender_t *sender, const _Atomic uint64_t *sent, uint32_t rate)
 {
     if (!sender->request.number)
         return;
     uint32_t left = samples_from(rate, sender->request.keys + sender->key) - sender->at;
     if (left)
-        left += speech_first(sender, sent);
+        left += speech_before_keys(sender, sent);
     atomic_store(&sender->state, (uint64_t)sender->request.number << 32 | left);
 }
 
@@ -142,6 +142,6 @@ void dtmf_drop(dtmf_sender_t *sender)
     free(atomic_exchange(&sender->next, NULL));
     sender->request = (dtmf_request_t){0};
     sender->key = sender->at = 0;
-    atomic_store(&sender->asked, 0);
+    atomic_store(&sender->requested, 0);
     atomic_store(&sender->state, 0);
 }

@@ -1,6 +1,6 @@
 /* Outgoing DTMF: RFC 4733 events where the peer has negotiated them, else tones in the audio (ITU-T Q.23). Keys replace the
  * agent's speech, which waits, and an interruption does not stop them. Python hands over a request; the pump's thread takes
- * it at its next tick and keeps the time. */
+ * it at its next tick and times the keys. */
 #ifndef TRUNKLINE_PUMP_DTMF_SENDER_H
 #define TRUNKLINE_PUMP_DTMF_SENDER_H
 
@@ -24,7 +24,7 @@ typedef struct dtmf_sender {
     uint32_t key, at;               /* index of the present key, and its samples that have been sent */
     bool event;                     /* the key goes out as RFC 4733 events, not as a tone */
     _Atomic(dtmf_request_t *) next;
-    _Atomic uint32_t asked, total;  /* number of the latest request, and its samples */
+    _Atomic uint32_t requested, total;  /* number of the latest request, and its samples */
     _Atomic uint64_t state;         /* number of the present request << 32 | its samples that are left */
 } dtmf_sender_t;
 
@@ -36,10 +36,10 @@ uint32_t dtmf_left(const dtmf_sender_t *sender);
 
 /* The pump's side; `sent` is the position up to which speech has been sent. Returns how many of the next `count` samples may
  * be speech; with 0, dtmf_mix adds the keys to the frame. */
-uint32_t dtmf_speech(dtmf_sender_t *sender, const _Atomic uint64_t *sent, uint32_t count);
+uint32_t dtmf_speech_samples(dtmf_sender_t *sender, const _Atomic uint64_t *sent, uint32_t count);
 void dtmf_mix(dtmf_sender_t *sender, pjmedia_stream *stream, uint32_t rate, int16_t *out, uint32_t count);
 /* Publishes how much of the request is left, for dtmf_left, once a frame. */
-void dtmf_report(dtmf_sender_t *sender, const _Atomic uint64_t *sent, uint32_t rate);
+void dtmf_publish_left(dtmf_sender_t *sender, const _Atomic uint64_t *sent, uint32_t rate);
 /* The call is over. */
 void dtmf_drop(dtmf_sender_t *sender);
 

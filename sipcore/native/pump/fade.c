@@ -25,8 +25,8 @@ static int16_t comfort_noise(fade_t *fade)
     return (int16_t)((int32_t)(fade->noise >> 28) - 8); /* about -76 dBFS */
 }
 
-/* Sound stops here: let what would have followed (`count` samples are known; then the last one stands) fade out under
- * whatever comes. The played-samples clock does not count it: after a pause the same samples fade in again. */
+/* Audio stops here: the samples that would have followed (`count` are known; then the last one is repeated) fade out under the
+ * next audio. The played-samples clock does not count it: after a pause the same samples fade in again. */
 static void begin_tail(fade_t *fade, int32_t ramp, const int16_t *ahead, uint32_t count, int32_t last)
 {
     for (int32_t k = 0; k < ramp; k++) {
@@ -43,7 +43,7 @@ static void add_tail(fade_t *fade, int16_t *out, uint32_t count)
         out[i] = pcm_saturate(out[i] + fade->tail[fade->tail_at++]);
 }
 
-void fade_apply(fade_t *fade, uint32_t rate, int16_t *out, const speech_t *speech, uint32_t count, bool short_of)
+void fade_apply(fade_t *fade, uint32_t rate, int16_t *out, const speech_t *speech, uint32_t count, bool under_run)
 {
     const uint32_t ramp = rate * FADE_MS / 1000, have = speech->count;
     const uint32_t flushes = atomic_load(&fade->flushes);
@@ -59,7 +59,7 @@ void fade_apply(fade_t *fade, uint32_t rate, int16_t *out, const speech_t *speec
         if (have)
             begin_tail(fade, (int32_t)ramp, NULL, 0, out[have - 1]);
         for (uint32_t i = have; i < count; i++)
-            out[i] = short_of ? comfort_noise(fade) : 0;
+            out[i] = under_run ? comfort_noise(fade) : 0;
         add_tail(fade, out + have, count - have);
     }
     fade->sounding = have == count;

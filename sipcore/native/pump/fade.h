@@ -33,8 +33,8 @@ void fade_init(fade_t *fade, int seed);
 /* Another call begins, with silence. */
 void fade_reset(fade_t *fade);
 /* Fades in sound that begins, and fades out sound that stops; after a flush in mid-sound, both at once. `out` holds the
- * samples of `speech` and has room for `count`, at `rate` Hz. `short_of`: more speech is expected, and is late. */
-void fade_apply(fade_t *fade, uint32_t rate, int16_t *out, const speech_t *speech, uint32_t count, bool short_of);
+ * samples of `speech` and has room for `count`, at `rate` Hz. `under_run`: more speech is expected, and is late. */
+void fade_apply(fade_t *fade, uint32_t rate, int16_t *out, const speech_t *speech, uint32_t count, bool under_run);
 /* Fills a frame with comfort noise; speech of the frame before fades out. */
 void fade_comfort_noise(fade_t *fade, uint32_t rate, int16_t *out, uint32_t count);
 /* On Python's thread: the queued speech has been flushed. */

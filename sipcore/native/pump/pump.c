@@ -15,8 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SURVEY_TICKS 5      /* each slot's packet count and jitter buffer are read every 100 ms */
-#define CATCH_UP_TICKS 5    /* a longer standstill is skipped instead of being sent in a burst */
+#define STATS_POLL_TICKS 5      /* each slot's packet count and jitter buffer are read every 100 ms */
+#define MAX_CATCH_UP_TICKS 5    /* a longer standstill is skipped instead of being sent in a burst */
 #define REALTIME_PRIORITY 10
 
 pump_t pump = {.event_fd = -1};
@@ -26,10 +26,10 @@ static void add(_Atomic uint64_t *number, uint64_t more)
     atomic_fetch_add_explicit(number, more, memory_order_relaxed);
 }
 
-static void raise_to(_Atomic int64_t *most, int64_t ns)
+static void update_max(_Atomic int64_t *max, int64_t ns)
 {
-    if (ns > atomic_load_explicit(most, memory_order_relaxed))
-        atomic_store_explicit(most, ns, memory_order_relaxed);
+    if (ns > atomic_load_explicit(max, memory_order_relaxed))
+        atomic_store_explicit(max, ns, memory_order_relaxed);
 }
 
 static void histogram_add(histogram_t *histogram, int64_t ns)
@@ -37,7 +37,7 @@ static void histogram_add(histogram_t *histogram, int64_t ns)
     int64_t bucket = ns / 100000;
     add(&histogram->bucket[bucket < 0 ? 0 : bucket >= HISTOGRAM_BUCKETS ? HISTOGRAM_BUCKETS - 1 : bucket], 1);
     add(&histogram->count, 1);
-    raise_to(&histogram->max_ns, ns);
+    update_max(&histogram->max_ns, ns);
 }
 
 void histogram_add_up(histogram_t *sum, const histogram_t *part)
@@ -45,7 +45,7 @@ void histogram_add_up(histogram_t *sum, const histogram_t *part)
     for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
         add(&sum->bucket[i], atomic_load_explicit(&part->bucket[i], memory_order_relaxed));
     add(&sum->count, atomic_load_explicit(&part->count, memory_order_relaxed));
-    raise_to(&sum->max_ns, atomic_load_explicit(&part->max_ns, memory_order_relaxed));
+    update_max(&sum->max_ns, atomic_load_explicit(&part->max_ns, memory_order_relaxed));
 }
 
 void histogram_reset(histogram_t *histogram)
@@ -69,7 +69,7 @@ double histogram_quantile_ms(const histogram_t *histogram, double quantile)
     return 0;
 }
 
-/* ---- the null port that stands in the conference bridge ---- */
+/* ---- the null port, which replaces the stream in the conference bridge ---- */
 
 typedef struct null_port {
     pjmedia_port base;
@@ -181,7 +181,7 @@ slot_t *pump_slot_of(pjsua_call_id call)
     return &pump.slots[index];
 }
 
-void pump_forget_call(pjsua_call_id call)
+void pump_detach_call(pjsua_call_id call)
 {
     if (call >= 0 && call < PJSUA_MAX_CALLS)
         atomic_store(&pump.of_call[call], -1);
@@ -205,32 +205,32 @@ static rtp_stats_t *stats_of_call(pjsua_call_id call)
     return slot ? slot_rtp_stats(slot) : NULL;
 }
 
-static void move_call(slot_t *keep, slot_t *give)
+static void move_call(slot_t *to, slot_t *from)
 {
-    if (keep->call >= 0 && atomic_load(&pump.of_call[keep->call]) == keep->index)
-        atomic_store(&pump.of_call[keep->call], -1);
-    keep->call = give->call;
-    give->call = PJSUA_INVALID_ID;
-    atomic_store(&pump.of_call[keep->call], keep->index);
+    if (to->call >= 0 && atomic_load(&pump.of_call[to->call]) == to->index)
+        atomic_store(&pump.of_call[to->call], -1);
+    to->call = from->call;
+    from->call = PJSUA_INVALID_ID;
+    atomic_store(&pump.of_call[to->call], to->index);
 }
 
-bool pump_take_over_stream(slot_t *keep, slot_t *give)
+bool pump_take_over_stream(slot_t *to, slot_t *from)
 {
     pthread_mutex_lock(&pump.open_lock);
-    null_port_t *null = keep != give ? give->null : NULL;
-    pjmedia_port *port = null && give->port == null->stream_port ? null->stream_port : NULL;
-    pjmedia_stream *stream = give->stream;
+    null_port_t *null = to != from ? from->null : NULL;
+    pjmedia_port *port = null && from->port == null->stream_port ? null->stream_port : NULL;
+    pjmedia_stream *stream = from->stream;
     if (port)
-        slot_detach(give); /* first: two slots must never drive one stream. `null` holds it meanwhile. */
-    bool taken = port && slot_attach(keep, port, stream) == 0;
-    if (taken) {
-        move_call(keep, give);
-        give->null = NULL;
-        keep->null = null;
-        null->slot = keep;
+        slot_detach(from); /* first: two slots must never drive one stream. `null` holds it meanwhile. */
+    bool moved = port && slot_attach(to, port, stream) == 0;
+    if (moved) {
+        move_call(to, from);
+        from->null = NULL;
+        to->null = null;
+        null->slot = to;
     }
     pthread_mutex_unlock(&pump.open_lock);
-    return taken;
+    return moved;
 }
 
 /* The same call's next stream goes into the same slot. */
@@ -290,7 +290,7 @@ static void tick_shard(shard_t *shard, int64_t now_ns)
             continue;
         }
         slot_tick(slot, now_ns, packet_sent, shard);
-        if ((tick + (uint64_t)i) % SURVEY_TICKS == 0)
+        if ((tick + (uint64_t)i) % STATS_POLL_TICKS == 0)
             slot_poll_stats(slot, now_ns);
     }
 }
@@ -339,7 +339,7 @@ static void *run_shard(void *arg)
         sleep_until(next);
         int64_t now = monotonic_ns();
         histogram_add(&shard->lateness, now - next);
-        if (now - next > CATCH_UP_TICKS * TICK_NS) {
+        if (now - next > MAX_CATCH_UP_TICKS * TICK_NS) {
             atomic_fetch_add(&shard->skipped_ticks, (uint64_t)((now - next) / TICK_NS));
             next = now / TICK_NS * TICK_NS;
         }

@@ -46,12 +46,12 @@ void pump_stop(void);
 void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *param);
 /* The open slot of a live call, or NULL. */
 slot_t *pump_slot_of(pjsua_call_id call);
-/* The call is over: its number will be another call's. */
-void pump_forget_call(pjsua_call_id call);
+/* The call is over: PJSUA gives its number to another call. */
+void pump_detach_call(pjsua_call_id call);
 /* The slot of a call continues with another call, whose stream is still to come. */
 void pump_move_slot(pjsua_call_id before, pjsua_call_id after);
 /* A slot continues with the stream and the call of another slot. False if that has no stream (any more). */
-bool pump_take_over_stream(slot_t *keep, slot_t *give);
+bool pump_take_over_stream(slot_t *to, slot_t *from);
 double histogram_quantile_ms(const histogram_t *histogram, double quantile);
 void histogram_add_up(histogram_t *sum, const histogram_t *part);
 void histogram_reset(histogram_t *histogram);

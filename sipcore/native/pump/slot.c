@@ -56,7 +56,7 @@ static uint32_t jitter_frame_ms(const pjmedia_stream_info *info)
     return info->param && info->param->info.frm_ptime ? info->param->info.frm_ptime : TICK_MS;
 }
 
-static void learn_codec(slot_t *slot, pjmedia_stream *stream)
+static void read_codec_info(slot_t *slot, pjmedia_stream *stream)
 {
     pjmedia_stream_info info;
     slot->jitter_frame_ms = TICK_MS;
@@ -77,7 +77,7 @@ static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, p
     slot->source = source;
     slot->stream = stream;
     slot->frame = PJMEDIA_PIA_SPF(&source->info);
-    learn_codec(slot, stream);
+    read_codec_info(slot, stream);
     slot->due = slot->discarded_frames = 0;
     slot->last_sent_ns = 0;
     slot->last_packet_count = 0;
@@ -122,7 +122,7 @@ int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stre
     atomic_store(&slot->paused, false);
     atomic_store(&slot->open, false);
     atomic_store(&slot->frames_sent, 0);
-    atomic_store(&slot->frames_heard, 0);
+    atomic_store(&slot->frames_received, 0);
     atomic_store(&slot->frames_missing, 0);
     atomic_store(&slot->under_runs, 0);
     atomic_store(&slot->over_runs, 0);
@@ -157,7 +157,7 @@ int slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream)
 }
 
 /* The stream lock is held. */
-static void note_buffer(slot_t *slot)
+static void update_jitter_buffer_stats(slot_t *slot)
 {
     pjmedia_jb_state jitter;
     if (!slot->stream || !slot->stats || pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) != PJ_SUCCESS)
@@ -170,7 +170,7 @@ static void note_buffer(slot_t *slot)
 void slot_detach(slot_t *slot)
 {
     pthread_mutex_lock(&slot->stream_lock);
-    note_buffer(slot);
+    update_jitter_buffer_stats(slot);
     pjmedia_port *port = slot->port, *source = slot->source;
     pj_pool_t *pool = slot->resampler_pool;
     slot->port = NULL;
@@ -203,13 +203,13 @@ rtp_stats_t *slot_rtp_stats(slot_t *slot)
     return stats;
 }
 
-/* ---- what goes out ---- */
+/* ---- outgoing audio ---- */
 
-/* Take up to `count` queued samples; a flush that comes between wins, and nothing of what it threw away is sent. */
-static void take(slot_t *slot, int16_t *out, uint32_t count, speech_t *taken)
+/* Takes up to `count` queued samples. A concurrent flush wins: none of the samples that it dropped is sent. */
+static void dequeue_speech(slot_t *slot, int16_t *out, uint32_t count, speech_t *queued)
 {
     const uint32_t fade = atomic_load(&slot->rate) * FADE_MS / 1000;
-    taken->count = taken->ahead_count = 0;
+    queued->count = queued->ahead_count = 0;
     while (!atomic_load_explicit(&slot->paused, memory_order_acquire)) {
         uint64_t read = atomic_load_explicit(&slot->tx_read, memory_order_acquire);
         uint64_t written = atomic_load_explicit(&slot->tx_written, memory_order_acquire);
@@ -219,38 +219,38 @@ static void take(slot_t *slot, int16_t *out, uint32_t count, speech_t *taken)
         for (uint32_t i = 0; i < have; i++)
             out[i] = sample_of(slot->tx, read - base + i, slot->tx_mask);
         for (uint32_t i = 0; i < ahead; i++)
-            taken->ahead[i] = sample_of(slot->tx, read - base + have + i, slot->tx_mask);
+            queued->ahead[i] = sample_of(slot->tx, read - base + have + i, slot->tx_mask);
         if (have && !atomic_compare_exchange_strong(&slot->tx_read, &read, read + have))
             continue;
-        taken->count = have;
-        taken->ahead_count = ahead;
+        queued->count = have;
+        queued->ahead_count = ahead;
         return;
     }
 }
 
-/* Audio that may not be sent yet waits, keys and background included. */
+/* Audio that may not be sent yet waits, DTMF and background included. */
 static void next_outgoing(slot_t *slot, int16_t *out, uint32_t count, int64_t now_ns)
 {
     const uint32_t rate = atomic_load(&slot->rate);
-    speech_t taken;
+    speech_t queued;
     if (!media_transport_allows_speech(pjmedia_stream_get_transport(slot->stream), now_ns)) {
         fade_comfort_noise(&slot->fade, rate, out, count);
         return;
     }
-    const uint32_t speech = dtmf_speech(&slot->dtmf, &slot->tx_read, count);
-    take(slot, out, speech, &taken);
+    const uint32_t speech = dtmf_speech_samples(&slot->dtmf, &slot->tx_read, count);
+    dequeue_speech(slot, out, speech, &queued);
     const bool more = atomic_load(&slot->open) && !atomic_load(&slot->paused) && speech == count;
-    if (taken.count < count && more)
+    if (queued.count < count && more)
         atomic_fetch_add(&slot->under_runs, 1);
-    fade_apply(&slot->fade, rate, out, &taken, count, more);
+    fade_apply(&slot->fade, rate, out, &queued, count, more);
     if (!speech)
         dtmf_mix(&slot->dtmf, slot->stream, rate, out, count);
-    dtmf_report(&slot->dtmf, &slot->tx_read, rate);
-    slot->speaking = taken.count || (slot->speaking && more);
+    dtmf_publish_left(&slot->dtmf, &slot->tx_read, rate);
+    slot->speaking = queued.count || (slot->speaking && more);
     background_mix(&slot->background, rate, out, count, slot->speaking || !speech);
 }
 
-/* ---- what comes in ---- */
+/* ---- incoming audio ---- */
 
 static void next_incoming(slot_t *slot, int16_t *in, uint32_t count)
 {
@@ -262,12 +262,12 @@ static void next_incoming(slot_t *slot, int16_t *in, uint32_t count)
     } else {
         if (frame.size < count * 2)
             memset((char *)in + frame.size, 0, count * 2 - frame.size);
-        atomic_fetch_add(&slot->frames_heard, 1);
+        atomic_fetch_add(&slot->frames_received, 1);
     }
 }
 
-/* When the newest packet came: the RTCP session keeps its relative transit time (RFC 3550 A.8), in units of the RTP
- * clock. What is not plausible (no packet lately, a clock that was set) is answered with the present. */
+/* Arrival of the newest packet: the RTCP session has its relative transit time (RFC 3550 A.8), in units of the RTP clock. An
+ * implausible one (no recent packet, a clock that was set) gives the present time. */
 static int64_t newest_arrival_ns(const slot_t *slot, int64_t now_ns)
 {
     pjmedia_stream_rtp_sess_info session;
@@ -283,7 +283,7 @@ static int64_t newest_arrival_ns(const slot_t *slot, int64_t now_ns)
 
 /* Publishes the delay of the received audio: the newest packet's arrival, and the audio that is queued behind the present
  * frame. */
-static void note_arrival(slot_t *slot, int64_t now_ns)
+static void publish_arrival(slot_t *slot, int64_t now_ns)
 {
     pjmedia_jb_state jitter;
     atomic_store(&slot->tick_ns, now_ns);
@@ -293,7 +293,7 @@ static void note_arrival(slot_t *slot, int64_t now_ns)
     atomic_store(&slot->rx_ns, newest_arrival_ns(slot, now_ns));
 }
 
-/* Store one frame of both directions. When Python has not read for RX_MS, the oldest sound gives way. */
+/* Store one frame of both directions. When Python has not read for RX_MS, the oldest audio is dropped. */
 static void store(slot_t *slot, const int16_t *in, const int16_t *out, uint32_t count)
 {
     uint64_t written = atomic_load_explicit(&slot->rx_written, memory_order_relaxed);
@@ -316,7 +316,7 @@ static void exchange_frame(slot_t *slot, int64_t now_ns)
     int16_t in[MAX_FRAME], out[MAX_FRAME];
     uint32_t count = slot->frame;
     next_incoming(slot, in, count);
-    note_arrival(slot, now_ns);
+    publish_arrival(slot, now_ns);
     next_outgoing(slot, out, count, now_ns);
     pjmedia_frame frame = {.buf = out, .size = count * 2, .type = PJMEDIA_FRAME_TYPE_AUDIO};
     frame.timestamp.u64 = slot->timestamp;
@@ -356,7 +356,7 @@ void slot_poll_stats(slot_t *slot, int64_t now_ns)
             slot->last_packet_count = stat.rx.pkt;
             atomic_store(&slot->last_packet_ns, now_ns);
         }
-        note_buffer(slot);
+        update_jitter_buffer_stats(slot);
     }
     pthread_mutex_unlock(&slot->stream_lock);
 }
@@ -378,7 +378,7 @@ uint32_t slot_write(slot_t *slot, const int16_t *samples, uint32_t count)
     return fits;
 }
 
-/* Throw away what is queued and lift a pause; returns the position up to which samples were sent. */
+/* Drops queued samples and ends a pause; returns the position up to which samples were sent. */
 uint64_t slot_flush(slot_t *slot)
 {
     uint64_t written = atomic_load_explicit(&slot->tx_written, memory_order_relaxed);

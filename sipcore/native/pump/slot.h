@@ -24,10 +24,10 @@
 
 #define TICK_MS 20
 #define TICK_NS 20000000LL
-#define RX_MS 400                   /* what Python may be late before the oldest sound is dropped */
-#define TX_MS 30000                 /* what may be written ahead of playout */
+#define RX_MS 400                   /* delay of Python's reads after which the oldest audio is dropped */
+#define TX_MS 30000                 /* audio that may be written ahead of playout */
 #define MAX_FRAME (MAX_RATE * 60 / 1000)
-#define ARRIVAL_LIMIT_NS 60000000LL /* a newer packet than this must have come, else none is coming */
+#define ARRIVAL_LIMIT_NS 60000000LL /* age of the newest packet above which none is coming */
 
 enum slot_state { SLOT_FREE, SLOT_OPEN, SLOT_CLOSING };
 
@@ -38,7 +38,7 @@ typedef struct slot {
     int shard;
     _Atomic pjsua_call_id call;     /* set by PJSIP's worker; any thread may compare it */
 
-    struct null_port *null;         /* stands in the conference bridge for the stream, under the pump's `open_lock` */
+    struct null_port *null;         /* replaces the stream in the conference bridge; under the pump's `open_lock` */
     pthread_mutex_t stream_lock;
     _Atomic(pjmedia_port *) port;   /* the RTP stream's port, with a reference. Any thread may test it for NULL */
     pjmedia_port *source;           /* what the pump drives: `port`, or a resampler in front of it */
@@ -76,7 +76,7 @@ typedef struct slot {
     uint64_t last_packet_count;
     unsigned discarded_frames;      /* of the stream's jitter buffer, as far as `stats` counts them */
     _Atomic int64_t last_packet_ns;
-    _Atomic uint64_t frames_sent, frames_heard, frames_missing, under_runs, over_runs;
+    _Atomic uint64_t frames_sent, frames_received, frames_missing, under_runs, over_runs;
 } slot_t;
 
 void slot_init(slot_t *slot, int index);

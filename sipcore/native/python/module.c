@@ -1,4 +1,4 @@
-/* sipcore._native: its functions, of which each py_*.c has a list, and its constants. */
+/* sipcore._native: its functions, of which each *_methods.c has a list, and its constants. */
 #include "python/methods.h"
 
 #include <pjsua-lib/pjsua.h>
@@ -23,12 +23,12 @@ PyMODINIT_FUNC PyInit__native(void)
 {
     PyMethodDef *const lists[] = {pump_methods, call_methods, guard_methods, register_methods,
                                   tls_methods,  address_methods, rtp_methods, tap_methods};
-    PyObject *made = PyModule_Create(&definition);
-    if (made && (PyModule_AddIntConstant(made, "MAX_CALLS", PJSUA_MAX_CALLS) != 0 ||
-                 PyModule_AddIntConstant(made, "MAX_ACCOUNTS", PJSUA_MAX_ACC) != 0))
-        Py_CLEAR(made);
-    for (size_t i = 0; made && i < sizeof lists / sizeof *lists; i++)
-        if (PyModule_AddFunctions(made, lists[i]) != 0)
-            Py_CLEAR(made);
-    return made;
+    PyObject *module = PyModule_Create(&definition);
+    if (module && (PyModule_AddIntConstant(module, "MAX_CALLS", PJSUA_MAX_CALLS) != 0 ||
+                   PyModule_AddIntConstant(module, "MAX_ACCOUNTS", PJSUA_MAX_ACC) != 0))
+        Py_CLEAR(module);
+    for (size_t i = 0; module && i < sizeof lists / sizeof *lists; i++)
+        if (PyModule_AddFunctions(module, lists[i]) != 0)
+            Py_CLEAR(module);
+    return module;
 }

@@ -11,7 +11,7 @@
  * same routes are not set twice. */
 static char *routes_of[PJSUA_MAX_ACC];
 
-static void belongs_to_default(const pjsip_rx_data *rdata, pjsua_acc_id *account)
+static void choose_account(const pjsip_rx_data *rdata, pjsua_acc_id *account)
 {
     PJSUA_LOCK();
     if (*account >= 0 && *account < PJSUA_MAX_ACC && routes_of[*account])
@@ -26,7 +26,7 @@ void account_install(void)
         free(routes_of[i]); /* of a PJSUA that has ended */
         routes_of[i] = NULL;
     }
-    pjsua_var.ua_cfg.cb.on_acc_find_for_incoming = belongs_to_default;
+    pjsua_var.ua_cfg.cb.on_acc_find_for_incoming = choose_account;
 }
 
 /* From malloc. */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static char mark[64];
+static char nonce_prefix[64];
 
 bool auth_challenge_is_status(int code)
 {
@@ -16,15 +16,15 @@ static bool is_challenge(const pjsip_hdr *header)
 
 void auth_challenge_set_nonce_prefix(const char *text)
 {
-    pj_ansi_snprintf(mark, sizeof mark, "%s", text);
+    pj_ansi_snprintf(nonce_prefix, sizeof nonce_prefix, "%s", text);
 }
 
 static bool is_ours(const pjsip_www_authenticate_hdr *challenge)
 {
-    const pj_size_t length = strlen(mark);
+    const pj_size_t length = strlen(nonce_prefix);
     const pj_str_t *nonce = &challenge->challenge.digest.nonce;
     return length && pj_stricmp(&challenge->scheme, &pjsip_DIGEST_STR) == 0 && (pj_size_t)nonce->slen >= length &&
-           memcmp(nonce->ptr, mark, length) == 0;
+           memcmp(nonce->ptr, nonce_prefix, length) == 0;
 }
 
 bool auth_challenge_drop_reflected(pjsip_msg *message)

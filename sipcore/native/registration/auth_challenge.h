@@ -9,7 +9,7 @@
 /* True for 401 and 407. */
 bool auth_challenge_is_status(int code);
 /* Sets the prefix of our own nonces; copied. To be called before any message is received. */
-void auth_challenge_set_nonce_prefix(const char *mark);
+void auth_challenge_set_nonce_prefix(const char *nonce_prefix);
 /* Removes our own challenges that a peer reflects to us: our response to one would be a valid response to us. True if there
  * was one. */
 bool auth_challenge_drop_reflected(pjsip_msg *message);

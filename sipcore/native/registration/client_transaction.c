@@ -7,7 +7,7 @@
 
 #define RECLAIM_MS 1000
 
-/* ---- what a connection keeps ----
+/* ---- messages in a connection's queue ----
  * PJSIP releases messages that wait for a TLS connection when that fails, but not a message that is queued in that moment:
  * message and connection then keep each other alive. */
 

@@ -25,7 +25,7 @@ static const pjsip_uri *contact_in(const pjsip_msg *sent, const pjsip_uri *compo
 }
 
 /* The expiry of our Contact (RFC 3261 10.2.4); if none is equal, that of the only Contact. */
-unsigned contact_binding_granted_s(const pjsip_uri *composed, unsigned asked_s, const pjsip_msg *sent,
+unsigned contact_binding_granted_s(const pjsip_uri *composed, unsigned requested_s, const pjsip_msg *sent,
                                    const pjsip_msg *message)
 {
     const pjsip_uri *own = contact_in(sent, composed);
@@ -46,7 +46,7 @@ unsigned contact_binding_granted_s(const pjsip_uri *composed, unsigned asked_s, 
         return 0;
     if (contact && contact->expires != PJSIP_EXPIRES_NOT_SPECIFIED)
         return contact->expires;
-    return general ? (unsigned)general->ivalue : asked_s;
+    return general ? (unsigned)general->ivalue : requested_s;
 }
 
 int contact_binding_port(const pjsip_msg *sent)

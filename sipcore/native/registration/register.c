@@ -20,7 +20,7 @@ typedef struct request {
     pjsua_acc_id account;
     long long token;
     unsigned expires_s;
-    int answers;
+    int challenge_responses;
     pjsip_uri *contact;
     pjsip_auth_clt_sess auth;
 } request_t;
@@ -35,7 +35,7 @@ static struct {
     pthread_mutex_t lock;   /* never held while PJSIP is called */
     awaited_t awaited[PJSUA_MAX_ACC];
     register_callback_t *on_outcome;
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event);
 static pj_bool_t on_response(pjsip_rx_data *rdata);
@@ -59,34 +59,34 @@ static void release(request_t *request)
     pj_pool_secure_release(&request->pool);
 }
 
-/* ---- what the request says ---- */
+/* ---- the request's headers ---- */
 
-static request_t *new_request(const register_order_t *order)
+static request_t *new_request(const register_params_t *params)
 {
     pj_pool_t *pool = pjsua_pool_create("register", 1000, 1000);
     request_t *request = pool ? PJ_POOL_ZALLOC_T(pool, request_t) : NULL;
     if (!request)
         return NULL;
     request->pool = pool;
-    request->account = order->account;
-    request->token = order->token;
-    request->expires_s = order->expires_s;
+    request->account = params->account;
+    request->token = params->token;
+    request->expires_s = params->expires_s;
     pjsip_auth_clt_init(&request->auth, pjsua_get_pjsip_endpt(), pool, 0);
     pjsip_cred_info credentials = {
-        .realm = text("*"), .scheme = text("digest"), .username = text(order->user),
-        .data_type = PJSIP_CRED_DATA_PLAIN_PASSWD, .data = text(order->password),
+        .realm = text("*"), .scheme = text("digest"), .username = text(params->user),
+        .data_type = PJSIP_CRED_DATA_PLAIN_PASSWD, .data = text(params->password),
     };
-    pjsip_auth_clt_set_credentials(&request->auth, *order->user ? 1 : 0, &credentials);
+    pjsip_auth_clt_set_credentials(&request->auth, *params->user ? 1 : 0, &credentials);
     return request;
 }
 
-static pj_status_t set_contact(const register_order_t *order, request_t *request, pj_str_t *contact)
+static pj_status_t set_contact(const register_params_t *params, request_t *request, pj_str_t *contact)
 {
-    const pj_str_t registrar = text(order->registrar), name = text("Contact");
-    pj_str_t own = text(order->contact);
+    const pj_str_t registrar = text(params->registrar), name = text("Contact");
+    pj_str_t own = text(params->contact);
     pj_status_t status = PJ_SUCCESS;
     if (!own.slen)
-        status = pjsua_acc_create_uac_contact(request->pool, &own, order->account, &registrar);
+        status = pjsua_acc_create_uac_contact(request->pool, &own, params->account, &registrar);
     if (status != PJ_SUCCESS)
         return status;
     pj_strdup_with_null(request->pool, contact, &own);
@@ -109,7 +109,7 @@ static void add_routes(pjsua_acc_id account, pjsip_tx_data *tdata)
     PJSUA_UNLOCK();
 }
 
-static void add_facts(pjsip_tx_data *tdata, unsigned expires_s)
+static void add_headers(pjsip_tx_data *tdata, unsigned expires_s)
 {
     const pj_str_t name = text("User-Agent");
     const pjsip_hdr *allow = pjsip_endpt_get_capability(pjsua_get_pjsip_endpt(), PJSIP_H_ALLOW, NULL);
@@ -121,57 +121,57 @@ static void add_facts(pjsip_tx_data *tdata, unsigned expires_s)
                                                                                    &pjsua_var.ua_cfg.user_agent));
 }
 
-static pj_status_t compose(const register_order_t *order, const pj_str_t *contact, pjsip_tx_data **tdata)
+static pj_status_t compose(const register_params_t *params, const pj_str_t *contact, pjsip_tx_data **tdata)
 {
-    const pj_str_t registrar = text(order->registrar), aor = text(order->aor), call_id = text(order->call_id);
+    const pj_str_t registrar = text(params->registrar), aor = text(params->aor), call_id = text(params->call_id);
     pj_status_t status = pjsip_endpt_create_request(pjsua_get_pjsip_endpt(), &pjsip_register_method, &registrar, &aor, &aor,
-                                                    contact, &call_id, (int)order->cseq, NULL, tdata);
+                                                    contact, &call_id, (int)params->cseq, NULL, tdata);
     if (status != PJ_SUCCESS)
         return status;
-    add_routes(order->account, *tdata);
-    status = pjsua_acc_get_uac_addr(order->account, (*tdata)->pool, &registrar, &(*tdata)->via_addr, NULL, NULL,
+    add_routes(params->account, *tdata);
+    status = pjsua_acc_get_uac_addr(params->account, (*tdata)->pool, &registrar, &(*tdata)->via_addr, NULL, NULL,
                                     &(*tdata)->via_tp);
     if (status != PJ_SUCCESS) {
         pjsip_tx_data_dec_ref(*tdata);
         return status;
     }
-    contact_binding_remove_former(*tdata, order->former, contact);
-    add_facts(*tdata, order->expires_s);
+    contact_binding_remove_former(*tdata, params->former, contact);
+    add_headers(*tdata, params->expires_s);
     return PJ_SUCCESS;
 }
 
-/* ---- on its way ---- */
+/* ---- the transaction ---- */
 
-static void note_transaction(void *data, const pjsip_transaction *tsx)
+static void record_transaction(void *data, const pjsip_transaction *tsx)
 {
     request_t *request = data;
-    awaited_t *awaited = &all.awaited[request->account];
+    awaited_t *awaited = &state.awaited[request->account];
     pj_size_t length = (pj_size_t)tsx->transaction_key.slen;
-    pthread_mutex_lock(&all.lock);
+    pthread_mutex_lock(&state.lock);
     awaited->request = request;
     *awaited->tsx = 0;
     if (length < sizeof awaited->tsx) {
         memcpy(awaited->tsx, tsx->transaction_key.ptr, length);
         awaited->tsx[length] = 0;
     }
-    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_unlock(&state.lock);
 }
 
 static bool is_awaited(const request_t *request)
 {
-    pthread_mutex_lock(&all.lock);
-    bool awaited = all.awaited[request->account].request == request;
-    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_lock(&state.lock);
+    bool awaited = state.awaited[request->account].request == request;
+    pthread_mutex_unlock(&state.lock);
     return awaited;
 }
 
 static void stop_awaiting(const request_t *request)
 {
-    awaited_t *awaited = &all.awaited[request->account];
-    pthread_mutex_lock(&all.lock);
+    awaited_t *awaited = &state.awaited[request->account];
+    pthread_mutex_lock(&state.lock);
     if (awaited->request == request)
         awaited->request = NULL;
-    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_unlock(&state.lock);
 }
 
 /* Takes ownership of `tdata`. `contact`, unless NULL, receives the Contact if its port was changed while it was sent. An
@@ -180,25 +180,25 @@ static pj_status_t transmit(request_t *request, pjsip_tx_data *tdata, char *cont
 {
     const int port = contact_binding_port(tdata->msg);
     pjsip_tx_data_add_ref(tdata);
-    pj_status_t status = client_transaction_send(&module, tdata, request, note_transaction);
+    pj_status_t status = client_transaction_send(&module, tdata, request, record_transaction);
     if (contact && contact_binding_port(tdata->msg) != port)
         contact_binding_print(tdata->msg, contact, size);
     pjsip_tx_data_dec_ref(tdata);
     return status;
 }
 
-pj_status_t register_send(const register_order_t *order, char *contact, size_t size)
+pj_status_t register_send(const register_params_t *params, char *contact, size_t size)
 {
     pjsip_tx_data *tdata;
     pj_str_t own;
-    if (!pjsua_acc_is_valid(order->account))
+    if (!pjsua_acc_is_valid(params->account))
         return PJ_EINVAL;
-    request_t *request = new_request(order);
+    request_t *request = new_request(params);
     if (!request)
         return PJ_ENOMEM;
-    pj_status_t status = set_contact(order, request, &own);
+    pj_status_t status = set_contact(params, request, &own);
     if (status == PJ_SUCCESS)
-        status = compose(order, &own, &tdata);
+        status = compose(params, &own, &tdata);
     if (status == PJ_SUCCESS) {
         pj_ansi_snprintf(contact, size, "%.*s", (int)own.slen, own.ptr);
         status = transmit(request, tdata, contact, size);
@@ -224,27 +224,27 @@ static pj_bool_t on_response(pjsip_rx_data *rdata)
 }
 
 /* A second challenge means that the password is wrong, unless it says that just the nonce was too old (RFC 3261 22.2). */
-static bool may_answer(const request_t *request, const pjsip_msg *message)
+static bool may_answer_challenge(const request_t *request, const pjsip_msg *message)
 {
-    return request->auth.cred_cnt && request->answers < REGISTER_MAX_CHALLENGES &&
-           (!request->answers || auth_challenge_is_stale(message));
+    return request->auth.cred_cnt && request->challenge_responses < REGISTER_MAX_CHALLENGES &&
+           (!request->challenge_responses || auth_challenge_is_stale(message));
 }
 
 /* True when another request is on its way. */
 static bool answer_challenge(request_t *request, const pjsip_transaction *tsx, const pjsip_rx_data *rdata)
 {
     pjsip_tx_data *tdata;
-    if (!may_answer(request, rdata->msg_info.msg) || !is_awaited(request) ||
+    if (!may_answer_challenge(request, rdata->msg_info.msg) || !is_awaited(request) ||
         pjsip_auth_clt_reinit_req(&request->auth, rdata, tsx->last_tx, &tdata) != PJ_SUCCESS)
         return false;
     pjsip_cseq_hdr *cseq = pjsip_msg_find_hdr(tdata->msg, PJSIP_H_CSEQ, NULL);
     cseq->cseq++;
-    request->answers++;
+    request->challenge_responses++;
     pjsip_tx_data_invalidate_msg(tdata);
     return transmit(request, tdata, NULL, 0) == PJ_SUCCESS;
 }
 
-/* ---- its outcome ---- */
+/* ---- the outcome ---- */
 
 static int seconds_in(const pjsip_msg *message, pjsip_hdr_e name)
 {
@@ -252,7 +252,7 @@ static int seconds_in(const pjsip_msg *message, pjsip_hdr_e name)
     return header && header->ivalue <= PJ_MAXINT32 ? (int)header->ivalue : -1;
 }
 
-static enum register_end end_without_response(const pjsip_transaction *tsx)
+static enum register_outcome_kind kind_without_response(const pjsip_transaction *tsx)
 {
     if (tsx->status_code == PJSIP_SC_BAD_GATEWAY)
         return REGISTER_UNRESOLVED;
@@ -263,7 +263,7 @@ static void describe(const request_t *request, const pjsip_transaction *tsx, pjs
 {
     *outcome = (register_outcome_t){.token = request->token, .retry_after_s = -1, .min_expires_s = -1};
     if (!rdata) {
-        outcome->end = end_without_response(tsx);
+        outcome->kind = kind_without_response(tsx);
         client_transaction_failure(tsx, outcome->reason);
         return;
     }
@@ -271,7 +271,8 @@ static void describe(const request_t *request, const pjsip_transaction *tsx, pjs
     const pj_str_t *reason = &message->line.status.reason;
     pj_ansi_snprintf(outcome->reason, sizeof outcome->reason, "%.*s", (int)reason->slen, reason->ptr);
     outcome->code = message->line.status.code;
-    outcome->end = auth_challenge_is_status(outcome->code) && !request->answers ? REGISTER_NO_CREDENTIALS : REGISTER_ANSWERED;
+    const bool challenged = auth_challenge_is_status(outcome->code) && !request->challenge_responses;
+    outcome->kind = challenged ? REGISTER_NO_CREDENTIALS : REGISTER_ANSWERED;
     pj_ansi_snprintf(outcome->source, sizeof outcome->source, "%s", rdata->pkt_info.src_name);
     outcome->retry_after_s = seconds_in(message, PJSIP_H_RETRY_AFTER);
     outcome->min_expires_s = seconds_in(message, PJSIP_H_MIN_EXPIRES);
@@ -293,20 +294,20 @@ static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event)
     describe(request, tsx, rdata, &outcome);
     bool awaited = is_awaited(request);
     if (awaited && outcome.code / 100 == 2 && outcome.expires_s)
-        registration_flow_keep(request->account, tsx);
+        registration_flow_set(request->account, tsx);
     stop_awaiting(request);
-    if (awaited && all.on_outcome)
-        all.on_outcome(&outcome);
+    if (awaited && state.on_outcome)
+        state.on_outcome(&outcome);
     release(request);
 }
 
 void register_abandon(pjsua_acc_id account)
 {
     char words[KEY_SIZE];
-    pthread_mutex_lock(&all.lock);
-    bool awaited = all.awaited[account].request != NULL;
-    memcpy(words, all.awaited[account].tsx, sizeof words);
-    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_lock(&state.lock);
+    bool awaited = state.awaited[account].request != NULL;
+    memcpy(words, state.awaited[account].tsx, sizeof words);
+    pthread_mutex_unlock(&state.lock);
     pj_str_t key = pj_str(words);
     pjsip_transaction *tsx = awaited ? pjsip_tsx_layer_find_tsx2(&key, PJ_TRUE) : NULL;
     if (!tsx)
@@ -317,21 +318,21 @@ void register_abandon(pjsua_acc_id account)
 
 void register_drop(pjsua_acc_id account)
 {
-    pthread_mutex_lock(&all.lock);
-    all.awaited[account].request = NULL; /* its transaction releases it */
-    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_lock(&state.lock);
+    state.awaited[account].request = NULL; /* its transaction releases it */
+    pthread_mutex_unlock(&state.lock);
     registration_flow_release(account);
 }
 
 int register_install(register_callback_t *on_outcome)
 {
-    all.on_outcome = on_outcome;
+    state.on_outcome = on_outcome;
     return pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) == PJ_SUCCESS ? 0 : -1;
 }
 
 void register_remove(void)
 {
-    all.on_outcome = NULL;
+    state.on_outcome = NULL;
     for (int i = 0; i < PJSUA_MAX_ACC; i++)
         register_drop(i);
     if (module.id != -1)

@@ -13,12 +13,12 @@ static struct {
 void media_address_policy_set(ip_set_t *allowed, ip_set_t *forbidden)
 {
     pthread_mutex_lock(&policy.lock);
-    ip_set_t *old_networks = policy.allowed, *old_never = policy.forbidden;
+    ip_set_t *old_allowed = policy.allowed, *old_forbidden = policy.forbidden;
     policy.allowed = allowed;
     policy.forbidden = forbidden;
     pthread_mutex_unlock(&policy.lock);
-    ip_set_free(old_networks);
-    ip_set_free(old_never);
+    ip_set_free(old_allowed);
+    ip_set_free(old_forbidden);
 }
 
 /* 127.0.0.0/8 and ::1. */

@@ -4,10 +4,10 @@
 #include "net/ip_literal.h"
 #include "net/monotonic_clock.h"
 #include "net/sdp.h"
-#include "rtp/kernel_filter.h"
+#include "rtp/bpf_source_filter.h"
 #include "rtp/port_pool.h"
 #include "rtp/rtp_packet.h"
-#include "rtp/send_gate.h"
+#include "rtp/send_consent.h"
 #include "rtp/source_lock.h"
 
 #include <pjsua-lib/pjsua_internal.h>
@@ -18,13 +18,13 @@ typedef struct adapter {
     pjmedia_transport *slave;       /* SRTP, which passes everything in a call without it */
     pjmedia_transport *udp;         /* below that: it knows the sockets and the source of each packet */
     pjsua_call_id call;
-    send_gate_t gate;                /* in front of its sockets */
+    send_consent_t consent;         /* in front of its sockets */
     rtp_stats_t *stats;
     _Atomic uint32_t kernel_drops;  /* that `stats` counts already */
 
     pthread_mutex_t lock;           /* guards what follows; no callback runs while it is held */
     source_lock_t source;
-    bool agreed, held;              /* media has been negotiated; by the latest SDP, the peer need not send any */
+    bool negotiated, held;          /* media has been negotiated; by the latest SDP, the peer need not send any */
     pjmedia_transport_attach_param stream; /* the stream's own callbacks; without user_data there is no stream */
     pj_sockaddr rtp_target, rtcp_target;
 } adapter_t;
@@ -45,12 +45,12 @@ void media_transport_set_symmetric(bool on)
 /* ---- the peer ---- */
 
 /* The address that the INVITE came from, or was sent to, from its transaction. */
-static void learn_signalling(adapter_t *adapter)
+static void update_signalling(adapter_t *adapter)
 {
     const pjsip_inv_session *inv = pjsua_var.calls[adapter->call].inv;
     if (!inv)
         return;
-    send_gate_update(&adapter->gate, inv);
+    send_consent_update(&adapter->consent, inv);
     if (!inv->invite_tsx)
         return;
     pthread_mutex_lock(&adapter->lock);
@@ -75,23 +75,23 @@ static uint16_t local_port(const adapter_t *adapter)
 static void filter_hosts(adapter_t *adapter, const pj_sockaddr *announced)
 {
     pjmedia_transport_info info = info_of(adapter);
-    kernel_filter_hosts(info.sock_info.rtp_sock, announced, &adapter->source.signalling);
-    kernel_filter_hosts(info.sock_info.rtcp_sock, announced, &adapter->source.signalling);
+    bpf_source_filter_attach(info.sock_info.rtp_sock, announced, &adapter->source.signalling);
+    bpf_source_filter_attach(info.sock_info.rtcp_sock, announced, &adapter->source.signalling);
 }
 
 /* Called by the threads that send and that end streams. If one counts too much because it has read the counter earlier, the
  * other counts a negative number. */
 static void count_kernel_drops(adapter_t *adapter)
 {
-    uint32_t drops = kernel_filter_drops(info_of(adapter).sock_info.rtp_sock);
+    uint32_t drops = bpf_source_filter_drops(info_of(adapter).sock_info.rtp_sock);
     if (drops)
         rtp_stats_kernel_dropped(adapter->stats, (int32_t)(drops - atomic_exchange(&adapter->kernel_drops, drops)));
 }
 
-/* ---- sending to where the peer is ---- */
+/* ---- the address that packets are sent to ---- */
 
-/* The lock is held. True if the source has moved, so that packets must go to another address. */
-static bool has_moved(adapter_t *adapter)
+/* The lock is held. Follows the source lock; true if packets must be sent to another address from now on. */
+static bool update_targets(adapter_t *adapter)
 {
     pj_sockaddr rtp, rtcp;
     if (!adapter->stream.user_data || !atomic_load(&symmetric))
@@ -125,14 +125,14 @@ static void follow_source(adapter_t *adapter)
 {
     pj_grp_lock_acquire(adapter->base.grp_lock);
     pthread_mutex_lock(&adapter->lock);
-    bool moved = has_moved(adapter);
+    bool moved = update_targets(adapter);
     pthread_mutex_unlock(&adapter->lock);
     if (moved && attach_slave(adapter) != PJ_SUCCESS)
-        PJ_LOG(1, ("rtp", "Call %d: cannot send to where the peer sends from", adapter->call));
+        PJ_LOG(1, ("rtp", "Call %d: cannot send to the source of the peer's RTP", adapter->call));
     pj_grp_lock_release(adapter->base.grp_lock);
 }
 
-/* ---- what comes in ---- */
+/* ---- received packets ---- */
 
 /* The stream gets no source address: it has a policy of its own for other sources. */
 static void deliver(adapter_t *adapter, const pjmedia_tp_cb_param *param)
@@ -152,7 +152,7 @@ static void deliver(adapter_t *adapter, const pjmedia_tp_cb_param *param)
 static void receive_rtcp(adapter_t *adapter, const pj_sockaddr *from, uint8_t *packet, pj_ssize_t size)
 {
     pthread_mutex_lock(&adapter->lock);
-    enum rtp_verdict verdict = source_lock_judge_rtcp(&adapter->source, from, rtp_32(packet + 4));
+    enum rtp_verdict verdict = source_lock_on_rtcp(&adapter->source, from, rtp_32(packet + 4));
     const bool may_be_peer = source_lock_may_be_peer(&adapter->source, from);
     pjmedia_transport_attach_param stream = adapter->stream;
     pthread_mutex_unlock(&adapter->lock);
@@ -162,7 +162,7 @@ static void receive_rtcp(adapter_t *adapter, const pj_sockaddr *from, uint8_t *p
         return;
     }
     rtp_stats_rtcp_received(adapter->stats, packet, (size_t)size, monotonic_ns());
-    if (verdict == RTP_TAKE_NEW_SOURCE)
+    if (verdict == RTP_ACCEPT_NEW_SOURCE)
         follow_source(adapter);
     if (stream.user_data && stream.rtcp_cb)
         stream.rtcp_cb(stream.user_data, packet, size);
@@ -190,7 +190,7 @@ static void on_rtp(pjmedia_tp_cb_param *param)
     const int64_t now_ns = monotonic_ns();
     const rtp_arrival_t packet = {rtp_ssrc(param->pkt), rtp_16((const uint8_t *)param->pkt + 2), now_ns};
     pthread_mutex_lock(&adapter->lock);
-    enum rtp_verdict verdict = source_lock_judge(&adapter->source, &from, &packet);
+    enum rtp_verdict verdict = source_lock_on_rtp(&adapter->source, &from, &packet);
     const int reclassified = source_lock_take_reclassified(&adapter->source);
     pthread_mutex_unlock(&adapter->lock);
     if (reclassified)
@@ -200,7 +200,7 @@ static void on_rtp(pjmedia_tp_cb_param *param)
         return;
     }
     rtp_stats_received(adapter->stats, param->pkt, (size_t)param->size, now_ns);
-    if (verdict == RTP_TAKE_NEW_SOURCE)
+    if (verdict == RTP_ACCEPT_NEW_SOURCE)
         follow_source(adapter);
     deliver(adapter, param);
 }
@@ -235,13 +235,13 @@ static pj_status_t attach(pjmedia_transport *tp, pjmedia_transport_attach_param 
         pj_sockaddr_cp(&rtcp, &param->rem_rtcp);
     else
         pj_sockaddr_set_port(&rtcp, (pj_uint16_t)(pj_sockaddr_get_port(&param->rem_addr) + 1));
-    learn_signalling(adapter);
+    update_signalling(adapter);
     filter_hosts(adapter, &param->rem_addr);
     rtp_stats_begin_stream(adapter->stats);
     pthread_mutex_lock(&adapter->lock);
-    const bool held = adapter->held || !pj_sockaddr_has_addr(&param->rem_addr); /* RFC 3264, 8.4: the old way to say so */
+    const bool held = adapter->held || !pj_sockaddr_has_addr(&param->rem_addr); /* RFC 3264, 8.4: the old way to hold */
     source_lock_open(&adapter->source, &param->rem_addr, &rtcp, held, monotonic_ns());
-    adapter->agreed = true;
+    adapter->negotiated = true;
     adapter->stream = *param;
     pj_sockaddr_cp(&adapter->rtp_target, &param->rem_addr);
     pj_sockaddr_cp(&adapter->rtcp_target, &rtcp);
@@ -266,7 +266,7 @@ static void detach(pjmedia_transport *tp, void *stream)
 static pj_status_t send_rtp(pjmedia_transport *tp, const void *packet, pj_size_t size)
 {
     adapter_t *adapter = (adapter_t *)tp;
-    if (!send_gate_admit(&adapter->gate, RTP_CHANNEL, monotonic_ns()))
+    if (!send_consent_admit(&adapter->consent, RTP_CHANNEL, monotonic_ns()))
         return PJ_SUCCESS;
     if (size >= RTP_HEADER)
         rtp_stats_sent(adapter->stats, packet);
@@ -277,7 +277,7 @@ static pj_status_t send_rtcp2(pjmedia_transport *tp, const pj_sockaddr_t *to, un
                               pj_size_t size)
 {
     adapter_t *adapter = (adapter_t *)tp;
-    if (!to && !send_gate_admit(&adapter->gate, RTCP_CHANNEL, monotonic_ns()))
+    if (!to && !send_consent_admit(&adapter->consent, RTCP_CHANNEL, monotonic_ns()))
         return PJ_SUCCESS;
     rtp_stats_rtcp_sent(adapter->stats, packet, size, monotonic_ns());
     count_kernel_drops(adapter);
@@ -293,10 +293,10 @@ static pj_status_t send_rtcp(pjmedia_transport *tp, const void *packet, pj_size_
 
 static void filter_before_answer(adapter_t *adapter, const pjmedia_sdp_session *remote, unsigned media)
 {
-    const pjmedia_sdp_conn *place = remote->media[media]->conn ? remote->media[media]->conn : remote->conn;
+    const pjmedia_sdp_conn *conn = remote->media[media]->conn ? remote->media[media]->conn : remote->conn;
     pj_sockaddr announced;
-    learn_signalling(adapter);
-    if (place && ip_literal_parse(&place->addr, &announced) && pj_sockaddr_has_addr(&announced))
+    update_signalling(adapter);
+    if (conn && ip_literal_parse(&conn->addr, &announced) && pj_sockaddr_has_addr(&announced))
         filter_hosts(adapter, &announced);
 }
 
@@ -321,10 +321,10 @@ static pj_status_t media_start(pjmedia_transport *tp, pj_pool_t *pool, const pjm
                                const pjmedia_sdp_session *remote, unsigned media)
 {
     adapter_t *adapter = (adapter_t *)tp;
-    learn_signalling(adapter);
+    update_signalling(adapter);
     const pjmedia_dir peers = media < remote->media_count ? sdp_direction(remote, media) : PJMEDIA_DIR_NONE;
     pthread_mutex_lock(&adapter->lock);
-    adapter->held = !(peers & PJMEDIA_DIR_ENCODING) || (adapter->agreed && !(peers & PJMEDIA_DIR_DECODING));
+    adapter->held = !(peers & PJMEDIA_DIR_ENCODING) || (adapter->negotiated && !(peers & PJMEDIA_DIR_DECODING));
     pthread_mutex_unlock(&adapter->lock);
     return pjmedia_transport_media_start(adapter->slave, pool, local, remote, media);
 }
@@ -343,7 +343,7 @@ static void on_destroyed(void *user_data)
 {
     adapter_t *adapter = user_data;
     rtp_stats_release(adapter->stats);
-    send_gate_destroy(&adapter->gate);
+    send_consent_destroy(&adapter->consent);
     pthread_mutex_destroy(&adapter->lock);
     pj_pool_release(adapter->pool);
 }
@@ -413,14 +413,14 @@ pjmedia_transport *media_transport_create(pjsua_call_id call, unsigned media, pj
     adapter->pool = pool;
     adapter->slave = slave;
     adapter->udp = pjsua_var.calls[call].media_prov[media].tp_orig;
-    send_gate_install(&adapter->gate, adapter->udp);
+    send_consent_install(&adapter->consent, adapter->udp);
     adapter->call = call;
     adapter->stats = stats;
     pthread_mutex_init(&adapter->lock, NULL);
     adapter->base.grp_lock = slave->grp_lock;
     pj_grp_lock_add_ref(slave->grp_lock);
     pj_grp_lock_add_handler(slave->grp_lock, pool, adapter, on_destroyed);
-    port_pool_take(local_port(adapter));
+    port_pool_acquire(local_port(adapter));
     return &adapter->base;
 }
 
@@ -432,5 +432,5 @@ rtp_stats_t *media_transport_stats(pjsua_call_id call, unsigned media)
 
 bool media_transport_allows_speech(pjmedia_transport *tp, int64_t now_ns)
 {
-    return !tp || tp->op != &operations || send_gate_allows_speech(&((adapter_t *)tp)->gate, now_ns);
+    return !tp || tp->op != &operations || send_consent_allows_speech(&((adapter_t *)tp)->consent, now_ns);
 }

@@ -8,22 +8,22 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define MOST_PAIRS 32768
+#define MAX_PAIRS 32768
 
 typedef struct pair {
-    bool taken;
-    int64_t rests_until_ns;
+    bool in_use;
+    int64_t quarantined_until_ns;
 } pair_t;
 
 static struct {
     pthread_mutex_t lock;
     uint16_t first;
     int count, left, next;
-    pair_t pairs[MOST_PAIRS];
+    pair_t pairs[MAX_PAIRS];
 } ports = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static _Atomic uint64_t missed;
-static __thread const pjsip_dialog *missed_by; /* only compared: it may be freed */
+static _Atomic uint64_t misses;
+static __thread const pjsip_dialog *last_miss_dialog; /* only compared: it may be freed */
 
 void port_pool_set(uint16_t first, uint16_t last, uint16_t begin)
 {
@@ -43,25 +43,26 @@ int port_pool_left(void)
     return left;
 }
 
-/* The lock is held. The next pair in turn that has rested, else the one that has rested longest; -1 if all are in use. */
+/* The lock is held. The next pair in turn that is not quarantined, else the one whose quarantine ends first; -1 if all are
+ * in use. */
 static int choose_pair(int64_t now_ns)
 {
     int best = -1;
     for (int i = 0; i < ports.count; i++) {
         int at = (ports.next + i) % ports.count;
         const pair_t *pair = &ports.pairs[at];
-        if (pair->taken)
+        if (pair->in_use)
             continue;
-        if (pair->rests_until_ns <= now_ns)
+        if (pair->quarantined_until_ns <= now_ns)
             return at;
-        if (best < 0 || pair->rests_until_ns < ports.pairs[best].rests_until_ns)
+        if (best < 0 || pair->quarantined_until_ns < ports.pairs[best].quarantined_until_ns)
             best = at;
     }
     return best;
 }
 
 /* PJSUA tries the account's next port, and those after it when another program has that one: a pair that was chosen in
- * vain counts as having been used. */
+ * vain is quarantined, too. */
 static uint16_t choose_port(void)
 {
     const int64_t now_ns = monotonic_ns();
@@ -70,7 +71,7 @@ static uint16_t choose_port(void)
     uint16_t port = at < 0 ? 0 : (uint16_t)(ports.first + 2 * at);
     if (at >= 0) {
         ports.next = (at + 1) % ports.count;
-        ports.pairs[at].rests_until_ns = now_ns + PORT_REST_NS;
+        ports.pairs[at].quarantined_until_ns = now_ns + PORT_QUARANTINE_NS;
     }
     pthread_mutex_unlock(&ports.lock);
     return port;
@@ -83,7 +84,7 @@ pj_status_t port_pool_on_media_state(pjsua_call_id call, const pjsua_med_tp_stat
         if (port)
             pjsua_var.acc[pjsua_var.calls[call].acc_id].next_rtp_port = port;
     } else if (info->state == PJSUA_MED_TP_NULL && info->status != PJ_SUCCESS) {
-        missed_by = pjsua_var.calls[call].async_call.dlg;
+        last_miss_dialog = pjsua_var.calls[call].async_call.dlg;
         port_pool_count_miss();
     }
     return PJ_SUCCESS;
@@ -91,38 +92,38 @@ pj_status_t port_pool_on_media_state(pjsua_call_id call, const pjsua_med_tp_stat
 
 bool port_pool_missed_by(const pjsip_dialog *dialog)
 {
-    return dialog && dialog == missed_by;
+    return dialog && dialog == last_miss_dialog;
 }
 
-static void mark(uint16_t port, bool taken)
+static void set_in_use(uint16_t port, bool in_use)
 {
     const int64_t now_ns = monotonic_ns();
     pthread_mutex_lock(&ports.lock);
     int at = port < ports.first ? -1 : (port - ports.first) / 2;
-    if (at >= 0 && at < ports.count && ports.pairs[at].taken != taken) {
-        ports.pairs[at].taken = taken;
-        ports.left += taken ? -1 : 1;
-        ports.pairs[at].rests_until_ns = now_ns + PORT_REST_NS;
+    if (at >= 0 && at < ports.count && ports.pairs[at].in_use != in_use) {
+        ports.pairs[at].in_use = in_use;
+        ports.left += in_use ? -1 : 1;
+        ports.pairs[at].quarantined_until_ns = now_ns + PORT_QUARANTINE_NS;
     }
     pthread_mutex_unlock(&ports.lock);
 }
 
-void port_pool_take(uint16_t port)
+void port_pool_acquire(uint16_t port)
 {
-    mark(port, true);
+    set_in_use(port, true);
 }
 
 void port_pool_release(uint16_t port)
 {
-    mark(port, false);
+    set_in_use(port, false);
 }
 
 void port_pool_count_miss(void)
 {
-    atomic_fetch_add(&missed, 1);
+    atomic_fetch_add(&misses, 1);
 }
 
 uint64_t port_pool_take_misses(void)
 {
-    return atomic_exchange(&missed, 0);
+    return atomic_exchange(&misses, 0);
 }

@@ -13,16 +13,16 @@
 
 typedef struct rtp_totals {
     uint64_t received, received_octets;
-    uint64_t lost;                                      /* never came */
+    uint64_t lost;                                      /* sequence numbers without a packet */
     uint64_t loss_runs;                                 /* gaps of one or more lost packets */
     uint64_t duplicate, reordered;
     uint64_t foreign;                                   /* from another source: dropped */
     uint64_t malformed;                                 /* no RTP of version 2: dropped */
     uint64_t sent;
     double jitter_ms, jitter_mean_ms, jitter_max_ms;    /* RFC 3550, 6.4.1 */
-    double packet_ms;                                   /* sound in one packet; 0: not known */
+    double packet_ms;                                   /* audio in one packet; 0: unknown */
     double buffer_ms;                                   /* mean delay of the jitter buffer */
-    double discarded_ms;                                /* sound that the jitter buffer threw away: too late, or too much */
+    double discarded_ms;                                /* audio that the jitter buffer discarded: too late, or too much */
     /* the peer's RTCP reports about our packets */
     uint64_t reports;
     int64_t remote_lost;                                /* may be negative (RFC 3550, 6.4.1) */
@@ -43,7 +43,7 @@ typedef struct rtp_reception {
     uint16_t newest;            /* sequence number */
     uint64_t window;            /* bit n: packet newest - n has come */
     uint32_t counted;           /* how many sequence numbers the window covers, at most 64 */
-    uint16_t restart_at;        /* where a stream that jumped must go on to be believed */
+    uint16_t restart_at;        /* next sequence number that confirms a restart */
     bool restarting;
     uint32_t timestamp;
     int64_t arrival_ns;
@@ -76,7 +76,7 @@ rtp_stats_t *rtp_stats_create(void);
 rtp_stats_t *rtp_stats_add_ref(rtp_stats_t *stats);
 void rtp_stats_release(rtp_stats_t *stats);
 
-/* Another stream begins: its first sequence number says nothing about loss. */
+/* Another stream begins: its first sequence number is no loss. */
 void rtp_stats_begin_stream(rtp_stats_t *stats);
 void rtp_stats_set_clock_rate(rtp_stats_t *stats, uint32_t clock_rate);
 /* Packets begin with a whole RTP header, or RTCP header. */
@@ -85,11 +85,11 @@ void rtp_stats_sent(rtp_stats_t *stats, const uint8_t *packet);
 void rtp_stats_rtcp_received(rtp_stats_t *stats, const uint8_t *packet, size_t size, int64_t now_ns);
 void rtp_stats_rtcp_sent(rtp_stats_t *stats, const uint8_t *packet, size_t size, int64_t now_ns);
 void rtp_stats_dropped(rtp_stats_t *stats, bool malformed);
-/* Number of packets that were counted as foreign, but were the peer's. */
-void rtp_stats_reclassified(rtp_stats_t *q, int packets);
-/* Packets that the kernel filter dropped; a negative number takes back what was counted too often. */
+/* Packets that were counted as foreign turned out to be the peer's. */
+void rtp_stats_reclassified(rtp_stats_t *stats, int packets);
+/* Packets that the BPF source filter dropped; a negative number corrects a count that was too high. */
 void rtp_stats_kernel_dropped(rtp_stats_t *stats, int32_t packets);
-/* State of the jitter buffer: its delay, and the sound that it discarded since the last call. */
+/* State of the jitter buffer: its delay, and the audio that it discarded since the last call. */
 void rtp_stats_jitter_buffer(rtp_stats_t *stats, double delay_ms, double discarded_ms);
 rtp_totals_t rtp_stats_totals(rtp_stats_t *stats);
 

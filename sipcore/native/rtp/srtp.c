@@ -25,7 +25,7 @@ static enum srtp_keying negotiated_keying(const pjmedia_sdp_session *local, cons
 }
 
 /* From the transaction; when that is over, from the peer's Contact. */
-static void learn_signalling(const pjsip_inv_session *inv, char *peer, int size, bool *signalling)
+static void update_signalling(const pjsip_inv_session *inv, char *peer, int size, bool *signalling)
 {
     const pjsip_transaction *transaction = inv->invite_tsx;
     if (transaction && transaction->transport) {
@@ -48,12 +48,12 @@ enum srtp_keying srtp_keying_of(pjsua_call_id number, char *peer, int size, bool
     enum srtp_keying found = SRTP_KEYING_NONE;
     *peer = 0;
     *signalling = false;
-    if (acquire_call("secrecy", number, &call, &dialog) != PJ_SUCCESS)
+    if (acquire_call("srtp", number, &call, &dialog) != PJ_SUCCESS)
         return found;
     if (call->inv && call->inv->neg && pjmedia_sdp_neg_get_active_local(call->inv->neg, &local) == PJ_SUCCESS &&
         pjmedia_sdp_neg_get_active_remote(call->inv->neg, &remote) == PJ_SUCCESS) {
         found = negotiated_keying(local, remote);
-        learn_signalling(call->inv, peer, size, signalling);
+        update_signalling(call->inv, peer, size, signalling);
     }
     if (dialog)
         pjsip_dlg_dec_lock(dialog);

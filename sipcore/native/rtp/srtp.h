@@ -8,8 +8,8 @@
 /* Key exchange: in the SDP (RFC 4568), or by DTLS on the media path (RFC 5763). */
 enum srtp_keying { SRTP_KEYING_NONE, SRTP_KEYING_SDES, SRTP_KEYING_DTLS };
 
-/* Keying of the active SDP. `peer`: the address that the call's SIP comes from or goes to, "" if it is not known any more;
- * `signalling`: whether that SIP is encrypted. */
+/* Keying of the active SDP. `peer` receives the address of the call's SIP peer, "" if it is not known any more; `signalling`
+ * receives true if that SIP is encrypted. */
 enum srtp_keying srtp_keying_of(pjsua_call_id call, char *peer, int size, bool *signalling);
 /* An offer with `a=setup:actpass` is answered as passive, so that the offerer begins the handshake: our first packet, sent
  * before the answer, would be lost, and the next one would follow a second later. */

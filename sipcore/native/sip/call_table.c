@@ -5,7 +5,7 @@
 #include <pjsua-lib/pjsua_internal.h>
 #include <stdbool.h>
 
-#define KEPT_FREE 4 /* both of PJSIP's threads may be about to use one */
+#define MIN_FREE_ENTRIES 4 /* both of PJSIP's threads may be about to use one */
 
 static bool is_lingering(const pjsua_call *call)
 {
@@ -26,7 +26,7 @@ static pjsua_call_id oldest_lingering(void)
 }
 
 /* Its INVITE is no longer retransmitted; a BYE is, as before. False if no entry could be freed. */
-static bool release_oldest(void)
+static bool terminate_oldest(void)
 {
     pjsua_call *call = NULL;
     pjsip_dialog *dialog = NULL;
@@ -43,8 +43,8 @@ static bool release_oldest(void)
 
 void call_table_make_room(void)
 {
-    for (int i = 0; i < KEPT_FREE && call_table_used() + KEPT_FREE > pjsua_var.ua_cfg.max_calls; i++)
-        if (!release_oldest())
+    for (int i = 0; i < MIN_FREE_ENTRIES && call_table_used() + MIN_FREE_ENTRIES > pjsua_var.ua_cfg.max_calls; i++)
+        if (!terminate_oldest())
             return;
 }
 

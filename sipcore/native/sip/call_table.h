@@ -3,7 +3,7 @@
 #ifndef TRUNKLINE_SIP_CALL_TABLE_H
 #define TRUNKLINE_SIP_CALL_TABLE_H
 
-/* Frees the entries of the calls that were hung up longest ago if the table is full. Call it without any lock of PJSIP. */
+/* Frees the entries of the calls that were hung up longest ago if the table is full. Call it with no lock of PJSIP held. */
 void call_table_make_room(void);
 
 /* Number of used entries. */

@@ -4,7 +4,7 @@
 
 #include <pjsua-lib/pjsua_internal.h>
 
-#define BUSY_MS 500     /* until the next check whether the peer's own request is over */
+#define RECHECK_MS 500     /* until the next check whether the peer's own request is over */
 
 typedef struct retry {
     pj_timer_entry timer;
@@ -71,7 +71,7 @@ static void on_timer(pj_timer_heap_t *heap, pj_timer_entry *entry)
     pjsip_inv_session *inv = call->inv;
     if (inv == retry->inv && inv->state == PJSIP_INV_STATE_CONFIRMED && !call->hanging_up) {
         if (inv->invite_tsx || pjmedia_sdp_neg_get_state(inv->neg) != PJMEDIA_SDP_NEG_STATE_DONE)
-            schedule(retry, BUSY_MS);
+            schedule(retry, RECHECK_MS);
         else if (is_undecided(inv))
             pjsua_call_schedule_reinvite_check(call, 0);
         else
@@ -81,7 +81,7 @@ static void on_timer(pj_timer_heap_t *heap, pj_timer_entry *entry)
 }
 
 /* The dialog is locked. */
-static void crossed_request(pjsip_dialog *dialog)
+static void schedule_retry(pjsip_dialog *dialog)
 {
     const pjsua_call *call = dialog->mod_data[pjsua_var.mod.id];
     pjsip_inv_session *inv = pjsip_dlg_get_inv_session(dialog);
@@ -106,7 +106,7 @@ void glare_on_response(const pjsip_rx_data *rdata)
                                                 &rdata->msg_info.to->tag, PJ_TRUE);
     if (!dialog)
         return;
-    crossed_request(dialog);
+    schedule_retry(dialog);
     pjsip_dlg_dec_lock(dialog);
 }
 

@@ -15,14 +15,14 @@ static pjsip_module module = {
     .on_tx_request = on_tx_request,
 };
 
-static bool ends(const pjsip_method *method)
+static bool is_bye_or_cancel(const pjsip_method *method)
 {
     return method->id == PJSIP_BYE_METHOD || method->id == PJSIP_CANCEL_METHOD;
 }
 
 static pj_status_t on_tx_request(pjsip_tx_data *tdata)
 {
-    const pjsip_dialog *dialog = ends(&tdata->msg->line.req.method) ? pjsip_tdata_get_dlg(tdata) : NULL;
+    const pjsip_dialog *dialog = is_bye_or_cancel(&tdata->msg->line.req.method) ? pjsip_tdata_get_dlg(tdata) : NULL;
     const pj_str_t *reason = dialog ? dialog->mod_data[module.id] : NULL;
     if (reason && !pjsip_msg_find_hdr_by_name(tdata->msg, &name, NULL)) {
         pjsip_generic_string_hdr *header = pjsip_generic_string_hdr_create(tdata->pool, &name, reason);
@@ -32,7 +32,7 @@ static pj_status_t on_tx_request(pjsip_tx_data *tdata)
 }
 
 /* The dialog is locked; the copy lives as long as it does. */
-static void keep_reason(pjsip_dialog *dialog, const char *reason)
+static void store_reason(pjsip_dialog *dialog, const char *reason)
 {
     pj_str_t *copy = PJ_POOL_ALLOC_T(dialog->pool, pj_str_t);
     pj_strdup2(dialog->pool, copy, reason);
@@ -47,7 +47,7 @@ static bool waits_for_ack(const pjsua_call *call)
 
 /* PJSUA sends a BYE when the ACK has come, and PJSIP the one that it keeps: there would be two. Without an ACK PJSIP sends
  * its BYE only if nothing else is the cause. */
-static void leave_one_bye(pjsip_inv_session *inv)
+static void drop_pending_bye(pjsip_inv_session *inv)
 {
     if (inv->pending_bye)
         pjsip_tx_data_dec_ref(inv->pending_bye);
@@ -55,7 +55,7 @@ static void leave_one_bye(pjsip_inv_session *inv)
     inv->cause = (pjsip_status_code)0;
 }
 
-static void end_with_reason(pjsua_call_id call, unsigned code, const char *reason)
+static void hang_up_with_reason(pjsua_call_id call, unsigned code, const char *reason)
 {
     pjsua_msg_data message;
     pjsip_generic_string_hdr header;
@@ -76,10 +76,10 @@ pj_status_t hangup(pjsua_call_id number, unsigned code, const char *reason)
         return status;
     const bool early = waits_for_ack(call);
     if (dialog && *reason && module.id != -1)
-        keep_reason(dialog, reason);
-    end_with_reason(number, early && !code ? PJSIP_SC_OK : code, reason);
+        store_reason(dialog, reason);
+    hang_up_with_reason(number, early && !code ? PJSIP_SC_OK : code, reason);
     if (early && call->inv)
-        leave_one_bye(call->inv);
+        drop_pending_bye(call->inv);
     if (dialog)
         pjsip_dlg_dec_lock(dialog);
     return PJ_SUCCESS;

@@ -24,7 +24,7 @@ static struct {
 
 /* ---- which address ---- */
 
-static pj_sockaddr parsed(const char *text)
+static pj_sockaddr parse_address(const char *text)
 {
     pj_sockaddr address;
     const pj_str_t host = pj_str((char *)text);
@@ -35,15 +35,15 @@ static pj_sockaddr parsed(const char *text)
 void local_address_set(const char *bound, const char *public_address, ip_set_t *local)
 {
     pthread_mutex_lock(&state.lock);
-    state.bound = parsed(bound);
-    state.public_address = parsed(public_address);
+    state.bound = parse_address(bound);
+    state.public_address = parse_address(public_address);
     ip_set_free(state.local);
     state.local = local;
     pthread_mutex_unlock(&state.lock);
 }
 
 /* The source address of the route: a connected UDP socket knows it, and no packet is sent. */
-static bool on_route_to(const pj_sockaddr *peer, pj_sockaddr *ours)
+static bool address_on_route(const pj_sockaddr *peer, pj_sockaddr *ours)
 {
     pj_sockaddr remote;
     pj_sock_t sock;
@@ -69,12 +69,12 @@ bool local_address_towards(const pj_sockaddr *peer, pj_sockaddr *ours)
 {
     const int family = peer->addr.sa_family;
     pthread_mutex_lock(&state.lock);
-    const pj_sockaddr *given = state.public_address.addr.sa_family == family && !is_local(peer) ? &state.public_address
-                                                                                              : &state.bound;
-    pj_sockaddr known = *given;
+    const bool is_public = state.public_address.addr.sa_family == family && !is_local(peer);
+    const pj_sockaddr *configured = is_public ? &state.public_address : &state.bound;
+    pj_sockaddr known = *configured;
     pthread_mutex_unlock(&state.lock);
     if (known.addr.sa_family == 0)
-        return pj_sockaddr_has_addr(peer) && on_route_to(peer, ours);
+        return pj_sockaddr_has_addr(peer) && address_on_route(peer, ours);
     pj_sockaddr_cp(ours, &known);
     return known.addr.sa_family == family;
 }
@@ -141,7 +141,7 @@ static void set_contact_connection(pjsip_tx_data *tdata)
         pj_list_erase(former);
 }
 
-/* The offer that begins a call is written before PJSIP knows where the call goes. */
+/* The offer of an initial INVITE is written before PJSIP knows the INVITE's destination. */
 static void set_offer_address(pjsip_tx_data *tdata, const pj_sockaddr *ours)
 {
     const pjsip_to_hdr *to = PJSIP_MSG_TO_HDR(tdata->msg);
@@ -206,12 +206,13 @@ void local_address_remove(void)
 /* Destination of an outbound INVITE: its first Route, which is the account's until the dialog has a route set. */
 static pj_bool_t callee_address(pjsua_call_id call, pj_sockaddr *address)
 {
-    const pjsua_call *made = &pjsua_var.calls[call];
-    pjsip_dialog *dialog = made->inv ? made->inv->dlg : made->async_call.dlg; /* the offer of a call that we make comes first */
+    const pjsua_call *outbound = &pjsua_var.calls[call];
+    /* The offer of an outbound call is written before its INVITE session exists. */
+    pjsip_dialog *dialog = outbound->inv ? outbound->inv->dlg : outbound->async_call.dlg;
     if (!dialog)
         return PJ_FALSE;
     const pj_bool_t begun = !pj_list_empty(&dialog->route_set) || dialog->state == PJSIP_DIALOG_STATE_ESTABLISHED;
-    const pjsip_route_hdr *routes = begun ? &dialog->route_set : &pjsua_var.acc[made->acc_id].route_set;
+    const pjsip_route_hdr *routes = begun ? &dialog->route_set : &pjsua_var.acc[outbound->acc_id].route_set;
     pjsip_uri *next = pj_list_empty(routes) ? dialog->target : routes->next->name_addr.uri;
     if (!next || !(PJSIP_URI_SCHEME_IS_SIP(next) || PJSIP_URI_SCHEME_IS_SIPS(next)))
         return PJ_FALSE;
@@ -254,7 +255,7 @@ static bool is_v6(const pjmedia_sdp_conn *conn)
 }
 
 /* Of the first media stream. */
-static bool wants_v6(const pjmedia_sdp_session *sdp)
+static bool uses_v6(const pjmedia_sdp_session *sdp)
 {
     const pjmedia_sdp_conn *own = sdp->media_count ? sdp->media[0]->conn : NULL;
     return is_v6(own ? own : sdp->conn);
@@ -264,7 +265,7 @@ void local_address_choose_account(const pjsip_rx_data *rdata, pjsua_acc_id *acco
 {
     const pjmedia_sdp_session *sdp =
         rdata->msg_info.msg->body ? pjsip_rdata_get_sdp_info((pjsip_rx_data *)rdata)->sdp : NULL;
-    bool v6 = sdp ? wants_v6(sdp) : rdata->pkt_info.src_addr.addr.sa_family == pj_AF_INET6();
+    bool v6 = sdp ? uses_v6(sdp) : rdata->pkt_info.src_addr.addr.sa_family == pj_AF_INET6();
     if (*account >= 0 && (pjsua_var.acc[*account].cfg.ipv6_media_use == PJSUA_IPV6_ENABLED_USE_IPV6_ONLY) == v6)
         return;
     pthread_mutex_lock(&state.lock);
@@ -277,7 +278,7 @@ void local_address_choose_account(const pjsip_rx_data *rdata, pjsua_acc_id *acco
 bool local_address_has_version_of(const pjmedia_sdp_session *sdp)
 {
     pthread_mutex_lock(&state.lock);
-    bool speaks = (wants_v6(sdp) ? state.v6 : state.v4) != PJSUA_INVALID_ID;
+    bool has_account = (uses_v6(sdp) ? state.v6 : state.v4) != PJSUA_INVALID_ID;
     pthread_mutex_unlock(&state.lock);
-    return speaks;
+    return has_account;
 }

@@ -16,7 +16,7 @@ static bool is_call(pjsua_call_id call)
     return call >= 0 && call < PJSUA_MAX_CALLS;
 }
 
-/* Several headers become one list (RFC 3261 7.3.1); what does not fit is left out. */
+/* Several headers become one list (RFC 3261 7.3.1); a value that does not fit is left out. */
 static void append(char *text, const pj_str_t *value)
 {
     size_t have = strlen(text), more = (size_t)value->slen, comma = have ? 2 : 0;
@@ -27,7 +27,7 @@ static void append(char *text, const pj_str_t *value)
     text[have + comma + more] = 0;
 }
 
-static void note(pjsua_call_id call, const pjsip_msg *message)
+static void store_reason(pjsua_call_id call, const pjsip_msg *message)
 {
     const pj_str_t name = {"Reason", 6};
     const pjsip_generic_string_hdr *header = NULL;
@@ -52,11 +52,11 @@ static void on_tsx_state(pjsua_call_id call, pjsip_transaction *transaction, pjs
     const pjsip_msg *message = received(event);
     if (is_call(call) && message && message->type == PJSIP_REQUEST_MSG && transaction->role == PJSIP_ROLE_UAS &&
         transaction->method.id == PJSIP_CANCEL_METHOD)
-        note(call, message);
+        store_reason(call, message);
 }
 
 /* The caller of this function has locked the dialog. */
-static bool ends(pjsua_call_id call, const pjsip_msg *message)
+static bool is_final_message(pjsua_call_id call, const pjsip_msg *message)
 {
     const pjsip_inv_session *session = pjsua_var.calls[call].inv;
     bool final = message->type == PJSIP_REQUEST_MSG ? message->line.req.method.id == PJSIP_BYE_METHOD
@@ -67,8 +67,8 @@ static bool ends(pjsua_call_id call, const pjsip_msg *message)
 static void on_call_state(pjsua_call_id call, pjsip_event *event)
 {
     const pjsip_msg *message = received(event);
-    if (is_call(call) && message && ends(call, message))
-        note(call, message);
+    if (is_call(call) && message && is_final_message(call, message))
+        store_reason(call, message);
     if (next_call_state)
         next_call_state(call, event);
 }

@@ -8,7 +8,7 @@
 
 /* Hooks the callbacks that see these messages, and calls those of pjsua2 from them. */
 void reason_header_hook(pjsua_callback *callback);
-/* Returns the peer's Reason for this call in `text`, "" for none, and forgets it. */
+/* Moves the peer's Reason of this call into `text`; "" for none. */
 void reason_header_take(pjsua_call_id call, char text[REASON_HEADER_SIZE]);
 
 #endif

@@ -6,9 +6,9 @@
 
 #include <pjsua-lib/pjsua_internal.h>
 
-#define LONGEST 1024
+#define MAX_TEXT 1024
 #define MAX_TARGET 900
-#define MAX_PENDING 256       /* requests whose status Python has not set yet, at most one of a call */
+#define MAX_PENDING 256     /* requests whose status Python has not set yet, at most one of a call */
 
 /* A request that waits for its response, by call and CSeq number. `tsx` NULL: the entry is free. */
 typedef struct pending {
@@ -22,7 +22,7 @@ typedef struct pending {
 static struct {
     pthread_mutex_t lock;   /* never held while PJSIP is called */
     pending_t pending[MAX_PENDING];
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} refers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void (*next_transfer_request)(pjsua_call_id, const pj_str_t *, pjsip_status_code *, pjsua_call_setting *);
 
@@ -101,37 +101,37 @@ static void respond(pending_t *pending, int code)
     pj_grp_lock_dec_ref(pending->tsx->grp_lock);
 }
 
-/* A pending request with the same key belongs to an ended call: `former` receives it. False: there is no free entry. */
+/* A pending request with the same call and CSeq belongs to an ended call: `former` receives it. False if no entry is free. */
 static bool add_pending(const pending_t *pending, pending_t *former)
 {
-    pending_t *place = NULL;
+    pending_t *entry = NULL;
     *former = (pending_t){0};
-    pthread_mutex_lock(&all.lock);
+    pthread_mutex_lock(&refers.lock);
     for (int i = 0; i < MAX_PENDING; i++) {
-        pending_t *each = &all.pending[i];
+        pending_t *each = &refers.pending[i];
         if (each->tsx && each->call == pending->call && each->cseq == pending->cseq)
-            *former = *(place = each);
-        else if (!each->tsx && !place)
-            place = each;
+            *former = *(entry = each);
+        else if (!each->tsx && !entry)
+            entry = each;
         if (former->tsx)
             break;
     }
-    if (place)
-        *place = *pending;
-    pthread_mutex_unlock(&all.lock);
-    return place != NULL;
+    if (entry)
+        *entry = *pending;
+    pthread_mutex_unlock(&refers.lock);
+    return entry != NULL;
 }
 
 static pending_t take_pending(pjsua_call_id call, int cseq)
 {
     pending_t found = {0};
-    pthread_mutex_lock(&all.lock);
+    pthread_mutex_lock(&refers.lock);
     for (int i = 0; i < MAX_PENDING && !found.tsx; i++)
-        if (all.pending[i].tsx && all.pending[i].call == call && all.pending[i].cseq == cseq) {
-            found = all.pending[i];
-            all.pending[i].tsx = NULL;
+        if (refers.pending[i].tsx && refers.pending[i].call == call && refers.pending[i].cseq == cseq) {
+            found = refers.pending[i];
+            refers.pending[i].tsx = NULL;
         }
-    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_unlock(&refers.lock);
     return found;
 }
 
@@ -145,10 +145,10 @@ void refer_respond(pjsua_call_id call, int cseq, int code)
 void refer_drop_pending(void)
 {
     for (int i = 0; i < MAX_PENDING; i++) {
-        pthread_mutex_lock(&all.lock);
-        pending_t pending = all.pending[i];
-        all.pending[i].tsx = NULL;
-        pthread_mutex_unlock(&all.lock);
+        pthread_mutex_lock(&refers.lock);
+        pending_t pending = refers.pending[i];
+        refers.pending[i].tsx = NULL;
+        pthread_mutex_unlock(&refers.lock);
         if (pending.tsx)
             respond(&pending, PJSIP_SC_SERVICE_UNAVAILABLE);
     }
@@ -160,20 +160,20 @@ void refer_drop_pending(void)
  * cut; the source address; the Refer-To. */
 static pjsip_status_code status_of(pjsip_rx_data *rdata, pjsua_call_id call, bool no_subscription)
 {
-    char text[LONGEST];
+    char text[MAX_TEXT];
     pjsua_call_setting setting;
     pjsip_status_code code = PJSIP_SC_DECLINE;
     const pjsip_generic_string_hdr *refer_to = only_refer_to(rdata);
     if (!refer_to)
         return PJSIP_SC_BAD_REQUEST;
-    int size = (int)refer_to->hvalue.slen, facts = (int)!no_subscription;
+    int size = (int)refer_to->hvalue.slen, flags = (int)!no_subscription;
     if (size > MAX_TARGET) {
         size = MAX_TARGET;
-        facts += 2;
+        flags += 2;
     }
-    int length = snprintf(text, sizeof text, "%d %d %s %.*s", rdata->msg_info.cseq->cseq, facts, rdata->pkt_info.src_name,
+    int length = snprintf(text, sizeof text, "%d %d %s %.*s", rdata->msg_info.cseq->cseq, flags, rdata->pkt_info.src_name,
                           size, refer_to->hvalue.ptr);
-    if (length < 0 || length >= LONGEST || !next_transfer_request)
+    if (length < 0 || length >= MAX_TEXT || !next_transfer_request)
         return PJSIP_SC_DECLINE;
     const pj_str_t target = {text, length};
     pjsua_call_setting_default(&setting);

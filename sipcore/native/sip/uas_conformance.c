@@ -31,9 +31,9 @@ static void keep_only(pjsip_hdr_e type, const char *const *list, unsigned count)
         header->count = kept;
 }
 
-/* PJSIP says 500 to a re-INVITE whose offer has no codec for us, and 406 to an offer whose encryption it cannot use: both
- * are 488 (RFC 3261 14.2 and 21.4.26). */
-static bool is_no_offer_for_us(const pjsip_status_line *line)
+/* PJSIP responds 500 to a re-INVITE whose offer has no common codec, and 406 to an offer whose SRTP it cannot use: both should
+ * be 488 (RFC 3261 14.2 and 21.4.26). */
+static bool is_unacceptable_offer(const pjsip_status_line *line)
 {
     return line->code == PJSIP_SC_NOT_ACCEPTABLE ||
            (line->code == PJSIP_SC_INTERNAL_SERVER_ERROR && pj_strcmp2(&line->reason, "SDP negotiation failed") == 0);
@@ -52,7 +52,7 @@ static pj_status_t on_response(pjsip_tx_data *tdata)
 {
     pjsip_status_line *line = &tdata->msg->line.status;
     const pjsip_cseq_hdr *cseq = pjsip_msg_find_hdr(tdata->msg, PJSIP_H_CSEQ, NULL);
-    if (is_no_offer_for_us(line) && cseq->method.id == PJSIP_INVITE_METHOD) {
+    if (is_unacceptable_offer(line) && cseq->method.id == PJSIP_INVITE_METHOD) {
         line->code = PJSIP_SC_NOT_ACCEPTABLE_HERE;
         line->reason = *pjsip_get_status_text(line->code);
     }
@@ -98,7 +98,7 @@ void uas_add_capabilities(pj_pool_t *pool, pjsip_hdr *headers)
 }
 
 /* PJSIP takes a multipart body apart and forgets its length. */
-static bool is_short(const pjsip_rx_data *rdata)
+static bool is_truncated(const pjsip_rx_data *rdata)
 {
     const pjsip_msg_body *body = rdata->msg_info.msg->body;
     const int announced = rdata->msg_info.clen ? rdata->msg_info.clen->len : 0;
@@ -110,7 +110,7 @@ static bool is_short(const pjsip_rx_data *rdata)
 bool uas_is_malformed(const pjsip_rx_data *rdata)
 {
     const pjsip_msg *msg = rdata->msg_info.msg;
-    return is_short(rdata) || pjsip_method_cmp(&msg->line.req.method, &rdata->msg_info.cseq->method) != 0;
+    return is_truncated(rdata) || pjsip_method_cmp(&msg->line.req.method, &rdata->msg_info.cseq->method) != 0;
 }
 
 static bool is_sent_by(pjsip_transaction *tsx, const pjsip_host_port *sent_by)

@@ -21,8 +21,8 @@ static bool matches_star(const pj_str_t *pattern, const pj_str_t *name)
     const char *dot = memchr(name->ptr, '.', (size_t)name->slen);
     if (pattern->slen <= 2 || pattern->ptr[0] != '*' || pattern->ptr[1] != '.' || !dot || dot == name->ptr)
         return false;
-    const pj_str_t rest = {(char *)dot, name->ptr + name->slen - dot}, wanted = {pattern->ptr + 1, pattern->slen - 1};
-    return memchr(wanted.ptr + 1, '.', (size_t)wanted.slen - 1) && pj_stricmp(&wanted, &rest) == 0;
+    const pj_str_t rest = {(char *)dot, name->ptr + name->slen - dot}, suffix = {pattern->ptr + 1, pattern->slen - 1};
+    return memchr(suffix.ptr + 1, '.', (size_t)suffix.slen - 1) && pj_stricmp(&suffix, &rest) == 0;
 }
 
 static bool is_issued_for(const char *host, const void *context)
@@ -57,7 +57,7 @@ static bool is_issued_for_peer(const pjsip_transport *transport, const pj_ssl_ce
            tls_unverified_allow(transport);
 }
 
-/* ---- what is wrong with it ---- */
+/* ---- the reason of a rejection ---- */
 
 static void append(char *reason, const char *words, pj_ssize_t length)
 {
@@ -70,7 +70,7 @@ static void append(char *reason, const char *words, pj_ssize_t length)
 
 static void describe_names(const pjsip_transport *transport, const pj_ssl_cert_info *certificate, char *reason)
 {
-    const pj_str_t *wanted = &transport->remote_name.host, *common = &certificate->subject.cn;
+    const pj_str_t *expected = &transport->remote_name.host, *common = &certificate->subject.cn;
     unsigned count = certificate->subj_alt_name.cnt;
     strcpy(reason, "its certificate is for ");
     for (unsigned i = 0; i < count && i < MAX_NAMES_IN_REASON; i++) {
@@ -78,10 +78,10 @@ static void describe_names(const pjsip_transport *transport, const pj_ssl_cert_i
         append(reason, certificate->subj_alt_name.entry[i].name.ptr, certificate->subj_alt_name.entry[i].name.slen);
     }
     if (!count)
-        append(reason, common->slen ? common->ptr : "nobody", common->slen ? common->slen : 6);
+        append(reason, common->slen ? common->ptr : "no host", common->slen ? common->slen : 7);
     append(reason, ", ...", count > MAX_NAMES_IN_REASON ? 5 : 0);
     append(reason, ", not for ", 10);
-    append(reason, wanted->ptr, wanted->slen);
+    append(reason, expected->ptr, expected->slen);
 }
 
 static const char *describe_status(pj_uint32_t status)
@@ -103,7 +103,7 @@ bool tls_peer_is_untrusted(const pjsip_transport *transport, const pj_ssl_sock_i
     if (!verify)
         return false;
     if (!certificate || !certificate->version)
-        strcpy(reason, "it has shown no certificate");
+        strcpy(reason, "it has sent no certificate");
     else if (status)
         strcpy(reason, describe_status(status));
     else if ((ssl->verify_status & PJ_SSL_CERT_EIDENTITY_NOT_MATCH) && !is_issued_for_peer(transport, certificate))

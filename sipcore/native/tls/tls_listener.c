@@ -4,7 +4,7 @@
 #include "net/drop_counters.h"
 #include "net/force_close.h"
 #include "net/source_acl.h"
-#include "tls/accept_filter.h"
+#include "tls/bpf_accept_filter.h"
 #include "tls/close_reasons.h"
 #include "tls/peer_verify.h"
 #include "tls/unknown_sources.h"
@@ -23,7 +23,7 @@
 
 #define HANDSHAKE_S 5     /* limit for a peer's handshake */
 #define FIRST_MESSAGE_S 10
-#define RENEW_S 5
+#define RELOAD_TIMEOUT_S 5
 #define LISTENERS 2
 
 typedef struct {
@@ -43,9 +43,9 @@ static struct {
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t done;
-    const tls_files_t *files; /* NULL: no renewal is under way */
+    const tls_files_t *files; /* NULL: no reload is in progress */
     pj_status_t status;
-} renewal = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+} reload = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 static struct {
     pthread_mutex_t lock;
@@ -54,7 +54,7 @@ static struct {
     uint64_t more;
 } event_log = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- what went wrong ---- */
+/* ---- failed connections ---- */
 
 static void add_event(const char *peer, size_t length, const char *reason)
 {
@@ -111,7 +111,7 @@ static void add_option(pj_sockopt_params *params, int level, int name)
     params->options[params->cnt++].optlen = sizeof on;
 }
 
-/* PJSIP does not verify certificates: see tls_on_transport_state. Without reuse_addr a renewal could not open the port that
+/* PJSIP does not verify certificates: see tls_on_transport_state. Without reuse_addr a reload could not open the port that
  * connections of the former listener still have. */
 static void fill_setting(pjsip_tls_setting *setting, const tls_files_t *files, int family)
 {
@@ -162,10 +162,10 @@ static bool apply_filter(listener_t *listener)
         return false;
     setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &wait_s, sizeof wait_s);
     if (!listener->open_to_peers) {
-        accept_filter_drop_all(fd);
+        bpf_accept_filter_drop_all(fd);
         return true;
     }
-    accept_filter_attach(fd, listener->bound.addr.sa_family == pj_AF_INET6());
+    bpf_accept_filter_attach(fd, listener->bound.addr.sa_family == pj_AF_INET6());
     listener->unknown_socket = tls_unknown_split(fd, &listener->bound, listener->unknown_socket);
     return true;
 }
@@ -222,17 +222,17 @@ pj_status_t tls_listener_open(const char *host, int port, const char *name, cons
     return pjsua_tpfactory_register(listener->factory, NULL);
 }
 
-void tls_listener_forget_all(void)
+void tls_listener_clear(void)
 {
     pthread_mutex_lock(&tls.lock);
     for (int i = 0; i < tls.count; i++)
         tls.listeners[i].unknown_socket = tls_unknown_close(tls.listeners[i].unknown_socket);
     tls.count = 0;
     pthread_mutex_unlock(&tls.lock);
-    tls_unverified_forget(NULL);
+    tls_unverified_remove(NULL);
 }
 
-/* ---- renewal ---- */
+/* ---- reload of the certificate ---- */
 
 static pj_status_t restart(listener_t *listener, const tls_files_t *files)
 {
@@ -243,37 +243,37 @@ static pj_status_t restart(listener_t *listener, const tls_files_t *files)
 }
 
 /* On PJSIP's worker, while the PJSIP thread waits: no connection is accepted or made meanwhile. */
-static void renew_on_pjsip_thread(void *unused)
+static void reload_on_pjsip_thread(void *unused)
 {
     (void)unused;
-    pthread_mutex_lock(&renewal.lock);
+    pthread_mutex_lock(&reload.lock);
     pthread_mutex_lock(&tls.lock);
-    for (int i = 0; i < tls.count && renewal.files; i++) {
+    for (int i = 0; i < tls.count && reload.files; i++) {
         tls.listeners[i].unknown_socket = tls_unknown_close(tls.listeners[i].unknown_socket); /* PJSIP shares no port */
-        pj_status_t status = restart(&tls.listeners[i], renewal.files);
-        renewal.status = status == PJ_SUCCESS ? renewal.status : status;
+        pj_status_t status = restart(&tls.listeners[i], reload.files);
+        reload.status = status == PJ_SUCCESS ? reload.status : status;
     }
     pthread_mutex_unlock(&tls.lock);
-    renewal.files = NULL;
-    pthread_cond_signal(&renewal.done);
-    pthread_mutex_unlock(&renewal.lock);
+    reload.files = NULL;
+    pthread_cond_signal(&reload.done);
+    pthread_mutex_unlock(&reload.lock);
 }
 
-pj_status_t tls_listener_renew(const tls_files_t *files)
+pj_status_t tls_listener_reload(const tls_files_t *files)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += RENEW_S;
-    pthread_mutex_lock(&renewal.lock);
-    renewal.files = files;
-    renewal.status = PJ_SUCCESS;
-    pj_status_t status = pjsua_schedule_timer2(renew_on_pjsip_thread, NULL, 0);
-    while (status == PJ_SUCCESS && renewal.files)
-        if (pthread_cond_timedwait(&renewal.done, &renewal.lock, &until) == ETIMEDOUT)
+    until.tv_sec += RELOAD_TIMEOUT_S;
+    pthread_mutex_lock(&reload.lock);
+    reload.files = files;
+    reload.status = PJ_SUCCESS;
+    pj_status_t status = pjsua_schedule_timer2(reload_on_pjsip_thread, NULL, 0);
+    while (status == PJ_SUCCESS && reload.files)
+        if (pthread_cond_timedwait(&reload.done, &reload.lock, &until) == ETIMEDOUT)
             status = PJ_ETIMEDOUT;
-    renewal.files = NULL;
-    status = status == PJ_SUCCESS ? renewal.status : status;
-    pthread_mutex_unlock(&renewal.lock);
+    reload.files = NULL;
+    status = status == PJ_SUCCESS ? reload.status : status;
+    pthread_mutex_unlock(&reload.lock);
     return status == PJ_SUCCESS && !tls_listener_apply_filters() ? PJ_STATUS_FROM_OS(EADDRINUSE) : status;
 }
 
@@ -281,13 +281,13 @@ pj_status_t tls_listener_renew(const tls_files_t *files)
 
 void tls_listener_allow(const char *const *sources, int count, const char *const *more, int more_count)
 {
-    accept_filter_build(sources, count, more, more_count);
+    bpf_accept_filter_build(sources, count, more, more_count);
     tls_listener_apply_filters();
 }
 
 void tls_listener_allow_all(bool on)
 {
-    if (accept_filter_allow_all(on))
+    if (bpf_accept_filter_allow_all(on))
         tls_listener_apply_filters();
 }
 
@@ -299,10 +299,10 @@ void tls_listener_reject_unknown(void)
     pthread_mutex_unlock(&tls.lock);
 }
 
-/* ---- connections that we make ---- */
+/* ---- outbound connections ---- */
 
 /* An error after our own close means nothing. */
-static void note_disconnect(const pjsip_transport *transport, pj_status_t status)
+static void record_disconnect(const pjsip_transport *transport, pj_status_t status)
 {
     const pj_str_t *peer = &transport->remote_name.host;
     char reason[PJ_ERR_MSG_SIZE];
@@ -321,9 +321,9 @@ void tls_on_transport_state(pjsip_transport *transport, pjsip_transport_state st
     if (transport->dir != PJSIP_TP_DIR_OUTGOING || !(transport->flag & PJSIP_TRANSPORT_SECURE))
         return;
     if (state == PJSIP_TP_STATE_DESTROY)
-        tls_unverified_forget(transport);
+        tls_unverified_remove(transport);
     if (state == PJSIP_TP_STATE_DISCONNECTED)
-        note_disconnect(transport, info ? info->status : PJ_SUCCESS);
+        record_disconnect(transport, info ? info->status : PJ_SUCCESS);
     if (state != PJSIP_TP_STATE_CONNECTED || !info || !info->ext_info)
         return;
     if (!tls_peer_is_untrusted(transport, ((const pjsip_tls_state_info *)info->ext_info)->ssl_sock_info, reason))

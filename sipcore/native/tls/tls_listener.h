@@ -20,13 +20,13 @@ typedef struct {
     uint64_t count;
 } tls_event_t;
 
-/* Listens on an address; `name` stands in messages until their receiver is known. Port 0: for outbound connections only; the
+/* Listens on an address; messages contain `name` until their receiver is known. Port 0: for outbound connections only; the
  * socket drops inbound ones. */
 pj_status_t tls_listener_open(const char *host, int port, const char *name, const tls_files_t *files);
 /* Uses other files for new connections. Waits for PJSIP's thread. */
-pj_status_t tls_listener_renew(const tls_files_t *files);
-/* Forgets all listeners; PJSUA closes them. */
-void tls_listener_forget_all(void);
+pj_status_t tls_listener_reload(const tls_files_t *files);
+/* Removes all listeners; PJSUA closes them. */
+void tls_listener_clear(void);
 /* Attaches the accept filters to all listening sockets. False if a port is not listened on: PJSIP reports no such failure. */
 bool tls_listener_apply_filters(void);
 
@@ -40,7 +40,7 @@ void tls_listener_allow_all(bool on);
 void tls_listener_reject_unknown(void);
 /* Closes a new outbound connection whose peer's certificate is not accepted. To be called for each state of each transport. */
 void tls_on_transport_state(pjsip_transport *transport, pjsip_transport_state state, const pjsip_transport_state_info *info);
-/* Connections that failed since the last call, TLS_EVENTS at most; `*more` counts the others. */
+/* Moves the connections that failed since the last call into `out`, TLS_EVENTS at most; `*more` counts the others. */
 int tls_take_events(tls_event_t *out, uint64_t *more);
 
 #endif

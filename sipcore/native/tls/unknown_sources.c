@@ -3,13 +3,13 @@
 
 #include "net/drop_counters.h"
 #include "net/source_acl.h"
-#include "tls/accept_filter.h"
+#include "tls/bpf_accept_filter.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define WAITING 64 /* backlog between two checks: the limit in a flood */
+#define MAX_BACKLOG 64 /* connections between two checks: the limit in a flood */
 
 int tls_unknown_close(int fd)
 {
@@ -31,11 +31,11 @@ static int open_socket(int listening, const pj_sockaddr *bound)
     int fd = socket(bound->addr.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return TLS_NO_SOCKET;
-    accept_filter_drop_all(fd);
+    bpf_accept_filter_drop_all(fd);
     bool open = enable_option(listening, SOL_SOCKET, SO_REUSEPORT) && enable_option(fd, SOL_SOCKET, SO_REUSEPORT) &&
                 enable_option(fd, SOL_SOCKET, SO_REUSEADDR) && (!ipv6 || enable_option(fd, IPPROTO_IPV6, IPV6_V6ONLY)) &&
                 bind(fd, (const struct sockaddr *)bound, (socklen_t)pj_sockaddr_get_len(bound)) == 0 &&
-                listen(fd, WAITING) == 0;
+                listen(fd, MAX_BACKLOG) == 0;
     return open ? fd : tls_unknown_close(fd);
 }
 
@@ -43,12 +43,12 @@ int tls_unknown_split(int listening, const pj_sockaddr *bound, int unknown_socke
 {
     const bool ipv6 = bound->addr.sa_family == pj_AF_INET6();
     int none = 0;
-    if (!accept_filter_is_selective())
+    if (!bpf_accept_filter_is_selective())
         return tls_unknown_close(unknown_socket);
     int fd = unknown_socket == TLS_NO_SOCKET ? open_socket(listening, bound) : unknown_socket;
     if (fd == TLS_NO_SOCKET)
         return fd;
-    if (!accept_filter_split(listening, ipv6))
+    if (!bpf_accept_filter_split(listening, ipv6))
         return tls_unknown_close(fd);
     setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof none);
     return fd;

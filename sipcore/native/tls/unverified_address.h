@@ -12,6 +12,6 @@ bool tls_unverified_allow(const pjsip_transport *transport);
 /* True if a request may go over its connection. To be called for each request. */
 bool tls_unverified_admit_request(const pjsip_tx_data *request);
 /* The connection is gone; NULL: all are. */
-void tls_unverified_forget(const pjsip_transport *transport);
+void tls_unverified_remove(const pjsip_transport *transport);
 
 #endif

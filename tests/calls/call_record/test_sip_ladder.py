@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calls.call_record.sip_ladder import WIDTH, draw
-from sipcore.trace.sip_log import KEPT_FIRST, MAX_MESSAGES
+from sipcore.trace.sip_log import FIRST_MESSAGES, MAX_MESSAGES
 from storage.calls.sip_traces import SipTrace, StoredSipMessage
 
 US, PEER = "192.0.2.10:5060", "198.51.100.7:5060"
@@ -65,8 +65,8 @@ def test_however_many_peers_and_however_long_the_names_it_stays_narrow() -> None
 def test_messages_that_were_left_out_are_noted_in_their_place() -> None:
     messages = [message(number, sent=False, summary=f"INFO {number}") for number in range(MAX_MESSAGES)]
     lines = draw(SipTrace(messages, 17)).splitlines()
-    assert lines[3 + KEPT_FIRST].split() == ["...", "17", "messages", "are", "left", "out", "here"]
-    assert f"INFO {KEPT_FIRST} " in lines[4 + KEPT_FIRST] and len(lines) == 4 + MAX_MESSAGES
+    assert lines[3 + FIRST_MESSAGES].split() == ["...", "17", "messages", "are", "left", "out", "here"]
+    assert f"INFO {FIRST_MESSAGES} " in lines[4 + FIRST_MESSAGES] and len(lines) == 4 + MAX_MESSAGES
 
 
 def test_a_call_without_messages_says_so() -> None:

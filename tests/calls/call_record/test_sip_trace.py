@@ -79,7 +79,7 @@ async def test_calls_that_end_together_are_stored_in_one_transaction(
     assert database._writes == writes + 1
     assert [each["summary"] for each in found.messages] == ["INVITE sip:100@host", "200 OK (BYE)"]
     await asyncio.sleep(0)
-    assert all(log.key_of(f"c{number}", "callee") is None for number in range(3)), "memory is given back"
+    assert all(log.find_dialog(f"c{number}", "callee") is None for number in range(3)), "memory is given back"
     assert await traces.messages(ids[0]) is None
 
 
@@ -113,7 +113,7 @@ async def test_a_database_in_trouble_costs_the_messages_alone(
         await traces.close()
     told = {"event": "calls.sip_not_stored", "calls": 1, "cause": "the disk is full", "log_level": "warning"}
     assert events == [{**told, "lost": [call_id]}]
-    assert log.key_of("c1", "callee") is None
+    assert log.find_dialog("c1", "callee") is None
 
 
 async def test_both_ends_of_a_call_to_ourselves_have_their_own_messages(database: WatchedDatabase) -> None:

@@ -10,7 +10,7 @@ static bool is_challenge(const pjsip_hdr *header)
     return header->type == PJSIP_H_WWW_AUTHENTICATE || header->type == PJSIP_H_PROXY_AUTHENTICATE;
 }
 
-static void look(const pjsip_www_authenticate_hdr *challenge, const pjsip_msg *msg)
+static void check(const pjsip_www_authenticate_hdr *challenge, const pjsip_msg *msg)
 {
     const pj_str_t *nonce = &challenge->challenge.digest.nonce;
     must(pj_stricmp2(&challenge->scheme, "digest") == 0, "a challenge that is left is understood");
@@ -40,6 +40,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     auth_challenge_is_stale(msg);
     for (const pjsip_hdr *header = msg->hdr.next; header != &msg->hdr; header = header->next)
         if (is_challenge(header))
-            look((const pjsip_www_authenticate_hdr *)header, msg);
+            check((const pjsip_www_authenticate_hdr *)header, msg);
     return 0;
 }

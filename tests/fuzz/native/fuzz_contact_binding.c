@@ -6,7 +6,7 @@
 
 #include "registration/contact_binding.h"
 
-#define ASKED_S 300
+#define REQUESTED_S 300
 
 static pjsip_msg *read_message(pj_pool_t *pool, const char *first, const uint8_t *headers, size_t size)
 {
@@ -21,13 +21,13 @@ static pjsip_msg *read_message(pj_pool_t *pool, const char *first, const uint8_t
     return pjsip_parse_msg(pool, text, before + size + sizeof last - 1, &errors);
 }
 
-static bool says(const pjsip_msg *msg, unsigned granted_s)
+static bool has_expiry(const pjsip_msg *msg, unsigned granted_s)
 {
     for (const pjsip_hdr *header = msg->hdr.next; header != &msg->hdr; header = header->next)
         if ((header->type == PJSIP_H_CONTACT && ((const pjsip_contact_hdr *)header)->expires == granted_s) ||
             (header->type == PJSIP_H_EXPIRES && (unsigned)((const pjsip_expires_hdr *)header)->ivalue == granted_s))
             return true;
-    return granted_s == ASKED_S || granted_s == 0;
+    return granted_s == REQUESTED_S || granted_s == 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -39,8 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char printed[64] = "";
     must(sent && contact_binding_port(sent) == 5060, "our own Contact can be read");
     contact_binding_print(sent, printed, sizeof printed);
-    must(strcmp(printed, "<sip:me@127.0.0.1:5060>") == 0, "it is spelled as it was");
+    must(strcmp(printed, "<sip:me@127.0.0.1:5060>") == 0, "it is printed as it was");
     if (answer)
-        must(says(answer, contact_binding_granted_s(NULL, ASKED_S, sent, answer)), "what is granted stands in the answer");
+        must(has_expiry(answer, contact_binding_granted_s(NULL, REQUESTED_S, sent, answer)), "the granted expiry is in the response");
     return 0;
 }

@@ -29,6 +29,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > 1 && data[0] % 4 != 3)
         must(is_key(msg->body->data, msg->body->len) ||
                  (msg->body->len == sizeof none - 1 && memcmp(msg->body->data, none, sizeof none - 1) == 0),
-             "a key is spelled in one way, or none is");
+             "the body is one normalized key, or none");
     return 0;
 }

@@ -10,13 +10,13 @@
 #include "net/host_table.h"
 #include "net/ip_set.h"
 
-#define MOST 16
+#define MAX_ENTRIES 16
 #define SIGN '='
 
 static struct {
     char host[HOST_NAME_SIZE];
     pj_sockaddr address;
-} row[MOST + 1];
+} row[MAX_ENTRIES + 1];
 static int rows, resolved;
 
 /* ---- the table ---- */
@@ -25,7 +25,7 @@ static void add_row(host_table_entry_t *entries, int *count, const char *line)
 {
     char host[HOST_NAME_SIZE], address[64], letter;
     pjsip_transport_type_e transport;
-    if (*count == MOST || sscanf(line, "%c %253s %63s", &letter, host, address) != 3)
+    if (*count == MAX_ENTRIES || sscanf(line, "%c %253s %63s", &letter, host, address) != 3)
         return;
     transport = letter == 's' ? PJSIP_TRANSPORT_TLS : letter == 't' ? PJSIP_TRANSPORT_TCP : PJSIP_TRANSPORT_UDP;
     host_table_entry_t *entry = &entries[*count];
@@ -36,7 +36,7 @@ static void add_row(host_table_entry_t *entries, int *count, const char *line)
     if (host_table_add_target(entry, address, 5060, transport) != 0)
         return;
     while (host_table_add_target(entry, address, 5060, transport) == 0)
-        must(entry->count <= PJSIP_MAX_RESOLVED_ADDRESSES, "an entry has so many places");
+        must(entry->count <= PJSIP_MAX_RESOLVED_ADDRESSES, "the targets of an entry are bounded");
     row[rows++].address = entry->target[0].address;
     (*count)++;
 }
@@ -63,16 +63,16 @@ static void on_resolved(pj_status_t status, void *token, const struct pjsip_serv
 {
     const pj_str_t *host = token;
     resolved++;
-    must((status == PJ_SUCCESS) == (found && found->count), "an answer has addresses, or there is none");
+    must((status == PJ_SUCCESS) == (found && found->count), "a successful look-up has addresses");
     for (unsigned i = 0; found && i < found->count; i++) {
         const bool v6 = found->entry[i].type & PJSIP_TRANSPORT_IPV6;
         must(leads_to(host, &found->entry[i].addr), "each address is of the host");
-        must(v6 == (found->entry[i].addr.addr.sa_family == pj_AF_INET6()), "its transport speaks its version of IP");
+        must(v6 == (found->entry[i].addr.addr.sa_family == pj_AF_INET6()), "its transport has its IP version");
         must(pj_sockaddr_get_port(&found->entry[i].addr), "it has a port");
     }
 }
 
-static void look(pj_pool_t *pool, const pjsip_sip_uri *uri)
+static void check(pj_pool_t *pool, const pjsip_sip_uri *uri)
 {
     const pj_str_t *host = uri->maddr_param.slen ? &uri->maddr_param : &uri->host;
     const bool secure = PJSIP_URI_SCHEME_IS_SIPS(uri);
@@ -82,11 +82,11 @@ static void look(pj_pool_t *pool, const pjsip_sip_uri *uri)
     pj_sockaddr address;
     if (host_table_address_of(uri, &address)) {
         must(leads_to(host, &address), "an address is of the host");
-        must(host_table_leads_to(uri, &address), "to which the URI leads");
+        must(host_table_leads_to(uri, &address), "the URI resolves to it");
     }
     resolved = 0;
     pjsip_endpt_resolve(pjsua_get_pjsip_endpt(), pool, &target, (void *)host, on_resolved);
-    must(resolved == 1, "a question is answered at once, and once");
+    must(resolved == 1, "a look-up is answered at once, and once");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -94,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static host_table_unknown_t unknown[HOST_TABLE_MAX_UNKNOWN];
     uint64_t more;
     pj_pool_t *pool = stack_pool();
-    host_table_entry_t *entries = calloc(MOST, sizeof *entries);
+    host_table_entry_t *entries = calloc(MAX_ENTRIES, sizeof *entries);
     char *text = pj_pool_alloc(pool, size + 1), *at = text, *line;
     int count = rows = 0;
     memcpy(text, data, size);
@@ -105,8 +105,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     while ((line = strsep(&at, "\n"))) {
         pjsip_uri *uri = pjsip_parse_uri(pool, line, strlen(line), 0);
         if (uri && (PJSIP_URI_SCHEME_IS_SIP(uri) || PJSIP_URI_SCHEME_IS_SIPS(uri)))
-            look(pool, pjsip_uri_get_uri(uri));
+            check(pool, pjsip_uri_get_uri(uri));
     }
-    must(host_table_take_unknown(unknown, &more) <= HOST_TABLE_MAX_UNKNOWN, "what is not known is bounded");
+    must(host_table_take_unknown(unknown, &more) <= HOST_TABLE_MAX_UNKNOWN, "unknown names are bounded");
     return 0;
 }

@@ -8,9 +8,9 @@
 
 #include "net/ip_set.h"
 
-#define MOST 64
+#define MAX_ENTRIES 64
 
-static bool lies_in(const char *text, const ip_key_t *address)
+static bool is_in_network(const char *text, const ip_key_t *address)
 {
     ip_set_t *one = ip_set_create(&text, 1);
     bool found = ip_set_contains(one, address);
@@ -20,13 +20,13 @@ static bool lies_in(const char *text, const ip_key_t *address)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const char *texts[MOST];
+    const char *texts[MAX_ENTRIES];
     ip_key_t address = {{0}};
     int count = 0;
     char *copy = malloc(size + 1), *at = copy;
     memcpy(copy, data, size);
     copy[size] = 0;
-    for (char *line; count < MOST && (line = strsep(&at, "\n")) && *line;)
+    for (char *line; count < MAX_ENTRIES && (line = strsep(&at, "\n")) && *line;)
         texts[count++] = line;
     if (at) {
         size_t rest = size - (size_t)(at - copy);
@@ -35,8 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ip_set_t *sources = ip_set_create(texts, count);
     bool expected = false;
     for (int i = 0; i < count; i++)
-        expected = expected || lies_in(texts[i], &address);
-    must(ip_set_contains(sources, &address) == expected, "all together hold what one of them holds");
+        expected = expected || is_in_network(texts[i], &address);
+    must(ip_set_contains(sources, &address) == expected, "a set contains what one of its networks contains");
     ip_key_t site = ip_key_site(&address), again = ip_key_site(&site);
     must(memcmp(&site, &again, sizeof site) == 0, "the site of a site is itself");
     ip_set_free(sources);

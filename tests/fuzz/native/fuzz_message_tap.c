@@ -1,5 +1,5 @@
-/* The message tap's ring: each byte adds a record of some length, or takes records. They come out in order, and lost ones
- * are counted. The ring is kept from input to input, so that each place of its end is reached. */
+/* The message tap's ring: each byte adds a record of some length, or reads records. They are read in order, and lost ones
+ * are counted. The ring lasts from input to input, so that its end is reached at every offset. */
 #include "stack.h"
 
 #include <string.h>
@@ -8,10 +8,10 @@
 
 #define BATCH (64u << 10)       /* at least one of the longest records */
 
-static uint64_t put, taken, lost_before;
-static char text[TAP_TEXT + 1];
+static uint64_t written_count, read_count, lost_before;
+static char text[TAP_MAX_TEXT + 1];
 
-static void put_record(pj_pool_t *pool, size_t size)
+static void write_record(pj_pool_t *pool, size_t size)
 {
     static pjsip_transport transport;
     static pjsip_rx_data rdata;
@@ -23,7 +23,7 @@ static void put_record(pj_pool_t *pool, size_t size)
         transport.type_name = "UDP";
     }
     char name[32];
-    pj_ansi_snprintf(name, sizeof name, "%llu", (unsigned long long)put++);
+    pj_ansi_snprintf(name, sizeof name, "%llu", (unsigned long long)written_count++);
     pj_strdup2(pool, &call_id->id, name);
     rdata.tp_info.transport = &transport;
     rdata.msg_info.msg = msg;
@@ -33,33 +33,33 @@ static void put_record(pj_pool_t *pool, size_t size)
     tap_received(&rdata);
 }
 
-static void look(const uint8_t *record, uint64_t number)
+static void check(const uint8_t *record, uint64_t number)
 {
-    tap_facts_t facts;
+    tap_header_t header;
     char name[32];
-    memcpy(&facts, record, sizeof facts);
+    memcpy(&header, record, sizeof header);
     pj_ansi_snprintf(name, sizeof name, "%llu", (unsigned long long)number);
-    must(facts.call_id == strlen(name) && memcmp(record + sizeof facts, name, facts.call_id) == 0, "records come in order");
-    const uint8_t *copy = record + sizeof facts + facts.call_id + facts.from_tag + facts.to_tag + facts.method;
-    must(memcmp(copy, text, facts.text) == 0, "a record is as it was");
+    must(header.call_id == strlen(name) && memcmp(record + sizeof header, name, header.call_id) == 0, "records come in order");
+    const uint8_t *copy = record + sizeof header + header.call_id + header.from_tag + header.to_tag + header.method;
+    must(memcmp(copy, text, header.text) == 0, "a record is unchanged");
 }
 
-static void take_records(uint32_t room)
+static void read_records(uint32_t room)
 {
     static uint8_t batch[BATCH];
     uint64_t lost;
-    const uint32_t size = tap_take(batch, room, &lost);
-    must(size <= room, "no more is taken than there is room for");
-    taken += lost - lost_before;
+    const uint32_t size = tap_read(batch, room, &lost);
+    must(size <= room, "no more is read than there is room for");
+    read_count += lost - lost_before;
     lost_before = lost;
-    for (uint32_t at = 0; at < size; taken++) {
-        tap_facts_t facts;
-        memcpy(&facts, batch + at, sizeof facts);
-        must(facts.size >= sizeof facts && at + facts.size <= size, "a record is whole");
-        look(batch + at, taken);
-        at += facts.size;
+    for (uint32_t at = 0; at < size; read_count++) {
+        tap_header_t header;
+        memcpy(&header, batch + at, sizeof header);
+        must(header.size >= sizeof header && at + header.size <= size, "a record is whole");
+        check(batch + at, read_count);
+        at += header.size;
     }
-    must(taken <= put, "nothing comes twice");
+    must(read_count <= written_count, "no record is read twice");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -69,9 +69,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         text[i] = (char)('a' + i % 26);
     for (const uint8_t *end = data + size; data < end; data++) {
         if (*data & 0x80)
-            take_records(BATCH >> (*data & 3));
+            read_records(BATCH >> (*data & 3));
         else
-            put_record(pool, (size_t)(*data & 0x7F) * 129);
+            write_record(pool, (size_t)(*data & 0x7F) * 129);
     }
     return 0;
 }

@@ -3,7 +3,7 @@
 
 #include "guard/guard.h"
 
-#define MOST_BYTES_SENT 8000
+#define MAX_BYTES_SENT 8000
 
 enum { OVER_STREAM = 1, ACCEPTING = 8, REFUSING = 16 };
 
@@ -16,15 +16,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!size)
         return 0;
     stack_start();
-    const uint8_t how = data[0];
-    const enum sender from = how >> 1 & 3;
-    guard_set_policy(how & REFUSING, how & ACCEPTING, 10);
-    const seen_t seen = stack_receive(data + 1, size - 1, sources[from], how & OVER_STREAM);
-    if (!(how & OVER_STREAM)) {
-        must(seen.sent <= 1, "a datagram has one answer at most");
-        must(seen.admitted + seen.sent <= 1, "what is answered goes no further");
+    const uint8_t flags = data[0];
+    const enum sender from = flags >> 1 & 3;
+    guard_set_policy(flags & REFUSING, flags & ACCEPTING, 10);
+    const seen_t seen = stack_receive(data + 1, size - 1, sources[from], flags & OVER_STREAM);
+    if (!(flags & OVER_STREAM)) {
+        must(seen.sent <= 1, "a datagram has at most one response");
+        must(seen.admitted + seen.sent <= 1, "a message is either answered or admitted");
     }
     must(!seen.admitted || from == KNOWN || from == PEER, "messages of other sources are rejected");
-    must(seen.longest_sent <= MOST_BYTES_SENT, "an answer is bounded");
+    must(seen.longest_sent <= MAX_BYTES_SENT, "a response is bounded");
     return 0;
 }

@@ -24,7 +24,7 @@ static pjsip_msg *read_message(const char *first, const uint8_t *headers, size_t
 }
 
 /* Each reported header is in the text; the others have no room, or cannot be text. */
-static void look(const pjsip_msg *msg, const char *text)
+static void check(const pjsip_msg *msg, const char *text)
 {
     const pj_str_t name = {"Reason", 6};
     const pjsip_generic_string_hdr *header = NULL;
@@ -33,11 +33,11 @@ static void look(const pjsip_msg *msg, const char *text)
         const size_t size = (size_t)header->hvalue.slen, comma = at ? 2 : 0;
         if (header->hvalue.slen > 0 && !memchr(header->hvalue.ptr, 0, size) && at + comma + size < REASON_HEADER_SIZE) {
             must(memcmp(text + at, ", ", comma) == 0, "values become a list");
-            must(memcmp(text + at + comma, header->hvalue.ptr, size) == 0, "a value is reported as it came");
+            must(memcmp(text + at + comma, header->hvalue.ptr, size) == 0, "a value is reported unchanged");
             at += comma + size;
         }
     }
-    must(strlen(text) == at, "and nothing else is reported");
+    must(strlen(text) == at, "nothing else is reported");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -61,10 +61,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pjsua_var.calls[0].inv->state = PJSIP_INV_STATE_CONFIRMED;
     reason_header_take(0, text);
     if (kind < 3)
-        look(msg, text);
+        check(msg, text);
     else
-        must(!*text, "what does not end a call says nothing of its end");
+        must(!*text, "a message that does not end the call has no reason");
     reason_header_take(0, text);
-    must(!*text, "what was taken is forgotten");
+    must(!*text, "a reason is returned once");
     return 0;
 }

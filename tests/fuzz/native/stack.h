@@ -9,7 +9,7 @@
 
 #include "registration/register.h"
 
-/* Stands in an input for the local tag of the only dialog; as long as PJSIP's own tags. */
+/* Replaced in an input by the local tag of the only dialog; as long as PJSIP's own tags. */
 #define LOCAL_TAG "the-tag-that-this-end-has-chosen-xxx"
 /* Of that dialog, and of its first request. */
 #define CALL_ID "the-call"
@@ -28,13 +28,13 @@
 
 /* Results of a packet. */
 typedef struct seen {
-    int admitted;                 /* messages that the guard admitted */
+    int admitted;               /* messages that the guard admitted */
     int sent;
     size_t longest_sent;        /* bytes */
 } seen_t;
 
 void stack_start(void);
-/* A packet of `size` bytes comes over UDP, or over a connection. */
+/* Receives a packet of `size` bytes over UDP, or over a connection. */
 seen_t stack_receive(const uint8_t *data, size_t size, const char *source, bool stream);
 /* Responses reach their transactions; new transactions end by `stack_end_transactions` only. */
 void stack_admit_responses(void);

@@ -1,4 +1,4 @@
-"""The background sound on the wire and in what is recorded: how loud when, and that it never clicks."""
+"""Background sound on the wire and in the recording: its level at each time, without clicks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TURNING = 2 * np.pi * HZ / RATE
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def call(phone: Phone) -> AsyncIterator[Call]:
-    """A call of two ticks' age."""
+    """A call of two ticks."""
     call = await phone.call()
     await phone.ears.ticks(2)
     yield call
@@ -48,8 +48,8 @@ def envelope(sound: NDArray[np.generic]) -> NDArray[np.float64]:
 
 
 def roughness(sound: NDArray[np.generic]) -> float:
-    """How far the sound is from any sine of HZ whose amplitude changes slowly: the largest residue of its difference
-    equation. A step of n anywhere is one of about n."""
+    """The deviation from every sine of HZ with a slowly changing amplitude: the largest residue of its difference
+    equation."""
     x = sound.astype(np.float64)
     residue = x[2:] - 2 * np.cos(TURNING) * x[1:-1] + x[:-2]
     return float(np.abs(residue).max())
@@ -60,16 +60,16 @@ ROUNDING = 4.0
 
 
 def ramp_residue(ms: float) -> float:
-    """The residue of a linear ramp from nothing to the volume, in so many ms: a bend is twice that."""
+    """The residue of a linear ramp from silence to the volume in `ms`: a bend has twice that."""
     return 2 * VOLUME * PEAK / (ms * RATE / 1000) + ROUNDING
 
 
-async def test_it_swells_ducks_and_returns_without_a_click(phone: Phone, call: Call, sine: Samples) -> None:
+async def test_background_fades_in_ducks_and_returns_without_clicks(phone: Phone, call: Call, sine: Samples) -> None:
     slot = call.taken_media.slot
     track = phone.ears.follow(slot)
     phone.pump.set_background(slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED_VOLUME)
     await phone.ears.ticks(30)
-    phone.pump.write(slot, np.zeros(RATE, np.int16))  # a second of speech that is not heard itself
+    phone.pump.write(slot, np.zeros(RATE, np.int16))  # a second of silent speech
     await phone.ears.ticks(100)
     phone.pump.set_background(slot, None, 0.0, 0.0)
     await phone.ears.ticks(20)
@@ -91,7 +91,7 @@ async def test_it_swells_ducks_and_returns_without_a_click(phone: Phone, call: C
     assert roughness(track.said) <= ramp_residue(100)
 
 
-async def test_the_gap_between_two_sentences_does_not_lift_it(phone: Phone, call: Call, sine: Samples) -> None:
+async def test_background_stays_ducked_between_two_sentences(phone: Phone, call: Call, sine: Samples) -> None:
     slot = call.taken_media.slot
     phone.pump.set_background(slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED_VOLUME)
     phone.pump.hold_open(slot, True)
@@ -104,7 +104,7 @@ async def test_the_gap_between_two_sentences_does_not_lift_it(phone: Phone, call
     assert envelope(track.said) / PEAK == pytest.approx(VOLUME * DUCKED_VOLUME, abs=0.005)
 
 
-async def test_another_sound_follows_when_the_first_has_faded_out(phone: Phone, call: Call, sine: Samples) -> None:
+async def test_next_background_starts_after_the_first_has_faded_out(phone: Phone, call: Call, sine: Samples) -> None:
     slot = call.taken_media.slot
     phone.pump.set_background(slot, phone.pump.load_background(sine), VOLUME, VOLUME)
     await phone.ears.ticks(20)
@@ -118,9 +118,7 @@ async def test_another_sound_follows_when_the_first_has_faded_out(phone: Phone, 
     assert roughness(track.said[: seams // 2]) <= ramp_residue(200)
 
 
-async def test_another_loudness_of_the_same_sound_is_a_ramp_and_no_new_beginning(
-    phone: Phone, call: Call, sine: Samples
-) -> None:
+async def test_volume_change_is_a_ramp_without_restarting_the_loop(phone: Phone, call: Call, sine: Samples) -> None:
     slot, sound = call.taken_media.slot, phone.pump.load_background(sine)
     phone.pump.set_background(slot, sound, VOLUME, VOLUME)
     await phone.ears.ticks(20)
@@ -141,7 +139,7 @@ async def test_volume_0_is_silence(phone: Phone, call: Call, sine: Samples) -> N
     assert not track.said.any()
 
 
-async def test_the_caller_hears_what_is_recorded(phone: Phone, call: Call, sine: Samples) -> None:
+async def test_recorded_audio_equals_sent_audio(phone: Phone, call: Call, sine: Samples) -> None:
     sent, heard = phone.ears.follow(call.taken_media.slot), phone.ears.follow(call.placed_media.slot)
     phone.pump.set_background(call.taken_media.slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED_VOLUME)
     await phone.ears.ticks(20)
@@ -152,8 +150,7 @@ async def test_the_caller_hears_what_is_recorded(phone: Phone, call: Call, sine:
 
 
 def plateaus(amplitudes: NDArray[np.float64]) -> list[str]:
-    """The levels at which the sound is for 20 ms at least, one after the other. A pump that comes late leaves gaps in
-    what the other side hears: they are no levels."""
+    """The levels that last for at least 20 ms, in order. A late tick of the pump leaves a gap in them."""
     levels = {"full": PEAK * VOLUME, "ducked": PEAK * VOLUME * DUCKED_VOLUME}
     long = HZ * 20 // 1000
     found: list[str] = []
@@ -166,8 +163,8 @@ def plateaus(amplitudes: NDArray[np.float64]) -> list[str]:
 
 
 @pytest.mark.parametrize("key", [preset.key for preset in PRESETS])
-async def test_a_preset_goes_on_over_its_end_as_it_is(phone: Phone, call: Call, key: str) -> None:
-    """The largest step around the seam is none that the sound does not have elsewhere."""
+async def test_preset_loops_without_a_step(phone: Phone, call: Call, key: str) -> None:
+    """The largest step at the seam is no larger than elsewhere in the sound."""
     loop = at_rate(next(preset for preset in PRESETS if preset.key == key).render(), RATE)
     end = loop[-RATE // 2 :], loop[: RATE // 2]
     steps = np.abs(np.diff(loop.astype(int)))
@@ -211,7 +208,7 @@ async def test_a_background_sound_ducks_under_the_agent_and_adds_to_it(phone: Ph
     speech = np.flatnonzero(np.abs(track.said - (5000.0 + 2000)) <= 2)
     assert RATE * 0.3 < len(speech) < RATE * 0.5, "ducked under most of it, and added"
     assert track.said[0] == pytest.approx(8000, abs=2)
-    assert track.said[-1] == pytest.approx(8000, abs=2), "it comes back after the agent"
+    assert track.said[-1] == pytest.approx(8000, abs=2), "it returns to the volume after speech"
 
 
 async def test_a_loud_background_clips_instead_of_wrapping(phone: Phone, call: Call) -> None:
@@ -224,7 +221,7 @@ async def test_a_loud_background_clips_instead_of_wrapping(phone: Phone, call: C
     assert track.said.min() >= 0
 
 
-async def test_no_background_setting_outlives_its_call(phone: Phone) -> None:
+async def test_background_setting_ends_with_its_call(phone: Phone) -> None:
     await phone.ears.ticks(2)
     first = await phone.call()
     rows = {row_of(first.taken_media.slot), row_of(first.placed_media.slot)}
@@ -242,7 +239,7 @@ async def test_no_background_setting_outlives_its_call(phone: Phone) -> None:
 
 
 @pytest.mark.parametrize("gain", [-0.1, 1.1, float("nan"), float("inf")])
-async def test_a_gain_outside_0_to_1_is_refused(phone: Phone, call: Call, gain: float) -> None:
+async def test_gain_outside_0_to_1_is_rejected(phone: Phone, call: Call, gain: float) -> None:
     sound = phone.pump.load_background(loop_of(100))
     with pytest.raises(ValueError, match="between 0 and 1"):
         phone.pump.set_background(call.taken_media.slot, sound, gain, 0.5)

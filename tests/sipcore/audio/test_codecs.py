@@ -1,4 +1,4 @@
-"""Every codec carries sound both ways, at its own rate."""
+"""Every codec carries audio in both directions, at its own rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys on the wire: each comes once, whatever packets and messages bring it, and what we press arrives."""
+"""DTMF on the wire: each received digit is reported once, by RFC 4733 or SIP INFO, and sent digits arrive."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ Keys = asyncio.Queue[tuple[str, DtmfMethod]]
 
 
 def keys_of(leg: Leg) -> Keys:
-    """The keys that the leg hands out from now on."""
+    """A queue of the digits that the leg reports from now on."""
     keys: Keys = asyncio.Queue()
     leg.on_digit = lambda digit, way: keys.put_nowait((digit, way))
     return keys
 
 
 async def first_of(keys: Keys, count: int) -> list[tuple[str, DtmfMethod]]:
-    """The first keys, each within 5 s; there must be no more of them."""
+    """The first digits, each within 5 s; no more may follow."""
     got = [await asyncio.wait_for(keys.get(), 5) for _ in range(count)]
     assert keys.empty()
     return got
 
 
 async def send_events(raw: RawPhone, presses: Sequence[Sequence[tuple[int, int, int]]]) -> None:
-    """RFC 4733 packets, 20 ms apart: each of the presses is a list of event, duration and E bit."""
+    """Send RFC 4733 packets, 20 ms apart; each event is a list of event, duration and E bit."""
     sequence = 0
     for number, press in enumerate(presses):
         for event, duration, end in press:
@@ -58,11 +58,11 @@ async def send_events(raw: RawPhone, presses: Sequence[Sequence[tuple[int, int, 
 
 
 def press_of(event: int) -> list[tuple[int, int, int]]:
-    """80 ms, the end three times."""
+    """An event of 80 ms with its end sent three times."""
     return [(event, 160, 0), (event, 320, 0), (event, 480, 0), *[(event, 640, 1)] * 3]
 
 
-async def test_each_event_is_one_digit_though_its_end_comes_three_times(phone: Phone, raw: RawPhone) -> None:
+async def test_rfc4733_event_with_repeated_end_is_one_digit(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0 101"))
     keys = keys_of(leg)
     await send_events(raw, [press_of(event) for event in (1, 1, 11, 9)])
@@ -72,7 +72,7 @@ async def test_each_event_is_one_digit_though_its_end_comes_three_times(phone: P
 
 
 @pytest.mark.parametrize("kept", [[0], [2], [3], [4, 5], [0, 5]])
-async def test_an_event_of_which_packets_are_lost_is_one_digit(phone: Phone, raw: RawPhone, kept: list[int]) -> None:
+async def test_rfc4733_event_with_lost_packets_is_one_digit(phone: Phone, raw: RawPhone, kept: list[int]) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0 101"))
     keys = keys_of(leg)
     presses = [press_of(event) for event in (4, 7)]
@@ -87,7 +87,7 @@ def info_body(kind: str, text: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["dtmf", "dtmf-relay"])
-async def test_digits_of_sip_info_are_read_as_phones_spell_them(phone: Phone, raw: RawPhone, kind: str) -> None:
+async def test_sip_info_digits_are_read_in_all_formats_of_phones(phone: Phone, raw: RawPhone, kind: str) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
     keys = keys_of(leg)
     for text in (b"7", b"b", b"#", b" *", b"10", b"11", b"15"):
@@ -97,7 +97,7 @@ async def test_digits_of_sip_info_are_read_as_phones_spell_them(phone: Phone, ra
     assert got == [(digit, "info") for digit in "7B#**#D"]
 
 
-async def test_lines_of_sip_info_may_come_in_any_order_and_case(phone: Phone, raw: RawPhone) -> None:
+async def test_sip_info_lines_are_read_in_any_order_and_case(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
     keys = keys_of(leg)
     for body in (b"Duration=160\r\nSignal=3\r\n", b"signal = 4\nduration = 1", b"Signal=5", b"Signal= 6\r\n\r\n"):
@@ -108,7 +108,7 @@ async def test_lines_of_sip_info_may_come_in_any_order_and_case(phone: Phone, ra
 
 
 @pytest.mark.parametrize("kind", ["dtmf", "dtmf-relay"])
-async def test_what_is_no_digit_in_sip_info_is_refused_with_400(phone: Phone, raw: RawPhone, kind: str) -> None:
+async def test_sip_info_without_a_digit_gets_400(phone: Phone, raw: RawPhone, kind: str) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
     keys = keys_of(leg)
     for text in (b"\xff", b"\x01", b"h", b"<", b"R", b"\xe2\x85\xa3", b"16", b" ", b"\x00", b"123"):
@@ -123,14 +123,14 @@ async def test_what_is_no_digit_in_sip_info_is_refused_with_400(phone: Phone, ra
 
 
 async def events_until(raw: RawPhone, dialling: asyncio.Task[None]) -> list[Rtp]:
-    """All RTP packets until the keys have been pressed, and a little longer."""
+    """All RTP packets until the digits have been sent, and a little longer."""
     packets = []
     while not dialling.done():
         packets.append(await raw.next_rtp())
     return packets + [await raw.next_rtp() for _ in range(5)]
 
 
-async def test_we_press_keys_as_events_of_100_ms_where_they_are_negotiated(phone: Phone, raw: RawPhone) -> None:
+async def test_sent_digits_are_rfc4733_events_of_100_ms_if_negotiated(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0 101"))
     packets = await events_until(raw, asyncio.create_task(leg.send_digits("55w#")))
     await over(raw, dialog, leg)
@@ -140,14 +140,14 @@ async def test_we_press_keys_as_events_of_100_ms_where_they_are_negotiated(phone
     for begin in begins:
         press = [packet.payload for packet in events if packet.timestamp == begin]
         durations = [int.from_bytes(payload[2:], "big") for payload in press]
-        assert durations == [160, 320, 480, 640, 800, 800, 800], "the end comes three times (RFC 4733, 2.5.1.4)"
+        assert durations == [160, 320, 480, 640, 800, 800, 800], "the end is sent three times (RFC 4733, 2.5.1.4)"
         assert [payload[1] >> 7 for payload in press] == [0, 0, 0, 0, 1, 1, 1]
     at = [number for number, packet in enumerate(packets) if packet.marker and packet.kind == 101]
     assert [b - a for a, b in itertools.pairwise(at)] == [10, 35], "200 ms a key, 500 ms a pause"
     assert all(not from_mulaw(packet.payload).any() for packet in packets if packet.kind == 0), "no tones besides"
 
 
-async def test_the_rtp_clock_goes_on_as_time_does_while_we_press_keys(phone: Phone, raw: RawPhone) -> None:
+async def test_rtp_timestamps_advance_in_real_time_during_dtmf(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0 101"))
     packets = await events_until(raw, asyncio.create_task(leg.send_digits("123")))
     await over(raw, dialog, leg)
@@ -156,7 +156,7 @@ async def test_the_rtp_clock_goes_on_as_time_does_while_we_press_keys(phone: Pho
     assert last.timestamp - first.timestamp == (last_at - first_at) * 160
 
 
-async def test_keys_wait_for_what_was_said_before_and_speech_waits_for_them(phone: Phone, raw: RawPhone) -> None:
+async def test_dtmf_follows_earlier_speech_and_precedes_later_speech(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media, _ = await connected(phone, raw, raw.offer("0 101"))
     speech = tone(8000, 500, 0.3)
     phone.pump.write(media.slot, speech)
@@ -173,7 +173,7 @@ async def test_keys_wait_for_what_was_said_before_and_speech_waits_for_them(phon
     assert not any(loud[keys[0] : keys[0] + 10]), "the pause behind the key too"
 
 
-async def test_a_flush_and_a_pause_of_speech_do_not_reach_the_keys(phone: Phone, raw: RawPhone) -> None:
+async def test_flush_and_pause_do_not_affect_dtmf(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media, _ = await connected(phone, raw, raw.offer("0 101"))
     dialling = asyncio.create_task(leg.send_digits("12"))
     await asyncio.sleep(0)
@@ -185,7 +185,7 @@ async def test_a_flush_and_a_pause_of_speech_do_not_reach_the_keys(phone: Phone,
     assert [packet.payload[0] for packet in packets if packet.kind == 101 and packet.marker] == [1, 2]
 
 
-async def test_cancelled_keys_end_with_the_one_that_is_being_pressed(phone: Phone, raw: RawPhone) -> None:
+async def test_cancelled_dtmf_ends_after_the_present_digit(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0 101"))
     dialling = asyncio.create_task(leg.send_digits("123456"))
     while (await raw.next_rtp()).kind != 101:
@@ -201,7 +201,7 @@ async def test_cancelled_keys_end_with_the_one_that_is_being_pressed(phone: Phon
     assert sum(packet.payload[0] == 1 for packet in packets if packet.kind == 101) == 6, "it was finished"
 
 
-async def test_keys_that_are_pressed_at_once_come_one_after_the_other(phone: Phone, raw: RawPhone) -> None:
+async def test_concurrent_dtmf_requests_are_sent_in_turn(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0 101"))
     both = asyncio.gather(leg.send_digits("12"), leg.send_digits("34"))
     packets = []
@@ -212,14 +212,14 @@ async def test_keys_that_are_pressed_at_once_come_one_after_the_other(phone: Pho
 
 
 @pytest.mark.parametrize("digits", ["", "12x", "1;2", "\u0661", "1" * 65, " - "])
-async def test_what_is_no_key_is_not_pressed(phone: Phone, raw: RawPhone, digits: str) -> None:
+async def test_invalid_digits_are_rejected(phone: Phone, raw: RawPhone, digits: str) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0 101"))
     with pytest.raises(ValueError, match="key"):
         await leg.send_digits(digits)
     await over(raw, dialog, leg)
 
 
-async def test_keys_in_a_call_that_ends_are_an_error(phone: Phone, raw: RawPhone) -> None:
+async def test_dtmf_in_an_ended_call_raises(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0 101"))
     dialling = asyncio.create_task(leg.send_digits("1wwwwwwwwww2"))
     await raw.next_rtp()

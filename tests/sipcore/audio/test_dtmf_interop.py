@@ -1,4 +1,4 @@
-"""Keys to and from telephones that others have written: sipp and baresip."""
+"""DTMF to and from other SIP stacks: sipp and baresip."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PCMU = {"pt": "0", "codec": "PCMU/8000", "ptime": "20"}
 
 
 async def keys_until_the_end(leg: Leg) -> list[tuple[str, DtmfMethod]]:
-    """Answer; the keys that come until the peer hangs up."""
+    """Answer; returns the digits received until the peer hangs up."""
     keys: list[tuple[str, DtmfMethod]] = []
     leg.on_digit = lambda digit, way: keys.append((digit, way))
     await leg.answer()
@@ -32,7 +32,7 @@ async def keys_until_the_end(leg: Leg) -> list[tuple[str, DtmfMethod]]:
     return keys
 
 
-async def test_sipp_presses_keys_as_events(phone: Phone) -> None:
+async def test_dtmf_of_sipp_by_rfc4733_is_received(phone: Phone) -> None:
     async with Sipp("keys_by_events", phone.target, hold_ms=3000, echo=False) as sipp:
         keys = await keys_until_the_end(await phone.next_leg())
         await sipp.finished()
@@ -40,7 +40,7 @@ async def test_sipp_presses_keys_as_events(phone: Phone) -> None:
 
 
 @pytest.mark.parametrize("transport", ["u1", "t1"])
-async def test_sipp_presses_keys_by_sip_info(phone: Phone, transport: str) -> None:
+async def test_dtmf_of_sipp_by_sip_info_is_received(phone: Phone, transport: str) -> None:
     async with Sipp("keys_by_info", phone.target, keys=PCMU, hold_ms=300, transport=transport) as sipp:
         keys = await keys_until_the_end(await phone.next_leg())
         await sipp.finished()
@@ -54,7 +54,7 @@ def write(path: Path, rate: int, samples: Samples) -> None:
 
 
 @pytest.mark.parametrize(("codec", "rate"), [("PCMU/8000/1", 8000), ("G722/16000/1", 16000)])
-async def test_keys_in_the_sound_of_baresip_are_found(phone: Phone, tmp_path: Path, codec: str, rate: int) -> None:
+async def test_in_band_dtmf_of_baresip_is_detected(phone: Phone, tmp_path: Path, codec: str, rate: int) -> None:
     tones = [part for digit in "0123456789*#ABCD" for part in (key(digit, rate, ms=120), gap(120, rate))]
     await asyncio.to_thread(write, tmp_path / "keys.wav", rate, sent(gap(500, rate), *tones, gap(4000, rate)))
     async with Baresip(codec, play=tmp_path / "keys.wav") as baresip:
@@ -70,10 +70,10 @@ async def test_keys_in_the_sound_of_baresip_are_found(phone: Phone, tmp_path: Pa
 
 
 @pytest.mark.parametrize("codec", ["PCMU/8000/1", "opus/48000/2"])
-async def test_baresip_hears_each_key_that_we_press_once(phone: Phone, codec: str) -> None:
+async def test_baresip_receives_each_sent_digit_once(phone: Phone, codec: str) -> None:
     async with Baresip(codec) as baresip:
         leg = await phone.endpoint.call(f"sip:baresip@127.0.0.1:{baresip.port}")
-        await asyncio.wait_for(leg.connected(), 5)
+        await asyncio.wait_for(leg.wait_connected(), 5)
         await asyncio.wait_for(leg.send_digits("12w44#"), 10)
         pressed = [(await baresip.event("CALL_DTMF_START"))["param"] for _ in range(5)]
         await leg.hangup()
@@ -82,8 +82,8 @@ async def test_baresip_hears_each_key_that_we_press_once(phone: Phone, codec: st
     assert pressed == ["1", "2", "4", "4", "#"]
 
 
-async def test_a_peer_without_events_hears_tones(phone: Phone) -> None:
-    """sipp sends back what it hears."""
+async def test_peer_without_rfc4733_gets_in_band_tones(phone: Phone) -> None:
+    """sipp echoes the audio that it receives."""
     async with Sipp("hold", phone.target, keys=PCMU, hold_ms=3500) as sipp:
         leg = await phone.next_leg()
         media = await leg.answer()

@@ -1,4 +1,4 @@
-"""What is counted of a call's packets, and the RTCP that both sides exchange, judged by tshark."""
+"""RTP statistics of a call, and its RTCP in both directions, decoded by tshark."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg,
 
 
 async def ended(raw: RawPhone, dialog: Dialog, leg: Leg) -> CallQuality:
-    """Hang up; the figures outlive the call until it is released."""
+    """Hang up; the statistics outlive the call until it is released."""
     await raw.bye(dialog)
     await asyncio.wait_for(leg.ended, 5)
     quality = leg.quality()
@@ -51,7 +51,7 @@ async def ended(raw: RawPhone, dialog: Dialog, leg: Leg) -> CallQuality:
 
 
 async def send(phone: Phone, raw: RawPhone, numbers: list[int], first: int = 65500) -> None:
-    """Packets of these places in the stream, one for each of ours that comes."""
+    """Send packets with these sequence numbers, one for each received packet."""
     for number in numbers:
         await raw.next_rtp()
         raw.send_rtp(Rtp(0, first + number, number * 160, SOUND))
@@ -70,10 +70,10 @@ async def send(phone: Phone, raw: RawPhone, numbers: list[int], first: int = 655
     ],
     ids=["clean", "lost", "swapped", "late", "twice"],
 )
-async def test_packets_are_counted_by_their_numbers(
+async def test_packets_are_counted_by_sequence_number(
     phone: Phone, raw: RawPhone, numbers: list[int], lost: int, reordered: int, duplicate: int
 ) -> None:
-    """The numbers wrap on the way (RFC 3550 A.1)."""
+    """The sequence numbers wrap (RFC 3550 A.1)."""
     dialog, leg, _ = await connected(phone, raw, raw.offer("0"))
     await send(phone, raw, numbers)
     heard = await ended(raw, dialog, leg)
@@ -84,8 +84,8 @@ async def test_packets_are_counted_by_their_numbers(
     assert heard.codec == "PCMU"
 
 
-async def test_a_peer_that_falls_silent_has_lost_nothing(phone: Phone, raw: RawPhone) -> None:
-    """Its numbers go on where they stood, its clock has gone on (RFC 3551 4.1)."""
+async def test_silence_of_the_peer_is_no_loss(phone: Phone, raw: RawPhone) -> None:
+    """Its sequence numbers continue, and its timestamps have advanced (RFC 3551 4.1)."""
     dialog, leg, _ = await connected(phone, raw, raw.offer("0"))
     await send(phone, raw, list(range(10)))
     await phone.ears.ticks(25)
@@ -101,7 +101,7 @@ async def test_a_peer_that_falls_silent_has_lost_nothing(phone: Phone, raw: RawP
     assert heard.received.jitter_max_ms < 100
 
 
-async def test_figures_go_on_through_a_reinvite(phone: Phone, raw: RawPhone) -> None:
+async def test_statistics_continue_after_a_reinvite(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, _ = await connected(phone, raw, raw.offer("0"))
     await send(phone, raw, [n for n in range(20) if n != 5])
     dialog.cseq += 1
@@ -143,7 +143,7 @@ def write_capture(path: Path, packets: list[bytes]) -> None:
 
 
 async def judged(path: Path) -> list[dict[str, list[str]]]:
-    """What tshark sees in each packet: the types of its parts, and what it complains of."""
+    """tshark's view of each packet: the types of its parts, and its complaints."""
     fields = ("rtcp.pt", "rtcp.version", "_ws.malformed", "_ws.expert.message", "rtcp.senderssrc")
     command = ["tshark", "-r", str(path), "-d", "udp.port==5005,rtcp", "-T", "json", *(f"-e{name}" for name in fields)]
     process = await asyncio.create_subprocess_exec(*command, stdout=-1, stderr=-3)
@@ -152,8 +152,8 @@ async def judged(path: Path) -> list[dict[str, list[str]]]:
     return [each["_source"]["layers"] for each in json.loads(output)]
 
 
-async def test_rtcp_goes_both_ways(phone: Phone, raw: RawPhone, tmp_path: Path) -> None:
-    """Ours says what it must and ends with BYE; from the peer's we learn what it hears, and how far away it is."""
+async def test_rtcp_is_sent_and_received(phone: Phone, raw: RawPhone, tmp_path: Path) -> None:
+    """Ours has the required parts and ends with BYE; the peer's gives its reception statistics and the round trip."""
     loop = asyncio.get_running_loop()
     _, rtcp = await loop.create_datagram_endpoint(Datagrams, local_addr=("127.0.0.1", 0))
     dialog, leg, _ = await connected(phone, raw, raw.offer("0", f"rtcp:{rtcp.port} IN IP4 127.0.0.1"))
@@ -191,19 +191,19 @@ async def test_rtcp_goes_both_ways(phone: Phone, raw: RawPhone, tmp_path: Path) 
         assert set(layers["rtcp.version"]) == {"2"}
 
 
-async def test_rtcp_of_a_stranger_is_not_believed(phone: Phone, raw: RawPhone) -> None:
-    """From another port it must at least name the peer's SSRC, which a stranger does not know."""
+async def test_rtcp_of_another_source_is_dropped(phone: Phone, raw: RawPhone) -> None:
+    """From another port it must at least contain the peer's SSRC, which other sources do not know."""
     dialog, leg, media = await connected(phone, raw, raw.offer("0"))
     first = await raw.next_rtp()
     await send(phone, raw, list(range(5)))
     assert raw._rtp_target
     forged = report(first.ssrc, 0, 0, lost=90, highest=first.sequence + 99, jitter=80000)
     forged = forged[:4] + b"\0\0\0\1" + forged[8:]
-    async with RawPhone(phone.target) as stranger:
+    async with RawPhone(phone.target) as unknown_source:
         for packet in (forged, forged[:8], b"\x81\xc9\xff\xff" + b"\0" * 60, b"\0" * 40, b"\x80"):
-            stranger.rtp.transport.sendto(packet, (raw._rtp_target[0], raw._rtp_target[1] + 1))
+            unknown_source.rtp.transport.sendto(packet, (raw._rtp_target[0], raw._rtp_target[1] + 1))
         await phone.ears.ticks(3)
-        assert stranger.rtp.received.empty()
+        assert unknown_source.rtp.received.empty()
     assert phone.pump.rtp_totals(media.slot).foreign == 3
     quality = await ended(raw, dialog, leg)
     assert quality.sent is None

@@ -1,4 +1,4 @@
-"""What the pump does with queued sound, by its counters and the samples of its ticks; both legs are in this process."""
+"""The pump and its queued audio, by its counters and the samples of its ticks; both legs are in this process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FADE = 40
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def call(phone: Phone) -> AsyncIterator[Call]:
-    """A call of two ticks' age."""
+    """A call of two ticks."""
     call = await phone.call()
     await phone.ears.ticks(2)
     yield call
@@ -42,11 +42,11 @@ async def call(phone: Phone) -> AsyncIterator[Call]:
 
 
 def steps(seconds: float) -> Samples:
-    """Samples that name their own place: 1000, 1001, ... without a zero among them."""
+    """Samples that equal their index: 1000, 1001, ... without a zero."""
     return (1000 + np.arange(int(seconds * RATE)) % 20000).astype(np.int16)
 
 
-async def test_sound_goes_out_whole_and_in_order(phone: Phone, call: Call) -> None:
+async def test_written_audio_is_sent_complete_and_in_order(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     track = phone.ears.follow(slot)
     written = steps(0.5)
@@ -58,7 +58,7 @@ async def test_sound_goes_out_whole_and_in_order(phone: Phone, call: Call) -> No
     assert phone.pump.taken(slot) == phone.pump.written(slot)
 
 
-async def test_flush_returns_what_was_sent_and_nothing_more_is_heard(phone: Phone, call: Call) -> None:
+async def test_flush_returns_the_sent_position_and_stops_the_audio(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     track = phone.ears.follow(slot)
     begin = phone.pump.written(slot)
@@ -72,11 +72,11 @@ async def test_flush_returns_what_was_sent_and_nothing_more_is_heard(phone: Phon
     assert np.array_equal(track.said[at + FADE : at + sent], written[FADE:sent])
     assert not track.said[at + sent + FADE :].any()
     faded = written[sent : sent + FADE] * (1 - np.arange(FADE) / FADE)
-    assert np.abs(track.said[at + sent : at + sent + FADE] - faded).max() <= 1, "what would have come next, fading"
+    assert np.abs(track.said[at + sent : at + sent + FADE] - faded).max() <= 1, "the next samples, fading out"
     assert phone.pump.taken(slot) == phone.pump.written(slot) == begin + len(written)
 
 
-async def test_sound_written_after_a_flush_is_heard(phone: Phone, call: Call) -> None:
+async def test_audio_written_after_a_flush_is_sent(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     phone.pump.write(slot, steps(1.0))
     await phone.ears.ticks(5)
@@ -87,7 +87,7 @@ async def test_sound_written_after_a_flush_is_heard(phone: Phone, call: Call) ->
     assert int((track.said == 7000).sum()) in range(800 - FADE, 800 + 2)
 
 
-async def test_sound_that_replaces_sound_in_the_same_tick_does_not_click(phone: Phone, call: Call) -> None:
+async def test_audio_replaced_in_the_same_tick_does_not_click(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     track = phone.ears.follow(slot)
     for level in (15000, -15000, 15000, -15000):
@@ -109,7 +109,7 @@ async def test_pause_and_resume_lose_no_sample(phone: Phone, call: Call) -> None
     await phone.ears.ticks(2)
     stopped_at = phone.pump.taken(slot) - begin
     await phone.ears.ticks(6)
-    assert phone.pump.taken(slot) - begin == stopped_at, "the clock stands still"
+    assert phone.pump.taken(slot) - begin == stopped_at, "the clock does not advance"
     assert track.info[-1][INFO_FLAGS] & FLAG_PAUSED
     assert not track.said[-4 * FRAME :].any()
     phone.pump.pause(slot, False)
@@ -117,19 +117,19 @@ async def test_pause_and_resume_lose_no_sample(phone: Phone, call: Call) -> None
     assert phone.pump.taken(slot) - begin == len(written)
     rest = written[stopped_at:]
     end = int(np.flatnonzero(track.said == rest[-1])[0]) + 1
-    assert np.array_equal(track.said[end - len(rest) + FADE : end], rest[FADE:]), "it goes on where it stopped"
+    assert np.array_equal(track.said[end - len(rest) + FADE : end], rest[FADE:]), "it continues at the paused sample"
 
 
 def clicks(sound: Samples, hz: float) -> float:
-    """The largest residue of a sine's difference equation. A linear fade of 5 ms leaves twice its step a sample, a hard
-    edge as much as the sound's amplitude."""
+    """The largest residue of a sine's difference equation. A linear fade of 5 ms leaves twice its step per sample, a
+    hard edge far more."""
     x = sound.astype(float)
     return float(np.abs(x[2:] - 2 * np.cos(2 * np.pi * hz / RATE) * x[1:-1] + x[:-2]).max())
 
 
 @pytest.mark.parametrize("hz", [300, 1000, 2500])
 @pytest.mark.parametrize("stop", ["pause", "flush"])
-async def test_stopped_speech_fades_in_its_own_sound(phone: Phone, call: Call, stop: str, hz: int) -> None:
+async def test_stopped_speech_fades_out(phone: Phone, call: Call, stop: str, hz: int) -> None:
     slot, level = call.taken_media.slot, 10000
     track = phone.ears.follow(slot)
     for _ in range(4):  # wherever in its wave the tone is met
@@ -147,7 +147,7 @@ async def test_stopped_speech_fades_in_its_own_sound(phone: Phone, call: Call, s
     assert clicks(track.said, hz) <= 2 * level / FADE + 4
 
 
-async def test_speech_stops_in_the_tick_that_is_told_to(phone: Phone, call: Call) -> None:
+async def test_speech_stops_within_one_tick(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     phone.pump.write(slot, tone(RATE, 500, 2.0, 10000))
     await phone.ears.ticks(5)
@@ -155,10 +155,10 @@ async def test_speech_stops_in_the_tick_that_is_told_to(phone: Phone, call: Call
     phone.pump.pause(slot, True)
     await phone.ears.ticks(3)
     sounding = np.flatnonzero(track.said)
-    assert len(sounding) <= FRAME + FADE, "what the pump took before it was told, and the fade"
+    assert len(sounding) <= FRAME + FADE, "the frame before the flush, and the fade"
 
 
-async def test_flush_lifts_a_pause(phone: Phone, call: Call) -> None:
+async def test_flush_ends_a_pause(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     phone.pump.write(slot, steps(1.0))
     phone.pump.pause(slot, True)
@@ -205,7 +205,7 @@ async def test_an_under_run_gets_comfort_noise_and_silence_is_silent(phone: Phon
 
 
 @pytest.mark.parametrize("level", [20000, -20000, 32767])
-async def test_edges_between_sound_and_silence_do_not_click(phone: Phone, call: Call, level: int) -> None:
+async def test_edges_between_audio_and_silence_do_not_click(phone: Phone, call: Call, level: int) -> None:
     slot = call.taken_media.slot
     track = phone.ears.follow(slot)
     phone.pump.hold_open(slot, True)
@@ -216,7 +216,7 @@ async def test_edges_between_sound_and_silence_do_not_click(phone: Phone, call: 
     assert (track.said == level).sum() > 9 * FRAME
 
 
-async def test_what_nobody_reads_for_400_ms_gives_way_oldest_first(phone: Phone, call: Call) -> None:
+async def test_unread_audio_is_dropped_after_400_ms_oldest_first(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     track = phone.ears.follow(slot)
     await phone.ears.ticks(2)
@@ -235,7 +235,7 @@ async def test_positions_count_every_sample_since_the_slot_opened(phone: Phone, 
     assert ends[-1] == phone.pump.slot_stats(call.taken_media.slot).frames_sent * FRAME
 
 
-async def test_info_tells_queue_clock_arrival_and_life(phone: Phone, call: Call) -> None:
+async def test_info_columns_have_queue_clock_arrival_and_state(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     track = phone.ears.follow(slot)
     await phone.ears.ticks(2)
@@ -249,7 +249,7 @@ async def test_info_tells_queue_clock_arrival_and_life(phone: Phone, call: Call)
     assert after[INFO_FLAGS] == FLAG_LIVE
 
 
-async def test_the_ring_takes_30_s_and_says_what_did_not_fit(phone: Phone, call: Call) -> None:
+async def test_ring_holds_30_s_and_reports_what_did_not_fit(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     assert phone.pump.write(slot, np.zeros(29 * RATE, np.int16)) == 29 * RATE
     fitted = phone.pump.write(slot, np.zeros(5 * RATE, np.int16))
@@ -273,7 +273,7 @@ def every_operation(pump: Pump, slot: int) -> list[Callable[[], object]]:
     ]
 
 
-async def test_a_handle_is_void_after_release_also_when_its_row_is_used_again(phone: Phone) -> None:
+async def test_handle_is_invalid_after_release_even_if_its_row_is_reused(phone: Phone) -> None:
     await phone.ears.ticks(2)  # the rows of the last call are free by then
     first = await phone.call()
     stale = first.taken_media.slot, first.placed_media.slot
@@ -289,7 +289,7 @@ async def test_a_handle_is_void_after_release_also_when_its_row_is_used_again(ph
     await second.end()
 
 
-async def test_slots_are_given_back_when_calls_end(phone: Phone) -> None:
+async def test_slots_are_released_when_calls_end(phone: Phone) -> None:
     for _ in range(5):
         call = await phone.call()
         await phone.ears.ticks(1)
@@ -311,15 +311,15 @@ async def test_a_slot_released_in_a_live_call_stays_closed(phone: Phone) -> None
     await call.end()
 
 
-async def test_read_refuses_arrays_that_are_too_small(phone: Phone, call: Call) -> None:
+async def test_read_rejects_arrays_that_are_too_small(phone: Phone, call: Call) -> None:
     rows = 1
     heard = np.zeros((rows, 1000), np.int16)
     with pytest.raises(ValueError, match="fewer rows"):
         phone.pump.read(heard, heard.copy(), np.zeros(rows, np.int32), np.zeros((rows, INFO_COLUMNS), np.int64))
 
 
-async def test_audio_never_waits_for_python(phone: Phone, call: Call) -> None:
-    """A thread that spins holds the GIL all the time; every tick sends its frame, and queued sound never runs out."""
+async def test_audio_does_not_wait_for_the_gil(phone: Phone, call: Call) -> None:
+    """A thread holds the GIL all the time; every tick sends its frame, and queued audio never runs out."""
     slot = call.taken_media.slot
     phone.pump.write(slot, tone(RATE, 400, 10.0))
     phone.pump.hold_open(slot, True)

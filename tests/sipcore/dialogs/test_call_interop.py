@@ -1,4 +1,4 @@
-"""Calls with phones that others have written: Debian's sipp and baresip."""
+"""Calls with other SIP stacks: Debian's sipp and baresip."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PCMU = {"pt": "0", "codec": "PCMU/8000", "ptime": "20"}
 
 
 @pytest.mark.parametrize("transport", ["u1", "t1"])
-async def test_sipp_holds_a_call_and_echoes_what_we_say(phone: Phone, transport: str) -> None:
+async def test_call_from_sipp_is_answered_and_echoes_our_audio(phone: Phone, transport: str) -> None:
     async with Sipp("hold", phone.target, keys=PCMU, hold_ms=700, transport=transport) as sipp:
         leg = await phone.next_leg()
         await leg.send_ringing()
@@ -35,7 +35,7 @@ async def test_sipp_holds_a_call_and_echoes_what_we_say(phone: Phone, transport:
     assert sounding_s(track.heard, 8000) == pytest.approx(0.4, abs=0.05)
 
 
-async def test_sipp_accepts_our_bye(phone: Phone) -> None:
+async def test_our_bye_ends_a_call_from_sipp(phone: Phone) -> None:
     async with Sipp("stay", phone.target, keys=PCMU) as sipp:
         leg = await phone.next_leg()
         await leg.answer()
@@ -65,7 +65,7 @@ async def test_thirty_calls_at_ten_a_second_all_succeed(phone: Phone) -> None:
 
 
 async def hold(leg: Leg) -> int:
-    """Answer and wait for the end; its status."""
+    """Answer and wait for the end; returns its status."""
     await leg.answer()
     end = await asyncio.wait_for(leg.ended, 10)
     leg.release()
@@ -76,7 +76,7 @@ async def hold(leg: Leg) -> int:
     ("codec", "ours", "rate"),
     [("PCMU/8000/1", "PCMU", 8000), ("G722/16000/1", "G722", 16000), ("opus/48000/2", "opus", 16000)],
 )
-async def test_baresip_and_we_understand_each_other(phone: Phone, codec: str, ours: str, rate: int) -> None:
+async def test_call_from_baresip_has_audio_in_both_directions(phone: Phone, codec: str, ours: str, rate: int) -> None:
     async with Baresip(codec) as baresip:
         await baresip.command("dial", phone.uri)
         leg = await phone.next_leg()
@@ -107,10 +107,10 @@ async def test_baresip_hangs_up(phone: Phone) -> None:
         leg.release()
 
 
-async def test_we_can_call_baresip(phone: Phone) -> None:
+async def test_call_to_baresip_has_audio(phone: Phone) -> None:
     async with Baresip("PCMU/8000/1") as baresip:
         leg = await phone.endpoint.call(f"sip:baresip@127.0.0.1:{baresip.port}")
-        media = await asyncio.wait_for(leg.connected(), 5)
+        media = await asyncio.wait_for(leg.wait_connected(), 5)
         track = phone.ears.follow(media.slot)
         await phone.ears.ticks(25)
         await leg.hangup()

@@ -1,4 +1,4 @@
-"""PJSUA's table of calls: a call that is over keeps its place while its peer does not answer; nobody pays for that."""
+"""PJSUA's call table: an ended call keeps its entry while its peer does not respond, and blocks no other call."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
-async def ring_and_give_up(phone: Phone, silent: RawPhone, count: int) -> None:
-    """So many calls to somebody who never says a word, each hung up at once."""
+async def call_and_hang_up(phone: Phone, silent: RawPhone, count: int) -> None:
+    """Make that many calls to a callee that never responds, and hang each up at once."""
     for _ in range(count):
         leg = await phone.endpoint.call(f"sip:nobody@127.0.0.1:{silent.sip.port}")
         await leg.hangup()
         await leg.ended
 
 
-async def test_calls_that_were_given_up_keep_nobody_out(phone: Phone, raw: RawPhone) -> None:
-    """Each keeps its place for 32 s, for CANCEL must wait until the callee has said something (RFC 3261 9.1)."""
+async def test_calls_hung_up_without_a_response_do_not_fill_the_call_table(phone: Phone, raw: RawPhone) -> None:
+    """Each keeps its entry for 32 s, because CANCEL must wait for a response of the callee (RFC 3261 9.1)."""
     async with RawPhone(phone.target) as silent:
         rings = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
         callee = await RawCallee.called(raw)
         callee.rings()
         await asyncio.wait_for(rings.ringing, 5)
         live = await phone.call()
-        await ring_and_give_up(phone, silent, _native.MAX_CALLS + 20)
+        await call_and_hang_up(phone, silent, _native.MAX_CALLS + 20)
         assert _native.call_table_used() > _native.MAX_CALLS - 20
         dialog = raw.dialog()
         raw.invite(dialog, raw.offer("0"))
@@ -47,7 +47,7 @@ async def test_calls_that_were_given_up_keep_nobody_out(phone: Phone, raw: RawPh
         await raw.accepted(dialog)
         assert not any(each.ended.done() for each in (rings, live.placed, live.taken))
         callee.answers()
-        await asyncio.wait_for(rings.connected(), 5)
+        await asyncio.wait_for(rings.wait_connected(), 5)
         await rings.hangup()
         await callee.is_hung_up_on()
         await raw.bye(dialog)
@@ -57,13 +57,13 @@ async def test_calls_that_were_given_up_keep_nobody_out(phone: Phone, raw: RawPh
 
 
 async def bye_of(raw: RawPhone, dialog: Dialog) -> Message:
-    """The next one of this call: on a busy machine one of an earlier call may have come twice."""
+    """The next BYE of this call; an earlier call's may be retransmitted on a busy machine."""
     while (message := await raw.asked("BYE")).header("Call-ID") != dialog.call_id:
         pass
     return message
 
 
-async def test_a_bye_is_sent_again_though_its_call_had_to_make_room(phone: Phone, raw: RawPhone) -> None:
+async def test_bye_is_retransmitted_after_its_call_table_entry_was_freed(phone: Phone, raw: RawPhone) -> None:
     async with RawPhone(phone.target) as silent:
         dialog = raw.dialog()
         raw.invite(dialog, raw.offer("0"))
@@ -74,7 +74,7 @@ async def test_a_bye_is_sent_again_though_its_call_had_to_make_room(phone: Phone
         await leg.hangup()
         leg.release()
         first = await bye_of(raw, dialog)
-        await ring_and_give_up(phone, silent, _native.MAX_CALLS + 1)
+        await call_and_hang_up(phone, silent, _native.MAX_CALLS + 1)
         while not raw.sip.received.empty():
             raw.sip.received.get_nowait()
         again = await bye_of(raw, dialog)

@@ -1,4 +1,4 @@
-"""Calls that we make, with a callee that answers to the letter."""
+"""Outbound INVITEs, with a callee that responds byte by byte."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=40)
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
-    """Whom we call."""
+    """The callee."""
     async with RawPhone(phone.target) as raw:
         yield raw
 
 
-async def placed(phone: Phone, raw: RawPhone) -> tuple[Leg, RawCallee]:
-    """A call that has reached the callee and no further."""
+async def place_call(phone: Phone, raw: RawPhone) -> tuple[Leg, RawCallee]:
+    """A call whose INVITE has reached the callee."""
     leg = await phone.endpoint.call(f"sip:+49301@127.0.0.1:{raw.sip.port}")
     return leg, await RawCallee.called(raw)
 
 
-async def end_of(leg: Leg) -> LegEnd:
-    """Wait for the leg's end and give its slot back."""
+async def wait_ended(leg: Leg) -> LegEnd:
+    """Wait for the leg's end and release its slot."""
     end = await asyncio.wait_for(leg.ended, 5)
     leg.release()
     return end
 
 
-async def test_the_invite_shows_who_calls_and_has_the_call_id_that_was_asked_for(phone: Phone, raw: RawPhone) -> None:
+async def test_invite_has_the_given_from_and_call_id(phone: Phone, raw: RawPhone) -> None:
     uri = f"sip:+4930100@127.0.0.1:{raw.sip.port};transport=udp"
     leg = await phone.endpoint.call(uri, caller=NameAddr("+41441", 'Zoë "Z" \\ Co'), sip_call_id="the-call")
     callee = await RawCallee.called(raw)
@@ -54,10 +54,10 @@ async def test_the_invite_shows_who_calls_and_has_the_call_id_that_was_asked_for
     assert callee.invite.header("To").strip("<>") == "sip:+4930100@127.0.0.1"
     assert (leg.sip_call_id, leg.facts.direction, leg.facts.to_addr.user) == ("the-call", "outbound", "+4930100")
     callee.refuses("486 Busy Here")
-    await end_of(leg)
+    await wait_ended(leg)
 
 
-async def test_the_invite_asserts_who_calls_and_carries_headers_of_any_length(phone: Phone, raw: RawPhone) -> None:
+async def test_invite_has_p_asserted_identity_and_headers_of_any_length(phone: Phone, raw: RawPhone) -> None:
     long = "v" * 500
     more = [("X-Order", "Käse"), ("Diversion", "<sip:1@h>"), *((f"X-{n}", long) for n in range(4))]
     uri = f"sip:1@127.0.0.1:{raw.sip.port}"
@@ -66,20 +66,20 @@ async def test_the_invite_asserts_who_calls_and_carries_headers_of_any_length(ph
     assert callee.invite.header("P-Asserted-Identity") == '"Zoë" <sip:+41441@127.0.0.1>'
     assert [(name, callee.invite.header(name)) for name, _ in more] == more
     callee.refuses("486 Busy Here")
-    await end_of(leg)
+    await wait_ended(leg)
 
 
-async def test_a_caller_without_a_name_is_just_an_address(phone: Phone, raw: RawPhone) -> None:
+async def test_from_without_a_display_name_has_only_the_uri(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}", caller=NameAddr("100", ""))
     callee = await RawCallee.called(raw)
     assert callee.invite.header("From").startswith("<sip:100@127.0.0.1>;tag=")
     callee.refuses("486 Busy Here")
-    await end_of(leg)
+    await wait_ended(leg)
 
 
-async def test_a_leg_rings_then_is_answered_and_both_sides_hear_each_other(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw)
-    connecting = asyncio.create_task(leg.connected())
+async def test_outbound_leg_rings_is_answered_and_has_audio_in_both_directions(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await place_call(phone, raw)
+    connecting = asyncio.create_task(leg.wait_connected())
     callee.trying()
     callee.rings()
     await asyncio.wait_for(leg.ringing, 5)
@@ -92,13 +92,13 @@ async def test_a_leg_rings_then_is_answered_and_both_sides_hear_each_other(phone
     heard = from_mulaw(b"".join([(await raw.next_rtp()).payload for _ in range(25)]))
     assert loudest_hz(heard, 8000) == pytest.approx(800, abs=10)
     await callee.hangs_up()
-    end = await end_of(leg)
+    end = await wait_ended(leg)
     assert (end.code, end.by_peer) == (200, True)
 
 
-async def test_early_media_is_sound_but_no_answer(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw)
-    connecting = asyncio.create_task(leg.connected())
+async def test_early_media_is_audio_without_an_answer(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await place_call(phone, raw)
+    connecting = asyncio.create_task(leg.wait_connected())
     callee.rings(raw.offer("0"), "183 Session Progress")
     await asyncio.wait_for(leg.ringing, 5)
     await phone.ears.ticks(5)
@@ -111,7 +111,7 @@ async def test_early_media_is_sound_but_no_answer(phone: Phone, raw: RawPhone) -
     hanging_up = asyncio.create_task(leg.hangup())
     await callee.is_hung_up_on()
     await hanging_up
-    assert not (await end_of(leg)).by_peer
+    assert not (await wait_ended(leg)).by_peer
 
 
 @pytest.mark.parametrize(
@@ -129,63 +129,63 @@ async def test_early_media_is_sound_but_no_answer(phone: Phone, raw: RawPhone) -
         ("407 Proxy Authentication Required", ('Proxy-Authenticate: Digest realm="pbx", nonce="n", algorithm=MD5',)),
     ],
 )
-async def test_the_final_status_of_the_callee_is_the_end_s(
+async def test_leg_ends_with_the_final_status_of_the_callee(
     phone: Phone, raw: RawPhone, status: str, headers: tuple[str, ...]
 ) -> None:
-    leg, callee = await placed(phone, raw)
+    leg, callee = await place_call(phone, raw)
     callee.rings()
     callee.refuses(status, *headers)
     await callee.gets("ACK")
-    end = await end_of(leg)
+    end = await wait_ended(leg)
     assert (end.code, end.by_peer) == (int(status[:3]), True)
     with pytest.raises(ConnectionError):
-        await leg.connected()
+        await leg.wait_connected()
 
 
 async def test_a_redirect_is_not_followed(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw)
+    leg, callee = await place_call(phone, raw)
     async with RawPhone(phone.target) as elsewhere:
         callee.refuses("302 Moved Temporarily", f"Contact: <sip:x@127.0.0.1:{elsewhere.sip.port}>")
-        await end_of(leg)
+        await wait_ended(leg)
         await elsewhere.options()
         assert elsewhere.sip.received.empty()
 
 
-async def test_hanging_up_while_it_rings_cancels(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw)
+async def test_hangup_while_ringing_sends_cancel(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await place_call(phone, raw)
     callee.rings()
     await asyncio.wait_for(leg.ringing, 5)
     await leg.hangup()
     await callee.is_cancelled()
     await callee.gets("ACK")
-    end = await end_of(leg)
+    end = await wait_ended(leg)
     assert (end.code, end.by_peer) == (487, False)
 
 
-async def test_an_answer_that_crosses_the_cancel_is_hung_up_on(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw)
+async def test_answer_that_crosses_the_cancel_gets_bye(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await place_call(phone, raw)
     callee.rings()
     await asyncio.wait_for(leg.ringing, 5)
     await leg.hangup()
     callee.answers()
     await callee.gets("ACK")
     await callee.is_hung_up_on()
-    assert not (await end_of(leg)).by_peer
+    assert not (await wait_ended(leg)).by_peer
     assert not leg.answered.done()
 
 
-async def test_a_call_is_cancelled_only_when_the_callee_has_said_something(phone: Phone, raw: RawPhone) -> None:
+async def test_cancel_is_sent_only_after_a_provisional_response(phone: Phone, raw: RawPhone) -> None:
     """RFC 3261 9.1."""
-    leg, callee = await placed(phone, raw)
+    leg, callee = await place_call(phone, raw)
     await leg.hangup()
-    await end_of(leg)
-    assert (await callee.gets("INVITE")).header("Call-ID") == leg.sip_call_id, "it is sent again"
+    await wait_ended(leg)
+    assert (await callee.gets("INVITE")).header("Call-ID") == leg.sip_call_id, "it is retransmitted"
     callee.trying()
     await callee.is_cancelled()
 
 
-async def test_whether_the_callee_has_said_anything_is_known(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw)
+async def test_latest_status_is_that_of_the_latest_response(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await place_call(phone, raw)
     assert await leg.latest_status() == 0
     callee.trying()
     await raw.options()
@@ -195,12 +195,12 @@ async def test_whether_the_callee_has_said_anything_is_known(phone: Phone, raw: 
     await asyncio.wait_for(leg.ringing, 5)
     assert await leg.latest_status() == 180
     callee.refuses("486 Busy Here")
-    await end_of(leg)
+    await wait_ended(leg)
     assert await leg.latest_status() == 0
 
 
-async def test_a_connection_that_is_refused_is_no_call_or_an_end_without_a_status(phone: Phone) -> None:
-    """As it is known before the INVITE waits for it, or after."""
+async def test_refused_connection_raises_or_ends_the_leg_without_a_status(phone: Phone) -> None:
+    """The refusal is known before the INVITE waits for the connection, or after."""
     try:
         leg = await phone.endpoint.call(f"sip:x@127.0.0.1:{free_port()};transport=tcp")
     except TargetUnreachable as refused:
@@ -208,12 +208,12 @@ async def test_a_connection_that_is_refused_is_no_call_or_an_end_without_a_statu
         assert str(refused) in ("no INVITE could be sent", "no INVITE could be sent: nothing listens there")
         assert phone.endpoint.live_legs == 0
         return
-    end = await end_of(leg)
+    end = await wait_ended(leg)
     assert (end.code, end.by_peer) == (0, True)
 
 
-async def test_why_no_invite_could_be_sent_is_told_in_words(phone: Phone) -> None:
-    """From loopback no packet gets to another network: it is not even sent."""
+async def test_invite_error_describes_why_no_invite_could_be_sent(phone: Phone) -> None:
+    """From loopback no packet can be sent to another network."""
     words = "^no INVITE could be sent: this machine cannot send to that address from where SIP listens$"
     with pytest.raises(InviteError, match=words) as caught:
         await phone.endpoint.call("sip:x@192.0.2.1:5060")
@@ -221,7 +221,7 @@ async def test_why_no_invite_could_be_sent_is_told_in_words(phone: Phone) -> Non
     assert phone.endpoint.live_legs == 0
 
 
-async def test_a_callee_over_tcp_is_reached_over_tcp(phone: Phone) -> None:
+async def test_invite_over_tcp_reaches_the_callee(phone: Phone) -> None:
     invites: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -234,4 +234,4 @@ async def test_a_callee_over_tcp_is_reached_over_tcp(phone: Phone) -> None:
         leg = await phone.endpoint.call(f"sip:x@127.0.0.1:{port};transport=tcp")
         assert f"INVITE sip:x@127.0.0.1:{port};transport=tcp SIP/2.0".encode() in await invites.get()
         await leg.hangup()
-        await end_of(leg)
+        await wait_ended(leg)

@@ -1,4 +1,4 @@
-"""A failed INVITE says which kind of failure it was."""
+"""The kinds of `InviteError`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import cast
 import pjsua2 as pj
 import pytest
 
-from sipcore.dialogs.invite import InvitePath, local_host_for, pick_target, send_error, set_route
+from sipcore.dialogs.invite import InvitePath, local_host_for, pick_target, set_route, to_invite_error
 from sipcore.dialogs.invite_error import InviteError, TargetUnreachable
 from sipcore.resolver.target import SipTarget
 
@@ -17,26 +17,26 @@ OS_ERROR_BASE = 120000
 
 
 class Account:
-    """The account of a trunk that was removed."""
+    """The account of a removed trunk."""
 
     def isValid(self) -> bool:
         return False
 
 
-def test_a_host_without_addresses_is_unresolved() -> None:
+def test_host_without_addresses_is_unresolved() -> None:
     with pytest.raises(InviteError, match="the trunk's host is unknown") as caught:
         pick_target((), ())
     assert caught.value.kind == "unresolved"
 
 
-def test_a_host_whose_addresses_have_all_been_tried_has_not_responded() -> None:
+def test_host_whose_targets_all_failed_has_no_response() -> None:
     assert pick_target((FIRST, SECOND), (FIRST,)) == (SECOND, True)
     with pytest.raises(InviteError, match="none of the trunk's addresses answers") as caught:
         pick_target((FIRST, SECOND), (FIRST, SECOND))
     assert caught.value.kind == "no_response"
 
 
-def test_the_trunk_of_a_path_may_have_been_removed() -> None:
+def test_path_of_a_removed_trunk_raises_trunk_changed() -> None:
     with pytest.raises(InviteError, match="its trunk has been changed or removed") as caught:
         set_route(InvitePath(cast(pj.Account, Account()), "sip:100@192.0.2.1"))
     assert caught.value.kind == "trunk_changed"
@@ -54,8 +54,8 @@ def test_the_trunk_of_a_path_may_have_been_removed() -> None:
         (errno.EACCES, "rejected_locally"),
     ],
 )
-def test_another_address_is_tried_only_when_this_one_is_unreachable(number: int, kind: str) -> None:
-    error = send_error(pj.Error(OS_ERROR_BASE + number, "makeCall", "some reason", "", 0))
+def test_only_an_unreachable_address_is_followed_by_another(number: int, kind: str) -> None:
+    error = to_invite_error(pj.Error(OS_ERROR_BASE + number, "makeCall", "some reason", "", 0))
     assert (error.kind, isinstance(error, TargetUnreachable)) == (kind, kind == "unreachable")
     assert (error.detail, str(error)) == ("no INVITE could be sent: some reason",) * 2
 

@@ -1,4 +1,4 @@
-"""Calls through a trunk whose host has several addresses (RFC 3263 4.3)."""
+"""Failover of outbound INVITEs through a trunk whose host has several addresses (RFC 3263 4.3)."""
 
 from __future__ import annotations
 
@@ -49,55 +49,55 @@ async def phone(authority: Authority) -> AsyncIterator[Phone]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def first(phone: Phone) -> AsyncIterator[RawPhone]:
-    """The host's best address."""
+    """The host's preferred address."""
     async with RawPhone(phone.target, "127.0.0.2") as first:
         yield first
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def second(phone: Phone) -> AsyncIterator[RawPhone]:
-    """The other one."""
+    """The other address."""
     async with RawPhone(phone.target, "127.0.0.3") as second:
         yield second
 
 
 @pytest.fixture(autouse=True)
-def silent(phone: Phone, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """What was told of addresses that do not answer. They are waited for long."""
+def unresponsive(phone: Phone, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The reports of addresses that do not respond; the response timeout is long."""
     told: list[tuple[str, str]] = []
     phone.endpoint.set_sources([f"127.0.0.{last}" for last in (1, 2, 3)])
     monkeypatch.setattr(phone.endpoint, "on_unresponsive", lambda host, address: told.append((host, address)))
-    monkeypatch.setattr(invite_failover, "NO_RESPONSE_S", 60.0)
+    monkeypatch.setattr(invite_failover, "RESPONSE_TIMEOUT_S", 60.0)
     return told
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(invite_failover, "NO_RESPONSE_S", 0.3)
+def short_response_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(invite_failover, "RESPONSE_TIMEOUT_S", 0.3)
 
 
 @pytest.fixture
-def patient_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PJSIP does not tell of every connection that is refused: not when it is before the INVITE waits for it."""
-    monkeypatch.setattr(invite_failover, "NO_RESPONSE_S", 1.0)
+def response_timeout_of_1_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PJSIP does not report every refused connection: not one that is refused before the INVITE waits for it."""
+    monkeypatch.setattr(invite_failover, "RESPONSE_TIMEOUT_S", 1.0)
 
 
 def at(raw: RawPhone) -> SipTarget:
     return SipTarget(raw.host, raw.sip.port, "udp")
 
 
-async def calls(phone: Phone, trunk: Trunk, targets: Sequence[SipTarget], **more: object) -> Leg:
-    """A call through the trunk, whose host is at these addresses."""
+async def call_trunk(phone: Phone, trunk: Trunk, targets: Sequence[SipTarget], **more: object) -> Leg:
+    """A call through the trunk, whose host has these addresses."""
     transports: tuple[Transport, ...] = ("udp", "tcp")
     phone.endpoint.set_host_table({SipHostPort(NAME, None, transport): targets for transport in transports})
     await phone.endpoint.set_trunks([trunk])
     return await phone.endpoint.call("900", trunk=trunk, caller=NameAddr("100", "Desk"), **more)  # type: ignore[arg-type]
 
 
-async def is_over(leg: Leg, callee: RawCallee) -> None:
-    """Answer, let it ring out and end it from our side."""
+async def ring_and_end(leg: Leg, callee: RawCallee) -> None:
+    """Ring, answer and hang up from our side."""
     callee.answers()
-    await asyncio.wait_for(leg.connected(), 5)
+    await asyncio.wait_for(leg.wait_connected(), 5)
     ending = asyncio.create_task(leg.hangup())
     await callee.is_hung_up_on()
     await ending
@@ -105,129 +105,131 @@ async def is_over(leg: Leg, callee: RawCallee) -> None:
     leg.release()
 
 
-async def hears_nothing_more(raw: RawPhone) -> None:
+async def receives_nothing(raw: RawPhone) -> None:
     await raw.options()
     assert raw.sip.received.empty()
 
 
 @KINDS
-@pytest.mark.usefixtures("impatient")
-async def test_when_the_first_address_says_nothing_the_next_one_is_called(
-    phone: Phone, first: RawPhone, second: RawPhone, silent: list[tuple[str, str]], trunk: Trunk
+@pytest.mark.usefixtures("short_response_timeout")
+async def test_next_target_is_called_when_the_first_does_not_respond(
+    phone: Phone, first: RawPhone, second: RawPhone, unresponsive: list[tuple[str, str]], trunk: Trunk
 ) -> None:
-    leg = await calls(phone, trunk, [at(first), at(second)])
+    leg = await call_trunk(phone, trunk, [at(first), at(second)])
     dead = await RawCallee.called(first)
     callee = await RawCallee.called(second)
     assert callee.invite.header("Call-ID") == dead.invite.header("Call-ID") == leg.sip_call_id
     assert callee.invite.header("From").split(";")[0] == dead.invite.header("From").split(";")[0]
     assert callee.invite.header("P-Asserted-Identity") == dead.invite.header("P-Asserted-Identity") != ""
-    assert silent == [(NAME, "127.0.0.2")]
+    assert unresponsive == [(NAME, "127.0.0.2")]
     dead.rings()
     await dead.gets("CANCEL")
     assert not leg.ringing.done()
-    await is_over(leg, callee)
+    await ring_and_end(leg, callee)
 
 
 @pytest.mark.parametrize("trunk", [SHARED, OWN], ids=["shared account", "own account"])
-@pytest.mark.usefixtures("patient_for_a_second")
-async def test_when_the_first_address_refuses_the_connection_the_next_one_is_called(
-    phone: Phone, second: RawPhone, silent: list[tuple[str, str]], trunk: Trunk
+@pytest.mark.usefixtures("response_timeout_of_1_s")
+async def test_next_target_is_called_when_the_first_refuses_the_connection(
+    phone: Phone, second: RawPhone, unresponsive: list[tuple[str, str]], trunk: Trunk
 ) -> None:
-    leg = await calls(phone, replace(trunk, transport="tcp"), [SipTarget("127.0.0.2", free_port(), "tcp"), at(second)])
+    leg = await call_trunk(
+        phone, replace(trunk, transport="tcp"), [SipTarget("127.0.0.2", free_port(), "tcp"), at(second)]
+    )
     callee = await RawCallee.called(second)
-    assert silent == [(NAME, "127.0.0.2")]
-    await is_over(leg, callee)
+    assert unresponsive == [(NAME, "127.0.0.2")]
+    await ring_and_end(leg, callee)
 
 
 @KINDS
-async def test_when_the_first_address_has_no_time_the_next_one_is_called(
-    phone: Phone, first: RawPhone, second: RawPhone, silent: list[tuple[str, str]], trunk: Trunk
+async def test_next_target_is_called_when_the_first_responds_503(
+    phone: Phone, first: RawPhone, second: RawPhone, unresponsive: list[tuple[str, str]], trunk: Trunk
 ) -> None:
-    leg = await calls(phone, trunk, [at(first), at(second)])
+    leg = await call_trunk(phone, trunk, [at(first), at(second)])
     (await RawCallee.called(first)).refuses("503 Service Unavailable")
     callee = await RawCallee.called(second)
     callee.refuses("503 Service Unavailable", "Reason: Q.850;cause=34")
     end = await asyncio.wait_for(leg.ended, 5)
     assert (end.code, end.by_peer, end.cause and end.cause.number) == (503, True, 34)
-    assert silent == [], "it has answered"
+    assert unresponsive == [], "it has answered"
 
 
-async def test_what_the_first_address_decides_is_decided(phone: Phone, first: RawPhone, second: RawPhone) -> None:
-    leg = await calls(phone, OWN, [at(first), at(second)])
+async def test_other_final_responses_of_the_first_target_are_final(
+    phone: Phone, first: RawPhone, second: RawPhone
+) -> None:
+    leg = await call_trunk(phone, OWN, [at(first), at(second)])
     (await RawCallee.called(first)).refuses("486 Busy Here")
     assert (await asyncio.wait_for(leg.ended, 5)).code == 486
-    await hears_nothing_more(second)
+    await receives_nothing(second)
 
 
-@pytest.mark.usefixtures("impatient")
-async def test_who_says_anything_at_all_is_waited_for(phone: Phone, first: RawPhone, second: RawPhone) -> None:
-    leg = await calls(phone, OWN, [at(first), at(second)])
+@pytest.mark.usefixtures("short_response_timeout")
+async def test_target_that_responded_is_not_given_up(phone: Phone, first: RawPhone, second: RawPhone) -> None:
+    leg = await call_trunk(phone, OWN, [at(first), at(second)])
     callee = await RawCallee.called(first)
     callee.trying()
     await asyncio.wait((leg.ended,), timeout=0.6)
-    await hears_nothing_more(second)
-    await is_over(leg, callee)
+    await receives_nothing(second)
+    await ring_and_end(leg, callee)
 
 
-@pytest.mark.usefixtures("impatient")
-async def test_a_call_whose_addresses_are_all_silent_waits_at_the_last_one_until_it_is_hung_up(
-    phone: Phone, first: RawPhone, second: RawPhone, silent: list[tuple[str, str]]
+@pytest.mark.usefixtures("short_response_timeout")
+async def test_last_target_is_waited_for_until_hangup(
+    phone: Phone, first: RawPhone, second: RawPhone, unresponsive: list[tuple[str, str]]
 ) -> None:
-    leg = await calls(phone, OWN, [at(first), at(second)])
+    leg = await call_trunk(phone, OWN, [at(first), at(second)])
     for raw in (first, second):
         await RawCallee.called(raw)
     await asyncio.wait((leg.ended,), timeout=0.6)
     assert not leg.ended.done()
     assert await leg.latest_status() == 0
-    assert silent == [(NAME, "127.0.0.2")]
+    assert unresponsive == [(NAME, "127.0.0.2")]
     await leg.hangup()
     assert not (await asyncio.wait_for(leg.ended, 5)).by_peer
 
 
-async def test_a_call_that_cannot_be_made_to_the_next_address_ends_as_it_did_at_the_first(
+async def test_leg_ends_with_the_first_failure_if_the_next_target_cannot_be_called(
     phone: Phone, first: RawPhone
 ) -> None:
     """The endpoint does not listen on IPv6."""
-    leg = await calls(phone, SHARED, [at(first), SipTarget("::1", 9, "udp")])
+    leg = await call_trunk(phone, SHARED, [at(first), SipTarget("::1", 9, "udp")])
     (await RawCallee.called(first)).refuses("503 Service Unavailable")
     assert (await asyncio.wait_for(leg.ended, 5)).code == 503
     assert phone.endpoint.live_legs == 0
 
 
-@pytest.mark.usefixtures("impatient")
-async def test_a_call_that_is_hung_up_is_not_made_again(phone: Phone, first: RawPhone, second: RawPhone) -> None:
-    leg = await calls(phone, OWN, [at(first), at(second)])
+@pytest.mark.usefixtures("short_response_timeout")
+async def test_hung_up_call_is_not_sent_to_another_target(phone: Phone, first: RawPhone, second: RawPhone) -> None:
+    leg = await call_trunk(phone, OWN, [at(first), at(second)])
     await RawCallee.called(first)
     await leg.hangup()
     await asyncio.wait_for(leg.ended, 5)
     await asyncio.sleep(0.5)  # as long as an address would be waited for, and more
-    await hears_nothing_more(second)
+    await receives_nothing(second)
 
 
 @KINDS
-@pytest.mark.usefixtures("impatient")
-async def test_a_redirect_by_the_next_address_does_not_lead_to_the_silent_one(
+@pytest.mark.usefixtures("short_response_timeout")
+async def test_redirect_by_the_next_target_does_not_use_the_unresponsive_one(
     phone: Phone, first: RawPhone, second: RawPhone, trunk: Trunk
 ) -> None:
     async def follow(contact: Contact) -> str:
         return contact.user
 
-    leg = await calls(phone, trunk, [at(first), at(second)], follow=follow)
+    leg = await call_trunk(phone, trunk, [at(first), at(second)], follow=follow)
     await RawCallee.called(first)
     callee = await RawCallee.called(second)
     callee.refuses("302 Moved Temporarily", "Contact: <sip:300@elsewhere.example>")
     await callee.gets("ACK")
     callee = await RawCallee.called(second)
     assert callee.number == "300"
-    await is_over(leg, callee)
+    await ring_and_end(leg, callee)
 
 
 @pytest.mark.parametrize("trunk", [SHARED, OWN], ids=["shared account", "own account"])
-@pytest.mark.usefixtures("patient_for_a_second")
-async def test_tls_goes_on_too_and_the_certificate_is_for_the_name(
-    phone: Phone, authority: Authority, trunk: Trunk
-) -> None:
-    """PJSIP finds the addresses of the name by itself: the silent one comes last from then on."""
+@pytest.mark.usefixtures("response_timeout_of_1_s")
+async def test_tls_fails_over_and_verifies_the_host_name(phone: Phone, authority: Authority, trunk: Trunk) -> None:
+    """PJSIP resolves the name by itself: the unresponsive target comes last from then on."""
     place, trunk = SipHostPort(NAME, None, "tls"), replace(trunk, transport="tls")
     async with serving(server_context(authority.files(NAME, file="pbx"))) as (port, came):
         dead, alive = SipTarget("127.0.0.2", free_port(), "tls"), SipTarget("127.0.0.1", port, "tls")

@@ -1,4 +1,4 @@
-"""Calls from an endpoint that listens on every address."""
+"""Outbound INVITEs from an endpoint that listens on every address."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
 
 
-async def test_the_invite_names_our_address_on_the_route_to_the_callee() -> None:
+async def test_invite_has_the_local_address_on_the_route_to_the_callee() -> None:
     port = free_port()
     endpoint = Endpoint(EndpointSettings(port=port, codecs=("PCMU",), max_calls=4), lambda leg: None)
     async with AsyncExitStack() as stack:
@@ -46,7 +46,7 @@ async def test_the_invite_names_our_address_on_the_route_to_the_callee() -> None
             callee = await RawCallee.called(raw)
             callee.refuses("486 Busy Here")
             await leg.ended
-            assert "c=IN IP4 127.0.0.1" in callee.invite.body, "by the address that the name stands for"
+            assert "c=IN IP4 127.0.0.1" in callee.invite.body, "by the address of the host name"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ async def test_the_invite_names_our_address_on_the_route_to_the_callee() -> None
     ],
     ids=["one address", "a public one, for others", "a public one"],
 )
-async def test_a_caller_has_our_ipv6_address_behind_it(listening: dict[str, Any], told: str) -> None:
+async def test_invite_has_the_local_ipv6_address(listening: dict[str, Any], told: str) -> None:
     port = free_port()
     endpoint = Endpoint(EndpointSettings(port=port, codecs=("PCMU",), max_calls=4, **listening), lambda leg: None)
     async with AsyncExitStack() as stack:

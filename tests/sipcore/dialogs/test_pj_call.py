@@ -1,4 +1,4 @@
-"""What a call is asked to do happens, or its end tells that it cannot."""
+"""Commands to a pjsua2 call are executed, or the call's end is reported."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sipcore.pjsip_thread import PjsipThread
 BUSY, OVER = 70009, 171140
 
 
-class Stubborn:
-    """A call that refuses so many verbs with this status."""
+class LockedCall:
+    """A call that fails that many commands with this status."""
 
     def __init__(self, refusals: int, status: int) -> None:
         self.refusals, self.status = refusals, status
@@ -33,8 +33,8 @@ class Stubborn:
 @pytest.mark.parametrize(
     ("refusals", "status", "asked"), [(0, BUSY, 1), (3, BUSY, 4), (99, BUSY, 10), (1, OVER, 1)], ids=str
 )
-async def test_a_busy_call_is_asked_again(refusals: int, status: int, asked: int) -> None:
-    pjsip_thread, call = PjsipThread(), Stubborn(refusals, status)
+async def test_command_to_a_locked_call_is_retried(refusals: int, status: int, asked: int) -> None:
+    pjsip_thread, call = PjsipThread(), LockedCall(refusals, status)
     await PjDialogControl(pjsip_thread, cast(PjCall, call)).respond(200, ())
     for _ in range(12):
         await pjsip_thread.run(cast(Callable[[], None], lambda: None))

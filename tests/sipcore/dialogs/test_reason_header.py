@@ -1,4 +1,4 @@
-"""Why a call ended, over the wire: RFC 3326."""
+"""The Reason header (RFC 3326) on the wire."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
-    """The other side."""
+    """The peer."""
     async with RawPhone(phone.target) as raw:
         yield raw
 
 
-async def placed(phone: Phone, raw: RawPhone) -> tuple[Leg, RawCallee]:
-    """A call that rings."""
+async def place_call(phone: Phone, raw: RawPhone) -> tuple[Leg, RawCallee]:
+    """An outbound call that rings."""
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
     callee = await RawCallee.called(raw)
     callee.rings()
@@ -34,8 +34,8 @@ async def placed(phone: Phone, raw: RawPhone) -> tuple[Leg, RawCallee]:
     return leg, callee
 
 
-async def talking(phone: Phone, raw: RawPhone) -> tuple[Dialog, Leg]:
-    """A call from the raw phone, answered."""
+async def establish_call(phone: Phone, raw: RawPhone) -> tuple[Dialog, Leg]:
+    """An answered call from the raw phone."""
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
@@ -45,27 +45,27 @@ async def talking(phone: Phone, raw: RawPhone) -> tuple[Dialog, Leg]:
     return dialog, leg
 
 
-async def end_of(leg: Leg) -> LegEnd:
-    """Wait for the leg's end and give its slot back."""
+async def wait_ended(leg: Leg) -> LegEnd:
+    """Wait for the leg's end and release its slot."""
     end = await asyncio.wait_for(leg.ended, 5)
     leg.release()
     return end
 
 
-async def test_the_cause_of_a_refusal_reaches_the_leg(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw)
+async def test_q850_cause_of_a_refusal_reaches_the_leg(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await place_call(phone, raw)
     callee.refuses("503 Service Unavailable", 'Reason: Q.850;cause=34;text="No circuit"', "Reason: SIP;cause=503")
-    assert await end_of(leg) == LegEnd(503, "Service Unavailable", True, Q850Cause(34, "No circuit"))
+    assert await wait_ended(leg) == LegEnd(503, "Service Unavailable", True, Q850Cause(34, "No circuit"))
 
 
-async def test_the_cause_of_a_bye_reaches_the_leg(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg = await talking(phone, raw)
+async def test_q850_cause_of_a_bye_reaches_the_leg(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg = await establish_call(phone, raw)
     raw.within("BYE", dialog, Reason="Q.850;cause=16")
     assert (await raw.final("BYE")).status == 200
-    assert (await end_of(leg)).cause == Q850Cause(16, "")
+    assert (await wait_ended(leg)).cause == Q850Cause(16, "")
 
 
-async def test_a_cancel_may_say_that_another_phone_took_the_call(phone: Phone, raw: RawPhone) -> None:
+async def test_cancel_reports_that_the_call_was_completed_elsewhere(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     branch = raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
@@ -74,39 +74,39 @@ async def test_a_cancel_may_say_that_another_phone_took_the_call(phone: Phone, r
     raw.send(raw.request("CANCEL", dialog, branch=branch, headers=(elsewhere,)))
     assert (await raw.final("INVITE")).status == 487
     raw.send(raw.request("ACK", dialog, branch=branch))
-    end = await end_of(leg)
+    end = await wait_ended(leg)
     assert (end.code, end.by_peer, end.completed_elsewhere) == (487, True, True)
 
 
-async def test_one_call_s_reason_is_no_other_s(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg = await talking(phone, raw)
+async def test_reason_of_one_call_is_not_reported_for_another(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg = await establish_call(phone, raw)
     await raw.bye(dialog)
-    assert (await end_of(leg)).cause is None
+    assert (await wait_ended(leg)).cause is None
 
 
-async def test_we_say_why_we_hang_up(phone: Phone, raw: RawPhone) -> None:
-    _, leg = await talking(phone, raw)
+async def test_bye_has_a_reason(phone: Phone, raw: RawPhone) -> None:
+    _, leg = await establish_call(phone, raw)
     await leg.hangup(reason_header.TEMPORARY_FAILURE)
     while not (bye := await raw.message()).first_line.startswith("BYE"):
         pass
     assert bye.header("Reason") == 'Q.850;cause=41;text="Temporary failure"'
-    end = await end_of(leg)
+    end = await wait_ended(leg)
     assert (end.code, end.by_peer, end.cause) == (200, False, reason_header.q850_cause(41))
 
 
-async def test_we_say_why_we_cancel(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw)
+async def test_cancel_has_a_reason(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await place_call(phone, raw)
     await leg.hangup(reason_header.NO_ANSWER)
     cancel = await callee.gets("CANCEL")
     assert cancel.header("Reason") == 'Q.850;cause=19;text="No answer from user"'
     callee.accepts(cancel)
     callee.refuses("487 Request Terminated", "Reason: Q.850;cause=31")
-    end = await end_of(leg)
+    end = await wait_ended(leg)
     assert (end.code, end.by_peer, end.cause) == (487, False, reason_header.q850_cause(19))
 
 
-async def test_we_say_why_we_hang_up_before_the_ack_has_come(phone: Phone, raw: RawPhone) -> None:
-    """There is no BYE until then (RFC 3261 15), and one afterwards."""
+async def test_bye_after_a_late_ack_has_a_reason(phone: Phone, raw: RawPhone) -> None:
+    """There is no BYE before the ACK (RFC 3261 15), and one afterwards."""
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
@@ -115,20 +115,20 @@ async def test_we_say_why_we_hang_up_before_the_ack_has_come(phone: Phone, raw: 
     dialog.goes_on_with(answer)
     await answering
     await leg.hangup(reason_header.TEMPORARY_FAILURE)
-    end = await end_of(leg)
+    end = await wait_ended(leg)
     assert (end.code, end.by_peer, end.cause) == (200, False, reason_header.q850_cause(41))
-    came = await up_to_our_options(raw)
+    came = await messages_before_options(raw)
     assert not [message for message in came if message.first_line.startswith("BYE")]
     raw.acknowledge(dialog, answer)
     bye = await raw.asked("BYE")
     assert bye.header("Reason") == 'Q.850;cause=41;text="Temporary failure"'
     raw.reply(bye, "200 OK")
-    came = await up_to_our_options(raw)
+    came = await messages_before_options(raw)
     assert not [message for message in came if message.first_line.startswith("BYE")]
 
 
-async def up_to_our_options(raw: RawPhone) -> list[Message]:
-    """What came before the answer to an OPTIONS that is sent now."""
+async def messages_before_options(raw: RawPhone) -> list[Message]:
+    """The messages received before the response to an OPTIONS that is sent now."""
     dialog = raw.dialog()
     raw.send(raw.request("OPTIONS", dialog))
     came = []
@@ -137,12 +137,12 @@ async def up_to_our_options(raw: RawPhone) -> list[Message]:
     return came
 
 
-async def test_we_say_why_we_cancel_before_anybody_has_answered(phone: Phone, raw: RawPhone) -> None:
-    """There is no CANCEL until a first response (RFC 3261 9.1)."""
+async def test_cancel_after_a_late_provisional_response_has_a_reason(phone: Phone, raw: RawPhone) -> None:
+    """There is no CANCEL before the first response (RFC 3261 9.1)."""
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
     callee = await RawCallee.called(raw)
     await leg.hangup(reason_header.NO_ANSWER)
-    await end_of(leg)
+    await wait_ended(leg)
     callee.trying()
     cancel = await callee.gets("CANCEL")
     assert cancel.header("Reason") == 'Q.850;cause=19;text="No answer from user"'
@@ -150,8 +150,8 @@ async def test_we_say_why_we_cancel_before_anybody_has_answered(phone: Phone, ra
     callee.refuses("487 Request Terminated")
 
 
-async def test_we_say_why_we_hang_up_on_an_answer_that_crossed_our_cancel(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw)
+async def test_bye_of_an_answer_that_crossed_the_cancel_has_a_reason(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await place_call(phone, raw)
     await leg.hangup(reason_header.NO_ANSWER)
     cancel = await callee.gets("CANCEL")
     callee.answers()
@@ -159,13 +159,13 @@ async def test_we_say_why_we_hang_up_on_an_answer_that_crossed_our_cancel(phone:
     bye = await callee.gets("BYE")
     assert bye.header("Reason") == 'Q.850;cause=19;text="No answer from user"'
     callee.accepts(bye)
-    await end_of(leg)
+    await wait_ended(leg)
 
 
-async def test_we_say_why_we_refuse(phone: Phone, raw: RawPhone) -> None:
+async def test_refusal_has_a_reason(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
     await leg.reject(486)
     assert (await raw.final("INVITE")).header("Reason") == 'Q.850;cause=17;text="User busy"'
-    assert (await end_of(leg)).cause == reason_header.q850_cause(17)
+    assert (await wait_ended(leg)).cause == reason_header.q850_cause(17)

@@ -1,4 +1,4 @@
-"""Calls whose callee points to somebody else (RFC 3261 8.1.3.4)."""
+"""Outbound calls that are redirected by a 3xx (RFC 3261 8.1.3.4)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
-    """Whom we call."""
+    """The callee."""
     async with RawPhone(phone.target) as raw:
         yield raw
 
 
-class Guide:
-    """Follows to the users that it knows, and notes whom it was asked for; `gate` keeps it thinking."""
+class RedirectPolicy:
+    """Follows redirects to the users that it permits, and records the contacts; `gate` delays its decision."""
 
     def __init__(self, *known: str) -> None:
         self.known = known
@@ -42,110 +42,108 @@ class Guide:
         return contact.user if contact.user in self.known else None
 
 
-async def placed(phone: Phone, raw: RawPhone, guide: Guide) -> tuple[Leg, RawCallee]:
-    """A call that may go on."""
+async def place_call(phone: Phone, raw: RawPhone, policy: RedirectPolicy) -> tuple[Leg, RawCallee]:
+    """A call that follows redirects."""
     uri = f"sip:100@127.0.0.1:{raw.sip.port}"
-    leg = await phone.endpoint.call(uri, caller=NameAddr("55", "Z"), headers=[("X-A", "b")], follow=guide)
+    leg = await phone.endpoint.call(uri, caller=NameAddr("55", "Z"), headers=[("X-A", "b")], follow=policy)
     return leg, await RawCallee.called(raw)
 
 
-async def end_of(leg: Leg) -> LegEnd:
-    """Wait for the leg's end and give its slot back."""
+async def wait_ended(leg: Leg) -> LegEnd:
+    """Wait for the leg's end and release its slot."""
     end = await asyncio.wait_for(leg.ended, 5)
     leg.release()
     return end
 
 
-def moved(callee: RawCallee, *users: str) -> None:
-    """302 to these users; nothing of the URI but the user counts."""
+def moved_to(callee: RawCallee, *users: str) -> None:
+    """A 302 to these users; of the URI only the user counts."""
     contacts = ", ".join(f"<sip:{user}@elsewhere.example:9;transport=tcp?Subject=x>" for user in users)
     callee.refuses("302 Moved Temporarily", f"Contact: {contacts}")
 
 
-async def test_a_redirect_is_followed_to_the_first_who_may_be_called_and_nowhere_else(
-    phone: Phone, raw: RawPhone
-) -> None:
-    guide = Guide("300", "400")
-    leg, callee = await placed(phone, raw, guide)
-    moved(callee, "200", "300", "400")
+async def test_redirect_is_followed_to_the_first_permitted_contact_only(phone: Phone, raw: RawPhone) -> None:
+    policy = RedirectPolicy("300", "400")
+    leg, callee = await place_call(phone, raw, policy)
+    moved_to(callee, "200", "300", "400")
     await callee.gets("ACK")
     second = await RawCallee.called(raw)
     assert second.invite.first_line == f"INVITE sip:300@127.0.0.1:{raw.sip.port} SIP/2.0"
     assert second.invite.header("Call-ID") == callee.invite.header("Call-ID") == leg.sip_call_id
     assert second.invite.header("From").startswith('"Z" <sip:55@')
     assert (second.invite.header("X-A"), second.invite.header("Subject")) == ("b", "")
-    assert guide.asked == [Contact(user, "elsewhere.example", "127.0.0.1") for user in ("200", "300")]
+    assert policy.asked == [Contact(user, "elsewhere.example", "127.0.0.1") for user in ("200", "300")]
     second.answers()
-    await asyncio.wait_for(leg.connected(), 5)
+    await asyncio.wait_for(leg.wait_connected(), 5)
     assert not leg.ended.done()
     await second.hangs_up()
-    assert (await end_of(leg)).by_peer
+    assert (await wait_ended(leg)).by_peer
 
 
-async def test_what_was_heard_before_the_redirect_does_not_keep_a_slot(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw, Guide("200"))
+async def test_early_media_before_a_redirect_releases_its_slot(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await place_call(phone, raw, RedirectPolicy("200"))
     callee.rings(raw.offer("0"), "183 Session Progress")
     await asyncio.wait_for(leg.ringing, 5)
     await phone.ears.ticks(3)
     before = leg.media.slot
-    moved(callee, "200")
+    moved_to(callee, "200")
     second = await RawCallee.called(raw)
     second.answers()
-    media = await asyncio.wait_for(leg.connected(), 5)
+    media = await asyncio.wait_for(leg.wait_connected(), 5)
     assert media.slot != before
     with pytest.raises(KeyError):
         phone.pump.rate(before)
     await leg.hangup()
     await second.is_hung_up_on()
-    await end_of(leg)
+    await wait_ended(leg)
 
 
 async def test_three_redirects_are_followed_and_a_fourth_ends_the_call(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw, Guide("200"))
+    leg, callee = await place_call(phone, raw, RedirectPolicy("200"))
     for _ in range(3):
-        moved(callee, "200")
+        moved_to(callee, "200")
         callee = await RawCallee.called(raw)
-    moved(callee, "200")
-    end = await end_of(leg)
+    moved_to(callee, "200")
+    end = await wait_ended(leg)
     assert (end.code, end.by_peer) == (302, True)
     assert phone.endpoint.live_legs == 0
 
 
-async def test_who_may_not_be_called_is_not(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw, Guide())
-    moved(callee, "200")
-    assert (await end_of(leg)).code == 302
+async def test_redirect_to_unpermitted_contacts_is_not_followed(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await place_call(phone, raw, RedirectPolicy())
+    moved_to(callee, "200")
+    assert (await wait_ended(leg)).code == 302
     await callee.gets("ACK")
     await raw.options()
     assert raw.sip.received.empty()
 
 
-async def test_the_refusal_of_who_was_pointed_to_is_the_end_s(phone: Phone, raw: RawPhone) -> None:
-    leg, callee = await placed(phone, raw, Guide("200", "300"))
-    moved(callee, "200", "300")
+async def test_leg_ends_with_the_refusal_of_the_redirect_target(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await place_call(phone, raw, RedirectPolicy("200", "300"))
+    moved_to(callee, "200", "300")
     (await RawCallee.called(raw)).refuses("486 Busy Here")
-    assert (await end_of(leg)).code == 486
+    assert (await wait_ended(leg)).code == 486
 
 
-async def test_a_call_that_is_hung_up_while_it_is_decided_goes_nowhere(phone: Phone, raw: RawPhone) -> None:
-    guide = Guide("200")
-    guide.gate.clear()
-    leg, callee = await placed(phone, raw, guide)
-    moved(callee, "200")
-    await asyncio.wait_for(guide.thinks.wait(), 5)
+async def test_redirect_is_not_followed_after_a_hangup(phone: Phone, raw: RawPhone) -> None:
+    policy = RedirectPolicy("200")
+    policy.gate.clear()
+    leg, callee = await place_call(phone, raw, policy)
+    moved_to(callee, "200")
+    await asyncio.wait_for(policy.thinks.wait(), 5)
     await leg.hangup()
-    guide.gate.set()
-    assert not (await end_of(leg)).by_peer
+    policy.gate.set()
+    assert not (await wait_ended(leg)).by_peer
     await callee.gets("ACK")
     await raw.options()
     assert raw.sip.received.empty()
     assert phone.endpoint.live_legs == 0
 
 
-async def test_a_guide_that_fails_ends_the_leg(phone: Phone, raw: RawPhone) -> None:
+async def test_error_in_follow_ends_the_leg(phone: Phone, raw: RawPhone) -> None:
     async def fails(_: Contact) -> str | None:
         raise ValueError("broken")
 
     leg = await phone.endpoint.call(f"sip:100@127.0.0.1:{raw.sip.port}", follow=fails)
-    moved(await RawCallee.called(raw), "200")
-    assert (await end_of(leg)).code == 302
+    moved_to(await RawCallee.called(raw), "200")
+    assert (await wait_ended(leg)).code == 302

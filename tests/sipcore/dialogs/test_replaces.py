@@ -1,4 +1,4 @@
-"""Attended transfers as PBXs do them: an INVITE with Replaces takes the other side's place in a call (RFC 3891)."""
+"""Attended transfers of PBXs: an INVITE with Replaces (RFC 3891) replaces the peer of a call."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ SETTINGS = EndpointSettings(codecs=("G722", "PCMU"), max_calls=20)
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
-    """Who calls first."""
+    """The first caller."""
     async with RawPhone(phone.target) as raw:
         yield raw
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def replacing(phone: Phone) -> AsyncIterator[RawPhone]:
-    """Who takes the call over."""
+    """The phone that replaces it."""
     async with RawPhone(phone.target) as replacing:
         yield replacing
 
 
-async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media]:
-    """A call from the raw phone, answered."""
+async def establish_call(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media]:
+    """An answered call from the raw phone."""
     dialog = raw.dialog()
     raw.invite(dialog, sdp)
     leg = await phone.next_leg()
@@ -44,25 +44,25 @@ async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg,
 
 
 def replaces(call_id: str, ours: str, theirs: str) -> tuple[str, str]:
-    """The headers of an INVITE that takes over a dialog, by our tag and by theirs."""
+    """The headers of an INVITE that replaces a dialog, with our tag and the peer's."""
     return f"Replaces: {call_id};to-tag={ours};from-tag={theirs}", "Require: replaces"
 
 
-def place_of(dialog: Dialog) -> tuple[str, str]:
-    """The same for a call that came in."""
+def replaces_of(dialog: Dialog) -> tuple[str, str]:
+    """The same for an inbound call's dialog."""
     return replaces(dialog.call_id, dialog.to.split("tag=")[1], dialog.tag)
 
 
-async def takes_over(replacing: RawPhone, old: Dialog, sdp: str) -> Dialog:
-    """The replacing in the place of the other side."""
+async def send_replaces(replacing: RawPhone, old: Dialog, sdp: str) -> Dialog:
+    """Replace the peer by the replacing phone; returns the new dialog."""
     new = replacing.dialog()
-    replacing.invite(new, sdp, headers=place_of(old))
+    replacing.invite(new, sdp, headers=replaces_of(old))
     await replacing.accepted(new)
     return new
 
 
-async def is_hung_up_on(raw: RawPhone, dialog: Dialog) -> None:
-    """The first caller gets a BYE."""
+async def expect_bye(raw: RawPhone, dialog: Dialog) -> None:
+    """The first caller receives a BYE."""
     while not (bye := await raw.message()).first_line.startswith("BYE"):
         pass
     assert bye.header("Call-ID") == dialog.call_id
@@ -73,15 +73,15 @@ async def is_hung_up_on(raw: RawPhone, dialog: Dialog) -> None:
     raw.send(("\r\n".join([*lines, "Content-Length: 0"]) + "\r\n\r\n").encode())
 
 
-async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
+async def end_call(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
     """Hang up from the raw phone."""
     await raw.bye(dialog)
     assert (await asyncio.wait_for(leg.ended, 5)).by_peer
     leg.release()
 
 
-async def hear_each_other(phone: Phone, raw: RawPhone, media: Media) -> None:
-    """Tones both ways, through the slot that the leg has had from the beginning."""
+async def assert_audio_both_ways(phone: Phone, raw: RawPhone, media: Media) -> None:
+    """Tones in both directions, through the first slot of the leg."""
     track = phone.ears.follow(media.slot)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
@@ -98,118 +98,118 @@ async def hear_each_other(phone: Phone, raw: RawPhone, media: Media) -> None:
 
 
 @pytest.mark.parametrize("first", ["0", "9"])
-async def test_the_leg_and_its_sound_go_on_with_who_takes_over(
+async def test_replaces_connects_the_leg_to_the_new_dialog(
     phone: Phone, raw: RawPhone, replacing: RawPhone, first: str
 ) -> None:
-    old, leg, media = await connected(phone, raw, raw.offer(first))
-    new = await takes_over(replacing, old, replacing.offer("0"))
-    await is_hung_up_on(raw, old)
-    await hear_each_other(phone, replacing, media)
+    old, leg, media = await establish_call(phone, raw, raw.offer(first))
+    new = await send_replaces(replacing, old, replacing.offer("0"))
+    await expect_bye(raw, old)
+    await assert_audio_both_ways(phone, replacing, media)
     assert not leg.ended.done()
     assert phone.endpoint.live_legs == 1
-    await over(replacing, new, leg)
+    await end_call(replacing, new, leg)
     assert phone.endpoint.live_legs == 0
     with pytest.raises(KeyError):
         phone.pump.rate(media.slot)
 
 
-async def test_a_place_can_be_taken_again_and_the_leg_hangs_up_on_the_last(
+async def test_dialog_can_be_replaced_twice_and_hangup_ends_the_last(
     phone: Phone, raw: RawPhone, replacing: RawPhone
 ) -> None:
-    old, leg, media = await connected(phone, raw, raw.offer("0"))
-    new = await takes_over(replacing, old, replacing.offer("0"))
-    await is_hung_up_on(raw, old)
-    last = await takes_over(raw, new, raw.offer("0"))
-    await is_hung_up_on(replacing, new)
-    await hear_each_other(phone, raw, media)
+    old, leg, media = await establish_call(phone, raw, raw.offer("0"))
+    new = await send_replaces(replacing, old, replacing.offer("0"))
+    await expect_bye(raw, old)
+    last = await send_replaces(raw, new, raw.offer("0"))
+    await expect_bye(replacing, new)
+    await assert_audio_both_ways(phone, raw, media)
     await leg.hangup()
-    await is_hung_up_on(raw, last)
+    await expect_bye(raw, last)
     assert not (await asyncio.wait_for(leg.ended, 5)).by_peer
     leg.release()
 
 
-async def test_a_leg_on_hold_is_resumed_by_who_takes_over(phone: Phone, raw: RawPhone, replacing: RawPhone) -> None:
-    old, leg, _ = await connected(phone, raw, raw.offer("0"))
+async def test_replaces_resumes_a_held_leg(phone: Phone, raw: RawPhone, replacing: RawPhone) -> None:
+    old, leg, _ = await establish_call(phone, raw, raw.offer("0"))
     held: asyncio.Queue[bool] = asyncio.Queue()
     leg.on_hold_change = held.put_nowait
     old.cseq += 1
     raw.send(raw.request("INVITE", old, body=raw.offer("0", "sendonly")))
     await raw.accepted(old)
     assert await asyncio.wait_for(held.get(), 5)
-    new = await takes_over(replacing, old, replacing.offer("0"))
+    new = await send_replaces(replacing, old, replacing.offer("0"))
     assert not await asyncio.wait_for(held.get(), 5)
-    await over(replacing, new, leg)
+    await end_call(replacing, new, leg)
 
 
-async def test_who_takes_over_may_leave_the_offer_to_us(phone: Phone, raw: RawPhone, replacing: RawPhone) -> None:
-    old, leg, media = await connected(phone, raw, raw.offer("0"))
+async def test_replaces_without_an_offer_gets_ours(phone: Phone, raw: RawPhone, replacing: RawPhone) -> None:
+    old, leg, media = await establish_call(phone, raw, raw.offer("0"))
     new = replacing.dialog()
-    replacing.invite(new, "", headers=place_of(old))
+    replacing.invite(new, "", headers=replaces_of(old))
     answer = await replacing.final("INVITE")
     assert (answer.status, "m=audio" in answer.body) == (200, True)
     new.goes_on_with(answer)
     replacing._rtp_target = ("127.0.0.1", int(answer.body.split("m=audio ")[1].split()[0]))
     replacing.send(replacing.request("ACK", new, body=replacing.offer("0")))
-    await is_hung_up_on(raw, old)
+    await expect_bye(raw, old)
     await replacing.next_rtp()
-    await hear_each_other(phone, replacing, media)
-    await over(replacing, new, leg)
+    await assert_audio_both_ways(phone, replacing, media)
+    await end_call(replacing, new, leg)
 
 
-async def test_no_dialog_is_replaced_that_is_not_there(phone: Phone, raw: RawPhone, replacing: RawPhone) -> None:
-    old, leg, _ = await connected(phone, raw, raw.offer("0"))
+async def test_replaces_of_an_unknown_dialog_gets_481(phone: Phone, raw: RawPhone, replacing: RawPhone) -> None:
+    old, leg, _ = await establish_call(phone, raw, raw.offer("0"))
     call_id, ours, theirs = old.call_id, old.to.split("tag=")[1], old.tag
     for wrong in ((f"x{call_id}", ours, theirs), (call_id, f"{ours}x", theirs), (call_id, ours, f"{theirs}x")):
         replacing.invite(replacing.dialog(), replacing.offer("0"), headers=replaces(*wrong))
         assert (await replacing.final("INVITE")).status == 481
     assert phone.incoming.empty()
-    await over(raw, old, leg)
+    await end_call(raw, old, leg)
 
 
-async def test_another_trunk_takes_no_call_over(phone: Phone, raw: RawPhone) -> None:
-    old, leg, media = await connected(phone, raw, raw.offer("0"))
+async def test_replaces_from_another_trunk_gets_403(phone: Phone, raw: RawPhone) -> None:
+    old, leg, media = await establish_call(phone, raw, raw.offer("0"))
     phone.endpoint.set_sources(["127.0.0.1", "127.0.0.3"])
     async with RawPhone(phone.target, "127.0.0.3") as thief:
-        thief.invite(thief.dialog(), thief.offer("0"), headers=place_of(old))
+        thief.invite(thief.dialog(), thief.offer("0"), headers=replaces_of(old))
         assert (await thief.final("INVITE")).status == 403
     phone.endpoint.set_sources(["127.0.0.1"])
-    await hear_each_other(phone, raw, media)
-    await over(raw, old, leg)
+    await assert_audio_both_ways(phone, raw, media)
+    await end_call(raw, old, leg)
 
 
-async def test_an_address_of_the_same_trunk_may(phone: Phone, raw: RawPhone) -> None:
-    old, leg, _ = await connected(phone, raw, raw.offer("0"))
+async def test_replaces_from_an_address_of_the_same_trunk_is_accepted(phone: Phone, raw: RawPhone) -> None:
+    old, leg, _ = await establish_call(phone, raw, raw.offer("0"))
     phone.endpoint.set_sources(["127.0.0.1", "127.0.0.3"])
     leg.may_be_replaced_by = {"127.0.0.3"}.__contains__
     async with RawPhone(phone.target, "127.0.0.3") as replacing:
-        new = await takes_over(replacing, old, replacing.offer("0"))
-        await over(replacing, new, leg)
+        new = await send_replaces(replacing, old, replacing.offer("0"))
+        await end_call(replacing, new, leg)
     phone.endpoint.set_sources(["127.0.0.1"])
 
 
-async def test_who_shares_no_codec_takes_nothing_over_and_may_try_again(
+async def test_replaces_without_a_common_codec_fails_and_can_be_repeated(
     phone: Phone, raw: RawPhone, replacing: RawPhone
 ) -> None:
-    old, leg, media = await connected(phone, raw, raw.offer("0"))
-    replacing.invite(replacing.dialog(), replacing.offer("4", "rtpmap:4 G723/8000"), headers=place_of(old))
+    old, leg, media = await establish_call(phone, raw, raw.offer("0"))
+    replacing.invite(replacing.dialog(), replacing.offer("4", "rtpmap:4 G723/8000"), headers=replaces_of(old))
     assert (await replacing.final("INVITE")).status == 488
-    await hear_each_other(phone, raw, media)
-    new = await takes_over(replacing, old, replacing.offer("0"))
-    await hear_each_other(phone, replacing, media)
-    await over(replacing, new, leg)
+    await assert_audio_both_ways(phone, raw, media)
+    new = await send_replaces(replacing, old, replacing.offer("0"))
+    await assert_audio_both_ways(phone, replacing, media)
+    await end_call(replacing, new, leg)
 
 
-async def test_a_full_server_lets_a_place_be_taken(phone: Phone, raw: RawPhone, replacing: RawPhone) -> None:
-    old, leg, _ = await connected(phone, raw, raw.offer("0"))
+async def test_replaces_is_accepted_while_new_calls_get_503(phone: Phone, raw: RawPhone, replacing: RawPhone) -> None:
+    old, leg, _ = await establish_call(phone, raw, raw.offer("0"))
     phone.endpoint.set_accepting(False)
     replacing.invite(replacing.dialog(), replacing.offer("0"))
     assert (await replacing.final("INVITE")).status == 503
-    new = await takes_over(replacing, old, replacing.offer("0"))
+    new = await send_replaces(replacing, old, replacing.offer("0"))
     phone.endpoint.set_accepting(True)
-    await over(replacing, new, leg)
+    await end_call(replacing, new, leg)
 
 
-async def test_a_call_of_ours_is_taken_over_too_even_while_it_rings(
+async def test_outbound_call_can_be_replaced_even_while_ringing(
     phone: Phone, raw: RawPhone, replacing: RawPhone
 ) -> None:
     for answered in (True, False):
@@ -220,15 +220,15 @@ async def test_a_call_of_ours_is_taken_over_too_even_while_it_rings(
         if answered:
             callee.answers()
             await callee.gets("ACK")
-            await asyncio.wait_for(leg.connected(), 5)
+            await asyncio.wait_for(leg.wait_connected(), 5)
         new = replacing.dialog()
         ours = callee.invite.header("From").split("tag=")[1]
         replacing.invite(new, replacing.offer("0"), headers=replaces(leg.sip_call_id, ours, callee.dialog.tag))
         await replacing.accepted(new)
         if answered:
-            await callee.is_hung_up_on()
+            await callee.expect_bye()
         else:
             await callee.is_cancelled()
-        media = await asyncio.wait_for(leg.connected(), 5)
-        await hear_each_other(phone, replacing, media)
-        await over(replacing, new, leg)
+        media = await asyncio.wait_for(leg.wait_connected(), 5)
+        await assert_audio_both_ways(phone, replacing, media)
+        await end_call(replacing, new, leg)

@@ -1,4 +1,4 @@
-"""Transfers with phones that others have written: Debian's baresip asks for them, and takes the calls."""
+"""Transfers with other SIP phones: Debian's baresip sends REFER, and receives the calls."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ SETTINGS = EndpointSettings(codecs=("G722", "PCMU", "PCMA"), max_calls=20)
 
 
 @pytest.mark.parametrize("codec", ["PCMU/8000/1", "G722/16000/1"])
-async def test_baresip_hands_its_call_to_another_phone(phone: Phone, codec: str) -> None:
-    """The other phone has another codec; what it hears comes from the leg that was there before."""
+async def test_refer_of_baresip_transfers_its_call_to_another_phone(phone: Phone, codec: str) -> None:
+    """The other phone has another codec; it receives the audio of the first leg."""
     async with Baresip(codec) as first, Baresip("PCMA/8000/1") as second:
 
         async def reach(wanted: ReferRequest, accept: Callable[[], Awaitable[None]]) -> Leg | int:
             assert wanted.contact.user == "555"
             await accept()
             leg = await phone.endpoint.call(second.uri)
-            await leg.connected()
+            await leg.wait_connected()
             return leg
 
         await first.command("dial", phone.uri)

@@ -1,4 +1,4 @@
-"""What goes over the wire, seen by a phone that is only bytes."""
+"""Calls on the wire, with a phone that sends and receives bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 
 async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media, Message]:
-    """A call from the raw phone, answered."""
+    """An answered call from the raw phone."""
     dialog = raw.dialog()
     raw.invite(dialog, sdp)
     leg = await phone.next_leg()
@@ -51,7 +51,7 @@ def packets_of(samples: np.ndarray[tuple[int], np.dtype[np.int16]], ptime: int) 
     return [Rtp(0, number, number * size, mulaw(part), number == 0) for number, part in enumerate(parts)]
 
 
-async def test_packets_keep_their_sequence_and_clock_through_silence(phone: Phone, raw: RawPhone) -> None:
+async def test_rtp_sequence_and_timestamps_continue_during_silence(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
     packets = [await raw.next_rtp() for _ in range(10)]
     phone.pump.write(media.slot, tone(8000, HZ, 0.1))
@@ -61,8 +61,8 @@ async def test_packets_keep_their_sequence_and_clock_through_silence(phone: Phon
     assert {(b.timestamp - a.timestamp) & 0xFFFFFFFF for a, b in itertools.pairwise(packets)} == {160}
 
 
-async def test_heard_and_said_stay_aligned(phone: Phone, raw: RawPhone) -> None:
-    """An echo comes back after the same delay at the beginning and at the end of the call."""
+async def test_received_and_sent_audio_stay_aligned(phone: Phone, raw: RawPhone) -> None:
+    """An echo has the same delay at the beginning and at the end of the call."""
     dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
     echoing = asyncio.create_task(raw.echo())
     track = phone.ears.follow(media.slot)
@@ -77,7 +77,7 @@ async def test_heard_and_said_stay_aligned(phone: Phone, raw: RawPhone) -> None:
     assert 0 < delays[0] < 0.2 * 8000
 
 
-async def test_opus_is_offered_and_answered_as_rfc_7587_wants_it(phone: Phone, raw: RawPhone) -> None:
+async def test_opus_is_offered_and_answered_by_rfc_7587(phone: Phone, raw: RawPhone) -> None:
     sdp = raw.offer("96", "rtpmap:96 opus/48000/2", "fmtp:96 stereo=1;sprop-stereo=1;useinbandfec=1")
     dialog, leg, media, answer = await connected(phone, raw, sdp)
     first, second = await raw.next_rtp(), await raw.next_rtp()
@@ -90,7 +90,7 @@ async def test_opus_is_offered_and_answered_as_rfc_7587_wants_it(phone: Phone, r
     assert not second.payload[0] & 0b100, "mono (RFC 6716 3.1)"
 
 
-async def test_a_held_call_keeps_its_slot_and_goes_on_when_resumed(phone: Phone, raw: RawPhone) -> None:
+async def test_held_call_keeps_its_slot_and_audio_resumes(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
     assert not leg.on_hold
     told: list[bool] = []
@@ -120,9 +120,7 @@ async def test_a_held_call_keeps_its_slot_and_goes_on_when_resumed(phone: Phone,
 
 
 @pytest.mark.parametrize("held_by", ["a=inactive", "c=IN IP4 0.0.0.0"])
-async def test_a_call_that_begins_on_hold_has_sound_when_it_is_resumed(
-    phone: Phone, raw: RawPhone, held_by: str
-) -> None:
+async def test_call_that_begins_on_hold_has_audio_after_resume(phone: Phone, raw: RawPhone, held_by: str) -> None:
     dialog = raw.dialog()
     offer = raw.offer("0")
     raw.invite(
@@ -148,7 +146,7 @@ async def test_a_call_that_begins_on_hold_has_sound_when_it_is_resumed(
     assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
 
 
-async def test_another_codec_after_a_reinvite_is_heard_at_the_old_rate(phone: Phone, raw: RawPhone) -> None:
+async def test_codec_change_by_reinvite_keeps_the_sample_rate_of_the_slot(phone: Phone, raw: RawPhone) -> None:
     sdp = raw.offer("96", "rtpmap:96 opus/48000/2")
     dialog, leg, media, _ = await connected(phone, raw, sdp)
     dialog.cseq += 1
@@ -190,7 +188,7 @@ async def test_cancel_ends_a_ringing_leg(phone: Phone, raw: RawPhone) -> None:
 
 
 @pytest.mark.parametrize(("code", "retry_after_s"), [(486, None), (403, None), (603, None), (503, 7)])
-async def test_a_rejected_caller_gets_the_status_and_retry_after(
+async def test_rejected_invite_gets_status_and_retry_after(
     phone: Phone, raw: RawPhone, code: int, retry_after_s: int | None
 ) -> None:
     dialog = raw.dialog()
@@ -206,7 +204,7 @@ async def test_a_rejected_caller_gets_the_status_and_retry_after(
     assert not end.by_peer
 
 
-async def test_an_offer_without_a_codec_of_ours_is_refused_and_nobody_is_bothered(phone: Phone, raw: RawPhone) -> None:
+async def test_offer_without_a_common_codec_gets_488_and_makes_no_leg(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("4", "rtpmap:4 G723/8000"))
     assert (await raw.final("INVITE")).status == 488
@@ -214,7 +212,7 @@ async def test_an_offer_without_a_codec_of_ours_is_refused_and_nobody_is_bothere
     assert phone.incoming.empty()
 
 
-async def test_a_caller_that_vanishes_is_noticed_by_its_silence(phone: Phone, raw: RawPhone) -> None:
+async def test_rtp_silence_grows_after_the_caller_has_vanished(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
     for packet in packets_of(tone(8000, 440, 0.3), 20):
         raw.send_rtp(packet)
@@ -226,23 +224,23 @@ async def test_a_caller_that_vanishes_is_noticed_by_its_silence(phone: Phone, ra
     await over(raw, dialog, leg)
 
 
-async def test_a_strangers_rtp_does_not_reach_a_call(phone: Phone, raw: RawPhone) -> None:
+async def test_rtp_of_another_source_does_not_reach_a_call(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media, answer = await connected(phone, raw, raw.offer("0"))
     port = int(answer.body.split("m=audio ")[1].split()[0])
     track = phone.ears.follow(media.slot)
-    async with RawPhone(phone.target, "127.0.0.3") as stranger:
+    async with RawPhone(phone.target, "127.0.0.3") as unknown_source:
         for packet in packets_of(tone(8000, 440, 0.5), 20):
-            stranger.rtp.transport.sendto(packet.pack(), ("127.0.0.1", port))
-            stranger.rtp.transport.sendto(b"\x80" * 3, ("127.0.0.1", port))
+            unknown_source.rtp.transport.sendto(packet.pack(), ("127.0.0.1", port))
+            unknown_source.rtp.transport.sendto(b"\x80" * 3, ("127.0.0.1", port))
             await raw.next_rtp()
             phone.ears.read()
         await phone.ears.ticks(3)
-        assert stranger.rtp.received.empty(), "nothing is sent to it either"
+        assert unknown_source.rtp.received.empty(), "nothing is sent to it either"
     await over(raw, dialog, leg)
     assert np.abs(track.heard.astype(int)).max(initial=0) < 100
 
 
-async def test_a_peer_cannot_make_us_call_somebody(phone: Phone, raw: RawPhone) -> None:
+async def test_refer_without_on_refer_is_declined(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
     async with RawPhone(phone.target) as victim:
         raw.within("REFER", dialog, Refer_To=f"<sip:victim@127.0.0.1:{victim.sip.port}>")
@@ -253,7 +251,7 @@ async def test_a_peer_cannot_make_us_call_somebody(phone: Phone, raw: RawPhone) 
     await over(raw, dialog, leg)
 
 
-async def test_hostile_names_arrive_short_and_printable(phone: Phone, raw: RawPhone) -> None:
+async def test_hostile_names_are_short_and_printable(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     request = raw.request("INVITE", dialog, body=raw.offer()).replace(
         b'"Raw \\"phone\\""', b'"' + b"\xff\xfe\x07 <script>" + "ж".encode() * 300 + b'"'
@@ -268,7 +266,7 @@ async def test_hostile_names_arrive_short_and_printable(phone: Phone, raw: RawPh
     assert (await raw.final("INVITE")).status == 486
 
 
-async def test_what_an_invite_carries_arrives_with_the_leg(phone: Phone, raw: RawPhone) -> None:
+async def test_captured_headers_of_an_invite_are_in_its_facts(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer(), headers=("X-Customer: Zoë", "Diversion: <sip:1@h>", "Authorization: Digest x=y"))
     leg = await phone.next_leg()
@@ -277,7 +275,7 @@ async def test_what_an_invite_carries_arrives_with_the_leg(phone: Phone, raw: Ra
     assert (await raw.final("INVITE")).status == 486
 
 
-async def test_a_call_id_that_is_no_text_is_served_like_any_other(phone: Phone, raw: RawPhone) -> None:
+async def test_call_id_with_invalid_utf8_is_served(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     raw.send(raw.request("INVITE", dialog, body=raw.offer()).replace(b"Call-ID: raw", b"Call-ID: \xff\xferaw"))
     leg = await phone.next_leg()

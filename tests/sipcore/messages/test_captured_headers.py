@@ -1,4 +1,4 @@
-"""Which headers of an INVITE are kept, and what is read from them."""
+"""Headers captured from an INVITE, and the identities in them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def message(*lines: str) -> str:
     return "\r\n".join(["INVITE sip:1@h SIP/2.0", "Via: SIP/2.0/UDP h", *lines, "", "X-Body: no", ""])
 
 
-def test_what_is_for_those_who_answer_is_kept_and_nothing_else() -> None:
+def test_only_listed_headers_are_captured() -> None:
     kept = captured_headers.capture(
         message(
             "X-CustomerID: 17",
@@ -50,11 +50,11 @@ def test_what_is_for_those_who_answer_is_kept_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("name", ["X-Password", "X-Auth-Token", "X-Api-Key", "x-apikey-2", "P-Secret", "X-Cookie"])
-def test_what_may_be_a_secret_is_not_kept(name: str) -> None:
+def test_secret_headers_are_not_captured(name: str) -> None:
     assert captured_headers.capture(message(f"{name}: hunter2", "X-Order: 17")) == {"X-Order": ("17",)}
 
 
-def test_what_is_kept_is_bounded_in_number_and_length() -> None:
+def test_captured_headers_are_bounded_in_number_and_length() -> None:
     many = captured_headers.capture(message(*(f"X-{n}: v" for n in range(100)), *("X-1: w" for _ in range(100))))
     assert len(many) == captured_headers.MAX_NAMES
     assert len(many["X-1"]) == captured_headers.MAX_VALUES
@@ -77,7 +77,9 @@ def test_what_is_kept_is_bounded_in_number_and_length() -> None:
         ({}, None),
     ],
 )
-def test_the_trunk_says_who_calls(headers: captured_headers.CapturedHeaders, party: NameAddr | None) -> None:
+def test_asserted_identity_is_that_of_the_trunk(
+    headers: captured_headers.CapturedHeaders, party: NameAddr | None
+) -> None:
     assert captured_headers.asserted_identity(headers) == party
 
 
@@ -94,7 +96,9 @@ def test_the_trunk_says_who_calls(headers: captured_headers.CapturedHeaders, par
         ({}, False),
     ],
 )
-def test_a_caller_may_ask_not_to_be_shown(headers: captured_headers.CapturedHeaders, private: bool) -> None:
+def test_privacy_headers_withhold_the_callers_identity(
+    headers: captured_headers.CapturedHeaders, private: bool
+) -> None:
     assert captured_headers.privacy_requested(headers) is private
 
 
@@ -111,14 +115,14 @@ def test_a_caller_may_ask_not_to_be_shown(headers: captured_headers.CapturedHead
         ({}, None),
     ],
 )
-def test_whose_call_was_diverted_is_read_from_either_header(
+def test_diverting_user_is_read_from_diversion_or_history_info(
     headers: captured_headers.CapturedHeaders, user: str | None
 ) -> None:
     assert captured_headers.diverted_from(headers) == user
 
 
 @given(st.lists(st.tuples(NAMES, HOSTILE), max_size=12))
-def test_whatever_comes_what_is_kept_is_printable_and_valid(lines: list[tuple[str, str]]) -> None:
+def test_captured_headers_are_printable_and_valid(lines: list[tuple[str, str]]) -> None:
     kept = captured_headers.capture(message(*(f"{name}: {value}" for name, value in lines)))
     for values in kept.values():
         for value in values:
@@ -134,8 +138,8 @@ def test_whatever_comes_what_is_kept_is_printable_and_valid(lines: list[tuple[st
 
 
 @pytest.mark.parametrize("piece", ['"', "<", '"\\', '\\"', ",", "<,", '",', ";cause=302"])
-def test_long_lists_take_no_longer_than_their_length(piece: str) -> None:
-    """A pattern that tries twice would need hours here; the suite's time limit would end it."""
+def test_long_lists_take_linear_time(piece: str) -> None:
+    """A backtracking pattern would need hours here; the suite's time limit would end it."""
     line = (piece * 200_000,)
     captured_headers.diverted_from({"Diversion": line})
     captured_headers.diverted_from({"History-Info": line})

@@ -1,4 +1,4 @@
-"""Whom a redirect points to."""
+"""The contacts of a redirect."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def test_only_a_sip_uri_with_a_user_can_be_called(value: str, user: str, host: s
 
 
 def users(*lines: str) -> list[str]:
-    """Whom a 302 with these lines points to."""
+    """The contacts of a 302 with these lines."""
     message = "\r\n".join(["SIP/2.0 302 Moved", *lines, "", ""])
     return [each.user for each in contact.redirect_contacts(message, "peer")]
 
 
-def test_contacts_come_in_the_order_that_the_peer_prefers() -> None:
+def test_contacts_are_ordered_by_q() -> None:
     one_line = "Contact: <sip:a@h>;q=0.5, <sip:b@h>, <sip:c@h>;q=0.7"
     assert users(one_line) == ["b", "c", "a"]
     assert users("m: <sip:a@h>;q=0.2", "CONTACT: <sip:b@h>;Q=0.3", "X-Contact: <sip:c@h>") == ["b", "a"]
     assert users("Contact: <sip:a@h;q=0.1>;q=2, <sip:b@h>;q=0.9") == ["a", "b"]
 
 
-def test_a_redirect_has_few_contacts_that_count() -> None:
+def test_number_of_contacts_of_a_redirect_is_bounded() -> None:
     assert len(users("Contact: " + ", ".join(f"<sip:{n}@h>" for n in range(100)))) == contact.MAX_CONTACTS
 
 
 @given(HOSTILE)
-def test_whatever_the_network_says_who_is_named_is_short_and_printable(text: str) -> None:
+def test_contact_is_short_and_printable(text: str) -> None:
     for value in (text, f"<{text}>", f"<sip:{text}>", f"<sip:1@{text}>"):
         found = contact.parse_contact(value, "peer")
         assert not (found.user and found.raw)
@@ -58,6 +58,6 @@ def test_whatever_the_network_says_who_is_named_is_short_and_printable(text: str
 
 
 @pytest.mark.parametrize("piece", ["<", '"', ";q=", "<sip:", "sip:", ",", ";"])
-def test_long_contacts_take_no_longer_than_their_length(piece: str) -> None:
-    """A pattern that tries twice would need hours here; the suite's time limit would end it."""
+def test_long_contacts_take_linear_time(piece: str) -> None:
+    """A backtracking pattern would need hours here; the suite's time limit would end it."""
     users(f"Contact: {piece * 200_000}", f"Contact: <sip:a@h>{piece * 200_000}")

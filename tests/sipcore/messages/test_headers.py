@@ -1,4 +1,4 @@
-"""What admission reads of a SIP message, well-formed or hostile."""
+"""SIP headers and URIs of received messages, well-formed or hostile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOSTILE = st.text(st.characters(exclude_categories=()), max_size=600) | st.text(
         ("", NameAddr("", "")),
     ],
 )
-def test_a_party_is_its_user_and_display_name(value: str, party: NameAddr) -> None:
+def test_name_addr_has_user_and_display_name(value: str, party: NameAddr) -> None:
     assert headers.parse_name_addr(value) == party
 
 
@@ -47,7 +47,7 @@ def test_a_party_is_its_user_and_display_name(value: str, party: NameAddr) -> No
         ("", ""),
     ],
 )
-def test_the_dialled_user_stands_in_the_first_line(message: str, user: str) -> None:
+def test_request_user_is_read_from_the_request_line(message: str, user: str) -> None:
     assert headers.request_user(message) == user
 
 
@@ -61,12 +61,12 @@ MESSAGE = (
     ("name", "short", "value"),
     [("To", "t", "<sip:a@h> ;tag=1"), ("From", "f", "Ann <sip:ann@h>"), ("Subject", "s", ""), ("x-from", "", "no")],
 )
-def test_a_header_is_found_by_either_name_and_unfolded(name: str, short: str, value: str) -> None:
+def test_header_is_found_by_full_or_compact_name_and_unfolded(name: str, short: str, value: str) -> None:
     assert headers.header_value(MESSAGE, name, short) == value
 
 
 @pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x0b", "\x0c", "\x1c", "\x85", "\r"])
-def test_what_ends_no_line_for_sip_cannot_smuggle_in_a_header(end: str) -> None:
+def test_other_line_ends_of_unicode_do_not_inject_a_header(end: str) -> None:
     smuggled = (
         f'INVITE sip:1@h SIP/2.0\r\nTo: "x{end}f: <sip:forged@h>" <sip:a@h>\r\n{end}f: <sip:forged@h>\r\nf: sip:b@h\r\n'
     )
@@ -91,7 +91,7 @@ def test_headers_end_before_the_body_and_may_follow_empty_lines(end: str) -> Non
         ("", ""),
     ],
 )
-def test_the_place_of_a_uri_has_its_port(uri: str, place: str) -> None:
+def test_host_port_of_a_uri_has_its_port(uri: str, place: str) -> None:
     assert headers.uri_host_port(uri) == place
 
 
@@ -104,7 +104,7 @@ def test_the_host_of_an_address_has_no_port_and_no_brackets(address: str, host: 
 
 
 @given(HOSTILE)
-def test_whatever_the_network_says_names_are_short_printable_and_valid(text: str) -> None:
+def test_names_are_short_printable_and_valid(text: str) -> None:
     for name in (*vars(headers.parse_name_addr(text)).values(), headers.uri_user(text), headers.request_user(text)):
         assert len(name) <= 128
         assert name == "" or name.isprintable()
@@ -114,13 +114,13 @@ def test_whatever_the_network_says_names_are_short_printable_and_valid(text: str
 
 
 @given(st.text(st.characters(exclude_categories=("Cc", "Cs")), max_size=60).filter(lambda name: name.isprintable()))
-def test_a_quoted_name_comes_back_as_it_was(name: str) -> None:
+def test_formatted_name_addr_parses_to_the_same_name(name: str) -> None:
     quoted = name.replace("\\", "\\\\").replace('"', '\\"')
     assert headers.parse_name_addr(f'"{quoted}" <sip:ann@h>') == NameAddr("ann", name)
 
 
 @pytest.mark.parametrize("piece", [" ", '"', "\\", "<", '"\\', " <", '" '])
-def test_long_runs_of_anything_take_no_longer_than_their_length(piece: str) -> None:
+def test_long_input_takes_linear_time(piece: str) -> None:
     """A backtracking pattern would need hours here; the suite's time limit would end it."""
     for text in (piece * 200_000, "a" + piece * 200_000, '"' + piece * 200_000):
         assert headers.parse_name_addr(text).user == ""

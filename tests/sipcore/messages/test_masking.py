@@ -1,4 +1,4 @@
-"""No secret of a SIP message reaches people, however the message is spelled."""
+"""Secrets in SIP messages are masked, in every spelling of the message."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DIGEST_SECRETS = ("response", "nonce", "cnonce", "opaque", "nextnonce", "rspauth
 
 @st.composite
 def credentials(draw: st.DrawFn) -> str:
-    """A header with a digest in it; `SECRET` stands where only the peers may know it."""
+    """A header with a digest; `SECRET` is in the place of what only the peers may know."""
     name = draw(
         st.sampled_from(
             ["Authorization", "Proxy-Authorization", "WWW-Authenticate", "Proxy-Authenticate", "Authentication-Info"]
@@ -61,13 +61,13 @@ def credentials(draw: st.DrawFn) -> str:
 
 
 @given(credentials(), END)
-def test_of_a_digest_only_harmless_parameters_are_shown(header: str, end: str) -> None:
+def test_digest_shows_only_harmless_parameters(header: str, end: str) -> None:
     text = mask_message(message("From: <sip:a@b>;tag=1", header, "Max-Forwards: 70").replace(b"\r\n", end.encode()))
     assert SECRET not in text
     assert "Max-Forwards: 70" in text
 
 
-def test_what_tells_why_a_challenge_failed_stays_readable() -> None:
+def test_parameters_that_explain_a_failed_challenge_are_shown() -> None:
     header = (
         'Authorization: Digest username="ann", realm="pbx", nonce="n1", uri="sip:x", response="f00", algorithm=MD5, '
         'cnonce="c1", opaque="o1", qop=auth, nc=00000002'
@@ -104,7 +104,7 @@ def test_passwords_are_masked_in_the_request_line_and_in_its_summary() -> None:
     ["Call-ID: ab:cd@host", "i:ab:cd@host", 'From: "a: b" <sip:ann@host:5060>;tag=1', "Contact: <sip:[2001:db8::1]>",
      "Date: Sat, 13 Nov 2010 23:29:00 GMT", "Referred-By: <sip:x@y?Replaces=1%3Bto-tag=2>", "Subject: why?"],
 )  # fmt: skip
-def test_what_is_no_password_stays(line: str) -> None:
+def test_other_parts_of_uris_are_not_masked(line: str) -> None:
     assert line in mask_message(message(line)).splitlines()
 
 
@@ -131,7 +131,7 @@ def test_header_fields_inside_uris_are_masked(name: str) -> None:
         "X-Caller-PIN",
     ],
 )
-def test_headers_that_sound_like_secrets_are_masked(name: str) -> None:
+def test_headers_with_secret_names_are_masked(name: str) -> None:
     assert f"{name}: *" in mask_message(message(f"{name}: {SECRET}\r\n {SECRET}")).splitlines()
 
 
@@ -154,7 +154,7 @@ def test_headers_that_sound_like_secrets_are_masked(name: str) -> None:
     END,
     st.sampled_from(["Content-Type: application/sdp", "c:application/sdp", "CONTENT-TYPE :\r\n application/SDP;x=y"]),
 )  # fmt: skip
-def test_keys_of_media_are_masked(line: str, end: str, kind: str) -> None:
+def test_srtp_keys_are_masked(line: str, end: str, kind: str) -> None:
     body = SDP + line.replace("{}", SECRET) + "\r\na=fingerprint:sha-256 AA:BB\r\n"
     raw = (HEAD + kind + "\r\n\r\n" + body).replace("\r\n", end).encode()
     text = mask_message(raw)
@@ -162,7 +162,7 @@ def test_keys_of_media_are_masked(line: str, end: str, kind: str) -> None:
     assert "a=fingerprint:sha-256 AA:BB" in text and "m=audio 4000 RTP/SAVP 0" in text
 
 
-def test_the_suite_that_was_offered_stays() -> None:
+def test_srtp_suite_is_shown() -> None:
     body = f"{SDP}a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:{SECRET}|2^20\r\n"
     assert "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:*" in mask_message(message(body=body)).splitlines()
 
@@ -193,17 +193,17 @@ def test_the_suite_that_was_offered_stays() -> None:
         ("message/sipfrag", "INFO sip:a SIP/2.0\r\nContent-Type: application/dtmf\r\n\r\n5"),
     ],
 )
-def test_keys_that_were_pressed_are_masked(kind: str, body: str) -> None:
+def test_dtmf_digits_are_masked(kind: str, body: str) -> None:
     text = mask_message(message(kind=kind, body=body, method="INFO"))
     assert "5" not in text.split("\n\n", 1)[1]
 
 
-def test_a_pressed_key_is_told_without_the_key() -> None:
+def test_dtmf_info_is_shown_without_its_digit() -> None:
     text = mask_message(message(kind="application/dtmf-relay", body="Signal=5\r\nDuration=160\r\n", method="INFO"))
     assert text.split("\n\n", 1)[1] == "Signal=*\nDuration=160"
 
 
-def test_of_a_body_with_parts_each_is_shown_for_what_it_is() -> None:
+def test_multipart_bodies_are_masked_by_the_type_of_each_part() -> None:
     parts = f"--b\r\nContent-Type: application/sdp\r\n\r\n{SDP}a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:{SECRET}\r\n"
     parts += "--b\r\nContent-Type: application/dtmf-relay\r\n\r\nSignal=5\r\nDuration=160\r\n"
     parts += f"--b\r\nContent-Type: text/plain\r\n\r\n{SECRET}\r\n--b--\r\n"
@@ -217,7 +217,7 @@ def test_of_a_body_with_parts_each_is_shown_for_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("name", ["pn-prid", "PN-Prid"])
-def test_what_wakes_a_phone_is_masked(name: str) -> None:
+def test_push_notification_ids_are_masked(name: str) -> None:
     """RFC 8599."""
     header = f"Contact: <sip:a@h;pn-provider=acme;{name}={SECRET};pn-param=x>;expires=60"
     assert f"<sip:a@h;pn-provider=acme;{name}=*;pn-param=x>;expires=60" in mask_message(message(header))
@@ -225,11 +225,11 @@ def test_what_wakes_a_phone_is_masked(name: str) -> None:
 
 
 @pytest.mark.parametrize("header", ["Content-Encoding: gzip", "e:gzip", "Content-Transfer-Encoding: base64"])
-def test_a_body_in_disguise_is_not_shown(header: str) -> None:
+def test_body_with_an_ambiguous_type_is_omitted(header: str) -> None:
     assert SECRET not in mask_message(message(header, body=SECRET))
 
 
-def test_a_terminal_is_given_nothing_to_obey() -> None:
+def test_control_characters_are_replaced() -> None:
     text = mask_message(b"OPTIONS sip:x SIP/2.0\r\nSubject: \x1b]0;\x07 \xc2\x9b31m \xe2\x80\xae \xff\r\n\r\n")
     assert text == "OPTIONS sip:x SIP/2.0\nSubject: \ufffd]0;\ufffd \ufffd31m \ufffd \ufffd\n"
 
@@ -251,7 +251,7 @@ def test_a_terminal_is_given_nothing_to_obey() -> None:
         ("a: b\r\n" * 60_000),
     ],
 )
-def test_the_time_is_linear(hostile: str) -> None:
+def test_masking_takes_linear_time(hostile: str) -> None:
     raw = message(hostile, body="a=crypto:1 " * 20_000)
     mask_message(raw[:1000])
     began = time.thread_time()
@@ -259,5 +259,5 @@ def test_the_time_is_linear(hostile: str) -> None:
     assert time.thread_time() - began < 3  # a square would take minutes
 
 
-def test_a_line_without_uris_is_left_alone() -> None:
+def test_line_without_uris_is_unchanged() -> None:
     assert mask_uris("Max-Forwards: 70") == "Max-Forwards: 70"

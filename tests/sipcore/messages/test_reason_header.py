@@ -1,4 +1,4 @@
-"""Reason headers, read and written."""
+"""Reason headers, parsed and formatted."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from tests.sipcore.messages.test_headers import HOSTILE
         ("", ReasonHeader()),
     ],
 )
-def test_the_cause_and_whether_another_phone_took_the_call(value: str, reason: ReasonHeader) -> None:
+def test_reason_has_cause_and_completed_elsewhere(value: str, reason: ReasonHeader) -> None:
     assert reason_header.parse_reason(value) == reason
 
 
-def test_what_we_say_reads_back() -> None:
+def test_formatted_reason_parses_to_the_same_cause() -> None:
     value = reason_header.format_reason(reason_header.q850_cause(reason_header.NORMAL_CLEARING))
     assert value == 'Q.850;cause=16;text="Normal call clearing"'
     assert reason_header.parse_reason(value).cause == reason_header.q850_cause(reason_header.NORMAL_CLEARING)
 
 
 @pytest.mark.parametrize(("code", "number"), [(404, 1), (480, 20), (486, 17), (503, 42), (500, 41), (488, None)])
-def test_a_refusal_of_ours_has_its_cause(code: int, number: int | None) -> None:
+def test_status_of_a_refusal_has_a_q850_cause(code: int, number: int | None) -> None:
     given = reason_header.cause_of_status(code)
     assert (given.number if given else None) == number
     assert given is None or given.text
 
 
 @given(HOSTILE)
-def test_whatever_the_network_says_a_cause_is_short_and_printable(text: str) -> None:
+def test_cause_text_is_short_and_printable(text: str) -> None:
     for value in (text, f"Q.850;cause=17;text={text}", f'Q.850;cause=17;text="{text}"'):
         if found := reason_header.parse_reason(value).cause:
             assert 1 <= found.number <= 127

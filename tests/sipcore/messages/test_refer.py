@@ -1,4 +1,4 @@
-"""What a REFER asks for, well-formed or hostile."""
+"""REFER requests, well-formed or hostile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLACE = "a@b;to-tag=1;from-tag=2"
         ("2 1 127.0.0.1 <sip:200@h?Replaces=a%40b%3Bto-tag%3D1%3Bfrom-tag%3D2%3Bearly-only>", f"{PLACE};early-only"),
     ],
 )
-def test_whom_a_referral_names_and_in_whose_place(text: str, replaces: str) -> None:
+def test_refer_has_target_and_replaces(text: str, replaces: str) -> None:
     assert refer.parse_refer(text) == ReferRequest(Contact("200", "h", "127.0.0.1"), replaces, 2, False)
 
 
@@ -34,14 +34,14 @@ def test_whom_a_referral_names_and_in_whose_place(text: str, replaces: str) -> N
         ("2 1 127.0.0.1 <sip:200@h?Replaces=a>", "what it is to replace is no call"),
     ],
 )
-def test_why_nobody_can_be_called(text: str, refusal: str) -> None:
+def test_refer_with_an_unusable_target_has_a_refusal(text: str, refusal: str) -> None:
     found = refer.parse_refer(text)
     assert (found.refusal, found.replaces) == (refusal, "")
     assert bool(found.contact.user) != bool(found.contact.raw)
 
 
 @given(HOSTILE)
-def test_whatever_the_network_says_a_referral_holds_no_line_ends(text: str) -> None:
+def test_refer_request_has_no_line_ends(text: str) -> None:
     for value in (text, f"<sip:200@h?Replaces={text}>", f"<sip:{text}>"):
         found = refer.parse_refer(f"2 0 127.0.0.1 {value}")
         assert found.no_subscription

@@ -1,4 +1,4 @@
-"""SIP's final statuses in the words of the API."""
+"""The `endedReason` of final SIP statuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sipcore.messages.status_reason import unanswered_reason
         (0, "unreachable"),
     ],
 )
-def test_a_final_status_says_why_nobody_answered(code: int, reason: str) -> None:
+def test_final_status_maps_to_an_ended_reason(code: int, reason: str) -> None:
     assert unanswered_reason(code) == reason
 
 
@@ -45,7 +45,7 @@ def test_a_final_status_says_why_nobody_answered(code: int, reason: str) -> None
         (42, "unreachable"),
     ],
 )
-def test_a_cause_says_more_than_a_vague_status(code: int, cause: int, reason: str) -> None:
+def test_q850_cause_is_preferred_to_an_ambiguous_status(code: int, cause: int, reason: str) -> None:
     assert unanswered_reason(code, cause) == reason
 
 
@@ -53,5 +53,5 @@ def test_a_cause_says_more_than_a_vague_status(code: int, cause: int, reason: st
     ("code", "cause", "reason"),
     [(404, 17, "invalid_number"), (603, 17, "rejected"), (480, 16, "no_answer"), (0, 17, "unreachable")],
 )
-def test_a_clear_status_and_an_unclear_cause_change_nothing(code: int, cause: int, reason: str) -> None:
+def test_clear_status_is_preferred_to_an_unknown_cause(code: int, cause: int, reason: str) -> None:
     assert unanswered_reason(code, cause) == reason

@@ -1,4 +1,4 @@
-"""A CSeq number is below 2^31 (RFC 3261 8.1.1.5): with another one nothing is done but to say 400."""
+"""A CSeq number is below 2^31 (RFC 3261 8.1.1.5): a request with another one gets 400 and has no effect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest_asyncio
 from tests.sipcore.live_call import LiveCall, assert_sound_flows
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone
-from tests.sipcore.security.test_source_guard import STRANGER, guard_lines
+from tests.sipcore.security.test_source_guard import UNKNOWN_SOURCE, guard_log_lines
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 METHODS = ("INVITE", "OPTIONS", "BYE", "CANCEL", "UPDATE", "INFO", "REFER", "NOTIFY", "PRACK", "REGISTER", "FOO")
@@ -27,14 +27,14 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 
 def numbered(request: bytes, number: str) -> bytes:
-    """The request with that number in its CSeq."""
+    """The request with that CSeq number."""
     changed, count = re.subn(rb"CSeq: \d+", b"CSeq: " + number.encode(), request)
     assert count == 1
     return changed
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-async def test_outside_of_a_call_every_method_gets_400(phone: Phone, raw: RawPhone, number: str) -> None:
+async def test_out_of_range_cseq_gets_400_outside_of_a_call(phone: Phone, raw: RawPhone, number: str) -> None:
     for method in METHODS:
         raw.send(numbered(raw.request(method, raw.dialog(), body=raw.offer("0")), number))
         answer = await raw.final()
@@ -43,10 +43,10 @@ async def test_outside_of_a_call_every_method_gets_400(phone: Phone, raw: RawPho
     assert (await raw.options()).status == 200
     assert raw.sip.received.empty()
     assert phone.incoming.empty()
-    assert guard_lines(phone) == [("sip.garbage", "127.0.0.1", len(METHODS) + 1)]
+    assert guard_log_lines(phone) == [("sip.garbage", "127.0.0.1", len(METHODS) + 1)]
 
 
-async def test_within_a_call_every_method_gets_400_and_the_call_goes_on(phone: Phone, raw: RawPhone) -> None:
+async def test_out_of_range_cseq_gets_400_within_a_call_which_continues(phone: Phone, raw: RawPhone) -> None:
     call = await LiveCall.made(phone, raw)
     for method in METHODS:
         raw.send(numbered(raw.request(method, replace(call.dialog)), NUMBERS[0]))
@@ -56,26 +56,26 @@ async def test_within_a_call_every_method_gets_400_and_the_call_goes_on(phone: P
     await assert_sound_flows(phone, raw, call.media)
     assert raw.sip.received.empty()
     await call.over()
-    guard_lines(phone)
+    guard_log_lines(phone)
 
 
-async def test_the_highest_number_is_none_too_many(phone: Phone, raw: RawPhone) -> None:
+async def test_highest_valid_cseq_is_accepted(phone: Phone, raw: RawPhone) -> None:
     raw.send(numbered(raw.request("OPTIONS", raw.dialog()), "2147483647"))
     answer = await raw.final("OPTIONS")
     assert (answer.status, answer.header("CSeq")) == (200, "2147483647 OPTIONS")
 
 
-async def test_a_folded_line_is_read_too(phone: Phone, raw: RawPhone) -> None:
+async def test_folded_cseq_is_read(phone: Phone, raw: RawPhone) -> None:
     request = numbered(raw.request("OPTIONS", raw.dialog()), NUMBERS[0])
     raw.send(request.replace(b"CSeq: 2147483648 OPTIONS", b"cseq :\r\n 2147483648\r\n\tOPTIONS"))
     answer = await raw.final()
     assert (answer.status, answer.header("CSeq")) == (400, "2147483648 OPTIONS")
-    guard_lines(phone)
+    guard_log_lines(phone)
 
 
-async def test_a_stranger_gets_nothing(phone: Phone, raw: RawPhone) -> None:
-    async with RawPhone(phone.target, STRANGER) as stranger:
-        stranger.send(numbered(stranger.request("OPTIONS", stranger.dialog()), NUMBERS[0]))
+async def test_unknown_source_gets_no_400(phone: Phone, raw: RawPhone) -> None:
+    async with RawPhone(phone.target, UNKNOWN_SOURCE) as unknown_source:
+        unknown_source.send(numbered(unknown_source.request("OPTIONS", unknown_source.dialog()), NUMBERS[0]))
         await raw.settled()
-        assert stranger.sip.received.empty()
-    assert guard_lines(phone) == [("sip.garbage", STRANGER, 1)]
+        assert unknown_source.sip.received.empty()
+    assert guard_log_lines(phone) == [("sip.garbage", UNKNOWN_SOURCE, 1)]

@@ -1,4 +1,4 @@
-"""Our INVITE reaches several phones at once, behind a proxy that forks it (RFC 3261 13.2.2.4)."""
+"""An outbound INVITE that a proxy forks to several phones (RFC 3261 13.2.2.4)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 
 async def requests(raw: RawPhone, count: int) -> dict[tuple[str, str], Message]:
-    """That many different requests, by method and the tag of the phone that they are for; a BYE is answered."""
+    """That many different requests, by method and the tag of their phone; a BYE is answered."""
     found: dict[tuple[str, str], Message] = {}
     while len(found) < count:
         message = await raw.message()
@@ -36,9 +36,9 @@ async def requests(raw: RawPhone, count: int) -> dict[tuple[str, str], Message]:
     return found
 
 
-async def test_of_two_phones_that_answer_one_is_talked_to_and_one_is_hung_up_on(phone: Phone, raw: RawPhone) -> None:
+async def test_second_of_two_forked_answers_gets_bye(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
-    connecting = asyncio.create_task(leg.connected())
+    connecting = asyncio.create_task(leg.wait_connected())
     callee.answers(raw.offer("0"), tag="first")
     callee.answers(raw.offer("0"), tag="second")
     found = await requests(raw, 3)
@@ -51,11 +51,11 @@ async def test_of_two_phones_that_answer_one_is_talked_to_and_one_is_hung_up_on(
     await ended(leg)
 
 
-async def test_a_second_answer_after_the_first_was_acknowledged_is_hung_up_on(phone: Phone, raw: RawPhone) -> None:
+async def test_late_second_forked_answer_gets_bye(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
     callee.answers(raw.offer("0"), tag="first")
     await callee.gets("ACK")
-    await asyncio.wait_for(leg.connected(), 5)
+    await asyncio.wait_for(leg.wait_connected(), 5)
     callee.answers(raw.offer("0"), tag="second")
     assert set(await requests(raw, 2)) == {("ACK", "second"), ("BYE", "second")}
     callee.answers(raw.offer("0"), tag="first")
@@ -65,9 +65,9 @@ async def test_a_second_answer_after_the_first_was_acknowledged_is_hung_up_on(ph
     await ended(leg)
 
 
-async def test_several_phones_ring_and_the_last_one_answers(phone: Phone, raw: RawPhone) -> None:
+async def test_last_of_several_ringing_forks_answers(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
-    connecting = asyncio.create_task(leg.connected())
+    connecting = asyncio.create_task(leg.wait_connected())
     for tag in ("one", "two", "three"):
         callee.rings(tag=tag)
     await asyncio.wait_for(leg.ringing, 5)
@@ -80,9 +80,9 @@ async def test_several_phones_ring_and_the_last_one_answers(phone: Phone, raw: R
     await ended(leg)
 
 
-async def test_early_media_of_one_phone_gives_way_to_the_answer_of_another(phone: Phone, raw: RawPhone) -> None:
+async def test_answer_of_another_fork_replaces_early_media(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
-    connecting = asyncio.create_task(leg.connected())
+    connecting = asyncio.create_task(leg.wait_connected())
     async with RawPhone(phone.target) as announcer:
         callee.rings(announcer.offer("0"), "183 Session Progress", tag="announcer")
         await asyncio.wait_for(leg.ringing, 5)
@@ -95,7 +95,7 @@ async def test_early_media_of_one_phone_gives_way_to_the_answer_of_another(phone
     await ended(leg)
 
 
-async def test_reliable_responses_of_several_phones_are_each_acknowledged(phone: Phone, raw: RawPhone) -> None:
+async def test_reliable_responses_of_each_fork_get_prack(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
     for tag in ("one", "two"):
         callee.rings("", "180 Ringing", "Require: 100rel", "RSeq: 5", tag=tag)
@@ -104,7 +104,7 @@ async def test_reliable_responses_of_several_phones_are_each_acknowledged(phone:
     await ended(leg)
 
 
-async def test_hanging_up_while_several_phones_ring_cancels_once(phone: Phone, raw: RawPhone) -> None:
+async def test_hangup_of_a_forked_invite_sends_one_cancel(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
     for tag in ("one", "two"):
         callee.rings(tag=tag)
@@ -115,14 +115,16 @@ async def test_hanging_up_while_several_phones_ring_cancels_once(phone: Phone, r
     assert (end.code, end.by_peer) == (487, False)
 
 
-async def test_a_response_that_belongs_to_nothing_is_passed_over(phone: Phone, raw: RawPhone) -> None:
-    """RFC 3261 17.1.3: the branch and the method say what it answers; a 200 that comes again, the tags."""
+async def test_response_without_a_transaction_is_ignored(phone: Phone, raw: RawPhone) -> None:
+    """RFC 3261 17.1.3: branch and method identify the transaction; the tags identify a retransmitted 200."""
     leg, callee = await placed(phone, raw)
     for old, new in ((r"branch=z9hG4bK", "branch=z9hG4bKx"), (r"^(CSeq: \d+) INVITE", r"\1 OPTIONS")):
-        stray = RawCallee(raw, respelled(callee.invite, old, new))
+        stray = RawCallee(raw, with_replaced(callee.invite, old, new))
         stray.rings()
         stray.refuses("486 Busy Here")
-    RawCallee(raw, respelled(respelled(callee.invite, "branch=", "branch=x"), "(From: .*;tag=)", r"\1x")).answers()
+    RawCallee(
+        raw, with_replaced(with_replaced(callee.invite, "branch=", "branch=x"), "(From: .*;tag=)", r"\1x")
+    ).answers()
     await raw.options()
     assert not leg.ringing.done()
     assert not leg.answered.done()
@@ -130,8 +132,8 @@ async def test_a_response_that_belongs_to_nothing_is_passed_over(phone: Phone, r
     assert (await ended(leg)).code == 603
 
 
-def respelled(invite: Message, old: str, new: str) -> Message:
-    """With one part replaced."""
+def with_replaced(invite: Message, old: str, new: str) -> Message:
+    """The message with one part replaced."""
     text, found = re.subn(old, new, invite.text, flags=re.MULTILINE)
     assert found
     return Message(invite.first_line, text, invite.body)

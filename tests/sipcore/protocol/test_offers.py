@@ -1,4 +1,4 @@
-"""Offers and answers (RFC 3264) after the call is up, late, early, and at the same time from both sides."""
+"""Offers and answers (RFC 3264) in an established call: late, early, and crossing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 
 def direction(answer: Message) -> str:
-    """Of the answer's sound."""
+    """The direction of the answer's audio."""
     found = re.search(r"^a=(sendrecv|sendonly|recvonly|inactive)", answer.body, re.MULTILINE)
     return found[1] if found else "sendrecv"
 
@@ -57,7 +57,7 @@ async def test_hold_and_resume(phone: Phone, raw: RawPhone, method: str, hold: s
 
 
 @pytest.mark.parametrize("method", ["INVITE", "UPDATE"])
-async def test_sound_follows_to_another_port_and_to_another_address(phone: Phone, raw: RawPhone, method: str) -> None:
+async def test_reinvite_moves_audio_to_another_port_and_address(phone: Phone, raw: RawPhone, method: str) -> None:
     call = await LiveCall.made(phone, raw)
     for host in ("127.0.0.1", "127.0.0.9"):
         async with RawPhone(phone.target, host) as elsewhere:
@@ -70,7 +70,7 @@ async def test_sound_follows_to_another_port_and_to_another_address(phone: Phone
     await call.over()
 
 
-async def test_the_codec_changes_and_the_sound_goes_on(phone: Phone, raw: RawPhone) -> None:
+async def test_reinvite_changes_the_codec_and_audio_continues(phone: Phone, raw: RawPhone) -> None:
     call = await LiveCall.made(phone, raw)
     for kind, codec in ((8, PCMA), (9, G722), (0, ("0",))):
         assert (await call.again(raw.offer(*codec))).status == 200
@@ -85,7 +85,7 @@ async def test_the_codec_changes_and_the_sound_goes_on(phone: Phone, raw: RawPho
     await call.over()
 
 
-async def test_a_reinvite_without_an_offer_gets_ours(phone: Phone, raw: RawPhone) -> None:
+async def test_reinvite_without_an_offer_gets_ours(phone: Phone, raw: RawPhone) -> None:
     call = await LiveCall.made(phone, raw)
     call.dialog.cseq += 1
     raw.send(raw.request("INVITE", call.dialog))
@@ -98,7 +98,7 @@ async def test_a_reinvite_without_an_offer_gets_ours(phone: Phone, raw: RawPhone
     await call.over()
 
 
-async def late(phone: Phone, raw: RawPhone) -> tuple[Dialog, Leg, asyncio.Task[Media], Message]:
+async def late_offer_call(phone: Phone, raw: RawPhone) -> tuple[Dialog, Leg, asyncio.Task[Media], Message]:
     """A call without an offer, answered with ours and not acknowledged."""
     dialog = raw.dialog()
     raw.send(raw.request("INVITE", dialog))
@@ -112,8 +112,8 @@ async def late(phone: Phone, raw: RawPhone) -> tuple[Dialog, Leg, asyncio.Task[M
     return dialog, leg, answering, offer
 
 
-async def test_an_invite_without_an_offer_has_sound_once_its_ack_answers_ours(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, answering, offer = await late(phone, raw)
+async def test_invite_without_an_offer_has_audio_after_the_answer_in_its_ack(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, answering, offer = await late_offer_call(phone, raw)
     assert re.search(r"m=audio \d+ RTP/AVP 0 8 9", offer.body), "all that we speak"
     assert not answering.done()
     raw.send(raw.request("ACK", dialog, body=raw.offer("0")))
@@ -123,8 +123,8 @@ async def test_an_invite_without_an_offer_has_sound_once_its_ack_answers_ours(ph
     await ended(leg)
 
 
-async def test_a_call_whose_ack_answers_nothing_is_hung_up_on(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, answering, _ = await late(phone, raw)
+async def test_late_offer_without_an_answer_in_the_ack_ends_with_bye(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, answering, _ = await late_offer_call(phone, raw)
     raw.send(raw.request("ACK", dialog))
     raw.reply(await raw.asked("BYE"), "200 OK")
     with pytest.raises(ConnectionError):
@@ -132,10 +132,8 @@ async def test_a_call_whose_ack_answers_nothing_is_hung_up_on(phone: Phone, raw:
     await ended(leg)
 
 
-async def test_of_several_streams_the_first_sound_is_taken_and_the_others_are_refused(
-    phone: Phone, raw: RawPhone
-) -> None:
-    """RFC 3264 6: an answer has as many streams as the offer, refused ones with port 0."""
+async def test_first_audio_stream_is_accepted_and_others_are_rejected(phone: Phone, raw: RawPhone) -> None:
+    """RFC 3264 6: an answer has as many streams as the offer, rejected ones with port 0."""
     others = (
         "m=video 40000 RTP/AVP 96",
         "a=rtpmap:96 H264/90000",
@@ -151,7 +149,7 @@ async def test_of_several_streams_the_first_sound_is_taken_and_the_others_are_re
     await call.over()
 
 
-async def test_an_offer_that_fits_nothing_is_refused_and_the_call_stays_as_it_was(phone: Phone, raw: RawPhone) -> None:
+async def test_unacceptable_reinvite_gets_488_and_the_call_is_unchanged(phone: Phone, raw: RawPhone) -> None:
     call = await LiveCall.made(phone, raw)
     for method in ("INVITE", "UPDATE"):
         assert (await call.again(raw.offer("4", "rtpmap:4 G723/8000"), method)).status == 488
@@ -159,10 +157,10 @@ async def test_an_offer_that_fits_nothing_is_refused_and_the_call_stays_as_it_wa
     await call.over()
 
 
-async def test_an_answer_after_early_media_may_be_another(phone: Phone, raw: RawPhone) -> None:
-    """An announcement server first, then the callee elsewhere: 183 without reliability, 200 with other SDP."""
+async def test_answer_may_differ_from_the_sdp_of_early_media(phone: Phone, raw: RawPhone) -> None:
+    """An announcement server first, then the callee elsewhere: an unreliable 183, and a 200 with other SDP."""
     leg, callee = await placed(phone, raw)
-    connecting = asyncio.create_task(leg.connected())
+    connecting = asyncio.create_task(leg.wait_connected())
     async with RawPhone(phone.target) as announcer:
         callee.rings(announcer.offer("0"), "183 Session Progress")
         await asyncio.wait_for(leg.ringing, 5)
@@ -177,7 +175,7 @@ async def test_an_answer_after_early_media_may_be_another(phone: Phone, raw: Raw
 
 async def test_early_media_may_come_with_180_and_the_answer_much_later(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
-    connecting = asyncio.create_task(leg.connected())
+    connecting = asyncio.create_task(leg.wait_connected())
     callee.listens()
     callee.rings(sdp := raw.offer("0"))
     await asyncio.wait_for(leg.ringing, 5)
@@ -193,19 +191,17 @@ async def test_early_media_may_come_with_180_and_the_answer_much_later(phone: Ph
     await ended(leg)
 
 
-async def undecided(phone: Phone, raw: RawPhone) -> tuple[Leg, RawCallee, Message, float]:
-    """A call of ours that is answered with two codecs: we settle for one by a re-INVITE, which is returned."""
+async def call_with_two_codecs(phone: Phone, raw: RawPhone) -> tuple[Leg, RawCallee, Message, float]:
+    """An outbound call that is answered with two codecs: we choose one by a re-INVITE, which is returned."""
     leg, callee = await placed(phone, raw)
     callee.answers(raw.offer("0 8", "rtpmap:8 PCMA/8000"))
     await callee.gets("ACK")
     return leg, callee, await callee.gets("INVITE"), time.monotonic()
 
 
-async def test_what_crosses_a_request_of_the_peer_is_tried_again_after_2_to_4_seconds(
-    phone: Phone, raw: RawPhone
-) -> None:
-    """RFC 3261 14.1: we chose the Call-ID, so we wait longer than the peer does."""
-    leg, callee, ours, since = await undecided(phone, raw)
+async def test_request_that_got_491_is_retried_after_2_to_4_seconds(phone: Phone, raw: RawPhone) -> None:
+    """RFC 3261 14.1: we own the Call-ID, so we wait longer than the peer."""
+    leg, callee, ours, since = await call_with_two_codecs(phone, raw)
     raw.reply(ours, "491 Request Pending")
     await callee.gets("ACK")
     again = await callee.gets("INVITE")
@@ -218,8 +214,8 @@ async def test_what_crosses_a_request_of_the_peer_is_tried_again_after_2_to_4_se
     await ended(leg)
 
 
-async def test_a_request_of_the_peer_that_crosses_ours_gets_491(phone: Phone, raw: RawPhone) -> None:
-    leg, callee, ours, _ = await undecided(phone, raw)
+async def test_crossing_request_of_the_peer_gets_491(phone: Phone, raw: RawPhone) -> None:
+    leg, callee, ours, _ = await call_with_two_codecs(phone, raw)
     for method in ("INVITE", "UPDATE"):
         raw.send(callee.request(method, raw.offer("0", "sendonly")))
         assert (await raw.final(method)).status == 491

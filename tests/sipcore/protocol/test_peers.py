@@ -1,4 +1,4 @@
-"""Reliable responses, session timers, UPDATE, re-INVITE and late offers with a phone that others have written: sipp."""
+"""Reliable responses, session timers, UPDATE, re-INVITE and late offers with another SIP stack: sipp."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=40)
 
 
 async def rings_until_acknowledged(phone: Phone, leg: Leg) -> None:
-    """Send 180 and answer its PRACK: sipp takes the next 200 for that, whatever it is."""
+    """Send 180 and wait for its PRACK: sipp takes the next 200 for the response to it."""
     acknowledged = asyncio.Event()
 
     def watch(message: SipMessage, *_: object) -> None:
@@ -34,7 +34,7 @@ async def rings_until_acknowledged(phone: Phone, leg: Leg) -> None:
 
 
 @pytest.mark.parametrize("transport", ["u1", "t1"])
-async def test_a_caller_with_reliable_responses_a_session_timer_and_hold(phone: Phone, transport: str) -> None:
+async def test_sipp_caller_with_100rel_session_timer_and_hold(phone: Phone, transport: str) -> None:
     async with Sipp("reliable_caller", phone.target, hold_ms=500, transport=transport) as sipp:
         leg = await phone.next_leg()
         holds: list[bool] = []
@@ -49,10 +49,10 @@ async def test_a_caller_with_reliable_responses_a_session_timer_and_hold(phone: 
         await sipp.finished()
         assert (await ended(leg)).by_peer
     assert holds == [True, False]
-    assert loudest_hz(track.heard[-4000:], 8000) == pytest.approx(800, abs=20), "it echoes what we say"
+    assert loudest_hz(track.heard[-4000:], 8000) == pytest.approx(800, abs=20), "it echoes our audio"
 
 
-async def test_a_caller_that_leaves_the_offer_to_us(phone: Phone) -> None:
+async def test_sipp_caller_without_an_offer(phone: Phone) -> None:
     async with Sipp("late_caller", phone.target, hold_ms=500) as sipp:
         leg = await phone.next_leg()
         await leg.send_ringing()
@@ -65,10 +65,10 @@ async def test_a_caller_that_leaves_the_offer_to_us(phone: Phone) -> None:
     assert loudest_hz(track.heard, 8000) == pytest.approx(800, abs=20)
 
 
-async def test_a_callee_with_reliable_early_media(phone: Phone) -> None:
+async def test_sipp_callee_with_reliable_early_media(phone: Phone) -> None:
     async with Sipp("reliable_callee", phone.target, hold_ms=500) as sipp:
         leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{sipp.port}")
-        media = await asyncio.wait_for(leg.connected(), 8)
+        media = await asyncio.wait_for(leg.wait_connected(), 8)
         track = phone.ears.follow(media.slot)
         phone.pump.write(media.slot, tone(8000, 800, 0.3))
         await phone.ears.ticks(20)

@@ -24,7 +24,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 
 async def provisional(raw: RawPhone, status: int) -> Message:
-    """The next response of that status."""
+    """The next response with that status."""
     while (message := await raw.message()).status != status:
         pass
     return message
@@ -45,7 +45,7 @@ def prack(raw: RawPhone, dialog: Dialog, response: Message, rack: str | None = N
 
 
 @pytest.mark.parametrize("header", ["Require: 100rel", "Supported: timer, 100rel"])
-async def test_a_caller_that_knows_reliable_responses_gets_them(phone: Phone, raw: RawPhone, header: str) -> None:
+async def test_caller_with_100rel_gets_reliable_responses(phone: Phone, raw: RawPhone, header: str) -> None:
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"), (header,))
     leg = await phone.next_leg()
@@ -54,7 +54,7 @@ async def test_a_caller_that_knows_reliable_responses_gets_them(phone: Phone, ra
     assert "100rel" in ringing.header("Require")
     assert int(ringing.header("RSeq")) > 0
     again = await provisional(raw, 180)
-    assert again.header("RSeq") == ringing.header("RSeq"), "it is sent again until it is acknowledged"
+    assert again.header("RSeq") == ringing.header("RSeq"), "it is retransmitted until its PRACK"
     prack(raw, dialog, ringing)
     assert (await raw.final("PRACK")).status == 200
     dialog.cseq -= 1  # the ACK of the INVITE has its number
@@ -68,8 +68,8 @@ async def test_a_caller_that_knows_reliable_responses_gets_them(phone: Phone, ra
     await ended(leg)
 
 
-async def test_an_answer_does_not_wait_for_the_prack_of_a_180(phone: Phone, raw: RawPhone) -> None:
-    """RFC 3262 3: only a session description in it would hold the answer back."""
+async def test_answer_does_not_wait_for_the_prack_of_a_180(phone: Phone, raw: RawPhone) -> None:
+    """RFC 3262 3: only a session description in the 180 would delay the answer."""
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"), ("Supported: 100rel",))
     leg = await phone.next_leg()
@@ -85,7 +85,7 @@ async def test_an_answer_does_not_wait_for_the_prack_of_a_180(phone: Phone, raw:
     await ended(leg)
 
 
-async def test_nothing_is_asked_of_a_caller_that_does_not_know_them(phone: Phone, raw: RawPhone) -> None:
+async def test_caller_without_100rel_gets_unreliable_responses(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
@@ -98,7 +98,7 @@ async def test_nothing_is_asked_of_a_caller_that_does_not_know_them(phone: Phone
     await ended(leg)
 
 
-async def test_we_say_that_we_know_them_and_never_require_them(phone: Phone, raw: RawPhone) -> None:
+async def test_invite_supports_100rel_and_does_not_require_it(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
     assert "100rel" in callee.invite.header("Supported")
     assert "PRACK" in callee.invite.header("Allow")
@@ -107,11 +107,11 @@ async def test_we_say_that_we_know_them_and_never_require_them(phone: Phone, raw
     await ended(leg)
 
 
-async def test_early_media_by_a_reliable_183_is_heard_and_acknowledged_once(phone: Phone, raw: RawPhone) -> None:
+async def test_reliable_183_has_early_media_and_gets_one_prack(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
-    connecting = asyncio.create_task(leg.connected())
+    connecting = asyncio.create_task(leg.wait_connected())
     callee.listens()
-    for _ in range(2):  # the second is the first, sent again
+    for _ in range(2):  # the second is a retransmission
         callee.rings(raw.offer("0"), "183 Session Progress", "Require: 100rel", "RSeq: 7")
     acknowledged = await callee.gets("PRACK")
     assert acknowledged.header("RAck") == "7 " + callee.invite.header("CSeq")
@@ -134,10 +134,10 @@ async def test_early_media_by_a_reliable_183_is_heard_and_acknowledged_once(phon
     await ended(leg)
 
 
-async def test_an_early_session_changes_by_update(phone: Phone, raw: RawPhone) -> None:
+async def test_update_changes_an_early_session(phone: Phone, raw: RawPhone) -> None:
     """RFC 3311 5.1: once the first offer is answered reliably, another may follow before the call is answered."""
     leg, callee = await placed(phone, raw)
-    connecting = asyncio.create_task(leg.connected())
+    connecting = asyncio.create_task(leg.wait_connected())
     callee.listens()
     callee.rings(raw.offer("0"), "183 Session Progress", "Require: 100rel", "RSeq: 1")
     callee.accepts(await callee.gets("PRACK"))
@@ -156,7 +156,7 @@ async def test_an_early_session_changes_by_update(phone: Phone, raw: RawPhone) -
     await ended(leg)
 
 
-async def test_a_prack_that_acknowledges_nothing_stops_nothing(phone: Phone, raw: RawPhone) -> None:
+async def test_unmatched_prack_does_not_stop_retransmissions(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"), ("Require: 100rel",))
     leg = await phone.next_leg()

@@ -1,4 +1,4 @@
-"""docs/reference/protocol.md names the tests of every row; tests/test_docs.py says whether there are such tests."""
+"""docs/reference/protocol.md names the tests of every row; tests/test_docs.py checks that they exist."""
 
 from __future__ import annotations
 

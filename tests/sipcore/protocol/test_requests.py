@@ -1,4 +1,4 @@
-"""What RFC 3261 says about requests that are odd, repeated, late or crossing, from a caller that is only bytes."""
+"""RFC 3261's rules for odd, retransmitted, late and crossing requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
-async def test_an_invite_that_comes_twice_is_one_call(phone: Phone, raw: RawPhone) -> None:
+async def test_retransmitted_invite_makes_one_leg(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     invite = raw.request("INVITE", dialog, body=raw.offer("0"))
     raw.send(invite)
@@ -39,7 +39,7 @@ async def test_an_invite_that_comes_twice_is_one_call(phone: Phone, raw: RawPhon
     await ended(leg)
 
 
-async def test_an_answer_that_is_lost_is_sent_again_and_acknowledged_late(phone: Phone, raw: RawPhone) -> None:
+async def test_lost_200_is_retransmitted_until_its_ack(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
@@ -47,13 +47,13 @@ async def test_an_answer_that_is_lost_is_sent_again_and_acknowledged_late(phone:
     first = await raw.final("INVITE")
     again = await raw.accepted(dialog)
     assert again.header("To") == first.header("To")
-    raw.acknowledge(dialog, again)  # twice does no harm
+    raw.acknowledge(dialog, again)  # a duplicate ACK has no effect
     await assert_sound_flows(phone, raw, await answering)
     await raw.bye(dialog)
     await ended(leg)
 
 
-async def test_a_bye_whose_answer_was_lost_is_answered_again(phone: Phone, raw: RawPhone) -> None:
+async def test_retransmitted_bye_is_answered_again(phone: Phone, raw: RawPhone) -> None:
     call = await LiveCall.made(phone, raw)
     call.dialog.cseq += 1
     bye = raw.request("BYE", call.dialog)
@@ -64,7 +64,7 @@ async def test_a_bye_whose_answer_was_lost_is_answered_again(phone: Phone, raw: 
     await ended(call.leg)
 
 
-async def test_a_cancel_that_crosses_the_answer_changes_nothing(phone: Phone, raw: RawPhone) -> None:
+async def test_cancel_after_the_answer_has_no_effect(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     branch = raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
@@ -80,8 +80,8 @@ async def test_a_cancel_that_crosses_the_answer_changes_nothing(phone: Phone, ra
     await ended(leg)
 
 
-async def test_a_cancel_right_behind_its_invite_cancels(phone: Phone, raw: RawPhone) -> None:
-    """Before anything was said to the INVITE."""
+async def test_cancel_before_any_response_cancels(phone: Phone, raw: RawPhone) -> None:
+    """The CANCEL comes before any response to the INVITE."""
     dialog = raw.dialog()
     branch = raw.invite(dialog, raw.offer("0"))
     raw.send(raw.request("CANCEL", dialog, branch=branch))
@@ -94,12 +94,12 @@ async def test_a_cancel_right_behind_its_invite_cancels(phone: Phone, raw: RawPh
     assert (await ended(leg)).by_peer
 
 
-async def test_a_cancel_of_nothing_is_told_so(phone: Phone, raw: RawPhone) -> None:
+async def test_cancel_without_an_invite_gets_481(phone: Phone, raw: RawPhone) -> None:
     raw.send(raw.request("CANCEL", raw.dialog()))
     assert (await raw.final("CANCEL")).status == 481
 
 
-async def test_a_caller_may_hang_up_while_it_rings_by_bye(phone: Phone, raw: RawPhone) -> None:
+async def test_bye_ends_an_early_dialog(phone: Phone, raw: RawPhone) -> None:
     """RFC 3261 15: a caller may send BYE in an early dialog."""
     dialog = raw.dialog()
     branch = raw.invite(dialog, raw.offer("0"))
@@ -119,7 +119,7 @@ async def test_a_caller_may_hang_up_while_it_rings_by_bye(phone: Phone, raw: Raw
     assert (await ended(leg)).by_peer
 
 
-async def test_a_request_out_of_order_is_refused_and_the_call_goes_on(phone: Phone, raw: RawPhone) -> None:
+async def test_request_with_a_lower_cseq_gets_500_and_the_call_continues(phone: Phone, raw: RawPhone) -> None:
     """RFC 3261 12.2.2."""
     call = await LiveCall.made(phone, raw)
     call.dialog.cseq = 20
@@ -136,8 +136,8 @@ async def test_a_request_out_of_order_is_refused_and_the_call_goes_on(phone: Pho
 
 
 @pytest.mark.parametrize("method", ["INVITE", "UPDATE", "INFO"])
-async def test_an_extension_that_we_do_not_know_is_refused_by_name(phone: Phone, raw: RawPhone, method: str) -> None:
-    """RFC 3261 8.2.2.3; what is required of a proxy is not required of us."""
+async def test_unsupported_required_extension_gets_420(phone: Phone, raw: RawPhone, method: str) -> None:
+    """RFC 3261 8.2.2.3; an extension in Proxy-Require does not concern us."""
     if method == "INVITE":
         raw.invite(raw.dialog(), raw.offer("0"), ("Require: 100rel, nonsense, trickle-ice",))
         refused = await raw.final("INVITE")
@@ -148,7 +148,7 @@ async def test_an_extension_that_we_do_not_know_is_refused_by_name(phone: Phone,
     await call.over()
 
 
-async def test_a_method_that_we_do_not_know_is_refused_within_a_call(phone: Phone, raw: RawPhone) -> None:
+async def test_unknown_method_within_a_call_is_rejected(phone: Phone, raw: RawPhone) -> None:
     call = await LiveCall.made(phone, raw)
     raw.within("FOO", call.dialog)
     refused = await raw.final("FOO")
@@ -158,7 +158,7 @@ async def test_a_method_that_we_do_not_know_is_refused_within_a_call(phone: Phon
     await call.over()
 
 
-async def test_info_is_taken_without_a_body_and_refused_with_one_that_is_no_key(phone: Phone, raw: RawPhone) -> None:
+async def test_info_without_a_body_gets_200_and_with_another_body_415(phone: Phone, raw: RawPhone) -> None:
     """RFC 6086 4.2.2."""
     call = await LiveCall.made(phone, raw)
     raw.within("INFO", call.dialog)
@@ -170,14 +170,14 @@ async def test_info_is_taken_without_a_body_and_refused_with_one_that_is_no_key(
     await call.over()
 
 
-async def test_a_body_that_we_do_not_know_is_refused(phone: Phone, raw: RawPhone) -> None:
+async def test_unsupported_body_gets_415(phone: Phone, raw: RawPhone) -> None:
     invite = raw.request("INVITE", raw.dialog(), body="<offer/>").replace(b"application/sdp", b"application/xml")
     raw.send(invite)
     refused = await raw.final("INVITE")
     assert (refused.status, refused.header("Accept")) == (415, "application/sdp")
 
 
-async def test_an_offer_is_found_among_several_parts(phone: Phone, raw: RawPhone) -> None:
+async def test_offer_is_found_in_a_multipart_body(phone: Phone, raw: RawPhone) -> None:
     """RFC 5621."""
     dialog = raw.dialog()
     body = (
@@ -194,8 +194,8 @@ async def test_an_offer_is_found_among_several_parts(phone: Phone, raw: RawPhone
     await ended(leg)
 
 
-async def test_a_request_that_may_go_no_further_has_arrived(phone: Phone, raw: RawPhone) -> None:
-    """RFC 4475 3.3.11: only a proxy refuses it; whom it is meant for serves it."""
+async def test_request_with_max_forwards_0_is_served(phone: Phone, raw: RawPhone) -> None:
+    """RFC 4475 3.3.11: only a proxy rejects it; its target serves it."""
     dialog = raw.dialog()
     raw.send(raw.request("INVITE", dialog, body=raw.offer("0")).replace(b"Max-Forwards: 70", b"Max-Forwards: 0"))
     leg = await phone.next_leg()
@@ -203,7 +203,7 @@ async def test_a_request_that_may_go_no_further_has_arrived(phone: Phone, raw: R
     assert (await raw.final("INVITE")).status == 486
 
 
-async def test_the_same_request_by_another_way_is_a_loop(phone: Phone, raw: RawPhone) -> None:
+async def test_merged_request_gets_482(phone: Phone, raw: RawPhone) -> None:
     """RFC 3261 8.2.2.2."""
     dialog = raw.dialog()
     offer = raw.offer("0")
@@ -218,7 +218,7 @@ async def test_the_same_request_by_another_way_is_a_loop(phone: Phone, raw: RawP
     await ended(leg)
 
 
-async def test_options_says_what_we_take_outside_a_call_and_within(phone: Phone, raw: RawPhone) -> None:
+async def test_options_lists_capabilities_outside_and_within_a_call(phone: Phone, raw: RawPhone) -> None:
     """RFC 3261 11.2."""
     outside = await raw.options()
     call = await LiveCall.made(phone, raw)
@@ -234,7 +234,7 @@ async def test_options_says_what_we_take_outside_a_call_and_within(phone: Phone,
     await call.over()
 
 
-async def test_options_says_so_while_no_calls_are_taken_but_not_within_a_call(phone: Phone, raw: RawPhone) -> None:
+async def test_options_gets_503_while_not_accepting_except_within_a_call(phone: Phone, raw: RawPhone) -> None:
     call = await LiveCall.made(phone, raw)
     phone.endpoint.set_accepting(False, retry_after_s=9)
     try:
@@ -248,7 +248,7 @@ async def test_options_says_so_while_no_calls_are_taken_but_not_within_a_call(ph
     await call.over()
 
 
-async def test_a_request_of_a_call_that_is_over_is_told_so(phone: Phone, raw: RawPhone) -> None:
+async def test_request_within_an_ended_call_gets_481(phone: Phone, raw: RawPhone) -> None:
     call = await LiveCall.made(phone, raw)
     await call.over()
     for method in ("INFO", "UPDATE", "OPTIONS"):

@@ -1,4 +1,4 @@
-"""What is agreed on session timers (RFC 4028), before any of them runs out."""
+"""The negotiation of session timers (RFC 4028)."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         ("300", "300;refresher=uac"),
     ],
 )
-async def test_a_caller_has_the_timer_that_it_asks_for(phone: Phone, raw: RawPhone, asked: str, agreed: str) -> None:
+async def test_inbound_call_has_the_session_timer_of_the_caller(
+    phone: Phone, raw: RawPhone, asked: str, agreed: str
+) -> None:
     call = await LiveCall.made(phone, raw, headers=("Supported: timer", f"Session-Expires: {asked}"))
     assert call.answer.header("Session-Expires") == agreed
     assert ("timer" in call.answer.header("Require")) == agreed.endswith("uac")
     await call.over()
 
 
-async def test_a_proxy_that_asks_for_a_caller_that_knows_none_leaves_the_refreshing_to_us(
-    phone: Phone, raw: RawPhone
-) -> None:
+async def test_we_refresh_a_session_timer_that_a_proxy_requested(phone: Phone, raw: RawPhone) -> None:
     """RFC 4028 9."""
     call = await LiveCall.made(phone, raw, headers=("x: 1800",))
     assert call.answer.header("Session-Expires") == "1800;refresher=uas"
@@ -49,13 +49,13 @@ async def test_a_proxy_that_asks_for_a_caller_that_knows_none_leaves_the_refresh
     await call.over()
 
 
-async def test_a_caller_that_asks_for_none_has_none(phone: Phone, raw: RawPhone) -> None:
+async def test_inbound_call_without_session_expires_has_no_session_timer(phone: Phone, raw: RawPhone) -> None:
     call = await LiveCall.made(phone, raw, headers=("Supported: timer",))
     assert call.answer.header("Session-Expires") == ""
     await call.over()
 
 
-async def test_an_interval_that_is_too_short_is_refused_with_the_shortest_one(phone: Phone, raw: RawPhone) -> None:
+async def test_session_interval_below_min_se_gets_422(phone: Phone, raw: RawPhone) -> None:
     raw.invite(raw.dialog(), raw.offer("0"), ("Supported: timer", "Session-Expires: 89"))
     refused = await raw.final("INVITE")
     assert (refused.status, refused.header("Min-SE")) == (422, "90")
@@ -66,7 +66,7 @@ async def test_an_interval_that_is_too_short_is_refused_with_the_shortest_one(ph
     await call.over()
 
 
-async def test_calls_of_ours_ask_for_what_is_set(phone: Phone, raw: RawPhone) -> None:
+async def test_outbound_invite_has_the_configured_session_expires(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
     assert callee.invite.header("Session-Expires") == "600"
     assert callee.invite.header("Min-SE") == "90"
@@ -76,7 +76,7 @@ async def test_calls_of_ours_ask_for_what_is_set(phone: Phone, raw: RawPhone) ->
     await ended(leg)
 
 
-async def test_a_callee_that_wants_more_gets_more(phone: Phone, raw: RawPhone) -> None:
+async def test_callee_may_raise_the_session_interval_by_422(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
     callee.refuses("422 Session Interval Too Small", "Min-SE: 3600")
     again = await RawCallee.called(raw)
@@ -88,7 +88,7 @@ async def test_a_callee_that_wants_more_gets_more(phone: Phone, raw: RawPhone) -
     await ended(leg)
 
 
-async def test_without_a_timer_none_is_asked_for() -> None:
+async def test_without_a_session_timer_no_session_expires_is_sent() -> None:
     async with HurriedPhone.started(session_timer_s=0) as hurried, RawPhone(hurried.target) as raw:
         hurried.call(f"sip:1@127.0.0.1:{raw.sip.port}")
         callee = await RawCallee.called(raw)

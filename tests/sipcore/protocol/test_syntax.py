@@ -1,4 +1,4 @@
-"""The ways to spell a message that RFC 3261 allows: compact, folded, in pieces, through proxies, with odd addresses."""
+"""The spellings of a message that RFC 3261 allows: compact, folded, in pieces, through proxies, with odd addresses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 
 def respelled(request: bytes, *changes: tuple[str, str]) -> bytes:
-    """A request with its head spelled in another way; each change must find something."""
+    """A request with its head spelled in another way; each change must apply."""
     head, blank, body = request.partition(b"\r\n\r\n")
     text = head.decode()
     for pattern, instead in changes:
@@ -39,8 +39,8 @@ def respelled(request: bytes, *changes: tuple[str, str]) -> bytes:
     return text.encode() + blank + body
 
 
-async def talk(phone: Phone, raw: RawPhone, invite: bytes, dialog: Dialog) -> Leg:
-    """Send an INVITE, be answered, talk, hang up; the leg that it made."""
+async def make_call(phone: Phone, raw: RawPhone, invite: bytes, dialog: Dialog) -> Leg:
+    """Send an INVITE, be answered, talk, hang up; returns its leg."""
     raw.send(invite)
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
@@ -69,10 +69,10 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-async def test_a_call_may_be_spelled(phone: Phone, raw: RawPhone, spelling: str) -> None:
+async def test_call_is_served_in_every_valid_spelling(phone: Phone, raw: RawPhone, spelling: str) -> None:
     dialog = raw.dialog()
     invite = raw.request("INVITE", dialog, body=raw.offer("0"), headers=("Supported: timer", "Subject: hello"))
-    leg = await talk(phone, raw, respelled(invite, *SPELLINGS[spelling]), dialog)
+    leg = await make_call(phone, raw, respelled(invite, *SPELLINGS[spelling]), dialog)
     assert (leg.sip_call_id, leg.facts.request_user, leg.facts.to_addr.user) == (dialog.call_id, "100", "100")
     assert leg.facts.from_addr.user == "raw"
 
@@ -90,7 +90,7 @@ async def test_a_call_may_be_spelled(phone: Phone, raw: RawPhone, spelling: str)
         ("sip:127.0.0.1", ""),
     ],
 )
-async def test_whom_a_call_is_for_is_read_from_any_uri(phone: Phone, raw: RawPhone, uri: str, user: str) -> None:
+async def test_callee_is_read_from_any_uri(phone: Phone, raw: RawPhone, uri: str, user: str) -> None:
     dialog = raw.dialog()
     dialog.target = uri
     raw.invite(dialog, raw.offer("0"))
@@ -101,7 +101,7 @@ async def test_whom_a_call_is_for_is_read_from_any_uri(phone: Phone, raw: RawPho
     await ended(leg)
 
 
-async def test_a_secure_call_does_not_come_in_the_clear(phone: Phone, raw: RawPhone) -> None:
+async def test_sips_uri_over_udp_is_rejected(phone: Phone, raw: RawPhone) -> None:
     """RFC 5630 3.1.1."""
     dialog = raw.dialog()
     dialog.target = "sips:100@127.0.0.1"
@@ -115,7 +115,7 @@ async def test_a_secure_call_does_not_come_in_the_clear(phone: Phone, raw: RawPh
 @pytest.mark.parametrize(
     "name", ["Zoë Müller", "Анна", "田中 花子", "مرحبا", 'O\\\'Neil, \\"the\\" \\\\ boss', "🙂", "a;b,c<d>e"]
 )
-async def test_a_name_in_any_script_arrives(phone: Phone, raw: RawPhone, name: str) -> None:
+async def test_display_name_in_any_script_is_read(phone: Phone, raw: RawPhone, name: str) -> None:
     dialog = raw.dialog()
     invite = raw.request("INVITE", dialog, body=raw.offer("0"))
     raw.send(invite.replace(b'"Raw \\"phone\\""', f'"{name}"'.encode()))
@@ -127,7 +127,7 @@ async def test_a_name_in_any_script_arrives(phone: Phone, raw: RawPhone, name: s
     await ended(leg)
 
 
-async def test_requests_of_ours_take_the_way_that_the_call_has_recorded(phone: Phone, raw: RawPhone) -> None:
+async def test_requests_within_a_call_use_its_route_set(phone: Phone, raw: RawPhone) -> None:
     """RFC 3261 12.1.1 and 12.2.1.1: loose routers."""
     dialog = raw.dialog()
     here = f"127.0.0.1:{raw.sip.port}"
@@ -150,7 +150,7 @@ async def test_requests_of_ours_take_the_way_that_the_call_has_recorded(phone: P
     await ended(leg)
 
 
-async def test_a_router_without_lr_gets_the_request_for_itself(phone: Phone, raw: RawPhone) -> None:
+async def test_strict_router_gets_its_own_uri_as_request_uri(phone: Phone, raw: RawPhone) -> None:
     """RFC 3261 12.2.1.1: strict routers, as in RFC 2543."""
     dialog = raw.dialog()
     here = f"127.0.0.1:{raw.sip.port}"
@@ -168,7 +168,7 @@ async def test_a_router_without_lr_gets_the_request_for_itself(phone: Phone, raw
     await ended(leg)
 
 
-async def test_the_callee_s_proxy_stays_in_the_way(phone: Phone, raw: RawPhone) -> None:
+async def test_record_route_of_the_callees_proxy_is_used(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
     here = f"127.0.0.1:{raw.sip.port}"
     callee.answers(None, f"Record-Route: <sip:second@{here};lr>, <sip:first@{here};lr>")
@@ -183,10 +183,8 @@ async def test_the_callee_s_proxy_stays_in_the_way(phone: Phone, raw: RawPhone) 
     await ended(leg)
 
 
-async def test_an_answer_goes_to_where_the_request_came_from_when_that_is_asked_for(
-    phone: Phone, raw: RawPhone
-) -> None:
-    """RFC 3581: the caller behind a NAT does not know its own address."""
+async def test_response_is_sent_to_the_source_with_rport(phone: Phone, raw: RawPhone) -> None:
+    """RFC 3581: a caller behind NAT does not know its public address."""
     request = raw.request("OPTIONS", raw.dialog())
     raw.send(respelled(request, (r"^Via: SIP/2.0/UDP [^;]*", "Via: SIP/2.0/UDP 10.255.0.1:5062")))
     answer = await raw.final("OPTIONS")
@@ -195,7 +193,7 @@ async def test_an_answer_goes_to_where_the_request_came_from_when_that_is_asked_
 
 
 class Stream:
-    """A connection on which messages may be cut and joined anywhere."""
+    """A connection on which messages may be cut and joined at any byte."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -206,7 +204,7 @@ class Stream:
         return cls(*await asyncio.open_connection(host, int(port)))
 
     async def message(self) -> Message:
-        """The next one."""
+        """The next message."""
         head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 5)
         length = re.search(rb"^(?:Content-Length|l): *(\d+)", head, re.MULTILINE | re.IGNORECASE)
         return parse(head + await self.reader.readexactly(int(length[1]) if length else 0))
@@ -217,7 +215,7 @@ class Stream:
         return message
 
 
-async def test_a_call_over_a_stream_may_come_in_pieces_and_all_at_once(phone: Phone, raw: RawPhone) -> None:
+async def test_messages_over_tcp_may_be_split_and_joined(phone: Phone, raw: RawPhone) -> None:
     stream = await Stream.opened(phone)
     dialog = raw.dialog()
     options = raw.request("OPTIONS", raw.dialog(), via="TCP")

@@ -23,14 +23,14 @@ GIVES_UP_AFTER_S = 32
 
 
 def case(function: Case) -> Case:
-    """One of those that run at once."""
+    """Registers a case; all cases run at once."""
     CASES[function.__name__] = function
     return function
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def runs() -> AsyncIterator[dict[str, asyncio.Task[None]]]:
-    """All cases, begun."""
+    """All cases, started."""
 
     async def run(case: Case, hurried: HurriedPhone) -> None:
         async with asyncio.timeout(50), RawPhone(hurried.target) as raw:
@@ -54,7 +54,7 @@ async def the_server_refreshes_by_update_when_it_is_to_and_the_caller_knows_that
 
 
 @case
-async def the_server_refreshes_by_a_reinvite_otherwise(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def the_server_refreshes_by_reinvite_without_update(hurried: HurriedPhone, raw: RawPhone) -> None:
     dialog = await called(raw, TIMER, "Session-Expires: 90;refresher=uas")
     for request in await refreshed(raw, "INVITE", 2):
         assert "m=audio" in request.body
@@ -62,7 +62,9 @@ async def the_server_refreshes_by_a_reinvite_otherwise(hurried: HurriedPhone, ra
 
 
 @case
-async def a_caller_that_refreshes_stays_until_it_vanishes(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def a_call_that_its_caller_refreshes_continues_until_the_caller_vanishes(
+    hurried: HurriedPhone, raw: RawPhone
+) -> None:
     dialog = await called(raw, TIMER, "Session-Expires: 90;refresher=uac")
     await asyncio.sleep(1)
     raw.within("UPDATE", dialog, Supported="timer", Session_Expires="90;refresher=uac")
@@ -75,7 +77,7 @@ async def a_caller_that_refreshes_stays_until_it_vanishes(hurried: HurriedPhone,
 
 
 @case
-async def a_caller_that_never_refreshes_is_hung_up_on_before_the_session_expires(
+async def a_call_without_refreshes_of_the_caller_gets_bye_before_its_expiry(
     hurried: HurriedPhone, raw: RawPhone
 ) -> None:
     """A third of the interval before its end (RFC 4028 10)."""
@@ -85,7 +87,7 @@ async def a_caller_that_never_refreshes_is_hung_up_on_before_the_session_expires
 
 
 @case
-async def a_caller_that_answers_no_refresh_any_more_is_hung_up_on(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def a_refresh_without_a_response_ends_the_call(hurried: HurriedPhone, raw: RawPhone) -> None:
     dialog = await called(raw, TIMER, "Allow: UPDATE", "Session-Expires: 90;refresher=uas")
     end = await hurried.end_of(dialog.call_id)
     assert end["code"] == 408
@@ -93,7 +95,7 @@ async def a_caller_that_answers_no_refresh_any_more_is_hung_up_on(hurried: Hurri
 
 
 @case
-async def a_call_that_nobody_refreshes_by_agreement_goes_on(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def a_call_without_a_session_timer_continues(hurried: HurriedPhone, raw: RawPhone) -> None:
     dialog = await called(raw)
     await asyncio.sleep(5)
     await hung_up(hurried, raw, dialog)
@@ -101,8 +103,8 @@ async def a_call_that_nobody_refreshes_by_agreement_goes_on(hurried: HurriedPhon
 
 
 @case
-async def a_callee_may_leave_the_refreshing_to_us(hurried: HurriedPhone, raw: RawPhone) -> None:
-    callee = await we_call(hurried, raw)
+async def we_refresh_a_call_with_refresher_uac(hurried: HurriedPhone, raw: RawPhone) -> None:
+    callee = await place_call(hurried, raw)
     callee.answers(None, "Allow: UPDATE", "Require: timer", "Session-Expires: 90;refresher=uac")
     request = await callee.gets("UPDATE")
     raw.reply(request, "200 OK", "Session-Expires: 90;refresher=uac", "Require: timer")
@@ -111,25 +113,25 @@ async def a_callee_may_leave_the_refreshing_to_us(hurried: HurriedPhone, raw: Ra
 
 
 @case
-async def a_callee_that_has_vanished_is_hung_up_on(hurried: HurriedPhone, raw: RawPhone) -> None:
-    callee = await we_call(hurried, raw)
+async def a_vanished_callee_gets_bye(hurried: HurriedPhone, raw: RawPhone) -> None:
+    callee = await place_call(hurried, raw)
     callee.answers(None, "Require: timer", "Session-Expires: 90;refresher=uas")
     await callee.is_hung_up_on()
     assert_about((await hurried.end_of(callee.dialog.call_id))["after_s"], 60)
 
 
 @case
-async def an_update_that_crosses_a_request_of_the_peer_is_tried_again(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def an_update_that_got_491_is_retried(hurried: HurriedPhone, raw: RawPhone) -> None:
     await crossing(hurried, raw, "UPDATE", times=3)
 
 
 @case
-async def a_reinvite_that_crosses_a_request_of_the_peer_is_tried_again(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def a_reinvite_that_got_491_is_retried(hurried: HurriedPhone, raw: RawPhone) -> None:
     await crossing(hurried, raw, "INVITE", times=2)
 
 
 async def crossing(hurried: HurriedPhone, raw: RawPhone, method: str, times: int) -> None:
-    """A call that is refreshed though that gets 491 several times."""
+    """A call whose refresh gets 491 several times and succeeds."""
     allow = ("Allow: UPDATE",) if method == "UPDATE" else ()
     dialog = await called(raw, TIMER, "Session-Expires: 90;refresher=uas", *allow)
     told: dict[str, str] = {}
@@ -140,9 +142,7 @@ async def crossing(hurried: HurriedPhone, raw: RawPhone, method: str, times: int
 
 
 @case
-async def an_answer_that_is_not_acknowledged_is_sent_again_and_ends_the_call(
-    hurried: HurriedPhone, raw: RawPhone
-) -> None:
+async def a_200_without_an_ack_is_retransmitted_and_ends_the_call(hurried: HurriedPhone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"))
     answers = 0
@@ -155,7 +155,7 @@ async def an_answer_that_is_not_acknowledged_is_sent_again_and_ends_the_call(
 
 
 @case
-async def a_reliable_ringing_that_is_not_acknowledged_ends_the_call(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def a_reliable_180_without_a_prack_ends_the_call(hurried: HurriedPhone, raw: RawPhone) -> None:
     """RFC 3262 3."""
     dialog = raw.dialog()
     dialog.target = dialog.target.replace("100", "ring")
@@ -165,7 +165,7 @@ async def a_reliable_ringing_that_is_not_acknowledged_ends_the_call(hurried: Hur
 
 
 @case
-async def a_bye_that_is_not_answered_is_sent_again_and_the_call_is_over(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def a_bye_without_a_response_is_retransmitted_and_the_call_ends(hurried: HurriedPhone, raw: RawPhone) -> None:
     dialog = await called(raw)
     hurried.hang_up(dialog.call_id)
     numbers: list[str] = []
@@ -176,17 +176,17 @@ async def a_bye_that_is_not_answered_is_sent_again_and_the_call_is_over(hurried:
 
 
 @case
-async def a_callee_that_says_nothing_is_given_up(hurried: HurriedPhone, raw: RawPhone) -> None:
-    callee = await we_call(hurried, raw)
+async def an_invite_without_a_response_times_out(hurried: HurriedPhone, raw: RawPhone) -> None:
+    callee = await place_call(hurried, raw)
     end = await hurried.end_of(callee.dialog.call_id)
     assert (end["code"], end["by_peer"]) == (0, True)
     assert_about(end["after_s"], GIVES_UP_AFTER_S)
 
 
 @case
-async def a_callee_that_does_not_end_what_was_cancelled_is_given_up(hurried: HurriedPhone, raw: RawPhone) -> None:
+async def a_cancelled_invite_without_a_final_response_ends(hurried: HurriedPhone, raw: RawPhone) -> None:
     """RFC 3261 9.1."""
-    callee = await we_call(hurried, raw)
+    callee = await place_call(hurried, raw)
     callee.rings()
     hurried.hang_up(callee.dialog.call_id)
     callee.accepts(await callee.gets("CANCEL"))
@@ -196,7 +196,7 @@ async def a_callee_that_does_not_end_what_was_cancelled_is_given_up(hurried: Hur
 async def refreshed(
     raw: RawPhone, method: str, times: int, status: str = "200 OK", told: dict[str, str] | None = None
 ) -> list[Message]:
-    """That many refreshes, answered so. One that comes again, because its answer is late, gets what it was told (by
+    """That many refreshes, answered so. A retransmitted one, because its response is late, gets the same response (by
     CSeq)."""
     told = {} if told is None else told
     requests: list[Message] = []
@@ -212,26 +212,26 @@ async def refreshed(
 
 
 def assert_about(after_s: float, expected_s: float) -> None:
-    """Not before its time, and soon after it, for a clock that runs as fast as that of the server."""
+    """Not before its time, and soon after it, by the accelerated clock."""
     assert expected_s - 5 < after_s < 1.5 * expected_s + 20
 
 
 async def called(raw: RawPhone, *headers: str) -> Dialog:
-    """A call from the raw phone, answered."""
+    """An answered call from the raw phone."""
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"), headers)
     await raw.accepted(dialog)
     return dialog
 
 
-async def we_call(hurried: HurriedPhone, raw: RawPhone) -> RawCallee:
-    """A call to the raw phone that has come there."""
+async def place_call(hurried: HurriedPhone, raw: RawPhone) -> RawCallee:
+    """An outbound call whose INVITE has reached the raw phone."""
     hurried.call(f"sip:1@127.0.0.1:{raw.sip.port}")
     return await RawCallee.called(raw)
 
 
 async def hung_up(hurried: HurriedPhone, raw: RawPhone, dialog: Dialog) -> None:
-    """Nobody has hung up before the raw phone does."""
+    """The raw phone hangs up a call that has not ended before."""
     assert not hurried.has_ended(dialog.call_id)
     dialog.cseq += 1
     raw.send(raw.request("BYE", dialog))

@@ -1,4 +1,4 @@
-"""The other side of the calls that we make: a raw phone that answers an INVITE as the test says."""
+"""The callee of outbound calls: a raw phone that responds to an INVITE as the test says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone
 
 
 class RawCallee:
-    """One call to a `RawPhone`, from its INVITE on: `await RawCallee.called(phone)`."""
+    """One call to a `RawPhone`, from its INVITE on: `await RawCallee.wait_for_invite(phone)`."""
 
     def __init__(self, phone: RawPhone, invite: Message) -> None:
         self.phone = phone
@@ -22,7 +22,7 @@ class RawCallee:
 
     @classmethod
     async def called(cls, phone: RawPhone) -> RawCallee:
-        """Wait for an INVITE; it is not answered yet."""
+        """Wait for an INVITE, without a response."""
         while not (message := await phone.message()).first_line.startswith("INVITE "):
             pass
         return cls(phone, message)
@@ -33,41 +33,41 @@ class RawCallee:
         return self.invite.first_line.split("sip:")[1].split("@")[0]
 
     def trying(self) -> None:
-        """100, which has no tag."""
+        """Send 100, which has no tag."""
         self._send("100 Trying", self.invite, tag="")
 
     def rings(self, sdp: str = "", status: str = "180 Ringing", *headers: str, tag: str | None = None) -> None:
-        """Say that the phone rings, with early media when there is an SDP answer; `tag` is that of a fork."""
+        """Send a provisional response, with early media when there is an SDP answer; `tag` is that of a fork."""
         self._send(status, self.invite, sdp, tag=tag, headers=headers)
 
     def refuses(self, status: str, *headers: str) -> None:
-        """A final status that is no 2xx; its ACK is left in the queue."""
+        """Send a final status that is no 2xx; its ACK stays in the queue."""
         self._send(status, self.invite, headers=headers)
 
     def answers(self, sdp: str | None = None, *headers: str, tag: str | None = None) -> None:
-        """200 with an SDP answer; our RTP goes to where the offer says. Its ACK is left in the queue."""
+        """Send 200 with an SDP answer; our RTP goes to the offer's address. Its ACK stays in the queue."""
         self.listens()
         self._send("200 OK", self.invite, self.phone.offer("0") if sdp is None else sdp, tag=tag, headers=headers)
 
     def listens(self) -> None:
-        """Let our RTP go to where the offer says."""
+        """Send our RTP to the offer's address from now on."""
         port = re.search(r"m=audio (\d+)", self.invite.body)
         host = re.search(r"c=IN IP[46] (\S+)", self.invite.body)
         assert port and host
         self.phone._rtp_target = (host[1], int(port[1]))
 
     def accepts(self, request: Message, sdp: str = "") -> None:
-        """200 to a CANCEL or a BYE."""
+        """Send 200 to a CANCEL or a BYE."""
         self._send("200 OK", request, sdp)
 
     async def gets(self, method: str) -> Message:
-        """The next request of that kind; what comes before is passed over."""
+        """The next request with this method; others are skipped."""
         while not (message := await self.phone.message()).first_line.startswith(f"{method} "):
             pass
         return message
 
     async def is_cancelled(self) -> None:
-        """Wait for the CANCEL and do as it says."""
+        """Wait for the CANCEL, and end the INVITE with 487."""
         self.accepts(await self.gets("CANCEL"))
         self.refuses("487 Request Terminated")
 
@@ -76,12 +76,12 @@ class RawCallee:
         self.accepts(await self.gets("BYE"))
 
     async def hangs_up(self) -> None:
-        """BYE, accepted."""
+        """Send BYE, which must be accepted."""
         self.phone.send(self.request("BYE"))
         assert (await self.phone.final("BYE")).status == 200
 
     def request(self, method: str, body: str = "", headers: tuple[str, ...] = ()) -> bytes:
-        """Spell a request of the callee's within the call."""
+        """A request of the callee within the call."""
         self.dialog.cseq += 1
         spelled = self.phone.request(method, self.dialog, body=body, headers=headers).decode()
         ours = f"From: {self.invite.header('To')};tag={self.dialog.tag}"

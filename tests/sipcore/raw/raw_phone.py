@@ -1,4 +1,4 @@
-"""A SIP phone that is just bytes and sockets, for what a test must say or hear to the letter."""
+"""A SIP phone of bytes and sockets, for tests that send and check messages byte by byte."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TAGS = itertools.count(1)
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """A bound UDP socket whose packets wait in a queue."""
+    """A bound UDP socket with a queue of received packets."""
 
     def __init__(self) -> None:
         self.received: asyncio.Queue[bytes] = asyncio.Queue()
@@ -34,7 +34,8 @@ class Datagrams(asyncio.DatagramProtocol):
 
 
 class RtpDatagrams(Datagrams):
-    """The same of RTP alone. RTCP (RFC 5761, 4) that comes here is another phone's, at the port before this one."""
+    """The same for RTP alone. RTCP (RFC 5761, 4) that is received here is another phone's, at the port before this
+    one."""
 
     def datagram_received(self, data: bytes, addr: object) -> None:
         if not 192 <= data[1] <= 223:
@@ -43,7 +44,7 @@ class RtpDatagrams(Datagrams):
 
 @dataclass(frozen=True)
 class Message:
-    """A SIP message, just enough of it."""
+    """A parsed SIP message."""
 
     first_line: str
     text: str
@@ -60,7 +61,7 @@ class Message:
         return match[1].strip() if match else ""
 
     def headers(self, name: str) -> list[str]:
-        """All lines of a header, as they came."""
+        """All lines of a header, unchanged."""
         return [m.strip() for m in re.findall(rf"^{name}:.*$", self.text, re.MULTILINE | re.IGNORECASE)]
 
 
@@ -98,7 +99,7 @@ class Rtp:
 
 @dataclass
 class Dialog:
-    """What a request within a call needs."""
+    """The state of a dialog: Call-ID, tags, CSeq and target."""
 
     call_id: str
     tag: str
@@ -108,7 +109,7 @@ class Dialog:
     routes: list[str] = field(default_factory=list)
 
     def goes_on_with(self, answer: Message) -> None:
-        """Later requests go to whom this one came from (RFC 3261 12.1.2)."""
+        """Send later requests to the Contact of this response (RFC 3261 12.1.2)."""
         self.to, self.target = answer.header("To"), answer.header("Contact").split("<")[1].split(">")[0]
 
 
@@ -138,7 +139,7 @@ class RawPhone:
     # ---- SIP ----
 
     def dialog(self) -> Dialog:
-        """A new Call-ID and tag."""
+        """A new dialog, with a new Call-ID and tag."""
         number = next(_TAGS)
         return Dialog(f"raw-{self._name}-{number}@{self.host}", f"t{number}", target=f"sip:100@{self._target_host}")
 
@@ -152,7 +153,7 @@ class RawPhone:
         branch: str = "",
         via: str = "UDP",
     ) -> bytes:
-        """Spell a request. The CSeq is the dialog's; CANCEL and the ACK of a refusal need their INVITE's `branch`."""
+        """A request. The CSeq is the dialog's; CANCEL and the ACK of a refusal need their INVITE's `branch`."""
         to = dialog.to or f"<sip:100@{self._target_host}>"
         lines = [
             f"{method} {dialog.target} SIP/2.0",
@@ -179,18 +180,18 @@ class RawPhone:
         self.sip.transport.sendto(data, self._server)
 
     async def message(self) -> Message:
-        """The next message that comes."""
+        """The next message."""
         return parse(await asyncio.wait_for(self.sip.received.get(), 5))
 
     async def final(self, method: str = "") -> Message:
-        """The next final response (to `method`, when given), passing over everything else."""
+        """The next final response (to `method`, if given); other messages are skipped."""
         while True:
             message = await self.message()
             if message.status >= 200 and message.header("CSeq").endswith(method):
                 return message
 
     async def options(self) -> Message:
-        """Send OPTIONS and wait for its answer: all that was sent before has been dealt with then."""
+        """Send OPTIONS and wait for its response: all messages sent before have been processed then."""
         dialog = self.dialog()
         self.send(self.request("OPTIONS", dialog))
         while (answer := await self.final("OPTIONS")).header("Call-ID") != dialog.call_id:
@@ -198,7 +199,7 @@ class RawPhone:
         return answer
 
     async def settled(self) -> None:
-        """As `options`, when so much has been sent that it may be lost."""
+        """As `options`, repeated when so many messages were sent that it may be lost."""
         for _ in range(5):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1):
@@ -223,7 +224,7 @@ class RawPhone:
         return branch
 
     async def accepted(self, dialog: Dialog) -> Message:
-        """Wait for the 200 of an INVITE, ACK it and learn where its RTP goes."""
+        """Wait for the 200 of an INVITE, send ACK, and store the target of our RTP."""
         answer = await self.final("INVITE")
         assert answer.status == 200, answer.text
         dialog.goes_on_with(answer)
@@ -235,12 +236,12 @@ class RawPhone:
         return answer
 
     def acknowledge(self, dialog: Dialog, answer: Message, branch: str = "") -> None:
-        """ACK a final response; that of a refusal goes with the INVITE's `branch` (RFC 3261 17.1.1.3)."""
+        """Send the ACK of a final response; that of a refusal has the INVITE's `branch` (RFC 3261 17.1.1.3)."""
         refused = Dialog(dialog.call_id, dialog.tag, answer.header("To"), dialog.target, dialog.cseq, dialog.routes)
         self.send(self.request("ACK", refused, branch=branch if answer.status >= 300 else ""))
 
     def reply(self, request: Message, status: str, *headers: str, body: str = "") -> None:
-        """Answer a request that came within a call."""
+        """Respond to a request within a call."""
         lines = [
             f"SIP/2.0 {status}",
             *(line for name in ("Via", "From", "To", "Call-ID", "CSeq") for line in request.headers(name)),
@@ -252,7 +253,7 @@ class RawPhone:
         self.send(("\r\n".join(lines) + "\r\n\r\n" + body).encode())
 
     async def asked(self, method: str) -> Message:
-        """The next request of that kind; what comes before is passed over."""
+        """The next request with this method; others are skipped."""
         while not (message := await self.message()).first_line.startswith(f"{method} "):
             pass
         return message
@@ -269,7 +270,7 @@ class RawPhone:
         assert (await self.final("BYE")).status == 200
 
     async def info(self, dialog: Dialog, kind: str, body: bytes) -> int:
-        """SIP INFO with a body of `application/<kind>`; the status of its answer."""
+        """Send SIP INFO with a body of `application/<kind>`; returns the status of its response."""
         dialog.cseq += 1
         head = self.request("INFO", dialog, headers=(f"Content-Type: application/{kind}",))
         self.send(head.replace(b"Content-Length: 0", b"Content-Length: %d" % len(body)) + body)
@@ -278,20 +279,20 @@ class RawPhone:
     # ---- RTP ----
 
     def send_rtp(self, packet: Rtp) -> None:
-        """To the port of the server's answer."""
+        """Send an RTP packet to the port of the server's answer."""
         self.send_rtp_bytes(packet.pack())
 
     def send_rtp_bytes(self, packet: bytes) -> None:
-        """The same, of any bytes."""
+        """Send any bytes to the port of the server's answer."""
         assert self._rtp_target is not None
         self.rtp.transport.sendto(packet, self._rtp_target)
 
     async def next_rtp(self) -> Rtp:
-        """The next RTP packet (RTCP comes to another port)."""
+        """The next RTP packet (RTCP has another port)."""
         return Rtp.unpack(await self.next_rtp_bytes())
 
     async def next_rtp_bytes(self) -> bytes:
-        """The same, as it came."""
+        """The next RTP packet, undecoded."""
         return await asyncio.wait_for(self.rtp.received.get(), 5)
 
     async def echo(self) -> None:

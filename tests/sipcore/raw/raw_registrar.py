@@ -1,4 +1,4 @@
-"""A registrar that is just bytes and sockets: it answers each REGISTER as a test says, and keeps what came."""
+"""A registrar of bytes and sockets: it responds to each REGISTER as a test says, and records the requests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Answer = Callable[[Message], str]
 
 
 def says(status: str, *headers: str) -> Answer:
-    """That answer, to whatever comes."""
+    """That response, to every request."""
     return lambda _: "\n".join((status, *headers))
 
 
 def accepts(expires_s: int | None = None) -> Answer:
-    """200, with the contacts as they came; `expires_s` in place of what was asked for."""
+    """200 with the contacts of the request; `expires_s` replaces the requested expiry."""
 
     def answer(request: Message) -> str:
         seconds = request.header("Expires") if expires_s is None else str(expires_s)
@@ -45,14 +45,14 @@ def challenge(nonce: str, *, algorithm: str = "MD5", stale: bool = False, proxy:
 
 
 def credentials(request: Message) -> dict[str, str]:
-    """What a request shows, by parameter; empty without any."""
+    """The digest parameters of a request; empty without any."""
     line = request.header("Authorization") or request.header("Proxy-Authorization")
     found = re.findall(r'(\w+)=(?:"([^"]*)"|([^ ,]+))', line)
     return {name: quoted or bare for name, quoted, bare in found}
 
 
 def knows(request: Message, user: str, password: str) -> bool:
-    """Whether a request shows that its sender knows the password (RFC 7616 3.4.1)."""
+    """True if the request has the right response to its challenge (RFC 7616 3.4.1)."""
     shown = credentials(request)
     if shown.get("username") != user:
         return False
@@ -68,7 +68,8 @@ def knows(request: Message, user: str, password: str) -> bool:
 
 
 class RawRegistrar:
-    """`async with RawRegistrar(says("403 Forbidden"))`: answers one after the other, the last one again and again."""
+    """`async with RawRegistrar(respond_with("403 Forbidden"))`: responds with each answer in turn, and repeats the last
+    one."""
 
     def __init__(self, *answers: Answer, host: str = "127.0.0.1", port: int = 0, tcp: bool = False) -> None:
         self.host = host
@@ -102,7 +103,7 @@ class RawRegistrar:
         self.hang_up()
 
     def then(self, *answers: Answer) -> None:
-        """What is answered from now on."""
+        """Replace the answers from now on."""
         self._answers = list(answers)
 
     def hang_up(self) -> None:
@@ -133,7 +134,7 @@ class RawRegistrar:
             self._connections.discard(writer)
 
     def _reply(self, request: Message) -> bytes:
-        """The same request is answered the same way again: it was sent twice."""
+        """A retransmitted request gets the same response again."""
         branch = request.header("Via")
         if branch not in self._seen:
             self.got.put_nowait(request)

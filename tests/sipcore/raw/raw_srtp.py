@@ -1,4 +1,4 @@
-"""SRTP (RFC 3711) from the RFC: AES in counter mode with HMAC-SHA1, as the suites of RFC 4568 and 6188 use it."""
+"""SRTP (RFC 3711) implemented from the RFC: AES in counter mode with HMAC-SHA1, the suites of RFC 4568 and 6188."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class Keys:
 
     @classmethod
     def new(cls, suite: str = "AES_CM_128_HMAC_SHA1_80") -> Self:
-        """Fresh ones."""
+        """New random keys."""
         return cls(suite, os.urandom(SUITES[suite][0] + SALT))
 
     @classmethod
     def from_sdp(cls, sdp: str) -> Self:
-        """Those of the first crypto attribute."""
+        """The keys of the first crypto attribute."""
         found = re.search(r"^a=crypto:\d+ (\S+) inline:([^\s|]+)", sdp, re.MULTILINE)
         assert found, sdp
         return cls(found[1], base64.b64decode(found[2]))
 
     def attribute(self, tag: int = 1) -> str:
-        """The attribute's value in an SDP."""
+        """The value of the crypto attribute."""
         return f"crypto:{tag} {self.suite} inline:{base64.b64encode(self.master).decode()}"
 
     def protect(self, packet: bytes, roc: int = 0) -> bytes:
@@ -55,7 +55,7 @@ class Keys:
         return sealed + self._tag(sealed, roc)
 
     def unprotect(self, packet: bytes, roc: int = 0) -> Rtp:
-        """Check and decrypt one. Raises `AssertionError` when it is not signed with these keys."""
+        """Check and decrypt a packet. Raises `AssertionError` unless it is authenticated with these keys."""
         size = SUITES[self.suite][1]
         sealed, tag = packet[:-size], packet[-size:]
         assert hmac.compare_digest(self._tag(sealed, roc), tag), "not signed with the keys that were agreed on"
@@ -89,6 +89,6 @@ def _stream(key: bytes, start: int, text: bytes) -> bytes:
 
 
 def secured(offer: str, *keys: Keys, profile: str = "RTP/SAVP") -> str:
-    """An offer with keys."""
+    """An offer with these keys."""
     attributes = "".join(f"a={each.attribute(tag)}\r\n" for tag, each in enumerate(keys, 1))
     return offer.replace("RTP/AVP", profile) + attributes

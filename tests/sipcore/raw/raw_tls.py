@@ -1,4 +1,4 @@
-"""SIP over TLS with Python's own `ssl`: a client and a server that are just bytes."""
+"""SIP over TLS with Python's own `ssl`: a client and a server of bytes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.sipcore.raw.raw_phone import Message, parse
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
-    """Trusts the files' authority alone."""
+    """Trusts only the authority of the files."""
     return ssl.create_default_context(cafile=files.authorities)
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """Shows the files' certificate."""
+    """Sends the certificate of the files."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     assert files.certificate
     context.load_cert_chain(files.certificate, files.key)
@@ -35,19 +35,19 @@ class Connection:
 
     @classmethod
     async def to(cls, host: str, port: int, context: ssl.SSLContext, name: str = "localhost", source: str = "") -> Self:
-        """Connect and shake hands with a server that must be `name`."""
+        """Connect to a server whose certificate must match `name`."""
         local = (source, 0) if source else None
         return cls(*await asyncio.open_connection(host, port, ssl=context, server_hostname=name, local_addr=local))
 
     @property
     def tls(self) -> ssl.SSLObject:
-        """What has been negotiated."""
+        """The negotiated session."""
         found = self.writer.get_extra_info("ssl_object")
         assert isinstance(found, ssl.SSLObject)
         return found
 
     async def message(self) -> Message:
-        """The next message, whole."""
+        """The next complete message."""
         async with asyncio.timeout(5):
             head = await self.reader.readuntil(b"\r\n\r\n")
             while head.strip() == b"":
@@ -56,7 +56,7 @@ class Connection:
             return parse(head + await self.reader.readexactly(length))
 
     async def ended(self, timeout_s: float = 5) -> bool:
-        """Whether the other side ends the connection in that time."""
+        """True if the peer closes the connection within that time."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.reader.read()  # perhaps an alert, then the end
@@ -67,7 +67,7 @@ class Connection:
             return True
 
     def close(self) -> None:
-        """End it at once: PJSIP closes when the connection ends, and says nothing to a mere `close_notify`."""
+        """Close at once: PJSIP closes when the connection ends, and does not respond to a mere `close_notify`."""
         self.writer.transport.abort()
 
 
@@ -75,7 +75,7 @@ class Connection:
 async def serving(
     context: ssl.SSLContext, host: str = "127.0.0.1"
 ) -> AsyncIterator[tuple[int, asyncio.Queue[Connection]]]:
-    """A server: its port, and the connections that have come with a finished handshake."""
+    """A server: its port, and a queue of connections with a finished handshake."""
     came: asyncio.Queue[Connection] = asyncio.Queue()
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

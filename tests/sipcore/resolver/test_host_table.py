@@ -1,4 +1,4 @@
-"""Where requests to host names go: to what the table says, else nowhere, at once."""
+"""The host table: requests to a host name go to its targets, and fail at once without an entry."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
-def at(raw: RawPhone, transport: Transport = "udp") -> SipTarget:
+def target_at(raw: RawPhone, transport: Transport = "udp") -> SipTarget:
     return SipTarget(raw.host, raw.sip.port, transport)
 
 
 def unknown(phone: Phone) -> list[tuple[str, int]]:
-    """Names that were asked for in vain, told for the first time."""
+    """Unknown names that were looked up, logged for the first time."""
     with capture_logs() as logs:
         phone.endpoint.log_guard_events()
     return [(line["host"], line["count"]) for line in logs if line["event"] == "sip.unknown_name"]
 
 
-async def refused_by(raw: RawPhone, leg: Leg) -> None:
-    """The call has come; let it end."""
+async def reject_at(raw: RawPhone, leg: Leg) -> None:
+    """The call has reached this phone, which rejects it."""
     callee = await RawCallee.called(raw)
     callee.refuses("486 Busy Here")
     assert (await asyncio.wait_for(leg.ended, 5)).code == 486
@@ -54,7 +54,7 @@ def accept(raw: RawPhone, request: Message) -> None:
 
 
 async def answered(phone: Phone, raw: RawPhone, dialog: Dialog, invite: bytes) -> Leg:
-    """A call of the raw phone that is up."""
+    """An answered call of the raw phone."""
     raw.send(invite)
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
@@ -63,33 +63,33 @@ async def answered(phone: Phone, raw: RawPhone, dialog: Dialog, invite: bytes) -
     return leg
 
 
-async def test_a_name_is_where_the_table_says(phone: Phone, raw: RawPhone) -> None:
-    phone.endpoint.set_host_table({SipHostPort("pbx.example", None, "udp"): [at(raw)]})
+async def test_host_name_resolves_to_its_entry(phone: Phone, raw: RawPhone) -> None:
+    phone.endpoint.set_host_table({SipHostPort("pbx.example", None, "udp"): [target_at(raw)]})
     leg = await phone.endpoint.call("sip:100@PBX.example.")
-    await refused_by(raw, leg)
+    await reject_at(raw, leg)
 
 
-async def test_each_port_and_transport_of_a_name_is_a_place_of_its_own(phone: Phone, raw: RawPhone) -> None:
+async def test_port_and_transport_of_a_name_have_separate_entries(phone: Phone, raw: RawPhone) -> None:
     elsewhere = SipTarget("127.0.0.1", free_port(), "udp")
     phone.endpoint.set_host_table(
         {
             SipHostPort("pbx.example", None, "udp"): [elsewhere],
-            SipHostPort("pbx.example", 5070, "udp"): [at(raw)],
+            SipHostPort("pbx.example", 5070, "udp"): [target_at(raw)],
             SipHostPort("pbx.example", 5070, "tcp"): [elsewhere],
         }
     )
     leg = await phone.endpoint.call("sip:100@pbx.example:5070")
-    await refused_by(raw, leg)
+    await reject_at(raw, leg)
 
 
-async def test_the_second_target_is_tried_when_nobody_is_at_the_first(phone: Phone, raw: RawPhone) -> None:
+async def test_second_target_is_tried_when_the_first_is_unreachable(phone: Phone, raw: RawPhone) -> None:
     closed = SipTarget("127.0.0.1", free_port(), "tcp")
-    phone.endpoint.set_host_table({SipHostPort("pbx.example", None, "tcp"): [closed, at(raw)]})
+    phone.endpoint.set_host_table({SipHostPort("pbx.example", None, "tcp"): [closed, target_at(raw)]})
     leg = await phone.endpoint.call("sip:100@pbx.example;transport=tcp")
-    await refused_by(raw, leg)
+    await reject_at(raw, leg)
 
 
-async def test_a_call_to_an_unknown_name_fails_at_once_and_the_name_is_told_once(phone: Phone, raw: RawPhone) -> None:
+async def test_call_to_an_unknown_name_fails_at_once_and_is_logged_once(phone: Phone, raw: RawPhone) -> None:
     for _ in range(2):
         with pytest.raises(InviteError):
             await phone.endpoint.call("sip:100@nowhere.example")
@@ -99,16 +99,16 @@ async def test_a_call_to_an_unknown_name_fails_at_once_and_the_name_is_told_once
     assert unknown(phone) == []
 
 
-async def test_the_table_is_replaced_at_once(phone: Phone, raw: RawPhone) -> None:
-    phone.endpoint.set_host_table({SipHostPort("old.example", None, "udp"): [at(raw)]})
-    phone.endpoint.set_host_table({SipHostPort("new.example", None, "udp"): [at(raw)]})
+async def test_table_is_replaced_at_once(phone: Phone, raw: RawPhone) -> None:
+    phone.endpoint.set_host_table({SipHostPort("old.example", None, "udp"): [target_at(raw)]})
+    phone.endpoint.set_host_table({SipHostPort("new.example", None, "udp"): [target_at(raw)]})
     with pytest.raises(InviteError):
         await phone.endpoint.call("sip:100@old.example")
-    await refused_by(raw, await phone.endpoint.call("sip:100@new.example"))
+    await reject_at(raw, await phone.endpoint.call("sip:100@new.example"))
 
 
-async def test_a_table_that_cannot_be_is_refused_and_the_old_one_stays(phone: Phone, raw: RawPhone) -> None:
-    phone.endpoint.set_host_table({SipHostPort("pbx.example", None, "udp"): [at(raw)]})
+async def test_invalid_table_is_rejected_and_the_old_one_stays(phone: Phone, raw: RawPhone) -> None:
+    phone.endpoint.set_host_table({SipHostPort("pbx.example", None, "udp"): [target_at(raw)]})
     with pytest.raises(ValueError, match="no IP address"):
         phone.endpoint.set_host_table({SipHostPort("a.example", None, "udp"): [SipTarget("b.example", 5060, "udp")]})
     many = {
@@ -116,12 +116,10 @@ async def test_a_table_that_cannot_be_is_refused_and_the_old_one_stays(phone: Ph
     }
     with pytest.raises(ValueError, match="at most 4096"):
         phone.endpoint.set_host_table(many)
-    await refused_by(raw, await phone.endpoint.call("sip:100@pbx.example"))
+    await reject_at(raw, await phone.endpoint.call("sip:100@pbx.example"))
 
 
-async def test_a_callers_contact_that_names_an_unknown_host_means_where_the_call_came_from(
-    phone: Phone, raw: RawPhone
-) -> None:
+async def test_contact_with_an_unknown_host_is_replaced_by_the_source(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     invite = raw.request("INVITE", dialog, body=raw.offer("0")).decode()
     ours = f"<sip:raw@{raw.host}:{raw.sip.port}>"
@@ -136,7 +134,7 @@ async def test_a_callers_contact_that_names_an_unknown_host_means_where_the_call
     assert unknown(phone)[0][0] == "pbx.unknown.example"
 
 
-async def test_a_proxy_that_names_an_unknown_host_is_where_the_call_came_from(phone: Phone, raw: RawPhone) -> None:
+async def test_record_route_with_an_unknown_host_is_replaced_by_the_source(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     route = "Record-Route: <sip:proxy.unknown.example;lr;x=1>"
     invite = raw.request("INVITE", dialog, body=raw.offer("0"), headers=(route,)).decode()
@@ -152,9 +150,9 @@ async def test_a_proxy_that_names_an_unknown_host_is_where_the_call_came_from(ph
     leg.release()
 
 
-async def test_a_contact_that_is_known_is_kept(phone: Phone, raw: RawPhone) -> None:
+async def test_contact_with_a_known_host_is_used(phone: Phone, raw: RawPhone) -> None:
     async with RawPhone(phone.target) as other:
-        phone.endpoint.set_host_table({SipHostPort("pbx.example", 5080, "udp"): [at(other)]})
+        phone.endpoint.set_host_table({SipHostPort("pbx.example", 5080, "udp"): [target_at(other)]})
         dialog = raw.dialog()
         invite = raw.request("INVITE", dialog, body=raw.offer("0")).decode()
         ours = f"<sip:raw@{raw.host}:{raw.sip.port}>"
@@ -168,7 +166,7 @@ async def test_a_contact_that_is_known_is_kept(phone: Phone, raw: RawPhone) -> N
     leg.release()
 
 
-async def test_a_callee_that_names_an_unknown_host_means_itself(phone: Phone, raw: RawPhone) -> None:
+async def test_callees_contact_with_an_unknown_host_is_replaced_by_its_address(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:100@{raw.host}:{raw.sip.port}")
     callee = await RawCallee.called(raw)
     contact = f"<sip:raw@{raw.host}:{raw.sip.port}>"
@@ -177,7 +175,7 @@ async def test_a_callee_that_names_an_unknown_host_means_itself(phone: Phone, ra
     callee.answers()
     ack = await callee.gets("ACK")
     assert ack.first_line == f"ACK sip:raw@{raw.host}:{raw.sip.port} SIP/2.0"
-    await asyncio.wait_for(leg.connected(), 5)
+    await asyncio.wait_for(leg.wait_connected(), 5)
     hanging_up = asyncio.ensure_future(leg.hangup())
     callee.accepts(await callee.gets("BYE"))
     await hanging_up
@@ -185,7 +183,7 @@ async def test_a_callee_that_names_an_unknown_host_means_itself(phone: Phone, ra
     leg.release()
 
 
-async def test_a_flood_of_unknown_names_is_counted_but_not_kept(phone: Phone, raw: RawPhone) -> None:
+async def test_unknown_names_are_counted_in_bounded_memory(phone: Phone, raw: RawPhone) -> None:
     with capture_logs() as before:
         phone.endpoint.log_guard_events()
     assert not before
@@ -194,7 +192,7 @@ async def test_a_flood_of_unknown_names_is_counted_but_not_kept(phone: Phone, ra
         contact = f"<sip:raw@{raw.host}:{raw.sip.port}>"
         raw.send(request.replace(contact, f"<sip:raw@host{number}.flood.example>").encode())
         assert (await raw.final("OPTIONS")).status == 200
-    assert unknown(phone) == [], "nobody goes there"
+    assert unknown(phone) == [], "no request is sent to it"
     for number in range(50):
         dialog = raw.dialog()
         request = raw.request("INVITE", dialog, body=raw.offer("0")).decode()

@@ -1,4 +1,4 @@
-"""Whatever names peers send, PJSIP asks no resolver for them: one that hangs would stop every call."""
+"""PJSIP never looks up the host names of peers' messages: a resolver that hangs would block every call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHIM = Path(__file__).with_name("hanging_resolver.c")
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The names that were looked up in the process, a line each."""
+    """A file with the names that the process looked up, one a line."""
     file = tmp_path_factory.mktemp("resolver") / "asked"
     file.touch()
     return file
@@ -29,13 +29,13 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Whom it trusts."""
+    """The trusted certificate authority."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def phone(asked: Path, authority: Authority) -> AsyncIterator[HurriedPhone]:
-    """An endpoint whose process has a resolver that hangs."""
+    """An endpoint in a process whose resolver hangs."""
     shim = asked.parent / "shim.so"
     compiler = await asyncio.create_subprocess_exec("cc", "-shared", "-fPIC", "-o", str(shim), str(SHIM), "-ldl")
     assert await compiler.wait() == 0
@@ -60,11 +60,11 @@ def accept(raw: RawPhone, request: Message) -> None:
 
 
 def with_names(raw: RawPhone, message: bytes) -> bytes:
-    """The message, with a name where it tells its sender's address."""
+    """The message, with a host name in the place of each address of its sender."""
     return message.replace(f"<sip:raw@{raw.host}:{raw.sip.port}>".encode(), b"<sip:raw@pbx.hanging.example:5080>")
 
 
-async def test_the_shim_notes_what_is_looked_up(asked: Path) -> None:
+async def test_shim_records_lookups(asked: Path) -> None:
     shim = asked.parent / "own.so"
     program = "import socket; socket.getaddrinfo('localhost', 1); socket.getaddrinfo('127.0.0.1', 1)"
     compiler = await asyncio.create_subprocess_exec("cc", "-shared", "-fPIC", "-o", str(shim), str(SHIM), "-ldl")
@@ -75,11 +75,11 @@ async def test_the_shim_notes_what_is_looked_up(asked: Path) -> None:
     assert looked_up(own) == ["localhost"]
 
 
-async def test_the_start_asks_for_nothing(phone: HurriedPhone, asked: Path) -> None:
+async def test_start_makes_no_lookup(phone: HurriedPhone, asked: Path) -> None:
     assert looked_up(asked) == []
 
 
-async def test_a_call_whose_sender_names_itself_is_answered_and_hung_up(
+async def test_call_with_host_names_is_answered_and_ended_without_a_lookup(
     phone: HurriedPhone, raw: RawPhone, asked: Path
 ) -> None:
     route = ("Record-Route: <sip:proxy.hanging.example;lr>",)
@@ -98,7 +98,7 @@ async def test_a_call_whose_sender_names_itself_is_answered_and_hung_up(
     assert looked_up(asked) == []
 
 
-async def test_an_answer_to_a_via_that_is_a_name_is_lost_and_nothing_else(
+async def test_response_with_a_host_name_in_via_is_handled_without_a_lookup(
     phone: HurriedPhone, raw: RawPhone, asked: Path
 ) -> None:
     via = f"Via: SIP/2.0/UDP {raw.host}:{raw.sip.port}"
@@ -112,13 +112,13 @@ async def test_an_answer_to_a_via_that_is_a_name_is_lost_and_nothing_else(
     assert looked_up(asked) == []
 
 
-async def test_a_call_to_a_name_that_nobody_told_fails(phone: HurriedPhone, raw: RawPhone, asked: Path) -> None:
+async def test_call_to_an_unknown_name_fails_without_a_lookup(phone: HurriedPhone, raw: RawPhone, asked: Path) -> None:
     phone.call("sip:100@nowhere.hanging.example")
     assert (await raw.options()).status == 200
     assert looked_up(asked) == []
 
 
-async def test_a_callee_that_names_itself_is_called_and_hung_up(
+async def test_callee_with_host_names_is_called_and_ended_without_a_lookup(
     phone: HurriedPhone, raw: RawPhone, asked: Path
 ) -> None:
     phone.call(f"sip:100@{raw.host}:{raw.sip.port}")
@@ -137,10 +137,10 @@ async def test_a_callee_that_names_itself_is_called_and_hung_up(
 
 @pytest.mark.parametrize("registers", [True, False])
 @pytest.mark.parametrize("named", ["trunk.hanging.example", "other.hanging.example"])
-async def test_a_trunk_over_tls_is_known_by_its_certificate(
+async def test_trunk_over_tls_is_verified_without_a_lookup(
     phone: HurriedPhone, raw: RawPhone, asked: Path, authority: Authority, registers: bool, named: str
 ) -> None:
-    """Whether that is for its name or not."""
+    """Whether its certificate matches or not."""
     async with serving(server_context(authority.files(named, file=named))) as (port, came):
         phone.knows("trunk.hanging.example", port, registers=registers)
         connection = await asyncio.wait_for(came.get(), 8)

@@ -1,4 +1,4 @@
-"""Where a host takes SIP, as a real name server has it (RFC 3263, RFC 2782)."""
+"""Locating SIP servers with a real name server (RFC 3263, RFC 2782)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECORDS = (
     "host-record=two.test,192.0.2.2,2001:db8::2",
     "host-record=three.test,192.0.2.3,7",
     "cname=alias.test,one.test",
-    # A carrier that says all there is to say: TCP first, then UDP.
+    # A carrier with NAPTR and SRV records: TCP first, then UDP.
     "naptr-record=full.test,20,10,s,SIP+D2U,,_sip._udp.full.test",
     "naptr-record=full.test,10,20,s,SIP+D2T,,_sip._tcp.full.test",
     "naptr-record=full.test,10,10,s,SIPS+D2T,,_sips._tcp.full.test",
@@ -36,10 +36,10 @@ RECORDS = (
     "host-record=full.test,192.0.2.99",
     # One that has SRV records alone.
     "srv-host=_sip._tcp.some.test,one.test,5070,10,0",
-    # One that says that there is no SIP over UDP.
+    # A carrier whose SRV record rules out UDP.
     "srv-host=_sip._udp.none.test",
     "host-record=none.test,192.0.2.98",
-    # A server whose own name is gone.
+    # An SRV target without addresses.
     "srv-host=_sip._udp.half.test,gone.test,5060,10,0",
     "srv-host=_sip._udp.half.test,one.test,5060,20,0",
 )
@@ -51,7 +51,7 @@ async def server() -> AsyncIterator[NameServer]:
         yield server
 
 
-async def nothing(name: str) -> DnsAnswer[str]:
+async def no_addresses(name: str) -> DnsAnswer[str]:
     raise LookupFailed(f"{name}: not known to the system")
 
 
@@ -62,7 +62,7 @@ def locator(
     hosts: Path = Path("/nowhere"),
     timeout_s: float = 5.0,
 ) -> SipLocator:
-    return SipLocator(DnsClient(servers, timeout_s, hosts), nothing, speaks, versions)
+    return SipLocator(DnsClient(servers, timeout_s, hosts), no_addresses, speaks, versions)
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,14 @@ def locator(
         (SipHostPort("nowhere.test", 5060), []),
     ],
 )
-async def test_a_place_is_where_its_records_say(
+async def test_targets_are_those_of_naptr_srv_and_address_records(
     server: NameServer, place: SipHostPort, targets: list[SipTarget]
 ) -> None:
     found = await locator(server.address).locate(place)
     assert (list(found.targets), found.complete) == (targets, True)
 
 
-async def test_tls_counts_where_it_is_spoken(server: NameServer) -> None:
+async def test_tls_targets_are_used_only_with_tls(server: NameServer) -> None:
     found = await locator(server.address, speaks=("udp", "tcp", "tls")).locate(SipHostPort("full.test"))
     assert found.targets[:2] == (SipTarget("192.0.2.1", 5071, "tls"), SipTarget("192.0.2.1", 5070, "tcp"))
 
@@ -112,14 +112,14 @@ async def test_tls_counts_where_it_is_spoken(server: NameServer) -> None:
     ("versions", "addresses"),
     [((4,), ["192.0.2.2"]), ((6,), ["2001:db8::2"]), ((4, 6), ["192.0.2.2", "2001:db8::2"])],
 )
-async def test_addresses_are_of_the_versions_of_ip_that_are_spoken(
+async def test_targets_have_the_supported_ip_versions(
     server: NameServer, versions: tuple[int, ...], addresses: list[str]
 ) -> None:
     found = await locator(server.address, versions=versions).locate(SipHostPort("two.test", 5060))
     assert [each.address for each in found.targets] == addresses
 
 
-async def test_what_was_found_holds_as_long_as_its_shortest_record(server: NameServer) -> None:
+async def test_ttl_is_that_of_the_shortest_record(server: NameServer) -> None:
     ask = locator(server.address)
     assert (await ask.locate(SipHostPort("one.test", 5060))).ttl_s == 60
     assert (await ask.locate(SipHostPort("full.test", None, "udp"))).ttl_s == 7
@@ -134,7 +134,7 @@ async def test_the_hosts_file_comes_first(server: NameServer, tmp_path: Path) ->
     assert found.targets == (SipTarget("192.0.2.50", 5070, "tcp"), SipTarget("2001:db8::50", 5070, "tcp"))
 
 
-async def test_a_name_without_dns_is_what_the_systems_resolver_knows(server: NameServer) -> None:
+async def test_name_without_dns_records_uses_the_systems_resolver(server: NameServer) -> None:
     async def system(name: str) -> DnsAnswer[str]:
         assert name == "printer.test"
         return DnsAnswer(("2001:db8::9", "192.0.2.9"), 60.0)
@@ -143,19 +143,19 @@ async def test_a_name_without_dns_is_what_the_systems_resolver_knows(server: Nam
     assert (await ask.locate(SipHostPort("printer.test"))).targets == (SipTarget("192.0.2.9", 5060, "udp"),)
 
 
-async def test_nobody_can_say_when_the_server_is_dead() -> None:
+async def test_dead_name_server_raises_lookup_failed() -> None:
     ask = locator(("127.0.0.1", free_port()), timeout_s=0.3)
     for place in (SipHostPort("one.test"), SipHostPort("one.test", 5060), SipHostPort("one.test", None, "udp")):
         with pytest.raises(LookupFailed, match=r"one\.test: "):
             await ask.locate(place)
 
 
-async def test_the_next_server_is_asked_when_one_is_dead(server: NameServer) -> None:
+async def test_next_name_server_is_queried_when_one_is_dead(server: NameServer) -> None:
     ask = locator(("127.0.0.1", free_port()), server.address)
     assert (await ask.locate(SipHostPort("one.test", 5060))).targets == (SipTarget("192.0.2.1", 5060, "udp"),)
 
 
-async def test_a_slow_server_keeps_nobody_waiting_beyond_the_time_that_it_has(server: NameServer) -> None:
+async def test_slow_name_server_times_out(server: NameServer) -> None:
     async with SlowNameServer(server) as slow:
         with pytest.raises(LookupFailed, match="no answer in time"):
             await locator(slow.address, timeout_s=0.2).locate(SipHostPort("one.test", 5060))
@@ -166,12 +166,12 @@ async def test_a_slow_server_keeps_nobody_waiting_beyond_the_time_that_it_has(se
 
 
 @pytest.mark.parametrize("impossible", ["a..b", f"{'x' * 64}.test", ".", "ü" * 80, "x" * 300])
-async def test_a_name_that_cannot_be_one_is_not_found(server: NameServer, impossible: str) -> None:
+async def test_invalid_name_is_not_found(server: NameServer, impossible: str) -> None:
     with pytest.raises(LookupFailed):
         await locator(server.address).locate(SipHostPort(impossible, 5060))
 
 
-async def test_an_address_is_itself() -> None:
+async def test_ip_address_is_its_own_target() -> None:
     assert ip_literal_targets(SipHostPort("192.0.2.1")) == (SipTarget("192.0.2.1", 5060, "udp"),)
     assert ip_literal_targets(SipHostPort("2001:DB8::1", 5070, "tls")) == (SipTarget("2001:db8::1", 5070, "tls"),)
     assert ip_literal_targets(SipHostPort("one.test")) is None
@@ -185,13 +185,13 @@ SERVERS = [
 ]
 
 
-async def test_priority_comes_before_weight_and_the_order_stays() -> None:
+async def test_srv_order_is_by_priority_and_stable() -> None:
     orders = {tuple(each.target for each in order_srv(SERVERS, b"here")) for _ in range(5)}
     assert len(orders) == 1
     assert orders.pop()[0] == "first"
 
 
-async def test_equals_are_drawn_by_weight() -> None:
+async def test_srv_records_of_equal_priority_are_ordered_by_weight() -> None:
     drawn = Counter(order_srv(SERVERS[:3], number.to_bytes(4))[0].target for number in range(4000))
     assert drawn["big"] / 4000 == pytest.approx(0.75, abs=0.03)
     assert drawn["small"] / 4000 == pytest.approx(0.25, abs=0.03)

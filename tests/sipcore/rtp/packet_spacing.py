@@ -1,4 +1,4 @@
-"""A live call whose packets keep their distance, whatever else happens."""
+"""Asserts that the packets of a live call stay evenly spaced, whatever else happens."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ CALM_TICKS = 50
 
 @asynccontextmanager
 async def even_sound(phone: Phone) -> AsyncIterator[None]:
-    """While the block runs, a call goes on: its sound stays even, and is the same behind it. A machine that is busy
-    with something else shows that before the block, too, and is forgiven."""
+    """While the block runs, a call goes on: its audio stays even, and is unchanged afterwards. Unevenness of a busy
+    machine that is measured before the block is allowed for."""
     call = await phone.call()
     phone.pump.write(call.placed_media.slot, tone(8000, 700, 25))
     await phone.ears.ticks(10)
@@ -36,12 +36,12 @@ async def even_sound(phone: Phone) -> AsyncIterator[None]:
     assert loudest_hz(track.heard, 8000) == pytest.approx(700, abs=20)
     await call.end()
     assert attacked[1] < max(BOUND_MS, 3 * calm[1]), (calm, attacked)
-    assert attacked[2] < 1000, "nothing stands still"
+    assert attacked[2] < 1000, "no packet is a second late"
 
 
 @asynccontextmanager
 async def turned_away(phone: Phone) -> AsyncIterator[None]:
-    """Calls that come in while the block runs are refused, some of them after an answer."""
+    """Inbound calls during the block are rejected, some of them after an answer."""
 
     async def turn_away(leg: Leg, answered: bool) -> None:
         if answered:

@@ -1,4 +1,4 @@
-"""Sound over IPv6, on a server that listens on all addresses of both IP versions."""
+"""RTP over IPv6, on a server that listens on all addresses of both IP versions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
 
 
 async def talked(phone: Phone, raw: RawPhone, media: Media) -> tuple[float, float]:
-    """What both sides hear, Hz."""
+    """The tones that both sides receive, Hz."""
     track = phone.ears.follow(media.slot)
     sound, got = mulaw(tone(8000, HZ, 0.02 * 40)), b""
     phone.pump.write(media.slot, tone(8000, OUR_HZ, 3.0))
@@ -57,8 +57,8 @@ async def talked(phone: Phone, raw: RawPhone, media: Media) -> tuple[float, floa
 
 
 @pytest.mark.parametrize("host", ["::1", "127.0.0.1"])
-async def test_each_caller_gets_our_address_on_the_way_to_it(phone: Phone, host: str) -> None:
-    """For its sound, and for its RTCP (RFC 3605)."""
+async def test_sdp_has_the_local_address_on_the_route_to_the_caller(phone: Phone, host: str) -> None:
+    """For its RTP, and for its RTCP (RFC 3605)."""
     named = f"[{host}]" if ":" in host else host
     async with RawPhone(f"{named}:{phone.settings.port}", host) as raw:
         dialog, leg, media, answer = await connected(phone, raw, raw.offer("0"))
@@ -70,9 +70,9 @@ async def test_each_caller_gets_our_address_on_the_way_to_it(phone: Phone, host:
         await over(raw, dialog, leg)
 
 
-async def test_a_peer_whose_sdp_names_another_ipv6_address_is_heard_from_where_its_sip_comes(phone: Phone) -> None:
-    """The kernel lets both addresses in, the lock only one of them."""
-    async with RawPhone(f"[::1]:{phone.settings.port}", "::1") as raw, RawPhone("[::1]:9", "::1") as stranger:
+async def test_rtp_from_the_signalling_ipv6_address_is_accepted(phone: Phone) -> None:
+    """The BPF filter admits both addresses, the source lock only one of them."""
+    async with RawPhone(f"[::1]:{phone.settings.port}", "::1") as raw, RawPhone("[::1]:9", "::1") as unknown_source:
         offer = raw.offer("0").replace("c=IN IP6 ::1", f"c=IN IP6 {ELSEWHERE}")
         dialog, leg, media, _ = await connected(phone, raw, offer)
         for number in range(25):
@@ -81,9 +81,9 @@ async def test_a_peer_whose_sdp_names_another_ipv6_address_is_heard_from_where_i
         assert raw._rtp_target
         for number in range(25):
             packet = Rtp(0, 900 + number, number * 160, mulaw(tone(8000, 1700, 0.02)))
-            stranger.rtp.transport.sendto(packet.pack(), raw._rtp_target)
+            unknown_source.rtp.transport.sendto(packet.pack(), raw._rtp_target)
         assert await talked(phone, raw, media) == (pytest.approx(HZ, abs=10), pytest.approx(OUR_HZ, abs=10))
         totals = phone.pump.rtp_totals(media.slot)
-        assert stranger.rtp.received.empty()
+        assert unknown_source.rtp.received.empty()
         assert totals.foreign >= 25
         await over(raw, dialog, leg)

@@ -1,4 +1,5 @@
-"""A request that nobody has confirmed makes us send for a second at most, and to third parties only comfort noise."""
+"""Consent to send: before a call is confirmed, RTP is sent for a second at most, and to third parties only comfort
+noise."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 @asynccontextmanager
 async def third_party() -> AsyncIterator[tuple[Datagrams, Datagrams]]:
-    """RTP's and RTCP's ports at an address that SIP has not come from."""
+    """RTP and RTCP ports at an address that is not the source of SIP."""
     loop = asyncio.get_running_loop()
     for _ in range(50):
         _, rtp = await loop.create_datagram_endpoint(Datagrams, local_addr=(THIRD, 0))
@@ -49,14 +50,14 @@ async def third_party() -> AsyncIterator[tuple[Datagrams, Datagrams]]:
     rtcp.transport.close()
 
 
-def to_third(raw: RawPhone, rtp: Datagrams) -> str:
-    """An offer that wants its sound there."""
+def offer_to_third_party(raw: RawPhone, rtp: Datagrams) -> str:
+    """An offer with the third party's media address."""
     offer = raw.offer("0").replace(f"m=audio {raw.rtp.port}", f"m=audio {rtp.port}")
     return offer.replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {THIRD}")
 
 
-async def taken(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media, Message]:
-    """A call whose 200 has come and gets no ACK; we speak."""
+async def answered_without_ack(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media, Message]:
+    """A call whose 200 was received and gets no ACK; the agent speaks."""
     dialog = raw.dialog()
     raw.invite(dialog, sdp)
     leg = await phone.next_leg()
@@ -69,7 +70,7 @@ async def taken(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Med
 
 
 def drained(socket: Datagrams) -> list[bytes]:
-    """What has come so far."""
+    """The packets received so far."""
     return [socket.received.get_nowait() for _ in range(socket.received.qsize())]
 
 
@@ -84,8 +85,8 @@ async def acknowledge(raw: RawPhone, dialog: Dialog, answer: Message) -> None:
     await raw.settled()
 
 
-async def spoken(socket: Datagrams) -> bytes:
-    """The first half second of speech that comes."""
+async def first_speech(socket: Datagrams) -> bytes:
+    """The first half second of received speech."""
     got = b""
     while len(got) < 4000:
         payload = Rtp.unpack(await asyncio.wait_for(socket.received.get(), 5)).payload
@@ -94,9 +95,9 @@ async def spoken(socket: Datagrams) -> bytes:
     return got
 
 
-async def test_a_third_party_gets_a_second_of_comfort_noise_without_an_ack(phone: Phone, raw: RawPhone) -> None:
+async def test_third_party_gets_1_s_of_comfort_noise_before_the_ack(phone: Phone, raw: RawPhone) -> None:
     async with third_party() as (rtp, rtcp):
-        dialog, leg, _, answer = await taken(phone, raw, to_third(raw, rtp))
+        dialog, leg, _, answer = await answered_without_ack(phone, raw, offer_to_third_party(raw, rtp))
         await asyncio.sleep(1.2)
         packets, reports = drained(rtp), len(drained(rtcp))
         await asyncio.sleep(0.5)
@@ -105,15 +106,15 @@ async def test_a_third_party_gets_a_second_of_comfort_noise_without_an_ack(phone
         assert loudness(packets) < QUIET
         assert drained(rtp) == drained(rtcp) == []
         await acknowledge(raw, dialog, answer)
-        assert loudest_hz(from_mulaw(await spoken(rtp)), 8000) == pytest.approx(HZ, abs=10)
+        assert loudest_hz(from_mulaw(await first_speech(rtp)), 8000) == pytest.approx(HZ, abs=10)
         await raw.bye(dialog)
         await ended(leg)
 
 
-async def test_the_end_of_a_call_without_an_ack_is_not_told_to_a_third_party(phone: Phone, raw: RawPhone) -> None:
-    """RTCP would say BYE."""
+async def test_third_party_gets_no_rtcp_bye_without_an_ack(phone: Phone, raw: RawPhone) -> None:
+    """RTCP would send BYE."""
     async with third_party() as (rtp, rtcp):
-        _, leg, _, _ = await taken(phone, raw, to_third(raw, rtp))
+        _, leg, _, _ = await answered_without_ack(phone, raw, offer_to_third_party(raw, rtp))
         await asyncio.sleep(1.1)
         drained(rtp), drained(rtcp)
         await leg.hangup()
@@ -122,34 +123,34 @@ async def test_the_end_of_a_call_without_an_ack_is_not_told_to_a_third_party(pho
         assert drained(rtp) == drained(rtcp) == []
 
 
-async def test_speech_to_a_third_party_begins_with_the_ack(phone: Phone, raw: RawPhone) -> None:
-    """Nothing of it is lost."""
+async def test_speech_to_a_third_party_begins_after_the_ack(phone: Phone, raw: RawPhone) -> None:
+    """No speech is lost."""
     async with third_party() as (rtp, _):
-        dialog, leg, media, answer = await taken(phone, raw, to_third(raw, rtp))
+        dialog, leg, media, answer = await answered_without_ack(phone, raw, offer_to_third_party(raw, rtp))
         await phone.ears.ticks(20)
         assert phone.pump.taken(media.slot) == 0
         await acknowledge(raw, dialog, answer)
-        await spoken(rtp)
+        await first_speech(rtp)
         assert 0 < phone.pump.taken(media.slot) < 3 * 8000
         await raw.bye(dialog)
         await ended(leg)
 
 
-async def test_a_packet_from_the_third_party_is_as_good_as_an_ack(phone: Phone, raw: RawPhone) -> None:
+async def test_packet_from_the_third_party_gives_consent(phone: Phone, raw: RawPhone) -> None:
     async with third_party() as (rtp, _):
-        _, leg, _, answer = await taken(phone, raw, to_third(raw, rtp))
+        _, leg, _, answer = await answered_without_ack(phone, raw, offer_to_third_party(raw, rtp))
         await asyncio.sleep(1.1)
         drained(rtp)
         port = int(answer.body.split("m=audio ")[1].split()[0])
         rtp.transport.sendto(Rtp(0, 1, 160, mulaw(tone(8000, 440, 0.02))).pack(), ("127.0.0.1", port))
-        await spoken(rtp)
+        await first_speech(rtp)
         await leg.hangup()
         await ended(leg)
 
 
-async def test_the_callers_own_address_gets_a_second_of_speech_without_an_ack(phone: Phone, raw: RawPhone) -> None:
+async def test_signalling_address_gets_1_s_of_speech_before_the_ack(phone: Phone, raw: RawPhone) -> None:
     drained(raw.rtp)
-    dialog, leg, media, answer = await taken(phone, raw, raw.offer("0"))
+    dialog, leg, media, answer = await answered_without_ack(phone, raw, raw.offer("0"))
     await asyncio.sleep(1.2)
     packets = drained(raw.rtp)
     await asyncio.sleep(0.4)
@@ -158,15 +159,15 @@ async def test_the_callers_own_address_gets_a_second_of_speech_without_an_ack(ph
     assert drained(raw.rtp) == []
     assert phone.pump.taken(media.slot) <= 8000, "the rest waits"
     await acknowledge(raw, dialog, answer)
-    await spoken(raw.rtp)
+    await first_speech(raw.rtp)
     await raw.bye(dialog)
     await ended(leg)
 
 
-async def test_a_handshake_of_dtls_goes_on_for_a_second_too(phone: Phone, raw: RawPhone) -> None:
-    """Its first message would be sent again and again."""
+async def test_dtls_handshake_is_retransmitted_for_1_s_before_the_ack(phone: Phone, raw: RawPhone) -> None:
+    """Its first message would be retransmitted again and again."""
     async with third_party() as (rtp, _):
-        offer = to_third(raw, rtp).replace("RTP/AVP", "UDP/TLS/RTP/SAVP")
+        offer = offer_to_third_party(raw, rtp).replace("RTP/AVP", "UDP/TLS/RTP/SAVP")
         prints = ":".join(["AB"] * 32)
         begun = time.monotonic()
         dialog = raw.dialog()
@@ -177,7 +178,7 @@ async def test_a_handshake_of_dtls_goes_on_for_a_second_too(phone: Phone, raw: R
         assert answer.status == 200, answer.text
         first = await asyncio.wait_for(rtp.received.get(), 5)
         assert first[0] == 22, "a handshake"
-        await asyncio.sleep(3.5 - (time.monotonic() - begun))  # it comes again after 1 and 3 s
+        await asyncio.sleep(3.5 - (time.monotonic() - begun))  # it is retransmitted after 1 and 3 s
         assert len(drained(rtp)) <= 1
         await acknowledge(raw, dialog, answer)
         await raw.bye(dialog)
@@ -185,33 +186,33 @@ async def test_a_handshake_of_dtls_goes_on_for_a_second_too(phone: Phone, raw: R
         answering.cancel()
 
 
-async def test_early_sound_of_a_call_of_ours_goes_to_a_third_party_for_a_second(phone: Phone, raw: RawPhone) -> None:
+async def test_early_media_of_an_outbound_call_goes_to_a_third_party_for_1_s(phone: Phone, raw: RawPhone) -> None:
     async with third_party() as (rtp, _):
         leg, callee = await placed(phone, raw)
-        callee.rings(to_third(raw, rtp), "183 Session Progress")
+        callee.rings(offer_to_third_party(raw, rtp), "183 Session Progress")
         await asyncio.sleep(1.5)
         packets = drained(rtp)
         assert 40 <= len(packets) <= SECOND
         assert loudness(packets) < QUIET
-        callee.answers(to_third(raw, rtp))
-        media = await asyncio.wait_for(leg.connected(), 5)
+        callee.answers(offer_to_third_party(raw, rtp))
+        media = await asyncio.wait_for(leg.wait_connected(), 5)
         phone.pump.write(media.slot, tone(8000, HZ, 2.0))
-        await spoken(rtp)
+        await first_speech(rtp)
         await callee.hangs_up()
         await ended(leg)
 
 
-async def test_a_confirmed_call_may_move_to_a_third_party(phone: Phone, raw: RawPhone) -> None:
+async def test_confirmed_call_may_move_its_media_to_a_third_party(phone: Phone, raw: RawPhone) -> None:
     call = await LiveCall.made(phone, raw)
     async with third_party() as (rtp, _):
-        assert (await call.again(to_third(raw, rtp))).status == 200
+        assert (await call.again(offer_to_third_party(raw, rtp))).status == 200
         phone.pump.write(call.media.slot, tone(8000, HZ, 2.0))
-        await spoken(rtp)
+        await first_speech(rtp)
         await call.over()
 
 
-async def test_who_holds_the_call_in_the_old_way_gets_nothing(phone: Phone, raw: RawPhone) -> None:
-    """What is sent to 0.0.0.0 comes to this machine."""
+async def test_hold_by_0_0_0_0_gets_no_rtp(phone: Phone, raw: RawPhone) -> None:
+    """Packets to 0.0.0.0 would reach this machine."""
     call = await LiveCall.made(phone, raw)
     held = raw.offer("0").replace("c=IN IP4 127.0.0.1", "c=IN IP4 0.0.0.0")
     assert (await call.again(held)).status == 200

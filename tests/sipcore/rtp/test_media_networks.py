@@ -1,4 +1,5 @@
-"""Where a peer's SDP may want sound to go: to its own address, to trunks', into `media_networks`, to no others."""
+"""Media addresses in SDP: the peer's own address, those of trunks and `media_networks` are allowed, others get nothing
+before they have sent RTP."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from sipcore.settings import EndpointSettings
 from tests.sipcore.live_call import LiveCall, assert_sound_flows, placed
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone, Rtp
-from tests.sipcore.rtp.test_media_limits import THIRD, drained, spoken, third_party, to_third
+from tests.sipcore.rtp.test_media_limits import THIRD, drained, first_speech, offer_to_third_party, third_party
 from tests.sipcore.tones import mulaw, tone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -37,123 +38,125 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
-def lines_of(phone: Phone) -> list[tuple[str, str, str, int]]:
-    """What the log says of SDP: (event, source, address, count)."""
+def log_lines(phone: Phone) -> list[tuple[str, str, str, int]]:
+    """The log lines about SDP: (event, source, address, count)."""
     with capture_logs() as logs:
         phone.endpoint.log_guard_events()
     assert all("hint" in line for line in logs)
     return [(line["event"], line["source"], line["address"], line["count"]) for line in logs]
 
 
-def naming(raw: RawPhone, address: str, *attributes: str) -> str:
-    """An offer with its sound there."""
+def offer_with_address(raw: RawPhone, address: str, *attributes: str) -> str:
+    """An offer with this media address."""
     return raw.offer("0", *attributes).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {address}")
 
 
 @pytest.mark.parametrize("address", NO_HOSTS)
-async def test_an_offer_of_sound_where_no_host_is_gets_488(phone: Phone, raw: RawPhone, address: str) -> None:
-    raw.invite(raw.dialog(), naming(raw, address))
+async def test_offer_with_a_forbidden_media_address_gets_488(phone: Phone, raw: RawPhone, address: str) -> None:
+    raw.invite(raw.dialog(), offer_with_address(raw, address))
     refusal = await raw.final("INVITE")
     assert refusal.status == 488
-    assert refusal.header("Warning") == f'399 trunkline "The SDP names {address}, where no sound may go"'
+    assert refusal.header("Warning") == f'399 trunkline "The SDP names {address}, where no media may be sent"'
     raw.invite(raw.dialog(), raw.offer("0", f"rtcp:5000 IN IP4 {address}"))
     assert (await raw.final("INVITE")).status == 488
     assert phone.incoming.empty()
-    assert lines_of(phone) == [("sip.media_refused", "127.0.0.1", address, 2)]
+    assert log_lines(phone) == [("sip.media_refused", "127.0.0.1", address, 2)]
 
 
 @pytest.mark.parametrize("method", ["INVITE", "UPDATE"])
-async def test_within_a_call_too_and_it_stays_as_it_was(phone: Phone, raw: RawPhone, method: str) -> None:
+async def test_reinvite_with_a_forbidden_media_address_gets_488_and_changes_nothing(
+    phone: Phone, raw: RawPhone, method: str
+) -> None:
     call = await LiveCall.made(phone, raw)
-    refusal = await call.again(naming(raw, NO_HOSTS[0]), method)
+    refusal = await call.again(offer_with_address(raw, NO_HOSTS[0]), method)
     assert (refusal.status, refusal.header("Warning").split()[0]) == (488, "399")
     await assert_sound_flows(phone, raw, call.media)
     await call.over()
-    lines_of(phone)
+    log_lines(phone)
 
 
-async def test_a_callee_whose_answer_names_no_host_is_hung_up_on(phone: Phone, raw: RawPhone) -> None:
+async def test_callees_answer_with_a_forbidden_media_address_ends_the_call(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
-    callee.answers(naming(raw, NO_HOSTS[0]))
+    callee.answers(offer_with_address(raw, NO_HOSTS[0]))
     await callee.is_hung_up_on()
     with pytest.raises(ConnectionError):
-        await asyncio.wait_for(leg.connected(), 5)
-    assert lines_of(phone) == [("sip.media_refused", "127.0.0.1", NO_HOSTS[0], 1)]
+        await asyncio.wait_for(leg.wait_connected(), 5)
+    assert log_lines(phone) == [("sip.media_refused", "127.0.0.1", NO_HOSTS[0], 1)]
 
 
-async def test_a_caller_whose_answer_names_no_host_is_hung_up_on(phone: Phone, raw: RawPhone) -> None:
+async def test_callers_answer_with_a_forbidden_media_address_ends_the_call(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     raw.send(raw.request("INVITE", dialog))
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
     dialog.goes_on_with(await raw.final("INVITE"))
-    raw.send(raw.request("ACK", dialog, body=naming(raw, NO_HOSTS[0])))
+    raw.send(raw.request("ACK", dialog, body=offer_with_address(raw, NO_HOSTS[0])))
     raw.reply(await raw.asked("BYE"), "200 OK")
     with pytest.raises(ConnectionError):
         await asyncio.wait_for(answering, 5)
-    lines_of(phone)
+    log_lines(phone)
 
 
-async def test_an_address_outside_is_sent_nothing_before_it_has_spoken(phone: Phone, raw: RawPhone) -> None:
-    """Though the call is acknowledged; what we say meanwhile waits."""
+async def test_unlisted_media_address_gets_no_rtp_before_it_has_sent(phone: Phone, raw: RawPhone) -> None:
+    """Even in an acknowledged call; speech waits meanwhile."""
     async with third_party() as (rtp, rtcp):
-        call = await LiveCall.made(phone, raw, to_third(raw, rtp))
+        call = await LiveCall.made(phone, raw, offer_to_third_party(raw, rtp))
         phone.pump.write(call.media.slot, tone(8000, 600, 4.0))
         await phone.ears.ticks(30)
         assert drained(rtp) == drained(rtcp) == []
         assert phone.pump.taken(call.media.slot) == 0
         assert raw._rtp_target
         rtp.transport.sendto(Rtp(0, 1, 160, mulaw(tone(8000, 440, 0.02))).pack(), raw._rtp_target)
-        await spoken(rtp)
+        await first_speech(rtp)
         await call.over()
-    assert lines_of(phone) == [("sip.media_elsewhere", "127.0.0.1", THIRD, 1)]
+    assert log_lines(phone) == [("sip.media_elsewhere", "127.0.0.1", THIRD, 1)]
 
 
-async def test_sound_that_comes_from_where_sip_does_gets_ours(phone: Phone, raw: RawPhone) -> None:
-    """A peer behind an address translator whose SDP names an address at home: ours goes to where its own comes from."""
-    call = await LiveCall.made(phone, raw, naming(raw, "198.51.100.7"))
+async def test_rtp_is_sent_to_the_signalling_address_after_rtp_from_it(phone: Phone, raw: RawPhone) -> None:
+    """A peer behind NAT whose SDP has a private address: our RTP is sent to the source of its own."""
+    call = await LiveCall.made(phone, raw, offer_with_address(raw, "198.51.100.7"))
     phone.pump.write(call.media.slot, tone(8000, 600, 4.0))
     for number in range(30):
         raw.send_rtp(Rtp(0, number, number * 160, mulaw(tone(8000, 440, 0.02))))
         await phone.ears.tick()
-    await spoken(raw.rtp)
+    await first_speech(raw.rtp)
     await call.over()
-    assert lines_of(phone) == [("sip.media_elsewhere", "127.0.0.1", "198.51.100.7", 1)]
+    assert log_lines(phone) == [("sip.media_elsewhere", "127.0.0.1", "198.51.100.7", 1)]
 
 
-async def test_rtcp_to_an_address_outside_is_not_sent(phone: Phone, raw: RawPhone) -> None:
+async def test_unlisted_media_address_gets_no_rtcp(phone: Phone, raw: RawPhone) -> None:
     async with third_party() as (rtp, _):
         call = await LiveCall.made(phone, raw, raw.offer("0", f"rtcp:{rtp.port} IN IP4 {THIRD}"))
         await assert_sound_flows(phone, raw, call.media)
-        await call.over()  # RTCP says BYE then
+        await call.over()  # which sends RTCP BYE
         assert drained(rtp) == []
-    assert lines_of(phone) == [("sip.media_elsewhere", "127.0.0.1", THIRD, 1)]
+    assert log_lines(phone) == [("sip.media_elsewhere", "127.0.0.1", THIRD, 1)]
 
 
 @pytest.mark.parametrize("known", [["127.0.0.1", THIRD], ["127.0.0.0/24"]])
-async def test_a_trunks_addresses_are_inside(phone: Phone, raw: RawPhone, known: list[str]) -> None:
+async def test_addresses_of_trunks_are_allowed(phone: Phone, raw: RawPhone, known: list[str]) -> None:
     phone.endpoint.set_sources(known)
     async with third_party() as (rtp, _):
-        call = await LiveCall.made(phone, raw, to_third(raw, rtp))
+        call = await LiveCall.made(phone, raw, offer_to_third_party(raw, rtp))
         phone.pump.write(call.media.slot, tone(8000, 600, 2.0))
-        await spoken(rtp)
+        await first_speech(rtp)
         await call.over()
-    assert lines_of(phone) == []
+    assert log_lines(phone) == []
 
 
-async def test_the_networks_of_the_settings_are_inside(phone: Phone, raw: RawPhone) -> None:
+async def test_media_networks_are_allowed(phone: Phone, raw: RawPhone) -> None:
     async with RawPhone(phone.target, "127.0.77.3") as inside:
         call = await LiveCall.made(
-            phone, raw, re.sub(r"m=audio \d+", f"m=audio {inside.rtp.port}", naming(raw, inside.host))
+            phone, raw, re.sub(r"m=audio \d+", f"m=audio {inside.rtp.port}", offer_with_address(raw, inside.host))
         )
         phone.pump.write(call.media.slot, tone(8000, 600, 2.0))
-        await spoken(inside.rtp)
+        await first_speech(inside.rtp)
         await call.over()
-    assert lines_of(phone) == []
+    assert log_lines(phone) == []
 
 
-async def test_loopback_is_inside_for_peers_on_loopback_only(phone: Phone) -> None:
-    """Where everything else private is inside for all."""
+async def test_loopback_is_allowed_for_peers_on_loopback_only(phone: Phone) -> None:
+    """Other private networks are allowed for all peers."""
 
     def place(address: str, peer: str) -> str:
         return _native.media_address_class(address, peer)
@@ -173,7 +176,7 @@ async def test_loopback_is_inside_for_peers_on_loopback_only(phone: Phone) -> No
         _native.media_networks(tuple(map(str, SETTINGS.media_networks)), tuple(map(str, non_host_networks())))
 
 
-async def test_what_has_no_hosts_holds_nothing_else() -> None:
+async def test_networks_without_hosts_contain_no_ordinary_address() -> None:
     for address in (
         "127.0.0.1",
         "10.0.0.1",

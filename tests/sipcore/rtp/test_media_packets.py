@@ -1,4 +1,4 @@
-"""Packets of every length that a peer may ask for or send, and packets that are not what they seem."""
+"""RTP packets of every length that a peer may request or send, and malformed packets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
 
 
 def purity(heard: Samples, rate: int, hz: float) -> float:
-    """Which share of the 20 ms frames between the first and the last sound holds that tone and hardly anything else."""
+    """The share of the 20 ms frames between the first and the last sound that have that tone and hardly anything
+    else."""
     size = rate // 50
     frames = heard[: len(heard) // size * size].reshape(-1, size).astype(np.float64)
     at = np.flatnonzero(np.abs(frames).max(axis=1) > 800)
@@ -62,7 +63,7 @@ def purity(heard: Samples, rate: int, hz: float) -> float:
 
 
 def duration_ms(codec: str, payload: bytes) -> float:
-    """How long the sound of a packet is. Opus says so in its first byte (RFC 6716 3.1)."""
+    """The duration of a packet. Opus has it in its first byte (RFC 6716 3.1)."""
     if codec != "opus":
         return len(payload) / 8
     configuration, count = payload[0] >> 3, (1, 2, 2, 0)[payload[0] & 3] or payload[1] & 0x3F
@@ -82,10 +83,8 @@ OFFERS = {
     ("codec", "ptime"),
     [*itertools.product(("PCMU", "G722"), (10, 20, 30, 40, 60)), *itertools.product(("opus",), (20, 40, 60))],
 )
-async def test_packets_have_the_length_that_the_peer_asks_for(
-    phone: Phone, raw: RawPhone, codec: str, ptime: int
-) -> None:
-    """An echo brings them back: both directions carry an even sound."""
+async def test_packets_have_the_ptime_of_the_peer(phone: Phone, raw: RawPhone, codec: str, ptime: int) -> None:
+    """An echo returns them: both directions have even audio."""
     kind, attributes, ticks = OFFERS[codec]
     offer = raw.offer(kind, *attributes, f"ptime:{ptime}", f"maxptime:{ptime}")
     dialog, leg, media, _ = await connected(phone, raw, offer)
@@ -109,7 +108,7 @@ async def test_packets_have_the_length_that_the_peer_asks_for(
     assert purity(track.heard, media.rate, HZ) > 0.8
 
 
-async def test_a_peer_may_send_other_lengths_than_it_asks_for(phone: Phone, raw: RawPhone) -> None:
+async def test_peer_may_send_another_ptime_than_it_requests(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media, _ = await connected(phone, raw, raw.offer("0", "ptime:20"))
     track = phone.ears.follow(media.slot)
     sound, at = tone(8000, HZ, 3.0), 0
@@ -126,8 +125,8 @@ async def test_a_peer_may_send_other_lengths_than_it_asks_for(phone: Phone, raw:
 # ---- comfort noise ----
 
 
-async def test_comfort_noise_is_neither_heard_nor_missed(phone: Phone, raw: RawPhone) -> None:
-    """RFC 3389: a peer that falls silent says once in a while what its silence sounds like."""
+async def test_comfort_noise_packets_are_neither_played_nor_lost(phone: Phone, raw: RawPhone) -> None:
+    """RFC 3389: a silent peer describes its silence now and then."""
     dialog, leg, media, _ = await connected(phone, raw, raw.offer("0 13", "rtpmap:13 CN/8000"))
     track = phone.ears.follow(media.slot)
     sound = mulaw(tone(8000, HZ, 0.02))
@@ -157,7 +156,7 @@ async def test_comfort_noise_is_neither_heard_nor_missed(phone: Phone, raw: RawP
 
 
 def wrapped(packet: Rtp, *, csrc: int = 0, extension: bytes | None = None, padding: int = 0) -> bytes:
-    """The same sound with contributing sources, a header extension (RFC 8285) or padding (RFC 3550 5.1)."""
+    """The same audio with contributing sources, a header extension (RFC 8285) or padding (RFC 3550 5.1)."""
     data = packet.pack()
     first = 0x80 | csrc | (0x10 if extension is not None else 0) | (0x20 if padding else 0)
     middle = b"".join(struct.pack(">I", 7000 + n) for n in range(csrc))
@@ -181,8 +180,8 @@ def valid_ways() -> Iterator[Callable[[Rtp], bytes]]:
     )
 
 
-def lies(packet: Rtp) -> list[bytes]:
-    """What claims to be RTP of the peer and is not, or is not what was agreed."""
+def malformed_packets(packet: Rtp) -> list[bytes]:
+    """Packets that claim to be RTP of the peer and are not, or are not as negotiated."""
     data = packet.pack()
     return [
         *(bytes([version << 6]) + data[1:] for version in (0, 1, 3)),
@@ -195,15 +194,15 @@ def lies(packet: Rtp) -> list[bytes]:
     ]
 
 
-def of_another_kind(packet: Rtp) -> list[bytes]:
-    """RTP, but not with sound that was agreed on; its numbers are those of the packet that follows."""
+def packet_of_another_payload_type(packet: Rtp) -> list[bytes]:
+    """RTP without the negotiated audio; its sequence number is that of the next packet."""
     noise = np.random.default_rng(packet.sequence).bytes(160)
     return [
         Rtp(kind, packet.sequence, packet.timestamp, noise).pack() for kind in (3, 8, 18, 96, 127)
     ]  # fmt: skip
 
 
-async def test_odd_packets_do_no_harm_and_those_that_are_right_are_heard(phone: Phone, raw: RawPhone) -> None:
+async def test_malformed_packets_are_dropped_and_valid_ones_are_heard(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
     track = phone.ears.follow(media.slot)
     sound, way = mulaw(tone(8000, HZ, 1.2)), valid_ways()
@@ -211,7 +210,7 @@ async def test_odd_packets_do_no_harm_and_those_that_are_right_are_heard(phone: 
     for number in range(60):
         await raw.next_rtp()
         packet = Rtp(0, number, number * 160, sound[number * 160 : (number + 1) * 160])
-        for odd in [*lies(packet), *(of_another_kind(packet) if number % 10 == 5 else ())]:
+        for odd in [*malformed_packets(packet), *(packet_of_another_payload_type(packet) if number % 10 == 5 else ())]:
             raw.rtp.transport.sendto(odd, raw._rtp_target)
         raw.rtp.transport.sendto(next(way)(packet), raw._rtp_target)
         phone.ears.read()
@@ -220,16 +219,14 @@ async def test_odd_packets_do_no_harm_and_those_that_are_right_are_heard(phone: 
     await phone.ears.ticks(10)
     totals = phone.pump.rtp_totals(media.slot)
     await over(raw, dialog, leg)
-    assert totals.malformed == 60 * (len(lies(Rtp(0, 0, 0, b"\0" * 160))) - 1), "an empty datagram is none"
+    assert totals.malformed == 60 * (len(malformed_packets(Rtp(0, 0, 0, b"\0" * 160))) - 1), "an empty datagram is none"
     assert loudest_hz(track.heard, 8000) == pytest.approx(HZ, abs=10)
     assert sounding_s(track.heard, 8000) == pytest.approx(1.2, abs=0.1)
     assert purity(track.heard, 8000, HZ) > 0.8
 
 
-async def test_random_bytes_of_the_peer_end_no_call_and_its_sound_goes_on_after_them(
-    phone: Phone, raw: RawPhone
-) -> None:
-    """With its SSRC in the right place, RTP and RTCP are read to the end."""
+async def test_random_packets_do_not_end_the_call_and_audio_resumes(phone: Phone, raw: RawPhone) -> None:
+    """With the peer's SSRC, so that RTP and RTCP are parsed to the end."""
     dialog, leg, media, _ = await connected(phone, raw, raw.offer("0 101"))
     random = np.random.default_rng(3550)
     assert raw._rtp_target
@@ -258,5 +255,5 @@ async def test_random_bytes_of_the_peer_end_no_call_and_its_sound_goes_on_after_
         phone.ears.read()
     totals = phone.pump.rtp_totals(media.slot)
     await over(raw, dialog, leg)
-    assert totals.received > 200, "what it said was read"
+    assert totals.received > 200, "its packets were parsed"
     assert loudest_hz(track.heard[-4000:], 8000) == pytest.approx(HZ, abs=10)

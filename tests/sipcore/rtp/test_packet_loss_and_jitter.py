@@ -1,4 +1,4 @@
-"""A line that loses, swaps and delays packets, and a peer whose clock runs at another speed than ours."""
+"""A network that loses, reorders and delays packets, and a peer whose clock runs at another speed than ours."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 @dataclass
 class Line:
-    """A call of a raw phone whose packets pass through here."""
+    """A call of a raw phone whose packets pass through a simulated network."""
 
     phone: Phone
     raw: RawPhone
@@ -58,7 +58,7 @@ class Line:
         return Rtp(0, self.number, self.number * 160, SOUND)
 
     def buffered_ms(self) -> list[int]:
-        """What waited in the jitter buffer, at each reading."""
+        """The audio in the jitter buffer, at each reading."""
         return [int(info[INFO_JITTER_MS]) for info in self.track.info]
 
     async def over(self) -> None:
@@ -67,8 +67,8 @@ class Line:
         self.leg.release()
 
 
-async def test_five_percent_of_loss_is_concealed(phone: Phone, raw: RawPhone) -> None:
-    """The sound has no holes, and the figures say what the line was like."""
+async def test_loss_of_five_percent_is_concealed(phone: Phone, raw: RawPhone) -> None:
+    """The audio has no holes, and the statistics have the loss."""
     line = await Line.of(phone, raw)
     chance = random.Random(5)
     lost = {number for number in range(5, 145) if chance.random() < 0.05}
@@ -91,7 +91,7 @@ async def test_five_percent_of_loss_is_concealed(phone: Phone, raw: RawPhone) ->
     assert stats.over_runs == 0
 
 
-async def test_swapped_packets_are_put_in_order(phone: Phone, raw: RawPhone) -> None:
+async def test_swapped_packets_are_reordered(phone: Phone, raw: RawPhone) -> None:
     line = await Line.of(phone, raw)
     for number in range(100):
         await raw.next_rtp()
@@ -110,9 +110,9 @@ async def test_swapped_packets_are_put_in_order(phone: Phone, raw: RawPhone) -> 
     assert np.mean(np.abs(frames).max(axis=1) > 2000) > 0.95
 
 
-async def test_a_peers_clock_that_runs_fast_or_slow_makes_no_growing_delay(phone: Phone) -> None:
-    """6 % drift as far in 4 s as 200 ppm in 20 minutes: 0.24 s. A fast peer's surplus is thrown away little by little,
-    a slow one's gaps are filled."""
+async def test_clock_drift_of_the_peer_does_not_accumulate_delay(phone: Phone) -> None:
+    """6 % drift as far in 4 s as 200 ppm in 20 minutes: 0.24 s. A fast peer's surplus is dropped little by little, a
+    slow one's gaps are filled."""
     async with AsyncExitStack() as stack:
         phones = [await stack.enter_async_context(RawPhone(phone.target)) for _ in range(2)]
         fast, slow = [await Line.of(phone, each) for each in phones]
@@ -128,16 +128,18 @@ async def test_a_peers_clock_that_runs_fast_or_slow_makes_no_growing_delay(phone
             buffered = line.buffered_ms()
             assert np.mean(buffered[-50:]) < 190, "what came too fast does not pile up"
             assert stats.over_runs == 0
-            assert stats.frames_heard > 180
+            assert stats.frames_received > 180
             assert quality.received.lost == 0
             assert loudest_hz(line.track.heard[-8000:], 8000) == pytest.approx(HZ, abs=10)
-        assert len(fast.track.heard) == pytest.approx(len(slow.track.heard), abs=3 * 160), "our own clock decides"
+        assert len(fast.track.heard) == pytest.approx(len(slow.track.heard), abs=3 * 160), (
+            "our own clock paces the audio"
+        )
         for line in (fast, slow):
             await line.over()
 
 
-async def test_a_burst_after_a_standstill_is_not_heard_late_for_ever(phone: Phone, raw: RawPhone) -> None:
-    """The network holds packets for 0.3 s and then brings them all."""
+async def test_delay_of_a_burst_after_a_gap_is_recovered(phone: Phone, raw: RawPhone) -> None:
+    """The network holds packets for 0.3 s and then delivers them all."""
     line = await Line.of(phone, raw)
     for number in range(150):
         await raw.next_rtp()

@@ -1,4 +1,4 @@
-"""Which ports calls get for their sound, and what happens when there are none."""
+"""The RTP port pool: the ports that calls get, and calls without free ports."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 @pytest.fixture
 def pairs() -> Iterator[list[int]]:
-    """The RTP ports of a range of three pairs, fresh."""
+    """The RTP ports of a range of three pairs, none of them used."""
     _native.rtp_ports(FIRST, FIRST + 5)
     yield [FIRST, FIRST + 2, FIRST + 4]
     _native.rtp_ports(*RTP_PORTS)
 
 
 async def connected(phone: Phone, raw: RawPhone) -> tuple[Dialog, Leg, int]:
-    """A call, and our port."""
+    """A call, and its local RTP port."""
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
@@ -53,7 +53,7 @@ async def connected(phone: Phone, raw: RawPhone) -> tuple[Dialog, Leg, int]:
 
 
 async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
-    """The call's end, and its ports are given back."""
+    """End the call, which releases its ports."""
     left = _native.rtp_ports_left()
     await raw.bye(dialog)
     await asyncio.wait_for(leg.ended, 5)
@@ -62,8 +62,8 @@ async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
         await raw.options()
 
 
-async def test_ports_rest_as_long_as_others_are_free(phone: Phone, raw: RawPhone, pairs: list[int]) -> None:
-    """Then the one that has rested longest comes first."""
+async def test_used_ports_are_quarantined_while_others_are_free(phone: Phone, raw: RawPhone, pairs: list[int]) -> None:
+    """Then the pair whose quarantine ends first is used."""
     used = []
     for _ in range(5):
         dialog, leg, port = await connected(phone, raw)
@@ -72,7 +72,7 @@ async def test_ports_rest_as_long_as_others_are_free(phone: Phone, raw: RawPhone
     assert used == [*pairs, *pairs[:2]]
 
 
-async def test_a_port_that_another_program_has_is_passed_over(phone: Phone, raw: RawPhone, pairs: list[int]) -> None:
+async def test_port_in_use_by_another_program_is_skipped(phone: Phone, raw: RawPhone, pairs: list[int]) -> None:
     with socket.socket(type=socket.SOCK_DGRAM) as other:
         other.bind(("127.0.0.1", pairs[0] + 1))
         calls = [await connected(phone, raw) for _ in range(2)]
@@ -81,7 +81,7 @@ async def test_a_port_that_another_program_has_is_passed_over(phone: Phone, raw:
         await over(raw, dialog, leg)
 
 
-async def test_without_a_port_a_caller_gets_503_and_one_line_is_logged(
+async def test_invite_without_a_free_port_gets_503_and_one_log_line(
     phone: Phone, raw: RawPhone, pairs: list[int]
 ) -> None:
     calls = [await connected(phone, raw) for _ in pairs]
@@ -104,7 +104,7 @@ async def test_without_a_port_a_caller_gets_503_and_one_line_is_logged(
         await over(raw, dialog, leg)
 
 
-async def test_other_programs_in_the_whole_range_harm_that_call_alone(
+async def test_port_range_in_use_by_other_programs_fails_only_that_call(
     phone: Phone, raw: RawPhone, pairs: list[int]
 ) -> None:
     call = await connected(phone, raw)

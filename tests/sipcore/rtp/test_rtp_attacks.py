@@ -1,4 +1,4 @@
-"""Whose sound is heard: the peer's, from where its SDP says or from where its SIP comes, and nobody else's."""
+"""The RTP source lock under attack: only RTP from the peer's announced or signalling address is heard."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 @functools.cache
 def half_second(hz: float) -> bytes:
-    """Of a tone, in PCMU: made once, for a flood needs it a thousand times a second."""
+    """Half a second of a tone, in PCMU; cached, because a flood needs it a thousand times a second."""
     return mulaw(tone(RATE, hz, 0.5, level=12000))
 
 
 def packet(number: int, hz: float, ssrc: int = 0x5150) -> Rtp:
-    """20 ms of an endless tone."""
+    """20 ms of a continuous tone."""
     sound = half_second(hz)
     at = number * 160 % len(sound)
     return Rtp(0, number, number * 160, (sound + sound)[at : at + 160], ssrc=ssrc)
@@ -56,7 +56,7 @@ def foreign_level(heard: Samples) -> float:
 
 
 async def flood(socket: Datagrams, target: tuple[str, int], ssrc: int = FOREIGN_SSRC) -> None:
-    """The foreign tone at 1,000 packets a second, until cancelled, however late this machine lets us send."""
+    """Send the foreign tone at 1,000 packets a second, until cancelled, however late the machine is."""
     sent = [packet(number, FOREIGN_HZ, ssrc).pack() for number in range(500)]
     begun, number = time.monotonic(), 0
     while True:
@@ -70,7 +70,7 @@ async def flood(socket: Datagrams, target: tuple[str, int], ssrc: int = FOREIGN_
 
 @contextlib.asynccontextmanager
 async def attack(host: str, target: tuple[str, int]) -> AsyncIterator[Datagrams]:
-    """Somebody else at that address floods our port; what gets there from us waits in the queue."""
+    """Another host at that address floods our port; a queue has what we send to it."""
     _, socket = await asyncio.get_running_loop().create_datagram_endpoint(Datagrams, local_addr=(host, 0))
     flooding = asyncio.create_task(flood(socket, target))
     try:
@@ -81,8 +81,8 @@ async def attack(host: str, target: tuple[str, int]) -> AsyncIterator[Datagrams]
 
 
 @dataclass
-class Talk:
-    """What the peer sends and gets: its next packet goes out whenever one of ours comes, so ours pace it."""
+class PacedPeer:
+    """Sends the peer's next packet whenever one of ours is received, so that ours pace it."""
 
     phone: Phone
     raw: RawPhone
@@ -90,7 +90,7 @@ class Talk:
     got: bytes = b""
 
     async def go(self, count: int, hz: float | None = PEER_HZ, ssrc: int = 0x5150) -> None:
-        """That many packets each way; hz None: the peer is silent."""
+        """Exchange that many packets; hz None: the peer is silent."""
         for _ in range(count):
             self.got += (await self.raw.next_rtp()).payload
             if hz is not None:
@@ -115,7 +115,7 @@ async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
 
 
 async def next_port(phone: Phone, raw: RawPhone) -> int:
-    """The port that the next call's sound will have: they are given in turn."""
+    """The RTP port of the next call: ports are assigned in turn."""
     dialog, leg, _ = await connected(phone, raw, raw.offer("0"))
     await over(raw, dialog, leg)
     assert raw._rtp_target
@@ -123,7 +123,7 @@ async def next_port(phone: Phone, raw: RawPhone) -> int:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.3"])
-async def test_a_flood_of_foreign_sound_is_not_heard_and_gets_nothing(phone: Phone, raw: RawPhone, host: str) -> None:
+async def test_flood_of_foreign_rtp_is_not_heard_and_gets_nothing(phone: Phone, raw: RawPhone, host: str) -> None:
     """Before the answer, before the peer's first packet, and while it speaks."""
     target = ("127.0.0.1", await next_port(phone, raw))
     async with attack(host, target) as attacker:
@@ -138,7 +138,7 @@ async def test_a_flood_of_foreign_sound_is_not_heard_and_gets_nothing(phone: Pho
         assert raw._rtp_target == target
         track = phone.ears.follow(media.slot)
         phone.pump.write(media.slot, tone(RATE, OUR_HZ, 3.0))
-        talk = Talk(phone, raw)
+        talk = PacedPeer(phone, raw)
         await talk.go(5, hz=None)
         await talk.go(50)
         totals = phone.pump.rtp_totals(media.slot)
@@ -153,7 +153,7 @@ async def test_a_flood_of_foreign_sound_is_not_heard_and_gets_nothing(phone: Pho
         assert totals.foreign > 500
 
 
-async def test_the_foreign_tone_would_have_been_found() -> None:
+async def test_foreign_tone_is_detectable() -> None:
     """One packet among the peer's."""
     sound = tone(RATE, PEER_HZ, 1.0)
     sound[4000:4160] = tone(RATE, FOREIGN_HZ, 0.02, level=12000)
@@ -161,10 +161,10 @@ async def test_the_foreign_tone_would_have_been_found() -> None:
     assert foreign_level(tone(RATE, PEER_HZ, 1.0)) < 50
 
 
-async def test_another_ssrc_in_the_peers_name_is_not_heard(phone: Phone, raw: RawPhone) -> None:
+async def test_another_ssrc_of_the_source_is_not_heard(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media = await connected(phone, raw, raw.offer("0"))
     track = phone.ears.follow(media.slot)
-    talk = Talk(phone, raw)
+    talk = PacedPeer(phone, raw)
     await talk.go(3)
     assert raw._rtp_target
     flooding = asyncio.create_task(flood(raw.rtp, raw._rtp_target))
@@ -178,12 +178,10 @@ async def test_another_ssrc_in_the_peers_name_is_not_heard(phone: Phone, raw: Ra
     assert totals.foreign > 500
 
 
-async def test_a_peer_that_changes_its_ssrc_is_heard_again_after_a_fifth_of_a_second(
-    phone: Phone, raw: RawPhone
-) -> None:
-    """A PBX that connects two callers does so, and begins to count anew."""
+async def test_changed_ssrc_of_the_peer_is_accepted_after_0_2_s(phone: Phone, raw: RawPhone) -> None:
+    """A PBX that connects two callers does so, and restarts the sequence numbers."""
     dialog, leg, media = await connected(phone, raw, raw.offer("0"))
-    talk = Talk(phone, raw)
+    talk = PacedPeer(phone, raw)
     await talk.go(20)
     talk.number = 40000
     track = phone.ears.follow(media.slot)
@@ -192,30 +190,28 @@ async def test_a_peer_that_changes_its_ssrc_is_heard_again_after_a_fifth_of_a_se
     await over(raw, dialog, leg)
     assert loudest_hz(track.heard[-RATE // 4 :], RATE) == pytest.approx(900, abs=10)
     assert totals.lost == 0
-    assert totals.foreign == 0, "what was not heard was the peer's own"
+    assert totals.foreign == 0, "dropped packets were the peer's own"
     assert 46 <= totals.received <= 52, "of 60"
 
 
-async def test_a_peer_behind_a_translator_is_heard_and_gets_our_sound(phone: Phone, raw: RawPhone) -> None:
-    """Its SDP names an address of its own network; its RTP comes from where its SIP does."""
+async def test_peer_behind_nat_is_heard_and_gets_our_audio(phone: Phone, raw: RawPhone) -> None:
+    """Its SDP has a private address; its RTP comes from the address of its SIP."""
     offer = raw.offer("0").replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
     dialog, leg, media = await connected(phone, raw, offer)
     phone.pump.write(media.slot, tone(RATE, OUR_HZ, 3.0))
     track = phone.ears.follow(media.slot)
-    for number in range(25):  # nothing of ours comes yet that could pace it
+    for number in range(25):  # no packets of ours pace it yet
         raw.send_rtp(packet(number, PEER_HZ))
         await phone.ears.tick()
-    talk = Talk(phone, raw, number=25)
+    talk = PacedPeer(phone, raw, number=25)
     await talk.go(30)
     await over(raw, dialog, leg)
     assert loudest_hz(track.heard[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
     assert loudest_hz(from_mulaw(talk.got[-RATE // 2 :]), RATE) == pytest.approx(OUR_HZ, abs=10)
 
 
-async def test_a_peer_that_sends_from_another_port_is_on_probation_for_less_than_half_a_second(
-    phone: Phone, raw: RawPhone
-) -> None:
-    """Asymmetric, but at the announced address: it is heard then, and nobody else any more."""
+async def test_peer_on_another_port_is_accepted_after_its_probation(phone: Phone, raw: RawPhone) -> None:
+    """Asymmetric RTP from the announced address: it is heard then, and no other source any more."""
     async with RawPhone(phone.target) as elsewhere:
         dialog, leg, media = await connected(phone, raw, raw.offer("0"))
         track = phone.ears.follow(media.slot)
@@ -233,7 +229,7 @@ async def test_a_peer_that_sends_from_another_port_is_on_probation_for_less_than
     assert foreign_level(track.heard) < 200
 
 
-async def test_the_announced_place_takes_over_from_whom_probation_let_in(phone: Phone, raw: RawPhone) -> None:
+async def test_announced_address_replaces_a_source_that_passed_probation(phone: Phone, raw: RawPhone) -> None:
     async with RawPhone(phone.target) as elsewhere:
         dialog, leg, media = await connected(phone, raw, raw.offer("0"))
         assert raw._rtp_target
@@ -245,7 +241,7 @@ async def test_the_announced_place_takes_over_from_whom_probation_let_in(phone: 
         while not raw.rtp.received.empty():
             raw.rtp.received.get_nowait()
         track = phone.ears.follow(media.slot)
-        talk = Talk(phone, raw, number=1)
+        talk = PacedPeer(phone, raw, number=1)
         await talk.go(40)
         flooding.cancel()
         await over(raw, dialog, leg)
@@ -253,7 +249,7 @@ async def test_the_announced_place_takes_over_from_whom_probation_let_in(phone: 
     assert loudest_hz(track.heard[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
 
 
-async def test_without_symmetric_rtp_we_send_to_where_the_sdp_says(phone: Phone, raw: RawPhone) -> None:
+async def test_without_symmetric_rtp_audio_is_sent_to_the_address_in_sdp(phone: Phone, raw: RawPhone) -> None:
     _native.rtp_symmetric(False)
     try:
         async with RawPhone(phone.target) as elsewhere:
@@ -270,7 +266,7 @@ async def test_without_symmetric_rtp_we_send_to_where_the_sdp_says(phone: Phone,
 
 async def test_a_reinvite_opens_the_lock_for_another_port_of_the_peer(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media = await connected(phone, raw, raw.offer("0"))
-    await Talk(phone, raw).go(10)
+    await PacedPeer(phone, raw).go(10)
     async with RawPhone(phone.target) as moved:
         moved._rtp_target = raw._rtp_target
         dialog.cseq += 1
@@ -279,17 +275,17 @@ async def test_a_reinvite_opens_the_lock_for_another_port_of_the_peer(phone: Pho
         assert raw._rtp_target
         track = phone.ears.follow(media.slot)
         flooding = asyncio.create_task(flood(raw.rtp, raw._rtp_target))
-        talk = Talk(phone, moved, number=7000)
+        talk = PacedPeer(phone, moved, number=7000)
         phone.pump.write(media.slot, tone(RATE, OUR_HZ, 3.0))
         await talk.go(40)
         flooding.cancel()
         await over(raw, dialog, leg)
-    assert foreign_level(track.heard) < 200, "the old port is nobody's any more"
+    assert foreign_level(track.heard) < 200, "the old port is no source any more"
     assert loudest_hz(track.heard[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
     assert loudest_hz(from_mulaw(talk.got[-RATE // 4 :]), RATE) == pytest.approx(OUR_HZ, abs=10)
 
 
-async def test_hold_and_resume_keep_whom_probation_let_in(phone: Phone, raw: RawPhone) -> None:
+async def test_hold_and_resume_keep_the_source_that_passed_probation(phone: Phone, raw: RawPhone) -> None:
     offers = [
         raw.offer("0", attribute).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
         for attribute in ("sendrecv", "sendonly", "sendrecv")
@@ -306,15 +302,15 @@ async def test_hold_and_resume_keep_whom_probation_let_in(phone: Phone, raw: Raw
     raw.send_rtp(packet(25, PEER_HZ))
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
-    await Talk(phone, raw, number=26).go(15)
+    await PacedPeer(phone, raw, number=26).go(15)
     after = phone.pump.rtp_totals(media.slot)
     await over(raw, dialog, leg)
     assert after.foreign == before.foreign
     assert after.received - before.received == pytest.approx(16, abs=1)
 
 
-async def test_rtcp_that_comes_before_the_peers_sound_is_not_foreign(phone: Phone, raw: RawPhone) -> None:
-    """From another port than the SDP's: nobody knows yet whose it is."""
+async def test_rtcp_before_the_first_rtp_is_not_foreign(phone: Phone, raw: RawPhone) -> None:
+    """From another port than the SDP's: its source is not known yet."""
     dialog, leg, media = await connected(phone, raw, raw.offer("0"))
     assert raw._rtp_target
     report = b"\x80\xc9\x00\x01" + (0x5150).to_bytes(4, "big")
@@ -322,7 +318,7 @@ async def test_rtcp_that_comes_before_the_peers_sound_is_not_foreign(phone: Phon
         elsewhere.rtp.transport.sendto(report, (raw._rtp_target[0], raw._rtp_target[1] + 1))
         await phone.ears.ticks(3)
         assert phone.pump.rtp_totals(media.slot).foreign == 0
-        await Talk(phone, raw).go(3)
+        await PacedPeer(phone, raw).go(3)
         elsewhere.rtp.transport.sendto(report[:-4] + b"\0\0\0\1", (raw._rtp_target[0], raw._rtp_target[1] + 1))
         await phone.ears.ticks(3)
         assert phone.pump.rtp_totals(media.slot).foreign == 1, "now it is known"

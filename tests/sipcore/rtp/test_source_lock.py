@@ -1,4 +1,4 @@
-"""The RTP source lock among neighbours behind one public address and after moves, on the test's own clock."""
+"""The RTP source lock with several phones behind one public address and after moves, on the test's own clock."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SourceLock:
                 sender.taken.append(int(at))
 
     def takes_rtcp(self, sender: Sender) -> bool:
-        """From the port after its RTP's."""
+        """True for RTCP from the port after its RTP's."""
         return bool(self._native.judge_rtcp(self._lock, sender.host, sender.port + 1, sender.ssrc))
 
     @property
@@ -88,7 +88,7 @@ def test_a_peer_behind_nat_passes_its_probation_in_0_4_s(native: ctypes.CDLL) ->
         assert lock.targets == (PEER, PEER + 1)
 
 
-def test_of_neighbours_the_one_that_sends_most_is_the_peer_even_if_it_came_later(native: ctypes.CDLL) -> None:
+def test_candidate_with_the_most_packets_wins_even_if_it_is_later(native: ctypes.CDLL) -> None:
     for stray in (
         Sender(STRAY, every_ms=60, steps=3, ssrc=66),
         Sender(STRAY, every_ms=60, ssrc=66),
@@ -107,8 +107,8 @@ def test_a_better_candidate_that_came_later_wins(native: ctypes.CDLL) -> None:
     assert not stray.taken
 
 
-def test_no_probation_takes_longer_than_0_8_s(native: ctypes.CDLL) -> None:
-    """Candidates that come and go, each better than who waits."""
+def test_probation_takes_at_most_0_8_s(native: ctypes.CDLL) -> None:
+    """Candidates come and go, each better than the one on probation."""
     lock, peer = SourceLock(native), Sender()
     others = [
         Sender(STRAY + number, every_ms=12, first_ms=100 * number, last_ms=100 * number + 350, ssrc=100 + number)
@@ -130,7 +130,7 @@ def test_no_probation_takes_longer_than_0_8_s(native: ctypes.CDLL) -> None:
     ],
     ids=["flood", "floods", "same number", "any number", "too few", "another host"],
 )
-def test_what_does_not_come_as_rtp_does_is_no_candidate(native: ctypes.CDLL, noise: list[Sender]) -> None:
+def test_packets_without_the_pace_of_rtp_fail_the_probation(native: ctypes.CDLL, noise: list[Sender]) -> None:
     lock, peer = SourceLock(native), Sender(first_ms=1000)
     lock.receive(3000, *noise, peer)
     assert 1400 <= peer.taken[0] <= 1420
@@ -156,7 +156,7 @@ def test_a_source_that_moves_is_accepted_again_after_a_second(
     lock.receive(2000, before)
     assert lock.takes_rtcp(before)
     lock.receive(5000, after)
-    assert after.taken[0] == pytest.approx(1980 + 1000, abs=20), "it goes on with its SSRC"
+    assert after.taken[0] == pytest.approx(1980 + 1000, abs=20), "it continues its SSRC"
     assert lock.targets == (PEER + 2, PEER + 3)
     assert lock.takes_rtcp(after)
     assert lock.takes_rtcp(before) == (announced[0] == PUBLIC), "SDP names its port"
@@ -237,7 +237,7 @@ def test_if_a_hold_announces_another_address_the_peer_is_still_known_afterwards(
 def test_a_source_accepted_during_a_hold_is_unknown_afterwards_if_there_was_none_before(
     native: ctypes.CDLL,
 ) -> None:
-    """The music of a PBX that held the call before the peer had said a word."""
+    """Music of a PBX that held the call before the peer had sent RTP."""
     lock, music = SourceLock(native), Sender(6000, host=ELSEWHERE, first_ms=300, ssrc=66)
     lock.negotiate(200, held=True, announced=(ELSEWHERE, 6000))
     lock.receive(1000, music)

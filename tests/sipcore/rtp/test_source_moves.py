@@ -1,4 +1,4 @@
-"""A call's sound follows its peer, and not a neighbour behind the same address: on real sockets."""
+"""A call's audio follows its peer, and not another source behind the same address, on real sockets."""
 
 from __future__ import annotations
 
@@ -42,10 +42,8 @@ def behind_nat(raw: RawPhone, *attributes: str) -> str:
     return raw.offer("0", *attributes).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
 
 
-async def test_a_neighbour_that_sends_now_and_then_does_not_get_the_call(
-    phone: Phone, raw: RawPhone, other: RawPhone
-) -> None:
-    """It begins first; its packets come every 60 ms."""
+async def test_other_source_with_sparse_packets_is_not_accepted(phone: Phone, raw: RawPhone, other: RawPhone) -> None:
+    """It begins first; its packets are 60 ms apart."""
     dialog, leg, media = await connected(phone, raw, behind_nat(raw))
     track = phone.ears.follow(media.slot)
     other._rtp_target = raw._rtp_target
@@ -61,7 +59,7 @@ async def test_a_neighbour_that_sends_now_and_then_does_not_get_the_call(
     assert loudest_hz(track.heard[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
 
 
-async def test_a_port_that_moves_without_a_word_is_heard_after_a_second(
+async def test_source_that_moves_to_another_port_is_heard_after_1_s(
     phone: Phone, raw: RawPhone, other: RawPhone
 ) -> None:
     dialog, leg, media = await connected(phone, raw, raw.offer("0"))
@@ -81,7 +79,7 @@ async def test_a_port_that_moves_without_a_word_is_heard_after_a_second(
 
 
 @pytest.mark.parametrize("hold", ["sendonly", "inactive"])
-async def test_a_neighbour_is_not_heard_on_hold_nor_after_it(
+async def test_other_source_is_not_heard_during_and_after_hold(
     phone: Phone, raw: RawPhone, other: RawPhone, hold: str
 ) -> None:
     dialog, leg, media = await connected(phone, raw, behind_nat(raw))

@@ -1,4 +1,4 @@
-"""Encrypted sound, when it is optional: with phones that others have written, and byte by byte."""
+"""Optional SRTP, with other SIP stacks, and byte by byte."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
-async def both_hear(phone: Phone, baresip: Baresip, leg: Leg, media: Media) -> None:
-    """A second of talk, then the end of the call: each side has heard the other's tone."""
+async def assert_audio_both_ways(phone: Phone, baresip: Baresip, leg: Leg, media: Media) -> None:
+    """Talk for a second, then end the call: each side has received the other's tone."""
     track = phone.ears.follow(media.slot)
     await phone.ears.ticks(10)
     phone.pump.write(media.slot, tone(8000, 1000, 0.6))
@@ -51,7 +51,7 @@ async def both_hear(phone: Phone, baresip: Baresip, leg: Leg, media: Media) -> N
 @pytest.mark.parametrize(
     ("encryption", "keying"), [("", None), ("srtp", "sdes"), ("srtp-mand", "sdes"), ("dtls_srtp", "dtls")]
 )
-async def test_a_caller_is_heard_and_hears_whatever_encryption_it_offers(
+async def test_inbound_call_has_audio_with_each_keying_of_the_offer(
     phone: Phone, encryption: str, keying: str | None
 ) -> None:
     async with Baresip(PCMU, encryption=encryption) as baresip:
@@ -60,21 +60,19 @@ async def test_a_caller_is_heard_and_hears_whatever_encryption_it_offers(
         media = await leg.answer()
         assert media.keying == keying
         await baresip.event("CALL_ESTABLISHED")
-        await both_hear(phone, baresip, leg, media)
+        await assert_audio_both_ways(phone, baresip, leg, media)
 
 
 @pytest.mark.parametrize(("encryption", "keying"), [("", None), ("srtp", "sdes")])
-async def test_a_callee_gets_keys_and_may_do_without(phone: Phone, encryption: str, keying: str | None) -> None:
+async def test_callee_may_answer_with_or_without_srtp(phone: Phone, encryption: str, keying: str | None) -> None:
     async with Baresip(PCMU, encryption=encryption) as baresip:
         leg = await phone.endpoint.call(baresip.uri)
-        media = await asyncio.wait_for(leg.connected(), 5)
+        media = await asyncio.wait_for(leg.wait_connected(), 5)
         assert media.keying == keying
-        await both_hear(phone, baresip, leg, media)
+        await assert_audio_both_ways(phone, baresip, leg, media)
 
 
-async def test_our_offer_has_keys_and_the_plain_profile_so_that_every_pbx_can_answer(
-    phone: Phone, raw: RawPhone
-) -> None:
+async def test_optional_srtp_is_offered_as_rtp_avp_with_crypto(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
     callee = await RawCallee.called(raw)
     callee.refuses("486 Busy Here")
@@ -89,7 +87,7 @@ async def test_our_offer_has_keys_and_the_plain_profile_so_that_every_pbx_can_an
 async def talk(
     phone: Phone, raw: RawPhone, media: Media, theirs: Keys, ours: Keys, start: int = 0
 ) -> tuple[Samples, Samples]:
-    """0.4 s each way: what we heard of their 440 Hz, and what they heard of our 600 Hz."""
+    """0.4 s in each direction: what we received of their 440 Hz, and they of our 600 Hz."""
     track = phone.ears.follow(media.slot)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
@@ -105,7 +103,7 @@ async def talk(
 
 
 @pytest.mark.parametrize("suite", list(SUITES))
-async def test_each_suite_is_spoken_as_its_rfc_wants_it(phone: Phone, raw: RawPhone, suite: str) -> None:
+async def test_each_srtp_suite_interoperates(phone: Phone, raw: RawPhone, suite: str) -> None:
     theirs = Keys.new(suite)
     dialog, leg, media, answer = await connected(phone, raw, secured(raw.offer("0"), theirs))
     ours = Keys.from_sdp(answer.body)
@@ -118,7 +116,7 @@ async def test_each_suite_is_spoken_as_its_rfc_wants_it(phone: Phone, raw: RawPh
     assert loudest_hz(said, 8000) == pytest.approx(600, abs=10)
 
 
-async def test_the_first_suite_of_an_offer_that_we_speak_is_taken_with_its_tag(phone: Phone, raw: RawPhone) -> None:
+async def test_first_supported_suite_of_an_offer_is_accepted_with_its_tag(phone: Phone, raw: RawPhone) -> None:
     offer = secured(raw.offer("0"), Keys.new("AES_256_CM_HMAC_SHA1_80"), Keys.new())
     offer = offer.replace("a=crypto:1 ", "a=crypto:7 SOMETHING_NEW inline:AAAA\r\na=crypto:1 ")
     dialog, leg, _, answer = await connected(phone, raw, offer)
@@ -127,7 +125,7 @@ async def test_the_first_suite_of_an_offer_that_we_speak_is_taken_with_its_tag(p
     assert answer.body.count("a=crypto") == 1
 
 
-async def test_a_reinvite_brings_new_keys_and_the_sound_goes_on(phone: Phone, raw: RawPhone) -> None:
+async def test_reinvite_with_new_keys_keeps_the_audio(phone: Phone, raw: RawPhone) -> None:
     theirs = Keys.new()
     dialog, leg, media, answer = await connected(phone, raw, secured(raw.offer("0"), theirs))
     await talk(phone, raw, media, theirs, Keys.from_sdp(answer.body))
@@ -144,7 +142,7 @@ async def test_a_reinvite_brings_new_keys_and_the_sound_goes_on(phone: Phone, ra
 
 
 @pytest.mark.parametrize("wrong", ["another key", "no encryption"])
-async def test_sound_with_wrong_keys_is_silence_and_counts_as_none(phone: Phone, raw: RawPhone, wrong: str) -> None:
+async def test_srtp_with_wrong_keys_is_dropped(phone: Phone, raw: RawPhone, wrong: str) -> None:
     theirs = Keys.new()
     dialog, leg, media, _ = await connected(phone, raw, secured(raw.offer("0"), theirs))
     track = phone.ears.follow(media.slot)
@@ -159,8 +157,8 @@ async def test_sound_with_wrong_keys_is_silence_and_counts_as_none(phone: Phone,
     assert silence_s > 0.5, "so a call with nothing else ends as media_timeout"
 
 
-def with_bad(crypto: str) -> Keys:
-    """Its attribute says just that."""
+def with_bad_crypto(crypto: str) -> Keys:
+    """An offer whose crypto attribute has this value."""
 
     class Bad(Keys):
         def attribute(self, tag: int = 1) -> str:
@@ -182,15 +180,15 @@ def with_bad(crypto: str) -> Keys:
     ],
     ids=["unknown suite", "short key", "no base64", "long key", "no key", "no tag", "no crypto at all"],
 )
-async def test_an_offer_whose_encryption_cannot_be_used_is_refused(phone: Phone, raw: RawPhone, crypto: str) -> None:
+async def test_offer_with_unusable_srtp_gets_488(phone: Phone, raw: RawPhone, crypto: str) -> None:
     dialog = raw.dialog()
-    raw.invite(dialog, secured(raw.offer("0"), with_bad(crypto)))
+    raw.invite(dialog, secured(raw.offer("0"), with_bad_crypto(crypto)))
     assert (await raw.final("INVITE")).status == 488
     assert (await raw.options()).status == 200
     assert phone.incoming.empty()
 
 
-async def test_keys_in_clear_sip_are_warned_of_once_for_a_peer_and_stand_in_no_log(phone: Phone) -> None:
+async def test_sdes_keys_in_unencrypted_sip_are_warned_of_once_and_not_logged(phone: Phone) -> None:
     with capture_logs() as logs:
         async with RawPhone(phone.target, "127.0.0.8") as raw:
             phone.endpoint.set_sources(["127.0.0.1", "127.0.0.8"])

@@ -1,4 +1,4 @@
-"""Encrypted sound, when it is required: nothing is said in the clear."""
+"""Required SRTP: no RTP is sent unencrypted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.sipcore.raw.raw_srtp import Keys, secured
-from tests.sipcore.rtp.test_srtp import PCMU, both_hear
+from tests.sipcore.rtp.test_srtp import PCMU, assert_audio_both_ways
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -27,14 +27,14 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
-async def test_a_plain_offer_gets_488_and_nobody_is_bothered(phone: Phone, raw: RawPhone) -> None:
+async def test_offer_without_srtp_gets_488_and_makes_no_leg(phone: Phone, raw: RawPhone) -> None:
     raw.invite(raw.dialog(), raw.offer("0"))
     assert (await raw.final("INVITE")).status == 488
     assert (await raw.options()).status == 200
     assert phone.incoming.empty()
 
 
-async def test_a_call_cannot_be_made_plain_by_a_reinvite(phone: Phone, raw: RawPhone) -> None:
+async def test_reinvite_without_srtp_gets_488(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     raw.invite(dialog, secured(raw.offer("0"), Keys.new()))
     leg = await phone.next_leg()
@@ -54,8 +54,8 @@ async def test_a_call_cannot_be_made_plain_by_a_reinvite(phone: Phone, raw: RawP
     leg.release()
 
 
-async def test_a_call_ends_when_a_late_answer_makes_it_plain(phone: Phone, raw: RawPhone) -> None:
-    """The re-INVITE has no SDP, so that ours is the offer, and the ACK brings the answer (RFC 3261 14.1)."""
+async def test_late_answer_without_srtp_ends_the_call(phone: Phone, raw: RawPhone) -> None:
+    """The re-INVITE has no SDP, so that ours is the offer, and the ACK has the answer (RFC 3261 14.1)."""
     dialog = raw.dialog()
     raw.invite(dialog, secured(raw.offer("0"), Keys.new()))
     leg = await phone.next_leg()
@@ -71,7 +71,7 @@ async def test_a_call_ends_when_a_late_answer_makes_it_plain(phone: Phone, raw: 
     leg.release()
 
 
-async def test_our_offer_is_for_encrypted_sound_only(phone: Phone, raw: RawPhone) -> None:
+async def test_required_srtp_is_offered_as_rtp_savp(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
     callee = await RawCallee.called(raw)
     callee.refuses("488 Not Acceptable Here")
@@ -81,7 +81,7 @@ async def test_our_offer_is_for_encrypted_sound_only(phone: Phone, raw: RawPhone
     assert "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:" in callee.invite.body
 
 
-async def test_a_callee_that_answers_in_the_clear_is_hung_up_on(phone: Phone, raw: RawPhone) -> None:
+async def test_answer_without_srtp_ends_the_call(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
     callee = await RawCallee.called(raw)
     callee.answers()
@@ -92,19 +92,19 @@ async def test_a_callee_that_answers_in_the_clear_is_hung_up_on(phone: Phone, ra
 
 
 @pytest.mark.parametrize(("encryption", "keying"), [("srtp-mand", "sdes"), ("dtls_srtp", "dtls")])
-async def test_an_encrypted_caller_is_heard_and_hears(phone: Phone, encryption: str, keying: str) -> None:
+async def test_inbound_call_with_srtp_has_audio(phone: Phone, encryption: str, keying: str) -> None:
     async with Baresip(PCMU, encryption=encryption) as baresip:
         await baresip.command("dial", phone.uri)
         leg = await phone.next_leg()
         media = await leg.answer()
         assert media.keying == keying
         await baresip.event("CALL_ESTABLISHED")
-        await both_hear(phone, baresip, leg, media)
+        await assert_audio_both_ways(phone, baresip, leg, media)
 
 
-async def test_an_encrypted_callee_is_heard_and_hears(phone: Phone) -> None:
+async def test_outbound_call_with_srtp_has_audio(phone: Phone) -> None:
     async with Baresip(PCMU, encryption="srtp-mand") as baresip:
         leg = await phone.endpoint.call(baresip.uri)
-        media = await asyncio.wait_for(leg.connected(), 5)
+        media = await asyncio.wait_for(leg.wait_connected(), 5)
         assert media.keying == "sdes"
-        await both_hear(phone, baresip, leg, media)
+        await assert_audio_both_ways(phone, baresip, leg, media)

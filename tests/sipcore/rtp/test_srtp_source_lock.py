@@ -1,4 +1,4 @@
-"""Whose encrypted sound is heard: packets that are not signed with the call's keys never count."""
+"""The RTP source lock with SRTP: packets that are not authenticated with the call's keys never count."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
-async def test_a_peer_behind_a_translator_is_found_by_its_signed_packets(phone: Phone, raw: RawPhone) -> None:
-    """A stranger at the same host, who has spoken for longer, is not: it does not know the keys."""
+async def test_peer_behind_nat_is_accepted_by_authenticated_packets(phone: Phone, raw: RawPhone) -> None:
+    """Another source at the same host, which has sent for longer, is not: it does not have the keys."""
     theirs = Keys.new()
     offer = secured(raw.offer("0"), theirs).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
     dialog, leg, media, answer = await connected(phone, raw, offer)
@@ -35,14 +35,14 @@ async def test_a_peer_behind_a_translator_is_found_by_its_signed_packets(phone: 
     phone.pump.write(media.slot, tone(8000, 600, 4.0))
     track = phone.ears.follow(media.slot)
     assert raw._rtp_target
-    async with RawPhone(phone.target) as stranger:
+    async with RawPhone(phone.target) as unknown_source:
         forger = Keys.new()
         for packet in packets_of(tone(8000, 1700, 0.6), 20):
-            stranger.rtp.transport.sendto(packet.pack(), raw._rtp_target)
-            stranger.rtp.transport.sendto(forger.protect(packet.pack()), raw._rtp_target)
+            unknown_source.rtp.transport.sendto(packet.pack(), raw._rtp_target)
+            unknown_source.rtp.transport.sendto(forger.protect(packet.pack()), raw._rtp_target)
             await phone.ears.tick()
         speech = packets_of(tone(8000, 440, 1.2), 20)
-        for packet in speech[:30]:  # nothing of ours comes yet that could pace it
+        for packet in speech[:30]:  # no packets of ours pace it yet
             raw.send_rtp_bytes(theirs.protect(packet.pack()))
             await phone.ears.tick()
         got = b""
@@ -50,7 +50,7 @@ async def test_a_peer_behind_a_translator_is_found_by_its_signed_packets(phone: 
             got += ours.unprotect(await raw.next_rtp_bytes()).payload
             raw.send_rtp_bytes(theirs.protect(packet.pack()))
             phone.ears.read()
-        assert stranger.rtp.received.empty()
+        assert unknown_source.rtp.received.empty()
     totals = phone.pump.rtp_totals(media.slot)
     await over(raw, dialog, leg)
     assert loudest_hz(track.heard[-4000:], 8000) == pytest.approx(440, abs=10)
@@ -59,8 +59,8 @@ async def test_a_peer_behind_a_translator_is_found_by_its_signed_packets(phone: 
     assert totals.received < 45, "the first 0.4 s were probation"
 
 
-async def test_a_clean_call_from_behind_a_translator_has_no_foreign_packets(phone: Phone, raw: RawPhone) -> None:
-    """What comes during the probation is the peer's own."""
+async def test_call_from_behind_nat_counts_no_foreign_packets(phone: Phone, raw: RawPhone) -> None:
+    """Packets during the probation are the peer's own."""
     theirs = Keys.new()
     offer = secured(raw.offer("0"), theirs).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
     dialog, leg, _, _ = await connected(phone, raw, offer)

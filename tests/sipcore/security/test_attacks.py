@@ -1,4 +1,4 @@
-"""Floods and forgeries while a call goes on: its sound stays even, nobody is cut off, and nothing is left behind."""
+"""Floods and forgeries during a call: its audio stays even, no call is cut off, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.sipcore.rtp.packet_spacing import even_sound
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 MOST_INVITES = 50
 SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=60, max_invites_per_second=MOST_INVITES)
-FLOODER, OTHER, STRANGER = "127.0.0.5", "127.0.0.6", "127.0.0.7"
+FLOODER, OTHER, UNKNOWN_SOURCE = "127.0.0.5", "127.0.0.6", "127.0.0.7"
 PER_SECOND, SECONDS = 1000, 2
 
 
@@ -38,7 +38,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 
 async def flood(send: Callable[[], None], per_second: int = PER_SECOND, seconds: float = SECONDS) -> None:
-    """Send at that rate, in handfuls each 10 ms."""
+    """Send at that rate, in bursts every 10 ms."""
     begun = time.monotonic()
     for number in itertools.count():
         due = min((time.monotonic() - begun), seconds) * per_second
@@ -49,19 +49,19 @@ async def flood(send: Callable[[], None], per_second: int = PER_SECOND, seconds:
         send()
 
 
-async def refuse_all(phone: Phone, legs: list[Leg]) -> None:
-    """Turn away whoever calls, until cancelled."""
+async def reject_all(phone: Phone, legs: list[Leg]) -> None:
+    """Reject every inbound call, until cancelled."""
     while True:
         leg = await phone.incoming.get()
         legs.append(leg)
         await leg.reject(486)
 
 
-async def test_a_flood_of_calls_from_a_known_source_harms_only_that_source(phone: Phone, raw: RawPhone) -> None:
+async def test_invite_flood_from_a_known_source_affects_only_that_source(phone: Phone, raw: RawPhone) -> None:
     legs: list[Leg] = []
     async with RawPhone(phone.target, FLOODER) as flooder, RawPhone(phone.target, OTHER) as other:
         async with even_sound(phone):
-            turning_away = asyncio.create_task(refuse_all(phone, legs))
+            turning_away = asyncio.create_task(reject_all(phone, legs))
             await flood(lambda: flooder.invite(flooder.dialog(), flooder.offer("0")) and None)
             await raw.settled()
             turning_away.cancel()
@@ -79,21 +79,21 @@ async def test_a_flood_of_calls_from_a_known_source_harms_only_that_source(phone
     assert phone.endpoint.live_legs == 0
 
 
-async def test_a_flood_of_calls_from_an_unknown_source_gets_nothing(phone: Phone, raw: RawPhone) -> None:
+async def test_invite_flood_from_an_unknown_source_gets_no_response(phone: Phone, raw: RawPhone) -> None:
     phone.endpoint.log_guard_events()
-    async with RawPhone(phone.target, STRANGER) as stranger, even_sound(phone):
-        await flood(lambda: stranger.invite(stranger.dialog(), stranger.offer("0")) and None)
+    async with RawPhone(phone.target, UNKNOWN_SOURCE) as unknown_source, even_sound(phone):
+        await flood(lambda: unknown_source.invite(unknown_source.dialog(), unknown_source.offer("0")) and None)
         await raw.settled()
-        assert stranger.sip.received.empty()
+        assert unknown_source.sip.received.empty()
     assert phone.incoming.empty()
     with capture_logs() as logs:
         phone.endpoint.log_guard_events()
-    assert [(line["event"], line["source"]) for line in logs] == [("sip.unknown_source", STRANGER)]
+    assert [(line["event"], line["source"]) for line in logs] == [("sip.unknown_source", UNKNOWN_SOURCE)]
     assert logs[0]["count"] > PER_SECOND / 4
 
 
-async def test_calls_that_come_faster_than_they_can_be_ended_all_end(phone: Phone, raw: RawPhone) -> None:
-    """More than the table holds, so that its places are taken again at once, by callers that never acknowledge."""
+async def test_calls_without_ack_all_end_when_the_call_table_is_full(phone: Phone, raw: RawPhone) -> None:
+    """More than the table holds, so that its entries are reused at once, by callers that never acknowledge."""
     source_guard.set_invite_rate_limit(0)
     legs: list[Leg] = []
     verbs: list[asyncio.Task[object]] = []
@@ -119,8 +119,8 @@ async def test_calls_that_come_faster_than_they_can_be_ended_all_end(phone: Phon
     await call.end()
 
 
-async def test_a_call_is_not_touched_by_those_that_had_its_number_before(phone: Phone, raw: RawPhone) -> None:
-    """PJSUA gives numbers in turn, and what is left of an ended call may go later than its number is given again."""
+async def test_ended_call_does_not_affect_the_next_call_with_its_number(phone: Phone, raw: RawPhone) -> None:
+    """PJSUA reuses numbers in turn, and the remains of an ended call may be freed after its number is reused."""
     source_guard.set_invite_rate_limit(0)
     later = threading.Event()
     keeping_back = asyncio.wrap_future(phone.endpoint._pjsip_thread.post(later.wait))
@@ -143,7 +143,7 @@ async def test_a_call_is_not_touched_by_those_that_had_its_number_before(phone: 
 
 
 async def call_and_cancel(phone: Phone, raw: RawPhone, times: int) -> None:
-    """That many calls, which the program hears of when they have ended."""
+    """Make that many calls that end before the program handles them."""
     legs: list[Leg] = []
     while len(legs) < times:
         for _ in range(20):
@@ -157,8 +157,8 @@ async def call_and_cancel(phone: Phone, raw: RawPhone, times: int) -> None:
 FORGERIES = ("BYE", "INVITE", "UPDATE", "INFO", "CANCEL", "REFER", "OPTIONS", "ACK")
 
 
-@pytest.mark.parametrize("host", [FLOODER, STRANGER])
-async def test_a_forged_request_does_nothing_to_a_call(phone: Phone, raw: RawPhone, host: str) -> None:
+@pytest.mark.parametrize("host", [FLOODER, UNKNOWN_SOURCE])
+async def test_forged_request_does_not_affect_a_call(phone: Phone, raw: RawPhone, host: str) -> None:
     call = await LiveCall.made(phone, raw)
     ours = call.dialog.to.partition("tag=")[2]
     tags = [
@@ -183,16 +183,16 @@ async def test_a_forged_request_does_nothing_to_a_call(phone: Phone, raw: RawPho
 
 
 def iter_received(phone: RawPhone) -> list[bytes]:
-    """What has come so far."""
+    """The messages received so far."""
     return [phone.sip.received.get_nowait() for _ in range(phone.sip.received.qsize())]
 
 
-async def test_a_forged_cancel_does_nothing_to_a_call_that_rings(phone: Phone, raw: RawPhone) -> None:
+async def test_forged_cancel_does_not_affect_a_ringing_call(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     branch = raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
     await leg.send_ringing()
-    for host in (FLOODER, STRANGER):
+    for host in (FLOODER, UNKNOWN_SOURCE):
         async with RawPhone(phone.target, host) as forger:
             for guess in (branch + "1", branch[:-1], *(forger.branch() for _ in range(20))):
                 forger.send(forger.request("CANCEL", dialog, branch=guess))
@@ -203,7 +203,7 @@ async def test_a_forged_cancel_does_nothing_to_a_call_that_rings(phone: Phone, r
     await ended(leg)
 
 
-async def test_a_flood_of_answers_to_nothing_is_passed_over(phone: Phone, raw: RawPhone) -> None:
+async def test_flood_of_unmatched_responses_is_ignored(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
     statuses = itertools.cycle(["200 OK", "180 Ringing", "401 Unauthorized", "486 Busy Here", "302 Moved", "503 No"])
     async with RawPhone(phone.target, FLOODER) as flooder:

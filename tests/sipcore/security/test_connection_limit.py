@@ -1,4 +1,4 @@
-"""Connection limit: a number per source, and a small one for all unknown sources, apart from that of trunks."""
+"""Connection limit: a number per source, and a separate small number for all unknown sources."""
 
 from __future__ import annotations
 
@@ -37,33 +37,33 @@ def connections(library: ctypes.CDLL) -> ctypes.CDLL:
     return library
 
 
-def taken(connections: ctypes.CDLL, sources: list[str], *, unknown: bool, first: int = 1) -> int:
-    """How many of these connections fit."""
+def added(connections: ctypes.CDLL, sources: list[str], *, unknown: bool, first: int = 1) -> int:
+    """The number of these connections that fit."""
     return sum(connections.add(first + number, source.encode(), unknown) for number, source in enumerate(sources))
 
 
-def test_a_site_of_ipv6_is_one_source(connections: ctypes.CDLL) -> None:
-    assert taken(connections, [f"2001:db8:1:2:{n:x}::1" for n in range(100)], unknown=False) == PER_SOURCE
-    assert taken(connections, ["2001:db8:1:3::1"], unknown=False, first=200) == 1
-    assert taken(connections, [f"192.0.2.{n}" for n in range(100)], unknown=False, first=300) == 100
+def test_ipv6_prefix_of_64_bits_is_one_source(connections: ctypes.CDLL) -> None:
+    assert added(connections, [f"2001:db8:1:2:{n:x}::1" for n in range(100)], unknown=False) == PER_SOURCE
+    assert added(connections, ["2001:db8:1:3::1"], unknown=False, first=200) == 1
+    assert added(connections, [f"192.0.2.{n}" for n in range(100)], unknown=False, first=300) == 100
 
 
 def test_unknown_sources_have_a_limit_of_their_own(connections: ctypes.CDLL) -> None:
-    assert taken(connections, ["192.0.2.1"] * 10, unknown=True) == PER_UNKNOWN_SOURCE
+    assert added(connections, ["192.0.2.1"] * 10, unknown=True) == PER_UNKNOWN_SOURCE
     assert (
-        taken(connections, [f"198.51.100.{n}" for n in range(200)], unknown=True, first=100)
+        added(connections, [f"198.51.100.{n}" for n in range(200)], unknown=True, first=100)
         == OF_UNKNOWN_SOURCES - PER_UNKNOWN_SOURCE
     )
-    assert taken(connections, ["192.0.2.1"] * 100, unknown=False, first=400) == PER_SOURCE
+    assert added(connections, ["192.0.2.1"] * 100, unknown=False, first=400) == PER_SOURCE
 
 
-def test_a_source_whose_message_belongs_to_a_call_is_known_from_then_on(connections: ctypes.CDLL) -> None:
+def test_source_whose_message_belongs_to_a_call_becomes_known(connections: ctypes.CDLL) -> None:
     sources = [f"198.51.100.{n}" for n in range(OF_UNKNOWN_SOURCES)]
-    assert taken(connections, sources, unknown=True) == OF_UNKNOWN_SOURCES
+    assert added(connections, sources, unknown=True) == OF_UNKNOWN_SOURCES
     connections.message_complete(1, 0)
-    assert taken(connections, ["192.0.2.1"], unknown=True, first=100) == 0
+    assert added(connections, ["192.0.2.1"], unknown=True, first=100) == 0
     connections.message_complete(1, 1)
-    assert taken(connections, ["192.0.2.1"], unknown=True, first=100) == 1
+    assert added(connections, ["192.0.2.1"], unknown=True, first=100) == 1
 
 
 # ---- the endpoint, when it responds to unknown sources with 403 ----
@@ -81,8 +81,8 @@ async def connect(phone: Phone, host: str) -> tuple[asyncio.StreamReader, asynci
     return await asyncio.open_connection("127.0.0.1", phone.settings.port, local_addr=(host, 0))
 
 
-async def all_of(reader: asyncio.StreamReader) -> bytes:
-    """What comes until the connection is closed."""
+async def read_until_closed(reader: asyncio.StreamReader) -> bytes:
+    """The data received until the connection is closed."""
     said = b""
     with contextlib.suppress(ConnectionResetError):
         while more := await asyncio.wait_for(reader.read(1000), 5):
@@ -91,36 +91,36 @@ async def all_of(reader: asyncio.StreamReader) -> bytes:
 
 
 @a_call
-async def test_a_strangers_connection_is_closed_when_it_has_been_told_403(phone: Phone, raw: RawPhone) -> None:
+async def test_unknown_sources_connection_is_closed_after_403(phone: Phone, raw: RawPhone) -> None:
     for method in ("OPTIONS", "INVITE"):
         reader, writer = await connect(phone, "127.0.0.9")
         writer.write(raw.request(method, raw.dialog(), via="TCP"))
-        said = await all_of(reader)
+        said = await read_until_closed(reader)
         assert said.startswith(b"SIP/2.0 403 ") and said.endswith(b"\r\n\r\n")
         writer.close()
 
 
 @a_call
 @pytest.mark.parametrize("said", ["ACK", "response", "nothing"])
-async def test_nothing_that_a_stranger_says_keeps_its_connection_open(phone: Phone, raw: RawPhone, said: str) -> None:
+async def test_messages_do_not_keep_an_unknown_sources_connection_open(phone: Phone, raw: RawPhone, said: str) -> None:
     _native.guard_message_timeout(300)
     reader, writer = await connect(phone, "127.0.0.9")
     request = raw.request("ACK", raw.dialog(), via="TCP")
     spelled = {"ACK": request, "response": b"SIP/2.0 200 OK\r\n" + request.split(b"\r\n", 1)[1], "nothing": b"\r\n"}
     writer.write(spelled[said])
-    assert (await all_of(reader)).strip() == b""
+    assert (await read_until_closed(reader)).strip() == b""
     writer.close()
 
 
 @a_call
-async def test_strangers_connections_leave_room_for_known_peers(phone: Phone, raw: RawPhone) -> None:
-    """As many strangers as there are places in all."""
+async def test_connections_of_unknown_sources_leave_room_for_known_ones(phone: Phone, raw: RawPhone) -> None:
+    """As many unknown sources as there are entries in all."""
     _native.guard_message_timeout(10_000)
     held = [await connect(phone, f"127.0.{1 + number // 64}.{2 + number % 64}") for number in range(150)]
     reader, writer = await connect(phone, "127.0.0.1")
     writer.write(raw.request("OPTIONS", raw.dialog(), via="TCP"))
     assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).startswith(b"SIP/2.0 200 ")
-    ended = [await asyncio.wait_for(all_of(reader), 5) for reader, _ in held[OF_UNKNOWN_SOURCES:]]
+    ended = [await asyncio.wait_for(read_until_closed(reader), 5) for reader, _ in held[OF_UNKNOWN_SOURCES:]]
     assert set(ended) == {b""}
     assert not any(reader.at_eof() for reader, _ in held[:OF_UNKNOWN_SOURCES])
     for _, each in (*held, (reader, writer)):

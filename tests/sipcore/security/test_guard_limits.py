@@ -1,4 +1,4 @@
-"""What the guard bounds: networks of sources, floods of calls, connections, and what it remembers itself."""
+"""Limits of the guard: networks of sources, INVITE floods, connections, and its own memory."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
     _native.guard_message_timeout(10_000)
 
 
-def guard_lines(phone: Phone) -> list[tuple[str, str, int]]:
+def guard_log_lines(phone: Phone) -> list[tuple[str, str, int]]:
     with capture_logs() as logs:
         phone.endpoint.log_guard_events()
     return [(line["event"], line["source"], line["count"]) for line in logs]
 
 
 async def is_known(phone: Phone, address: str) -> bool:
-    """Whether OPTIONS from there is answered; what is asked from a known address afterwards tells that it was not."""
+    """True if OPTIONS from there is answered; the response to a later one from a known address shows that it was
+    not."""
     async with RawPhone(phone.target, address) as there, RawPhone(phone.target) as sure:
         there.send(there.request("OPTIONS", there.dialog()))
         await sure.options()
@@ -59,7 +60,7 @@ async def is_known(phone: Phone, address: str) -> bool:
         (["127.1.2.3/33", "127.1.2.3/", "127.1.2.3/x", "x", "", "127.1.2.3/-1"], [], ["127.1.2.3"]),
     ],
 )
-async def test_a_network_is_all_its_addresses_and_no_others(
+async def test_network_matches_exactly_its_addresses(
     phone: Phone, raw: RawPhone, sources: list[str], known: list[str], unknown: list[str]
 ) -> None:
     phone.endpoint.set_sources(["127.0.0.1", *sources])
@@ -67,7 +68,7 @@ async def test_a_network_is_all_its_addresses_and_no_others(
     assert [await is_known(phone, address) for address in unknown] == [False] * len(unknown)
 
 
-async def test_thousands_of_sources_are_told_apart(phone: Phone, raw: RawPhone) -> None:
+async def test_thousands_of_sources_are_distinguished(phone: Phone, raw: RawPhone) -> None:
     singles = [f"127.{10 + number // 250}.{number % 250}.7" for number in range(5000)]
     networks = [f"127.{100 + number // 200}.{number % 200}.0/{24 + number % 8}" for number in range(5000)]
     phone.endpoint.set_sources(["127.0.0.1", *singles, *networks])
@@ -83,7 +84,7 @@ async def test_probes_may_be_networks_too(phone: Phone, raw: RawPhone) -> None:
     assert not await is_known(phone, "127.1.3.3")
 
 
-async def test_more_calls_than_a_source_may_begin_get_503_and_one_line(phone: Phone, raw: RawPhone) -> None:
+async def test_invites_above_the_rate_limit_get_503_and_one_log_line(phone: Phone, raw: RawPhone) -> None:
     before = source_guard.drop_counts()["too_many_invites"]
     answers = []
     for _ in range(60):
@@ -98,7 +99,7 @@ async def test_more_calls_than_a_source_may_begin_get_503_and_one_line(phone: Ph
     assert 60 - 20 - 15 < len(answers) <= 60 - 20, "20 at once, and 10 a second"
     assert {answer.header("Retry-After") for answer in answers} == {"2"}
     assert (await raw.options()).status == 200
-    assert guard_lines(phone) == [("sip.too_many_invites", "127.0.0.1", len(answers))]
+    assert guard_log_lines(phone) == [("sip.too_many_invites", "127.0.0.1", len(answers))]
     assert source_guard.drop_counts()["too_many_invites"] - before == len(answers)
     async with RawPhone(phone.target, "127.1.2.3") as other:
         phone.endpoint.set_sources(["127.0.0.1", "127.1.2.3"])
@@ -112,7 +113,7 @@ async def connect(phone: Phone, host: str = "127.0.0.1") -> tuple[asyncio.Stream
     return await asyncio.open_connection("127.0.0.1", int(phone.target.split(":")[1]), local_addr=(host, 0))
 
 
-async def test_a_connection_that_never_sends_a_whole_message_is_closed(phone: Phone, raw: RawPhone) -> None:
+async def test_connection_without_a_complete_message_is_closed(phone: Phone, raw: RawPhone) -> None:
     _native.guard_message_timeout(300)
     request = raw.request("OPTIONS", raw.dialog(), via="TCP")
     silent, half, alive = [await connect(phone) for _ in range(3)]
@@ -121,7 +122,7 @@ async def test_a_connection_that_never_sends_a_whole_message_is_closed(phone: Ph
     assert (await alive[0].readuntil(b"\r\n\r\n")).startswith(b"SIP/2.0 200")
     assert await asyncio.wait_for(silent[0].read(), 5) == b""
     assert await asyncio.wait_for(half[0].read(), 5) == b""
-    assert guard_lines(phone) == [("sip.slow_connection", "127.0.0.1", 2)]
+    assert guard_log_lines(phone) == [("sip.slow_connection", "127.0.0.1", 2)]
     alive[1].write(raw.request("OPTIONS", raw.dialog(), via="TCP"))
     assert (await alive[0].readuntil(b"\r\n\r\n")).startswith(b"SIP/2.0 200"), "between messages there is all the time"
     alive[1].write(request[:100])
@@ -130,7 +131,7 @@ async def test_a_connection_that_never_sends_a_whole_message_is_closed(phone: Ph
         writer.close()
 
 
-async def test_line_ends_alone_keep_no_connection_open(phone: Phone, raw: RawPhone) -> None:
+async def test_keep_alives_alone_do_not_keep_a_connection_open(phone: Phone, raw: RawPhone) -> None:
     _native.guard_message_timeout(300)
     reader, writer = await connect(phone)
     writer.write(b"\r\n\r\n")
@@ -143,7 +144,7 @@ async def test_a_source_has_a_bounded_number_of_connections(phone: Phone, raw: R
     opened = [await connect(phone) for _ in range(64)]
     reader, writer = await connect(phone)
     assert await asyncio.wait_for(reader.read(), 5) == b""
-    assert guard_lines(phone) == [("sip.too_many_connections", "127.0.0.1", 1)]
+    assert guard_log_lines(phone) == [("sip.too_many_connections", "127.0.0.1", 1)]
     other = await connect(phone, "127.1.2.3")
     other[1].write(raw.request("OPTIONS", raw.dialog(), via="TCP"))
     assert (await asyncio.wait_for(other[0].readuntil(b"\r\n\r\n"), 5)).startswith(b"SIP/2.0 200")
@@ -170,7 +171,7 @@ def flood(phone: Phone, request: bytes, first: int, count: int) -> None:
             )
 
 
-async def test_100000_strange_sources_are_counted_and_take_no_memory(phone: Phone, raw: RawPhone) -> None:
+async def test_100000_unknown_sources_are_counted_in_bounded_memory(phone: Phone, raw: RawPhone) -> None:
     request = raw.request("OPTIONS", raw.dialog())
     before, memory_kb = source_guard.drop_counts()["unknown_source"], []
     for first in range(0, 100_000, 100):  # no more at once than a socket's buffer holds
@@ -179,6 +180,6 @@ async def test_100000_strange_sources_are_counted_and_take_no_memory(phone: Phon
         memory_kb.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     assert source_guard.drop_counts()["unknown_source"] - before > 90_000, "they have come through"
     assert memory_kb[-1] - memory_kb[200] < 1500, "their addresses alone would take 3.7 MB"
-    lines = guard_lines(phone)
+    lines = guard_log_lines(phone)
     assert len(lines) == 65
     assert lines[-1][:2] == ("sip.unknown_source", "further sources")

@@ -1,4 +1,4 @@
-"""An endpoint that starts after another one in the same process knows nothing of that one's connections."""
+"""A new endpoint in the same process has no connections of the one before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone
 
 
-async def test_connections_that_were_open_at_the_end_are_forgotten() -> None:
+async def test_connections_open_at_the_stop_are_removed() -> None:
     settings = EndpointSettings(codecs=("PCMU",), max_calls=4)
     async with Phone(settings) as first, RawPhone(first.target) as raw:
         port = int(first.target.split(":")[1])

@@ -1,4 +1,4 @@
-"""How many calls a source may begin in a second, whatever others do."""
+"""INVITE rate limit: new INVITEs a second of one source, independent of others."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ def now_ms() -> Iterator[int]:
     _native.invite_rate_limit_set(0)
 
 
-def taken(source: str, times_ms: Iterator[int] | range) -> int:
-    """How many of the calls that begin then are let in."""
+def admitted(source: str, times_ms: Iterator[int] | range) -> int:
+    """The number of the INVITEs at that time that are admitted."""
     return sum(_native.invite_rate_limit_take(source, at_ms) for at_ms in times_ms)
 
 
-def test_two_seconds_worth_may_come_at_once_and_then_the_rate_goes_on(now_ms: int) -> None:
-    assert taken("192.0.2.1", itertools.repeat(now_ms, 500)) == 2 * RATE
-    assert taken("192.0.2.1", range(now_ms, now_ms + 10_000)) == 10 * RATE - 1
-    assert taken("192.0.2.1", itertools.repeat(now_ms + 60_000, 500)) == 2 * RATE, "a pause fills it up, no further"
+def test_burst_of_two_seconds_is_allowed_and_then_the_rate_applies(now_ms: int) -> None:
+    assert admitted("192.0.2.1", itertools.repeat(now_ms, 500)) == 2 * RATE
+    assert admitted("192.0.2.1", range(now_ms, now_ms + 10_000)) == 10 * RATE - 1
+    assert admitted("192.0.2.1", itertools.repeat(now_ms + 60_000, 500)) == 2 * RATE, "a pause fills it up, no further"
 
 
-def test_a_source_within_its_rate_is_never_refused(now_ms: int) -> None:
-    assert taken("192.0.2.1", range(now_ms, now_ms + 100_000, 1000 // RATE)) == 100 * RATE
+def test_source_within_its_rate_is_never_limited(now_ms: int) -> None:
+    assert admitted("192.0.2.1", range(now_ms, now_ms + 100_000, 1000 // RATE)) == 100 * RATE
 
 
-def test_a_flood_of_one_takes_nothing_from_another(now_ms: int) -> None:
+def test_flood_of_one_source_does_not_limit_another(now_ms: int) -> None:
     for at_ms in range(now_ms, now_ms + 5000):
         _native.invite_rate_limit_take("192.0.2.1", at_ms)
-    assert taken("192.0.2.2", itertools.repeat(now_ms + 5000, 500)) == 2 * RATE
+    assert admitted("192.0.2.2", itertools.repeat(now_ms + 5000, 500)) == 2 * RATE
 
 
-def test_an_address_is_the_same_however_it_is_written(now_ms: int) -> None:
-    assert taken("192.0.2.1", itertools.repeat(now_ms, 500)) == 2 * RATE
-    assert taken("::ffff:192.0.2.1", itertools.repeat(now_ms, 500)) == 0
-    assert taken("2001:db8::1", itertools.repeat(now_ms, 500)) == 2 * RATE
-    assert taken("2001:DB8:0::1", itertools.repeat(now_ms, 500)) == 0
+def test_ipv4_and_mapped_ipv6_share_one_bucket(now_ms: int) -> None:
+    assert admitted("192.0.2.1", itertools.repeat(now_ms, 500)) == 2 * RATE
+    assert admitted("::ffff:192.0.2.1", itertools.repeat(now_ms, 500)) == 0
+    assert admitted("2001:db8::1", itertools.repeat(now_ms, 500)) == 2 * RATE
+    assert admitted("2001:DB8:0::1", itertools.repeat(now_ms, 500)) == 0
 
 
-def test_no_limit_lets_everything_in(now_ms: int) -> None:
+def test_limit_0_admits_everything(now_ms: int) -> None:
     _native.invite_rate_limit_set(0)
-    assert taken("192.0.2.1", itertools.repeat(now_ms, 500)) == 500
+    assert admitted("192.0.2.1", itertools.repeat(now_ms, 500)) == 500
 
 
-def test_100000_sources_take_no_memory_and_keep_nobody_out(now_ms: int) -> None:
+def test_100000_sources_take_bounded_memory_and_limit_no_other(now_ms: int) -> None:
     first = int(IPv4Address("10.0.0.0"))
     sources = [str(IPv4Address(first + number)) for number in range(100_000)]
     _native.invite_rate_limit_take("192.0.2.1", now_ms)
@@ -66,10 +66,10 @@ def test_100000_sources_take_no_memory_and_keep_nobody_out(now_ms: int) -> None:
     )
     assert let_in == len(sources)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 512
-    assert taken("192.0.2.1", itertools.repeat(now_ms + 60_000, 500)) == 2 * RATE
+    assert admitted("192.0.2.1", itertools.repeat(now_ms + 60_000, 500)) == 2 * RATE
 
 
-def test_what_is_no_address_is_refused() -> None:
+def test_invalid_address_raises_value_error() -> None:
     for text in ("", "pbx.example", "192.0.2.1:5060", "192.0.2.0/24"):
         with pytest.raises(ValueError, match="no IP address"):
             _native.invite_rate_limit_take(text, 0)

@@ -1,4 +1,4 @@
-"""Who may answer what we ask."""
+"""The source of responses: the target of the request, and known sources."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from sipcore.trace.sip_log import DialogKey
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone, parse
-from tests.sipcore.security.test_source_guard import STRANGER, guard_lines
+from tests.sipcore.security.test_source_guard import UNKNOWN_SOURCE, guard_log_lines
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
-    """Somebody known."""
+    """A known source."""
     phone.endpoint.log_guard_events()
     async with RawPhone(phone.target) as raw:
         yield raw
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def stranger(phone: Phone) -> AsyncIterator[RawPhone]:
-    """Somebody else."""
-    async with RawPhone(phone.target, STRANGER) as stranger:
-        yield stranger
+async def other_host(phone: Phone) -> AsyncIterator[RawPhone]:
+    """Another source."""
+    async with RawPhone(phone.target, UNKNOWN_SOURCE) as other_host:
+        yield other_host
 
 
 def answer(callee: RawCallee, status: str, tag: str) -> bytes:
-    """A response to the callee's INVITE, with all that tells whose it is, and sound at the callee's port."""
+    """A response to the callee's INVITE with all its identifiers, and media at the callee's port."""
     invite = callee.invite
     kept = [line for name in ("Via", "From", "Call-ID", "CSeq") for line in invite.headers(name)]
     sdp = callee.phone.offer("0") if status.startswith("2") else ""
@@ -43,51 +43,51 @@ def answer(callee: RawCallee, status: str, tag: str) -> bytes:
     return ("\r\n".join(head) + "\r\n\r\n" + sdp).encode()
 
 
-async def test_only_who_was_asked_and_known_sources_answer_a_call_of_ours(
-    phone: Phone, raw: RawPhone, stranger: RawPhone
+async def test_only_the_target_and_known_sources_can_respond_to_an_invite(
+    phone: Phone, raw: RawPhone, other_host: RawPhone
 ) -> None:
     leg = await phone.endpoint.call(f"sip:100@127.0.0.1:{raw.sip.port}")
     callee = await RawCallee.called(raw)
     for status in ("486 Busy Here", "180 Ringing", "200 OK", "302 Moved"):
-        stranger.send(answer(callee, status, "evil"))
+        other_host.send(answer(callee, status, "evil"))
     assert (await raw.options()).status == 200
     assert not (leg.ended.done() or leg.ringing.done() or leg.answered.done())
     callee.answers()
-    await asyncio.wait_for(leg.connected(), 5)
+    await asyncio.wait_for(leg.wait_connected(), 5)
     for status in ("200 OK", "486 Busy Here"):
         for tag in ("evil", "callee"):
-            stranger.send(answer(callee, status, tag))
+            other_host.send(answer(callee, status, tag))
     assert (await raw.options()).status == 200
-    assert stranger.sip.received.empty(), "a fork of a stranger gets neither ACK nor BYE"
+    assert other_host.sip.received.empty(), "a fork of a unknown_source gets neither ACK nor BYE"
     assert not leg.ended.done()
-    assert guard_lines(phone) == [("sip.unknown_source", STRANGER, 8)]
-    phone.endpoint.take_messages()
+    assert guard_log_lines(phone) == [("sip.unknown_source", UNKNOWN_SOURCE, 8)]
+    phone.endpoint.update_sip_log()
     trail = phone.endpoint.sip_log.dialog_trace(DialogKey(leg.sip_call_id, "caller", leg_tag(callee)))
     assert trail is not None
-    assert not any(STRANGER in kept.message.peer or b"evil" in kept.message.raw for kept in trail)
+    assert not any(UNKNOWN_SOURCE in kept.message.peer or b"evil" in kept.message.raw for kept in trail)
     await callee.hangs_up()
     await asyncio.wait_for(leg.ended, 5)
     leg.release()
 
 
 def leg_tag(callee: RawCallee) -> str:
-    """The From tag of an INVITE of ours."""
+    """The From tag of an outbound INVITE."""
     return callee.invite.header("From").partition("tag=")[2]
 
 
-async def test_who_was_asked_answers_though_its_address_is_known_no_more(
-    phone: Phone, raw: RawPhone, stranger: RawPhone
+async def test_target_can_respond_after_its_trunk_was_removed(
+    phone: Phone, raw: RawPhone, other_host: RawPhone
 ) -> None:
-    """Whose number is taken away while it rings is still listened to; its 200 is acknowledged when it comes again."""
-    leg = await phone.endpoint.call(f"sip:100@{STRANGER}:{stranger.sip.port}")
-    callee = await RawCallee.called(stranger)
+    """Its number is removed while it rings; a retransmitted 200 is acknowledged."""
+    leg = await phone.endpoint.call(f"sip:100@{UNKNOWN_SOURCE}:{other_host.sip.port}")
+    callee = await RawCallee.called(other_host)
     callee.rings()
     callee.answers()
-    await asyncio.wait_for(leg.connected(), 5)
+    await asyncio.wait_for(leg.wait_connected(), 5)
     await callee.gets("ACK")
     callee.answers()
     await callee.gets("ACK")
-    assert guard_lines(phone) == []
+    assert guard_log_lines(phone) == []
     await leg.hangup()
     await callee.is_hung_up_on()
     assert (await asyncio.wait_for(leg.ended, 5)).code == 200
@@ -95,7 +95,7 @@ async def test_who_was_asked_answers_though_its_address_is_known_no_more(
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_an_answer_over_a_connection_that_we_opened_is_heard(phone: Phone, raw: RawPhone, known: bool) -> None:
+async def test_response_over_our_outbound_connection_is_accepted(phone: Phone, raw: RawPhone, known: bool) -> None:
     phone.endpoint.set_sources(["127.0.0.1"] if known else [])
 
     async def busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

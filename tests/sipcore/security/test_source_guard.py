@@ -1,4 +1,4 @@
-"""Who is let in, what is answered without the program, and what garbage does: nothing."""
+"""The source guard: admitted sources, responses without Python, and malformed messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sipcore.tones import loudest_hz, tone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-STRANGER = "127.0.0.2"
+UNKNOWN_SOURCE = "127.0.0.2"
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -28,49 +28,51 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def stranger(phone: Phone) -> AsyncIterator[RawPhone]:
-    async with RawPhone(phone.target, STRANGER) as stranger:
-        yield stranger
+async def unknown_source(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target, UNKNOWN_SOURCE) as unknown_source:
+        yield unknown_source
 
 
-def guard_lines(phone: Phone) -> list[tuple[str, str, int]]:
-    """What the guard has to say: (event, source, count)."""
+def guard_log_lines(phone: Phone) -> list[tuple[str, str, int]]:
+    """The log lines of the guard: (event, source, count)."""
     with capture_logs() as logs:
         phone.endpoint.log_guard_events()
     return [(line["event"], line["source"], line["count"]) for line in logs]
 
 
-async def test_a_stranger_gets_silence_and_one_line(phone: Phone, raw: RawPhone, stranger: RawPhone) -> None:
+async def test_unknown_source_gets_no_response_and_one_log_line(
+    phone: Phone, raw: RawPhone, unknown_source: RawPhone
+) -> None:
     for method in ("INVITE", "OPTIONS", "REGISTER", "BYE", "ACK", "CANCEL", "MESSAGE"):
-        stranger.send(stranger.request(method, stranger.dialog()))
+        unknown_source.send(unknown_source.request(method, unknown_source.dialog()))
     assert (await raw.options()).status == 200
-    assert stranger.sip.received.empty()
+    assert unknown_source.sip.received.empty()
     assert phone.incoming.empty()
-    assert guard_lines(phone) == [("sip.unknown_source", STRANGER, 7)]
-    assert guard_lines(phone) == [], "it is said once"
+    assert guard_log_lines(phone) == [("sip.unknown_source", UNKNOWN_SOURCE, 7)]
+    assert guard_log_lines(phone) == [], "it is logged once"
 
 
-async def test_a_stranger_gets_403_when_so_configured(phone: Phone, raw: RawPhone, stranger: RawPhone) -> None:
+async def test_unknown_source_gets_403_if_configured(phone: Phone, raw: RawPhone, unknown_source: RawPhone) -> None:
     from sipcore import _native
 
     _native.guard_policy(True, True, 10)
     try:
-        stranger.send(stranger.request("ACK", stranger.dialog()))
-        stranger.send(stranger.request("INVITE", stranger.dialog(), body=stranger.offer()))
-        stranger.send(stranger.request("OPTIONS", stranger.dialog()))
-        assert [(await stranger.final()).status, (await stranger.final()).status] == [403, 403]
-        assert stranger.sip.received.empty(), "an ACK is never answered"
+        unknown_source.send(unknown_source.request("ACK", unknown_source.dialog()))
+        unknown_source.send(unknown_source.request("INVITE", unknown_source.dialog(), body=unknown_source.offer()))
+        unknown_source.send(unknown_source.request("OPTIONS", unknown_source.dialog()))
+        assert [(await unknown_source.final()).status, (await unknown_source.final()).status] == [403, 403]
+        assert unknown_source.sip.received.empty(), "an ACK is never answered"
     finally:
         phone.endpoint.set_accepting(True)
 
 
-async def test_a_probe_may_ask_options_and_nothing_else(phone: Phone, raw: RawPhone, stranger: RawPhone) -> None:
-    phone.endpoint.set_sources(["127.0.0.1"], probes=[STRANGER])
+async def test_probe_may_send_options_only(phone: Phone, raw: RawPhone, unknown_source: RawPhone) -> None:
+    phone.endpoint.set_sources(["127.0.0.1"], probes=[UNKNOWN_SOURCE])
     try:
-        assert (await stranger.options()).status == 200
-        stranger.invite(stranger.dialog(), stranger.offer())
-        assert (await stranger.options()).status == 200
-        assert stranger.sip.received.empty()
+        assert (await unknown_source.options()).status == 200
+        unknown_source.invite(unknown_source.dialog(), unknown_source.offer())
+        assert (await unknown_source.options()).status == 200
+        assert unknown_source.sip.received.empty()
         assert phone.incoming.empty()
     finally:
         phone.endpoint.set_sources(["127.0.0.1"])
@@ -86,7 +88,7 @@ async def test_sources_take_effect_at_once(phone: Phone, raw: RawPhone) -> None:
     assert raw.sip.received.empty(), "the request of the unknown time stays unanswered"
 
 
-async def test_503_with_retry_after_while_not_accepting_and_live_calls_go_on(phone: Phone, raw: RawPhone) -> None:
+async def test_503_with_retry_after_while_not_accepting_and_live_calls_continue(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
@@ -113,7 +115,7 @@ async def test_503_with_retry_after_while_not_accepting_and_live_calls_go_on(pho
     assert (await raw.options()).status == 200
 
 
-async def test_a_call_goes_on_to_its_end_when_its_source_is_not_known_any_more(phone: Phone, raw: RawPhone) -> None:
+async def test_call_continues_after_its_source_was_removed(phone: Phone, raw: RawPhone) -> None:
     dialog, ringing = raw.dialog(), raw.dialog()
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
@@ -139,10 +141,10 @@ async def test_a_call_goes_on_to_its_end_when_its_source_is_not_known_any_more(p
     finally:
         phone.endpoint.set_sources(["127.0.0.1"])
         leg.release()
-    assert guard_lines(phone) == [("sip.unknown_source", "127.0.0.1", 1)]
+    assert guard_log_lines(phone) == [("sip.unknown_source", "127.0.0.1", 1)]
 
 
-async def test_an_invite_that_rings_already_is_not_refused_when_it_comes_again(phone: Phone, raw: RawPhone) -> None:
+async def test_retransmitted_invite_is_answered_while_not_accepting(phone: Phone, raw: RawPhone) -> None:
     invite = raw.request("INVITE", raw.dialog(), body=raw.offer("0"))
     raw.send(invite)
     leg = await phone.next_leg()
@@ -163,7 +165,7 @@ async def test_an_invite_that_rings_already_is_not_refused_when_it_comes_again(p
 @pytest.mark.parametrize(
     "method", ["SUBSCRIBE", "MESSAGE", "REGISTER", "PUBLISH", "REFER", "NOTIFY", "INFO", "UPDATE", "PRACK", "FOO"]
 )
-async def test_what_we_do_not_do_outside_a_call_is_said(phone: Phone, raw: RawPhone, method: str) -> None:
+async def test_unsupported_method_outside_of_a_call_gets_405(phone: Phone, raw: RawPhone, method: str) -> None:
     headers = ("Event: presence", "Expires: 60", "Refer-To: <sip:9@127.0.0.1:9>", "Subscription-State: active")
     raw.send(raw.request(method, raw.dialog(), headers=headers))
     answer = await raw.final()
@@ -172,7 +174,7 @@ async def test_what_we_do_not_do_outside_a_call_is_said(phone: Phone, raw: RawPh
     assert raw.sip.received.empty()
 
 
-async def test_a_bye_without_a_call_is_told_that_there_is_none(phone: Phone, raw: RawPhone) -> None:
+async def test_bye_without_a_call_gets_481(phone: Phone, raw: RawPhone) -> None:
     raw.send(raw.request("BYE", raw.dialog()))
     assert (await raw.final("BYE")).status == 481
 
@@ -186,7 +188,7 @@ NAMED = [
 
 
 @pytest.mark.parametrize(("address", "name"), NAMED)
-async def test_an_offer_that_names_a_host_is_refused_without_looking_it_up(
+async def test_offer_with_a_host_name_gets_488_without_a_lookup(
     phone: Phone, raw: RawPhone, address: str, name: str
 ) -> None:
     dialog = raw.dialog()
@@ -212,7 +214,7 @@ async def test_an_offer_that_names_a_host_is_refused_without_looking_it_up(
 
 
 @pytest.mark.parametrize(("address", "name"), NAMED)
-async def test_an_answer_that_names_a_host_counts_as_none(phone: Phone, raw: RawPhone, address: str, name: str) -> None:
+async def test_late_answer_with_a_host_name_ends_the_call(phone: Phone, raw: RawPhone, address: str, name: str) -> None:
     """A caller without an offer answers ours in its ACK."""
     dialog = raw.dialog()
     raw.send(raw.request("INVITE", dialog))
@@ -227,7 +229,7 @@ async def test_an_answer_that_names_a_host_counts_as_none(phone: Phone, raw: Raw
         await asyncio.wait_for(answering, 5)
 
 
-async def test_a_callee_that_names_a_host_is_not_looked_up(phone: Phone, raw: RawPhone) -> None:
+async def test_callees_host_name_in_sdp_is_not_looked_up(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:raw@127.0.0.1:{raw.sip.port}")
     invite = await raw.message()
     lines = [line for name in ("Via", "From", "Call-ID", "CSeq") for line in invite.headers(name)]
@@ -240,7 +242,7 @@ async def test_a_callee_that_names_a_host_is_not_looked_up(phone: Phone, raw: Ra
     bye = [line for name in ("Via", "From", "To", "Call-ID", "CSeq") for line in message.headers(name)]
     raw.send(("\r\n".join(["SIP/2.0 200 OK", *bye, "Content-Length: 0"]) + "\r\n\r\n").encode())
     with pytest.raises(ConnectionError):
-        await asyncio.wait_for(leg.connected(), 5)
+        await asyncio.wait_for(leg.wait_connected(), 5)
 
 
 TORTURE = [
@@ -278,24 +280,24 @@ EDITS = [
 ]
 
 
-async def test_garbage_is_one_line_for_its_source_and_calls_go_on(
-    phone: Phone, raw: RawPhone, stranger: RawPhone
+async def test_malformed_messages_are_one_log_line_per_source(
+    phone: Phone, raw: RawPhone, unknown_source: RawPhone
 ) -> None:
     call = await phone.call()
     track = phone.ears.follow(call.taken_media.slot)
     phone.pump.write(call.placed_media.slot, tone(8000, 700, 3.0))
     random = np.random.default_rng(4475)
     for data in TORTURE:
-        stranger.send(data)
+        unknown_source.send(data)
     for number in range(300):
-        stranger.send(random.bytes(int(random.integers(1, 1400))))
+        unknown_source.send(random.bytes(int(random.integers(1, 1400))))
         if number % 20 == 0:  # no more at once than a socket's buffer holds
             assert (await raw.options()).status == 200
     assert (await raw.options()).status == 200
     await phone.ears.ticks(20)
-    assert stranger.sip.received.empty()
-    lines = guard_lines(phone)
-    assert {source for _, source, _ in lines} == {STRANGER}
+    assert unknown_source.sip.received.empty()
+    lines = guard_log_lines(phone)
+    assert {source for _, source, _ in lines} == {UNKNOWN_SOURCE}
     assert sorted(event for event, _, _ in lines) in (
         ["sip.garbage"],
         ["sip.garbage", "sip.unknown_source"],
@@ -306,8 +308,8 @@ async def test_garbage_is_one_line_for_its_source_and_calls_go_on(
     await call.end()
 
 
-async def test_broken_requests_of_a_known_source_end_with_themselves(phone: Phone, raw: RawPhone) -> None:
-    """A trunk that speaks badly gets refusals or silence; whatever leg appears can be refused."""
+async def test_malformed_requests_of_a_known_source_affect_no_call(phone: Phone, raw: RawPhone) -> None:
+    """A faulty trunk gets refusals or no response; every leg that it creates can be rejected."""
     template = raw.request("INVITE", raw.dialog(), body=raw.offer("0"))
     for old, new in EDITS:
         assert old in template
@@ -323,12 +325,12 @@ async def test_broken_requests_of_a_known_source_end_with_themselves(phone: Phon
     phone.endpoint.log_guard_events()
 
 
-async def test_a_flood_of_sources_is_counted_but_not_listed_without_bound(phone: Phone, raw: RawPhone) -> None:
+async def test_flood_of_sources_is_counted_in_bounded_memory(phone: Phone, raw: RawPhone) -> None:
     for last in range(100):
         async with RawPhone(phone.target, f"127.0.1.{last + 1}") as one:
             one.send(one.request("OPTIONS", one.dialog()))
     assert (await raw.options()).status == 200
-    lines = guard_lines(phone)
+    lines = guard_log_lines(phone)
     assert len(lines) == 65
     assert lines[-1] == ("sip.unknown_source", "further sources", 36)
 
@@ -337,16 +339,16 @@ async def read_reply(reader: asyncio.StreamReader) -> bytes:
     return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
 
 
-async def test_a_strangers_connection_is_closed_at_once(phone: Phone, raw: RawPhone) -> None:
+async def test_unknown_sources_connection_is_closed_at_once(phone: Phone, raw: RawPhone) -> None:
     host, port = phone.target.split(":")
     for _ in range(20):
-        reader, writer = await asyncio.open_connection(host, int(port), local_addr=(STRANGER, 0))
+        reader, writer = await asyncio.open_connection(host, int(port), local_addr=(UNKNOWN_SOURCE, 0))
         assert await asyncio.wait_for(reader.read(), 5) == b""
         writer.close()
-    assert guard_lines(phone) == [("sip.unknown_source", STRANGER, 20)]
+    assert guard_log_lines(phone) == [("sip.unknown_source", UNKNOWN_SOURCE, 20)]
 
 
-async def test_a_slow_tcp_sender_delays_nobody_but_itself(phone: Phone, raw: RawPhone) -> None:
+async def test_slow_tcp_sender_delays_no_other_peer(phone: Phone, raw: RawPhone) -> None:
     host, port = phone.target.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     request = raw.request("OPTIONS", raw.dialog(), via="TCP")
@@ -369,7 +371,7 @@ async def test_two_requests_in_one_tcp_segment_are_both_answered(phone: Phone, r
     writer.close()
 
 
-async def test_garbage_over_tcp_is_told_with_its_source(phone: Phone, raw: RawPhone) -> None:
+async def test_malformed_data_over_tcp_is_logged_with_its_source(phone: Phone, raw: RawPhone) -> None:
     host, port = phone.target.split(":")
     for data in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01" + b"\0" * 400, b"B" * 9000):
         _, writer = await asyncio.open_connection(host, int(port))
@@ -378,10 +380,10 @@ async def test_garbage_over_tcp_is_told_with_its_source(phone: Phone, raw: RawPh
         writer.close()
     call = await phone.call(";transport=tcp")
     await call.end()
-    assert {(event, source) for event, source, _ in guard_lines(phone)} == {("sip.garbage", "127.0.0.1")}
+    assert {(event, source) for event, source, _ in guard_log_lines(phone)} == {("sip.garbage", "127.0.0.1")}
 
 
-async def test_calls_over_tcp_carry_sound(phone: Phone, raw: RawPhone) -> None:
+async def test_calls_over_tcp_have_audio(phone: Phone, raw: RawPhone) -> None:
     call = await phone.call(";transport=tcp")
     track = phone.ears.follow(call.taken_media.slot)
     phone.pump.write(call.placed_media.slot, tone(8000, 900, 0.5))

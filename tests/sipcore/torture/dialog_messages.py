@@ -1,4 +1,4 @@
-"""Messages that a peer may send at each moment of a call, for a `Mutator` to spoil."""
+"""Messages that a peer may send at each moment of a call, for a `Mutator`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ANSWERS = ("180 Ringing", "183 Session Progress", "200 OK", "302 Moved", "401 Un
 
 
 def beginnings(raw: RawPhone) -> Iterator[bytes]:
-    """Requests that begin something, without end."""
+    """Requests that begin a dialog or transaction, endless."""
     offers = [
         raw.offer("0"),
         raw.offer("96 9 0 101", "rtpmap:96 opus/48000/2", "fmtp:96 useinbandfec=1", "rtpmap:9 G722/8000", "ptime:20"),
@@ -50,7 +50,7 @@ def beginnings(raw: RawPhone) -> Iterator[bytes]:
 
 
 async def within_a_call(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
-    """`MAX_DECODING` requests within a call from outside, any of which may end it."""
+    """`MAX_DECODING` mutated requests within an inbound call, any of which may end it."""
     async with RawPhone(phone.target) as caller:
         call = await LiveCall.made(phone, caller)
         for number in range(AT_ONCE):
@@ -64,7 +64,7 @@ async def within_a_call(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
 
 
 async def in_answer(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
-    """`MAX_DECODING` responses to an INVITE of ours."""
+    """`MAX_DECODING` mutated responses to an outbound INVITE."""
     async with RawPhone(phone.target) as other:
         leg, callee = await placed(phone, other)
         spoil(callee, mutate)
@@ -77,13 +77,13 @@ async def in_answer(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
 
 
 def spoil(callee: RawCallee, mutate: Mutator) -> None:
-    """All that this callee sends from now on is spoilt."""
+    """Mutate all messages of this callee from now on."""
     send = callee.phone.send
     callee.phone.send = lambda data: send(mutate(data))  # type: ignore[method-assign]
 
 
 def packets() -> Iterator[tuple[bytes, bytes]]:
-    """The same packet of RTP, and one of RTCP, without end."""
+    """The same packet of RTP, and one of RTCP, endless."""
     report = struct.pack(">BBHIQIIIIIIIII", 0x81, 200, 12, 0x5150, 1 << 60, 1, 2, 3, 0x5150, 0, 1, 0, 0, 0)
     names = struct.pack(">BBHIBB6s", 0x81, 202, 3, 0x5150, 1, 6, b"a@b.cd") + b"\0\0"
     packet = struct.pack(">BBHII", 0x80, 0, 1, 160, 0x5150) + b"\xff" * 160

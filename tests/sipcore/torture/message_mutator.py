@@ -1,4 +1,4 @@
-"""Real messages, spoilt at random: the same ones for the same seed."""
+"""Real messages, mutated at random: the same ones for the same seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOKENS = [
 
 
 class Mutator:
-    """`mutator(data)` returns data with one to four faults in it."""
+    """`mutator(data)` returns data with one to four faults."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -64,7 +64,7 @@ class Mutator:
         del data[self._at(data) :]
 
     def _number(self, data: bytearray) -> None:
-        """Another number in the place of one."""
+        """Replace one number by another."""
         digits = [at for at, byte in enumerate(data) if 0x30 <= byte <= 0x39]
         if digits:
             at = self._random.choice(digits)

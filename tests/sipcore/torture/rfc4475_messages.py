@@ -32,7 +32,7 @@ class Torture:
     tail: bytes = b""
 
     def spell(self, phone: RawPhone, via: str) -> bytes:
-        """The message as this phone says it over `via`."""
+        """The message of this phone over `via`."""
         method = self.method
         body = phone.offer("0") if self.offer and method == "INVITE" else ""
         text = phone.request(method, phone.dialog(), body=body, headers=self.headers, via=via).decode()
@@ -186,6 +186,6 @@ RESPONSES = {
 
 
 def response(phone: RawPhone, first: bytes) -> bytes:
-    """An answer to something that was never asked."""
+    """A response without a request."""
     request = phone.request("OPTIONS", phone.dialog())
     return first + b"\r\n" + request.partition(b"\r\n")[2]

@@ -1,5 +1,5 @@
-"""Messages that are valid and look wrong, and messages that are wrong (RFC 4475): the first are served, the others
-refused or dropped, over datagrams and over a stream, and the next caller is served."""
+"""Torture messages (RFC 4475): valid ones that look wrong are served, invalid ones rejected or dropped, over datagrams
+and over a stream, and the next caller is served."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 
 async def outcome_of_leg(phone: Phone) -> str | None:
-    """Whether a call has come in; it is refused."""
+    """The outcome of an inbound call; it is rejected."""
     if phone.incoming.empty():
         return None
     await phone.incoming.get_nowait().reject(486)
@@ -34,14 +34,14 @@ async def outcome_of_leg(phone: Phone) -> str | None:
 
 
 def outcome_of_status(status: int, torture: Torture) -> str | None:
-    """What a final status means for a message; 486 is what a leg gets."""
+    """The outcome by a final status; 486 is that of a leg."""
     if status < 200:
         return None
     return SERVED if status == 486 or (status == 200 and torture.method == "OPTIONS") else str(status)
 
 
 async def over_datagrams(phone: Phone, raw: RawPhone, torture: Torture) -> str:
-    """Send it, and OPTIONS behind it; what came of it before those were answered."""
+    """Send it, then OPTIONS; returns its outcome before the response to those."""
     raw.send(torture.spell(raw, "UDP"))
     probe = raw.dialog()
     raw.send(raw.request("OPTIONS", probe))
@@ -73,7 +73,9 @@ async def over_a_stream(phone: Phone, raw: RawPhone, torture: Torture) -> str:
 
 @pytest.mark.parametrize("way", [over_datagrams, over_a_stream], ids=["udp", "tcp"])
 @pytest.mark.parametrize("torture", VALID + INVALID, ids=lambda torture: f"{torture.section} {torture.what}")
-async def test_it_is_served_or_refused(phone: Phone, raw: RawPhone, torture: Torture, way: object) -> None:
+async def test_torture_message_is_served_or_rejected(
+    phone: Phone, raw: RawPhone, torture: Torture, way: object
+) -> None:
     outcome = await way(phone, raw, torture)  # type: ignore[operator]
     assert outcome in torture.outcomes
     while not raw.sip.received.empty():
@@ -81,12 +83,12 @@ async def test_it_is_served_or_refused(phone: Phone, raw: RawPhone, torture: Tor
 
 
 @pytest.mark.parametrize("first", RESPONSES.values(), ids=RESPONSES.keys())
-async def test_an_answer_to_nothing_is_dropped(phone: Phone, raw: RawPhone, first: bytes) -> None:
+async def test_unmatched_torture_response_is_dropped(phone: Phone, raw: RawPhone, first: bytes) -> None:
     raw.send(response(raw, first))
     assert (await raw.options()).status == 200
     assert raw.sip.received.empty()
 
 
-async def test_then_calls_go_on(phone: Phone, raw: RawPhone) -> None:
+async def test_calls_are_served_after_torture_messages(phone: Phone, raw: RawPhone) -> None:
     call = await phone.call()
     await call.end()

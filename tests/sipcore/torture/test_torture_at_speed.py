@@ -1,4 +1,4 @@
-"""10,000 spoilt messages, and messages of every wrong size, while a call goes on: its sound stays even."""
+"""10,000 mutated messages, and messages of every wrong size, during a call: its audio stays even."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
     phone.endpoint.log_guard_events()
 
 
-async def test_spoilt_requests_are_survived_and_the_sound_stays_even(phone: Phone, raw: RawPhone) -> None:
+async def test_mutated_requests_do_not_disturb_audio(phone: Phone, raw: RawPhone) -> None:
     mutate = Mutator(4475)
     source = beginnings(raw)
     async with even_sound(phone), turned_away(phone):
@@ -39,7 +39,7 @@ async def test_spoilt_requests_are_survived_and_the_sound_stays_even(phone: Phon
     await raw.settled()
 
 
-async def test_spoilt_requests_within_a_call_end_it_at_most(phone: Phone, raw: RawPhone) -> None:
+async def test_mutated_requests_within_a_call_at_most_end_it(phone: Phone, raw: RawPhone) -> None:
     mutate = Mutator(3261)
     async with even_sound(phone):
         for _ in range(MESSAGES // 4 // AT_ONCE):
@@ -47,7 +47,7 @@ async def test_spoilt_requests_within_a_call_end_it_at_most(phone: Phone, raw: R
     await raw.settled()
 
 
-async def test_spoilt_answers_to_a_call_of_ours_end_it_at_most(phone: Phone, raw: RawPhone) -> None:
+async def test_mutated_responses_at_most_end_the_outbound_call(phone: Phone, raw: RawPhone) -> None:
     mutate = Mutator(6337)
     async with even_sound(phone):
         for _ in range(MESSAGES // 4 // AT_ONCE):
@@ -55,7 +55,7 @@ async def test_spoilt_answers_to_a_call_of_ours_end_it_at_most(phone: Phone, raw
     await raw.settled()
 
 
-async def test_spoilt_rtp_and_rtcp_are_survived(phone: Phone, raw: RawPhone) -> None:
+async def test_mutated_rtp_and_rtcp_do_not_end_a_call(phone: Phone, raw: RawPhone) -> None:
     mutate = Mutator(3550)
     call = await LiveCall.made(phone, raw)
     assert raw._rtp_target is not None
@@ -81,7 +81,7 @@ EXCESSES = {
 
 
 @pytest.mark.parametrize("what", EXCESSES)
-async def test_a_datagram_may_hold_anything(phone: Phone, raw: RawPhone, what: str) -> None:
+async def test_datagrams_of_every_size_are_handled(phone: Phone, raw: RawPhone, what: str) -> None:
     for _ in range(20):
         raw.send(EXCESSES[what])
         await raw.settled()
@@ -89,7 +89,7 @@ async def test_a_datagram_may_hold_anything(phone: Phone, raw: RawPhone, what: s
 
 @pytest.mark.parametrize("line", ["m=audio 9 RTP/AVP 0", "a=x", "c=IN IP4 127.0.0.1", "a=rtpmap:0 PCMU/8000", "b=AS:1"])
 @pytest.mark.parametrize("count", [100, 300, 1000])
-async def test_an_offer_may_have_any_number_of_lines(phone: Phone, raw: RawPhone, line: str, count: int) -> None:
+async def test_offers_of_every_length_are_handled(phone: Phone, raw: RawPhone, line: str, count: int) -> None:
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0") + f"{line}\r\n" * count)
     await raw.settled()
@@ -102,7 +102,7 @@ NOT_TEXT = [b"\0", b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\x1b[2J", b"\x7f", b
 
 
 @pytest.mark.parametrize("odd", NOT_TEXT)
-async def test_bytes_that_are_no_text_are_survived_everywhere(phone: Phone, raw: RawPhone, odd: bytes) -> None:
+async def test_invalid_utf8_in_every_header_is_handled(phone: Phone, raw: RawPhone, odd: bytes) -> None:
     request = raw.request("INVITE", raw.dialog(), body=raw.offer("0"), headers=HEADERS)
     async with turned_away(phone):
         for at in range(0, len(request), 7):

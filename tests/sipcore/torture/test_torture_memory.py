@@ -1,4 +1,4 @@
-"""What spoilt messages and calls that nobody ends leave behind, once SIP's half minutes have passed: nothing."""
+"""Mutated messages and unfinished calls leak nothing, once SIP's timers have expired."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPARE_BYTES = 2 << 20
 
 
 async def attack(raw: RawPhone, mutate: Mutator) -> None:
-    """Half of it spoilt, half of it calls that are begun and left."""
+    """Half mutated messages, half calls that are begun and abandoned."""
     for number in range(MESSAGES):
         method = METHODS[number % len(METHODS)]
         request = raw.request(method, raw.dialog(), body=raw.offer("0") if method == "INVITE" else "")
@@ -28,8 +28,8 @@ async def attack(raw: RawPhone, mutate: Mutator) -> None:
             await raw.settled()
 
 
-async def forgotten(hurried: HurriedPhone, idle_files: int) -> int:
-    """Wait until all calls are over and their sockets closed; the memory that is held then."""
+async def memory_after_all_calls(hurried: HurriedPhone, idle_files: int) -> int:
+    """Wait until all calls are over and their sockets closed; returns the memory in use."""
     for _ in range(400):
         await asyncio.sleep(0.1)
         if hurried.holds()[1] <= idle_files:
@@ -41,14 +41,14 @@ async def forgotten(hurried: HurriedPhone, idle_files: int) -> int:
 
 
 @pytest.mark.timeout(180)
-async def test_memory_and_descriptors_come_back() -> None:
-    """What grows only at first is kept for use; what is lost is lost each time."""
+async def test_memory_and_descriptors_are_released() -> None:
+    """Memory that grows only at first is cached; a leak grows each time."""
     mutate = Mutator(18)
     held: list[int] = []
     async with HurriedPhone.started() as hurried, RawPhone(hurried.target) as raw:
         _, idle_files = hurried.holds()
         for _ in range(ROUNDS):
             await attack(raw, mutate)
-            held.append(await forgotten(hurried, idle_files))
+            held.append(await memory_after_all_calls(hurried, idle_files))
         await raw.settled()
     assert min(after - before for before, after in itertools.pairwise(held)) < SPARE_BYTES

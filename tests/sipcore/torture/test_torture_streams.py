@@ -1,4 +1,4 @@
-"""Connections that send too much, too slowly or without end: only they suffer."""
+"""Connections that send too much, too slowly or without end affect no other peer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def connected(phone: Phone, host: str = "127.0.0.1") -> tuple[asyncio.Stre
 
 
 @pytest.mark.parametrize("what", ENDLESS)
-async def test_a_stream_without_end_does_no_harm(phone: Phone, raw: RawPhone, what: str) -> None:
+async def test_endless_stream_does_not_disturb_audio(phone: Phone, raw: RawPhone, what: str) -> None:
     start, more = ENDLESS[what]
     _, writer = await connected(phone)
     writer.write(start)
@@ -55,7 +55,7 @@ async def test_a_stream_without_end_does_no_harm(phone: Phone, raw: RawPhone, wh
     await call.end()
 
 
-async def test_two_hundred_slow_senders_delay_nobody(phone: Phone, raw: RawPhone) -> None:
+async def test_200_slow_senders_delay_no_other_peer(phone: Phone, raw: RawPhone) -> None:
     request = raw.request("OPTIONS", raw.dialog(), via="TCP")
     phone.endpoint.set_sources(["127.0.0.0/8"])
     senders = [await connected(phone, f"127.0.2.{1 + number % 5}") for number in range(200)]

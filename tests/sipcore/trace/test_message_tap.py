@@ -1,4 +1,4 @@
-"""What the tap sees of real calls: every message of known peers, in order, as it stood on the wire."""
+"""The message tap with real calls: every message of known peers, in order, unchanged."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
-def kept(phone: Phone, key: DialogKey | None) -> list[LoggedMessage]:
-    """What is known of a dialog now."""
-    phone.endpoint.take_messages()
+def trace_of(phone: Phone, key: DialogKey | None) -> list[LoggedMessage]:
+    """The messages of a dialog so far."""
+    phone.endpoint.update_sip_log()
     trail = phone.endpoint.sip_log.dialog_trace(key) if key else None
     return list(trail or ())
 
 
-def told(messages: list[LoggedMessage]) -> list[str]:
+def summaries(messages: list[LoggedMessage]) -> list[str]:
     return [f"{'>' if each.message.sent else '<'} {each.message.summary.split(' sip:')[0]}" for each in messages]
 
 
@@ -58,11 +58,11 @@ async def hung_up(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
     leg.release()
 
 
-async def test_a_call_is_seen_from_invite_to_bye(phone: Phone, raw: RawPhone) -> None:
+async def test_tap_copies_a_call_from_invite_to_bye(phone: Phone, raw: RawPhone) -> None:
     dialog, leg = await answered(phone, raw)
     await hung_up(raw, dialog, leg)
-    messages = kept(phone, DialogKey(dialog.call_id, "callee", dialog.tag))
-    assert told(messages) == [
+    messages = trace_of(phone, DialogKey(dialog.call_id, "callee", dialog.tag))
+    assert summaries(messages) == [
         "< INVITE", "> 100 Trying (INVITE)", "> 180 Ringing (INVITE)", "> 200 OK (INVITE)", "< ACK", "< BYE",
         "> 200 OK (BYE)",
     ]  # fmt: skip
@@ -78,18 +78,18 @@ async def test_a_call_is_seen_from_invite_to_bye(phone: Phone, raw: RawPhone) ->
     )
 
 
-async def test_the_text_is_what_the_peer_sent_and_got(phone: Phone, raw: RawPhone) -> None:
+async def test_tapped_text_equals_the_messages_on_the_wire(phone: Phone, raw: RawPhone) -> None:
     dialog, leg = await answered(phone, raw)
     dialog.cseq += 1
     raw.send(sent := raw.request("INFO", dialog, headers=("Subject: to the letter",)))
     answer = await raw.final("INFO")
     await hung_up(raw, dialog, leg)
-    messages = [each.message for each in kept(phone, DialogKey(dialog.call_id, "callee", dialog.tag))]
+    messages = [each.message for each in trace_of(phone, DialogKey(dialog.call_id, "callee", dialog.tag))]
     assert sent in [message.raw for message in messages]
     assert answer.text in [message.text.replace("\r\n", "\n").rstrip("\n") for message in messages]
 
 
-async def test_a_message_that_comes_or_goes_again_is_marked(phone: Phone, raw: RawPhone) -> None:
+async def test_retransmissions_are_marked(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     branch = raw.branch()
     for _ in range(2):
@@ -101,7 +101,13 @@ async def test_a_message_that_comes_or_goes_again_is_marked(phone: Phone, raw: R
         while (await raw.message()).status != 180:
             pass
         if (
-            len([each for each in kept(phone, DialogKey(dialog.call_id, "callee", dialog.tag)) if each.retransmission])
+            len(
+                [
+                    each
+                    for each in trace_of(phone, DialogKey(dialog.call_id, "callee", dialog.tag))
+                    if each.retransmission
+                ]
+            )
             > 2
         ):
             break
@@ -109,8 +115,8 @@ async def test_a_message_that_comes_or_goes_again_is_marked(phone: Phone, raw: R
     refusal = await raw.final("INVITE")
     dialog.to = refusal.header("To")
     raw.send(raw.request("ACK", dialog, branch=branch))
-    messages = kept(phone, DialogKey(dialog.call_id, "callee", dialog.tag))
-    assert {"< INVITE", "> 180 Ringing (INVITE)"} <= set(told([each for each in messages if each.retransmission]))
+    messages = trace_of(phone, DialogKey(dialog.call_id, "callee", dialog.tag))
+    assert {"< INVITE", "> 180 Ringing (INVITE)"} <= set(summaries([each for each in messages if each.retransmission]))
     assert [each.retransmission for each in messages if each.message.status == 0][:1] == [False]
 
 
@@ -121,28 +127,33 @@ async def test_a_call_to_ourselves_is_two_dialogs(phone: Phone, raw: RawPhone) -
     await call.placed.hangup()
     await asyncio.gather(call.placed.ended, call.taken.ended)
     await raw.options()  # what was sent before it has been received
-    phone.endpoint.take_messages()
+    phone.endpoint.update_sip_log()
     sip_log = phone.endpoint.sip_log
-    caller, callee = sip_log.key_of(call_id, "caller"), sip_log.key_of(call_id, "callee", call.taken.facts.from_tag)
+    caller, callee = (
+        sip_log.find_dialog(call_id, "caller"),
+        sip_log.find_dialog(call_id, "callee", call.taken.facts.from_tag),
+    )
     assert caller is not None and callee is not None and caller != callee
-    ours, theirs = kept(phone, caller), kept(phone, callee)
-    assert [told([each])[0].replace(">", "=").replace("<", ">").replace("=", "<") for each in theirs] == told(ours)
-    assert told(ours)[0] == "> INVITE" and told(ours)[-1] == "< 200 OK (BYE)"
-    assert sip_log.key_of(call_id, "callee", "another tag") is None
+    ours, theirs = trace_of(phone, caller), trace_of(phone, callee)
+    assert [summaries([each])[0].replace(">", "=").replace("<", ">").replace("=", "<") for each in theirs] == summaries(
+        ours
+    )
+    assert summaries(ours)[0] == "> INVITE" and summaries(ours)[-1] == "< 200 OK (BYE)"
+    assert sip_log.find_dialog(call_id, "callee", "another tag") is None
 
 
-async def test_strangers_leave_no_trace(phone: Phone, raw: RawPhone) -> None:
+async def test_messages_of_unknown_sources_are_not_tapped(phone: Phone, raw: RawPhone) -> None:
     seen: list[SipMessage] = []
-    phone.endpoint.take_messages()
+    phone.endpoint.update_sip_log()
     phone.endpoint.sip_log.watchers.add(watch := lambda message, key, again: seen.append(message))
     try:
-        async with RawPhone(phone.target, "127.0.0.9") as stranger:
-            stranger.invite(dialog := stranger.dialog(), "")
-            assert (await stranger.final()).status == 403
-            response = b"SIP/2.0 200 OK\r\n" + stranger.request("INVITE", dialog).split(b"\r\n", 1)[1]
-            stranger.send(response)
+        async with RawPhone(phone.target, "127.0.0.9") as unknown_source:
+            unknown_source.invite(dialog := unknown_source.dialog(), "")
+            assert (await unknown_source.final()).status == 403
+            response = b"SIP/2.0 200 OK\r\n" + unknown_source.request("INVITE", dialog).split(b"\r\n", 1)[1]
+            unknown_source.send(response)
         await raw.options()
-        phone.endpoint.take_messages()
+        phone.endpoint.update_sip_log()
     finally:
         phone.endpoint.sip_log.watchers.discard(watch)
     assert [(message.method, message.status, message.sent) for message in seen] == [
@@ -151,30 +162,28 @@ async def test_strangers_leave_no_trace(phone: Phone, raw: RawPhone) -> None:
     ]
 
 
-async def test_a_call_without_a_codec_in_common_is_told_and_one_that_we_refuse_is_not(
-    phone: Phone, raw: RawPhone
-) -> None:
+async def test_refusal_by_pjsip_is_logged_and_refusal_by_a_leg_is_not(phone: Phone, raw: RawPhone) -> None:
     with capture_logs() as events:
         raw.invite(hopeless := raw.dialog(), raw.offer("18"))
         assert (await raw.final()).status == 488
         raw.invite(raw.dialog(), raw.offer())
         await (await phone.next_leg()).reject(404)
         assert (await raw.final()).status == 404
-        phone.endpoint.take_messages()
-    told = [event for event in events if event["event"] == "sip.refused"]
-    assert [(event["code"], event["source"], event["sip_call_id"]) for event in told] == [
+        phone.endpoint.update_sip_log()
+    summaries = [event for event in events if event["event"] == "sip.refused"]
+    assert [(event["code"], event["source"], event["sip_call_id"]) for event in summaries] == [
         (488, "127.0.0.1", hopeless.call_id)
     ]
 
 
 async def test_options_belong_to_no_call_and_are_counted(phone: Phone, raw: RawPhone) -> None:
-    phone.endpoint.take_messages()
+    phone.endpoint.update_sip_log()
     sip_log = phone.endpoint.sip_log
     before = sip_log.received["OPTIONS", 0], sip_log.sent["OPTIONS", 2]
     answer = await raw.options()
-    phone.endpoint.take_messages()
+    phone.endpoint.update_sip_log()
     assert (sip_log.received["OPTIONS", 0], sip_log.sent["OPTIONS", 2]) == (before[0] + 1, before[1] + 1)
-    assert sip_log.key_of(answer.header("Call-ID"), "callee") is None
+    assert sip_log.find_dialog(answer.header("Call-ID"), "callee") is None
 
 
 def flood(target: str, call_ids: list[str]) -> None:
@@ -194,10 +203,10 @@ def flood(target: str, call_ids: list[str]) -> None:
             peer.recv(8000)
 
 
-async def test_when_nobody_takes_messages_the_oldest_are_lost_and_counted(
+async def test_oldest_unread_messages_are_lost_and_counted(
     phone: Phone, raw: RawPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sipcore.trace.sip_log.GATHER_S", 60)
+    monkeypatch.setattr("sipcore.trace.sip_log.BATCH_INTERVAL_S", 60)
     sip_log = phone.endpoint.sip_log
     seen: list[SipMessage] = []
     sip_log.watchers.add(watch := lambda message, key, again: seen.append(message))
@@ -205,7 +214,7 @@ async def test_when_nobody_takes_messages_the_oldest_are_lost_and_counted(
     with capture_logs() as events:
         await asyncio.to_thread(flood, phone.target, call_ids)
         while not seen or seen[-1].call_id != call_ids[-1] or not seen[-1].sent:
-            phone.endpoint.take_messages()
+            phone.endpoint.update_sip_log()
     sip_log.watchers.discard(watch)
     assert sip_log.lost > 0
     assert sum(event["count"] for event in events if event["event"] == "sip.messages_not_seen") == sip_log.lost

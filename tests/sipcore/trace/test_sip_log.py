@@ -1,4 +1,4 @@
-"""How messages are put to their dialogs, how much is kept, and for how long; time is an argument."""
+"""The SIP log: dialogs of messages, limits and retention; time is an argument."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from structlog.testing import capture_logs
 
 from sipcore.trace import sip_log
 from sipcore.trace.sip_log import (
-    KEPT_FIRST,
-    LINGER_S,
+    ENDED_TTL_S,
+    FIRST_MESSAGES,
     LOG_WINDOW_S,
     MAX_DIALOG_BYTES,
     MAX_LOGGED,
     MAX_MESSAGES,
     MAX_TOTAL_BYTES,
-    SWEEP_S,
-    UNANSWERED_S,
+    SWEEP_INTERVAL_S,
+    UNANSWERED_TTL_S,
     DialogKey,
     SipLog,
 )
@@ -34,7 +34,7 @@ def message(
 
 
 def inbound(sip_log: SipLog, now_s: float, call_id: str = "c1", tag: str = "a") -> DialogKey:
-    """An INVITE comes and is answered."""
+    """An inbound INVITE and its answer."""
     to_come, known = (tag, ""), (tag, "b")
     sip_log.add([message("INVITE", call_id=call_id, tags=to_come)], now_s)
     sip_log.add([message("INVITE", 200, sent=True, call_id=call_id, tags=known)], now_s)
@@ -49,7 +49,7 @@ def test_requests_of_both_ends_belong_to_the_dialog() -> None:
     assert trail is not None and len(trail) == 5 and trail.over
 
 
-def test_both_ends_of_a_call_that_comes_back_to_us_are_apart() -> None:
+def test_both_ends_of_a_call_to_ourselves_are_separate_dialogs() -> None:
     sip_log = SipLog()
     sip_log.add([message("INVITE", sent=True, tags=("a", "")), message("INVITE", tags=("a", ""))], 0)
     sip_log.add([message("INVITE", 180, sent=True), message("INVITE", 180)], 0)
@@ -59,16 +59,16 @@ def test_both_ends_of_a_call_that_comes_back_to_us_are_apart() -> None:
     assert callee is not None and [each.message.sent for each in callee] == [False, True, True]
 
 
-def test_callers_who_use_the_same_call_id_are_apart() -> None:
+def test_callers_with_the_same_call_id_have_separate_dialogs() -> None:
     sip_log = SipLog()
     first, second = inbound(sip_log, 0, tag="a1"), inbound(sip_log, 0, tag="a2")
     assert [len(sip_log.dialog_trace(key) or ()) for key in (first, second)] == [2, 2]
-    assert sip_log.key_of("c1", "callee", "a2") == second
-    assert sip_log.key_of("c1", "callee", "a3") is None
-    assert sip_log.key_of("c1", "caller") is None
+    assert sip_log.find_dialog("c1", "callee", "a2") == second
+    assert sip_log.find_dialog("c1", "callee", "a3") is None
+    assert sip_log.find_dialog("c1", "caller") is None
 
 
-def test_what_began_no_call_belongs_to_none() -> None:
+def test_message_without_an_invite_has_no_dialog() -> None:
     sip_log = SipLog()
     seen: list[DialogKey | None] = []
     sip_log.watchers.add(lambda message, key, again: seen.append(key))
@@ -76,7 +76,7 @@ def test_what_began_no_call_belongs_to_none() -> None:
     assert seen == [None] * 4
 
 
-def test_of_a_long_dialog_the_first_and_the_last_are_kept() -> None:
+def test_long_dialog_keeps_its_first_and_last_messages() -> None:
     sip_log = SipLog()
     key = inbound(sip_log, 0)
     later = [message("INFO") for _ in range(500)]
@@ -85,7 +85,10 @@ def test_of_a_long_dialog_the_first_and_the_last_are_kept() -> None:
     assert trail is not None
     kept = [each.message for each in trail]
     assert len(kept) == MAX_MESSAGES and trail.left_out == 502 - MAX_MESSAGES
-    assert kept[2:KEPT_FIRST] == later[: KEPT_FIRST - 2] and kept[KEPT_FIRST:] == later[-(MAX_MESSAGES - KEPT_FIRST) :]
+    assert (
+        kept[2:FIRST_MESSAGES] == later[: FIRST_MESSAGES - 2]
+        and kept[FIRST_MESSAGES:] == later[-(MAX_MESSAGES - FIRST_MESSAGES) :]
+    )
 
 
 def test_the_bytes_of_a_dialog_are_bounded() -> None:
@@ -98,7 +101,7 @@ def test_the_bytes_of_a_dialog_are_bounded() -> None:
     assert len(trail) + trail.left_out == 102
 
 
-def test_of_too_many_dialogs_the_one_that_was_silent_for_longest_goes() -> None:
+def test_dialog_with_the_oldest_last_message_is_dropped_first() -> None:
     sip_log = SipLog()
     keys = [inbound(sip_log, 0, f"c{number}") for number in range(MAX_TOTAL_BYTES // (32 * 8000))]
     for key in keys:
@@ -109,45 +112,45 @@ def test_of_too_many_dialogs_the_one_that_was_silent_for_longest_goes() -> None:
     assert lost and lost == keys[1 : 1 + len(lost)]
 
 
-def test_a_dialog_is_forgotten_when_nothing_of_it_can_come_again() -> None:
+def test_ended_dialog_is_dropped_after_its_retransmissions() -> None:
     sip_log = SipLog()
     over, refused, alive, silent = (inbound(sip_log, 0, name) for name in ("over", "refused", "alive", "silent"))
-    sip_log.forget(silent)
+    sip_log.remove_dialog(silent)
     sip_log.add([message("BYE", call_id="over")], 10)
-    sip_log.forget(refused)
+    sip_log.remove_dialog(refused)
     sip_log.add([message("INVITE", call_id="refused", tags=("a", ""))], 10)
     sip_log.add([message("INVITE", 486, sent=True, call_id="refused")], 10)
     sip_log.add([message("INVITE", call_id="silent", tags=("a", ""))], 10)
-    sip_log.add([], 10 + LINGER_S)
+    sip_log.add([], 10 + ENDED_TTL_S)
     assert all(sip_log.dialog_trace(key) is not None for key in (over, refused, alive, silent))
-    sip_log.add([], 10 + LINGER_S + SWEEP_S + 1)
+    sip_log.add([], 10 + ENDED_TTL_S + SWEEP_INTERVAL_S + 1)
     assert [sip_log.dialog_trace(key) is not None for key in (over, refused, alive, silent)] == [
         False,
         False,
         True,
         True,
     ]
-    sip_log.add([], 10 + UNANSWERED_S + SWEEP_S + 1)
+    sip_log.add([], 10 + UNANSWERED_TTL_S + SWEEP_INTERVAL_S + 1)
     assert [sip_log.dialog_trace(key) is not None for key in (alive, silent)] == [True, False]
 
 
-def test_an_invite_that_was_challenged_goes_on() -> None:
+def test_challenged_invite_continues_its_dialog() -> None:
     sip_log = SipLog()
     sip_log.add([message("INVITE", sent=True, tags=("a", "")), message("INVITE", 401), message("ACK", sent=True)], 0)
-    key = sip_log.key_of("c1", "caller")
+    key = sip_log.find_dialog("c1", "caller")
     assert key is not None
     sip_log.add([message("INVITE", sent=True, tags=("a", ""))], 1)
     trail = sip_log.dialog_trace(key)
     assert trail is not None and not trail.over and len(trail) == 4
 
 
-def test_a_refusal_that_nobody_else_tells_is_logged_once_and_not_without_bound() -> None:
+def test_refusal_before_a_leg_is_logged_once_with_a_limit() -> None:
     sip_log = SipLog()
     why = b'SIP/2.0 488 Not Acceptable Here\r\nWarning: 304 us "Media type not available"\r\n\r\n'
     with capture_logs() as events:
         for number in range(MAX_LOGGED + 5):
             told, other = f"c{number}", f"d{number}"
-            sip_log.leg_created(other, "a")
+            sip_log.add_leg(other, "a")
             for call_id in (told, other):
                 sip_log.add([message("INVITE", call_id=call_id, tags=("a", ""))], 1)
                 refusal = message("INVITE", 488, sent=True, call_id=call_id, raw=why + call_id.encode())
@@ -170,30 +173,30 @@ def test_a_refusal_that_nobody_else_tells_is_logged_once_and_not_without_bound()
     assert [event["sip_call_id"] for event in events] == ["e"]
 
 
-def test_the_same_bytes_again_are_a_retransmission_the_same_way_only() -> None:
+def test_equal_bytes_in_the_same_direction_are_a_retransmission() -> None:
     log = SipLog()
     seen: list[bool] = []
     log.watchers.add(lambda message, key, again: seen.append(again))
     same = b"INVITE sip:100@192.0.2.1 SIP/2.0"
     log.add([message("INVITE", raw=same), message("INVITE", raw=same, sent=True), message("INVITE", raw=same)], 0)
     assert seen == [False, False, True]
-    log.add([message("INFO") for _ in range(sip_log.MAX_REMEMBERED)], 1)
+    log.add([message("INFO") for _ in range(sip_log.MAX_TRACKED)], 1)
     log.add([message("INVITE", raw=same)], 1)
-    log.add([message("INFO") for _ in range(3 * sip_log.MAX_REMEMBERED)], 2)
+    log.add([message("INFO") for _ in range(3 * sip_log.MAX_TRACKED)], 2)
     log.add([message("INVITE", raw=same)], 3)
-    assert (seen[3 + sip_log.MAX_REMEMBERED], seen[-1]) == (True, False), "it is remembered for a while"
+    assert (seen[3 + sip_log.MAX_TRACKED], seen[-1]) == (True, False), "it is remembered for a while"
     assert log.retransmitted == {False: 2, True: 0}
 
 
-def test_messages_are_known_again_for_as_long_as_they_are_repeated_and_forgotten_then() -> None:
+def test_hashes_of_messages_expire_after_retransmissions() -> None:
     log = SipLog()
     seen: list[bool] = []
     log.watchers.add(lambda message, key, again: seen.append(again))
     same = b"INVITE sip:100@192.0.2.1 SIP/2.0"
-    for now_s in (100, 100 + sip_log.LINGER_S):
+    for now_s in (100, 100 + sip_log.ENDED_TTL_S):
         log.add([message("INVITE", raw=same)], now_s)
     assert seen == [False, True]
     for turns in (2, 4):
-        log.add([message("OPTIONS")], 100 + turns * sip_log.LINGER_S)
-    log.add([message("INVITE", raw=same)], 100 + 5 * sip_log.LINGER_S)
+        log.add([message("OPTIONS")], 100 + turns * sip_log.ENDED_TTL_S)
+    log.add([message("INVITE", raw=same)], 100 + 5 * sip_log.ENDED_TTL_S)
     assert seen[-1] is False

@@ -15,7 +15,7 @@ from tests.sipcore.dialogs.test_wire import connected, over, packets_of
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
-from tests.sipcore.rtp.test_srtp import both_hear
+from tests.sipcore.rtp.test_srtp import assert_audio_both_ways
 from tests.sipcore.tones import from_mulaw, loudest_hz, sounding_s, tone
 from tests.sipcore.transport.test_nat import addresses_in
 
@@ -35,7 +35,7 @@ def at(phone: Phone, host: str) -> RawPhone:
     return RawPhone(f"{'[::1]' if host == '::1' else host}:{phone.settings.port}", host)
 
 
-async def test_a_caller_is_heard_and_hears_over_its_version_of_ip(phone: Phone, raw: RawPhone) -> None:
+async def test_inbound_call_has_audio_over_each_ip_version(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media, answer = await connected(phone, raw, raw.offer("0"))
     track = phone.ears.follow(media.slot)
     phone.pump.write(media.slot, tone(8000, 600, 0.4))
@@ -54,11 +54,11 @@ async def test_a_caller_is_heard_and_hears_over_its_version_of_ip(phone: Phone, 
     assert loudest_hz(from_mulaw(got), 8000) == pytest.approx(600, abs=10)
 
 
-async def test_a_callee_gets_an_offer_of_its_version_of_ip(phone: Phone, raw: RawPhone) -> None:
+async def test_offer_has_the_ip_version_of_the_callee(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:1@{raw.named}:{raw.sip.port}", caller=NameAddr("100", "Desk"))
     callee = await RawCallee.called(raw)
     callee.answers()
-    media = await asyncio.wait_for(leg.connected(), 5)
+    media = await asyncio.wait_for(leg.wait_connected(), 5)
     phone.pump.write(media.slot, tone(8000, 600, 0.3))
     got = b"".join([(await raw.next_rtp()).payload for _ in range(15)])
     ending = asyncio.create_task(leg.hangup())
@@ -73,7 +73,7 @@ async def test_a_callee_gets_an_offer_of_its_version_of_ip(phone: Phone, raw: Ra
     assert loudest_hz(from_mulaw(got), 8000) == pytest.approx(600, abs=10)
 
 
-async def test_an_offer_that_we_make_late_has_the_version_of_the_caller(phone: Phone, raw: RawPhone) -> None:
+async def test_late_offer_has_the_ip_version_of_the_caller(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     raw.invite(dialog, "")
     leg = await phone.next_leg()
@@ -87,7 +87,7 @@ async def test_an_offer_that_we_make_late_has_the_version_of_the_caller(phone: P
     assert addresses_in(answer.body) == {raw.host}
 
 
-async def test_sound_may_go_over_another_version_than_sip(phone: Phone, raw: RawPhone) -> None:
+async def test_rtp_may_use_another_ip_version_than_sip(phone: Phone, raw: RawPhone) -> None:
     other = "127.0.0.1" if raw.host == "::1" else "::1"
     async with at(phone, other) as sound:
         dialog, leg, media, answer = await connected(phone, raw, sound.offer("0"))
@@ -98,15 +98,15 @@ async def test_sound_may_go_over_another_version_than_sip(phone: Phone, raw: Raw
     assert loudest_hz(from_mulaw(got), 8000) == pytest.approx(600, abs=10)
 
 
-async def test_strangers_rtp_does_not_reach_a_call_over_ipv6(phone: Phone) -> None:
-    async with at(phone, "::1") as raw, at(phone, "::1") as stranger:
+async def test_rtp_of_another_source_does_not_reach_a_call_over_ipv6(phone: Phone) -> None:
+    async with at(phone, "::1") as raw, at(phone, "::1") as unknown_source:
         dialog, leg, media, answer = await connected(phone, raw, raw.offer("0"))
         track = phone.ears.follow(media.slot)
         raw.send_rtp(packets_of(tone(8000, 440, 0.02, level=0), 20)[0])
         await raw.next_rtp()
         port = int(answer.body.split("m=audio ")[1].split()[0])
         for packet in packets_of(tone(8000, 440, 0.4), 20):
-            stranger.rtp.transport.sendto(packet.pack(), ("::1", port))
+            unknown_source.rtp.transport.sendto(packet.pack(), ("::1", port))
             await raw.next_rtp()
             phone.ears.read()
         await over(raw, dialog, leg)
@@ -114,14 +114,14 @@ async def test_strangers_rtp_does_not_reach_a_call_over_ipv6(phone: Phone) -> No
 
 
 @pytest.mark.parametrize("spelled", ["::1", "0:0:0:0:0:0:0:1", "::0001", "::/127"])
-async def test_a_source_is_known_however_its_address_is_spelled(phone: Phone, spelled: str) -> None:
+async def test_source_is_known_in_every_notation_of_its_address(phone: Phone, spelled: str) -> None:
     phone.endpoint.set_sources([spelled])
     async with at(phone, "::1") as raw:
         assert (await raw.options()).status == 200
     phone.endpoint.set_sources(["127.0.0.1", "::1"])
 
 
-async def test_strangers_get_no_answer_over_ipv6(phone: Phone) -> None:
+async def test_unknown_source_gets_no_response_over_ipv6(phone: Phone) -> None:
     phone.endpoint.set_sources(["2001:db8::7"])
     async with at(phone, "::1") as raw:
         raw.send(raw.request("OPTIONS", raw.dialog()))
@@ -136,7 +136,7 @@ async def test_baresip_calls_and_is_called_over_ipv6(phone: Phone) -> None:
         leg = await phone.next_leg()
         media = await leg.answer()
         await baresip.event("CALL_ESTABLISHED")
-        await both_hear(phone, baresip, leg, media)
+        await assert_audio_both_ways(phone, baresip, leg, media)
         leg = await phone.endpoint.call(baresip.uri)
-        media = await asyncio.wait_for(leg.connected(), 5)
-        await both_hear(phone, baresip, leg, media)
+        media = await asyncio.wait_for(leg.wait_connected(), 5)
+        await assert_audio_both_ways(phone, baresip, leg, media)

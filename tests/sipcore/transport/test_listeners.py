@@ -1,4 +1,4 @@
-"""Which sockets an endpoint listens on."""
+"""The sockets that an endpoint listens on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def listening(settings: EndpointSettings) -> AsyncIterator[Endpoint]:
 
 
 def is_taken(host: str, port: int, kind: socket.SocketKind) -> bool:
-    """Whether nobody else can have this address and port."""
+    """True if no other socket can bind this address and port."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, kind) as other:
         if other.family == socket.AF_INET6:
             other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -43,7 +43,7 @@ def is_taken(host: str, port: int, kind: socket.SocketKind) -> bool:
 
 
 def taken(port: int) -> set[tuple[str, str]]:
-    """Which of the loopback addresses have that port in use, for UDP or TCP."""
+    """The loopback addresses that have that port in use, for UDP or TCP."""
     kinds = {"udp": socket.SOCK_DGRAM, "tcp": socket.SOCK_STREAM}
     places = itertools.product(("127.0.0.1", "127.0.0.2", "::1"), kinds)
     return {(host, name) for host, name in places if is_taken(host, port, kinds[name])}
@@ -59,7 +59,7 @@ def taken(port: int) -> set[tuple[str, str]]:
         ("::", True, set(itertools.product(("127.0.0.1", "127.0.0.2", "::1"), ("udp", "tcp")))),
     ],
 )
-async def test_it_listens_where_the_setting_says_and_nowhere_else(
+async def test_listeners_are_bound_to_the_configured_host_only(
     host: str, tcp: bool, expected: set[tuple[str, str]]
 ) -> None:
     async with listening(EndpointSettings(host=host, port=free_port(), tcp=tcp, max_calls=2)) as endpoint:
@@ -67,8 +67,8 @@ async def test_it_listens_where_the_setting_says_and_nowhere_else(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::"])
-async def test_port_0_is_one_port_that_is_free_for_udp_and_for_tcp(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first port that the system gives for UDP is in use for TCP."""
+async def test_port_0_chooses_one_port_free_for_udp_and_tcp(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first port that the system chooses for UDP is in use for TCP."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -79,7 +79,7 @@ async def test_port_0_is_one_port_that_is_free_for_udp_and_for_tcp(host: str, mo
             assert {("127.0.0.1", "udp"), ("127.0.0.1", "tcp")} <= taken(endpoint.sip_port)
 
 
-async def test_a_named_port_that_is_taken_is_not_replaced_by_another() -> None:
+async def test_configured_port_in_use_is_not_replaced() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", port := free_port()))
         other.listen()
@@ -88,14 +88,14 @@ async def test_a_named_port_that_is_taken_is_not_replaced_by_another() -> None:
                 pass
 
 
-async def test_ipv6_peers_are_answered_on_ipv6_and_ipv4_peers_on_ipv4() -> None:
+async def test_peers_are_answered_on_their_ip_version() -> None:
     async with listening(EndpointSettings(host="::", port=0, max_calls=2)) as endpoint:
         for target, host in ((f"[::1]:{endpoint.sip_port}", "::1"), (f"127.0.0.1:{endpoint.sip_port}", "127.0.0.1")):
             async with RawPhone(target, host) as raw:
                 assert (await raw.options()).status == 200
 
 
-async def test_a_port_is_free_again_at_once_though_connections_of_the_server_before_linger() -> None:
+async def test_port_can_be_reopened_while_old_connections_linger() -> None:
     port = free_port()
     for _ in range(2):
         async with AsyncExitStack() as stack:
@@ -108,7 +108,7 @@ async def test_a_port_is_free_again_at_once_though_connections_of_the_server_bef
         writer.close()
 
 
-async def test_an_idle_connection_is_kept_open_by_an_empty_line() -> None:
+async def test_idle_connection_gets_keep_alives() -> None:
     """Every 90 s by the endpoint's clock, which is thirty times as fast (RFC 5626 3.5.1: a double CRLF)."""
     async with HurriedPhone.started() as phone, RawPhone(phone.target) as raw:
         reader, writer = await asyncio.open_connection(*phone.target.split(":"))

@@ -1,4 +1,4 @@
-"""Behind an address translator: whoever is outside is told the public address, whoever is inside our own."""
+"""Behind NAT: peers outside get the public address, peers inside our own."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SIDES = pytest.mark.parametrize(("peer", "told"), [("127.0.0.1", PUBLIC), ("127.
 
 
 @pytest.fixture(autouse=True)
-def both_are_known(phone: Phone) -> None:
+def known_sources(phone: Phone) -> None:
     phone.endpoint.set_sources(["127.0.0.1", "127.0.0.2"])
 
 
 def addresses_in(sdp: str) -> set[str]:
-    """Every address that an SDP names."""
+    """All addresses in an SDP."""
     return set(re.findall(r"IN IP[46] (\S+)", sdp))
 
 
@@ -43,9 +43,7 @@ def contact_host(message: Message) -> str:
 
 
 @SIDES
-async def test_a_call_that_comes_in_is_answered_with_the_address_for_that_side(
-    phone: Phone, peer: str, told: str
-) -> None:
+async def test_inbound_call_gets_the_address_of_its_side_of_the_nat(phone: Phone, peer: str, told: str) -> None:
     async with RawPhone(phone.target, peer) as raw:
         dialog = raw.dialog()
         raw.invite(dialog, raw.offer("0"))
@@ -54,7 +52,7 @@ async def test_a_call_that_comes_in_is_answered_with_the_address_for_that_side(
         answer = await raw.accepted(dialog)
         await answering
         dialog.cseq += 1
-        dialog.target = f"sip:100@127.0.0.1:{phone.settings.port}"  # the public address is nobody here
+        dialog.target = f"sip:100@127.0.0.1:{phone.settings.port}"  # this machine does not have the public address
         raw.invite(dialog, raw.offer("0"))
         again = await raw.final("INVITE")
         raw.send(raw.request("ACK", dialog))
@@ -71,7 +69,7 @@ async def test_a_call_that_comes_in_is_answered_with_the_address_for_that_side(
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 @SIDES
-async def test_a_call_that_goes_out_names_the_address_for_that_side(
+async def test_outbound_call_has_the_address_of_its_side_of_the_nat(
     phone: Phone, peer: str, told: str, transport: str
 ) -> None:
     async with RawPhone(phone.target, peer) as raw:
@@ -109,9 +107,7 @@ async def invite_over_tcp(phone: Phone, peer: str) -> Message:
 
 
 @SIDES
-async def test_a_registration_names_the_address_for_that_side_and_finds_it_again(
-    phone: Phone, peer: str, told: str
-) -> None:
+async def test_registration_has_the_address_of_its_side_of_the_nat(phone: Phone, peer: str, told: str) -> None:
     async with RawPhone(phone.target, peer) as registrar:
         trunk = Trunk(
             f"at {peer}", peer, registrar.sip.port, "udp", None, "ann", Credentials("ann", "secret"),
@@ -125,19 +121,19 @@ async def test_a_registration_names_the_address_for_that_side_and_finds_it_again
             await phone.endpoint.set_trunks([trunk])
             request = await registrar.message()
             assert request.first_line.startswith("REGISTER ")
-            registrar.send(accepting(request))
+            registrar.send(accept_register(request))
             await asyncio.wait_for(registered.wait(), 5)
             leaving = asyncio.create_task(phone.endpoint.set_trunks([]))
             request_2 = await registrar.message()
-            registrar.send(accepting(request_2))
+            registrar.send(accept_register(request_2))
             await leaving
     assert contact_host(request) == contact_host(request_2) == told
     assert request.header("Via").split()[1].startswith(f"{told}:")
     assert "trunk.registered" in [line["event"] for line in logs]
 
 
-def accepting(request: Message) -> bytes:
-    """200 to a REGISTER: the binding is there for 200 s, among those of others."""
+def accept_register(request: Message) -> bytes:
+    """200 to a REGISTER: its binding for 200 s, among other bindings."""
     copied = [line for name in ("Via", "From", "Call-ID", "CSeq") for line in request.headers(name)]
     bindings = (
         f"Contact: <sip:other@192.0.2.9>;expires=50, {request.header('Contact').partition(';expires')[0]};expires=200"
@@ -146,7 +142,7 @@ def accepting(request: Message) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-async def test_a_call_to_where_there_is_no_route_is_not_made(phone: Phone) -> None:
+async def test_call_without_a_route_raises_invite_error(phone: Phone) -> None:
     with pytest.raises(InviteError, match="no INVITE could be sent") as caught:
         await phone.endpoint.call("sip:x@[2001:db8::1]:5060", caller=NameAddr("100", ""))
     assert caught.value.kind == "no_local_address"

@@ -1,4 +1,4 @@
-"""SIP over TLS: who may connect to us, and whom we connect to."""
+"""SIP over TLS: inbound and outbound connections."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
 
 
 @asynccontextmanager
-async def connected(phone: Phone, context: ssl.SSLContext | None = None, source: str = "") -> AsyncIterator[Connection]:
+async def tls_connection(
+    phone: Phone, context: ssl.SSLContext | None = None, source: str = ""
+) -> AsyncIterator[Connection]:
     """A TLS connection to the phone."""
     context = context or client_context(phone.settings.tls)
     connection = await Connection.to("127.0.0.1", phone.settings.tls_port, context, source=source)
@@ -64,7 +66,7 @@ async def connected(phone: Phone, context: ssl.SSLContext | None = None, source:
 
 
 async def is_served(connection: Connection, raw: RawPhone) -> bool:
-    """Whether an OPTIONS over it is answered with 200."""
+    """True if an OPTIONS over it gets 200."""
     connection.writer.write(raw.request("OPTIONS", raw.dialog(), via="TLS"))
     return (await connection.message()).status == 200
 
@@ -73,7 +75,7 @@ async def is_served(connection: Connection, raw: RawPhone) -> bool:
     ("version", "served"),
     [(ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True), (ssl.TLSVersion.TLSv1_3, True)],
 )
-async def test_tls_1_2_and_1_3_are_spoken_and_nothing_older(
+async def test_only_tls_1_2_and_1_3_are_accepted(
     phone: Phone, raw: RawPhone, version: ssl.TLSVersion, served: bool
 ) -> None:
     context = client_context(phone.settings.tls)
@@ -81,54 +83,52 @@ async def test_tls_1_2_and_1_3_are_spoken_and_nothing_older(
         context.minimum_version = context.maximum_version = version
     context.set_ciphers("ALL:@SECLEVEL=0")
     if served:
-        async with connected(phone, context) as connection:
+        async with tls_connection(phone, context) as connection:
             assert await is_served(connection, raw)
     else:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await Connection.to("127.0.0.1", phone.settings.tls_port, context)
 
 
-async def test_a_renewed_certificate_is_shown_to_new_connections_while_old_ones_go_on(
+async def test_reloaded_certificate_is_used_for_new_connections_only(
     phone: Phone, raw: RawPhone, authority: Authority
 ) -> None:
-    async with connected(phone) as before:
+    async with tls_connection(phone) as before:
         assert await is_served(before, raw)
         authority.files("localhost", "127.0.0.1")
-        identity = await phone.endpoint.renew_certificate()
+        identity = await phone.endpoint.reload_certificate()
         assert phone.endpoint.certificate is identity
-        async with connected(phone) as after:
+        async with tls_connection(phone) as after:
             assert after.tls.getpeercert(True) != before.tls.getpeercert(True)
             assert await is_served(after, raw)
         assert await is_served(before, raw)
 
 
-async def test_files_that_cannot_be_used_change_nothing(phone: Phone, raw: RawPhone, authority: Authority) -> None:
+async def test_unusable_files_do_not_change_the_certificate(phone: Phone, raw: RawPhone, authority: Authority) -> None:
     key = phone.settings.tls.key
     assert key
     kept = key.read_bytes()
-    async with connected(phone) as before:
+    async with tls_connection(phone) as before:
         shown = before.tls.getpeercert(True)
     key.write_bytes(kept[:100])
     with pytest.raises(UnusableTlsFile, match="holds no private key"):
-        await phone.endpoint.renew_certificate()
+        await phone.endpoint.reload_certificate()
     key.write_bytes(kept)
-    async with connected(phone) as after:
+    async with tls_connection(phone) as after:
         assert after.tls.getpeercert(True) == shown
         assert await is_served(after, raw)
 
 
-async def test_renewing_again_and_again_keeps_no_descriptor(phone: Phone) -> None:
-    await phone.endpoint.renew_certificate()
+async def test_repeated_reload_leaks_no_descriptor(phone: Phone) -> None:
+    await phone.endpoint.reload_certificate()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(10):
-        await phone.endpoint.renew_certificate()
+        await phone.endpoint.reload_certificate()
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-async def test_files_that_could_not_be_taken_keep_no_descriptor(
-    phone: Phone, raw: RawPhone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The ports go on with those before."""
+async def test_failed_reload_leaks_no_descriptor(phone: Phone, raw: RawPhone, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ports continue with the former files."""
     taken: list[object] = []
 
     def renew(files: object) -> None:
@@ -137,28 +137,28 @@ async def test_files_that_could_not_be_taken_keep_no_descriptor(
             raise OSError("no port")
 
     before = len(os.listdir("/proc/self/fd"))
-    monkeypatch.setattr("sipcore.transport.tls_listener._native.tls_renew", renew)
+    monkeypatch.setattr("sipcore.transport.tls_listener._native.tls_reload", renew)
     with pytest.raises(OSError, match="no port"):
-        await phone.endpoint.renew_certificate()
+        await phone.endpoint.reload_certificate()
     assert len(os.listdir("/proc/self/fd")) == before
     monkeypatch.undo()
     assert len(taken) == 2
-    async with connected(phone) as connection:
+    async with tls_connection(phone) as connection:
         assert await is_served(connection, raw)
 
 
-async def test_more_sources_than_the_kernels_filter_holds_may_connect_all(phone: Phone, raw: RawPhone) -> None:
+async def test_more_sources_than_the_bpf_filter_holds_can_all_connect(phone: Phone, raw: RawPhone) -> None:
     many = [f"127.{10 + number // 250}.{number % 250}.7" for number in range(2000)]
     phone.endpoint.set_sources(["127.0.0.1", *many, "127.99.0.1"])
-    async with connected(phone, source="127.99.0.1") as connection:
+    async with tls_connection(phone, source="127.99.0.1") as connection:
         assert await is_served(connection, raw)
     phone.endpoint.set_sources(["127.0.0.1"])
 
 
-async def test_strangers_get_no_handshake_from_the_tls_port_until_they_are_known(phone: Phone, raw: RawPhone) -> None:
+async def test_unknown_sources_get_no_tls_handshake_until_they_are_known(phone: Phone, raw: RawPhone) -> None:
     async def may_connect(source: str) -> bool:
         with contextlib.suppress(TimeoutError, OSError):
-            async with asyncio.timeout(5), connected(phone, source=source) as connection:
+            async with asyncio.timeout(5), tls_connection(phone, source=source) as connection:
                 return await is_served(connection, raw)
         return False
 
@@ -178,11 +178,9 @@ async def test_strangers_get_no_handshake_from_the_tls_port_until_they_are_known
 @pytest.mark.parametrize(
     "garbage", [b"OPTIONS sip:x SIP/2.0\r\n\r\n", b"\x16\x03\x01\x00\x05\x63\x00\x00\x01\x00", os.urandom(5000)]
 )
-async def test_what_is_no_tls_ends_that_connection_and_harms_nobody(
-    phone: Phone, raw: RawPhone, garbage: bytes
-) -> None:
+async def test_data_that_is_no_tls_ends_only_its_connection(phone: Phone, raw: RawPhone, garbage: bytes) -> None:
     phone.endpoint.log_guard_events()  # of others before
-    async with connected(phone) as other:
+    async with tls_connection(phone) as other:
         reader, writer = await asyncio.open_connection("127.0.0.1", phone.settings.tls_port)
         writer.write(garbage)
         assert await Connection(reader, writer).ended()
@@ -193,7 +191,7 @@ async def test_what_is_no_tls_ends_that_connection_and_harms_nobody(
     assert {line["peer"] for line in logs if line["event"] == "sip.tls_failed"} == {"127.0.0.1"}
 
 
-async def test_a_client_cannot_make_us_compute_by_renegotiating(phone: Phone, raw: RawPhone) -> None:
+async def test_tls_renegotiation_is_rejected(phone: Phone, raw: RawPhone) -> None:
     child = await asyncio.create_subprocess_exec(
         "openssl", "s_client", "-connect", f"127.0.0.1:{phone.settings.tls_port}", "-tls1_2",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
@@ -211,11 +209,11 @@ async def test_a_client_cannot_make_us_compute_by_renegotiating(phone: Phone, ra
             said += more
         child.stdin.close()
         await child.wait()
-    async with connected(phone) as other:
+    async with tls_connection(phone) as other:
         assert await is_served(other, raw)
 
 
-async def test_half_a_handshake_and_a_silent_connection_are_ended(authority: Authority) -> None:
+async def test_incomplete_handshake_and_silent_connection_are_closed(authority: Authority) -> None:
     """Five and ten seconds by the endpoint's clock, which is thirty times as fast."""
     files, port = authority.files("localhost"), free_port()
     paths = [str(files.certificate), str(files.key)]
@@ -229,7 +227,7 @@ async def test_half_a_handshake_and_a_silent_connection_are_ended(authority: Aut
         silent.close()
 
 
-async def test_baresip_calls_over_tls_with_encrypted_sound_and_is_called(phone: Phone, authority: Authority) -> None:
+async def test_calls_with_baresip_over_tls_and_srtp(phone: Phone, authority: Authority) -> None:
     theirs = authority.files("127.0.0.1", file="baresip")
     with capture_logs() as logs:
         async with Baresip("PCMU/8000/1", encryption="srtp", tls=theirs) as baresip:
@@ -237,19 +235,19 @@ async def test_baresip_calls_over_tls_with_encrypted_sound_and_is_called(phone: 
             leg = await phone.next_leg()
             await leg.answer()
             await baresip.event("CALL_ESTABLISHED")
-            await both_hear(phone, baresip, leg)
+            await assert_audio_both_ways(phone, baresip, leg)
             leg = await phone.endpoint.call(baresip.uri)
-            await asyncio.wait_for(leg.connected(), 5)
-            await both_hear(phone, baresip, leg)
+            await asyncio.wait_for(leg.wait_connected(), 5)
+            await assert_audio_both_ways(phone, baresip, leg)
     assert "sip.srtp_keys_in_clear" not in [line["event"] for line in logs]
 
 
-async def both_hear(phone: Phone, baresip: Baresip, leg: Leg) -> None:
-    media = await leg.connected()
+async def assert_audio_both_ways(phone: Phone, baresip: Baresip, leg: Leg) -> None:
+    media = await leg.wait_connected()
     assert media.keying == "sdes"
     track = phone.ears.follow(media.slot)
     async with asyncio.timeout(10):
-        while sounding_s(track.heard, 8000) < 0.3:  # it begins when it has a processor
+        while sounding_s(track.heard, 8000) < 0.3:  # it begins when it is scheduled
             await phone.ears.ticks(5)
     phone.pump.write(media.slot, tone(8000, 1000, 0.4))
     await phone.ears.ticks(30)
@@ -268,7 +266,8 @@ async def both_hear(phone: Phone, baresip: Baresip, leg: Leg) -> None:
 async def end_of_call(
     phone: Phone, server: TlsFiles, host: str = "127.0.0.1", scheme: str = "sip"
 ) -> tuple[LegEnd | None, str]:
-    """Call a server with that certificate: None when the INVITE got there, else how it ended; and why, from the log."""
+    """Call a server with that certificate: None when it received the INVITE, else the end of the leg; and the logged
+    reason."""
     phone.endpoint.log_guard_events()  # of others before
     with capture_logs() as logs:
         async with serving(server_context(server)) as (port, came):
@@ -299,7 +298,7 @@ async def _first_message(came: asyncio.Queue[Connection]) -> str:
         ("*.carrier.test", "sip.carrier.test", "sip"),
     ],
 )
-async def test_a_server_that_proves_its_name_is_called(
+async def test_server_with_a_matching_certificate_is_called(
     phone: Phone, authority: Authority, name: str, host: str, scheme: str
 ) -> None:
     assert await end_of_call(phone, authority.files(name, file="carrier"), host, scheme) == (None, "")
@@ -316,7 +315,7 @@ async def test_a_server_that_proves_its_name_is_called(
         (["sip.carrier.test"], (1, 9), "sip.carrier.test", "its certificate has expired or is not valid yet"),
     ],
 )
-async def test_a_server_that_does_not_prove_its_name_gets_no_message(
+async def test_server_without_a_matching_certificate_gets_no_message(
     phone: Phone, authority: Authority, names: list[str], days: tuple[float, float], host: str, why: str
 ) -> None:
     end, told = await end_of_call(phone, authority.files(*names, days=days, file="carrier"), host)
@@ -324,14 +323,14 @@ async def test_a_server_that_does_not_prove_its_name_gets_no_message(
     assert told == (f"{why}, not for {host}" if " is for " in why else why)
 
 
-async def test_a_certificate_of_an_unknown_authority_is_refused(phone: Phone, tmp_path: Path) -> None:
+async def test_certificate_of_an_unknown_authority_is_rejected(phone: Phone, tmp_path: Path) -> None:
     end, told = await end_of_call(phone, Authority(tmp_path, "Nobody").files("127.0.0.1"))
     assert end is not None
     assert told == "its certificate is from an authority that is not trusted here ([sip] tls_ca)"
 
 
-def answer_to(request: Message, status: str, *headers: str, body: str = "") -> bytes:
-    """Spell a response."""
+def response_to(request: Message, status: str, *headers: str, body: str = "") -> bytes:
+    """A response."""
     copied = [line for name in ("Via", "From", "Call-ID", "CSeq", "Record-Route") for line in request.headers(name)]
     to = request.header("To") + ("" if "tag=" in request.header("To") else ";tag=theirs")
     kind = ["Content-Type: application/sdp"] if body else []
@@ -339,10 +338,10 @@ def answer_to(request: Message, status: str, *headers: str, body: str = "") -> b
     return ("\r\n".join(lines) + "\r\n\r\n" + body).encode()
 
 
-async def test_a_trunk_is_reached_by_its_name_also_where_its_contact_is_an_address(
+async def test_tls_trunk_is_verified_by_name_even_if_its_contact_is_an_address(
     phone: Phone, raw: RawPhone, authority: Authority
 ) -> None:
-    """SNI has the name; the ACK goes to another port at an address that has just this name for us."""
+    """SNI has the name; the ACK is sent to another port at an address that only has this name for us."""
     context, asked = server_context(authority.files("sip.carrier.test", file="carrier")), []
     context.sni_callback = lambda connection, name, _: asked.append(name)
     async with serving(context) as (port, came), serving(context) as (other_port, came_there):
@@ -355,20 +354,20 @@ async def test_a_trunk_is_reached_by_its_name_also_where_its_contact_is_an_addre
         connection = await asyncio.wait_for(came.get(), 5)
         invite = await connection.message()
         contact = f"Contact: <sip:gate@127.0.0.1:{other_port};transport=tls>"
-        connection.writer.write(answer_to(invite, "200 OK", contact, body=raw.offer("0")))
+        connection.writer.write(response_to(invite, "200 OK", contact, body=raw.offer("0")))
         there = await asyncio.wait_for(came_there.get(), 5)
         assert (await there.message()).first_line.startswith("ACK sip:gate@127.0.0.1")
-        await asyncio.wait_for(leg.connected(), 5)
+        await asyncio.wait_for(leg.wait_connected(), 5)
         await leg.hangup()
         bye = await there.message()
         assert bye.first_line.startswith("BYE ")
-        there.writer.write(answer_to(bye, "200 OK"))
+        there.writer.write(response_to(bye, "200 OK"))
         await asyncio.wait_for(leg.ended, 5)
         leg.release()
     assert asked[0] == "sip.carrier.test"
 
 
-async def test_a_registrar_calls_us_over_the_connection_that_we_made(
+async def test_registrar_calls_over_the_connection_of_the_registration(
     phone: Phone, raw: RawPhone, authority: Authority
 ) -> None:
     async with serving(server_context(authority.files("sip.carrier.test", file="carrier"))) as (port, came):
@@ -381,7 +380,7 @@ async def test_a_registrar_calls_us_over_the_connection_that_we_made(
         connection = await asyncio.wait_for(came.get(), 5)
         register = await connection.message()
         contact = register.header("Contact").partition(";expires")[0]
-        connection.writer.write(answer_to(register, "200 OK", f"Contact: {contact};expires=200"))
+        connection.writer.write(response_to(register, "200 OK", f"Contact: {contact};expires=200"))
         connection.writer.write(raw.request("INVITE", raw.dialog(), body=raw.offer("0"), via="TLS"))
         leg = await phone.next_leg()
         await leg.reject(486)
@@ -391,5 +390,5 @@ async def test_a_registrar_calls_us_over_the_connection_that_we_made(
         leaving = asyncio.create_task(phone.endpoint.set_trunks([]))
         while not (bye := await connection.message()).first_line.startswith("REGISTER "):
             pass
-        connection.writer.write(answer_to(bye, "200 OK"))
+        connection.writer.write(response_to(bye, "200 OK"))
         await leaving

@@ -1,4 +1,4 @@
-"""The files of SIP over TLS are judged before anybody is served with them."""
+"""The PEM files of SIP over TLS are checked before they are used."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-def test_a_certificate_says_whom_it_is_for_and_how_long(authority: Authority) -> None:
+def test_identity_has_names_and_expiry_of_the_certificate(authority: Authority) -> None:
     identity = read_identity(authority.files("pbx.example.test", "192.0.2.7", "2001:db8::7", days=(-1, 57.5)))
     assert identity.names == ("pbx.example.test", "192.0.2.7", "2001:db8::7")
     assert identity.days_left(now()) == 57
 
 
-def test_without_files_there_is_nothing_to_show() -> None:
+def test_identity_without_files_is_empty() -> None:
     identity = read_identity(TlsFiles())
     assert (identity.chain, identity.names, identity.days_left(now())) == (b"", (), None)
 
@@ -65,9 +65,7 @@ def with_a_folder(files: TlsFiles) -> None:
         (with_passphrase, r"sip\.tls_key .* has a passphrase: write the key without one"),
     ],
 )  # fmt: skip
-def test_a_file_that_cannot_be_used_is_one_line_that_names_it(
-    authority: Authority, spoil: object, complaint: str
-) -> None:
+def test_unusable_file_raises_with_its_name_and_setting(authority: Authority, spoil: object, complaint: str) -> None:
     files = authority.files("localhost")
     assert callable(spoil)
     spoil(files)
@@ -82,13 +80,13 @@ def test_a_key_of_another_certificate_is_refused(authority: Authority) -> None:
         read_identity(TlsFiles(files.certificate, others.key))
 
 
-def test_a_key_that_openssl_finds_too_weak_is_refused(authority: Authority) -> None:
+def test_key_that_openssl_rejects_as_weak_is_rejected(authority: Authority) -> None:
     files = authority.files("localhost", key=rsa.generate_private_key(65537, 1024))
     with pytest.raises(UnusableTlsFile, match=r"server\.pem is refused by OpenSSL: EE_KEY_TOO_SMALL$"):
         read_identity(files)
 
 
-def test_a_key_is_shown_nowhere(authority: Authority) -> None:
+def test_key_is_in_no_repr(authority: Authority) -> None:
     identity = read_identity(authority.files("localhost"))
     assert "BEGIN" not in repr(identity)
 
@@ -97,14 +95,14 @@ def test_a_key_is_shown_nowhere(authority: Authority) -> None:
     ("days", "event"),
     [(-3.0, "sip.certificate_expired"), (13.5, "sip.certificate_expires_soon"), (15.0, None)],
 )
-def test_the_end_of_a_certificate_is_warned_of(authority: Authority, days: float, event: str | None) -> None:
+def test_expiring_certificate_is_warned_of(authority: Authority, days: float, event: str | None) -> None:
     identity = read_identity(authority.files("localhost", days=(-10, days)))
     with capture_logs() as logs:
         log_expiry(identity)
     assert [line["event"] for line in logs] == ([event] if event else [])
 
 
-def test_what_is_in_memory_outlasts_the_files_and_ends_when_it_is_closed(authority: Authority) -> None:
+def test_in_memory_pem_outlasts_the_files_until_close(authority: Authority) -> None:
     files = authority.files("localhost")
     memory = InMemoryPem(read_identity(files))
     assert files.certificate and files.key
@@ -119,13 +117,13 @@ def test_what_is_in_memory_outlasts_the_files_and_ends_when_it_is_closed(authori
         Path(chain).read_bytes()
 
 
-def test_a_stamp_changes_with_any_of_the_files(authority: Authority) -> None:
+def test_stat_signature_changes_with_any_of_the_files(authority: Authority) -> None:
     files = authority.files("localhost")
-    stamp = files.stamp()
-    assert files.stamp() == stamp
+    stamp = files.stat_signature()
+    assert files.stat_signature() == stamp
     assert files.key
     os.utime(files.key, ns=(0, 0))
-    changed = files.stamp()
+    changed = files.stat_signature()
     assert changed != stamp
     files.key.unlink()
-    assert files.stamp() != changed
+    assert files.stat_signature() != changed

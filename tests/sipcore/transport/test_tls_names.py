@@ -1,4 +1,4 @@
-"""A trunk over TLS whose host is a name: its certificate is for the name, wherever the name server says it is."""
+"""A trunk over TLS whose host is a name: its certificate must match the name, whatever address DNS has."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.peers.sipp_baresip import free_port
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.sipcore.raw.raw_tls import Connection, client_context, server_context, serving
-from tests.sipcore.transport.test_tls import answer_to
-from tests.sipcore.trunks.test_registration_client import Watch
+from tests.sipcore.transport.test_tls import response_to
+from tests.sipcore.trunks.test_registration_client import TrunkWatcher
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HOST = "sip.carrier.test"
@@ -56,7 +56,7 @@ BEHIND = replace(REGISTERED, key="c", host="carrier.test", outbound_proxy=SipHos
 
 
 @pytest.mark.parametrize("trunk", [ALLOWED, REGISTERED, BEHIND], ids=["allowed", "registered", "behind a proxy"])
-async def test_a_certificate_for_the_name_of_a_trunk_is_good(phone: Phone, authority: Authority, trunk: Trunk) -> None:
+async def test_certificate_for_the_trunks_name_is_accepted(phone: Phone, authority: Authority, trunk: Trunk) -> None:
     async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
         phone.endpoint.set_host_table({SipHostPort(HOST, None, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         await phone.endpoint.set_trunks([trunk])
@@ -73,21 +73,21 @@ async def test_a_certificate_for_the_name_of_a_trunk_is_good(phone: Phone, autho
 
 
 @pytest.mark.parametrize("trunk", [ALLOWED, REGISTERED], ids=["allowed", "registered"])
-async def test_a_certificate_for_its_address_alone_is_not(phone: Phone, authority: Authority, trunk: Trunk) -> None:
+async def test_certificate_for_the_trunks_address_alone_is_rejected(
+    phone: Phone, authority: Authority, trunk: Trunk
+) -> None:
     async with serving(server_context(authority.files("127.0.0.1", file="carrier"))) as (port, came):
         phone.endpoint.set_host_table({SipHostPort(HOST, None, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         await phone.endpoint.set_trunks([trunk])
         leg = await phone.endpoint.call("200", trunk=trunk)
         assert (await asyncio.wait_for(leg.ended, 5)).code in (0, 502, 503)
         while not came.empty():
-            assert await came.get_nowait().reader.read() == b"", "it is told nothing"
+            assert await came.get_nowait().reader.read() == b"", "it gets no data"
         await phone.endpoint.set_trunks([])
 
 
-async def test_a_trunk_at_an_address_wants_the_address_proved_whatever_name_somebody_else_has_for_it(
-    phone: Phone, authority: Authority
-) -> None:
-    watch = Watch(phone)
+async def test_trunk_with_an_address_requires_a_certificate_for_the_address(phone: Phone, authority: Authority) -> None:
+    watch = TrunkWatcher(phone)
     async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
         phone.endpoint.set_host_table({SipHostPort(HOST, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         await phone.endpoint.set_trunks([replace(REGISTERED, host="127.0.0.1", port=port)])
@@ -98,11 +98,11 @@ async def test_a_trunk_at_an_address_wants_the_address_proved_whatever_name_some
         await phone.endpoint.set_trunks([])
 
 
-async def test_a_connection_that_a_call_needs_is_not_used_to_register_with_its_address(
+async def test_unverified_connection_of_a_call_is_not_used_to_register(
     phone: Phone, raw: RawPhone, authority: Authority
 ) -> None:
-    """Who connects to us and calls has a name; its Contact has the address."""
-    watch, settings = Watch(phone), phone.settings
+    """The peer that connects and calls has a name; its Contact has the address."""
+    watch, settings = TrunkWatcher(phone), phone.settings
     async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
         phone.endpoint.set_host_table({SipHostPort(HOST, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         caller, dialog = await Connection.to("127.0.0.1", settings.tls_port, client_context(settings.tls)), raw.dialog()
@@ -120,7 +120,7 @@ async def test_a_connection_that_a_call_needs_is_not_used_to_register_with_its_a
         called = await came.get()
         bye = await called.message()
         assert bye.first_line == f"BYE {there} SIP/2.0"
-        called.writer.write(answer_to(bye, "200 OK"))
+        called.writer.write(response_to(bye, "200 OK"))
         await asyncio.wait_for(leg.ended, 5)
         leg.release()
 
@@ -132,11 +132,9 @@ async def test_a_connection_that_a_call_needs_is_not_used_to_register_with_its_a
         caller.close()
 
 
-async def test_calls_in_the_making_while_their_connection_is_refused_all_end(
-    phone: Phone, authority: Authority
-) -> None:
-    """Whoever makes a call has PJSUA's lock and wants the connection's; whoever ends the connection must not have that
-    one and want PJSUA's."""
+async def test_calls_begun_while_their_connection_is_rejected_all_end(phone: Phone, authority: Authority) -> None:
+    """A thread that makes a call holds PJSUA's lock and needs the connection's; a thread that closes the connection
+    must not hold that one and need PJSUA's."""
     context = server_context(authority.files("127.0.0.1", file="carrier"))
     for _ in range(4):
         async with serving(context) as (port, _):

@@ -1,5 +1,5 @@
-"""A trunk that registers over TLS where nobody can connect to us: whom it tells anything, what it says of the way back,
-and what an operator is told when it fails."""
+"""A trunk that registers over TLS without a TLS listener: certificate checks, the Contact for inbound calls, and
+reported failures."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.peers.sipp_baresip import free_port
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Message, RawPhone
 from tests.sipcore.raw.raw_tls import Connection, server_context, serving
-from tests.sipcore.transport.test_tls import answer_to
-from tests.sipcore.trunks.test_registration_client import Watch
+from tests.sipcore.transport.test_tls import response_to
+from tests.sipcore.trunks.test_registration_client import TrunkWatcher
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HOST = "sip.carrier.test"
@@ -45,14 +45,14 @@ async def phone(authority: Authority) -> AsyncIterator[Phone]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def watch(phone: Phone) -> AsyncIterator[Watch]:
-    watch = Watch(phone)
+async def watch(phone: Phone) -> AsyncIterator[TrunkWatcher]:
+    watch = TrunkWatcher(phone)
     yield watch
     await phone.endpoint.set_trunks([])
 
 
-async def register_at(watch: Watch, port: int, **changes: Any) -> Trunk:
-    """A trunk of the carrier that has its server there."""
+async def register_at(watch: TrunkWatcher, port: int, **changes: Any) -> Trunk:
+    """A trunk of the carrier whose server has this port."""
     watch.endpoint.set_host_table({SipHostPort(HOST, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
     trunk = Trunk(
         key="first", host=HOST, port=port, transport="tls", outbound_proxy=None, user="ann",
@@ -64,8 +64,8 @@ async def register_at(watch: Watch, port: int, **changes: Any) -> Trunk:
     return trunk
 
 
-async def all_that_comes(came: asyncio.Queue[Connection]) -> bytes:
-    """Over the first connection, until it ends or is broken off."""
+async def read_until_closed(came: asyncio.Queue[Connection]) -> bytes:
+    """All data of the first connection, until it ends or is reset."""
     heard, reader = b"", (await came.get()).reader
     with suppress(ConnectionError):
         while chunk := await reader.read(4096):
@@ -77,12 +77,12 @@ def accept(connection: Connection, request: Message) -> str:
     """Answer a REGISTER with 200; returns its own Contact."""
     contacts = [line.partition(": ")[2] for line in request.headers("Contact")]
     bound = [f"Contact: {each};expires=200" for each in contacts if not each.endswith(";expires=0")]
-    connection.writer.write(answer_to(request, "200 OK", *([] if request.header("Expires") == "0" else bound)))
+    connection.writer.write(response_to(request, "200 OK", *([] if request.header("Expires") == "0" else bound)))
     return contacts[0]
 
 
-def where(connection: Connection) -> str:
-    """What a Contact says that means the connection."""
+def contact_port(connection: Connection) -> str:
+    """The part of a Contact that names the connection."""
     return f"127.0.0.1:{connection.writer.get_extra_info('peername')[1]};transport=TLS>"
 
 
@@ -97,11 +97,11 @@ def where(connection: Connection) -> str:
         ([HOST], (-9, -1), "its certificate has expired or is not valid yet"),
     ],
 )  # fmt: skip
-async def test_who_does_not_prove_the_name_hears_nothing_and_the_operator_why(
-    watch: Watch, authority: Authority, names: list[str], days: tuple[float, float], why: str
+async def test_registrar_without_a_matching_certificate_gets_no_register_and_fails(
+    watch: TrunkWatcher, authority: Authority, names: list[str], days: tuple[float, float], why: str
 ) -> None:
     async with serving(server_context(authority.files(*names, days=days, file="carrier"))) as (port, came):
-        heard = asyncio.create_task(all_that_comes(came))
+        heard = asyncio.create_task(read_until_closed(came))
         await register_at(watch, port)
         detail = (await watch.until("failed")).detail or ""
         assert detail.startswith(f"no connection to 127.0.0.1: {why}")
@@ -110,9 +110,9 @@ async def test_who_does_not_prove_the_name_hears_nothing_and_the_operator_why(
 
 
 @pytest.mark.parametrize("name", ["Test authority", "Nobody"])
-async def test_an_authority_that_is_not_ours_is_told_with_its_setting(watch: Watch, tmp_path: Path, name: str) -> None:
+async def test_unknown_authority_is_reported_with_its_setting(watch: TrunkWatcher, tmp_path: Path, name: str) -> None:
     async with serving(server_context(Authority(tmp_path, name).files(HOST))) as (port, came):
-        heard = asyncio.create_task(all_that_comes(came))
+        heard = asyncio.create_task(read_until_closed(came))
         await register_at(watch, port)
         assert (await watch.until("failed")).detail == (
             "no connection to 127.0.0.1: its certificate is from an authority that is not trusted here ([sip] tls_ca)"
@@ -120,16 +120,16 @@ async def test_an_authority_that_is_not_ours_is_told_with_its_setting(watch: Wat
         assert await heard == b""
 
 
-def says_hello(writer: asyncio.StreamWriter) -> None:
+def send_greeting(writer: asyncio.StreamWriter) -> None:
     writer.write(b"220 mail.carrier.test\r\n")
 
 
-def hangs_up(writer: asyncio.StreamWriter) -> None:
+def close_at_once(writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
 @asynccontextmanager
-async def without_tls(answers: Callable[[asyncio.StreamWriter], None]) -> AsyncIterator[int]:
+async def plain_server(answers: Callable[[asyncio.StreamWriter], None]) -> AsyncIterator[int]:
     """A server's port."""
     server = await asyncio.start_server(lambda _, writer: answers(writer), "127.0.0.1", 0)
     async with server:
@@ -138,28 +138,30 @@ async def without_tls(answers: Callable[[asyncio.StreamWriter], None]) -> AsyncI
 
 @pytest.mark.parametrize(
     ("answers", "why"),
-    [(says_hello, "what answers there does not speak TLS"), (hangs_up, "it ended the connection")],
+    [(send_greeting, "what answers there does not speak TLS"), (close_at_once, "it ended the connection")],
 )
-async def test_another_service_at_that_port_is_told_as_what_it_is(
-    watch: Watch, answers: Callable[[asyncio.StreamWriter], None], why: str
+async def test_service_that_is_no_tls_is_reported(
+    watch: TrunkWatcher, answers: Callable[[asyncio.StreamWriter], None], why: str
 ) -> None:
-    async with without_tls(answers) as port:
+    async with plain_server(answers) as port:
         await register_at(watch, port)
         # PJSIP has OpenSSL's words for the first endpoint of a process only.
         detail = str((await watch.until("failed")).detail).replace("Unknown error 494267", why)
         told = {f"no connection to 127.0.0.1: {each}" for each in (why, "it ended the connection")}
-        if answers is hangs_up:  # of a connection that is reset at once there may be nothing to tell
+        if answers is close_at_once:  # of a connection that is reset at once there may be nothing to tell
             told.add("no connection to 127.0.0.1")
-        assert detail in told, "whichever comes first"
+        assert detail in told, "whichever error is first"
 
 
-async def test_nobody_at_that_port_is_told(watch: Watch) -> None:
+async def test_refused_connection_to_the_registrar_is_reported(watch: TrunkWatcher) -> None:
     await register_at(watch, free_port())
     told = "no connection to 127.0.0.1"
     assert (await watch.until("failed")).detail in (told, f"{told}: nothing listens there")
 
 
-async def test_a_server_that_wants_a_certificate_of_ours_is_told(watch: Watch, authority: Authority) -> None:
+async def test_registrar_that_requires_a_client_certificate_is_reported(
+    watch: TrunkWatcher, authority: Authority
+) -> None:
     context = server_context(authority.files(HOST, file="carrier"))
     context.verify_mode = ssl.CERT_REQUIRED
     async with serving(context) as (port, _):
@@ -168,13 +170,13 @@ async def test_a_server_that_wants_a_certificate_of_ours_is_told(watch: Watch, a
         assert detail.startswith("no connection to 127.0.0.1: ")
 
 
-async def test_a_trunk_that_is_only_asked_tells_the_same(
-    watch: Watch, authority: Authority, monkeypatch: pytest.MonkeyPatch
+async def test_qualified_trunk_reports_the_same_failure(
+    watch: TrunkWatcher, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("FIRST_S", "RETRY_S"):
+    for name in ("MAX_FIRST_DELAY_S", "RETRY_S"):
         monkeypatch.setattr(qualify, name, 0.05)
     async with serving(server_context(authority.files("other.test", file="carrier"))) as (port, came):
-        heard = asyncio.create_task(all_that_comes(came))
+        heard = asyncio.create_task(read_until_closed(came))
         await register_at(watch, port, registers=False, qualify_s=1)
         detail = (await watch.until("failed")).detail or ""
         assert detail.startswith("no connection to 127.0.0.1 since ")
@@ -182,25 +184,25 @@ async def test_a_trunk_that_is_only_asked_tells_the_same(
         assert await heard == b""
 
 
-async def test_contacts_name_the_connection_and_what_a_lost_one_bound_is_taken_away(
-    watch: Watch, phone: Phone, authority: Authority, monkeypatch: pytest.MonkeyPatch
+async def test_contact_has_the_port_of_the_connection_and_a_lost_one_is_removed(
+    watch: TrunkWatcher, phone: Phone, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "FIRST_RETRY_S", 0.2)
     async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
         await register_at(watch, port)
         first = await came.get()
         bound = accept(first, await first.message())
-        assert bound.endswith(where(first))
+        assert bound.endswith(contact_port(first))
         await watch.until("registered")
-        await called(phone, first)
+        await place_call(phone, first)
 
         first.close()
         second = await came.get()
         request = await second.message()
         assert [line.partition(": ")[2] for line in request.headers("Contact")][1:] == [f"{bound};expires=0"]
         again = accept(second, request)
-        assert again != bound and again.endswith(where(second))
-        await called(phone, second)
+        assert again != bound and again.endswith(contact_port(second))
+        await place_call(phone, second)
 
         leaving = asyncio.create_task(phone.endpoint.set_trunks([]))
         request = await second.message()
@@ -209,19 +211,19 @@ async def test_contacts_name_the_connection_and_what_a_lost_one_bound_is_taken_a
 
 
 @pytest.mark.parametrize("credentials", [None, Credentials("ann", "s3cret")])
-async def test_calls_of_ours_name_the_connection_without_a_registration_too(
-    watch: Watch, authority: Authority, credentials: Credentials | None
+async def test_outbound_call_has_the_port_of_its_connection_in_contact(
+    watch: TrunkWatcher, authority: Authority, credentials: Credentials | None
 ) -> None:
     async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
         trunk = await register_at(watch, port, registers=False, credentials=credentials)
         leg = await watch.endpoint.call("200", trunk=trunk)
         connection = await came.get()
-        assert (await connection.message()).header("Contact").endswith(where(connection))
+        assert (await connection.message()).header("Contact").endswith(contact_port(connection))
         await leg.hangup()
 
 
-async def called(phone: Phone, connection: Connection) -> None:
-    """A call that comes over the connection is answered with a Contact that means it."""
+async def place_call(phone: Phone, connection: Connection) -> None:
+    """An inbound call over the connection is answered with a Contact that names it."""
     async with RawPhone(phone.target) as raw:
         dialog = raw.dialog()
         connection.writer.write(raw.request("INVITE", dialog, body=raw.offer("0"), via="TLS"))
@@ -229,7 +231,7 @@ async def called(phone: Phone, connection: Connection) -> None:
         answered = asyncio.create_task(leg.answer())
         while (answer := await connection.message()).status != 200:
             pass
-        assert answer.header("Contact").endswith(where(connection))
+        assert answer.header("Contact").endswith(contact_port(connection))
         dialog.to = answer.header("To")
         connection.writer.write(raw.request("ACK", dialog, via="TLS"))
         await answered
@@ -240,8 +242,8 @@ async def called(phone: Phone, connection: Connection) -> None:
         leg.release()
 
 
-async def test_a_registration_that_is_renewed_over_its_connection_binds_one_contact(
-    watch: Watch, phone: Phone, authority: Authority, monkeypatch: pytest.MonkeyPatch
+async def test_refresh_over_the_same_connection_binds_one_contact(
+    watch: TrunkWatcher, phone: Phone, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "refresh_after_s", lambda expires_s: 0.1)
     async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
@@ -259,8 +261,8 @@ async def test_a_registration_that_is_renewed_over_its_connection_binds_one_cont
         await leaving
 
 
-async def test_why_one_connection_ended_is_not_told_of_the_next(
-    watch: Watch, authority: Authority, monkeypatch: pytest.MonkeyPatch
+async def test_close_reason_of_one_connection_is_not_reported_for_the_next(
+    watch: TrunkWatcher, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "FIRST_RETRY_S", 0.2)
     async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
@@ -268,5 +270,5 @@ async def test_why_one_connection_ended_is_not_told_of_the_next(
         connection = await came.get()
         accept(connection, await connection.message())
         await watch.until("registered")
-    connection.close()  # when nobody listens there any more
+    connection.close()  # after the listener is closed
     assert (await watch.until("failed")).detail != "no connection to 127.0.0.1: it ended the connection"

@@ -1,4 +1,4 @@
-"""SIP over TLS with settings that are not everybody's."""
+"""SIP over TLS with other settings than the default."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-async def test_verification_can_be_switched_off(tmp_path: Path) -> None:
+async def test_verification_can_be_turned_off(tmp_path: Path) -> None:
     async with Phone(EndpointSettings(codecs=("PCMU",), max_calls=2, tls_verify=False)) as phone:
         assert await end_of_call(phone, Authority(tmp_path, "Nobody").files("other.test")) == (None, "")
 
 
-async def test_without_a_tls_port_we_can_connect_and_nobody_else_can(authority: Authority) -> None:
+async def test_without_a_tls_port_only_outbound_connections_are_possible(authority: Authority) -> None:
     settings = EndpointSettings(codecs=("PCMU",), max_calls=2, tls=TlsFiles(authorities=authority.root))
     before = listening_ports()
     async with Phone(settings) as phone:
@@ -41,7 +41,7 @@ async def test_without_a_tls_port_we_can_connect_and_nobody_else_can(authority: 
 
 
 def listening_ports() -> set[int]:
-    """Of this process, for TCP."""
+    """The TCP ports of this process."""
     ports = set()
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -52,7 +52,7 @@ def listening_ports() -> set[int]:
     return ports
 
 
-async def test_a_tls_port_in_use_is_one_line_that_names_the_setting(authority: Authority) -> None:
+async def test_tls_port_in_use_raises_startup_error_with_the_setting(authority: Authority) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", port := free_port()))
         other.listen()

@@ -1,4 +1,4 @@
-"""Who connects to the TLS port and is nobody's trunk is counted, told in the log and let go before a handshake."""
+"""Unknown sources that connect to the TLS port are counted, logged and closed before a handshake."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.peers.sipp_baresip import free_port
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.sipcore.raw.raw_tls import Connection, client_context
-from tests.sipcore.security.test_source_guard import STRANGER, guard_lines
+from tests.sipcore.security.test_source_guard import UNKNOWN_SOURCE, guard_log_lines
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -31,8 +31,8 @@ async def phone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         yield phone
 
 
-async def is_closed(phone: Phone, source: str = STRANGER, data: bytes = b"") -> bool:
-    """Whether a connection of bytes is ended by the other side, which says nothing."""
+async def is_closed(phone: Phone, source: str = UNKNOWN_SOURCE, data: bytes = b"") -> bool:
+    """True if the peer closes a plain connection, without data."""
     port = phone.settings.tls_port
     reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
     writer.write(data)
@@ -46,7 +46,7 @@ async def is_closed(phone: Phone, source: str = STRANGER, data: bytes = b"") -> 
 
 
 async def is_served(phone: Phone, source: str = "127.0.0.1") -> bool:
-    """OPTIONS over TLS is answered."""
+    """True if OPTIONS over TLS is answered."""
     connection = await Connection.to(
         "127.0.0.1", phone.settings.tls_port, client_context(phone.settings.tls), source=source
     )
@@ -57,42 +57,44 @@ async def is_served(phone: Phone, source: str = "127.0.0.1") -> bool:
     return answer.status == 200
 
 
-async def test_a_strangers_connection_is_closed_counted_and_told(phone: Phone) -> None:
-    guard_lines(phone)
+async def test_unknown_sources_tls_connection_is_closed_counted_and_logged(phone: Phone) -> None:
+    guard_log_lines(phone)
     before = source_guard.drop_counts()["unknown_source"]
     for data in (b"", b"\x16\x03\x01", b"OPTIONS sip:x SIP/2.0\r\n\r\n"):
         assert await is_closed(phone, data=data)
     with pytest.raises((ConnectionError, ssl.SSLError)):
-        await Connection.to("127.0.0.1", phone.settings.tls_port, client_context(phone.settings.tls), source=STRANGER)
-    assert guard_lines(phone) == [("sip.unknown_source", STRANGER, 4)]
+        await Connection.to(
+            "127.0.0.1", phone.settings.tls_port, client_context(phone.settings.tls), source=UNKNOWN_SOURCE
+        )
+    assert guard_log_lines(phone) == [("sip.unknown_source", UNKNOWN_SOURCE, 4)]
     assert source_guard.drop_counts()["unknown_source"] == before + 4
     assert await is_served(phone)
-    assert guard_lines(phone) == []
+    assert guard_log_lines(phone) == []
 
 
-async def test_who_becomes_known_is_served_at_once_and_who_is_no_more_is_not(phone: Phone) -> None:
-    guard_lines(phone)
-    phone.endpoint.set_sources(["127.0.0.1", STRANGER])
-    assert await is_served(phone, STRANGER)
+async def test_change_of_sources_applies_to_tls_at_once(phone: Phone) -> None:
+    guard_log_lines(phone)
+    phone.endpoint.set_sources(["127.0.0.1", UNKNOWN_SOURCE])
+    assert await is_served(phone, UNKNOWN_SOURCE)
     assert await is_served(phone)
-    phone.endpoint.set_sources(["127.0.0.1"], probes=[STRANGER])
-    assert await is_served(phone, STRANGER)
+    phone.endpoint.set_sources(["127.0.0.1"], probes=[UNKNOWN_SOURCE])
+    assert await is_served(phone, UNKNOWN_SOURCE)
     phone.endpoint.set_sources(["127.0.0.1"])
     assert await is_closed(phone)
-    assert guard_lines(phone) == [("sip.unknown_source", STRANGER, 1)]
+    assert guard_log_lines(phone) == [("sip.unknown_source", UNKNOWN_SOURCE, 1)]
 
 
-async def test_a_new_certificate_changes_nothing(phone: Phone) -> None:
-    guard_lines(phone)
+async def test_reload_keeps_the_accept_filter(phone: Phone) -> None:
+    guard_log_lines(phone)
     for _ in range(3):
-        await phone.endpoint.renew_certificate()
+        await phone.endpoint.reload_certificate()
         assert await is_closed(phone)
         assert await is_served(phone)
-    assert guard_lines(phone) == [("sip.unknown_source", STRANGER, 3)]
+    assert guard_log_lines(phone) == [("sip.unknown_source", UNKNOWN_SOURCE, 3)]
 
 
-async def test_many_strangers_keep_no_trunk_out(phone: Phone) -> None:
-    guard_lines(phone)
+async def test_many_unknown_sources_do_not_block_a_trunk(phone: Phone) -> None:
+    guard_log_lines(phone)
     opening = [asyncio.create_task(is_closed(phone)) for _ in range(200)]
     for _ in range(5):
         assert await is_served(phone)
@@ -100,19 +102,19 @@ async def test_many_strangers_keep_no_trunk_out(phone: Phone) -> None:
     for task in opening:
         task.cancel()
     await asyncio.gather(*opening, return_exceptions=True)
-    [(event, source, count)] = guard_lines(phone)
-    assert (event, source) == ("sip.unknown_source", STRANGER)
+    [(event, source, count)] = guard_log_lines(phone)
+    assert (event, source) == ("sip.unknown_source", UNKNOWN_SOURCE)
     assert 1 <= count <= 200
 
 
-async def test_a_handshake_of_a_stranger_that_fails_is_told_where_all_may_begin_one(phone: Phone) -> None:
-    """With `unknown_source = "403"` they are listened to."""
+async def test_failed_handshake_of_an_unknown_source_is_logged_with_403(phone: Phone) -> None:
+    """With `unknown_source = "403"` their connections are accepted."""
     _native.guard_policy(True, True, 10)
     try:
-        guard_lines(phone)
+        guard_log_lines(phone)
         before = source_guard.drop_counts()["unknown_source"]
         port = phone.settings.tls_port
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(STRANGER, 0))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(UNKNOWN_SOURCE, 0))
         writer.write(b"OPTIONS sip:x SIP/2.0\r\n\r\n")
         with contextlib.suppress(ConnectionError):
             await asyncio.wait_for(reader.read(), 5)

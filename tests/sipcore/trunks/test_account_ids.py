@@ -1,4 +1,4 @@
-"""Trunks that come and go while calls are made: PJSUA gives the number of an account that is gone to the next one."""
+"""Trunks that change during calls: PJSUA reuses the number of a deleted account for the next one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHALLENGE = 'WWW-Authenticate: Digest realm="pbx", nonce="abc", algorithm=MD5'
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def without_trunks(phone: Phone) -> None:
-    await no_trunks(phone)
+    await remove_trunks(phone)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -49,14 +49,14 @@ def trunk(raw: RawPhone, key: str, user: str) -> Trunk:
 
 
 def number_of(phone: Phone, key: str) -> int:
-    """PJSUA's, of the trunk's account."""
+    """PJSUA's number of the trunk's account."""
     trunks = phone.endpoint._trunk_accounts
     assert trunks
     return trunks._entries[key].account_id
 
 
-async def no_trunks(phone: Phone) -> None:
-    """All go, and so do their accounts, once the last call is over."""
+async def remove_trunks(phone: Phone) -> None:
+    """Remove all trunks; their accounts are deleted when the last call is over."""
     trunks = phone.endpoint._trunk_accounts
     assert trunks
     await phone.endpoint.set_trunks([])
@@ -65,8 +65,8 @@ async def no_trunks(phone: Phone) -> None:
             await asyncio.wait(trunks._removals, timeout=1)
 
 
-async def shown(leg: Leg, peer: RawPhone) -> str:
-    """What the call's INVITE answers a challenge with; then it is refused."""
+async def challenge_response_of(leg: Leg, peer: RawPhone) -> str:
+    """The credentials with which the call's INVITE answers a challenge; then it is rejected."""
     callee = await RawCallee.called(peer)
     callee.refuses("401 Unauthorized", CHALLENGE)
     await callee.gets("ACK")
@@ -76,14 +76,14 @@ async def shown(leg: Leg, peer: RawPhone) -> str:
     return callee.invite.header("Authorization").split('username="')[1].split('"')[0]
 
 
-async def redirected(phone: Phone, raw: RawPhone, after: Trunk) -> Leg:
+async def redirect_call(phone: Phone, raw: RawPhone, after: Trunk) -> Leg:
     """A call through ann's trunk, which its peer redirects; before that is followed `after` takes the trunk's place,
     and its account's number."""
     before = trunk(raw, "ann", "ann")
     exchanged = asyncio.Event()
 
     async def follow(contact: Contact) -> str:
-        await no_trunks(phone)
+        await remove_trunks(phone)
         await phone.endpoint.set_trunks([after])
         exchanged.set()
         return contact.user
@@ -99,37 +99,33 @@ async def redirected(phone: Phone, raw: RawPhone, after: Trunk) -> Leg:
     return leg
 
 
-async def test_a_redirect_that_is_followed_when_its_trunk_has_gone_ends_the_call(
-    phone: Phone, raw: RawPhone, other: RawPhone
-) -> None:
-    leg = await redirected(phone, raw, trunk(other, "bob", "bob"))
+async def test_redirect_through_a_removed_trunk_ends_the_call(phone: Phone, raw: RawPhone, other: RawPhone) -> None:
+    leg = await redirect_call(phone, raw, trunk(other, "bob", "bob"))
     assert (await asyncio.wait_for(leg.ended, 5)).code == 302
     for peer in (raw, other):
         await peer.options()
         assert peer.sip.received.empty()
 
 
-async def test_a_redirect_that_is_followed_when_its_trunk_has_changed_shows_what_it_is_now(
-    phone: Phone, raw: RawPhone
-) -> None:
-    leg = await redirected(phone, raw, trunk(raw, "ann", "new"))
-    assert await shown(leg, raw) == "new"
+async def test_redirect_through_a_changed_trunk_uses_its_new_credentials(phone: Phone, raw: RawPhone) -> None:
+    leg = await redirect_call(phone, raw, trunk(raw, "ann", "new"))
+    assert await challenge_response_of(leg, raw) == "new"
 
 
-async def test_what_is_left_of_a_trunk_that_has_gone_does_not_take_the_next_one_with_it(
+async def test_account_object_of_a_removed_trunk_does_not_delete_the_next(
     phone: Phone, raw: RawPhone, other: RawPhone
 ) -> None:
-    """Its pjsua2 object lives on in whatever still knows the call."""
+    """Other objects of the call may still hold its pjsua2 object."""
     bob = trunk(other, "bob", "bob")
-    leg = await redirected(phone, raw, bob)
+    leg = await redirect_call(phone, raw, bob)
     await asyncio.wait_for(leg.ended, 5)
     gc.collect()
     again = await phone.endpoint.call("900", trunk=bob, caller=NameAddr("100", ""))
-    assert await shown(again, other) == "bob"
+    assert await challenge_response_of(again, other) == "bob"
 
 
-async def test_a_call_through_a_trunk_that_is_not_there_is_not_made(phone: Phone, raw: RawPhone) -> None:
-    """Without its account it would show no password, or another one's."""
+async def test_call_through_a_removed_trunk_raises_invite_error(phone: Phone, raw: RawPhone) -> None:
+    """Without its account it would send no password, or another trunk's."""
     await phone.endpoint.set_trunks([])
     with pytest.raises(InviteError, match="the trunk is not there") as caught:
         await phone.endpoint.call("900", trunk=trunk(raw, "ann", "ann"), caller=NameAddr("100", ""))

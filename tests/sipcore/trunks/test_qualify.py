@@ -1,4 +1,4 @@
-"""When a peer is asked whether it is there, and what its trunk's status says then: on a clock that is an argument."""
+"""Qualify: when OPTIONS are sent, and the trunk's status; time is an argument."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sipcore.trunks.qualify import (
-    FIRST_S,
-    GIVE_UP_S,
+    MAX_FIRST_DELAY_S,
     MAX_MISSED,
     NEVER_ANSWERED,
+    RESPONSE_TIMEOUT_S,
     RETRY_S,
     OptionsOutcome,
     OptionsResult,
@@ -24,47 +24,47 @@ START = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
 
 
 class Peer:
-    """A qualification and its time, in seconds."""
+    """A `Qualify` and its time, in seconds."""
 
-    def __init__(self, every_s: float = 60, chance: float = 0.5) -> None:
+    def __init__(self, interval_s: float = 60, chance: float = 0.5) -> None:
         self.now_s = 0.0
-        self.machine = Qualify(0, every_s, lambda: chance)
+        self.machine = Qualify(0, interval_s, lambda: chance)
 
-    def ask(self) -> None:
-        """Move on to the next question."""
+    def advance_to_request(self) -> None:
+        """Advance to the next OPTIONS."""
         assert self.machine.due_s is not None
         self.now_s = self.machine.due_s
-        self.machine.send(self.now_s)
+        self.machine.begin_request(self.now_s)
 
     def reply(
         self, code: int = 200, end: OptionsOutcome = "answered", after_s: float = 0.012, why: str = ""
     ) -> TrunkStatus:
-        """Ask, and get this."""
-        self.ask()
+        """Send OPTIONS, and report this result."""
+        self.advance_to_request()
         self.now_s += after_s
         reply = OptionsResult(end, code, after_s * 1000, "192.0.2.1", why)
         self.machine.on_result(self.now_s, START + timedelta(seconds=self.now_s), reply)
         return self.machine.status
 
 
-def test_it_begins_soon_and_not_with_everybody_at_once() -> None:
+def test_first_options_is_at_a_random_time() -> None:
     assert [Qualify(100, 60, lambda c=c: c).due_s for c in (0, 0.5, 0.99)] == [  # type: ignore[misc]
-        100, 100 + 0.5 * FIRST_S, 100 + 0.99 * FIRST_S,
+        100, 100 + 0.5 * MAX_FIRST_DELAY_S, 100 + 0.99 * MAX_FIRST_DELAY_S,
     ]  # fmt: skip
     assert Qualify(100, 1, lambda: 1).due_s == 101
 
 
-def test_until_the_first_answer_the_trunk_listens() -> None:
+def test_trunk_is_listening_until_the_first_response() -> None:
     peer = Peer()
     yet = TrunkStatus("listening", "no answer has come yet")
     assert peer.machine.status == yet
-    peer.ask()
+    peer.advance_to_request()
     assert (peer.machine.status, peer.machine.due_s) == (yet, None)
-    assert peer.machine.give_up_s == peer.now_s + GIVE_UP_S
+    assert peer.machine.response_deadline_s == peer.now_s + RESPONSE_TIMEOUT_S
 
 
 @pytest.mark.parametrize("code", [200, 301, 401, 404, 405, 486])
-def test_any_answer_but_trouble_means_that_it_is_there(code: int) -> None:
+def test_any_response_below_500_means_reachable(code: int) -> None:
     peer = Peer()
     assert peer.reply(code) == TrunkStatus("listening", "answers OPTIONS in 12 ms")
     assert peer.reply(code, after_s=0.0001) == TrunkStatus("listening", "answers OPTIONS in 1 ms")
@@ -73,13 +73,13 @@ def test_any_answer_but_trouble_means_that_it_is_there(code: int) -> None:
 @pytest.mark.parametrize(
     ("end", "code", "detail"),
     [
-        ("silence", 408, "no answer to OPTIONS since 18:01:07Z"),
+        ("timeout", 408, "no answer to OPTIONS since 18:01:07Z"),
         ("answered", 503, "OPTIONS is answered with 503 since 18:01:07Z"),
         ("unreachable", 503, "no connection to 192.0.2.1 since 18:01:07Z"),
         ("unresolved", 0, "the host name is unknown since 18:01:07Z"),
     ],
 )
-def test_three_misses_in_a_row_mean_that_it_is_not(end: OptionsOutcome, code: int, detail: str) -> None:
+def test_three_missed_responses_mean_unreachable(end: OptionsOutcome, code: int, detail: str) -> None:
     peer = Peer()
     good = peer.reply()
     assert [peer.reply(code, end, 5), peer.reply(code, end, 5)] == [good, good]
@@ -87,18 +87,18 @@ def test_three_misses_in_a_row_mean_that_it_is_not(end: OptionsOutcome, code: in
     assert peer.reply() == TrunkStatus("listening", "answers OPTIONS in 12 ms")
 
 
-def test_who_has_never_answered_may_do_so_by_design() -> None:
+def test_peer_that_has_never_responded_gets_a_hint() -> None:
     never, refuses = Peer(), Peer()
     for _ in range(MAX_MISSED):
-        never.reply(408, "silence", 5)
+        never.reply(408, "timeout", 5)
     assert never.machine.status == TrunkStatus("failed", f"no answer to OPTIONS since 18:00:07Z; {NEVER_ANSWERED}")
     refuses.reply(503)
     for _ in range(MAX_MISSED):
-        refuses.reply(408, "silence", 5)
+        refuses.reply(408, "timeout", 5)
     assert refuses.machine.status.detail == "no answer to OPTIONS since 18:00:02Z"
 
 
-def test_why_there_is_no_connection_is_told() -> None:
+def test_connection_failure_is_described() -> None:
     peer = Peer()
     for _ in range(MAX_MISSED):
         peer.reply(503, "unreachable", 0, "wrong version number")
@@ -115,43 +115,43 @@ def test_why_there_is_no_connection_is_told() -> None:
         (errno.EPERM, "the firewall of this machine forbids it"),
     ],
 )
-def test_an_error_of_the_system_is_told_in_words(number: int, words: str) -> None:
+def test_system_error_is_described(number: int, words: str) -> None:
     peer = Peer()
     for _ in range(MAX_MISSED):
         peer.reply(503, "unreachable", 0, os.strerror(number))
     assert peer.machine.status == TrunkStatus("failed", f"no connection to 192.0.2.1 since 18:00:02Z: {words}")
 
 
-def test_a_miss_between_answers_changes_nothing() -> None:
+def test_single_missed_response_keeps_the_status() -> None:
     peer = Peer()
     for _ in range(5):
         assert peer.reply().state == "listening"
-        assert peer.reply(end="silence", after_s=5).state == "listening"
-        assert peer.reply(end="silence", after_s=5).state == "listening"
+        assert peer.reply(end="timeout", after_s=5).state == "listening"
+        assert peer.reply(end="timeout", after_s=5).state == "listening"
 
 
 @pytest.mark.parametrize(("chance", "factor"), [(0.0, 0.9), (0.5, 1.0), (1.0, 1.1)])
-def test_questions_come_at_their_pace_and_sooner_after_a_miss(chance: float, factor: float) -> None:
+def test_options_are_sent_at_the_interval_and_sooner_after_a_miss(chance: float, factor: float) -> None:
     peer = Peer(60, chance)
     gaps = []
-    for end in ("answered", "silence", "silence", "silence", "silence", "answered", "answered"):
+    for end in ("answered", "timeout", "timeout", "timeout", "timeout", "answered", "answered"):
         peer.reply(end=end, after_s=0)  # type: ignore[arg-type]
         assert peer.machine.due_s is not None
         gaps.append((peer.machine.due_s - peer.now_s) / factor)
     assert gaps == pytest.approx([60, RETRY_S, RETRY_S, 60, 60, 60, 60])
 
 
-def test_after_a_miss_it_is_not_asked_less_often_than_usual() -> None:
+def test_interval_after_a_miss_is_not_longer_than_usual() -> None:
     peer = Peer(2)
-    peer.reply(end="silence", after_s=0)
+    peer.reply(end="timeout", after_s=0)
     assert peer.machine.due_s == pytest.approx(peer.now_s + 2)
 
 
-def test_a_host_that_is_found_is_asked_at_once_unless_an_answer_is_awaited() -> None:
+def test_resolved_host_gets_options_at_once_unless_a_response_is_awaited() -> None:
     peer = Peer()
     peer.reply(0, "unresolved", 0)
     peer.machine.on_host_resolved(peer.now_s + 0.3)
     assert peer.machine.due_s == peer.now_s + 0.3
-    peer.ask()
+    peer.advance_to_request()
     peer.machine.on_host_resolved(peer.now_s)
     assert peer.machine.due_s is None

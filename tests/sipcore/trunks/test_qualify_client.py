@@ -1,4 +1,4 @@
-"""OPTIONS that we send to trunks without a registration, and what becomes of their status."""
+"""OPTIONS to trunks without a registration, and the trunks' status."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.fixture(autouse=True)
-def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"FIRST_S": 0.05, "GIVE_UP_S": 0.3, "RETRY_S": 0.05}.items():
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in {"MAX_FIRST_DELAY_S": 0.05, "RESPONSE_TIMEOUT_S": 0.3, "RETRY_S": 0.05}.items():
         monkeypatch.setattr(qualify, name, seconds)
 
 
@@ -48,7 +48,7 @@ def accept(raw: RawPhone, request: Message, status: str = "200 OK") -> None:
     raw.send("\r\n".join([f"SIP/2.0 {status}", *lines, to, "Content-Length: 0", "", ""]).encode())
 
 
-async def asked(raw: RawPhone) -> Message:
+async def next_options(raw: RawPhone) -> Message:
     while not (message := await raw.message()).first_line.startswith("OPTIONS"):
         pass
     return message
@@ -56,22 +56,22 @@ async def asked(raw: RawPhone) -> Message:
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 - a status is told when it turns, not when its words change
+        while not holds():  # noqa: ASYNC110 - only a change of state is reported, not one of the detail
             await asyncio.sleep(0.005)
 
 
-async def test_a_peer_that_answers_is_there(phone: Phone, raw: RawPhone) -> None:
+async def test_peer_that_responds_is_reachable(phone: Phone, raw: RawPhone) -> None:
     await phone.endpoint.set_trunks([trunk("a", raw.host, raw.sip.port)])
     assert phone.endpoint.trunk_status("a").state == "listening"
-    request = await asked(raw)
+    request = await next_options(raw)
     assert request.first_line == f"OPTIONS sip:{raw.host}:{raw.sip.port} SIP/2.0"
     assert request.header("Contact").startswith("<sip:trunkline@127.0.0.1:")
     accept(raw, request, "404 Not Found")
     await until(lambda: (phone.endpoint.trunk_status("a").detail or "").startswith("answers OPTIONS in "))
-    accept(raw, await asked(raw))
+    accept(raw, await next_options(raw))
 
 
-async def test_a_peer_that_does_not_answer_fails_and_comes_back(phone: Phone, raw: RawPhone) -> None:
+async def test_peer_that_does_not_respond_fails_and_recovers(phone: Phone, raw: RawPhone) -> None:
     heard: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
     phone.endpoint.on_trunk_status = lambda key, status: heard.put_nowait((key, status.state))
     with capture_logs() as logs:
@@ -85,51 +85,51 @@ async def test_a_peer_that_does_not_answer_fails_and_comes_back(phone: Phone, ra
     assert (status.detail or "").endswith(" set sipQualifySeconds to 0")
     questions = set()
     while heard.empty():
-        request = await asked(raw)
+        request = await next_options(raw)
         questions.add(request.header("Call-ID"))
         accept(raw, request)
     assert {await heard.get(), await asyncio.wait_for(heard.get(), 5)} == {("a", "listening"), ("b", "listening")}
     phone.endpoint.on_trunk_status = None
 
 
-async def test_numbers_at_one_place_are_asked_for_once(phone: Phone, raw: RawPhone) -> None:
+async def test_trunks_with_one_host_share_one_options_series(phone: Phone, raw: RawPhone) -> None:
     await phone.endpoint.set_trunks([trunk(f"t{number}", raw.host, raw.sip.port) for number in range(20)])
-    accept(raw, await asked(raw))
+    accept(raw, await next_options(raw))
     await until(lambda: phone.endpoint.trunk_status("t19").detail != NO_ANSWER_YET)
     assert raw.sip.received.empty()
     assert len({phone.endpoint.trunk_status(f"t{number}") for number in range(20)}) == 1
 
 
-async def test_who_registers_or_wants_none_is_not_asked(phone: Phone, raw: RawPhone) -> None:
+async def test_trunk_that_registers_or_has_qualify_off_gets_no_options(phone: Phone, raw: RawPhone) -> None:
     await phone.endpoint.set_trunks([trunk("quiet", raw.host, raw.sip.port, qualify_s=0)])
     async with RawPhone(phone.target) as other:
         await phone.endpoint.set_trunks(
             [trunk("quiet", raw.host, raw.sip.port, qualify_s=0), trunk("b", other.host, other.sip.port)]
         )
-        accept(other, await asked(other))
+        accept(other, await next_options(other))
         await until(lambda: phone.endpoint.trunk_status("b").detail != NO_ANSWER_YET)
-        accept(other, await asked(other))
+        accept(other, await next_options(other))
     assert raw.sip.received.empty()
     assert phone.endpoint.trunk_status("quiet").detail == NEVER_QUALIFIED
 
 
-async def test_a_trunk_that_is_gone_is_asked_no_more_and_others_go_on(phone: Phone, raw: RawPhone) -> None:
+async def test_removed_trunk_gets_no_options_and_others_continue(phone: Phone, raw: RawPhone) -> None:
     async with RawPhone(phone.target) as other:
         both = [trunk("a", raw.host, raw.sip.port), trunk("b", other.host, other.sip.port)]
         await phone.endpoint.set_trunks(both)
-        accept(raw, await asked(raw))
-        accept(other, await asked(other))
+        accept(raw, await next_options(raw))
+        accept(other, await next_options(other))
         await until(lambda: phone.endpoint.trunk_status("b").detail != NO_ANSWER_YET)
         kept = phone.endpoint.trunk_status("b")
         await phone.endpoint.set_trunks(both[1:])
         assert phone.endpoint.trunk_status("b") == kept
         assert phone.endpoint.trunk_status("a").state == "unregistered"
         for _ in range(2):
-            accept(other, await asked(other))
+            accept(other, await next_options(other))
     assert raw.sip.received.empty()
 
 
-async def test_a_host_that_is_found_late_is_asked_at_once(
+async def test_host_that_resolves_late_gets_options_at_once(
     phone: Phone, raw: RawPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(qualify, "RETRY_S", 3600)
@@ -138,11 +138,11 @@ async def test_a_host_that_is_found_late_is_asked_at_once(
     assert asked_for is not None
     await until(lambda: any(each.unresolved for each in asked_for._hosts.values()))
     phone.endpoint.set_host_table({SipHostPort("pbx.example", None, "udp"): [SipTarget(raw.host, raw.sip.port, "udp")]})
-    accept(raw, await asked(raw))
+    accept(raw, await next_options(raw))
     await until(lambda: (phone.endpoint.trunk_status("a").detail or "").startswith("answers OPTIONS in "))
 
 
-async def test_the_next_address_is_used_when_one_does_not_answer(phone: Phone, raw: RawPhone) -> None:
+async def test_next_address_is_used_when_one_does_not_respond(phone: Phone, raw: RawPhone) -> None:
     place = SipHostPort("pbx.example", None, "udp")
     dead, alive = SipTarget("127.0.0.1", free_port(), "udp"), SipTarget(raw.host, raw.sip.port, "udp")
     phone.endpoint.set_host_table({place: [dead, alive]})
@@ -154,7 +154,7 @@ async def test_the_next_address_is_used_when_one_does_not_answer(phone: Phone, r
 
     phone.endpoint.on_unresponsive = demote
     await phone.endpoint.set_trunks([trunk("a", "pbx.example", None)])
-    request = await asked(raw)
+    request = await next_options(raw)
     assert request.first_line == "OPTIONS sip:pbx.example SIP/2.0"
     accept(raw, request)
     await until(lambda: phone.endpoint.trunk_status("a").detail != NO_ANSWER_YET)
@@ -162,7 +162,7 @@ async def test_the_next_address_is_used_when_one_does_not_answer(phone: Phone, r
     phone.endpoint.on_unresponsive = None
 
 
-async def test_a_host_that_nobody_knows_and_a_closed_port_fail(phone: Phone, raw: RawPhone) -> None:
+async def test_unresolved_host_and_closed_port_fail(phone: Phone, raw: RawPhone) -> None:
     closed = free_port()
     await phone.endpoint.set_trunks(
         [trunk("name", "nowhere.example", None), trunk("port", "127.0.0.1", closed, transport="tcp")]

@@ -1,4 +1,4 @@
-"""Registering with registrars that say odd things, byte by byte."""
+"""Registering with registrars that respond oddly, byte by byte."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NUMBER = "+49401234"
 
 
 def trunk_at(registrar: RawRegistrar, **changes: Any) -> Trunk:
-    """A trunk that registers there as ann, with a password."""
+    """A trunk that registers at this port as ann, with a password."""
     trunk = Trunk(
         key="first", host=registrar.host, port=registrar.port, transport="udp", outbound_proxy=None, user="ann",
         credentials=Credentials("ann", "s3cret"), registers=True, follow_redirects=False, accept_refer=False,
@@ -37,7 +37,7 @@ def trunk_at(registrar: RawRegistrar, **changes: Any) -> Trunk:
     return replace(trunk, **changes)
 
 
-class Watch:
+class TrunkWatcher:
     """An endpoint's trunks; `until` waits for a status."""
 
     def __init__(self, phone: Phone) -> None:
@@ -60,14 +60,14 @@ class Watch:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def watch(phone: Phone) -> AsyncIterator[Watch]:
+async def watch(phone: Phone) -> AsyncIterator[TrunkWatcher]:
     """The module's endpoint, without trunks before and after."""
-    watch = Watch(phone)
+    watch = TrunkWatcher(phone)
     yield watch
     await phone.endpoint.set_trunks([])
 
 
-async def test_a_trunk_registers_its_number_as_its_user(watch: Watch, phone: Phone) -> None:
+async def test_a_trunk_registers_its_number_as_its_user(watch: TrunkWatcher, phone: Phone) -> None:
     async with RawRegistrar(accepts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         request = await registrar.next()
@@ -82,7 +82,7 @@ async def test_a_trunk_registers_its_number_as_its_user(watch: Watch, phone: Pho
 
 @pytest.mark.parametrize("algorithm", ["MD5", "SHA-256"])
 @pytest.mark.parametrize("status", ["401 Unauthorized", "407 Proxy Authentication Required"])
-async def test_a_challenge_is_answered(watch: Watch, algorithm: str, status: str) -> None:
+async def test_a_challenge_is_answered(watch: TrunkWatcher, algorithm: str, status: str) -> None:
     async with RawRegistrar(challenges("n1", algorithm=algorithm, status=status), accepts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         first, second = await registrar.next(), await registrar.next()
@@ -93,7 +93,7 @@ async def test_a_challenge_is_answered(watch: Watch, algorithm: str, status: str
         await watch.until("registered")
 
 
-async def test_who_authenticates_may_have_another_name_than_who_is_registered(watch: Watch) -> None:
+async def test_authentication_user_may_differ_from_the_registered_user(watch: TrunkWatcher) -> None:
     async with RawRegistrar(challenges("n1"), accepts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar, credentials=Credentials("line7@example.net", "s3cret"))])
         await registrar.next()
@@ -102,7 +102,7 @@ async def test_who_authenticates_may_have_another_name_than_who_is_registered(wa
         assert request.header("To") == "<sip:ann@127.0.0.1>"
 
 
-async def test_of_two_challenges_the_first_that_we_understand_is_answered(watch: Watch) -> None:
+async def test_first_supported_challenge_is_answered(watch: TrunkWatcher) -> None:
     asked = (challenge("a", algorithm="SHA-512-256-sess"), challenge("b", algorithm="SHA-256"), challenge("c"))
     async with RawRegistrar(says("401 Unauthorized", *asked), accepts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
@@ -114,7 +114,7 @@ async def test_of_two_challenges_the_first_that_we_understand_is_answered(watch:
 
 
 @pytest.mark.parametrize("status", ["401 Unauthorized", "407 Proxy Authentication Required"])
-async def test_a_question_that_we_have_asked_ourselves_is_not_answered(watch: Watch, status: str) -> None:
+async def test_reflected_challenge_is_not_answered(watch: TrunkWatcher, status: str) -> None:
     [(_, ours)] = DigestVerifier(["MD5"]).challenge("127.0.0.1", 0)
     nonce = digest_parameters(ours)["nonce"]  # type: ignore[index]
     before = source_guard.drop_counts()["own_challenge"]
@@ -133,7 +133,7 @@ async def test_a_question_that_we_have_asked_ourselves_is_not_answered(watch: Wa
         assert credentials(await registrar.next())["nonce"] == "theirs"
 
 
-async def test_a_stale_nonce_is_replaced_at_once(watch: Watch) -> None:
+async def test_a_stale_nonce_is_replaced_at_once(watch: TrunkWatcher) -> None:
     async with RawRegistrar(challenges("n1"), challenges("n2", stale=True), accepts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         nonces = [credentials(await registrar.next()).get("nonce") for _ in range(3)]
@@ -141,14 +141,14 @@ async def test_a_stale_nonce_is_replaced_at_once(watch: Watch) -> None:
         await watch.until("registered")
 
 
-async def test_a_nonce_that_is_always_stale_is_not_replaced_for_ever(watch: Watch) -> None:
+async def test_always_stale_nonce_is_retried_a_bounded_number_of_times(watch: TrunkWatcher) -> None:
     async with RawRegistrar(challenges("n1", stale=True)) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await watch.until("failed")
         assert registrar.got.qsize() <= 4
 
 
-async def test_a_wrong_password_is_tried_once_whatever_nonces_come(watch: Watch) -> None:
+async def test_wrong_password_is_sent_once(watch: TrunkWatcher) -> None:
     async with RawRegistrar(challenges("n1"), challenges("n2"), challenges("n3"), accepts()) as registrar:
         with capture_logs() as logs:
             await watch.endpoint.set_trunks([trunk_at(registrar)])
@@ -160,14 +160,14 @@ async def test_a_wrong_password_is_tried_once_whatever_nonces_come(watch: Watch)
         assert "s3cret" not in str(logs)
 
 
-async def test_a_challenge_of_an_unknown_kind_is_told(watch: Watch) -> None:
+async def test_challenge_of_an_unknown_scheme_is_reported(watch: TrunkWatcher) -> None:
     async with RawRegistrar(challenges("n1", algorithm="AKAv1-MD5")) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         status = await watch.until("failed")
         assert str(status.detail).endswith("it asks for a kind of authentication that is not supported")
 
 
-async def test_too_brief_an_interval_is_made_longer(watch: Watch) -> None:
+async def test_423_raises_the_requested_expiry(watch: TrunkWatcher) -> None:
     async with RawRegistrar(says("423 Interval Too Brief", "Min-Expires: 600"), accepts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         first, second = await registrar.next(), await registrar.next()
@@ -187,14 +187,14 @@ async def test_too_brief_an_interval_is_made_longer(watch: Watch) -> None:
         (accepts(0), "200 OK from 127.0.0.1, but it has not kept the registration"),
     ],
 )
-async def test_a_refusal_is_told_as_it_was_said(watch: Watch, answer: Any, detail: str) -> None:
+async def test_refusal_is_reported_with_status_and_reason(watch: TrunkWatcher, answer: Any, detail: str) -> None:
     async with RawRegistrar(answer) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         assert (await watch.until("failed")).detail == detail
         assert registrar.got.qsize() == 1
 
 
-async def test_what_is_granted_to_our_contact_counts_not_what_others_have(watch: Watch) -> None:
+async def test_expiry_of_our_own_contact_counts(watch: TrunkWatcher) -> None:
     def answer(request: Message) -> str:
         others = "Contact: <sip:desk@192.0.2.9>;expires=7"
         return "\n".join(("200 OK", others, f"{request.headers('Contact')[0]};expires=2", "Expires: 3600"))
@@ -208,7 +208,7 @@ async def test_what_is_granted_to_our_contact_counts_not_what_others_have(watch:
         await watch.until("registered")
 
 
-async def test_a_registrar_that_forgets_our_contact_has_not_registered_us(watch: Watch) -> None:
+async def test_200_without_our_contact_is_a_failure(watch: TrunkWatcher) -> None:
     async with RawRegistrar(
         says("200 OK", "Contact: <sip:a@192.0.2.8>;expires=60", "Contact: <sip:b@192.0.2.9>;expires=60")
     ) as registrar:
@@ -216,7 +216,7 @@ async def test_a_registrar_that_forgets_our_contact_has_not_registered_us(watch:
         assert "has not kept" in str((await watch.until("failed")).detail)
 
 
-async def test_a_general_expiry_holds_where_the_contact_says_none(watch: Watch) -> None:
+async def test_expires_header_applies_to_a_contact_without_expires(watch: TrunkWatcher) -> None:
     def answer(request: Message) -> str:
         return "\n".join(("200 OK", request.headers("Contact")[0], "Expires: 2"))
 
@@ -226,7 +226,7 @@ async def test_a_general_expiry_holds_where_the_contact_says_none(watch: Watch) 
         await registrar.next()
 
 
-async def test_deleting_a_trunk_takes_its_contact_away_with_its_password(watch: Watch) -> None:
+async def test_removed_trunk_unregisters_with_its_password(watch: TrunkWatcher) -> None:
     async with RawRegistrar(accepts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await watch.until("registered")
@@ -247,8 +247,8 @@ async def test_deleting_a_trunk_takes_its_contact_away_with_its_password(watch: 
         (says("500 Oops"), ("warning", "trunk.not_unregistered", "500 Oops from 127.0.0.1")),
     ],
 )
-async def test_the_operator_hears_whether_a_registrar_has_let_go(
-    watch: Watch, answer: Any, told: tuple[str, str, str | None]
+async def test_result_of_unregistering_is_logged(
+    watch: TrunkWatcher, answer: Any, told: tuple[str, str, str | None]
 ) -> None:
     async with RawRegistrar(accepts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
@@ -261,8 +261,8 @@ async def test_the_operator_hears_whether_a_registrar_has_let_go(
         assert (events[1]["level"], events[1].get("why"), events[1]["number"]) == (told[0], told[2], NUMBER)
 
 
-async def test_a_changed_password_registers_anew_behind_the_end_of_the_old(watch: Watch) -> None:
-    """The same contact with the same registrar: the order of what is sent decides, so it is one series."""
+async def test_changed_password_registers_again_in_the_same_cseq_series(watch: TrunkWatcher) -> None:
+    """The same contact with the same registrar: it orders requests by CSeq, so they are one series."""
     async with RawRegistrar(accepts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await watch.until("registered")
@@ -274,7 +274,7 @@ async def test_a_changed_password_registers_anew_behind_the_end_of_the_old(watch
         await watch.until("registered")
 
 
-async def test_the_same_trunks_again_change_nothing(watch: Watch) -> None:
+async def test_the_same_trunks_again_change_nothing(watch: TrunkWatcher) -> None:
     async with RawRegistrar(accepts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await watch.until("registered")
@@ -287,10 +287,10 @@ async def test_the_same_trunks_again_change_nothing(watch: Watch) -> None:
         assert registrar.got.empty()
 
 
-async def test_a_silent_registrar_is_told_and_the_next_address_is_tried(
-    watch: Watch, monkeypatch: pytest.MonkeyPatch
+async def test_registrar_without_a_response_is_reported_and_the_next_target_tried(
+    watch: TrunkWatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registration, "GIVE_UP_S", 0.3)
+    monkeypatch.setattr(registration, "RESPONSE_TIMEOUT_S", 0.3)
     async with RawRegistrar(says("")) as deaf, RawRegistrar(accepts(), host="127.0.0.2", port=deaf.port) as other:
         place = SipHostPort("Registrar.example.net", deaf.port, "udp")
         targets = [SipTarget(each.host, each.port, "udp") for each in (deaf, other)]
@@ -309,10 +309,10 @@ async def test_a_silent_registrar_is_told_and_the_next_address_is_tried(
         assert "failed" not in [status.state for _, status in watch.seen[-1:]]
 
 
-async def test_a_name_that_becomes_known_is_registered_with_at_once(
-    watch: Watch, monkeypatch: pytest.MonkeyPatch
+async def test_host_that_resolves_is_registered_with_at_once(
+    watch: TrunkWatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registration, "LOOKUP_S", 0)
+    monkeypatch.setattr(registration, "LOOKUP_TIMEOUT_S", 0)
     async with RawRegistrar(accepts()) as registrar:
         watch.endpoint.set_host_table({})
         await watch.endpoint.set_trunks([trunk_at(registrar, host="registrar.example.net", port=None)])
@@ -323,7 +323,7 @@ async def test_a_name_that_becomes_known_is_registered_with_at_once(
         assert (await registrar.next()).first_line == "REGISTER sip:registrar.example.net SIP/2.0"
 
 
-async def test_an_outbound_proxy_gets_what_is_meant_for_the_registrar(watch: Watch) -> None:
+async def test_register_is_sent_to_the_outbound_proxy(watch: TrunkWatcher) -> None:
     async with RawRegistrar(accepts()) as proxy:
         trunk = trunk_at(proxy, host="192.0.2.1", port=5060, outbound_proxy=SipHostPort(proxy.host, proxy.port, "udp"))
         await watch.endpoint.set_trunks([trunk])
@@ -333,7 +333,7 @@ async def test_an_outbound_proxy_gets_what_is_meant_for_the_registrar(watch: Wat
         await watch.until("registered")
 
 
-async def test_an_outbound_proxy_with_a_name_is_found_by_our_table(watch: Watch) -> None:
+async def test_outbound_proxy_name_is_resolved_by_the_host_table(watch: TrunkWatcher) -> None:
     async with RawRegistrar(accepts()) as proxy:
         place = SipHostPort("edge.example.net", None, "udp")
         watch.endpoint.set_host_table({place: [SipTarget(proxy.host, proxy.port, "udp")]})
@@ -343,8 +343,8 @@ async def test_an_outbound_proxy_with_a_name_is_found_by_our_table(watch: Watch)
         assert request.headers("Route") == ["Route: <sip:edge.example.net;lr>"]
 
 
-async def test_a_registration_over_tcp_names_the_port_that_we_listen_on_and_comes_back_when_its_connection_is_lost(
-    watch: Watch, phone: Phone, monkeypatch: pytest.MonkeyPatch
+async def test_registration_over_tcp_has_the_listening_port_and_recovers_a_lost_connection(
+    watch: TrunkWatcher, phone: Phone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "FIRST_RETRY_S", 0.2)
     contact = f"Contact: <sip:{NUMBER}@127.0.0.1:{phone.settings.port};transport=TCP>"
@@ -360,7 +360,7 @@ async def test_a_registration_over_tcp_names_the_port_that_we_listen_on_and_come
         assert again.headers("Contact") == [contact]
 
 
-async def test_nobody_at_the_other_end_is_told(watch: Watch) -> None:
+async def test_refused_connection_is_reported(watch: TrunkWatcher) -> None:
     async with RawRegistrar(accepts(), tcp=True) as registrar:
         pass
     await watch.endpoint.set_trunks([trunk_at(registrar, transport="tcp")])
@@ -368,7 +368,7 @@ async def test_nobody_at_the_other_end_is_told(watch: Watch) -> None:
     assert (await watch.until("failed")).detail in (told, f"{told}: nothing listens there")
 
 
-async def test_registered_trunks_keep_a_nat_open(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_registered_trunks_send_nat_keep_alives(watch: TrunkWatcher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration_client, "KEEP_ALIVE_S", 0.1)
     async with RawRegistrar(accepts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
@@ -376,7 +376,7 @@ async def test_registered_trunks_keep_a_nat_open(watch: Watch, monkeypatch: pyte
         assert (await registrar.next()).text == ""
 
 
-async def test_many_trunks_start_one_after_the_other(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_registers_of_many_trunks_are_rate_limited(watch: TrunkWatcher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration_client, "REGISTERS_PER_SECOND", 100)
     loop = asyncio.get_running_loop()
     async with RawRegistrar(accepts()) as registrar:

@@ -1,4 +1,5 @@
-"""Trunks with a real registrar and proxy, Kamailio: both ways through it, and what a change leaves alone."""
+"""Trunks with a real registrar and proxy, Kamailio: inbound and outbound calls, and changes that leave others
+unaffected."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ async def kamailio() -> AsyncIterator[Kamailio]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def caller(kamailio: Kamailio) -> AsyncIterator[RawPhone]:
-    """A phone outside, which reaches our numbers through Kamailio, and is reached through it."""
+    """An outside phone, which calls our numbers through Kamailio, and is called through it."""
     async with RawPhone(kamailio.target) as caller:
         await kamailio.set_route(OUTSIDE, f"sip:{caller.host}:{caller.sip.port}")
         yield caller
@@ -76,7 +77,7 @@ async def until(phone: Phone, key: str, state: str) -> TrunkStatus:
     return phone.endpoint.trunk_status(key)
 
 
-async def test_trunks_beyond_what_pjsip_takes_fail_alone_and_are_taken_when_there_is_room(phone: Phone) -> None:
+async def test_trunks_above_the_account_limit_fail_until_accounts_are_free(phone: Phone) -> None:
     """They have passwords, so that each needs an account, and do not register. The first test: the calls of others keep
     their accounts for a while."""
     one = Trunk(
@@ -96,7 +97,7 @@ async def test_trunks_beyond_what_pjsip_takes_fail_alone_and_are_taken_when_ther
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
-async def test_a_call_for_the_number_comes_over_its_registration(
+async def test_inbound_call_uses_the_registration(
     phone: Phone, kamailio: Kamailio, caller: RawPhone, transport: Any
 ) -> None:
     await phone.endpoint.set_trunks([ann(kamailio, transport=transport)])
@@ -116,7 +117,7 @@ async def test_a_call_for_the_number_comes_over_its_registration(
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
-async def test_a_call_out_answers_the_proxy_s_challenge_and_shows_user_and_number(
+async def test_outbound_call_answers_the_proxys_challenge_and_has_user_and_number(
     phone: Phone, kamailio: Kamailio, caller: RawPhone, transport: Any
 ) -> None:
     trunk = ann(kamailio, transport=transport)
@@ -130,7 +131,7 @@ async def test_a_call_out_answers_the_proxy_s_challenge_and_shows_user_and_numbe
     assert f"<sip:{NUMBER}@127.0.0.1:" in callee.invite.header("Contact")
     assert not callee.invite.header("Proxy-Authorization")
     callee.answers()
-    await asyncio.wait_for(leg.connected(), 5)
+    await asyncio.wait_for(leg.wait_connected(), 5)
     await leg.hangup()
     await callee.is_hung_up_on()
     await asyncio.wait_for(leg.ended, 5)
@@ -165,10 +166,10 @@ async def test_with_a_wrong_password_a_challenge_ends_the_call(phone: Phone, kam
     assert (await asyncio.wait_for(leg.ended, 5)).code == 407
 
 
-async def test_an_outbound_proxy_takes_registrations_and_calls(
+async def test_registrations_and_calls_use_the_outbound_proxy(
     phone: Phone, kamailio: Kamailio, caller: RawPhone
 ) -> None:
-    """The registrar's own address leads nowhere."""
+    """The registrar's own address is unreachable."""
     proxy = SipHostPort(kamailio.host, kamailio.port, "udp")
     trunk = ann(kamailio, host="pbx.example.net", port=None, outbound_proxy=proxy)
     await phone.endpoint.set_trunks([trunk])
@@ -180,7 +181,7 @@ async def test_an_outbound_proxy_takes_registrations_and_calls(
     await asyncio.wait_for(leg.ended, 5)
 
 
-async def test_changing_and_deleting_trunks_leaves_others_and_live_calls_alone(
+async def test_changing_and_removing_trunks_does_not_affect_others_and_live_calls(
     phone: Phone, kamailio: Kamailio, caller: RawPhone
 ) -> None:
     await phone.endpoint.set_trunks([ann(kamailio), bob(kamailio)])
@@ -189,7 +190,7 @@ async def test_changing_and_deleting_trunks_leaves_others_and_live_calls_alone(
     leg = await phone.endpoint.call(OUTSIDE, trunk=ann(kamailio), caller=NameAddr(NUMBER, ""))
     callee = await RawCallee.called(caller)
     callee.answers()
-    await asyncio.wait_for(leg.connected(), 5)
+    await asyncio.wait_for(leg.wait_connected(), 5)
     await callee.gets("ACK")
 
     wrong = ann(kamailio, credentials=Credentials("ann", "guess"))
@@ -211,9 +212,7 @@ async def test_changing_and_deleting_trunks_leaves_others_and_live_calls_alone(
     leg.release()
 
 
-async def test_a_route_that_cannot_be_is_refused_each_time_and_the_one_before_stays(
-    phone: Phone, kamailio: Kamailio
-) -> None:
+async def test_invalid_route_is_rejected_and_the_former_one_stays(phone: Phone, kamailio: Kamailio) -> None:
     async with RawPhone(phone.target) as proxy:
         trunk = ann(
             kamailio, registers=False, outbound_proxy=SipHostPort(proxy.host, proxy.sip.port, "udp"), host="192.0.2.1"

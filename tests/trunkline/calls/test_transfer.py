@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from bench.turn.scripted_models import WORDS
 from storage import tables
 from tests.media.speech import speech
-from tests.sipcore.dialogs.test_refer import is_told
+from tests.sipcore.dialogs.test_refer import next_notify
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Message, RawPhone
 from tests.trunkline.callees import ReceivedCall
@@ -113,7 +113,7 @@ async def test_a_refer_continues_the_call_with_its_target(local_server: LocalSer
             callee = await RawCallee.called(phone)
             assert (callee.number, callee.invite.header("From").split("@")[0]) == ("555", f"<sip:{number}")
             async with ReceivedCall(callee) as other:
-                notices = [await is_told(caller.phone), await is_told(caller.phone)]
+                notices = [await next_notify(caller.phone), await next_notify(caller.phone)]
                 await caller.hung_up()
                 other.say(speech("hello there"))
                 await other.hung_up()
@@ -143,7 +143,7 @@ async def test_a_refer_is_rejected_unless_the_number_allows_it_at_that_time(loca
         await local_server.client.v1("PATCH", f"phone-numbers/{number_id}", trunk)
         assert (await refused(caller, "<sip:556@127.0.0.1>")).status == 202
         (await RawCallee.called(phone)).refuses("486 Busy Here")
-        assert [(await is_told(caller.phone)).body.strip() for _ in range(2)][1] == "SIP/2.0 486 Busy Here"
+        assert [(await next_notify(caller.phone)).body.strip() for _ in range(2)][1] == "SIP/2.0 486 Busy Here"
         await local_server.client.v1("PATCH", f"phone-numbers/{number_id}", {"sipAllowRefer": False})
         assert (await refused(caller, "<sip:557@127.0.0.1>")).status == 603
         await caller.hang_up()

@@ -25,7 +25,7 @@ async def _wait_for_end(leg: Leg) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "method", "replacement"),
-    [(check.Endpoint, "set_sources", lambda *_: None), (Leg, "connected", _wait_for_end)],
+    [(check.Endpoint, "set_sources", lambda *_: None), (Leg, "wait_connected", _wait_for_end)],
     ids=["the INVITE is dropped", "the call is not connected"],
 )
 async def test_a_test_call_that_is_not_answered_fails_the_check(

@@ -38,7 +38,7 @@ async def local_server(tmp_path_factory: pytest.TempPathFactory, servers: NameSe
 
 @pytest.fixture(autouse=True)
 def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qualify, "FIRST_S", 0.1)
+    monkeypatch.setattr(qualify, "MAX_FIRST_DELAY_S", 0.1)
 
 
 def accept(raw: RawPhone, request: Message) -> None:

@@ -73,7 +73,7 @@ async def test_a_changed_certificate_file_is_reloaded_without_a_signal(
         tls_files = files
         certificate = identity
 
-        async def renew_certificate(self) -> TlsIdentity:
+        async def reload_certificate(self) -> TlsIdentity:
             renewed.set()
             return identity
 

@@ -44,7 +44,7 @@ async def test_a_calls_messages_are_counted_and_its_setup_is_timed(local_server:
         phone.send(invented)
         await call.hang_up()
     await local_server.ended(call_id)
-    local_server.server.endpoint.take_messages()
+    local_server.server.endpoint.update_sip_log()
     after = await read_metrics(local_server)
     for direction, method, kind, least in [
         ("received", "INVITE", "request", 1), ("sent", "INVITE", "1xx", 2), ("sent", "INVITE", "2xx", 1),

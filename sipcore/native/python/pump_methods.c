@@ -76,11 +76,11 @@ static PyObject *py_wait(PyObject *self, PyObject *args)
 
 static void fill_info(slot_t *slot, int64_t *info, uint64_t position)
 {
-    uint64_t taken = atomic_load(&slot->tx_read);
+    uint64_t sent = atomic_load(&slot->tx_read);
     info[0] = (int64_t)position;
     info[1] = atomic_load(&slot->rx_ns);
-    info[2] = (int64_t)(atomic_load(&slot->tx_written) - taken);
-    info[3] = (int64_t)taken;
+    info[2] = (int64_t)(atomic_load(&slot->tx_written) - sent);
+    info[3] = (int64_t)sent;
     info[4] = (slot->port != NULL ? 1 : 0) | (atomic_load(&slot->paused) ? 2 : 0);
     info[5] = atomic_load(&slot->jitter_ms);
     info[6] = atomic_load(&slot->tick_ns);
@@ -131,18 +131,18 @@ static PyObject *py_slot_of(PyObject *self, PyObject *argument)
 
 static PyObject *py_take_over_stream(PyObject *self, PyObject *args)
 {
-    long long keep, give;
-    bool taken;
+    long long handle, other;
+    bool moved;
     (void)self;
-    if (!PyArg_ParseTuple(args, "LL", &keep, &give))
+    if (!PyArg_ParseTuple(args, "LL", &handle, &other))
         return NULL;
-    slot_t *kept = slot_by_handle(keep), *given = kept ? slot_by_handle(give) : NULL;
-    if (!given)
+    slot_t *to = slot_by_handle(handle), *from = to ? slot_by_handle(other) : NULL;
+    if (!from)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    taken = pump_take_over_stream(kept, given);
+    moved = pump_take_over_stream(to, from);
     Py_END_ALLOW_THREADS
-    return PyBool_FromLong(taken);
+    return PyBool_FromLong(moved);
 }
 
 static PyObject *py_release_slot(PyObject *self, PyObject *argument)
@@ -267,7 +267,7 @@ static PyObject *py_set_background(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* ---- keys ---- */
+/* ---- DTMF ---- */
 
 static PyObject *py_send_dtmf(PyObject *self, PyObject *args)
 {
@@ -300,13 +300,13 @@ static PyObject *py_slot_stats(PyObject *self, PyObject *argument)
     (void)self;
     if (!slot)
         return NULL;
-    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:L}", "frames_sent", atomic_load(&slot->frames_sent), "frames_heard",
-                         atomic_load(&slot->frames_heard), "frames_missing", atomic_load(&slot->frames_missing),
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:L}", "frames_sent", atomic_load(&slot->frames_sent), "frames_received",
+                         atomic_load(&slot->frames_received), "frames_missing", atomic_load(&slot->frames_missing),
                          "under_runs", atomic_load(&slot->under_runs), "over_runs", atomic_load(&slot->over_runs),
                          "last_packet_ns", (long long)atomic_load(&slot->last_packet_ns));
 }
 
-/* Python's own reference keeps the figures while they are read: the pump may be stopped, without the GIL, meanwhile. */
+/* A reference of its own keeps the statistics while they are read: the pump may be stopped, without the GIL, meanwhile. */
 static PyObject *py_rtp_totals(PyObject *self, PyObject *argument)
 {
     slot_t *slot = slot_argument(argument);
@@ -375,7 +375,7 @@ PyMethodDef pump_methods[] = {
     METHOD(release_slot, METH_O, "release_slot(handle): close the slot."),
     METHOD(rate, METH_O, "rate(handle) -> sampling rate in Hz."),
     METHOD(write, METH_VARARGS, "write(handle, int16 samples) -> samples that fitted."),
-    METHOD(expect_more, METH_VARARGS, "expect_more(handle, more): whether more speech follows, so that a gap is an under-run."),
+    METHOD(expect_more, METH_VARARGS, "expect_more(handle, more): if more speech follows, a gap is an under-run."),
     METHOD(written_position, METH_O, "written_position(handle) -> samples written since the slot opened."),
     METHOD(sent_position, METH_O, "sent_position(handle) -> samples sent since the slot opened."),
     METHOD(flush, METH_O, "flush(handle) -> position up to which samples were sent."),

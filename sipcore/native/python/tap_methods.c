@@ -8,7 +8,7 @@
 #define ADDRESS (PJ_INET6_ADDRSTRLEN + 10)
 #define BATCH (256u << 10)  /* bytes that are turned into Python's objects at once */
 
-static void spell(char out[ADDRESS], const char *host, int port)
+static void format_address(char out[ADDRESS], const char *host, int port)
 {
     pj_ansi_snprintf(out, ADDRESS, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
 }
@@ -22,27 +22,27 @@ static PyObject *text_of(const uint8_t **at, uint16_t length)
 
 static PyObject *message_of(const uint8_t *record)
 {
-    tap_facts_t facts;
-    char ours[ADDRESS], peer[ADDRESS];
-    memcpy(&facts, record, sizeof facts);
-    spell(ours, facts.ours, facts.our_port);
-    spell(peer, facts.peer, facts.peer_port);
-    const uint8_t *at = record + sizeof facts;
-    PyObject *call_id = text_of(&at, facts.call_id), *from_tag = text_of(&at, facts.from_tag);
-    PyObject *to_tag = text_of(&at, facts.to_tag), *method = text_of(&at, facts.method);
-    return Py_BuildValue("(LOsssNNNNIHOy#)", (long long)facts.at_ns, facts.sent ? Py_True : Py_False, facts.transport, ours,
-                         peer, call_id, from_tag, to_tag, method, facts.cseq, facts.status,
-                         facts.with_sdp ? Py_True : Py_False, (const char *)at, (Py_ssize_t)facts.text);
+    tap_header_t header;
+    char local[ADDRESS], peer[ADDRESS];
+    memcpy(&header, record, sizeof header);
+    format_address(local, header.local, header.local_port);
+    format_address(peer, header.peer, header.peer_port);
+    const uint8_t *at = record + sizeof header;
+    PyObject *call_id = text_of(&at, header.call_id), *from_tag = text_of(&at, header.from_tag);
+    PyObject *to_tag = text_of(&at, header.to_tag), *method = text_of(&at, header.method);
+    return Py_BuildValue("(LOsssNNNNIHOy#)", (long long)header.at_ns, header.sent ? Py_True : Py_False, header.transport,
+                         local, peer, call_id, from_tag, to_tag, method, header.cseq, header.status,
+                         header.with_sdp ? Py_True : Py_False, (const char *)at, (Py_ssize_t)header.text);
 }
 
-static PyObject *py_tap_take(PyObject *self, PyObject *unused)
+static PyObject *py_tap_read(PyObject *self, PyObject *unused)
 {
     static uint8_t batch[BATCH]; /* the GIL is held */
     uint64_t lost;
     (void)self, (void)unused;
-    uint32_t length = tap_take(batch, sizeof batch, &lost);
+    uint32_t length = tap_read(batch, sizeof batch, &lost);
     PyObject *list = PyList_New(0);
-    for (uint32_t at = 0; list && at < length; at += ((tap_facts_t *)(batch + at))->size) {
+    for (uint32_t at = 0; list && at < length; at += ((tap_header_t *)(batch + at))->size) {
         PyObject *message = message_of(batch + at);
         if (!message || PyList_Append(list, message) != 0)
             Py_CLEAR(list);
@@ -70,8 +70,8 @@ static PyObject *py_tap_remove(PyObject *self, PyObject *unused)
 
 PyMethodDef tap_methods[] = {
     METHOD(tap_install, METH_NOARGS, "Begin to copy SIP messages; a descriptor that is readable when there are new ones."),
-    METHOD(tap_remove, METH_NOARGS, "Stop copying, and forget the messages that were not taken."),
-    METHOD(tap_take, METH_NOARGS,
-           "tap_take() -> ([message], messages ever lost): a batch of the messages since the last call."),
+    METHOD(tap_remove, METH_NOARGS, "Stop copying, and drop the messages that were not read."),
+    METHOD(tap_read, METH_NOARGS,
+           "tap_read() -> ([message], messages ever lost): a batch of the messages since the last call."),
     {NULL, NULL, 0, NULL},
 };

@@ -6,7 +6,7 @@
 #include "python/pj_objects.h"
 #include "rtp/media_transport.h"
 #include "rtp/port_pool.h"
-#include "rtp/send_gate.h"
+#include "rtp/send_consent.h"
 #include "rtp/srtp.h"
 #include "sip/hangup.h"
 #include "sip/local_address.h"
@@ -34,7 +34,7 @@ static PyObject *py_install_callbacks(PyObject *self, PyObject *unused)
     callback->on_stream_precreate = NULL;
     callback->on_stream_destroyed = NULL;
     reason_header_hook(callback);
-    send_gate_hook(callback);
+    send_consent_hook(callback);
     callback->on_call_media_event = NULL;
     callback->on_create_media_transport = media_transport_create;
     callback->on_call_media_transport_state = port_pool_on_media_state;
@@ -58,7 +58,7 @@ static PyObject *py_invite_status(PyObject *self, PyObject *argument)
     if (number < 0 || number >= PJSUA_MAX_CALLS)
         return PyLong_FromLong(0);
     Py_BEGIN_ALLOW_THREADS
-    if (acquire_call("progress", (pjsua_call_id)number, &call, &dialog) == PJ_SUCCESS) {
+    if (acquire_call("invite status", (pjsua_call_id)number, &call, &dialog) == PJ_SUCCESS) {
         if (call->inv && call->inv->invite_tsx)
             status = call->inv->invite_tsx->status_code;
         if (dialog)
@@ -94,7 +94,7 @@ static PyObject *py_detach_call(PyObject *self, PyObject *args)
     void *object = PyLong_AsVoidPtr(address);
     if (!object)
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "no call object");
-    pump_forget_call(call);
+    pump_detach_call(call);
     pj_call_detach(object);
     Py_RETURN_NONE;
 }

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "rtp/kernel_filter.h"
+#include "rtp/bpf_source_filter.h"
 
 #include <linux/filter.h>
 #include <linux/sock_diag.h>
@@ -8,12 +8,12 @@
 
 #define IPV4_SOURCE 12
 #define IPV6_SOURCE 8
-#define KEEP 0xFFFFFFFFu
+#define ACCEPT 0xFFFFFFFFu
 #define DROP 0
-#define WORDS_MOST 4        /* of an address */
+#define MAX_ADDRESS_WORDS 4        /* of an address */
 
 typedef struct program {
-    struct sock_filter code[2 * 2 * WORDS_MOST + 4];
+    struct sock_filter code[2 * 2 * MAX_ADDRESS_WORDS + 4];
     unsigned short length;
 } program_t;
 
@@ -22,8 +22,8 @@ static void put(program_t *program, struct sock_filter step)
     program->code[program->length++] = step;
 }
 
-/* "If all words of the source are this host's, keep it": any word that differs jumps behind that. */
-static void keep_host(program_t *program, const pj_sockaddr *host)
+/* Accepts the packet if all words of its source address are this host's; a word that differs skips the rest. */
+static void accept_host(program_t *program, const pj_sockaddr *host)
 {
     const uint8_t *address = pj_sockaddr_get_addr(host);
     const unsigned words = pj_sockaddr_get_addr_len(host) / 4;
@@ -31,11 +31,11 @@ static void keep_host(program_t *program, const pj_sockaddr *host)
     for (unsigned i = 0; i < words; i++) {
         uint32_t word;
         memcpy(&word, address + i * 4, 4);
-        uint8_t behind = (uint8_t)(2 * (words - 1 - i) + 1);
+        uint8_t skip = (uint8_t)(2 * (words - 1 - i) + 1);
         put(program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, at + i * 4));
-        put(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, pj_ntohl(word), 0, behind));
+        put(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, pj_ntohl(word), 0, skip));
     }
-    put(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, KEEP));
+    put(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, ACCEPT));
 }
 
 static int family_of(pj_sock_t sock)
@@ -45,14 +45,14 @@ static int family_of(pj_sock_t sock)
     return getsockopt((int)sock, SOL_SOCKET, SO_DOMAIN, &family, &length) == 0 ? family : 0;
 }
 
-void kernel_filter_hosts(pj_sock_t sock, const pj_sockaddr *first, const pj_sockaddr *second)
+void bpf_source_filter_attach(pj_sock_t sock, const pj_sockaddr *first, const pj_sockaddr *second)
 {
     program_t program = {.length = 0};
     const int family = sock == PJ_INVALID_SOCKET ? 0 : family_of(sock);
     if (family && first->addr.sa_family == family && pj_sockaddr_has_addr(first))
-        keep_host(&program, first);
+        accept_host(&program, first);
     if (family && second->addr.sa_family == family && pj_sockaddr_has_addr(second))
-        keep_host(&program, second);
+        accept_host(&program, second);
     if (!program.length)
         return;
     put(&program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, DROP));
@@ -61,7 +61,7 @@ void kernel_filter_hosts(pj_sock_t sock, const pj_sockaddr *first, const pj_sock
         PJ_LOG(1, ("rtp", "Cannot filter RTP by its source"));
 }
 
-uint32_t kernel_filter_drops(pj_sock_t sock)
+uint32_t bpf_source_filter_drops(pj_sock_t sock)
 {
     uint32_t memory[SK_MEMINFO_VARS] = {0};
     socklen_t length = sizeof memory;

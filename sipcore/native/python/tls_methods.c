@@ -29,7 +29,7 @@ static PyObject *py_tls_open(PyObject *self, PyObject *args)
     return status == PJ_SUCCESS ? Py_NewRef(Py_None) : error_of(status);
 }
 
-static PyObject *py_tls_renew(PyObject *self, PyObject *args)
+static PyObject *py_tls_reload(PyObject *self, PyObject *args)
 {
     tls_files_t files;
     pj_status_t status;
@@ -37,19 +37,19 @@ static PyObject *py_tls_renew(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "(ssss)", &files.certificate, &files.key, &files.authorities, &files.folder))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = tls_listener_renew(&files);
+    status = tls_listener_reload(&files);
     Py_END_ALLOW_THREADS
     return status == PJ_SUCCESS ? Py_NewRef(Py_None) : error_of(status);
 }
 
-static PyObject *py_tls_forget(PyObject *self, PyObject *unused)
+static PyObject *py_tls_clear_listeners(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    tls_listener_forget_all();
+    tls_listener_clear();
     Py_RETURN_NONE;
 }
 
-static PyObject *py_tls_listens(PyObject *self, PyObject *unused)
+static PyObject *py_tls_apply_filters(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     return PyBool_FromLong(tls_listener_apply_filters());
@@ -82,9 +82,9 @@ static PyObject *py_tls_events(PyObject *self, PyObject *unused)
 
 PyMethodDef tls_methods[] = {
     METHOD(tls_open, METH_VARARGS, "tls_open(host, port, name, files): listen; port 0: connect only."),
-    METHOD(tls_renew, METH_VARARGS, "tls_renew(files): use other files for new connections."),
-    METHOD(tls_forget, METH_NOARGS, "The listeners are going to be closed."),
-    METHOD(tls_listens, METH_NOARGS, "tls_listens() -> False if a TLS port is not open."),
+    METHOD(tls_reload, METH_VARARGS, "tls_reload(files): use other files for new connections."),
+    METHOD(tls_clear_listeners, METH_NOARGS, "Remove all listeners, which PJSUA closes."),
+    METHOD(tls_apply_filters, METH_NOARGS, "tls_apply_filters() -> False if a TLS port is not open."),
     METHOD(tls_verify, METH_O, "tls_verify(on): verify the certificates of peers that we connect to."),
     METHOD(tls_events, METH_NOARGS, "tls_events() -> ([(peer, reason, count)], further failures)."),
     {NULL, NULL, 0, NULL},

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "tls/accept_filter.h"
+#include "tls/bpf_accept_filter.h"
 
 #include <arpa/inet.h>
 #include <linux/filter.h>
@@ -11,13 +11,13 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define KEEP 0xFFFFFFFFu
+#define ACCEPT 0xFFFFFFFFu
 #define DROP 0
-#define LONGEST 4096 /* BPF_MAXINSNS */
-#define ENTRY 13     /* the longest: three instructions for each of four words, and the verdict */
+#define MAX_INSTRUCTIONS 4096 /* BPF_MAXINSNS */
+#define MAX_ENTRY_INSTRUCTIONS 13     /* the longest: three instructions for each of four words, and the verdict */
 
 typedef struct {
-    struct sock_filter code[LONGEST];
+    struct sock_filter code[MAX_INSTRUCTIONS];
     int length;
     bool full;  /* not all sources fit: it must admit every source */
 } program_t;
@@ -47,7 +47,7 @@ static void emit_entry(program_t *program, const uint32_t *words, int count, int
             emit(program, BPF_ALU | BPF_AND | BPF_K, mask, 0);
         emit(program, BPF_JMP | BPF_JEQ | BPF_K, words[i] & mask, (uint8_t)(end - program->length - 1));
     }
-    emit(program, BPF_RET | BPF_K, KEEP, 0);
+    emit(program, BPF_RET | BPF_K, ACCEPT, 0);
 }
 
 /* `address` or `address/bits`. Other texts are skipped. */
@@ -63,7 +63,7 @@ static void add_source(const char *source)
     int all = v6 ? 128 : 32;
     if (inet_pton(v6 ? AF_INET6 : AF_INET, address, words) != 1)
         return;
-    program->full = program->full || program->length + ENTRY + 1 > LONGEST;
+    program->full = program->full || program->length + MAX_ENTRY_INSTRUCTIONS + 1 > MAX_INSTRUCTIONS;
     if (program->full)
         return;
     for (int i = 0; i < all / 32; i++)
@@ -71,7 +71,7 @@ static void add_source(const char *source)
     emit_entry(program, words, all / 32, v6 ? 8 : 12, bits < 0 || bits > all ? all : bits);
 }
 
-void accept_filter_build(const char *const *sources, int count, const char *const *more, int more_count)
+void bpf_accept_filter_build(const char *const *sources, int count, const char *const *more, int more_count)
 {
     pthread_mutex_lock(&filter.lock);
     filter.v4.length = filter.v6.length = 0;
@@ -85,7 +85,7 @@ void accept_filter_build(const char *const *sources, int count, const char *cons
     pthread_mutex_unlock(&filter.lock);
 }
 
-bool accept_filter_allow_all(bool on)
+bool bpf_accept_filter_allow_all(bool on)
 {
     pthread_mutex_lock(&filter.lock);
     bool changed = filter.allow_all != on;
@@ -100,7 +100,7 @@ static bool attach(int fd, struct sock_filter *code, int length)
     return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0;
 }
 
-void accept_filter_attach(int fd, bool ipv6)
+void bpf_accept_filter_attach(int fd, bool ipv6)
 {
     int none = 0;
     pthread_mutex_lock(&filter.lock);
@@ -114,7 +114,7 @@ void accept_filter_attach(int fd, bool ipv6)
     pthread_mutex_unlock(&filter.lock);
 }
 
-bool accept_filter_is_selective(void)
+bool bpf_accept_filter_is_selective(void)
 {
     pthread_mutex_lock(&filter.lock);
     bool selective = !filter.allow_all;
@@ -123,7 +123,7 @@ bool accept_filter_is_selective(void)
 }
 
 /* Of sockets that share a port, the program names one by its number, in the order in which they came. */
-bool accept_filter_split(int fd, bool ipv6)
+bool bpf_accept_filter_split(int fd, bool ipv6)
 {
     static program_t splitter;
     pthread_mutex_lock(&filter.lock);
@@ -140,7 +140,7 @@ bool accept_filter_split(int fd, bool ipv6)
     return parts;
 }
 
-void accept_filter_drop_all(int fd)
+void bpf_accept_filter_drop_all(int fd)
 {
     struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, DROP);
     if (!attach(fd, &drop, 1))

@@ -4,17 +4,17 @@
 #include "python/pj_objects.h"
 #include "registration/account.h"
 #include "registration/auth_challenge.h"
-#include "registration/options.h"
+#include "registration/qualify.h"
 #include "registration/register.h"
 #include "registration/registration_flow.h"
 
 #include <pjsua-lib/pjsua_internal.h>
 
-static const char *const ends[] = {"answered", "silence", "unresolved", "unreachable", "unanswerable"};
+static const char *const outcome_names[] = {"answered", "timeout", "unresolved", "unreachable", "unsupported_challenge"};
 
-static PyObject *on_outcome, *on_lost, *on_options;
+static PyObject *on_outcome, *on_lost, *on_qualify_result;
 
-/* Takes over `arguments`. What is called just posts to the event loop. */
+/* Takes ownership of `arguments`. `function` only posts to the event loop. */
 static void call(PyObject *function, PyObject *arguments)
 {
     PyObject *result = function && arguments ? PyObject_CallObject(function, arguments) : NULL;
@@ -24,27 +24,27 @@ static void call(PyObject *function, PyObject *arguments)
     Py_XDECREF(arguments);
 }
 
-static void tell_outcome(const register_outcome_t *outcome)
+static void report_outcome(const register_outcome_t *outcome)
 {
     PyGILState_STATE state = PyGILState_Ensure();
     PyObject *reason = PyUnicode_DecodeUTF8(outcome->reason, (Py_ssize_t)strlen(outcome->reason), "replace");
-    call(on_outcome, Py_BuildValue("LsiNsIii", outcome->token, ends[outcome->end], outcome->code, reason, outcome->source,
-                                   outcome->expires_s, outcome->retry_after_s, outcome->min_expires_s));
+    call(on_outcome, Py_BuildValue("LsiNsIii", outcome->token, outcome_names[outcome->kind], outcome->code, reason,
+                                   outcome->source, outcome->expires_s, outcome->retry_after_s, outcome->min_expires_s));
     PyGILState_Release(state);
 }
 
-static void tell_lost(pjsua_acc_id account)
+static void report_flow_lost(pjsua_acc_id account)
 {
     PyGILState_STATE state = PyGILState_Ensure();
     call(on_lost, Py_BuildValue("(i)", account));
     PyGILState_Release(state);
 }
 
-static void tell_options(long long token, bool answered, int code, long long microseconds, const char *why)
+static void report_qualify_result(long long token, bool answered, int code, long long microseconds, const char *why)
 {
     PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *words = PyUnicode_DecodeUTF8(why, (Py_ssize_t)strlen(why), "replace");
-    call(on_options, Py_BuildValue("LOiLN", token, answered ? Py_True : Py_False, code, microseconds, words));
+    PyObject *text = PyUnicode_DecodeUTF8(why, (Py_ssize_t)strlen(why), "replace");
+    call(on_qualify_result, Py_BuildValue("LOiLN", token, answered ? Py_True : Py_False, code, microseconds, text));
     PyGILState_Release(state);
 }
 
@@ -57,7 +57,7 @@ static PyObject *py_register_install(PyObject *self, PyObject *args)
     Py_XSETREF(on_outcome, Py_NewRef(outcome));
     Py_XSETREF(on_lost, Py_NewRef(lost));
     account_install();
-    if (register_install(tell_outcome) != 0 || registration_flow_install(tell_lost) != 0)
+    if (register_install(report_outcome) != 0 || registration_flow_install(report_flow_lost) != 0)
         return PyErr_Format(PyExc_RuntimeError, "registrations cannot be sent");
     Py_RETURN_NONE;
 }
@@ -72,40 +72,41 @@ static PyObject *py_register_remove(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_options_install(PyObject *self, PyObject *on_result)
+static PyObject *py_qualify_install(PyObject *self, PyObject *on_result)
 {
     (void)self;
-    Py_XSETREF(on_options, Py_NewRef(on_result));
-    if (options_install(tell_options) != 0)
+    Py_XSETREF(on_qualify_result, Py_NewRef(on_result));
+    if (qualify_install(report_qualify_result) != 0)
         return PyErr_Format(PyExc_RuntimeError, "the OPTIONS module did not install");
     Py_RETURN_NONE;
 }
 
-static PyObject *py_options_remove(PyObject *self, PyObject *unused)
+static PyObject *py_qualify_remove(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
-    options_install(NULL);
+    qualify_install(NULL);
     Py_RETURN_NONE;
 }
 
 static PyObject *failed(pj_status_t status)
 {
-    char words[PJ_ERR_MSG_SIZE];
-    pj_strerror(status, words, sizeof words);
-    return PyErr_Format(PyExc_ConnectionError, "%s", words);
+    char text[PJ_ERR_MSG_SIZE];
+    pj_strerror(status, text, sizeof text);
+    return PyErr_Format(PyExc_ConnectionError, "%s", text);
 }
 
 static PyObject *py_register_send(PyObject *self, PyObject *args)
 {
-    register_order_t order;
+    register_params_t params;
     char contact[PJSIP_MAX_URL_SIZE];
     pj_status_t status;
     (void)self;
-    if (!PyArg_ParseTuple(args, "iLssssIIs(ss)", &order.account, &order.token, &order.registrar, &order.aor, &order.contact,
-                          &order.former, &order.cseq, &order.expires_s, &order.call_id, &order.user, &order.password))
+    if (!PyArg_ParseTuple(args, "iLssssIIs(ss)", &params.account, &params.token, &params.registrar, &params.aor,
+                          &params.contact, &params.former, &params.cseq, &params.expires_s, &params.call_id, &params.user,
+                          &params.password))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = register_send(&order, contact, sizeof contact);
+    status = register_send(&params, contact, sizeof contact);
     Py_END_ALLOW_THREADS
     return status == PJ_SUCCESS ? PyUnicode_DecodeUTF8(contact, (Py_ssize_t)strlen(contact), "replace") : failed(status);
 }
@@ -186,7 +187,7 @@ static PyObject *py_account_detach(PyObject *self, PyObject *address)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_options_send(PyObject *self, PyObject *args)
+static PyObject *py_qualify_send(PyObject *self, PyObject *args)
 {
     int account;
     const char *uri;
@@ -196,7 +197,7 @@ static PyObject *py_options_send(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "isL", &account, &uri, &token))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = options_send(account, uri, token);
+    status = qualify_send(account, uri, token);
     Py_END_ALLOW_THREADS
     return status == PJ_SUCCESS ? Py_NewRef(Py_None) : failed(status);
 }
@@ -212,7 +213,7 @@ static PyObject *py_challenge_nonce_prefix(PyObject *self, PyObject *argument)
 }
 
 PyMethodDef register_methods[] = {
-    METHOD(register_install, METH_VARARGS, "register_install(on_outcome, on_lost): both are called on PJSIP's threads."),
+    METHOD(register_install, METH_VARARGS, "register_install(on_outcome, on_lost): callbacks on PJSIP's threads."),
     METHOD(register_remove, METH_NOARGS, "Report nothing more."),
     METHOD(register_send, METH_VARARGS, "register_send(...) -> the Contact that was sent."),
     METHOD(register_abandon, METH_O, "register_abandon(account): stop waiting for the response."),
@@ -221,9 +222,9 @@ PyMethodDef register_methods[] = {
     METHOD(account_set_route, METH_VARARGS, "account_set_route(account, *routes): Route values, two at most."),
     METHOD(account_delete, METH_VARARGS, "account_delete(account, address of its pjsua2 object) -> False while it has calls."),
     METHOD(account_detach, METH_O, "account_detach(address of a pjsua2 account): its end deletes no account of PJSUA."),
-    METHOD(options_install, METH_O, "options_install(on_result): called on PJSIP's threads."),
-    METHOD(options_remove, METH_NOARGS, "Report nothing more."),
+    METHOD(qualify_install, METH_O, "qualify_install(on_result): a callback on PJSIP's threads."),
+    METHOD(qualify_remove, METH_NOARGS, "Report nothing more."),
     METHOD(challenge_nonce_prefix, METH_O, "challenge_nonce_prefix(prefix of our own nonces)."),
-    METHOD(options_send, METH_VARARGS, "options_send(account, uri, token)."),
+    METHOD(qualify_send, METH_VARARGS, "qualify_send(account, uri, token)."),
     {NULL, NULL, 0, NULL},
 };

@@ -6,22 +6,22 @@
 #include "rtp/media_address_policy.h"
 #include "sip/local_address.h"
 
-#define NETWORKS_MOST 1000
+#define MAX_NETWORKS 1000
 
 /* NULL with an exception set when an item is no text, or there are too many. */
 static ip_set_t *networks_of(PyObject *tuple)
 {
-    const char *texts[NETWORKS_MOST];
+    const char *texts[MAX_NETWORKS];
     Py_ssize_t count = PyTuple_GET_SIZE(tuple);
-    if (count > NETWORKS_MOST) {
-        PyErr_Format(PyExc_ValueError, "at most %d networks", NETWORKS_MOST);
+    if (count > MAX_NETWORKS) {
+        PyErr_Format(PyExc_ValueError, "at most %d networks", MAX_NETWORKS);
         return NULL;
     }
     for (Py_ssize_t i = 0; i < count; i++)
         if (!(texts[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, i))))
             return NULL;
-    ip_set_t *made = ip_set_create(texts, (int)count);
-    return made ? made : (ip_set_t *)PyErr_NoMemory();
+    ip_set_t *networks = ip_set_create(texts, (int)count);
+    return networks ? networks : (ip_set_t *)PyErr_NoMemory();
 }
 
 static PyObject *py_local_address_set(PyObject *self, PyObject *args)
@@ -40,11 +40,11 @@ static PyObject *py_local_address_set(PyObject *self, PyObject *args)
 
 static PyObject *py_media_networks(PyObject *self, PyObject *args)
 {
-    PyObject *allowed, *never;
+    PyObject *allowed, *forbidden;
     (void)self;
-    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &allowed, &PyTuple_Type, &never))
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &allowed, &PyTuple_Type, &forbidden))
         return NULL;
-    ip_set_t *networks = networks_of(allowed), *refused = networks ? networks_of(never) : NULL;
+    ip_set_t *networks = networks_of(allowed), *refused = networks ? networks_of(forbidden) : NULL;
     if (!refused) {
         ip_set_free(networks);
         return NULL;
@@ -57,14 +57,14 @@ static PyObject *py_media_address_class(PyObject *self, PyObject *args)
 {
     static const char *const names[] = {"held", "signalling", "allowed", "unlisted", "forbidden"};
     const char *text, *from;
-    pj_sockaddr place, peer;
+    pj_sockaddr parsed, peer;
     (void)self;
     if (!PyArg_ParseTuple(args, "ss", &text, &from))
         return NULL;
     const pj_str_t address = pj_str((char *)text), source = pj_str((char *)from);
-    if (!ip_literal_parse(&address, &place) || !ip_literal_parse(&source, &peer))
+    if (!ip_literal_parse(&address, &parsed) || !ip_literal_parse(&source, &peer))
         return PyErr_Format(PyExc_ValueError, "no IP address");
-    return PyUnicode_FromString(names[media_address_classify(&place, &peer)]);
+    return PyUnicode_FromString(names[media_address_classify(&parsed, &peer)]);
 }
 
 static PyObject *py_local_address_install(PyObject *self, PyObject *unused)

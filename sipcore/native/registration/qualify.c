@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "registration/options.h"
+#include "registration/qualify.h"
 
 #include "net/monotonic_clock.h"
 #include "registration/client_transaction.h"
@@ -7,13 +7,13 @@
 #include <pjsua-lib/pjsua_internal.h>
 
 /* In the pool of its request, which the transaction keeps until its end has been reported. */
-typedef struct question {
+typedef struct qualify_request {
     long long token, sent_us;
-} question_t;
+} qualify_request_t;
 
 static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event);
 
-static options_callback_t *on_result;
+static qualify_callback_t *on_result;
 static pjsip_module module = {
     .name = {"mod-trunkline-options", 21},
     .id = -1,
@@ -24,8 +24,8 @@ static pjsip_module module = {
 /* The transaction's lock is held. */
 static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event)
 {
-    question_t *question = module.id < 0 ? NULL : tsx->mod_data[module.id]; /* PJSUA ends: its pools go with it */
-    if (!question || tsx->status_code < 200 || event->type != PJSIP_EVENT_TSX_STATE)
+    qualify_request_t *request = module.id < 0 ? NULL : tsx->mod_data[module.id]; /* PJSUA ends: its pools go with it */
+    if (!request || tsx->status_code < 200 || event->type != PJSIP_EVENT_TSX_STATE)
         return;
     const bool answered = event->body.tsx_state.type == PJSIP_EVENT_RX_MSG;
     char reason[CLIENT_TRANSACTION_FAILURE_SIZE] = "";
@@ -33,10 +33,10 @@ static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event)
     if (!answered)
         client_transaction_failure(tsx, reason);
     if (on_result)
-        on_result(question->token, answered, tsx->status_code, monotonic_ns() / 1000 - question->sent_us, reason);
+        on_result(request->token, answered, tsx->status_code, monotonic_ns() / 1000 - request->sent_us, reason);
 }
 
-int options_install(options_callback_t *callback)
+int qualify_install(qualify_callback_t *callback)
 {
     on_result = callback;
     if (!callback || module.id != -1)
@@ -62,7 +62,7 @@ static pj_status_t compose(pjsua_acc_id account, const pj_str_t *uri, pjsip_tx_d
     return status;
 }
 
-pj_status_t options_send(pjsua_acc_id account, const char *text, long long token)
+pj_status_t qualify_send(pjsua_acc_id account, const char *text, long long token)
 {
     const pj_str_t uri = pj_str((char *)text);
     pjsip_tx_data *tdata;
@@ -71,7 +71,7 @@ pj_status_t options_send(pjsua_acc_id account, const char *text, long long token
     pj_status_t status = compose(account, &uri, &tdata);
     if (status != PJ_SUCCESS)
         return status;
-    question_t *question = PJ_POOL_ZALLOC_T(tdata->pool, question_t);
-    *question = (question_t){.token = token, .sent_us = monotonic_ns() / 1000};
-    return client_transaction_send(&module, tdata, question, NULL);
+    qualify_request_t *request = PJ_POOL_ZALLOC_T(tdata->pool, qualify_request_t);
+    *request = (qualify_request_t){.token = token, .sent_us = monotonic_ns() / 1000};
+    return client_transaction_send(&module, tdata, request, NULL);
 }
