@@ -49,7 +49,7 @@ async def test_calls_hung_up_without_a_response_do_not_fill_the_call_table(phone
         callee.answers()
         await asyncio.wait_for(rings.wait_connected(), 5)
         await rings.hangup()
-        await callee.is_hung_up_on()
+        await callee.expect_bye()
         await raw.bye(dialog)
         await live.end()
         for each in (rings, leg):

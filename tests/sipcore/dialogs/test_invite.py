@@ -109,7 +109,7 @@ async def test_early_media_is_audio_without_an_answer(phone: Phone, raw: RawPhon
     await asyncio.wait_for(connecting, 5)
     assert leg.answered.done()
     hanging_up = asyncio.create_task(leg.hangup())
-    await callee.is_hung_up_on()
+    await callee.expect_bye()
     await hanging_up
     assert not (await wait_ended(leg)).by_peer
 
@@ -169,7 +169,7 @@ async def test_answer_that_crosses_the_cancel_gets_bye(phone: Phone, raw: RawPho
     await leg.hangup()
     callee.answers()
     await callee.gets("ACK")
-    await callee.is_hung_up_on()
+    await callee.expect_bye()
     assert not (await wait_ended(leg)).by_peer
     assert not leg.answered.done()
 

@@ -99,7 +99,7 @@ async def ring_and_end(leg: Leg, callee: RawCallee) -> None:
     callee.answers()
     await asyncio.wait_for(leg.wait_connected(), 5)
     ending = asyncio.create_task(leg.hangup())
-    await callee.is_hung_up_on()
+    await callee.expect_bye()
     await ending
     await asyncio.wait_for(leg.ended, 5)
     leg.release()

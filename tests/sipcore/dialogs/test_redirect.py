@@ -94,7 +94,7 @@ async def test_early_media_before_a_redirect_releases_its_slot(phone: Phone, raw
     with pytest.raises(KeyError):
         phone.pump.rate(before)
     await leg.hangup()
-    await second.is_hung_up_on()
+    await second.expect_bye()
     await wait_ended(leg)
 
 

@@ -116,7 +116,7 @@ async def we_refresh_a_call_with_refresher_uac(hurried: HurriedPhone, raw: RawPh
 async def a_vanished_callee_gets_bye(hurried: HurriedPhone, raw: RawPhone) -> None:
     callee = await place_call(hurried, raw)
     callee.answers(None, "Require: timer", "Session-Expires: 90;refresher=uas")
-    await callee.is_hung_up_on()
+    await callee.expect_bye()
     assert_about((await hurried.end_of(callee.dialog.call_id))["after_s"], 60)
 
 

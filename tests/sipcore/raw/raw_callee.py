@@ -71,7 +71,7 @@ class RawCallee:
         self.accepts(await self.gets("CANCEL"))
         self.refuses("487 Request Terminated")
 
-    async def is_hung_up_on(self) -> None:
+    async def expect_bye(self) -> None:
         """Wait for the BYE and accept it."""
         self.accepts(await self.gets("BYE"))
 

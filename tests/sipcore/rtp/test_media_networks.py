@@ -78,7 +78,7 @@ async def test_reinvite_with_a_forbidden_media_address_gets_488_and_changes_noth
 async def test_callees_answer_with_a_forbidden_media_address_ends_the_call(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
     callee.answers(offer_with_address(raw, NO_HOSTS[0]))
-    await callee.is_hung_up_on()
+    await callee.expect_bye()
     with pytest.raises(ConnectionError):
         await asyncio.wait_for(leg.wait_connected(), 5)
     assert log_lines(phone) == [("sip.media_refused", "127.0.0.1", NO_HOSTS[0], 1)]

@@ -85,7 +85,7 @@ async def test_answer_without_srtp_ends_the_call(phone: Phone, raw: RawPhone) ->
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
     callee = await RawCallee.called(raw)
     callee.answers()
-    await callee.is_hung_up_on()
+    await callee.expect_bye()
     await asyncio.wait_for(leg.ended, 5)
     assert not leg.has_media
     assert raw.rtp.received.empty()

@@ -58,7 +58,7 @@ async def test_only_the_target_and_known_sources_can_respond_to_an_invite(
         for tag in ("evil", "callee"):
             other_host.send(answer(callee, status, tag))
     assert (await raw.options()).status == 200
-    assert other_host.sip.received.empty(), "a fork of a unknown_source gets neither ACK nor BYE"
+    assert other_host.sip.received.empty(), "a fork of an unknown source gets neither ACK nor BYE"
     assert not leg.ended.done()
     assert guard_log_lines(phone) == [("sip.unknown_source", UNKNOWN_SOURCE, 8)]
     phone.endpoint.update_sip_log()
@@ -89,7 +89,7 @@ async def test_target_can_respond_after_its_trunk_was_removed(
     await callee.gets("ACK")
     assert guard_log_lines(phone) == []
     await leg.hangup()
-    await callee.is_hung_up_on()
+    await callee.expect_bye()
     assert (await asyncio.wait_for(leg.ended, 5)).code == 200
     leg.release()
 

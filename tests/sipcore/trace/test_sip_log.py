@@ -46,7 +46,7 @@ def test_requests_of_both_ends_belong_to_the_dialog() -> None:
     key = inbound(sip_log, 0)
     sip_log.add([message("ACK"), message("BYE", sent=True, tags=("b", "a")), message("BYE", 200, tags=("b", "a"))], 1)
     trail = sip_log.dialog_trace(key)
-    assert trail is not None and len(trail) == 5 and trail.over
+    assert trail is not None and len(trail) == 5 and trail.ended
 
 
 def test_both_ends_of_a_call_to_ourselves_are_separate_dialogs() -> None:
@@ -141,7 +141,7 @@ def test_challenged_invite_continues_its_dialog() -> None:
     assert key is not None
     sip_log.add([message("INVITE", sent=True, tags=("a", ""))], 1)
     trail = sip_log.dialog_trace(key)
-    assert trail is not None and not trail.over and len(trail) == 4
+    assert trail is not None and not trail.ended and len(trail) == 4
 
 
 def test_refusal_before_a_leg_is_logged_once_with_a_limit() -> None:

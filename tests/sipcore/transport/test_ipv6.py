@@ -62,7 +62,7 @@ async def test_offer_has_the_ip_version_of_the_callee(phone: Phone, raw: RawPhon
     phone.pump.write(media.slot, tone(8000, 600, 0.3))
     got = b"".join([(await raw.next_rtp()).payload for _ in range(15)])
     ending = asyncio.create_task(leg.hangup())
-    await callee.is_hung_up_on()
+    await callee.expect_bye()
     await ending
     await asyncio.wait_for(leg.ended, 5)
     leg.release()

@@ -194,7 +194,7 @@ async def test_contact_has_the_port_of_the_connection_and_a_lost_one_is_removed(
         bound = accept(first, await first.message())
         assert bound.endswith(contact_port(first))
         await watch.until("registered")
-        await place_call(phone, first)
+        await assert_inbound_call(phone, first)
 
         first.close()
         second = await came.get()
@@ -202,7 +202,7 @@ async def test_contact_has_the_port_of_the_connection_and_a_lost_one_is_removed(
         assert [line.partition(": ")[2] for line in request.headers("Contact")][1:] == [f"{bound};expires=0"]
         again = accept(second, request)
         assert again != bound and again.endswith(contact_port(second))
-        await place_call(phone, second)
+        await assert_inbound_call(phone, second)
 
         leaving = asyncio.create_task(phone.endpoint.set_trunks([]))
         request = await second.message()
@@ -222,7 +222,7 @@ async def test_outbound_call_has_the_port_of_its_connection_in_contact(
         await leg.hangup()
 
 
-async def place_call(phone: Phone, connection: Connection) -> None:
+async def assert_inbound_call(phone: Phone, connection: Connection) -> None:
     """An inbound call over the connection is answered with a Contact that names it."""
     async with RawPhone(phone.target) as raw:
         dialog = raw.dialog()

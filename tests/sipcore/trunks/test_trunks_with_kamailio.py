@@ -133,7 +133,7 @@ async def test_outbound_call_answers_the_proxys_challenge_and_has_user_and_numbe
     callee.answers()
     await asyncio.wait_for(leg.wait_connected(), 5)
     await leg.hangup()
-    await callee.is_hung_up_on()
+    await callee.expect_bye()
     await asyncio.wait_for(leg.ended, 5)
     leg.release()
 

@@ -226,7 +226,7 @@ async def test_an_answer_without_usable_media_ends_the_call_as_unreachable(
     call_id = await start(local_server, await body_for(local_server, phone.port))
     callee = await phone.called()
     callee.answers(sdp="")
-    await callee.is_hung_up_on()
+    await callee.expect_bye()
     ended = await local_server.ended(call_id)
     assert outcome(ended) == ("completed", "unreachable")
     assert ended["transcript"] == []
