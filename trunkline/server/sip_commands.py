@@ -33,12 +33,12 @@ MessageFilter = Callable[[SipMessage, DialogKey | None, TracedCall | None], bool
 
 @dataclass(frozen=True)
 class SipControlContext:
-    """The parts of a running server that the handlers read. `take_messages` moves new messages into the SIP log,
+    """The parts of a running server that the handlers read. `update_sip_log` moves new messages into the SIP log,
     `aliases_of` returns the names of an address among the sources of trunks."""
 
     database: Database
     sip_log: SipLog
-    take_messages: Callable[[], None]
+    update_sip_log: Callable[[], None]
     sip_traces: CallSipTraces
     service: CallService
     aliases_of: Callable[[str], Collection[str]]
@@ -96,7 +96,7 @@ class SipCommands:
             connection.send(_call_json(active.snapshot(), by_id))
 
     async def _trace_call(self, call_id: str, connection: ControlConnection) -> None:
-        self._context.take_messages()
+        self._context.update_sip_log()
         keys = self._dialog_keys(call_id)
         if not keys:
             await self._send_stored_trace(call_id, connection)

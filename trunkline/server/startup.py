@@ -203,7 +203,7 @@ async def _open_control_socket(
     context = SipControlContext(
         database=server.database,
         sip_log=endpoint.sip_log,
-        take_messages=endpoint.update_sip_log,
+        update_sip_log=endpoint.update_sip_log,
         sip_traces=sip_traces,
         service=server.calls,
         aliases_of=trunks.sources.aliases_of,
