@@ -24,17 +24,17 @@ void open_by_sdp(source_lock_t *lock, const char *host, int port, int held, int 
     source_lock_open(lock, &rtp, &rtcp, held, ms * 1000000LL);
 }
 
-int judge(source_lock_t *lock, const char *host, int port, unsigned ssrc, int sequence, double ms)
+int on_rtp(source_lock_t *lock, const char *host, int port, unsigned ssrc, int sequence, double ms)
 {
     const rtp_arrival_t packet = {ssrc, (uint16_t)sequence, (int64_t)(ms * 1e6)};
     const pj_sockaddr from = socket_address(host, port);
-    return source_lock_judge(lock, &from, &packet) != RTP_DROP;
+    return source_lock_on_rtp(lock, &from, &packet) != RTP_DROP;
 }
 
-int judge_rtcp(source_lock_t *lock, const char *host, int port, unsigned ssrc)
+int on_rtcp(source_lock_t *lock, const char *host, int port, unsigned ssrc)
 {
     const pj_sockaddr from = socket_address(host, port);
-    return source_lock_judge_rtcp(lock, &from, ssrc) != RTP_DROP;
+    return source_lock_on_rtcp(lock, &from, ssrc) != RTP_DROP;
 }
 
 int rtp_target(const source_lock_t *lock)
