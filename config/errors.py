@@ -134,7 +134,7 @@ class StartupError(TrunklineError):
     """The program cannot start; the message is one clear line that names the cause and the remedy."""
 
 
-class ModelTrialError(StartupError):
+class LoadCheckError(StartupError):
     """A model's trial ended without a result: another model can replace it, and this process must not load it. `fault`
     is a signal's name, "time limit", "status N" or "no result"; the message names model, file, fault and remedy in one
     line."""
@@ -144,7 +144,7 @@ class ModelTrialError(StartupError):
         self.model: Final = model
         self.file: Final = file
         self.fault: Final = fault
-        self.told = False
+        self.is_logged = False
         """True once it is in the log."""
 
 

@@ -1,4 +1,4 @@
-"""Errors of a model on another machine."""
+"""Errors of remote models."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Final, Literal
 from config.errors import ModelError
 
 RemoteFailureKind = Literal["unreachable", "late", "busy", "failing", "refused", "broken", "resting"]
-"""unreachable: no connection, or it broke off. late: a time-out. busy: 429 or 503. failing: another 5xx. refused: the
-server, or our own rules, want no such request. broken: what came is no answer. resting: it failed often, so nobody asks
-it."""
+"""unreachable: no connection, or the connection broke. late: a timeout. busy: status 429 or 503. failing: another 5xx.
+refused: another status, or the egress rules forbid the request. broken: a malformed response. resting: the circuit
+breaker is open."""
 
 
 class RemoteModelError(ModelError):
-    """One answer of a remote model failed. `retry_after_s` is what the server asked us to wait. A message holds no key,
-    and of the server's own words only few."""
+    """A request to a remote model failed. `retry_after_s`: seconds of the server's `Retry-After`. The message holds no
+    key and at most an excerpt of the server's text."""
 
     def __init__(
         self, what: RemoteFailureKind, message: str, *, retry_after_s: float | None = None, counts: bool = True
     ) -> None:
-        """`counts`: it says something about the server, not only about this request."""
+        """`counts`: the failure counts for the server's circuit breaker; False if it is specific to the request."""
         super().__init__(message)
         self.kind: Final = what
         self.retry_after_s: Final = retry_after_s
@@ -27,5 +27,5 @@ class RemoteModelError(ModelError):
 
     @property
     def retryable(self) -> bool:
-        """True if to ask again could help."""
+        """True if a retry may succeed."""
         return self.kind in ("unreachable", "busy", "failing")

@@ -1,4 +1,4 @@
-"""One Protocol per kind of model. Implementations run their work off the event loop and off the tick thread."""
+"""Protocols of the models, one per kind. Implementations work off the event loop and off the tick thread."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from media.audio_port import Samples
 from models.token_usage import TokenUsage
 
 END_CALL: Final = "end_call"
-"""The tool by which an agent hangs up, once what it said has been heard. Only a call that it may end offers it."""
+"""The tool by which an agent hangs up after its speech has been played. Offered only if the agent may end the call."""
 SEARCH_KNOWLEDGE: Final = "search_knowledge"
-"""The tool that finds passages in an agent's documents."""
+"""The tool that searches an agent's documents."""
 
 
-Measured = Literal["at start", "by trial", "as what it wraps", "takes no time", "on another machine"]
-"""How an engine's load on this machine's cores is known (`models.loading.benchmark`). At start: it measures itself when
-it is loaded (`speed`, `takes_ms`). By trial: it is timed with a sentence (`TimedSpeechToText`, `TimedTextToSpeech`)."""
+CostSource = Literal["measured on load", "timed with a sentence", "wrapped model", "negligible", "remote"]
+"""Source of an engine's CPU cost (`models.loading.cost_measurement`). Measured on load: the engine measures itself
+(`speed`, `takes_ms`). Timed with a sentence: `cost_measurement` times it (`TimedSpeechToText`, `TimedTextToSpeech`).
+Wrapped model: the cost is that of the model inside. Remote: no cores of this machine."""
 
 
 @runtime_checkable
@@ -28,32 +29,32 @@ class Closable(Protocol):
     """A model that holds threads or memory."""
 
     def close(self) -> None:
-        """Let go of them. Idempotent."""
+        """Free them. Idempotent."""
 
 
 @runtime_checkable
 class TimedSpeechToText(Protocol):
-    """A recognizer that is measured by trial."""
+    """A recognizer whose CPU cost is timed with a sentence."""
 
     threads: int
-    """Threads that recognize, of all calls together."""
+    """Decoding threads, shared by all calls."""
 
-    def worked_s(self) -> float:
-        """Seconds of a core that its threads have taken."""
+    def cpu_time_s(self) -> float:
+        """CPU seconds that its threads have used."""
 
 
 @runtime_checkable
 class TimedTextToSpeech(Protocol):
-    """A synthesizer that is measured by trial."""
+    """A synthesizer whose CPU cost is timed with a sentence."""
 
-    at_once: int
-    """Sentences that are spoken side by side."""
+    concurrency: int
+    """Sentences that are synthesized in parallel."""
 
 
 @dataclass(frozen=True)
 class ToolDefinition:
-    """A tool as the language model sees it. `name` is of `[a-zA-Z0-9_-]`, 1..64; `parameters` is the JSON Schema of an
-    object."""
+    """A tool as the language model sees it. `name`: 1..64 characters of `[a-zA-Z0-9_-]`; `parameters`: the JSON Schema
+    of an object."""
 
     name: str
     description: str
@@ -62,7 +63,7 @@ class ToolDefinition:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A tool call by the model. `arguments` is JSON as the model wrote it: perhaps not what the tool takes."""
+    """A tool call by the model. `arguments` is JSON as the model wrote it; it may not match the tool's schema."""
 
     id: str
     name: str
@@ -71,21 +72,21 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ChatMessage:
-    """A message as the language model sees it; an assistant's holds only what was played to the caller. A message of
-    role "tool" is the result of the call `tool_call_id`, which an assistant's message before it holds."""
+    """A message as the language model sees it. One of role "assistant" holds only what was played to the caller; one of
+    role "tool" is the result of the call `tool_call_id` in an earlier assistant message."""
 
     role: Literal["user", "assistant", "tool"]
     content: str
     tool_calls: Sequence[ToolCall] = ()
     tool_call_id: str | None = None
     ok: bool = True
-    """Of a tool's message: the call succeeded; else `content` says what went wrong."""
+    """Of role "tool": True if the call succeeded; else `content` is the error."""
 
 
 @dataclass(frozen=True)
 class ChatPrompt:
-    """Everything that a language model needs for one answer. `language` is a BCP 47 tag or None. `tokens` counts the
-    tokens of the answer, if they are to be counted; it does not make another prompt."""
+    """The prompt of one response. `language` is a BCP 47 tag or None. `tokens` counts the tokens of the response, if
+    given; it does not count for equality."""
 
     call_id: str
     system: str
@@ -96,7 +97,7 @@ class ChatPrompt:
 
     @property
     def may_end_call(self) -> bool:
-        """True if the agent may hang up."""
+        """True if the agent may end the call."""
         return any(tool.name == END_CALL for tool in self.tools)
 
 
@@ -105,7 +106,7 @@ END_CALL_TOOL: Final = ToolDefinition(END_CALL, "Hang up, once the caller has he
 
 @dataclass(frozen=True)
 class TextDelta:
-    """The next piece of the answer's text, to be spoken."""
+    """The next piece of the response's text, to be spoken."""
 
     text: str
 
@@ -114,22 +115,22 @@ LlmOutput = TextDelta | ToolCall
 
 
 class LanguageModel(Protocol):
-    """Generates the agent's next words from a conversation."""
+    """Generates the agent's next response in a conversation."""
 
     name: str
 
     def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
-        """Stream the answer. It ends after tool calls; the next request has their results among the messages. Closing
-        the iterator cancels the work. Raises `ModelError`."""
+        """Stream the response. It ends after tool calls; the next prompt holds their results. Closing the iterator
+        cancels the work. Raises `ModelError`."""
 
 
 @runtime_checkable
 class SupportsPrefill(Protocol):
-    """A language model that answers sooner when it has prefilled its KV cache with the conversation."""
+    """A language model that responds sooner after its KV cache was prefilled with the conversation."""
 
     async def prefill(self, prompt: ChatPrompt) -> None:
-        """Prefill this conversation, which goes on with a message of the caller. No answer waits for it: the answer to
-        a prompt of the same call ends it. Cancelling gives it up. Raises `ModelError`."""
+        """Prefill the conversation, up to the caller's next message. A response of the same call ends the prefill and
+        does not wait for it. Cancelling stops it. Raises `ModelError`."""
 
 
 @runtime_checkable
@@ -137,29 +138,29 @@ class SupportsJsonSchema(Protocol):
     """A language model whose output can be constrained to a JSON Schema."""
 
     async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
-        """JSON that a JSON Schema (the part of it that tools use) takes, in answer to a prompt; its tools are not
-        used. It is work after calls: answers to callers go first. Raises `ModelError`."""
+        """The response as JSON that `schema` (the part of JSON Schema that tools use) accepts; the prompt's tools are
+        not used. Post-call work: responses to callers go first. Raises `ModelError`."""
 
 
 class SpeechToTextStream(Protocol):
-    """The recognition stream of one call. It is fed from the tick thread and read from the event loop."""
+    """The speech recognition stream of one call, fed from the tick thread and read from the event loop."""
 
     def feed(self, samples: Samples) -> None:
         """Queue mono samples at the rate given to `open`; returns at once."""
 
     def partial(self) -> str:
-        """The words recognized so far in this turn, "" when there are none. Any thread, no waiting."""
+        """The partial transcript of this turn, "" if empty. Any thread, does not block."""
 
     async def flush(self) -> str:
-        """The final text of all that was fed since the last `end_turn` or `reset`, while the turn may still go on: what
-        is fed afterwards continues it. Raises `ModelError`."""
-
-    async def end_turn(self) -> str:
-        """The final text of all that was fed since the last `end_turn` or `reset`; the next turn starts empty.
+        """The final transcript since the last `end_turn` or `reset`; the turn continues with what is fed afterwards.
         Raises `ModelError`."""
 
+    async def end_turn(self) -> str:
+        """The final transcript since the last `end_turn` or `reset`; the next turn starts empty. Raises
+        `ModelError`."""
+
     def reset(self) -> None:
-        """Forget what was fed since the last `end_turn`."""
+        """Discard what was fed since the last `end_turn`."""
 
     def close(self) -> None:
         """Free the stream; queued work is dropped. Idempotent."""
@@ -173,15 +174,14 @@ class SpeechToText(Protocol):
     def open(
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
     ) -> SpeechToTextStream:
-        """A new stream for mono int16 sound at `rate` Hz (8000 or 16000). `on_words(partial)` is called from a worker
-        thread each time the partial text changes to something that is not empty. `hot_words` are words and
-        phrases that the call is likely to bring up, names in their own spelling: a model that can do so recognizes them
-        more readily."""
+        """A new stream for mono int16 audio at `rate` Hz (8000 or 16000). `on_words(partial)` is called from a worker
+        thread each time that the partial transcript changes and is not empty. `hot_words`: words and phrases likely in
+        the call, names in their own spelling; a model with hotword support favours them."""
 
 
 @dataclass(frozen=True)
 class WordTiming:
-    """A word's place: `text[:char_end]` has been heard once `sample_end` samples of the speech were played."""
+    """The end of a word: `text[:char_end]` has been heard when `sample_end` samples of the speech were played."""
 
     char_end: int
     sample_end: int
@@ -189,7 +189,7 @@ class WordTiming:
 
 @dataclass(frozen=True)
 class SynthesizedSpeech:
-    """One synthesized piece: mono int16 at `rate` Hz, and where its words end (ascending)."""
+    """Synthesized speech: mono int16 at `rate` Hz, with the ends of its words in ascending order."""
 
     text: str
     samples: Samples
@@ -199,7 +199,7 @@ class SynthesizedSpeech:
 
 @dataclass(frozen=True)
 class VoiceSettings:
-    """`speed` is 0.6..1.5 (1 is normal), `stability` 0..1 where the engine knows it, `rate` the wanted one in Hz."""
+    """`speed`: 0.6..1.5, 1 is normal. `stability`: 0..1, for engines that have it. `rate`: of the output, in Hz."""
 
     voice: str
     speed: float
@@ -213,60 +213,60 @@ class TextToSpeech(Protocol):
     name: str
 
     def voices(self) -> Sequence[str]:
-        """The names of the voices that are installed, for example `flite/slt`, the best first."""
+        """The names of the installed voices, for example `flite/slt`, the best first."""
 
     def language_of(self, voice: str) -> str | None:
-        """The BCP 47 tag of the language of one of the voices; None: not known."""
+        """The BCP 47 tag of a voice's language; None if unknown."""
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
-        """Speak one sentence at `settings.rate` Hz. Raises `ModelError`."""
+        """Synthesize one sentence at `settings.rate` Hz. Raises `ModelError`."""
 
 
 class EndOfTurnStream(Protocol):
-    """End-of-turn detection in one call. `feed`, `ask` and `reset` are called from the tick thread and return at
-    once."""
+    """The end-of-turn detection stream of one call. `feed`, `ask` and `reset` are called from the tick thread and do
+    not block."""
 
     def feed(self, samples: Samples) -> None:
-        """The next mono int16 samples of the turn, at the rate given to `open`: those that speech recognition gets."""
+        """Add mono int16 samples of the turn, at the rate given to `open`: the same that speech recognition gets."""
 
     def ask(self, answer: Callable[[float | None], None]) -> None:
-        """Ask whether the turn is over. `answer` is called exactly once, at once or later, from any thread, with the
-        probability 0..1, or None when there is nothing to judge by."""
+        """Query the end-of-turn probability. `answer` is called exactly once, at once or later, from any thread, with
+        the probability 0..1, or None without enough input."""
 
     def reset(self) -> None:
-        """The turn is over: forget what was fed."""
+        """Start the next turn: discard what was fed."""
 
     def close(self) -> None:
         """Free the stream. Idempotent."""
 
 
 class EndOfTurn(Protocol):
-    """Judges whether callers have finished. `latency_ms`: how long an answer usually takes; it is asked so long before
-    the answer is needed."""
+    """Predicts the end of a caller's turn. `latency_ms`: the usual latency of an answer, by which queries are sent
+    ahead."""
 
     name: str
     latency_ms: int
 
     def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> EndOfTurnStream:
-        """A stream for mono int16 sound at `rate` Hz (8000 or 16000). `partial()` is the text of the turn so far."""
+        """A stream for mono int16 audio at `rate` Hz (8000 or 16000). `partial()` returns the partial transcript."""
 
 
 class Embeddings(Protocol):
-    """Embeds texts: texts of like meaning get vectors that are near each other. `version` changes when the vectors do;
-    `dimensions` is the length of a vector, 0 while that is not known."""
+    """Text embeddings: texts of similar meaning have vectors near each other. `version` changes when the vectors do;
+    `dimensions` is the length of a vector, 0 while unknown."""
 
     name: str
     version: str
     dimensions: int
 
     async def embed(self, texts: Sequence[str], *, query: bool) -> NDArray[np.float32]:
-        """float32[len(texts), dimensions], each row of length 1, in the order of `texts`: of questions (`query`), for
-        which a caller waits, or of passages. Raises `ModelError`."""
+        """float32[len(texts), dimensions] of unit vectors in the order of `texts`. `query`: the texts are questions,
+        for which a caller waits, and not passages. Raises `ModelError`."""
 
 
 @runtime_checkable
 class ReportsQueueWait(Protocol):
-    """A model that reports how long its queue is."""
+    """A model that reports the wait in its queue."""
 
     def expected_wait_s(self) -> float:
-        """The time that a request of usual size would wait now. Called on the event loop; returns at once."""
+        """Seconds that a request of usual size would wait now. For the event loop; does not block."""

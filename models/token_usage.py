@@ -1,4 +1,4 @@
-"""Token usage of language models, as it is billed."""
+"""Token usage of language models, for billing."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from collections.abc import Sequence
 
 
 class TokenUsage:
-    """Tokens of one answer, or of one piece of work. A model in this process counts what is new to the talk: a prompt
-    repeats all that was said before, which the model need not read again. So the same talk always counts the same,
-    whatever memory the model happens to have kept. For the event loop."""
+    """Tokens of one response, or of one piece of post-call work. For a local model the prompt tokens are those that are
+    new in the conversation, because each prompt repeats the earlier ones: so the count does not depend on what the KV
+    cache happens to hold. For the event loop."""
 
-    def __init__(self, after: TokenUsage | None = None) -> None:
-        """`after`: what this goes on from in its talk."""
-        self.read = 0
-        self.written = 0
-        self._model: str = "" if after is None else after._model
-        self._known: list[int] = [] if after is None else after._known
+    def __init__(self, previous: TokenUsage | None = None) -> None:
+        """`previous`: the usage of the response before it in the conversation."""
+        self.prompt_tokens = 0
+        self.completion_tokens = 0
+        self._model: str = "" if previous is None else previous._model
+        self._known_tokens: list[int] = [] if previous is None else previous._known_tokens
 
-    def count_prompt(self, model: str, prompt: Sequence[int]) -> None:
-        """A model has read a prompt."""
-        known = self._known if model == self._model else []
-        self.read += len(prompt) - _common_prefix(known, prompt)
-        self._model, self._known = model, [*prompt]
+    def add_prompt(self, model: str, prompt: Sequence[int]) -> None:
+        """Add a prompt's new tokens."""
+        known = self._known_tokens if model == self._model else []
+        self.prompt_tokens += len(prompt) - _common_prefix(known, prompt)
+        self._model, self._known_tokens = model, [*prompt]
 
-    def count_written(self, *tokens: int) -> None:
-        """And then wrote this."""
-        self.written += len(tokens)
-        self._known.extend(tokens)
+    def add_completion(self, *tokens: int) -> None:
+        """Add generated tokens."""
+        self.completion_tokens += len(tokens)
+        self._known_tokens.extend(tokens)
 
-    def count_reported(self, read: int, written: int) -> None:
-        """A model elsewhere says, or is believed, to have read and written so many."""
-        self.read += read
-        self.written += written
+    def add_reported(self, prompt_tokens: int, completion_tokens: int) -> None:
+        """Add counts that a remote model reports, or an estimate."""
+        self.prompt_tokens += prompt_tokens
+        self.completion_tokens += completion_tokens
 
-    def forget_prompt(self) -> None:
-        """Nothing new goes on from here: its talk, thousands of tokens, is forgotten, and what it counted stays."""
-        self._known = []
+    def discard_prompt(self) -> None:
+        """Free the prompt's tokens when no response follows in the conversation. The counts stay."""
+        self._known_tokens = []
 
 
 def _common_prefix(known: Sequence[int], prompt: Sequence[int]) -> int:
-    """How many tokens both begin with. Slices are compared, each half as long as the one before: a loop over thousands
-    of tokens would hold up others."""
+    """The length of the common prefix. Binary search over slices, because a loop over thousands of tokens would block
+    the event loop."""
     low, high = 0, min(len(known), len(prompt))
     while low < high:
         middle = (low + high + 1) // 2

@@ -363,7 +363,7 @@ async def _once(ask: Callable[[str], Awaitable[object]], question: str) -> tuple
 
 
 def _installed(directory: Path, name: str) -> Embeddings | None:
-    return loader.embeddings_of(ModelStore(directory, read_known(directory)), name, ExitStack())
+    return loader.load_embeddings(ModelStore(directory, read_known(directory)), name, ExitStack())
 
 
 def main() -> None:

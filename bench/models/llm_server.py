@@ -37,10 +37,10 @@ class TrunklineLlm:
         self._model = LlamaLanguageModel(
             Path(path),
             sequences=SEQUENCES,
-            capacity=CAPACITY,
+            context_length=CAPACITY,
             threads=THREADS,
             sampling=greedy,
-            most_tokens=LONG,
+            max_tokens=LONG,
         )
         if self._model.memory.sequences < SEQUENCES:
             raise RuntimeError("there is too little memory free for the talks")

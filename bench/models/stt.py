@@ -14,13 +14,13 @@ from typing import Any, Final
 import numpy as np
 
 from bench.models import random_zipformer
-from models.stt.sherpa.benchmark import streaming_speed
 from models.stt.sherpa.chunk_timing import measure_chunk_timing
+from models.stt.sherpa.load_check import noise
 from models.stt.sherpa.recognizer_config import ENGINES, recognizer_config
+from models.stt.sherpa.speed_measurement import streaming_speed
 from models.stt.sherpa.stream import SherpaStream
 from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from models.stt.sherpa.tokens import Tokens, read_tokens
-from models.stt.sherpa.trial import noise
 
 TICK_S: Final = 0.02
 CALL_RATE: Final = 8000

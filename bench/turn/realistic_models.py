@@ -100,7 +100,7 @@ class RealisticLlm:
 
 def realistic_models(language: str, folder: Path) -> Catalogue:
     """A catalogue of these; `language` is a file, `folder` takes those of the recognizer. Some seconds."""
-    model = RealisticLlm(LlamaLanguageModel(Path(language), most_tokens=ANSWERED, capacity=2048))
+    model = RealisticLlm(LlamaLanguageModel(Path(language), max_tokens=ANSWERED, context_length=2048))
     info = LanguageModelInfo(language_model_id(model.name), model.name, "llama.cpp", 2048, True)
     return Catalogue(RealisticStt(_speech_to_text(folder)), {info: model}, [FliteTextToSpeech()], CertainTurnDetector())
 

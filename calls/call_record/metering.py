@@ -92,7 +92,7 @@ class UsageMeter:
         """The response with this count is given: bill it."""
         if tokens not in self._token_counts:
             for over in self._token_counts[-2:-1]:  # the one before may still wait for a tool
-                over.forget_prompt()
+                over.discard_prompt()
             self._token_counts.append(tokens)
 
     def meter_stt(self, stream: SpeechToTextStream, rate: int) -> MeteredSpeechToText:
@@ -108,8 +108,8 @@ class UsageMeter:
     def usage(self) -> CallUsage:
         """The usage so far, without telephony, which is known when the call has ended."""
         return CallUsage(
-            prompt_tokens=sum(tokens.read for tokens in self._token_counts),
-            completion_tokens=sum(tokens.written for tokens in self._token_counts),
+            prompt_tokens=sum(tokens.prompt_tokens for tokens in self._token_counts),
+            completion_tokens=sum(tokens.completion_tokens for tokens in self._token_counts),
             heard_s=round(sum(ear.samples / rate for ear, rate in self._stt_streams), 3),
             spoken_characters=self._characters,
         )

@@ -23,7 +23,7 @@ from calls.tools.arguments import MAX_REPORTED_NAME
 from calls.tools.builtin_tools import SEND_DTMF
 from calls.tools.toolset import ToolResult, ToolSet
 from config.errors import ModelError
-from models.llm.fallback import CannotContinue
+from models.llm.fallback import RestartsResponse
 from models.protocols import ChatMessage, ChatPrompt, LanguageModel, ToolCall
 
 log = structlog.get_logger()
@@ -40,7 +40,7 @@ class LlmWithTools:
 
 def knowledge_injector(llm: LlmWithTools) -> KnowledgeInjector:
     """Injects nothing for a model that takes up no passages that it has not asked for."""
-    return KnowledgeInjector(None if isinstance(llm.model, CannotContinue) else llm.tools.knowledge_prefetch)
+    return KnowledgeInjector(None if isinstance(llm.model, RestartsResponse) else llm.tools.knowledge_prefetch)
 
 
 def first_prompt(call_id: str, config: ConversationConfig, tools: ToolSet) -> ChatPrompt:

@@ -36,7 +36,7 @@ from config.errors import ModelError, NotFound
 from models.errors import RemoteModelError
 from models.loading.catalogue import Catalogue
 from models.protocols import ChatMessage, ChatPrompt, LanguageModel, SupportsJsonSchema
-from models.rule_based.field_extraction import ExtractionField, extract_values
+from models.rule_based.field_extraction import FieldSpec, extract_values
 from models.rule_based.summary import summarize
 from models.token_usage import TokenUsage
 from storage.agents.agents import Agent
@@ -113,7 +113,7 @@ class CallAnalyzer:
             work = _ModelAnalysis(call_id, agent, transcript, model, self._slots[model.name], context_length)
             summary, values = await self._by_model(work, model_skipped)
             trouble = work.failures
-            usage = CallUsage(prompt_tokens=work.tokens.read, completion_tokens=work.tokens.written)
+            usage = CallUsage(prompt_tokens=work.tokens.prompt_tokens, completion_tokens=work.tokens.completion_tokens)
         by_model = isinstance(model, SupportsJsonSchema) and not trouble
         if not by_model:
             try:
@@ -270,7 +270,7 @@ def _by_rules(
         summary = summarize(turns, agent.language_hint)
     if values is None:
         wanted = [
-            ExtractionField(each["name"], each["description"], cast(Kind, each["type"]))
+            FieldSpec(each["name"], each["description"], cast(Kind, each["type"]))
             for each in agent.post_call_extraction_schema
         ]
         values = extract_values(wanted, turns)

@@ -1,1 +1,1 @@
-"""Language models: local engines, fallback, context window."""
+"""Language models: llama.cpp, fallback, lazy loading, context window."""

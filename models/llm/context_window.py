@@ -1,4 +1,4 @@
-"""Fits a conversation into a model's context window: the oldest turns are left out. Pure."""
+"""Fits a conversation into a model's context window by dropping the oldest turns. Pure."""
 
 from __future__ import annotations
 
@@ -9,130 +9,148 @@ from typing import Any, Final
 
 from models.protocols import ChatMessage, ChatPrompt, ToolCall, ToolDefinition
 
-LINE_COST: Final = 12
-"""Tokens around a message, or a tool call, at most."""
-_LEFT: Final = 0.6
-"""Share of the room that is filled after turns were left out: all that follows them is read anew then, so that it pays
-to leave out several at once and none in the next turns."""
+MESSAGE_TOKENS: Final = 12
+"""Tokens of the template around a message or a tool call, at most."""
+_FILL_AFTER_DROP: Final = 0.6
+"""Share of the token budget that remains filled after a drop. A drop invalidates the KV cache of all that follows, so
+several turns are dropped at once, and none in the next turns."""
 
 
 def turn_starts(messages: Sequence[ChatMessage]) -> list[bool]:
-    """Which messages begin a turn: those of the user, or the tools that were used right before, such as what documents
-    say about the user's words."""
-    starts = [message.role == "user" for message in messages]
-    for place in range(len(messages) - 1, 0, -1):
-        before = messages[place - 1]
-        if starts[place] and (before.role == "tool" or (before.tool_calls and not before.content)):
-            starts[place - 1], starts[place] = True, False
-    return starts
+    """True for each message that begins a turn: one of the user, or the tool calls right before it, such as a document
+    search for the user's words."""
+    turn_indexes = [message.role == "user" for message in messages]
+    for index in range(len(messages) - 1, 0, -1):
+        before = messages[index - 1]
+        if turn_indexes[index] and (before.role == "tool" or (before.tool_calls and not before.content)):
+            turn_indexes[index - 1], turn_indexes[index] = True, False
+    return turn_indexes
 
 
-def first_kept(costs: Sequence[int], begins_turn: Sequence[bool], room: int, dropped: int) -> int:
-    """The place of the first message to keep, of messages that take `costs` tokens, where `room` fit and `dropped`
-    were left out the last time. Turns go whole, so that no tool's result loses its call; the last turn stays."""
-    starts = [place for place, begins in enumerate(begins_turn) if begins and place >= dropped] or [dropped]
-    if sum(costs[dropped:]) <= room:
+def first_message_to_keep(token_counts: Sequence[int], begins_turn: Sequence[bool], budget: int, dropped: int) -> int:
+    """The index of the first message to keep, for messages of `token_counts` tokens and a budget of `budget` tokens,
+    when `dropped` messages were dropped before. Turns are dropped as a whole, so that no tool result loses its call;
+    the last turn stays."""
+    turn_indexes = [index for index, is_start in enumerate(begins_turn) if is_start and index >= dropped] or [dropped]
+    if sum(token_counts[dropped:]) <= budget:
         return dropped
-    return next((start for start in starts if sum(costs[start:]) <= _LEFT * room), starts[-1])
+    return next(
+        (start for start in turn_indexes if sum(token_counts[start:]) <= _FILL_AFTER_DROP * budget), turn_indexes[-1]
+    )
 
 
-def without_middle(tokens: list[int], room: int) -> list[int]:
-    """A prompt that is too long even so: its beginning, which says who the agent is, and its end, which is asked."""
-    if len(tokens) <= room:
+def cut_middle(tokens: list[int], budget: int) -> list[int]:
+    """The tokens without their middle, at most `budget`: the beginning holds the agent's role and the end the
+    question."""
+    if len(tokens) <= budget:
         return tokens
-    return tokens[: room // 2] + tokens[len(tokens) - (room - room // 2) :]
+    return tokens[: budget // 2] + tokens[len(tokens) - (budget - budget // 2) :]
 
 
-def squeezed(prompt: ChatPrompt, room: int, count: Callable[[str], int]) -> ChatPrompt:
-    """A prompt whose last turn alone is too long for `room` tokens, made shorter: its tools are told in fewer words,
-    what is longest is cut in its middle, and the oldest uses of tools go, calls with their results. What was asked
-    last stays. `count` counts a text's tokens."""
-    tools = _briefer(prompt.tools, room // 3, count)
-    left = room - _tools_cost(tools, count)
-    messages = _fewer(prompt.messages, left // (2 * LINE_COST))
-    left = max(left - LINE_COST * sum(1 + len(message.tool_calls) for message in messages), 0)
-    costs = [count(prompt.system), *(count(message.content) for message in messages)]
-    longest = _level(costs, left)
-    cut = [replace(message, content=_cut(message.content, cost, longest), tool_calls=_light(message, longest, count))
-           for message, cost in zip(messages, costs[1:], strict=True)]  # fmt: skip
-    return replace(prompt, system=_cut(prompt.system, costs[0], longest), messages=cut, tools=tools)
+def shorten_last_turn(prompt: ChatPrompt, budget: int, count: Callable[[str], int]) -> ChatPrompt:
+    """Shortens a prompt whose last turn alone exceeds `budget` tokens: with shorter tool definitions, with the longest
+    texts cut in the middle, and without the oldest tool calls and their results. The caller's last message stays.
+    `count` counts a text's tokens."""
+    tools = _shorten_tools(prompt.tools, budget // 3, count)
+    remaining = budget - _tools_tokens(tools, count)
+    messages = _last_messages(prompt.messages, remaining // (2 * MESSAGE_TOKENS))
+    remaining = max(remaining - MESSAGE_TOKENS * sum(1 + len(message.tool_calls) for message in messages), 0)
+    token_counts = [count(prompt.system), *(count(message.content) for message in messages)]
+    limit = _common_limit(token_counts, remaining)
+    shortened = [
+        replace(
+            message,
+            content=_cut_text(message.content, tokens, limit),
+            tool_calls=_short_arguments(message, limit, count),
+        )
+        for message, tokens in zip(messages, token_counts[1:], strict=True)
+    ]
+    return replace(prompt, system=_cut_text(prompt.system, token_counts[0], limit), messages=shortened, tools=tools)
 
 
-def _fewer(messages: Sequence[ChatMessage], most: int) -> list[ChatMessage]:
-    """So many of the last ones, and what the caller said last. No result loses its call."""
-    starts = [place for place, message in enumerate(messages) if message.role != "tool"]
-    first = next((start for start in starts if len(messages) - start <= most), starts[-1] if starts else 0)
-    asked = [place for place, message in enumerate(messages) if message.role == "user"]
-    kept = [messages[asked[-1]]] if asked and asked[-1] < first else []
-    return [*kept, *messages[first:]]
+def _last_messages(messages: Sequence[ChatMessage], limit: int) -> list[ChatMessage]:
+    """The last `limit` messages and the caller's last one. No tool result loses its call."""
+    turn_indexes = [index for index, message in enumerate(messages) if message.role != "tool"]
+    first = next(
+        (start for start in turn_indexes if len(messages) - start <= limit), turn_indexes[-1] if turn_indexes else 0
+    )
+    user_indexes = [index for index, message in enumerate(messages) if message.role == "user"]
+    last_user = [messages[user_indexes[-1]]] if user_indexes and user_indexes[-1] < first else []
+    return [*last_user, *messages[first:]]
 
 
-def _briefer(tools: Sequence[ToolDefinition], room: int, count: Callable[[str], int]) -> tuple[ToolDefinition, ...]:
-    """All of them in full, else without what their parameters mean, else by name and kind alone; in the end so many
-    as fit."""
-    for brief in (lambda tool: tool, _without_meanings, _named):
-        told = tuple(brief(tool) for tool in tools)
-        if _tools_cost(told, count) <= room:
-            return told
-    while told and _tools_cost(told, count) > room:
-        told = told[: -1 - len(told) // 4]
-    return told
+def _shorten_tools(
+    tools: Sequence[ToolDefinition], budget: int, count: Callable[[str], int]
+) -> tuple[ToolDefinition, ...]:
+    """All tools in full, else without descriptions of parameters, else with names and types only, else as many as
+    fit."""
+    for shorten in (lambda tool: tool, _without_descriptions, _names_and_types):
+        shortened = tuple(shorten(tool) for tool in tools)
+        if _tools_tokens(shortened, count) <= budget:
+            return shortened
+    while shortened and _tools_tokens(shortened, count) > budget:
+        shortened = shortened[: -1 - len(shortened) // 4]
+    return shortened
 
 
-def _without_meanings(tool: ToolDefinition) -> ToolDefinition:
-    return ToolDefinition(tool.name, _cut(tool.description, 4, 1), _bare(tool.parameters))
+def _without_descriptions(tool: ToolDefinition) -> ToolDefinition:
+    return ToolDefinition(tool.name, _cut_text(tool.description, 4, 1), _schema_without_descriptions(tool.parameters))
 
 
-def _named(tool: ToolDefinition) -> ToolDefinition:
+def _names_and_types(tool: ToolDefinition) -> ToolDefinition:
     properties = tool.parameters.get("properties")
-    kinds = {
+    types = {
         name: {"type": schema["type"]} if isinstance(schema, Mapping) and "type" in schema else {}
         for name, schema in (properties if isinstance(properties, Mapping) else {}).items()
     }
     required = tool.parameters.get("required", [])
-    return ToolDefinition(tool.name, "", {"type": "object", "properties": kinds, "required": required})
+    return ToolDefinition(tool.name, "", {"type": "object", "properties": types, "required": required})
 
 
-def _bare(schema: Any) -> Any:
-    """A schema without its descriptions. (A property may be called like that.)"""
+def _schema_without_descriptions(schema: Any) -> Any:
+    """A schema without descriptions, except properties of that name."""
     if not isinstance(schema, Mapping):
         return schema
-    bare = {key: value for key, value in schema.items() if key not in ("description", "title", "examples", "default")}
-    if isinstance(properties := bare.get("properties"), Mapping):
-        bare["properties"] = {name: _bare(each) for name, each in properties.items()}
-    if "items" in bare:
-        bare["items"] = _bare(bare["items"])
-    return bare
+    stripped = {
+        key: value for key, value in schema.items() if key not in ("description", "title", "examples", "default")
+    }
+    if isinstance(properties := stripped.get("properties"), Mapping):
+        stripped["properties"] = {
+            name: _schema_without_descriptions(subschema) for name, subschema in properties.items()
+        }
+    if "items" in stripped:
+        stripped["items"] = _schema_without_descriptions(stripped["items"])
+    return stripped
 
 
-def _tools_cost(tools: Sequence[ToolDefinition], count: Callable[[str], int]) -> int:
+def _tools_tokens(tools: Sequence[ToolDefinition], count: Callable[[str], int]) -> int:
     return sum(
-        count(tool.name + tool.description + json.dumps(tool.parameters, ensure_ascii=False)) + 3 * LINE_COST
+        count(tool.name + tool.description + json.dumps(tool.parameters, ensure_ascii=False)) + 3 * MESSAGE_TOKENS
         for tool in tools
     )
 
 
-def _level(costs: Sequence[int], room: int) -> int:
-    """The length to which all that is longer is cut, so that together they fit."""
-    left, longest = room, 0
-    for place, cost in enumerate(sorted(costs)):
-        longest = left // (len(costs) - place)
-        if cost > longest:
-            return longest
-        left -= cost
-    return max(costs, default=0)
+def _common_limit(token_counts: Sequence[int], budget: int) -> int:
+    """The token limit for each text with which all together fit the budget."""
+    remaining, limit = budget, 0
+    for index, tokens in enumerate(sorted(token_counts)):
+        limit = remaining // (len(token_counts) - index)
+        if tokens > limit:
+            return limit
+        remaining -= tokens
+    return max(token_counts, default=0)
 
 
-def _cut(text: str, cost: int, most: int) -> str:
-    """The beginning and the end of a text of `cost` tokens, so that about `most` are left."""
-    if cost <= most:
+def _cut_text(text: str, tokens: int, limit: int) -> str:
+    """The beginning and the end of a text of `tokens` tokens, about `limit` tokens together."""
+    if tokens <= limit:
         return text
-    half = max(len(text) * max(most - 2, 0) // cost // 2, 0)
+    half = max(len(text) * max(limit - 2, 0) // tokens // 2, 0)
     return f"{text[:half]} ... {text[len(text) - half :]}" if half else ""
 
 
-def _light(message: ChatMessage, most: int, count: Callable[[str], int]) -> tuple[ToolCall, ...]:
-    """A message's calls; what was given with them is told only where it is not long."""
+def _short_arguments(message: ChatMessage, limit: int, count: Callable[[str], int]) -> tuple[ToolCall, ...]:
+    """A message's tool calls, without arguments of more than `limit` tokens."""
     return tuple(
-        call if count(call.arguments) <= most else replace(call, arguments="{}") for call in message.tool_calls
+        call if count(call.arguments) <= limit else replace(call, arguments="{}") for call in message.tool_calls
     )

@@ -1,8 +1,7 @@
-"""Failover between language models: when one fails, the next one answers, so that a caller is never left without an
-answer.
+"""Fallback between language models: if one fails, the next one takes over, so that the caller always gets a response.
 
-What was already said of an answer stays said: the next model goes on behind it. It is told what that was, and where it
-begins with the same words, those are not said again.
+The next model continues the partial response: it is prompted with the text so far, and repetitions of that text are
+filtered out.
 """
 
 from __future__ import annotations
@@ -21,184 +20,190 @@ from models.protocols import (
     ChatMessage,
     ChatPrompt,
     Closable,
+    CostSource,
     LanguageModel,
     LlmOutput,
-    Measured,
     ReportsQueueWait,
     SupportsJsonSchema,
     SupportsPrefill,
     TextDelta,
 )
 
-GO_ON: Final = "(You were cut off. Go on from there. Do not repeat what you have said, and do not excuse yourself.)"
-"""The last line of what the next model is asked."""
+CONTINUE_INSTRUCTION: Final = (
+    "(You were cut off. Go on from there. Do not repeat what you have said, and do not excuse yourself.)"
+)
+"""The last message of the next model's prompt."""
 _WORD: Final = re.compile(r"[^\W_]+")
-_MARKS: Final = ".!?\u2026。\uff01\uff1f"
-_SENTENCE: Final = re.compile(rf"(?:^|(?<=[{_MARKS}]))\s*(?=\S)")
-_ENDED: Final = re.compile(rf"[{_MARKS}:][\"'”\u2019)»]*\s*$")
-_BETWEEN: Final = f" ,;:{_MARKS}"
+_PUNCTUATION: Final = ".!?\u2026。\uff01\uff1f"
+_SENTENCE_START: Final = re.compile(rf"(?:^|(?<=[{_PUNCTUATION}]))\s*(?=\S)")
+_SENTENCE_ENDED: Final = re.compile(rf"[{_PUNCTUATION}:][\"'”\u2019)»]*\s*$")
+_SEPARATORS: Final = f" ,;:{_PUNCTUATION}"
 
 log = structlog.get_logger()
 
 
 @runtime_checkable
-class CannotContinue(Protocol):
-    """A language model that takes nothing up that another one began: it is asked what that was asked."""
+class RestartsResponse(Protocol):
+    """A language model that does not continue a partial response: on fallback it gets the original prompt."""
 
-    cannot_continue: bool
+    restarts_response: bool
 
 
 class FallbackLanguageModel:
-    """Asks its models in order, the best first. See `LanguageModel`, and `SupportsJsonSchema` for those that can. A
-    model that breaks fails like one that says so, but is told of as a fault."""
+    """Tries its models in order, the best first. See `LanguageModel`, and `SupportsJsonSchema`. An unexpected exception
+    of a model is a failure too, and logged as an error."""
 
-    measured: Measured = "as what it wraps"
+    cost_source: CostSource = "wrapped model"
 
     def __init__(self, name: str, models: Sequence[LanguageModel]) -> None:
         self.name = name
         self.models: Final = tuple(models)
 
     async def respond(self, prompt: ChatPrompt) -> AsyncGenerator[LlmOutput, None]:
-        """See `LanguageModel.respond`. A model that fails after it has called a tool has said enough: it is asked again
-        with the tool's result. Raises `ModelError` when the last model fails too."""
-        said: list[str] = []
+        """See `LanguageModel.respond`. A failure after a tool call ends the response, because the tool's result leads
+        to the next one. Raises `ModelError` if the last model fails too."""
+        emitted: list[str] = []
         calls = 0
-        for place, model in enumerate(self.models):
-            behind = ContinuationFilter("".join(said)) if said else None
+        for index, model in enumerate(self.models):
+            continuation = ContinuationFilter("".join(emitted)) if emitted else None
             try:
-                async with _closing(model.respond(_continuation_prompt(model, prompt, "".join(said)))) as parts:
+                async with _closing_stream(
+                    model.respond(_continuation_prompt(model, prompt, "".join(emitted)))
+                ) as parts:
                     async for part in parts:
                         if not isinstance(part, TextDelta):
                             calls += 1
                             yield part
-                        elif text := part.text if behind is None else behind.feed(part.text):
-                            said.append(text)
+                        elif text := part.text if continuation is None else continuation.feed(part.text):
+                            emitted.append(text)
                             yield TextDelta(text)
-                if behind is not None and (text := behind.finish()):
+                if continuation is not None and (text := continuation.finish()):
                     yield TextDelta(text)
                 return
             except Exception as error:
-                failure = _log_failure(prompt.call_id, self.models[place:], error, "".join(said))
+                failure = _log_failure(prompt.call_id, self.models[index:], error, "".join(emitted))
                 if calls:
                     return
-                if place + 1 == len(self.models):
+                if index + 1 == len(self.models):
                     raise failure from error
 
     async def prefill(self, prompt: ChatPrompt) -> None:
-        """See `SupportsPrefill.prefill`: by the best, if it can; the others are not expected to be asked."""
+        """See `SupportsPrefill.prefill`: of the first model only."""
         if isinstance(self.models[0], SupportsPrefill):
             await self.models[0].prefill(prompt)
 
     def expected_wait_s(self) -> float:
-        """See `ReportsQueueWait`: for the first model; the others are for when it fails, not for when it is busy."""
+        """See `ReportsQueueWait`: of the first model, because the others serve failures and not overload."""
         first = self.models[0]
         return first.expected_wait_s() if isinstance(first, ReportsQueueWait) else 0.0
 
     def close(self) -> None:
-        """Close those that can be. Idempotent."""
+        """Close the models. Idempotent."""
         for model in self.models:
             if isinstance(model, Closable):
                 model.close()
 
     async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
-        """See `SupportsJsonSchema.complete_json`: by the first model that can and does."""
-        able = [model for model in self.models if isinstance(model, SupportsJsonSchema)]
-        for place, model in enumerate(able):
+        """See `SupportsJsonSchema.complete_json`: by the first model that supports it and does not fail."""
+        json_models = [model for model in self.models if isinstance(model, SupportsJsonSchema)]
+        for index, model in enumerate(json_models):
             try:
                 return await cast(SupportsJsonSchema, model).complete_json(prompt, schema)
             except Exception as error:
-                failure = _log_failure(prompt.call_id, able[place:], error, "")
-                if place + 1 == len(able):
+                failure = _log_failure(prompt.call_id, json_models[index:], error, "")
+                if index + 1 == len(json_models):
                     raise failure from error
-        raise ModelError(f"{self.name} cannot be held to a form")
+        raise ModelError(f"{self.name} does not support JSON Schema")
 
 
-def _log_failure(call_id: str, models: Sequence[LanguageModel], error: Exception, said: str) -> ModelError:
-    """Tell the log that the first of `models` failed. Returns it as an error of that model."""
-    fault = not isinstance(error, ModelError)
+def _log_failure(call_id: str, models: Sequence[LanguageModel], error: Exception, emitted: str) -> ModelError:
+    """Log that the first of `models` failed. Returns the failure as a `ModelError`."""
+    is_fault = not isinstance(error, ModelError)
     failure = error if isinstance(error, ModelError) else ModelError(f"{models[0].name} broke: {type(error).__name__}")
     known = isinstance(error, RemoteModelError) and error.kind == "resting"
-    tell = log.error if fault else log.info if known else log.warning
-    tell(
+    write_log = log.error if is_fault else log.info if known else log.warning
+    write_log(
         "model.fell_back", call_id=call_id, model=models[0].name, to=models[1].name if models[1:] else None,
-        error=failure.message, said_characters=len(said), exc_info=error if fault else None,
+        error=failure.message, said_characters=len(emitted), exc_info=error if is_fault else None,
     )  # fmt: skip
     return failure
 
 
-def flattened(models: Iterable[LanguageModel]) -> list[LanguageModel]:
-    """The same in one chain: chains among them give their own models, and no name comes twice."""
+def flatten_fallbacks(models: Iterable[LanguageModel]) -> list[LanguageModel]:
+    """The models as one fallback chain: nested chains are expanded, and each name occurs once."""
     single: dict[str, LanguageModel] = {}
     for model in models:
-        for each in flattened(model.models) if isinstance(model, FallbackLanguageModel) else [model]:
-            single.setdefault(each.name, each)
+        for chained in flatten_fallbacks(model.models) if isinstance(model, FallbackLanguageModel) else [model]:
+            single.setdefault(chained.name, chained)
     return list(single.values())
 
 
-def _continuation_prompt(model: LanguageModel, prompt: ChatPrompt, said: str) -> ChatPrompt:
-    """What the next model is asked when `said` was said."""
-    if not said.strip() or isinstance(model, CannotContinue):
+def _continuation_prompt(model: LanguageModel, prompt: ChatPrompt, emitted: str) -> ChatPrompt:
+    """The prompt that has a model continue the partial response `emitted`."""
+    if not emitted.strip() or isinstance(model, RestartsResponse):
         return prompt
-    talk = (*prompt.messages, ChatMessage("assistant", said), ChatMessage("user", GO_ON))
-    return replace(prompt, messages=talk)
+    messages = (*prompt.messages, ChatMessage("assistant", emitted), ChatMessage("user", CONTINUE_INSTRUCTION))
+    return replace(prompt, messages=messages)
 
 
 class ContinuationFilter:
-    """Puts an answer behind what was `said`. While the answer repeats that, from the beginning or from any sentence on,
-    it is held back; what differs from then on is the sentence's own end, or a sentence of its own. Pure."""
+    """Joins a continuation to the text already `emitted`. While the continuation repeats that text, from its beginning
+    or from any sentence on, it is buffered; the rest either completes the open sentence or is a new one. Pure."""
 
-    def __init__(self, said: str) -> None:
-        self._said = said
-        tails = [_words(said[match.end() :]) for match in _SENTENCE.finditer(said)]
-        self._tails = [words for words in tails if words]
-        self._held = ""
-        self._joined = False
+    def __init__(self, emitted: str) -> None:
+        self._emitted = emitted
+        suffixes = [_words(emitted[match.end() :]) for match in _SENTENCE_START.finditer(emitted)]
+        self._suffixes = [words for words in suffixes if words]
+        self._buffer = ""
+        self._is_joined = False
 
     def feed(self, text: str) -> str:
-        """What is to be said next of the answer."""
-        if self._joined:
+        """The next text to speak, "" while buffering."""
+        if self._is_joined:
             return text
-        self._held += text
-        words = _words(self._held)
-        if self._held[-1:].isalnum():  # the last word may still grow
+        self._buffer += text
+        words = _words(self._buffer)
+        if self._buffer[-1:].isalnum():  # the last word may still grow
             words = words[:-1]
-        likely = [tail for tail in self._tails if self._agree(tail, words)]
-        if not words or any(len(tail) >= len(words) for tail in likely):
+        candidates = [suffix for suffix in self._suffixes if self._match(suffix, words)]
+        if not words or any(len(suffix) >= len(words) for suffix in candidates):
             return ""
-        return self._join(likely)
+        return self._join(candidates)
 
     def finish(self) -> str:
-        """What was held back, at the end of the answer: all of it, unless it was said already."""
-        words = _words(self._held)
-        if self._joined or not words or any(tail[: len(words)] == words for tail in self._tails):
+        """The buffered text at the end of the response, unless it is a repetition."""
+        words = _words(self._buffer)
+        if self._is_joined or not words or any(suffix[: len(words)] == words for suffix in self._suffixes):
             return ""
-        return self._join([tail for tail in self._tails if self._agree(tail, words) and len(tail) <= len(words)])
+        return self._join(
+            [suffix for suffix in self._suffixes if self._match(suffix, words) and len(suffix) <= len(words)]
+        )
 
-    def _agree(self, tail: list[str], words: list[str]) -> bool:
-        """True if they begin alike. What was said may have ended within its last word."""
-        count = min(len(tail), len(words))
-        if count == len(tail) and self._said[-1:].isalnum():
-            return words[: count - 1] == tail[:-1] and words[count - 1].startswith(tail[-1])
-        return words[:count] == tail[:count]
+    def _match(self, suffix: list[str], words: list[str]) -> bool:
+        """True if one begins with the other. The emitted text may end within a word."""
+        count = min(len(suffix), len(words))
+        if count == len(suffix) and self._emitted[-1:].isalnum():
+            return words[: count - 1] == suffix[:-1] and words[count - 1].startswith(suffix[-1])
+        return words[:count] == suffix[:count]
 
-    def _join(self, likely: list[list[str]]) -> str:
-        self._joined = True
-        if not likely:
-            return self._anew(self._held.lstrip())
-        tail = max(likely, key=len)
-        last = list(_WORD.finditer(self._held))[len(tail) - 1]
-        rest = self._held[last.start() + _length(last[0], tail[-1]) :]
-        if self._said[-1:].isalnum():
+    def _join(self, candidates: list[list[str]]) -> str:
+        self._is_joined = True
+        if not candidates:
+            return self._as_new_sentence(self._buffer.lstrip())
+        suffix = max(candidates, key=len)
+        last = list(_WORD.finditer(self._buffer))[len(suffix) - 1]
+        rest = self._buffer[last.start() + _prefix_length(last[0], suffix[-1]) :]
+        if self._emitted[-1:].isalnum():
             return rest
         if rest[:1] in (".", ",") and rest[1:2].isdigit():  # a number was not over
-            return rest[1:] if self._said.endswith(rest[0]) else self._anew(self._held.lstrip())
-        return ("" if self._said[-1:].isspace() else " ") + rest.lstrip(_BETWEEN)
+            return rest[1:] if self._emitted.endswith(rest[0]) else self._as_new_sentence(self._buffer.lstrip())
+        return ("" if self._emitted[-1:].isspace() else " ") + rest.lstrip(_SEPARATORS)
 
-    def _anew(self, text: str) -> str:
-        """An answer of other words. What begins like the inside of a sentence is taken for the rest of one that is
-        open; before anything else an open sentence ends in a pause."""
-        if _ENDED.search(self._said) or text[:1].islower() or text[:1].isdigit():
-            return text if self._said[-1:].isspace() else f" {text}"
+    def _as_new_sentence(self, text: str) -> str:
+        """A continuation that repeats nothing. Text that begins like the inside of a sentence completes the open one;
+        other text follows an ellipsis, if a sentence is open."""
+        if _SENTENCE_ENDED.search(self._emitted) or text[:1].islower() or text[:1].isdigit():
+            return text if self._emitted[-1:].isspace() else f" {text}"
         return f"… {text}"
 
 
@@ -206,14 +211,14 @@ def _words(text: str) -> list[str]:
     return [word.casefold() for word in _WORD.findall(text)]
 
 
-def _length(word: str, beginning: str) -> int:
-    """Characters of a word that are `beginning`, which is casefolded: longer than what is written where there is ß."""
+def _prefix_length(word: str, beginning: str) -> int:
+    """Characters of a word that its casefolded prefix `beginning` covers: casefolding may lengthen a text (ß)."""
     return next(end for end in range(1, len(word) + 1) if len(word[:end].casefold()) >= len(beginning))
 
 
 @asynccontextmanager
-async def _closing(parts: AsyncIterator[LlmOutput]) -> AsyncIterator[AsyncIterator[LlmOutput]]:
-    """The same; closed at the end, so that the model stops."""
+async def _closing_stream(parts: AsyncIterator[LlmOutput]) -> AsyncIterator[AsyncIterator[LlmOutput]]:
+    """Closes the stream at the end of the block, so that the model stops."""
     try:
         yield parts
     finally:

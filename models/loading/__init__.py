@@ -1,1 +1,1 @@
-"""Which models are loaded: the catalogue, engines by file, trials, capacity."""
+"""Loads the models that the settings name: catalogue, engines, load checks, CPU costs and capacity."""

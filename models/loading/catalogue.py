@@ -1,4 +1,4 @@
-"""Catalogue: the models that are loaded, looked up by id, name or language while the server runs."""
+"""Catalogue of the loaded models, by id, name or language."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from models.protocols import (
 from models.tts.fallback import FallbackTextToSpeech
 from models.tts.text_normalization import warm_up
 
-_IDS: Final = uuid.UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a11")
-"""Namespace of the ids; changing it changes every id that agents hold."""
+_ID_NAMESPACE: Final = uuid.UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a11")
+"""Namespace of the ids; a change would change every id in agents."""
 ANY: Final = "*"
-"""Stands for all languages."""
+"""All languages."""
 _ENGLISH: Final = "en"
 _ALIASES: Final[Mapping[str, str]] = {"zh": "cmn", "no": "nb", "iw": "he", "in": "id"}
-"""Languages that some engines know by another tag alone."""
+"""Languages that some engines know by another tag only."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class VoiceInfo:
-    """A voice as the API lists it."""
+    """A voice in the API's list."""
 
     id: uuid.UUID
     name: str
@@ -43,7 +43,7 @@ class VoiceInfo:
 
 @dataclass(frozen=True)
 class LanguageModelInfo:
-    """A language model as the API lists it; `context_length` in tokens."""
+    """A language model in the API's list; `context_length` in tokens."""
 
     id: uuid.UUID
     name: str
@@ -54,12 +54,12 @@ class LanguageModelInfo:
 
 @dataclass(frozen=True)
 class RemoteModels:
-    """Models on other machines. One of `llms` may be the default. `voices_first`: agents that choose no voice get one
-    of these. `second_pass` makes a recognizer that asks another machine what a turn was."""
+    """Models on other machines. One of `llms` may be the default. `prefer_voices`: agents without a chosen voice get
+    one of these. `second_pass` adds a remote second pass to a recognizer."""
 
     llms: Mapping[LanguageModelInfo, LanguageModel]
     synthesizers: Sequence[TextToSpeech]
-    voices_first: bool
+    prefer_voices: bool
     second_pass: Callable[[SpeechToText], SpeechToText] | None
     embeddings: Embeddings | None = None
 
@@ -74,12 +74,12 @@ class Catalogue:
         synthesizers: Sequence[TextToSpeech],
         eot: EndOfTurn,
         stt_by_language: Mapping[str, SpeechToText] | None = None,
-        unsure: Collection[TextToSpeech] = (),
+        needs_fallback: Collection[TextToSpeech] = (),
         embeddings: Embeddings | None = None,
     ) -> None:
-        """`llms` holds one default. `synthesizers` come in the order of preference; those that are `unsure` have
-        another one behind them in a call. `stt_by_language` are recognizers by primary language tag; `stt` is for all
-        others. Without `embeddings` documents are searched by words alone. Tests hand in their own models."""
+        """`llms` has one default. `synthesizers` are in order of preference; those in `needs_fallback` get another one
+        as fallback. `stt_by_language`: recognizers by primary language tag; `stt` is for all others. Without
+        `embeddings` documents are searched by words only."""
         warm_up()
         self.eot = eot
         self.embeddings = embeddings
@@ -87,65 +87,67 @@ class Catalogue:
         self._stt_by_language = dict(stt_by_language or {})
         self._llms = {info.id: (info, model) for info, model in llms.items()}
         self._synthesizers = synthesizers
-        self._sure = [each for each in synthesizers if each not in unsure]
+        self._reliable_synthesizers = [synthesizer for synthesizer in synthesizers if synthesizer not in needs_fallback]
         self._voices = {
             voice_id(name): (name, synthesizer) for synthesizer in synthesizers for name in synthesizer.voices()
         }
 
     def stt(self, language: str | None) -> SpeechToText:
-        """The recognizer for a language (a BCP 47 tag, None: not known, which is taken for English)."""
+        """The recognizer for a language (a BCP 47 tag; None: unknown, English is assumed)."""
         return self._stt_by_language.get(_primary(language or _ENGLISH), self._stt)
 
     def llm(self, model_id: uuid.UUID | None) -> LanguageModel:
-        """The language model with an id, the default for None. Raises `NotFound`."""
+        """The language model with an id; the default for None. Raises `NotFound`."""
         for info, model in self._llms.values():
             if info.id == model_id or (model_id is None and info.is_default):
                 return model
         raise NotFound("Language model not found")
 
-    def with_remote(self, more: RemoteModels) -> Catalogue:
-        """The same with models on other machines, which come before the others of their kind where they are to."""
-        has_default = any(info.is_default for info in more.llms)
-        here = {replace(info, is_default=info.is_default and not has_default): model
+    def with_remote(self, remote: RemoteModels) -> Catalogue:
+        """A catalogue with remote models added, before the local ones of their kind where the settings prefer them."""
+        has_default = any(info.is_default for info in remote.llms)
+        local_llms = {replace(info, is_default=info.is_default and not has_default): model
                 for info, model in self._llms.values()}  # fmt: skip
         order = (
-            (more.synthesizers, self._synthesizers) if more.voices_first else (self._synthesizers, more.synthesizers)
+            (remote.synthesizers, self._synthesizers)
+            if remote.prefer_voices
+            else (self._synthesizers, remote.synthesizers)
         )
         by_language = {id(recognizer): recognizer for recognizer in (self._stt, *self._stt_by_language.values())}
-        if more.second_pass is not None:
-            by_language = {key: more.second_pass(recognizer) for key, recognizer in by_language.items()}
+        if remote.second_pass is not None:
+            by_language = {key: remote.second_pass(recognizer) for key, recognizer in by_language.items()}
         return Catalogue(
             by_language[id(self._stt)],
-            {**more.llms, **here},
+            {**remote.llms, **local_llms},
             [*order[0], *order[1]],
             self.eot,
             {language: by_language[id(recognizer)] for language, recognizer in self._stt_by_language.items()},
-            unsure=more.synthesizers,
-            embeddings=more.embeddings or self.embeddings,
+            needs_fallback=remote.synthesizers,
+            embeddings=remote.embeddings or self.embeddings,
         )
 
     def voice(self, chosen: uuid.UUID | None, language: str | None) -> tuple[TextToSpeech, str]:
-        """For one call: the synthesizer and its voice's name, the chosen one, else the default for the language. A
-        language that no voice speaks gets the default voice. Raises `NotFound` for an unknown id."""
+        """The synthesizer and the voice's name for a call: the chosen one, else the default for the language, or of
+        English if no voice speaks it. Raises `NotFound` for an unknown id."""
         if chosen is None:
             synthesizer, name = self._default_voice(self._synthesizers, language)
         elif chosen in self._voices:
             name, synthesizer = self._voices[chosen]
         else:
             raise NotFound("Voice not found")
-        if synthesizer in self._sure or not self._sure:
+        if synthesizer in self._reliable_synthesizers or not self._reliable_synthesizers:
             return synthesizer, name
-        return FallbackTextToSpeech(synthesizer, *self._default_voice(self._sure, language)), name
+        return FallbackTextToSpeech(synthesizer, *self._default_voice(self._reliable_synthesizers, language)), name
 
     def _default_voice(self, synthesizers: Sequence[TextToSpeech], language: str | None) -> tuple[TextToSpeech, str]:
-        if found := _voice_for(synthesizers, language or _ENGLISH):
-            return found
+        if voice := _voice_for(synthesizers, language or _ENGLISH):
+            return voice
         if language is not None:
             _log.warning("voice.language_unsupported", language=language)
         return _voice_for(synthesizers, _ENGLISH) or (synthesizers[0], synthesizers[0].voices()[0])
 
     def voices(self) -> list[VoiceInfo]:
-        """All voices, in the order of preference."""
+        """All voices, in order of preference."""
         return [VoiceInfo(id, name) for id, (name, _) in self._voices.items()]
 
     def language_models(self) -> list[LanguageModelInfo]:
@@ -153,8 +155,8 @@ class Catalogue:
         return sorted((info for info, _ in self._llms.values()), key=lambda info: not info.is_default)
 
     def expected_wait_s(self) -> float:
-        """How long a caller would wait for the models now: until the words are heard, answered and spoken, by the
-        busiest model of each kind. On the event loop, at once."""
+        """Seconds that a turn would wait for the models now: the longest queue of each kind. For the event loop; does
+        not block."""
         kinds = self.recognizers, [model for _, model in self._llms.values()], self._synthesizers
         return sum(max((_wait_s(model) for model in kind), default=0.0) for kind in kinds)
 
@@ -168,12 +170,14 @@ class Catalogue:
 
     @property
     def recognizers(self) -> list[SpeechToText]:
-        """Each of them once."""
-        return list({id(each): each for each in (self._stt, *self._stt_by_language.values())}.values())
+        """The recognizers, each once."""
+        return list(
+            {id(synthesizer): synthesizer for synthesizer in (self._stt, *self._stt_by_language.values())}.values()
+        )
 
 
 def _voice_for(synthesizers: Sequence[TextToSpeech], language: str) -> tuple[TextToSpeech, str] | None:
-    """The first synthesizer's voice that speaks a language, by preference one of the very tag."""
+    """The first synthesizer with a voice for a language, and its best voice."""
     for synthesizer in synthesizers:
         if name := _best_voice(synthesizer, _normal(language)):
             return synthesizer, name
@@ -185,25 +189,25 @@ def _wait_s(model: object) -> float:
 
 
 def voice_id(name: str) -> uuid.UUID:
-    """The id of a voice, by its name (`flite/slt`)."""
-    return uuid.uuid5(_IDS, f"voice:{name}")
+    """The id of the voice of a name (`flite/slt`)."""
+    return uuid.uuid5(_ID_NAMESPACE, f"voice:{name}")
 
 
 def language_model_id(name: str) -> uuid.UUID:
-    """The id of a language model, by its name."""
-    return uuid.uuid5(_IDS, f"language-model:{name}")
+    """The id of the language model of a name."""
+    return uuid.uuid5(_ID_NAMESPACE, f"language-model:{name}")
 
 
 def _best_voice(synthesizer: TextToSpeech, language: str) -> str | None:
-    """Of the very tag, else of the language alone, else as the language is spoken at home or where most speak it, else
-    of any region."""
-    spoken = {name: _normal(tag) for name in synthesizer.voices() if (tag := synthesizer.language_of(name))}
+    """A voice of the exact tag, else of the language without a region, else of the region that has the language's name
+    or of the US, else of any region."""
+    tags = {name: _normal(tag) for name in synthesizer.voices() if (tag := synthesizer.language_of(name))}
     primary = _primary(language)
-    for wanted in (language, primary, _ALIASES.get(primary), f"{primary}-{primary}", f"{primary}-us"):
-        for name, tag in spoken.items():
-            if tag == wanted:
+    for candidate in (language, primary, _ALIASES.get(primary), f"{primary}-{primary}", f"{primary}-us"):
+        for name, tag in tags.items():
+            if tag == candidate:
                 return name
-    return next((name for name, tag in spoken.items() if _primary(tag) == primary), None)
+    return next((name for name, tag in tags.items() if _primary(tag) == primary), None)
 
 
 def _normal(tag: str) -> str:

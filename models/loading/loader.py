@@ -1,5 +1,4 @@
-"""Loader: opens at start-up what the settings `[models]` name, built-in models and files, and returns the
-`Catalogue`."""
+"""Loads at start-up the built-in models and model files that the settings `[models]` name, as a `Catalogue`."""
 
 from __future__ import annotations
 
@@ -11,16 +10,16 @@ from typing import Final
 
 import structlog
 
-from config.errors import ModelFileError, ModelTrialError, StartupError
+from config.errors import LoadCheckError, ModelFileError, StartupError
 from models.llm.fallback import FallbackLanguageModel
-from models.llm.lazy_model import OnDemandLanguageModel
+from models.llm.lazy_language_model import LazyLanguageModel
 from models.loading import engines
 from models.loading.catalogue import ANY, Catalogue, LanguageModelInfo, language_model_id
-from models.loading.selection import AUTO, Makers, load_or_log, load_selected, require_installed
-from models.loading.stt_loader import BUILT_IN, OFF, recognizers
+from models.loading.selection import AUTO, ModelFactories, load_or_log, load_selected, require_installed
+from models.loading.stt_loader import BUILT_IN, OFF, load_recognizers
 from models.model_files.known_models import read_known
+from models.model_files.load_checker import LoadChecker, log_left_out
 from models.model_files.store import ModelStore
-from models.model_files.trial import ModelTrials, log_left_out
 from models.protocols import Closable, Embeddings, EndOfTurn, LanguageModel, TextToSpeech
 from models.rule_based import responder
 from models.tts.cache import CachingTextToSpeech, Origin, SpeechCache
@@ -31,12 +30,12 @@ from models.turn_detection import lexical, smart_turn
 
 _log = structlog.get_logger()
 
-_LLM: Final[Makers[LanguageModel]] = {responder.NAME: responder.ExtractiveResponder}
-_TTS: Final[Makers[TextToSpeech]] = {
+_LLM: Final[ModelFactories[LanguageModel]] = {responder.NAME: responder.ExtractiveResponder}
+_TTS: Final[ModelFactories[TextToSpeech]] = {
     flite_tts.NAME: flite_tts.FliteTextToSpeech,
     text_to_speech.NAME: text_to_speech.EspeakTextToSpeech,
 }
-_EOT: Final[Makers[EndOfTurn]] = {
+_EOT: Final[ModelFactories[EndOfTurn]] = {
     smart_turn.NAME: smart_turn.SmartTurn,
     lexical.NAME: lexical.LexicalEndOfTurn,
 }
@@ -54,11 +53,11 @@ def load(
     calls: int = 16,
     embedding: str = OFF,
 ) -> Catalogue:
-    """Load the models that the settings `[models] stt stt_second llm tts eot embedding` name; `auto` takes the best
-    that is installed: for `stt` the best for each language, for `tts` all of them; they share one cache, which tells
-    `on_speech` of every piece that is asked for, and keeps some in `speech_files`. `directory` is where models that are
-    files lie. Language models get memory for so many `calls`, if the machine has it. Takes seconds: call it before the
-    event loop has work. Raises `StartupError`: one line that names the cause and the remedy."""
+    """Load the models that the settings `[models] stt stt_second llm tts eot embedding` name. `auto` takes the best
+    that is installed: for `stt` the best for each language, for `tts` all of them. Voices share a cache, which calls
+    `on_speech` at each use and stores to `speech_files`. `directory`: `[models] dir`. Language models get memory for
+    `calls` concurrent calls, if the machine has it. Takes seconds: call it before the event loop starts. Raises
+    `StartupError` with cause and remedy in one line."""
     try:
         store = ModelStore(directory, read_known(directory))
     except ModelFileError as error:
@@ -67,62 +66,64 @@ def load(
         language_models = _language_models(store, llm, opened, calls)
         cache = SpeechCache(on_use=on_speech, files=speech_files)
         synthesizers = [CachingTextToSpeech(voice, cache) for voice in _synthesizers(store, tts, opened)]
-        by_language = recognizers(store, stt, stt_second, opened)
+        by_language = load_recognizers(store, stt, stt_second, opened)
         end_of_turn = load_selected("eot", eot, _EOT, opened)
-        embeds = embeddings_of(store, embedding, opened)
+        embeddings = load_embeddings(store, embedding, opened)
         opened.pop_all()
-        return Catalogue(by_language[ANY], language_models, synthesizers, end_of_turn, by_language, embeddings=embeds)
+        return Catalogue(
+            by_language[ANY], language_models, synthesizers, end_of_turn, by_language, embeddings=embeddings
+        )
 
 
-def built_in() -> list[tuple[str, str, str]]:
-    """Kind, name, and "ready" or what is missing, of each model that comes with its package. Loads them all."""
+def built_in_states() -> list[tuple[str, str, str]]:
+    """Kind, name and state ("ready" or the error) of each built-in model. Loads them all."""
     kinds: list[tuple[str, Mapping[str, Callable[[], object]]]] = [
         ("stt", BUILT_IN), ("llm", _LLM), ("tts", _TTS), ("eot", _EOT)
     ]  # fmt: skip
-    return [(kind, name, _state(make)) for kind, known in kinds for name, make in known.items()]
+    return [(kind, name, _load_state(make)) for kind, factories in kinds for name, make in factories.items()]
 
 
 def built_in_names() -> frozenset[str]:
-    """Names of the models that come with their packages, and what a setting calls all voices of an engine."""
-    return frozenset(name for known in (BUILT_IN, _LLM, _TTS, _EOT, engines.SYNTHESIZERS) for name in known)
+    """Names of the built-in models, and of the engines by which a setting names all their voices."""
+    return frozenset(name for factories in (BUILT_IN, _LLM, _TTS, _EOT, engines.SYNTHESIZERS) for name in factories)
 
 
 def gguf_files(store: ModelStore) -> dict[str, Path]:
-    """Language models, by name: those of the list that are ready, the best first, and other GGUF files that lie in
-    the folder, which are called by their names without `.gguf`."""
+    """Language model files by name: known models that are ready, the best first, then other GGUF files in `[models]
+    dir`, named without `.gguf`."""
     listed = {model.name: store.path(model, "model") for model in store.ready("llm") if engines.has_engine(model)}
-    known = {model.name for model in store.known}
-    others = {path.stem: path for path in sorted(store.directory.glob("*.gguf")) if path.stem not in known}
-    return {**listed, **others}
+    factories = {model.name for model in store.known}
+    other_files = {path.stem: path for path in sorted(store.directory.glob("*.gguf")) if path.stem not in factories}
+    return {**listed, **other_files}
 
 
 def _language_models(
-    store: ModelStore, wanted: str, opened: ExitStack, calls: int
+    store: ModelStore, setting: str, opened: ExitStack, calls: int
 ) -> dict[LanguageModelInfo, LanguageModel]:
-    """The one that a setting names, or the best; all others that are here when a call needs them. Behind each that is
-    a file there is the responder: a caller is never left without an answer. It stands in for a named one that fails its
-    trial."""
+    """The language model that the setting names, or the best; all others load at first use. Each file falls back to the
+    rule-based responder, so that a caller always gets a response; it also replaces a named model that fails its load
+    check."""
     files = gguf_files(store)
-    trials = {name: ModelTrials(store.directory) for name in files}
-    makers: Makers[LanguageModel] = {
-        **{name: partial(_open_tried, trials[name], path, name, calls) for name, path in files.items()}, **_LLM
+    checkers = {name: LoadChecker(store.directory) for name in files}
+    factories: ModelFactories[LanguageModel] = {
+        **{name: partial(_check_and_open, checkers[name], path, name, calls) for name, path in files.items()}, **_LLM
     }  # fmt: skip
-    require_installed(store, "llm", wanted, makers)
-    default = load_selected("llm", wanted, makers, opened, others=_LLM)
-    spare = default if default.name in _LLM else _LLM[responder.NAME]()
+    require_installed(store, "llm", setting, factories)
+    default = load_selected("llm", setting, factories, opened, fallbacks=_LLM)
+    fallback = default if default.name in _LLM else _LLM[responder.NAME]()
     models = {_info(default.name, _context_length(default), files, is_default=True): default}
-    for name in makers:
-        if name != default.name and (info := _peeked(name, files, trials.get(name))):
-            models[info] = OnDemandLanguageModel(name, makers[name], trials[name].stop) if name in files else spare
+    for name in factories:
+        if name != default.name and (info := _unloaded_info(name, files, checkers.get(name))):
+            models[info] = LazyLanguageModel(name, factories[name], checkers[name].stop) if name in files else fallback
     return {
-        info: FallbackLanguageModel(info.name, [model, spare]) if info.name in files else model
+        info: FallbackLanguageModel(info.name, [model, fallback]) if info.name in files else model
         for info, model in models.items()
     }
 
 
-def _open_tried(trials: ModelTrials, path: Path, name: str, calls: int) -> LanguageModel:
-    """A GGUF file, loaded after its trial. Raises `StartupError`."""
-    engines.trial_gguf(trials, path, name)
+def _check_and_open(checkers: LoadChecker, path: Path, name: str, calls: int) -> LanguageModel:
+    """Check and open a GGUF file. Raises `StartupError`."""
+    engines.check_gguf_load(checkers, path, name)
     return engines.open_gguf(path, name, calls)
 
 
@@ -138,16 +139,15 @@ def _context_length(model: LanguageModel) -> int | None:
     return length if isinstance(length, int) else None
 
 
-def _peeked(name: str, files: Mapping[str, Path], trials: ModelTrials | None) -> LanguageModelInfo | None:
-    """What the API says of a model that is not loaded; None, with a line in the log, when its file is none. `trials`
-    are the model's, None for one that is no file."""
-    if trials is None:
+def _unloaded_info(name: str, files: Mapping[str, Path], checkers: LoadChecker | None) -> LanguageModelInfo | None:
+    """The API's information on a model that is not loaded; None, with a log line, if its file cannot be loaded."""
+    if checkers is None:
         return _info(name, responder.CONTEXT_LENGTH, files)
-    told = trials.failure is not None
+    already_logged = checkers.failure is not None
     try:
-        return _info(name, engines.gguf_context_length(trials, files[name], name), files)
-    except ModelTrialError as error:
-        if not told:
+        return _info(name, engines.gguf_context_length(checkers, files[name], name), files)
+    except LoadCheckError as error:
+        if not already_logged:
             log_left_out("llm", error)
         return None
     except StartupError as error:
@@ -155,50 +155,50 @@ def _peeked(name: str, files: Mapping[str, Path], trials: ModelTrials | None) ->
         return None
 
 
-def _synthesizers(store: ModelStore, wanted: str, opened: ExitStack) -> list[TextToSpeech]:
-    """The synthesizer that the setting names; with `auto` all that load, those of files first."""
-    makers: dict[str, Callable[[], TextToSpeech]] = {}
+def _synthesizers(store: ModelStore, setting: str, opened: ExitStack) -> list[TextToSpeech]:
+    """The synthesizer that the setting names; with `auto` all that load, model files first."""
+    factories: dict[str, Callable[[], TextToSpeech]] = {}
     files = [model for model in store.ready("tts") if engines.has_engine(model)]
     for engine, open_voices in engines.SYNTHESIZERS.items():
         if voices := [model for model in files if engines.engine_of(model) == engine]:
-            makers[engine] = partial(open_voices, store, voices)
-            makers |= {model.name: partial(open_voices, store, [model]) for model in voices if wanted != AUTO}
-    makers |= _TTS
-    require_installed(store, "tts", wanted, makers)
-    if wanted != AUTO:
+            factories[engine] = partial(open_voices, store, voices)
+            factories |= {model.name: partial(open_voices, store, [model]) for model in voices if setting != AUTO}
+    factories |= _TTS
+    require_installed(store, "tts", setting, factories)
+    if setting != AUTO:
         try:
-            return [load_selected("tts", wanted, makers, opened)]
-        except ModelTrialError as error:
+            return [load_selected("tts", setting, factories, opened)]
+        except LoadCheckError as error:
             log_left_out("tts", error)
-            makers = dict(_TTS)
-    loaded = [voice for name in makers if (voice := load_or_log("tts", name, makers, opened))]
-    return loaded or [load_selected("tts", AUTO, makers, opened)]
+            factories = dict(_TTS)
+    loaded = [voice for name in factories if (voice := load_or_log("tts", name, factories, opened))]
+    return loaded or [load_selected("tts", AUTO, factories, opened)]
 
 
-def embeddings_of(store: ModelStore, wanted: str, opened: ExitStack) -> Embeddings | None:
-    """The model that the setting names; with `auto` the first that loads, if there is any."""
-    if wanted == OFF:
+def load_embeddings(store: ModelStore, setting: str, opened: ExitStack) -> Embeddings | None:
+    """The embeddings that the setting names; with `auto` the first that loads, or None."""
+    if setting == OFF:
         return None
-    makers: dict[str, Callable[[], Embeddings]] = {
+    factories: dict[str, Callable[[], Embeddings]] = {
         model.name: partial(engines.EMBEDDERS[engines.engine_of(model)], store, model)
         for model in store.ready("embedding")
         if engines.has_engine(model)
     }
-    require_installed(store, "embedding", wanted, makers)
-    if wanted not in (AUTO, *makers):
-        there = ", ".join((AUTO, OFF, *makers))
-        raise StartupError(f"[models] embedding = {wanted!r} is no model; there are: {there}")
-    if wanted != AUTO:
+    require_installed(store, "embedding", setting, factories)
+    if setting not in (AUTO, *factories):
+        choices = ", ".join((AUTO, OFF, *factories))
+        raise StartupError(f"[models] embedding = {setting!r} is no model; there are: {choices}")
+    if setting != AUTO:
         try:
-            return load_selected("embedding", wanted, makers, opened)
-        except ModelTrialError as error:
+            return load_selected("embedding", setting, factories, opened)
+        except LoadCheckError as error:
             log_left_out("embedding", error)
             return None
-    return next((model for name in makers if (model := load_or_log("embedding", name, makers, opened))), None)
+    return next((model for name in factories if (model := load_or_log("embedding", name, factories, opened))), None)
 
 
-def _state(make: Callable[[], object]) -> str:
-    """Whether a model loads; it is closed again."""
+def _load_state(make: Callable[[], object]) -> str:
+    """ "ready", or the error of loading. Closes the model again."""
     try:
         model = make()
     except StartupError as error:

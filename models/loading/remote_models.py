@@ -1,4 +1,4 @@
-"""Remote models join those that are loaded here: each gets a local one behind it."""
+"""Adds remote models to the catalogue, each with a local fallback."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from config.errors import StartupError
-from models.llm.fallback import FallbackLanguageModel, flattened
+from models.llm.fallback import FallbackLanguageModel, flatten_fallbacks
 from models.loading.catalogue import Catalogue, LanguageModelInfo, RemoteModels, language_model_id
 from models.protocols import LanguageModel, SpeechToText, TextToSpeech
 from models.remote.client import HttpClient, RemoteModelClient
@@ -21,19 +21,19 @@ from models.tts.cache import CachingTextToSpeech, SpeechCache
 
 AUTO: Final = "auto"
 PROVIDER: Final = "openai"
-_GRACE_S: Final = 0.1
-"""What a turn waits longer than the remote model's own limit, so that the breaker hears of its failure."""
+_BREAKER_MARGIN_S: Final = 0.1
+"""Seconds beyond the remote model's own timeout, so that its circuit breaker counts the failure."""
 
 
-def choose_remote(remotes: Sequence[RemoteModel], kind: RemoteKind, wanted: str) -> RemoteModel | None:
-    """The remote model that a setting means: the one of that name; with `auto` the one that was added first, because
-    whoever adds one wants it used. None: one that is here."""
+def select_remote(remotes: Sequence[RemoteModel], kind: RemoteKind, setting: str) -> RemoteModel | None:
+    """The remote model that a setting selects: by name; with `auto` the one that was added first. None: a local
+    model."""
     of_kind = [remote for remote in remotes if remote.kind == kind]
-    return next((remote for remote in of_kind if wanted in (AUTO, remote.name)), None)
+    return next((remote for remote in of_kind if setting in (AUTO, remote.name)), None)
 
 
 def add_remote_models(
-    here: Catalogue,
+    local: Catalogue,
     remotes: Sequence[RemoteModel],
     http: HttpClient,
     *,
@@ -43,48 +43,50 @@ def add_remote_models(
     embedding: str = AUTO,
     cache: SpeechCache | None = None,
 ) -> Catalogue:
-    """The models that are `here`, and the remote ones as the settings `[models] llm tts stt_second embedding` want
-    them: all language models and voices can be chosen, one of each kind is what agents get that choose none. Raises
-    `StartupError` when two models have one name."""
+    """The catalogue with remote models by the settings `[models] llm tts stt_second embedding`: agents can choose all
+    language models and voices, and the selected one of each kind is the default. Raises `StartupError` if two models
+    have one name."""
     if not remotes:
-        return here
-    taken = {info.name for info in here.language_models()}
-    if twice := next((remote.name for remote in remotes if remote.name in taken), None):
+        return local
+    local_names = {info.name for info in local.language_models()}
+    if duplicate := next((remote.name for remote in remotes if remote.name in local_names), None):
         raise StartupError(
-            f"a remote model and one that is here are both called {twice}: run `trunkline models remote remove {twice}`"
+            f"a remote and a local model are both called {duplicate}: run `trunkline models remote remove {duplicate}`"
         )
-    default, recognizer, voice = (
-        choose_remote(remotes, "llm", llm),
-        choose_remote(remotes, "stt", stt_second),
-        choose_remote(remotes, "tts", tts),
+    default_llm, stt_model, tts_model = (
+        select_remote(remotes, "llm", llm),
+        select_remote(remotes, "stt", stt_second),
+        select_remote(remotes, "tts", tts),
     )
-    spares = _local_fallbacks(here)
+    fallbacks = _local_fallbacks(local)
     llms: dict[LanguageModelInfo, LanguageModel] = {
-        _info(remote, remote is default): _language_model(remote, http, spares)
+        _info(remote, remote is default_llm): _language_model(remote, http, fallbacks)
         for remote in remotes
         if remote.kind == "llm"
     }
-    speakers = sorted((remote for remote in remotes if remote.kind == "tts"), key=lambda remote: remote is not voice)
+    tts_models = sorted(
+        (remote for remote in remotes if remote.kind == "tts"), key=lambda remote: remote is not tts_model
+    )
     cache = cache or SpeechCache()
     voices: list[TextToSpeech] = [
-        CachingTextToSpeech(RemoteTextToSpeech(RemoteModelClient(remote, http)), cache) for remote in speakers
+        CachingTextToSpeech(RemoteTextToSpeech(RemoteModelClient(remote, http)), cache) for remote in tts_models
     ]
-    meaning = choose_remote(remotes, "embedding", embedding)
-    embeds = RemoteEmbeddings(RemoteModelClient(meaning, http)) if meaning else None
-    hears = _second_pass(recognizer, http) if recognizer else None
-    return here.with_remote(RemoteModels(llms, voices, voice is not None, hears, embeds))
+    embedding_model = select_remote(remotes, "embedding", embedding)
+    embeddings = RemoteEmbeddings(RemoteModelClient(embedding_model, http)) if embedding_model else None
+    second_pass = _second_pass(stt_model, http) if stt_model else None
+    return local.with_remote(RemoteModels(llms, voices, tts_model is not None, second_pass, embeddings))
 
 
-def _local_fallbacks(here: Catalogue) -> list[LanguageModel]:
-    """What answers when a remote model does not: the best that is here, and what needs no weights; one by one, so that
-    each is told what was said of an answer as it needs it."""
-    names = dict.fromkeys((here.llm(None).name, responder.NAME))
-    models = {info.name: here.llm(info.id) for info in here.language_models()}
-    return flattened(models[name] for name in names if name in models)
+def _local_fallbacks(local: Catalogue) -> list[LanguageModel]:
+    """The fallbacks of a remote language model: the local default and the rule-based responder, in one chain, so that
+    each continues a partial response in its own way."""
+    names = dict.fromkeys((local.llm(None).name, responder.NAME))
+    models = {info.name: local.llm(info.id) for info in local.language_models()}
+    return flatten_fallbacks(models[name] for name in names if name in models)
 
 
-def _language_model(remote: RemoteModel, http: HttpClient, spares: Sequence[LanguageModel]) -> LanguageModel:
-    return FallbackLanguageModel(remote.name, [RemoteLanguageModel(RemoteModelClient(remote, http)), *spares])
+def _language_model(remote: RemoteModel, http: HttpClient, fallbacks: Sequence[LanguageModel]) -> LanguageModel:
+    return FallbackLanguageModel(remote.name, [RemoteLanguageModel(RemoteModelClient(remote, http)), *fallbacks])
 
 
 def _info(remote: RemoteModel, is_default: bool) -> LanguageModelInfo:
@@ -93,11 +95,11 @@ def _info(remote: RemoteModel, is_default: bool) -> LanguageModelInfo:
 
 def _second_pass(remote: RemoteModel, http: HttpClient) -> Callable[[SpeechToText], SpeechToText]:
     transcriber = RemoteTranscriber(RemoteModelClient(remote, http))
-    limit_s = remote.timeouts.total_s + _GRACE_S
+    limit_s = remote.timeouts.total_s + _BREAKER_MARGIN_S
 
-    def with_second_pass(recognizer: SpeechToText) -> SpeechToText:
+    def with_second_pass(stt_model: SpeechToText) -> SpeechToText:
         return TwoPassSpeechToText(
-            recognizer.streaming if isinstance(recognizer, TwoPassSpeechToText) else recognizer, transcriber, limit_s
+            stt_model.streaming if isinstance(stt_model, TwoPassSpeechToText) else stt_model, transcriber, limit_s
         )
 
     return with_second_pass

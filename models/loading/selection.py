@@ -1,5 +1,4 @@
-"""Selection: opens the one model of a kind that a setting names, or the best that loads, and says why another one does
-not."""
+"""Selects the model of each kind: opens the one that a setting names, or the best that loads, and logs failures."""
 
 from __future__ import annotations
 
@@ -10,55 +9,58 @@ from typing import Final, TypeVar
 
 import structlog
 
-from config.errors import ModelTrialError, StartupError
+from config.errors import LoadCheckError, StartupError
 from models.loading import engines
 from models.model_files.known_models import Kind
+from models.model_files.load_checker import log_left_out
 from models.model_files.store import ModelStore
-from models.model_files.trial import log_left_out
 from models.protocols import Closable
 
 AUTO: Final = "auto"
 """The best that is installed."""
 _log = structlog.get_logger()
 Model = TypeVar("Model")
-Makers = Mapping[str, Callable[[], Model]]
-"""How each model is opened, by name, the best first. `opened` in the functions below closes those that were opened when
-a later one cannot be."""
+ModelFactories = Mapping[str, Callable[[], Model]]
+"""Functions that open a model, by name, the best first. In the functions below `opened` closes the opened models if a
+later one fails."""
 
 
 def require_installed(
-    store: ModelStore, kind: Kind, wanted: str, makers: Mapping[str, object], setting: str | None = None
+    store: ModelStore, kind: Kind, setting_value: str, factories: Mapping[str, object], setting: str | None = None
 ) -> None:
-    """Raises `StartupError` that says how to get a model which the list knows and the folder has not; `setting` is what
-    names it, where that is not called like the kind."""
-    named = f"[models] {setting or kind} = {wanted!r}"
+    """Raises `StartupError` with the remedy for a known model that is not installed. `setting`: the name of the
+    setting, by default the kind."""
+    setting_text = f"[models] {setting or kind} = {setting_value!r}"
     for model in store.known:
-        if model.name == wanted and model.kind == kind and wanted not in makers:
+        if model.name == setting_value and model.kind == kind and setting_value not in factories:
             if not engines.has_engine(model):
-                raise StartupError(f"{named} needs {model.engine}: this version does not run it")
+                raise StartupError(f"{setting_text} needs {model.engine}: this version does not run it")
             state = store.state(model)
-            remedy = f"run `trunkline models pull {wanted}`" if state.name != "missing package" else "install it"
-            raise StartupError(f"{named} cannot be used ({state}): {remedy}")
+            remedy = f"run `trunkline models pull {setting_value}`" if state.name != "missing package" else "install it"
+            raise StartupError(f"{setting_text} cannot be used ({state}): {remedy}")
 
 
 def load_selected(
-    kind: str, name: str, makers: Makers[Model], opened: ExitStack, others: Makers[Model] | None = None
+    kind: str,
+    name: str,
+    factories: ModelFactories[Model],
+    opened: ExitStack,
+    fallbacks: ModelFactories[Model] | None = None,
 ) -> Model:
-    """The model that a setting names, or, when it fails its trial, the first of the `others` that loads: a telephone
-    that is answered by a lesser model is better than none. With `auto` the first that loads, and one line in the log
-    for each before it."""
+    """The model that a setting names; if it fails its load check, the first of `fallbacks` that loads, because a lesser
+    model is better than no server. With `auto` the first that loads, with a log line for each before it."""
     if name != AUTO:
         try:
-            return _construct(kind, name, makers, opened)
-        except ModelTrialError as error:
-            if not others:
+            return _open_model(kind, name, factories, opened)
+        except LoadCheckError as error:
+            if not fallbacks:
                 raise
             log_left_out(kind, error)
-            makers = others
+            factories = fallbacks
     failures: list[str] = []
-    for candidate in makers:
+    for candidate in factories:
         try:
-            return _construct(kind, candidate, makers, opened)
+            return _open_model(kind, candidate, factories, opened)
         except StartupError as error:
             failures.append(error.message)
             _log_failure(kind, candidate, error)
@@ -66,31 +68,31 @@ def load_selected(
 
 
 def load_or_log(
-    kind: str, name: str, makers: Makers[Model], opened: ExitStack, unfit: set[str] | None = None
+    kind: str, name: str, factories: ModelFactories[Model], opened: ExitStack, failed_checks: set[str] | None = None
 ) -> Model | None:
-    """A model, or None and a line in the log; `unfit` gets the name of one that failed its trial."""
+    """A model, or None and a log line; adds a model that failed its load check to `failed_checks`."""
     try:
-        return _construct(kind, name, makers, opened)
+        return _open_model(kind, name, factories, opened)
     except StartupError as error:
         _log_failure(kind, name, error)
-        if unfit is not None and isinstance(error, ModelTrialError):
-            unfit.add(name)
+        if failed_checks is not None and isinstance(error, LoadCheckError):
+            failed_checks.add(name)
         return None
 
 
 def _log_failure(kind: str, name: str, error: StartupError) -> None:
-    if isinstance(error, ModelTrialError):
+    if isinstance(error, LoadCheckError):
         log_left_out(kind, error)
     else:
         _log.warning("model.missing", name=name, kind=kind, error=error.message)
 
 
-def _construct(kind: str, name: str, makers: Makers[Model], opened: ExitStack) -> Model:
-    if name not in makers:
-        raise StartupError(f"[models] {kind} = {name!r} is no model; there are: {', '.join((AUTO, *makers))}")
-    began = time.monotonic()
-    model = makers[name]()
+def _open_model(kind: str, name: str, factories: ModelFactories[Model], opened: ExitStack) -> Model:
+    if name not in factories:
+        raise StartupError(f"[models] {kind} = {name!r} is no model; there are: {', '.join((AUTO, *factories))}")
+    started = time.monotonic()
+    model = factories[name]()
     if isinstance(model, Closable):
         opened.callback(model.close)
-    _log.info("model.loaded", name=name, kind=kind, seconds=round(time.monotonic() - began, 2))
+    _log.info("model.loaded", name=name, kind=kind, seconds=round(time.monotonic() - started, 2))
     return model

@@ -1,8 +1,8 @@
-"""The list of known models and where their files are: the list that comes with this build (`known_models.json`), and an
-operator's own beside the files. Nothing is loaded here.
+"""The lists of known models and their files: the built-in list (`known_models.json`), and the operator's own list in
+`[models] dir`.
 
-A file whose SHA-256 stands in the list must have it. One without is taken as its host hands it out the first time; what
-that was is written down beside it (`models.model_files.store`).
+A file with a SHA-256 in the list must match it. One without is trusted on first use: its SHA-256 is recorded in the
+manifest (`models.model_files.store`).
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from config.errors import ModelFileError
 
-OWN_LIST: Final = "known_models.json"
-"""The operator's own list in `[models] dir`: of the same form; a name that is in both is taken from here."""
-_SHIPPED: Final = Path(__file__).with_name("known_models.json")
+OPERATOR_LIST: Final = "known_models.json"
+"""The operator's own list in `[models] dir`, in the same format; it overrides a name in both."""
+_BUILT_IN_LIST: Final = Path(__file__).with_name("known_models.json")
 
 Kind = Literal["stt", "llm", "tts", "eot", "embedding"]
 KINDS: Final[tuple[Kind, ...]] = ("stt", "llm", "tts", "eot", "embedding")
 Name = Annotated[str, StringConstraints(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}\z")]
-"""Of a model or a file: it can be no path, no hidden file and no option."""
+"""The name of a model or a file: never a path, a hidden file or an option."""
 Sha256 = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{64}\z")]
 
 
 def is_loopback(url: str) -> bool:
-    """True if an address is on this machine: without TLS it is asked there alone."""
+    """True for a URL on this machine, the only one that may be plain HTTP."""
     return urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
 
 
-def _base(url: str) -> str:
-    """Checks the address that files' names are put behind."""
+def _checked_base_url(url: str) -> str:
+    """Validates a base URL, to which file names are appended."""
     parts = urlsplit(url)
     secure = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(url))
     if not secure or not parts.hostname or parts.query or parts.fragment:
@@ -44,8 +44,8 @@ def _base(url: str) -> str:
 
 
 class KnownFile(BaseModel):
-    """One file. `role` is what the engine calls it; `size` in bytes; None: not known before it is got. `path` is where
-    it lies at its host, where that is not its name."""
+    """A file of a model. `role`: its purpose for the engine. `size` in bytes, None if unknown before the download.
+    `path`: at the host, by default the name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -57,8 +57,8 @@ class KnownFile(BaseModel):
 
 
 class KnownModel(BaseModel):
-    """A model that is files. `engine` runs it, `package` brings the engine; `languages` are BCP 47 tags, "*" is many.
-    Each file lies at `base` + its name or path."""
+    """A model of files. `engine` runs it and is in `package`; `languages` are BCP 47 tags, "*" for many. The URL of a
+    file is `base` + its path or name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -68,11 +68,11 @@ class KnownModel(BaseModel):
     licence: str
     languages: tuple[str, ...]
     package: str | None = None
-    base: Annotated[str, AfterValidator(_base)]
+    base: Annotated[str, AfterValidator(_checked_base_url)]
     files: Annotated[tuple[KnownFile, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
-    def _each_file_once(self) -> Self:
+    def _require_unique_files(self) -> Self:
         for names in ([file.name for file in self.files], [file.role for file in self.files]):
             if len(set(names)) != len(names):
                 raise ValueError("names a file or a role twice")
@@ -80,13 +80,13 @@ class KnownModel(BaseModel):
 
     @property
     def size(self) -> int | None:
-        """Bytes of all files, which is also the least memory that the loaded model takes; None: not known."""
+        """Bytes of all files, also the least memory of the loaded model; None if unknown."""
         sizes = [file.size for file in self.files if file.size is not None]
         return sum(sizes) if len(sizes) == len(self.files) else None
 
     @property
     def missing_package(self) -> str | None:
-        """The package that the model needs and that is not installed."""
+        """The Python package that the model needs, if it is not installed."""
         if self.package is None:
             return None
         try:
@@ -96,11 +96,11 @@ class KnownModel(BaseModel):
         return None
 
     def url(self, file: KnownFile) -> str:
-        """Where one of its files is got."""
+        """The URL of one of its files."""
         return self.base + (file.path or file.name)
 
-    def speaks(self, language: str | None) -> bool:
-        """True if it is for a language (a BCP 47 tag); None: any."""
+    def supports_language(self, language: str | None) -> bool:
+        """True if the model supports a language (a BCP 47 tag); None: any."""
         if language is None or "*" in self.languages:
             return True
         primary = language.lower().replace("_", "-").split("-")[0]
@@ -108,22 +108,22 @@ class KnownModel(BaseModel):
 
 
 def read_known(directory: Path) -> list[KnownModel]:
-    """The models that can be had, the better of a kind first, an operator's own before ours. `directory` is
-    `[models] dir`. Raises `ModelFileError` when the operator's list is wrong."""
-    own = _read(directory / OWN_LIST)
-    names = {model.name for model in own}
-    return [*own, *(model for model in _read(_SHIPPED) if model.name not in names)]
+    """The known models, the better of a kind first, the operator's before the built-in ones. `directory`: `[models]
+    dir`. Raises `ModelFileError` if the operator's list is invalid."""
+    operator_models = _read_list(directory / OPERATOR_LIST)
+    names = {model.name for model in operator_models}
+    return [*operator_models, *(model for model in _read_list(_BUILT_IN_LIST) if model.name not in names)]
 
 
-def find(known: Iterable[KnownModel], name: str) -> KnownModel:
-    """The model of a name. Raises `ModelFileError`."""
+def find_known_model(known: Iterable[KnownModel], name: str) -> KnownModel:
+    """The known model of a name. Raises `ModelFileError`."""
     for model in known:
         if model.name == name:
             return model
     raise ModelFileError(f"there is no model {name!r} to get: see `trunkline models list`")
 
 
-def _read(path: Path) -> list[KnownModel]:
+def _read_list(path: Path) -> list[KnownModel]:
     try:
         entries = json.loads(path.read_bytes())
         models = [KnownModel.model_validate(entry) for entry in entries]
@@ -137,12 +137,12 @@ def _read(path: Path) -> list[KnownModel]:
         raise ModelFileError(f"{path}: {where}: {first['msg']}: correct it, or take the file away") from error
     except (ValueError, TypeError) as error:
         raise ModelFileError(f"{path} is no list of models: correct it, or take the file away") from error
-    return _once(path, models)
+    return _require_unique_names(path, models)
 
 
-def _once(path: Path, models: Sequence[KnownModel]) -> list[KnownModel]:
+def _require_unique_names(path: Path, models: Sequence[KnownModel]) -> list[KnownModel]:
     names = [model.name for model in models]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ModelFileError(f"{path} has {twice!r} twice: take one away")
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
+        raise ModelFileError(f"{path} has {duplicate!r} twice: take one away")
     return list(models)

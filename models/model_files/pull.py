@@ -1,4 +1,4 @@
-"""Pulls a model: downloads all its files, then puts all of them in place at once."""
+"""Pulls a model: downloads all its files, then installs them at once."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from pathlib import Path
 
 import aiohttp
 
-from models.model_files.download import MIN_FREE_BYTES, RETRY_PAUSES_S, DownloadRequest, fetch, need_space, session
+from models.model_files.download import (
+    MIN_FREE_BYTES,
+    RETRY_PAUSES_S,
+    DownloadRequest,
+    download_file,
+    download_session,
+    require_free_space,
+)
 from models.model_files.known_models import KnownFile, KnownModel
-from models.model_files.store import FileRecord, ModelStore, Origin, disk_errors
+from models.model_files.store import FileRecord, HashOrigin, ModelStore, disk_errors_as_model_file_errors
 
 OnProgress = Callable[[KnownFile, int, int | None], None]
-"""Is told which file comes, how many of its bytes are here, and how many there will be if that is known."""
+"""Called with the file, its bytes received so far, and its total if known."""
 
 
 async def pull(
@@ -25,33 +32,37 @@ async def pull(
     pauses_s: Sequence[float] = RETRY_PAUSES_S,
     keep_free: int = MIN_FREE_BYTES,
 ) -> dict[str, FileRecord]:
-    """Get what is missing or damaged of a model, and put it in the place of what was there. The records of the files
-    that have come, by name: none when all was there. `on_wait` is told when another process is at it. Raises
-    `ModelFileError`: then nothing has changed, and what came is gone on from the next time."""
-    with disk_errors(store.directory):
+    """Download the missing and damaged files of a model and install them. Returns the records of the downloaded files
+    by name. `on_wait` is called if another process holds the lock. Raises `ModelFileError`; nothing has changed then,
+    and the next pull resumes."""
+    with disk_errors_as_model_file_errors(store.directory):
         async with store.lock(model.name, on_wait):
             missing = [
                 file for file in model.files if await asyncio.to_thread(store.intact_record, model, file) is None
             ]
-            await asyncio.to_thread(_prepare, store, model, missing, keep_free)
+            await asyncio.to_thread(_require_space_for_parts, store, model, missing, keep_free)
             files: dict[str, tuple[Path, FileRecord]] = {}
-            async with session() as client:
+            async with download_session() as client:
                 for file in missing:
-                    files[file.name] = await _get(client, store, model, file, on_progress, pauses_s, keep_free)
+                    files[file.name] = await _download_part(
+                        client, store, model, file, on_progress, pauses_s, keep_free
+                    )
             if files:
                 await asyncio.to_thread(store.install, model, files)
             return {name: record for name, (_, record) in files.items()}
 
 
-def _prepare(store: ModelStore, model: KnownModel, missing: Sequence[KnownFile], keep_free: int) -> None:
-    """Make room for what comes. Raises `ModelFileError` when there is too little."""
+def _require_space_for_parts(
+    store: ModelStore, model: KnownModel, missing: Sequence[KnownFile], keep_free: int
+) -> None:
+    """Create the part folders. Raises `ModelFileError` without enough disk space."""
     for file in missing:
         store.part(model, file).parent.mkdir(parents=True, exist_ok=True)
-    here = sum(part.stat().st_size for file in missing if (part := store.part(model, file)).exists())
-    need_space(store.directory, sum(file.size or 0 for file in missing) - here, keep_free)
+    received_bytes = sum(part.stat().st_size for file in missing if (part := store.part(model, file)).exists())
+    require_free_space(store.directory, sum(file.size or 0 for file in missing) - received_bytes, keep_free)
 
 
-async def _get(
+async def _download_part(
     client: aiohttp.ClientSession,
     store: ModelStore,
     model: KnownModel,
@@ -60,9 +71,9 @@ async def _get(
     pauses_s: Sequence[float],
     keep_free: int,
 ) -> tuple[Path, FileRecord]:
-    """A file that lies aside, and its record."""
+    """Download a file. Returns its part file and its record."""
     part = store.part(model, file)
-    fetched = await fetch(
+    fetched = await download_file(
         client,
         DownloadRequest(model.url(file), file.size, file.sha256),
         part,
@@ -70,5 +81,5 @@ async def _get(
         pauses_s=pauses_s,
         keep_free=keep_free,
     )
-    origin: Origin = "list" if file.sha256 is not None else "host" if fetched.announced else "first copy"
+    origin: HashOrigin = "list" if file.sha256 is not None else "host" if fetched.announced else "first copy"
     return part, FileRecord(size=fetched.size, sha256=fetched.sha256, origin=origin)

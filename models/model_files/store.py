@@ -1,7 +1,7 @@
 """The store of model files, `[models] dir`/NAME/FILE, and their verification.
 
-Beside the files of a model lies `manifest.json` with the SHA-256 of each. It is written last, so that a model without
-one is not there, and it is what the files are compared with from then on. What is being got lies in `.parts`.
+`manifest.json` in a model's folder has the SHA-256 of each file. It is written last, so that a model without a manifest
+is not installed. Downloads in progress are in `.parts`.
 """
 
 from __future__ import annotations
@@ -26,29 +26,28 @@ from models.model_files.known_models import Kind, KnownFile, KnownModel, Name, S
 MANIFEST: Final = "manifest.json"
 PARTS: Final = ".parts"
 _LOCKS: Final = ".locks"
-_BLOCK: Final = 1 << 20
-"""Bytes that are read at a time."""
-_ASK_AGAIN_S: Final = 0.2
-"""`flock` has no form that waits and can be cancelled."""
+_BLOCK_BYTES: Final = 1 << 20
+"""Bytes of a read."""
+_LOCK_POLL_S: Final = 0.2
+"""Seconds between attempts, because a blocking `flock` cannot be cancelled."""
 
-Origin = Literal["list", "host", "first copy"]
-"""Who says what a file's SHA-256 is: the list of known models, the host that it came from, or nobody but the first copy
-that came."""
-StateName = Literal["ready", "missing package", "not pulled", "damaged"]
+HashOrigin = Literal["list", "host", "first copy"]
+"""Source of a file's SHA-256: the list of known models, the download's host, or the first copy (trust on first use)."""
+ModelStateName = Literal["ready", "missing package", "not pulled", "damaged"]
 
 
 class FileRecord(BaseModel):
-    """What a file was when it came."""
+    """Size and SHA-256 of a file when it was installed."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     size: Annotated[int, Field(ge=0)]
     sha256: Sha256
-    origin: Origin
+    origin: HashOrigin
 
 
 class Manifest(BaseModel):
-    """The record of a model's files, by their names."""
+    """The records of a model's files, by name."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -58,9 +57,9 @@ class Manifest(BaseModel):
 
 @dataclass(frozen=True)
 class ModelState:
-    """How a model stands; `detail` says more, or nothing."""
+    """The state of a model; `detail` may be empty."""
 
-    name: StateName
+    name: ModelStateName
     detail: str = ""
 
     def __str__(self) -> str:
@@ -68,34 +67,34 @@ class ModelState:
 
 
 class ModelStore:
-    """The files of all models. Every method but `held` reads or writes files: call it in a thread."""
+    """The files of all models. All methods but `lock` do blocking file I/O: call them in a thread."""
 
     def __init__(self, directory: Path, known: Sequence[KnownModel]) -> None:
         self.directory = directory
         self.known = known
 
     def folder(self, model: KnownModel) -> Path:
-        """Where its files lie."""
+        """The folder of a model."""
         return self.directory / model.name
 
     def part(self, model: KnownModel, file: KnownFile) -> Path:
-        """Where a file is put together while it comes."""
+        """The part file of a download."""
         return self.directory / PARTS / model.name / file.name
 
     def path(self, model: KnownModel, role: str) -> Path:
-        """Where the file of a role lies, for the engine. Raises `ModelFileError` for a model that has none."""
+        """The path of the file with a role. Raises `ModelFileError` if the model has none."""
         for file in model.files:
             if file.role == role:
                 return self.folder(model) / file.name
         raise ModelFileError(f"the model {model.name} has no file for {role!r}")
 
     def ready(self, kind: Kind, language: str | None = None) -> list[KnownModel]:
-        """Models that can be loaded, the best first."""
-        candidates = [model for model in self.known if model.kind == kind and model.speaks(language)]
+        """The models of a kind that can be loaded, the best first."""
+        candidates = [model for model in self.known if model.kind == kind and model.supports_language(language)]
         return [model for model in candidates if self.state(model).name == "ready"]
 
     def manifest(self, model: KnownModel) -> Manifest | None:
-        """The record of a model; None when there is none that can be read."""
+        """The manifest of a model; None if missing or invalid."""
         try:
             manifest = Manifest.model_validate_json((self.folder(model) / MANIFEST).read_bytes())
         except (FileNotFoundError, NotADirectoryError, ValidationError):
@@ -103,57 +102,59 @@ class ModelStore:
         return manifest if manifest.model == model.name else None
 
     def state(self, model: KnownModel) -> ModelState:
-        """How a model stands, by the sizes of its files; `verify` reads them whole."""
+        """The state of a model by the sizes of its files; `verify` checks their hashes."""
         manifest = self.manifest(model)
         if manifest is None:
-            return self._absent(model)
+            return self._unpulled_state(model)
         for file in model.files:
-            if problem := self._problem(model, file, manifest):
+            if problem := self._file_problem(model, file, manifest):
                 return ModelState("damaged", problem)
         if model.missing_package is not None:
             return ModelState("missing package", model.missing_package)
         return ModelState("ready")
 
     def verify(self, model: KnownModel) -> list[str]:
-        """What is wrong with a model's files, each read whole: one line each. Raises `OSError`."""
+        """The problems of a model's files by their hashes, one line each. Raises `OSError`."""
         manifest = self.manifest(model)
         if manifest is None:
             return ["is not pulled"]
-        return [problem for file in model.files if (problem := self._problem(model, file, manifest, whole=True))]
+        return [
+            problem for file in model.files if (problem := self._file_problem(model, file, manifest, check_hash=True))
+        ]
 
     def intact_record(self, model: KnownModel, file: KnownFile) -> FileRecord | None:
-        """The record of a file that is there and is right, read whole; None when it has to be got."""
+        """The record of an installed file with the right hash; None if it must be downloaded."""
         manifest = self.manifest(model)
-        if manifest is None or self._problem(model, file, manifest, whole=True):
+        if manifest is None or self._file_problem(model, file, manifest, check_hash=True):
             return None
         return manifest.files[file.name]
 
     def install(self, model: KnownModel, files: Mapping[str, tuple[Path, FileRecord]]) -> None:
-        """Put files, by name, in the place of what was there, and write the record. Each was checked, and lies on the
-        same disk. Whoever has an old one open keeps it. Raises `OSError`."""
+        """Move verified files, by name, into the model's folder and write the manifest. They are on the same disk. A
+        process that has an old file open keeps it. Raises `OSError`."""
         folder = self.folder(model)
         folder.mkdir(parents=True, exist_ok=True)
         manifest = self.manifest(model)
         records = {**(manifest.files if manifest else {}), **{name: record for name, (_, record) in files.items()}}
         for name, (path, _) in files.items():
             path.replace(folder / name)
-        sync_folder(folder)
+        fsync_directory(folder)
         names = {file.name for file in model.files}
         record = Manifest(model=model.name, files={name: each for name, each in records.items() if name in names})
-        write_whole(folder / MANIFEST, record.model_dump_json(indent=1).encode())
-        sync_folder(self.directory)
+        write_atomically(folder / MANIFEST, record.model_dump_json(indent=1).encode())
+        fsync_directory(self.directory)
         shutil.rmtree(self.directory / PARTS / model.name, ignore_errors=True)
 
     @asynccontextmanager
     async def lock(self, name: str, on_wait: Callable[[], None]) -> AsyncIterator[None]:
-        """For the block, no other process changes the files of that model; `on_wait` is told when another does now.
-        The lock ends with the process. Raises `OSError`."""
+        """Lock a model's files against other processes for the block; `on_wait` is called if another one holds the
+        lock. The lock ends with the process. Raises `OSError`."""
         handle = await asyncio.to_thread(self._open_lock, name)
         try:
-            if not _taken(handle):
+            if not _try_lock(handle):
                 on_wait()
-                while not _taken(handle):  # noqa: ASYNC110 - another process tells nobody when it is done
-                    await asyncio.sleep(_ASK_AGAIN_S)
+                while not _try_lock(handle):  # noqa: ASYNC110 - another process sends no event
+                    await asyncio.sleep(_LOCK_POLL_S)
             yield
         finally:
             os.close(handle)
@@ -162,11 +163,11 @@ class ModelStore:
         folder = self.directory / _LOCKS
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with suppress(PermissionError):  # who can read a file can lock it
+        with suppress(PermissionError):  # read permission suffices to lock
             os.fchmod(handle, 0o600)
         return handle
 
-    def _absent(self, model: KnownModel) -> ModelState:
+    def _unpulled_state(self, model: KnownModel) -> ModelState:
         if self.folder(model).is_dir() and any(self.folder(model).iterdir()):
             return ModelState("damaged", f"{MANIFEST} is missing")
         received = sum(size for file in model.files if (size := _size(self.part(model, file))) is not None)
@@ -176,8 +177,10 @@ class ModelStore:
             "not pulled", f"{received * 100 // model.size} % is here" if model.size else f"{received} bytes are here"
         )
 
-    def _problem(self, model: KnownModel, file: KnownFile, manifest: Manifest, *, whole: bool = False) -> str | None:
-        """What is wrong with a file, if anything is."""
+    def _file_problem(
+        self, model: KnownModel, file: KnownFile, manifest: Manifest, *, check_hash: bool = False
+    ) -> str | None:
+        """The problem of a file, None if it is intact."""
         record = manifest.files.get(file.name)
         path = self.folder(model) / file.name
         size = _size(path)
@@ -186,15 +189,15 @@ class ModelStore:
         if file.sha256 not in (None, record.sha256) or file.size not in (None, record.size):
             return f"{file.name} is of another version than the one that is known"
         if size != record.size:
-            return f"{file.name} has {size} bytes in the place of {record.size}"
-        if whole and sha256_of(path).hexdigest() != record.sha256:
+            return f"{file.name} has {size} bytes instead of {record.size}"
+        if check_hash and sha256_of(path).hexdigest() != record.sha256:
             return f"{file.name} has changed since it came"
         return None
 
 
 @contextmanager
-def disk_errors(directory: Path) -> Iterator[None]:
-    """Turn the errors of the disk into one line with a remedy."""
+def disk_errors_as_model_file_errors(directory: Path) -> Iterator[None]:
+    """Turn an `OSError` into a `ModelFileError` with a remedy."""
     try:
         yield
     except OSError as error:
@@ -209,27 +212,27 @@ def disk_errors(directory: Path) -> Iterator[None]:
 
 
 def sha256_of(path: Path) -> hashlib._Hash:
-    """The hash of what a file holds, to go on with. Raises `OSError`."""
+    """The SHA-256 hash object of a file's content. Raises `OSError`."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
+        while block := file.read(_BLOCK_BYTES):
             digest.update(block)
     return digest
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, whatever happens. Raises `OSError`."""
-    fresh = path.with_name(f".{path.name}.new")
-    with fresh.open("wb") as file:
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file atomically: through a temporary file, synced and renamed. Raises `OSError`."""
+    temporary = path.with_name(f".{path.name}.new")
+    with temporary.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    fresh.replace(path)
-    sync_folder(path.parent)
+    temporary.replace(path)
+    fsync_directory(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Have a folder's new names on the disk. Raises `OSError`."""
+def fsync_directory(folder: Path) -> None:
+    """Sync a folder's entries to disk. Raises `OSError`."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -237,7 +240,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _taken(handle: int) -> bool:
+def _try_lock(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,1 +1,1 @@
-"""Models of another machine that speak the OpenAI protocol: vLLM, Ollama, llama.cpp's server, Speaches."""
+"""Remote models behind the OpenAI API: vLLM, Ollama, llama.cpp's server, Speaches."""

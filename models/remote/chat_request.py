@@ -9,24 +9,24 @@ from typing import Any, Final
 
 import structlog
 
-from models.llm.context_window import first_kept
+from models.llm.context_window import first_message_to_keep
 from models.protocols import ChatMessage, ChatPrompt, ToolDefinition
 from models.remote.config import RemoteModel
 
 MAX_TOKENS: Final = 400
-"""Of an answer: more than two minutes of speech."""
+"""Tokens of a response, at most: more than two minutes of speech."""
 MAX_JSON_TOKENS: Final = 1024
-"""Of JSON."""
-CALL_BEGINS: Final = "(The call begins.)"
-"""In the place of a caller who has said nothing yet: many templates want the user to speak first."""
+"""Tokens of JSON, at most."""
+CALL_START: Final = "(The call begins.)"
+"""User message at the start of a call, because many chat templates require a user message first."""
 _BYTES_PER_TOKEN: Final = 3
-"""Fewer than any usual text has."""
+"""Conservative estimate: usual text has more bytes per token."""
 STREAM_OPTIONS: Final = "stream_options"
-"""The field that asks a server to say how many tokens an answer took."""
+"""Request field by which the server reports token usage."""
 CHARACTERS_PER_TOKEN: Final = 4
-"""As many as usual, for what is to be paid; `_BYTES_PER_TOKEN` errs on the safe side."""
-_LINE_COST: Final = 12
-_KEPT_CALLS: Final = 512
+"""Typical value, for billing; `_BYTES_PER_TOKEN` is conservative."""
+_MESSAGE_TOKENS: Final = 12
+_MAX_CALLS: Final = 512
 
 log = structlog.get_logger()
 
@@ -34,144 +34,154 @@ Json = dict[str, Any]
 
 
 class ChatRequestBuilder:
-    """Writes requests for one model. A talk that is too long for it loses its oldest turns: estimated, as the model's
-    tokens are not known here."""
+    """Builds requests for one model. A conversation that exceeds its context loses the oldest turns, by estimated
+    tokens."""
 
     def __init__(self, model: RemoteModel) -> None:
         self._model = model
         self._dropped: OrderedDict[str, int] = OrderedDict()
 
-    def streaming_request(self, prompt: ChatPrompt, *, counted: bool = True) -> bytes:
-        """For an answer that is spoken while it comes. `counted`: the server is to say what it took."""
-        most = self._most(MAX_TOKENS)
-        fixed = _tokens(prompt.system) + sum(_tokens(json.dumps(_signature(tool))) for tool in prompt.tools)
-        kept = self._kept(prompt, self._model.context_length - most - fixed)
-        request = self._request(prompt.system, kept, most, counted)
+    def streaming_request(self, prompt: ChatPrompt, *, report_usage: bool = True) -> bytes:
+        """The request of a streamed response. `report_usage`: have the server report token usage."""
+        max_tokens = self._max_tokens(MAX_TOKENS)
+        fixed_tokens = _estimated_tokens(prompt.system) + sum(
+            _estimated_tokens(json.dumps(_tool_schema(tool))) for tool in prompt.tools
+        )
+        messages = self._messages_in_budget(prompt, self._model.context_length - max_tokens - fixed_tokens)
+        request = self._request(prompt.system, messages, max_tokens, report_usage)
         if prompt.tools:
-            request["tools"] = [_signature(tool) for tool in prompt.tools]
-        return self._written(request)
+            request["tools"] = [_tool_schema(tool) for tool in prompt.tools]
+        return self._encode(request)
 
-    def json_request(self, prompt: ChatPrompt, schema: Mapping[str, Any], *, counted: bool = True) -> bytes:
-        """For JSON that `schema` takes. It may be about anything of a call: what answers left out of the talk does not
-        matter."""
-        most = self._most(MAX_JSON_TOKENS)
-        dropped = _first(prompt.messages, 0, self._model.context_length - most - _tokens(prompt.system))
-        request = self._request(prompt.system, prompt.messages[dropped:], most, counted)
-        form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": False}}
-        return self._written(request | {"response_format": form})
+    def json_request(self, prompt: ChatPrompt, schema: Mapping[str, Any], *, report_usage: bool = True) -> bytes:
+        """The request of a JSON response by `schema`. Turns that earlier responses dropped are kept if they fit."""
+        max_tokens = self._max_tokens(MAX_JSON_TOKENS)
+        dropped = _first_message(
+            prompt.messages, 0, self._model.context_length - max_tokens - _estimated_tokens(prompt.system)
+        )
+        request = self._request(prompt.system, prompt.messages[dropped:], max_tokens, report_usage)
+        response_format = {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "schema": dict(schema), "strict": False},
+        }
+        return self._encode(request | {"response_format": response_format})
 
-    def _most(self, tokens: int) -> int:
+    def _max_tokens(self, tokens: int) -> int:
         return min(tokens, self._model.context_length // 2)
 
     def estimated_tokens(self, prompt: ChatPrompt) -> int:
-        """Tokens of a prompt, where the server does not tell: one for every four characters, and no more than there is
-        room for."""
-        lines = [prompt.system, *(json.dumps(_signature(tool), ensure_ascii=False) for tool in prompt.tools)]
+        """Estimated prompt tokens if the server reports none: one for four characters, at most the context length."""
+        request_messages = [
+            prompt.system,
+            *(json.dumps(_tool_schema(tool), ensure_ascii=False) for tool in prompt.tools),
+        ]
         for message in prompt.messages:
-            lines += [message.content, *(call.name + call.arguments for call in message.tool_calls)]
-        return min(sum(map(len, lines)) // CHARACTERS_PER_TOKEN, self._model.context_length)
+            request_messages += [message.content, *(call.name + call.arguments for call in message.tool_calls)]
+        return min(sum(map(len, request_messages)) // CHARACTERS_PER_TOKEN, self._model.context_length)
 
-    def _request(self, system: str, messages: Sequence[ChatMessage], most: int, counted: bool) -> Json:
+    def _request(self, system: str, messages: Sequence[ChatMessage], max_tokens: int, report_usage: bool) -> Json:
         request: Json = {
             "model": self._model.model,
-            "messages": _lines(system, messages),
-            "max_tokens": most,
+            "messages": _request_messages(system, messages),
+            "max_tokens": max_tokens,
             "stream": True,
         }
-        return {**request, STREAM_OPTIONS: {"include_usage": True}} if counted else request
+        return {**request, STREAM_OPTIONS: {"include_usage": True}} if report_usage else request
 
-    def _written(self, request: Json) -> bytes:
+    def _encode(self, request: Json) -> bytes:
         fields = {name: value for name, value in {**request, **self._model.extra}.items() if value is not None}
         return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
 
-    def _kept(self, prompt: ChatPrompt, room: int) -> Sequence[ChatMessage]:
-        """The messages for which there is room. Always the same beginning is left out until that is too little: what
-        the server has read of a talk stays good."""
-        before = self._dropped.get(prompt.call_id, 0)
-        dropped = _first(prompt.messages, before, room)
-        if dropped != before:
+    def _messages_in_budget(self, prompt: ChatPrompt, budget: int) -> Sequence[ChatMessage]:
+        """The messages that fit the budget. The number of dropped messages changes only when necessary, so that the
+        server's prefix cache stays valid."""
+        previously_dropped = self._dropped.get(prompt.call_id, 0)
+        dropped = _first_message(prompt.messages, previously_dropped, budget)
+        if dropped != previously_dropped:
             log.info("language_model.turns_left_out", call_id=prompt.call_id, messages=dropped)
             self._dropped[prompt.call_id] = dropped
-            while len(self._dropped) > _KEPT_CALLS:
+            while len(self._dropped) > _MAX_CALLS:
                 self._dropped.popitem(last=False)
         return prompt.messages[dropped:]
 
 
-def _first(messages: Sequence[ChatMessage], before: int, room: int) -> int:
-    """The place of the first message to keep, where `before` were left out the last time. (The talk may have become
-    another one since.) It is no tool's result, which would have lost its call."""
-    start = before if before < len(messages) else 0
+def _first_message(messages: Sequence[ChatMessage], previously_dropped: int, budget: int) -> int:
+    """The index of the first message to keep, when `previously_dropped` were dropped the last time (perhaps of another
+    conversation). Never a tool result, which would have lost its call."""
+    start = previously_dropped if previously_dropped < len(messages) else 0
     while start and messages[start].role == "tool":
         start -= 1
-    dropped = first_kept([_cost(each) for each in messages], [each.role == "user" for each in messages], room, start)
+    dropped = first_message_to_keep(
+        [_message_tokens(each) for each in messages], [each.role == "user" for each in messages], budget, start
+    )
     return next((place for place in range(dropped, len(messages)) if messages[place].role != "tool"), len(messages))
 
 
-def _tokens(text: str) -> int:
+def _estimated_tokens(text: str) -> int:
     return len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN
 
 
-def _cost(message: ChatMessage) -> int:
+def _message_tokens(message: ChatMessage) -> int:
     calls = message.tool_calls
     text = message.content + "".join(call.name + call.arguments for call in calls)
-    return _tokens(text) + _LINE_COST * (1 + len(calls))
+    return _estimated_tokens(text) + _MESSAGE_TOKENS * (1 + len(calls))
 
 
-def _lines(system: str, messages: Sequence[ChatMessage]) -> list[Json]:
-    """The talk; after the system the user begins, plain lines of one speaker in a row are one, and no user speaks right
-    after a tool, for which some servers refuse a talk."""
-    lines: list[Json] = [{"role": "system", "content": system}] if system else []
-    told = list(_results_last(messages))
-    if not told or told[0].role == "assistant":
-        lines.append({"role": "user", "content": CALL_BEGINS})
-    for message in told:
-        line = _line(message)
-        last = lines[-1] if lines else {}
-        if last.keys() == line.keys() == {"role", "content"} and last["role"] == line["role"]:
-            last["content"] = f"{last['content']}\n\n{line['content']}"
+def _request_messages(system: str, messages: Sequence[ChatMessage]) -> list[Json]:
+    """The messages of a request: the user begins, text messages of one role in a row are merged, and no user message
+    follows a tool result, which some servers reject."""
+    request_messages: list[Json] = [{"role": "system", "content": system}] if system else []
+    ordered = list(_unspoken_results_last(messages))
+    if not ordered or ordered[0].role == "assistant":
+        request_messages.append({"role": "user", "content": CALL_START})
+    for message in ordered:
+        request_message = _request_message(message)
+        last = request_messages[-1] if request_messages else {}
+        if last.keys() == request_message.keys() == {"role", "content"} and last["role"] == request_message["role"]:
+            last["content"] = f"{last['content']}\n\n{request_message['content']}"
         else:
-            lines.append(line)
-    return lines
+            request_messages.append(request_message)
+    return request_messages
 
 
-def _results_last(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
-    """Tools that were used before the user spoke, and of which nothing was said yet, come behind the user's line."""
-    held: list[ChatMessage] = []
+def _unspoken_results_last(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
+    """Moves tool calls and results that precede a user message, without a response to them, behind it."""
+    held_back: list[ChatMessage] = []
     for message in messages:
         if message.role == "tool" or (message.tool_calls and not message.content):
-            held.append(message)
+            held_back.append(message)
             continue
         if message.role != "user":
-            yield from held
-            held = []
+            yield from held_back
+            held_back = []
         yield message
-    yield from held
+    yield from held_back
 
 
-def _line(message: ChatMessage) -> Json:
-    line: Json = {"role": message.role, "content": message.content}
+def _request_message(message: ChatMessage) -> Json:
+    request_message: Json = {"role": message.role, "content": message.content}
     if message.tool_calls:
-        line["tool_calls"] = [
+        request_message["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": _arguments(call.arguments)},
+                "function": {"name": call.name, "arguments": _object_arguments(call.arguments)},
             }
             for call in message.tool_calls
         ]
     if message.role == "tool":
-        line["tool_call_id"] = message.tool_call_id
-    return line
+        request_message["tool_call_id"] = message.tool_call_id
+    return request_message
 
 
-def _arguments(text: str) -> str:
-    """Some servers refuse a talk in which a model wrote no JSON object."""
+def _object_arguments(text: str) -> str:
+    """Arguments as a JSON object, `{}` for anything else, which some servers reject."""
     try:
         return text if isinstance(json.loads(text), dict) else "{}"
     except (ValueError, RecursionError):
         return "{}"
 
 
-def _signature(tool: ToolDefinition) -> Json:
+def _tool_schema(tool: ToolDefinition) -> Json:
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
     return {"type": "function", "function": function}

@@ -1,7 +1,6 @@
-"""The client of one remote model: timeouts within a caller's patience, retries before the first word, a circuit
-breaker.
+"""The client of one remote model: timeouts, retries before the first token, and a circuit breaker.
 
-The HTTP client is passed in: it is the house's guarded one, which looks at the addresses that it connects to.
+The HTTP client is a parameter: `calls.egress`, which checks the addresses that it connects to.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ from models.remote.circuit_breaker import CircuitBreaker, Permit
 from models.remote.config import RemoteModel
 from models.remote.json_safety import error_excerpt, parse_json
 
-MOST_ERROR_BYTES: Final = 16 * 1024
-"""Read of an answer that is an error."""
-TRIES: Final = 3
-PAUSES_S: Final = (0.1, 0.4)
-"""Before the second and the third try, at least; half as much more by chance, so that calls do not come all at once."""
-_SOON_ENOUGH_S: Final = 0.3
-"""What must be left of the time for a try to be worth it."""
-_TELLS_NOTHING: Final = 4
-"""Characters that a key may begin with: many begin alike (`sk-`)."""
+MAX_ERROR_BYTES: Final = 16 * 1024
+"""Bytes of an error response that are read."""
+MAX_TRIES: Final = 3
+RETRY_PAUSES_S: Final = (0.1, 0.4)
+"""Least seconds before the second and the third try; up to half is added at random, so that retries spread."""
+_MIN_TRY_S: Final = 0.3
+"""Least remaining seconds for another try."""
+_UNTELLING_PREFIX: Final = 4
+"""Characters of a key's prefix that need no masking, because many keys share them (`sk-`)."""
 
 log = structlog.get_logger()
 
 
 class HttpReader(Protocol):
-    """An answer whose head is there."""
+    """A response after its headers."""
 
     @property
     def status(self) -> int:
@@ -44,14 +43,14 @@ class HttpReader(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Looked up in any case of letters."""
+        """Case-insensitive."""
 
     async def read(self, within_s: float) -> bytes:
         """The next bytes, b"" at the end. Raises `EgressError`."""
 
 
 class HttpClient(Protocol):
-    """Sends requests. It follows no redirects and bounds what comes."""
+    """Sends requests, without redirects and with bounded responses."""
 
     def open(
         self,
@@ -64,12 +63,12 @@ class HttpClient(Protocol):
         head_s: float,
         max_bytes: int,
     ) -> AbstractAsyncContextManager[HttpReader]:
-        """An answer, until the block ends. Raises `EgressError`."""
+        """The response, until the block ends. Raises `EgressError`."""
 
 
 @dataclass(frozen=True)
 class RequestBody:
-    """What is sent."""
+    """Content and type of a request's body."""
 
     content: bytes
     content_type: str = "application/json"
@@ -77,61 +76,61 @@ class RequestBody:
 
 @dataclass
 class RequestAttempt:
-    """One answer that is wanted. `first_word_by`: when its first word must be there, by `clock`."""
+    """A request with its retries. `first_word_by`: deadline of the first token, by `clock`."""
 
     first_word_by: float
     begun: bool = False
-    """Something of the answer was given on: it is not asked for again."""
+    """True after the first part of the response was passed on: no retry."""
     tries: int = 1
 
 
 class ResponseBody:
-    """An answer that is read, each read within its time."""
+    """A response's body; each read has a deadline."""
 
     def __init__(self, reader: HttpReader, clock: Callable[[], float]) -> None:
         self._reader = reader
         self._clock = clock
         self.content_type: Final = reader.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
-    async def read(self, until: float) -> bytes:
+    async def read(self, deadline_s: float) -> bytes:
         """The next bytes, b"" at the end. Raises `RemoteModelError`."""
-        left = until - self._clock()
-        if left <= 0:
+        remaining_s = deadline_s - self._clock()
+        if remaining_s <= 0:
             raise RemoteModelError("late", "took too long")
         try:
-            return await self._reader.read(left)
+            return await self._reader.read(remaining_s)
         except EgressError as error:
-            raise _error_of(error) from error
+            raise _remote_error(error) from error
 
 
 class RemoteModelClient:
-    """One remote model's server. `clock` gives seconds; between two tries there are `pauses_s`."""
+    """The client of one remote model's server. `clock` returns seconds; `pauses_s` are those between tries."""
 
     def __init__(self, model: RemoteModel, http: HttpClient) -> None:
         self.model: Final = model
         self.breaker: Final = CircuitBreaker()
         self.clock: Callable[[], float] = time.monotonic
-        self.pauses_s = PAUSES_S
+        self.pauses_s = RETRY_PAUSES_S
         self._http = http
 
     @contextmanager
     def attempt(self, first_s: float | None = None) -> Iterator[RequestAttempt]:
-        """One answer, which the breaker must allow and hears about; `first_word_s`: seconds for its first word, by
-        default those of the model's limits. Raises `RemoteModelError`, whose message names the model."""
+        """A request that the circuit breaker permits and counts. `first_s`: seconds for the first token, by default the
+        model's timeout. Raises `RemoteModelError`, whose message names the model."""
         name = self.model.name
         if (permit := self.breaker.acquire(self.clock())) is None:
             wait_s = self.breaker.wait_s(self.clock())
             raise RemoteModelError("resting", f"{name} failed several times and is not asked for {wait_s:.0f} s")
-        turn = RequestAttempt(self.clock() + (self.model.timeouts.first_word_s if first_s is None else first_s))
+        attempt = RequestAttempt(self.clock() + (self.model.timeouts.first_word_s if first_s is None else first_s))
         try:
-            yield turn
-        except RemoteModelError as trouble:
-            self._note(trouble, permit)
-            message = self._without_key(f"{name} {trouble.message}")
-            # Not from `trouble` itself: what a server repeats of the key would be told with it.
-            raise RemoteModelError(trouble.kind, message, counts=trouble.counts_against_server) from trouble.__cause__
+            yield attempt
+        except RemoteModelError as error:
+            self._report_error(error, permit)
+            message = self._without_key(f"{name} {error.message}")
+            # Not from `error` itself, whose message may hold the key.
+            raise RemoteModelError(error.kind, message, counts=error.counts_against_server) from error.__cause__
         except BaseException:
-            if turn.begun:
+            if attempt.begun:
                 self.breaker.on_success()
             else:
                 self.breaker.on_abandoned(permit)
@@ -139,33 +138,33 @@ class RemoteModelClient:
         else:
             self.breaker.on_success()
 
-    def _note(self, trouble: RemoteModelError, permit: Permit) -> None:
-        if not trouble.counts_against_server:
-            self.breaker.on_success()  # it is there and answers
+    def _report_error(self, error: RemoteModelError, permit: Permit) -> None:
+        if not error.counts_against_server:
+            self.breaker.on_success()  # the server responds
         elif self.breaker.on_failure(permit, self.clock()):
             log.warning("remote_model.rests", model=self.model.name, seconds=round(self.breaker.wait_s(self.clock())))
 
-    async def wait_to_retry(self, turn: RequestAttempt, trouble: RemoteModelError) -> None:
-        """Wait until it may be asked once more. Raises `trouble` when that would not help, or come too late."""
-        tries, turn.tries = turn.tries, turn.tries + 1
-        if turn.begun or not trouble.retryable or tries >= TRIES:
-            raise trouble
-        least = self.pauses_s[tries - 1]
-        pause_s = max(least * random.uniform(1.0, 1.5), trouble.retry_after_s or 0.0)
-        if self.clock() + pause_s + _SOON_ENOUGH_S > turn.first_word_by:
-            raise trouble
-        log.info("remote_model.retried", model=self.model.name, what=trouble.kind, after_ms=round(pause_s * 1000))
+    async def wait_to_retry(self, attempt: RequestAttempt, error: RemoteModelError) -> None:
+        """Wait for the next try. Raises `error` if a retry would not help or come too late."""
+        tries, attempt.tries = attempt.tries, attempt.tries + 1
+        if attempt.begun or not error.retryable or tries >= MAX_TRIES:
+            raise error
+        min_pause_s = self.pauses_s[tries - 1]
+        pause_s = max(min_pause_s * random.uniform(1.0, 1.5), error.retry_after_s or 0.0)
+        if self.clock() + pause_s + _MIN_TRY_S > attempt.first_word_by:
+            raise error
+        log.info("remote_model.retried", model=self.model.name, what=error.kind, after_ms=round(pause_s * 1000))
         await asyncio.sleep(pause_s)
 
     @asynccontextmanager
     async def request(
-        self, turn: RequestAttempt, path: str, body: RequestBody | None, *, max_bytes: int, method: str = "POST"
+        self, attempt: RequestAttempt, path: str, body: RequestBody | None, *, max_bytes: int, method: str = "POST"
     ) -> AsyncIterator[ResponseBody]:
-        """Send one request, and read what is answered with a status of success. Raises `RemoteModelError`."""
-        left = turn.first_word_by - self.clock()
-        if left <= 0:
+        """Send one request. The body of a successful response; raises `RemoteModelError` for another status."""
+        remaining_s = attempt.first_word_by - self.clock()
+        if remaining_s <= 0:
             raise RemoteModelError("late", "took too long")
-        connect_s = min(self.model.timeouts.connect_s, left)
+        connect_s = min(self.model.timeouts.connect_s, remaining_s)
         try:
             async with self._http.open(
                 method,
@@ -173,14 +172,14 @@ class RemoteModelClient:
                 headers=self._headers(body),
                 body=None if body is None else body.content,
                 connect_s=connect_s,
-                head_s=left,
+                head_s=remaining_s,
                 max_bytes=max_bytes,
             ) as reader:
                 if not 200 <= reader.status < 300:
-                    raise await self._status_error(reader, turn)
+                    raise await self._status_error(reader, attempt)
                 yield ResponseBody(reader, self.clock)
         except EgressError as error:
-            raise _error_of(error) from error
+            raise _remote_error(error) from error
 
     def _headers(self, body: RequestBody | None) -> dict[str, str]:
         headers = {"Accept": "*/*"}
@@ -190,60 +189,60 @@ class RemoteModelClient:
             headers["Authorization"] = f"Bearer {self.model.key}"
         return headers
 
-    async def _status_error(self, reader: HttpReader, turn: RequestAttempt) -> RemoteModelError:
-        """What a status that is no success says."""
+    async def _status_error(self, reader: HttpReader, attempt: RequestAttempt) -> RemoteModelError:
+        """The error of a status that is no success, with an excerpt of the body."""
         content = bytearray()
         try:
-            while len(content) < MOST_ERROR_BYTES:
-                chunk = await reader.read(max(0.01, min(0.5, turn.first_word_by - self.clock())))
+            while len(content) < MAX_ERROR_BYTES:
+                chunk = await reader.read(max(0.01, min(0.5, attempt.first_word_by - self.clock())))
                 if not chunk:
                     break
                 content += chunk
         except EgressError:
-            content.clear()  # what it has to say is a courtesy
-        status, said = reader.status, error_excerpt(bytes(content[:MOST_ERROR_BYTES]))
-        message = f"answered with status {status}{f' ({said})' if said else ''}"
+            content.clear()  # the excerpt is optional
+        status, excerpt = reader.status, error_excerpt(bytes(content[:MAX_ERROR_BYTES]))
+        message = f"answered with status {status}{f' ({excerpt})' if excerpt else ''}"
         return RemoteModelError(
-            _kind_of(status), message,
+            _failure_kind(status), message,
             retry_after_s=_retry_after_s(reader.headers.get("Retry-After")),
             counts=status not in (400, 413, 422),
         )  # fmt: skip
 
     async def fetch(self, path: str, body: RequestBody | None, *, max_bytes: int, method: str = "POST") -> bytes:
-        """A whole answer, asked for again where that may help, all within the limits. Raises `RemoteModelError`."""
+        """A complete response, with retries within the timeouts. Raises `RemoteModelError`."""
         limits = self.model.timeouts
-        whole_until = self.clock() + limits.total_s
-        with self.attempt(min(limits.first_word_s, limits.total_s)) as turn:
+        deadline_s = self.clock() + limits.total_s
+        with self.attempt(min(limits.first_word_s, limits.total_s)) as attempt:
             while True:
                 try:
-                    async with self.request(turn, path, body, max_bytes=max_bytes, method=method) as reading:
+                    async with self.request(attempt, path, body, max_bytes=max_bytes, method=method) as response:
                         content = bytearray()
-                        while chunk := await reading.read(min(self.clock() + limits.between_words_s, whole_until)):
+                        while chunk := await response.read(min(self.clock() + limits.between_words_s, deadline_s)):
                             content += chunk
                         return bytes(content)
-                except RemoteModelError as trouble:
-                    await self.wait_to_retry(turn, trouble)
+                except RemoteModelError as error:
+                    await self.wait_to_retry(attempt, error)
 
     async def list_models(self) -> list[str]:
-        """The names of the models that the server lists. Raises `RemoteModelError`."""
-        listed = parse_json(await self.fetch("/models", None, max_bytes=1024 * 1024, method="GET"))
-        entries = listed.get("data") if isinstance(listed, dict) else None
+        """The names of the server's models. Raises `RemoteModelError`."""
+        answer = parse_json(await self.fetch("/models", None, max_bytes=1024 * 1024, method="GET"))
+        entries = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(entries, list):
             raise RemoteModelError("broken", f"{self.model.name} lists no models")
         ids = (entry.get("id") for entry in entries if isinstance(entry, dict))
         return [each for each in ids if isinstance(each, str)]
 
     def _without_key(self, text: str) -> str:
-        """A server's words are cut off at some length: the beginning of a key is not told either."""
+        """The text with the key masked, also a prefix of it, because an excerpt may cut the key."""
         key = self.model.key
         if not key:
             return text
-        for length in range(len(key), min(_TELLS_NOTHING, len(key) - 1), -1):
+        for length in range(len(key), min(_UNTELLING_PREFIX, len(key) - 1), -1):
             text = text.replace(key[:length], "[key]")
         return text
 
 
-def _error_of(error: EgressError) -> RemoteModelError:
+def _remote_error(error: EgressError) -> RemoteModelError:
     match error.kind:
         case "refused":
             return RemoteModelError("refused", f"cannot be used: {error.message}")
@@ -253,14 +252,14 @@ def _error_of(error: EgressError) -> RemoteModelError:
             return RemoteModelError("unreachable", f"cannot be reached: {error.message}")
 
 
-def _kind_of(status: int) -> RemoteFailureKind:
+def _failure_kind(status: int) -> RemoteFailureKind:
     if status in (429, 503):
         return "busy"
     return "failing" if status >= 500 else "refused"
 
 
 def _retry_after_s(retry_after: str | None) -> float | None:
-    """Of a `Retry-After` that is a number; a date would be later than a caller waits."""
+    """Seconds of `Retry-After`; an hour for a date, which is later than a caller waits."""
     if retry_after is None:
         return None
     text = retry_after.strip()

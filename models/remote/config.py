@@ -1,4 +1,4 @@
-"""The configuration of a model on another machine."""
+"""The configuration of a remote model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._:%-]+")
 
 @dataclass(frozen=True)
 class RemoteTimeouts:
-    """Seconds that a caller's patience allows for: the connection, the first word (with the connection and all
-    retries), the time between two words, and the whole answer."""
+    """Timeouts in seconds: for the connection, for the first token (with the connection and all retries), between
+    tokens, and for the complete response."""
 
     connect_s: float = 1.0
     first_word_s: float = 4.0
@@ -34,7 +34,7 @@ DEFAULT_TIMEOUTS: Final[Mapping[RemoteKind, RemoteTimeouts]] = {
 
 @dataclass(frozen=True)
 class RemoteVoice:
-    """A voice by the server's name for it; `language` is a BCP 47 tag, None when it speaks any."""
+    """A voice by the server's name; `language` is a BCP 47 tag, None for any."""
 
     name: str
     language: str | None = None
@@ -42,8 +42,8 @@ class RemoteVoice:
 
 @dataclass(frozen=True)
 class RemoteModel:
-    """`model` is the server's name for it, `name` ours. `context_length` in tokens. `extra` goes into the JSON of each
-    request as it is, over what we would say. `base_url` as `base_url_of` gives it."""
+    """A remote model. `model`: the server's name; `name`: the local one. `context_length` in tokens. `extra`: JSON
+    fields that override those of each request. `base_url`: as returned by `base_url_of`."""
 
     name: str
     kind: RemoteKind
@@ -57,8 +57,8 @@ class RemoteModel:
 
 
 def base_url_of(url: str) -> str:
-    """The address that paths as `/chat/completions` are put behind, without a slash at its end; one without a path gets
-    `/v1`. Raises `ValueError` with what it takes; it holds nothing of the URL, which may carry a password."""
+    """The URL to which paths as `/chat/completions` are appended, without a trailing slash; one without a path gets
+    `/v1`. Raises `ValueError` with the expected form, without the URL, which may hold a password."""
     try:
         parts = urlsplit(url)
         port = parts.port

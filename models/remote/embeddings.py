@@ -1,4 +1,4 @@
-"""Embeddings behind `/v1/embeddings`."""
+"""Remote embeddings (`/v1/embeddings`)."""
 
 from __future__ import annotations
 
@@ -14,65 +14,65 @@ from models.errors import RemoteModelError
 from models.remote.client import RemoteModelClient, RequestBody
 from models.remote.json_safety import parse_json
 
-AT_ONCE: Final = 64
-"""Texts in one request."""
-MOST_BYTES: Final = 32 * 1024 * 1024
-MOST_SIZE: Final = 16_384
+BATCH_TEXTS: Final = 64
+"""Texts of one request."""
+MAX_RESPONSE_BYTES: Final = 32 * 1024 * 1024
+MAX_DIMENSIONS: Final = 16_384
 _PATH: Final = "/embeddings"
 
 
 class RemoteEmbeddings:
-    """Turns texts into vectors that are near each other when the texts mean alike."""
+    """See `Embeddings`."""
 
-    def __init__(self, endpoint: RemoteModelClient) -> None:
-        self.name = endpoint.model.name
-        self.version = f"{endpoint.model.name}/{endpoint.model.model}"
+    def __init__(self, client: RemoteModelClient) -> None:
+        self.name = client.model.name
+        self.version = f"{client.model.name}/{client.model.model}"
         self.dimensions = 0
-        self._endpoint = endpoint
+        self._client = client
 
     async def embed(self, texts: Sequence[str], *, query: bool) -> NDArray[np.float32]:
-        """See `Embeddings`; the protocol knows no questions, only texts. Raises `RemoteModelError`."""
+        """See `Embeddings.embed`; the API does not distinguish queries. Raises `RemoteModelError`."""
         rows: list[NDArray[np.float32]] = []
-        for begin in range(0, len(texts), AT_ONCE):
-            rows += await self._some(texts[begin : begin + AT_ONCE])
+        for begin in range(0, len(texts), BATCH_TEXTS):
+            rows += await self._embed_batch(texts[begin : begin + BATCH_TEXTS])
         if len({len(row) for row in rows}) > 1:
-            raise self._broken("vectors of several sizes")
+            raise self._error("vectors of several sizes")
         if rows:
             self.dimensions = len(rows[0])
         return np.stack(rows) if rows else np.zeros((0, self.dimensions), np.float32)
 
-    async def _some(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
-        model = self._endpoint.model
-        asked = {"model": model.model, "input": list(texts), "encoding_format": "float", **model.extra}
-        body = RequestBody(json.dumps(asked, ensure_ascii=False).encode("utf-8", "replace"))
-        content = await self._endpoint.fetch(_PATH, body, max_bytes=MOST_BYTES)
-        return await asyncio.to_thread(self._read, content, len(texts))
+    async def _embed_batch(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        model = self._client.model
+        request = {"model": model.model, "input": list(texts), "encoding_format": "float", **model.extra}
+        body = RequestBody(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace"))
+        content = await self._client.fetch(_PATH, body, max_bytes=MAX_RESPONSE_BYTES)
+        return await asyncio.to_thread(self._parse, content, len(texts))
 
-    def _read(self, content: bytes, count: int) -> list[NDArray[np.float32]]:
-        """Takes some 10 ms: a thread's work."""
+    def _parse(self, content: bytes, count: int) -> list[NDArray[np.float32]]:
+        """Parse a response. Takes some 10 ms, so it runs in a thread."""
         answer = parse_json(content)
         items = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-            raise self._broken("no vectors")
-        by_place: dict[int, Any] = {}
-        for place, item in enumerate(items):
-            index = item.get("index", place)
-            by_place[index if isinstance(index, int) else place] = item.get("embedding")
-        return [self._row(by_place.get(place)) for place in range(count)]
+            raise self._error("no vectors")
+        by_index: dict[int, Any] = {}
+        for position, item in enumerate(items):
+            index = item.get("index", position)
+            by_index[index if isinstance(index, int) else position] = item.get("embedding")
+        return [self._unit_vector(by_index.get(index)) for index in range(count)]
 
-    def _row(self, numbers: Any) -> NDArray[np.float32]:
-        if not isinstance(numbers, list) or not 0 < len(numbers) <= MOST_SIZE:
-            raise self._broken("no vector for each text")
+    def _unit_vector(self, numbers: Any) -> NDArray[np.float32]:
+        if not isinstance(numbers, list) or not 0 < len(numbers) <= MAX_DIMENSIONS:
+            raise self._error("no vector for each text")
         if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers):
-            raise self._broken("vectors that are no numbers")
+            raise self._error("vectors that are no numbers")
         try:
             row = np.array(numbers, np.float32)
         except OverflowError as error:
-            raise self._broken("numbers that are too large") from error
+            raise self._error("numbers that are too large") from error
         length = float(np.linalg.norm(row.astype(np.float64)))
         if not np.isfinite(length) or length == 0:
-            raise self._broken("vectors without a direction")
+            raise self._error("vectors without a direction")
         return (row / np.float32(length)).astype(np.float32)
 
-    def _broken(self, what: str) -> RemoteModelError:
-        return RemoteModelError("broken", f"{self.name} sends {what}")
+    def _error(self, problem: str) -> RemoteModelError:
+        return RemoteModelError("broken", f"{self.name} sends {problem}")

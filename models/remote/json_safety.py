@@ -1,4 +1,4 @@
-"""Parses and cleans JSON of unknown origin."""
+"""Parses and cleans untrusted JSON."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from models.errors import RemoteModelError
 
-_TOLD: Final = 200
-"""Characters of a server's own words in an error of ours."""
-_ECHO: Final = re.compile(r"""["']input(?:_value)?\\*["']\s*:|\binput(?:_value)?\s*=""")
-"""Where a server's words begin to repeat what it was sent: a field of JSON or of Python."""
+_MAX_EXCERPT: Final = 200
+"""Characters of a server's text in an error message."""
+_ECHOED_INPUT: Final = re.compile(r"""["']input(?:_value)?\\*["']\s*:|\binput(?:_value)?\s*=""")
+"""Where a server's error text begins to repeat the request: a field of JSON or of Python."""
 
 
 def parse_json(content: bytes | str, *, counts: bool = True) -> Any:
-    """What a JSON text holds. Raises `RemoteModelError`, which `counts` as it says."""
+    """The parsed JSON. Raises `RemoteModelError` with `counts`."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -23,21 +23,21 @@ def parse_json(content: bytes | str, *, counts: bool = True) -> Any:
 
 
 def strip_unstorable(text: str) -> str:
-    """Without what no database and no file takes: halves of characters (`\\ud83d` by itself) and zeros."""
+    """The text without lone surrogates (`\\ud83d`) and null characters, which no database or file takes."""
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
 def error_excerpt(content: bytes | str) -> str:
-    """The beginning of what an error's body says, in one line. What a server repeats of its input is what a caller
-    said: it is left out."""
+    """The beginning of an error body's message, in one line. Repeated input is left out, because it holds a caller's
+    words."""
     try:
-        told = json.loads(content)
+        value = json.loads(content)
     except (ValueError, RecursionError):
-        told = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
+        value = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
     for name in ("error", "message", "detail"):
-        if isinstance(told, dict) and name in told:
-            told = told[name]
-    if not isinstance(told, str):
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+    if not isinstance(value, str):
         return ""
-    line = " ".join(strip_unstorable(told).split())
-    return _ECHO.split("".join(each for each in line if each.isprintable()))[0][:_TOLD].strip()
+    line = " ".join(strip_unstorable(value).split())
+    return _ECHOED_INPUT.split("".join(each for each in line if each.isprintable()))[0][:_MAX_EXCERPT].strip()

@@ -1,4 +1,4 @@
-"""A language model behind `/v1/chat/completions`."""
+"""Remote language model (`/v1/chat/completions`)."""
 
 from __future__ import annotations
 
@@ -10,165 +10,163 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from models.errors import RemoteModelError
-from models.protocols import ChatPrompt, LlmOutput, Measured, TextDelta
+from models.protocols import ChatPrompt, CostSource, LlmOutput, TextDelta
 from models.remote.chat_request import CHARACTERS_PER_TOKEN, STREAM_OPTIONS, ChatRequestBuilder
 from models.remote.chat_stream_parser import ChatStreamParser
 from models.remote.client import RemoteModelClient, RequestAttempt, RequestBody, ResponseBody
 from models.remote.json_safety import parse_json
-from models.remote.sse_parser import MOST_BYTES as MOST_AT_ONCE
-from models.remote.sse_parser import SseParser
+from models.remote.sse_parser import MAX_EVENT_BYTES, SseParser
 
-MOST_BYTES: Final = 4 * 1024 * 1024
-"""Of an answer, with all that its protocol puts around each word."""
-USAGE_S: Final = 0.1
-"""What an answer took comes within this time after it, or not at all."""
-MOST_UNTOLD: Final = 3
+MAX_RESPONSE_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of a response, at most, with the protocol's overhead per token."""
+USAGE_TIMEOUT_S: Final = 0.1
+"""Seconds to wait for the usage report after the response."""
+MAX_ANSWERS_WITHOUT_USAGE: Final = 3
 _DONE: Final = "[DONE]"
 _PATH: Final = "/chat/completions"
 
 
-class RequestWriter(Protocol):
-    """Writes a request; `counted`: one that asks how many tokens it took."""
+class RequestFactory(Protocol):
+    """Returns a request; `report_usage`: with a usage report."""
 
-    def __call__(self, *, counted: bool) -> bytes:
+    def __call__(self, *, report_usage: bool) -> bytes:
         """UTF-8 JSON."""
 
 
 class RemoteLanguageModel:
-    """See `LanguageModel`. Calls of tools come when the answer is complete: one that breaks off has called none."""
+    """See `LanguageModel`. Tool calls are yielded when the response is complete, so that a broken one has none."""
 
-    measured: Measured = "on another machine"
+    cost_source: CostSource = "remote"
 
-    def __init__(self, endpoint: RemoteModelClient) -> None:
-        self.name = endpoint.model.name
-        self.context_length: Final = endpoint.model.context_length
-        self._endpoint = endpoint
-        self._requests = ChatRequestBuilder(endpoint.model)
-        self._counts = True  # whether to ask the server to count
-        self._untold = 0  # answers in a row of which it did not say what they took
+    def __init__(self, client: RemoteModelClient) -> None:
+        self.name = client.model.name
+        self.context_length: Final = client.model.context_length
+        self._client = client
+        self._requests = ChatRequestBuilder(client.model)
+        self._asks_for_usage = True  # False after the server has rejected the field
+        self._answers_without_usage = 0  # responses in a row without a usage report
         self._ids = (f"call{number % 100_000:05d}" for number in itertools.count(1))
 
     async def respond(self, prompt: ChatPrompt) -> AsyncGenerator[LlmOutput, None]:
-        """See `LanguageModel.respond`. Raises `RemoteModelError`; it is asked again by itself only before the first
-        part."""
-        with self._endpoint.attempt() as turn:
+        """See `LanguageModel.respond`. Retries only before the first part. Raises `RemoteModelError`."""
+        with self._client.attempt() as attempt:
             async with aclosing(
-                self._with_retries(turn, prompt, partial(self._requests.streaming_request, prompt))
+                self._with_retries(attempt, prompt, partial(self._requests.streaming_request, prompt))
             ) as parts:
                 async for part in parts:
                     yield part
 
     async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
-        """See `SupportsJsonSchema.complete_json`. Time for the first word is all of the time: nobody waits at the
-        telephone. Raises `RemoteModelError` also for what is no JSON, or was cut off."""
-        with self._endpoint.attempt(self._endpoint.model.timeouts.total_s) as turn:
+        """See `SupportsJsonSchema.complete_json`. The first token may take the total timeout, because no caller waits.
+        Raises `RemoteModelError` also for invalid or truncated JSON."""
+        with self._client.attempt(self._client.model.timeouts.total_s) as attempt:
             async with aclosing(
-                self._with_retries(turn, prompt, partial(self._requests.json_request, prompt, schema))
+                self._with_retries(attempt, prompt, partial(self._requests.json_request, prompt, schema))
             ) as parts:
-                said = [part.text async for part in parts if isinstance(part, TextDelta)]
-            parse_json(text := "".join(said), counts=False)
+                has_text = [part.text async for part in parts if isinstance(part, TextDelta)]
+            parse_json(text := "".join(has_text), counts=False)
         return text
 
     async def _with_retries(
-        self, turn: RequestAttempt, prompt: ChatPrompt, write: RequestWriter
+        self, attempt: RequestAttempt, prompt: ChatPrompt, write: RequestFactory
     ) -> AsyncGenerator[LlmOutput, None]:
-        counted = self._counts
-        body = RequestBody(write(counted=counted))
+        report_usage = self._asks_for_usage
+        body = RequestBody(write(report_usage=report_usage))
         while True:
             try:
-                async with aclosing(self._once(turn, prompt, body)) as parts:
+                async with aclosing(self._request_once(attempt, prompt, body)) as parts:
                     async for part in parts:
-                        turn.begun, self._counts = True, counted
+                        attempt.begun, self._asks_for_usage = True, report_usage
                         yield part
                 return
-            except RemoteModelError as trouble:
-                if counted and trouble.kind == "refused" and STREAM_OPTIONS in trouble.message and not turn.begun:
-                    counted = False  # there are servers that refuse what they do not know
-                    body = RequestBody(write(counted=False))
+            except RemoteModelError as error:
+                if report_usage and error.kind == "refused" and STREAM_OPTIONS in error.message and not attempt.begun:
+                    report_usage = False  # some servers reject unknown fields
+                    body = RequestBody(write(report_usage=False))
                 else:
-                    await self._endpoint.wait_to_retry(turn, trouble)
+                    await self._client.wait_to_retry(attempt, error)
 
-    async def _once(
-        self, turn: RequestAttempt, prompt: ChatPrompt, body: RequestBody
+    async def _request_once(
+        self, attempt: RequestAttempt, prompt: ChatPrompt, body: RequestBody
     ) -> AsyncGenerator[LlmOutput, None]:
-        """The answer to one request."""
-        answer = ChatStreamParser(self._ids)
-        said = False
+        """The response to one request."""
+        parser = ChatStreamParser(self._ids)
+        has_text = False
         try:
             async with (
-                self._endpoint.request(turn, _PATH, body, max_bytes=MOST_BYTES) as reading,
-                aclosing(self._texts(turn, reading, answer)) as texts,
+                self._client.request(attempt, _PATH, body, max_bytes=MAX_RESPONSE_BYTES) as response,
+                aclosing(self._text_deltas(attempt, response, parser)) as texts,
             ):
                 async for text in texts:
-                    said = True
+                    has_text = True
                     yield TextDelta(text)
         finally:
-            self._count_tokens(prompt, answer)
-        calls = answer.calls()
-        if not (said or calls):
+            self._count_tokens(prompt, parser)
+        calls = parser.calls()
+        if not (has_text or calls):
             raise RemoteModelError("broken", "answers nothing", counts=False)
         for call in calls:
             yield call
 
-    def _count_tokens(self, prompt: ChatPrompt, answer: ChatStreamParser) -> None:
-        """What the server says that an answer took. It cannot say so of one that was broken off: that is estimated."""
-        if prompt.tokens is None or not answer.characters:
+    def _count_tokens(self, prompt: ChatPrompt, parser: ChatStreamParser) -> None:
+        """Add the response's token usage: as reported, or an estimate if it broke off or has no report."""
+        if prompt.tokens is None or not parser.characters:
             return
-        believed = self._requests.estimated_tokens(prompt), answer.characters // CHARACTERS_PER_TOKEN
-        prompt.tokens.count_reported(*(answer.usage or believed))
+        estimate = self._requests.estimated_tokens(prompt), parser.characters // CHARACTERS_PER_TOKEN
+        prompt.tokens.add_reported(*(parser.usage or estimate))
 
-    async def _texts(
-        self, turn: RequestAttempt, reading: ResponseBody, answer: ChatStreamParser
+    async def _text_deltas(
+        self, attempt: RequestAttempt, response: ResponseBody, parser: ChatStreamParser
     ) -> AsyncGenerator[str, None]:
-        """What is to be said, until the answer is complete. Until something of it has come, the time for the first word
-        runs; then that between two words."""
-        clock, limits = self._endpoint.clock, self._endpoint.model.timeouts
-        whole_until = clock() + limits.total_s
-        until, seen = turn.first_word_by, 0
-        async with aclosing(_data(reading, lambda: min(until, whole_until))) as chunks:
+        """The text until the response is complete. The first-token timeout applies until the first part, then that
+        between tokens."""
+        clock, limits = self._client.clock, self._client.model.timeouts
+        answer_deadline_s = clock() + limits.total_s
+        next_deadline_s, seen_progress = attempt.first_word_by, 0
+        async with aclosing(_stream_data(response, lambda: min(next_deadline_s, answer_deadline_s))) as chunks:
             async for data in chunks:
                 if data.strip() == _DONE:
                     break
-                if text := answer.feed(parse_json(data)):
+                if text := parser.feed(parse_json(data)):
                     yield text
-                if answer.finished:
-                    await self._read_usage(chunks, answer)
+                if parser.finished:
+                    await self._read_usage(chunks, parser)
                     break
-                if answer.progress > seen and (turn.begun or answer.has_calls):
-                    seen, until = answer.progress, clock() + limits.between_words_s
+                if parser.progress > seen_progress and (attempt.begun or parser.has_calls):
+                    seen_progress, next_deadline_s = parser.progress, clock() + limits.between_words_s
             else:
-                if not answer.finished:
+                if not parser.finished:
                     raise RemoteModelError("unreachable", "broke off")
-        if rest := answer.rest():
+        if rest := parser.rest():
             yield rest
 
-    async def _read_usage(self, chunks: AsyncGenerator[str, None], answer: ChatStreamParser) -> None:
-        """What the answer took comes behind it, usually at once. It is not waited for long: the caller hears the
-        last sentence only then. A server that never tells is not waited for at all."""
-        if answer.usage is not None or self._untold >= MOST_UNTOLD:
+    async def _read_usage(self, chunks: AsyncGenerator[str, None], parser: ChatStreamParser) -> None:
+        """Read the usage report after the response, which usually comes at once. The wait is short, because it delays
+        the last sentence; it is skipped for a server that never reports."""
+        if parser.usage is not None or self._answers_without_usage >= MAX_ANSWERS_WITHOUT_USAGE:
             return
-        with suppress(RemoteModelError, TimeoutError):  # the answer itself is complete
-            async with asyncio.timeout(USAGE_S):
+        with suppress(RemoteModelError, TimeoutError):  # the response itself is complete
+            async with asyncio.timeout(USAGE_TIMEOUT_S):
                 async for data in chunks:
                     if data.strip() != _DONE:
-                        answer.feed(parse_json(data))
-                    if answer.usage is not None or data.strip() == _DONE:
+                        parser.feed(parse_json(data))
+                    if parser.usage is not None or data.strip() == _DONE:
                         break
-        self._untold = 0 if answer.usage is not None else self._untold + 1
+        self._answers_without_usage = 0 if parser.usage is not None else self._answers_without_usage + 1
 
 
-async def _data(reading: ResponseBody, until: Callable[[], float]) -> AsyncGenerator[str, None]:
-    """The JSON texts of an answer: one, where the server does not stream."""
-    if reading.content_type == "application/json":
+async def _stream_data(response: ResponseBody, next_deadline_s: Callable[[], float]) -> AsyncGenerator[str, None]:
+    """The JSON texts of a response: of each event, or one if the server does not stream."""
+    if response.content_type == "application/json":
         content = bytearray()
-        while chunk := await reading.read(until()):
+        while chunk := await response.read(next_deadline_s()):
             content += chunk
-            if len(content) > MOST_AT_ONCE:  # all calls wait while JSON is read
+            if len(content) > MAX_EVENT_BYTES:  # parsing blocks the event loop
                 raise RemoteModelError("broken", "sends an answer that is longer than it may be")
         yield content.decode("utf-8", "replace")
         return
     events = SseParser()
-    while chunk := await reading.read(until()):
+    while chunk := await response.read(next_deadline_s()):
         for event in events.feed(chunk):
             yield event
     for event in events.finish():

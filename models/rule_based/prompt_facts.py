@@ -1,4 +1,4 @@
-"""The facts in an agent's prompt, apart from its instructions.
+"""Separates the facts in an agent's prompt from its instructions.
 
 A prompt mixes both: "You are the assistant of a hotel. Be brief. Breakfast is served from seven to ten." Only the last
 sentence may be read to a caller.
@@ -15,13 +15,15 @@ from models.text.word_lists import words
 
 _BULLET: Final = re.compile(r"^\s*(?:[-*•+]|\d+[.)])\s+|^\s*#+\s*")
 _ROLE: Final = re.compile(r"^you(?:'re| are)\s+(?:now\s+)?(?P<role>.+?)[.!]*$", re.IGNORECASE)
-_OFFICE: Final = re.compile(
+_ANSWERS_FOR: Final = re.compile(
     r"^you (?:answer|take|handle) (?:the )?(?:tele)?(?:phone|calls)(?: calls)? (?:of|for|at) (?P<role>.+?)[.!]*$", re.I
 )
 _NAME: Final = re.compile(r"^your name is\s+(?P<name>[^.,!]+)", re.IGNORECASE)
 _QUESTION: Final = re.compile(r"^(?:q|question)\s*:\s*(?P<text>.+)$", re.IGNORECASE)
 _ANSWER: Final = re.compile(r"^(?:a|answer)\s*:\s*(?P<text>.+)$", re.IGNORECASE)
-_ADDRESSED: Final = re.compile(r"^(?:you|your|you're|yours|(?:the )?(?:caller|customer|user)s?)\b", re.IGNORECASE)
+_ABOUT_PARTICIPANT: Final = re.compile(
+    r"^(?:you|your|you're|yours|(?:the )?(?:caller|customer|user)s?)\b", re.IGNORECASE
+)
 _CONDITION: Final = re.compile(
     r"^(?:if|when|whenever|once|unless|before|after|should)\b.*\b(?:caller|user|customer|you|they)\b", re.I
 )
@@ -39,35 +41,35 @@ _IMPERATIVES: Final = words(
 
 @dataclass(frozen=True)
 class Fact:
-    """One sentence that may be said, and the words under which it is found if they are others (a question)."""
+    """A sentence that may be spoken, and the question that it answers, if the prompt gives one."""
 
     text: str
-    asked: str = ""
+    question: str = ""
 
 
 @dataclass(frozen=True)
 class PromptFacts:
-    """A prompt taken apart: who the agent is ("Anna, the assistant of the hotel"), "" if unsaid, and the facts."""
+    """A parsed prompt: the agent's role ("Anna, the assistant of the hotel", "" if not given) and the facts."""
 
     role: str
     facts: tuple[Fact, ...]
 
 
 def parse_prompt(prompt: str) -> PromptFacts:
-    """Take a prompt apart."""
-    role = name = asked = ""
+    """Parse a prompt into role and facts."""
+    role = name = question = ""
     facts: list[Fact] = []
     for line in prompt.splitlines():
         line = _BULLET.sub("", line).replace("**", "").strip()
         if match := _QUESTION.match(line):
-            asked = match["text"]
+            question = match["text"]
             continue
-        if asked and (match := _ANSWER.match(line)):
-            facts.append(Fact(match["text"], asked))
-            asked = ""
+        if question and (match := _ANSWER.match(line)):
+            facts.append(Fact(match["text"], question))
+            question = ""
             continue
         for sentence in split_sentences(line):
-            if match := _ROLE.match(sentence) or _OFFICE.match(sentence):
+            if match := _ROLE.match(sentence) or _ANSWERS_FOR.match(sentence):
                 role = role or match["role"]
             elif match := _NAME.match(sentence):
                 name = match["name"].strip()
@@ -83,10 +85,10 @@ def _identity(name: str, role: str) -> str:
 
 
 def _is_fact(sentence: str) -> bool:
-    """A declarative sentence about neither the agent nor the caller. A heading ("Rules:") says nothing either."""
-    said = sentence.lower().replace(",", " ").split()
-    if len(said) < 2 or sentence.endswith((":", "?")):
+    """True for a declarative sentence about neither the agent nor the caller; a heading ("Rules:") is none."""
+    spoken = sentence.lower().replace(",", " ").split()
+    if len(spoken) < 2 or sentence.endswith((":", "?")):
         return False
-    if _ADDRESSED.match(sentence) or _CONDITION.match(sentence):
+    if _ABOUT_PARTICIPANT.match(sentence) or _CONDITION.match(sentence):
         return False
-    return said[0].rstrip(":") not in _IMPERATIVES
+    return spoken[0].rstrip(":") not in _IMPERATIVES

@@ -1,4 +1,4 @@
-"""Spoken numbers: "four seven one one" is 4711 of an order, "forty two" is a count. English only."""
+"""Finds spoken numbers: "four seven one one" is the identifier 4711, "forty two" an amount. English only."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _SMALL: Final = {
 }
 _SCALES: Final = {"hundred": 100, "thousand": 1000, "million": 1_000_000}
 _REPEATS: Final = {"double": 2, "triple": 3}
-_MISHEARD: Final = {"to": 2, "too": 2, "for": 4, "won": 1, "ate": 8}
-"""What recognizers write for digits; believed only between two digits."""
-_MOST_BETWEEN: Final = 8
-"""Words between two digits that may belong to the number."""
-_NOT_ALONE: Final = listed("o oh nil and point")
+_HOMOPHONES: Final = {"to": 2, "too": 2, "for": 4, "won": 1, "ate": 8}
+"""Homophones that speech recognition writes for digits; taken as digits only between two digits."""
+_MAX_WORDS_BETWEEN: Final = 8
+"""Words between two digits that may still belong to the number."""
+_ONLY_WITH_DIGITS: Final = listed("o oh nil and point")
 _WRITTEN: Final = re.compile(r"[\w-]*\d[\w.-]*")
 
 
 @dataclass(frozen=True)
 class SpokenNumber:
-    """A number at `words[start:end]`: what it is as an identifier ("4711", "007", "ab12"), and as an amount (None for
-    what is none)."""
+    """A number at `words[start:end]`: as an identifier ("4711", "007", "ab12") and as an amount (None if it is
+    none)."""
 
     start: int
     end: int
@@ -39,41 +39,43 @@ class SpokenNumber:
 
 
 def find_spoken_numbers(words: Sequence[str]) -> list[SpokenNumber]:
-    """The numbers among lower-case words, in order. Words that stand side by side are one number: callers make no
-    pauses that a text would show."""
-    found: list[SpokenNumber] = []
-    at = 0
-    while at < len(words):
-        end = _run_end(words, at)
-        if end > at:
-            found.append(_number(words[at:end], at, end))
-        at = max(end, at + 1)
-    return found
+    """The numbers among lower-case words, in order. Adjacent number words are one number, because a transcript shows no
+    pauses."""
+    numbers: list[SpokenNumber] = []
+    index = 0
+    while index < len(words):
+        end = _run_end(words, index)
+        if end > index:
+            numbers.append(_number(words[index:end], index, end))
+        index = max(end, index + 1)
+    return numbers
 
 
 def _run_end(words: Sequence[str], start: int) -> int:
-    """Where the number that begins at `start` ends; `start` when none does."""
-    end = at = start
-    while at < len(words):
-        word = words[at]
-        if word in _SMALL or _WRITTEN.fullmatch(word) or (word in _SCALES and at > start):
-            at = end = at + 1
-        elif at - end < _MOST_BETWEEN and (word in _REPEATS or (at > start and _may_join(word, words[at - 1]))):
-            at += 1  # part of it only when more follows
+    """The end of the number that begins at `start`; `start` if none begins there."""
+    end = index = start
+    while index < len(words):
+        word = words[index]
+        if word in _SMALL or _WRITTEN.fullmatch(word) or (word in _SCALES and index > start):
+            index = end = index + 1
+        elif index - end < _MAX_WORDS_BETWEEN and (
+            word in _REPEATS or (index > start and _may_join(word, words[index - 1]))
+        ):
+            index += 1  # part of it only when more follows
         else:
             break
-    return end if any(word not in _NOT_ALONE for word in words[start:end]) else start
+    return end if any(word not in _ONLY_WITH_DIGITS for word in words[start:end]) else start
 
 
-def _may_join(word: str, before: str) -> bool:
-    return word in _MISHEARD or word == "point" or (word == "and" and before in _SCALES)
+def _may_join(word: str, previous: str) -> bool:
+    return word in _HOMOPHONES or word == "point" or (word == "and" and previous in _SCALES)
 
 
-def _number(said: Sequence[str], start: int, end: int) -> SpokenNumber:
-    written = said[0].rstrip(".-")
-    if len(said) == 1 and _WRITTEN.fullmatch(said[0]):
+def _number(number_words: Sequence[str], start: int, end: int) -> SpokenNumber:
+    written = number_words[0].rstrip(".-")
+    if len(number_words) == 1 and _WRITTEN.fullmatch(number_words[0]):
         return SpokenNumber(start, end, written, _amount(written))
-    whole, _, decimals = " ".join(said).partition(" point ")
+    whole, _, decimals = " ".join(number_words).partition(" point ")
     before, after = _digits(whole.split()), _digits(decimals.split())
     return SpokenNumber(start, end, before + after, _amount(f"{before}.{after}" if after else before))
 
@@ -85,20 +87,20 @@ def _amount(digits: str) -> float | None:
         return None
 
 
-def _digits(said: Sequence[str]) -> str:
-    """The words as digits, one number of the language after the other: "forty seven eleven" is 4711, "two hundred and
+def _digits(number_words: Sequence[str]) -> str:
+    """Number words as digits, cardinal by cardinal: "forty seven eleven" is 4711, "two hundred and
     five" is 205, "double seven" is 77."""
     numbers: list[_Cardinal | str] = []
-    open_one: _Cardinal | None = None
+    cardinal: _Cardinal | None = None
     repeat = 1
-    for word in said:
+    for word in number_words:
         if word in _REPEATS:
-            open_one, repeat = None, _REPEATS[word]
-        elif word == "and" or (open_one is not None and open_one.takes(word)):
+            cardinal, repeat = None, _REPEATS[word]
+        elif word == "and" or (cardinal is not None and cardinal.extend_with(word)):
             continue
-        elif (value := _SMALL.get(word, _MISHEARD.get(word))) is not None:
-            open_one = _Cardinal(value)
-            numbers += [open_one] * repeat
+        elif (value := _SMALL.get(word, _HOMOPHONES.get(word))) is not None:
+            cardinal = _Cardinal(value)
+            numbers += [cardinal] * repeat
             repeat = 1
         else:
             numbers.append(word)
@@ -106,22 +108,22 @@ def _digits(said: Sequence[str]) -> str:
 
 
 class _Cardinal:
-    """One number of the language, read word by word."""
+    """A cardinal number, parsed word by word."""
 
     def __init__(self, first: int) -> None:
         self._thousands = 0
         self._current = first
-        self._room = _room_after(first)
+        self._limit = _limit_after(first)
 
-    def takes(self, word: str) -> bool:
-        """True if the word belongs to it; then it is counted in."""
+    def extend_with(self, word: str) -> bool:
+        """Add a word that continues the number. Returns False if it does not."""
         scale, value = _SCALES.get(word), _SMALL.get(word, 0)
         if scale == 100:
-            self._current, self._room = self._current * scale, scale
+            self._current, self._limit = self._current * scale, scale
         elif scale is not None:
-            self._thousands, self._current, self._room = self._thousands + self._current * scale, 0, scale
-        elif 0 < value < self._room:
-            self._current, self._room = self._current + value, _room_after(value)
+            self._thousands, self._current, self._limit = self._thousands + self._current * scale, 0, scale
+        elif 0 < value < self._limit:
+            self._current, self._limit = self._current + value, _limit_after(value)
         else:
             return False
         return True
@@ -130,6 +132,6 @@ class _Cardinal:
         return str(self._thousands + self._current)
 
 
-def _room_after(value: int) -> int:
-    """Below what the next word must be to belong to the same number: "twenty" takes a digit, "nine" nothing."""
+def _limit_after(value: int) -> int:
+    """The exclusive upper limit of the next word's value: "twenty" takes a digit, "nine" nothing."""
     return 10 if value >= 20 else 0

@@ -1,4 +1,4 @@
-"""Speaks a tool's result: plain text as it is, JSON as a sentence, an error without its text. English only."""
+"""Turns a tool's result into speech: text as it is, JSON as a sentence, an error as an apology. English only."""
 
 from __future__ import annotations
 
@@ -8,137 +8,137 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from models.protocols import ChatMessage, ToolCall
-from models.rule_based.tool_arguments import called, readable
+from models.rule_based.tool_arguments import readable, spoken_name
 from models.text.sentence_splitter import split_sentences
 from models.text.word_lists import words
 
 SORRY: Final = "I am sorry, that did not work just now. Please try again later, or ask me something else."
 NOTHING: Final = "I am sorry, I found nothing about that."
 DONE: Final = "That is done."
-_SENTENCES: Final = 2
-"""Of a text; more would be a reading."""
-_LONGEST_SAID: Final = 300
-"""Characters of a text: half a minute of speech when nobody has put full stops into it."""
-_FACTS: Final = 4
-"""Values of an object that are said."""
-_LONGEST_FACT: Final = 80
-"""Characters of a value among others."""
-_SAID: Final = ("message", "answer", "text", "summary")
+_MAX_SENTENCES: Final = 2
+"""Sentences of a text that are spoken."""
+_MAX_SPOKEN_CHARACTERS: Final = 300
+"""Characters of a text without full stops: half a minute of speech."""
+_MAX_FACTS: Final = 4
+"""Values of an object that are spoken."""
+_MAX_FACT_CHARACTERS: Final = 80
+"""Characters of one value of an object or a list."""
+_SENTENCE_FIELDS: Final = ("message", "answer", "text", "summary")
 """Fields that hold a sentence for the caller."""
-_NO_TEXT: Final = re.compile(r"(?:error\b|\((?:no text|an answer in|an answer that is)\b)", re.IGNORECASE)
-"""How a result begins that says nothing to a caller."""
+_UNSPEAKABLE_RESULT: Final = re.compile(r"(?:error\b|\((?:no text|an answer in|an answer that is)\b)", re.IGNORECASE)
+"""Beginnings of results that hold nothing for the caller."""
 _EMPTY_SUCCESS: Final = re.compile(r"(?:done: the tool answered|the keys were pressed|the call ends)", re.IGNORECASE)
 _NO_PASSAGE: Final = "The documents say nothing"
 _SOURCE: Final = re.compile(r"From the document .*:$")
-_NO_FACT: Final = re.compile(r"(?:^|_)(?:u?u?id|guid|url|uri|link|href|hash|token|cursor|etag)s?$")
-_ADDRESS: Final = re.compile(r"\w+://|^www\.|\[hidden\]|^[0-9a-f]{8}-[0-9a-f]{4}-")
-_VERDICTS: Final = words("ok success successful succeeded")
+_UNSPEAKABLE_FIELD: Final = re.compile(r"(?:^|_)(?:u?u?id|guid|url|uri|link|href|hash|token|cursor|etag)s?$")
+_UNSPEAKABLE_VALUE: Final = re.compile(r"\w+://|^www\.|\[hidden\]|^[0-9a-f]{8}-[0-9a-f]{4}-")
+_SUCCESS_FIELDS: Final = words("ok success successful succeeded")
 _NOT_PLURAL: Final = re.compile(r"(?:ss|us|is|as)$")
 
 
-def said_result(result: ChatMessage, call: ToolCall) -> str:
-    """What to tell the caller of a tool's line, the result of this call."""
+def speak_result(result: ChatMessage, call: ToolCall) -> str:
+    """The text to speak for the result of a call."""
     text = result.content.strip()
-    if not result.ok or _NO_TEXT.match(text):
+    if not result.ok or _UNSPEAKABLE_RESULT.match(text):
         return SORRY
     if not text or _EMPTY_SUCCESS.match(text):
         return DONE
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except RecursionError:  # nested deeper than anybody could be told
         return SORRY
     except ValueError:
-        return SORRY if text[0] in "{[" else _beginning(text)
-    return _said(found, call)
+        return SORRY if text[0] in "{[" else _first_sentences(text)
+    return _speak_value(value, call)
 
 
-def sentences_of(result: ChatMessage) -> list[str]:
-    """The sentences of what a search in the documents has told, without the documents' names; none when it found
-    nothing or failed."""
+def passage_sentences(result: ChatMessage) -> list[str]:
+    """The sentences of the passages that a document search found, without the documents' names; empty if it found none
+    or failed."""
     text = result.content.strip()
     if not result.ok or text.startswith(_NO_PASSAGE):
         return []
     return [sentence for line in text.splitlines() if not _SOURCE.match(line) for sentence in split_sentences(line)]
 
 
-def _beginning(text: str) -> str:
-    """The first sentences; what has no end is cut."""
-    return _cut(" ".join(split_sentences(text)[:_SENTENCES]), _LONGEST_SAID)
+def _first_sentences(text: str) -> str:
+    """The first sentences; a text without sentences is cut."""
+    return _cut(" ".join(split_sentences(text)[:_MAX_SENTENCES]), _MAX_SPOKEN_CHARACTERS)
 
 
 def _cut(text: str, most: int) -> str:
-    """At most so many characters of it, up to the end of a word if there is one."""
+    """The first `most` characters, up to the end of a word."""
     if len(text) <= most:
         return text
-    whole, space, _ = text[: most + 1].rpartition(" ")
-    return whole.rstrip(" ,;:-") if space else text[:most]
+    tool_words, space, _ = text[: most + 1].rpartition(" ")
+    return tool_words.rstrip(" ,;:-") if space else text[:most]
 
 
-def _said(found: Any, call: ToolCall) -> str:
-    match found:
+def _speak_value(value: Any, call: ToolCall) -> str:
+    match value:
         case dict():
-            return _said_object(found, call)
+            return _speak_object(value, call)
         case list():
-            return _said_list(found, call)
+            return _speak_list(value, call)
         case bool():
-            return "Yes." if found else "No."
-        case str() if found.strip():
-            return _beginning(found)
+            return "Yes." if value else "No."
+        case str() if value.strip():
+            return _first_sentences(value)
         case int() | float():
-            return f"It is {found}."
+            return f"It is {value}."
     return NOTHING
 
 
-def _said_list(found: list[Any], call: ToolCall) -> str:
-    plain = [item for item in map(_name_of, found) if item]
-    if len(plain) > 1:
-        return f"I found {_listed(plain[:_FACTS])}."
-    return _said(found[0], call) if found else NOTHING
+def _speak_list(value: list[Any], call: ToolCall) -> str:
+    names = [item for item in map(_name_of, value) if item]
+    if len(names) > 1:
+        return f"I found {_listed(names[:_MAX_FACTS])}."
+    return _speak_value(value[0], call) if value else NOTHING
 
 
 def _name_of(item: Any) -> str | None:
-    """How an item of a list is called."""
+    """The name of an item in a list; None if it has none."""
     if isinstance(item, Mapping):
         item = next((item[key] for key in ("name", "title", "label") if key in item), None)
     if not isinstance(item, str | int | float) or isinstance(item, bool):
         return None
-    return _cut(str(item), _LONGEST_FACT)
+    return _cut(str(item), _MAX_FACT_CHARACTERS)
 
 
-def _said_object(found: dict[str, Any], call: ToolCall) -> str:
-    fields = {_snake(key): value for key, value in found.items()}
-    if fields.get("error") or fields.get("errors") or any(fields.get(verdict) is False for verdict in _VERDICTS):
+def _speak_object(result: dict[str, Any], call: ToolCall) -> str:
+    fields = {_snake(key): value for key, value in result.items()}
+    if fields.get("error") or fields.get("errors") or any(fields.get(verdict) is False for verdict in _SUCCESS_FIELDS):
         return SORRY
-    for key in _SAID:
+    for key in _SENTENCE_FIELDS:
         if isinstance(fields.get(key), str) and fields[key].strip():
-            return _beginning(fields[key])
-    facts = list(_facts(fields, call))[:_FACTS]
+            return _first_sentences(fields[key])
+    facts = list(_facts(fields, call))[:_MAX_FACTS]
     if facts:
         sentence = facts[0] if len(facts) == 1 else ", ".join(facts[:-1]) + f", and {facts[-1]}"
         return f"{sentence[0].upper()}{sentence[1:]}."
-    inner = [value for value in fields.values() if isinstance(value, dict | list)]
-    if inner:
-        return _said(inner[0], call)
-    return DONE if any(fields.get(verdict) for verdict in _VERDICTS) else NOTHING
+    nested = [value for value in fields.values() if isinstance(value, dict | list)]
+    if nested:
+        return _speak_value(nested[0], call)
+    return DONE if any(fields.get(verdict) for verdict in _SUCCESS_FIELDS) else NOTHING
 
 
 def _facts(fields: Mapping[str, Any], call: ToolCall) -> Iterator[str]:
-    """A clause for each value that can be said, and that the caller did not give."""
-    given = list(json.loads(call.arguments).values())
+    """A clause for each value that can be spoken and was not an argument of the call."""
+    given_values = list(json.loads(call.arguments).values())
     for key, value in fields.items():
-        if key in _VERDICTS or key == "error" or _NO_FACT.search(key) or value in given:
+        if key in _SUCCESS_FIELDS or key == "error" or _UNSPEAKABLE_FIELD.search(key) or value in given_values:
             continue
-        name = _full_name(called(key), call.name)
+        name = _full_name(spoken_name(key), call.name)
         match value:
             case bool():
-                yield _verdict(called(key), value)
+                yield _boolean_clause(spoken_name(key), value)
             case int() | float():
-                yield f"the {name} {_be(name)} {value}"
-            case str() if value.strip() and len(value) <= _LONGEST_FACT and not _ADDRESS.search(value):
-                yield f"the {name} {_be(name)} {readable(value) if '_' in value else value.strip(' .')}"
+                yield f"the {name} {_is_or_are(name)} {value}"
+            case str() if value.strip() and len(value) <= _MAX_FACT_CHARACTERS and not _UNSPEAKABLE_VALUE.search(value):
+                yield f"the {name} {_is_or_are(name)} {readable(value) if '_' in value else value.strip(' .')}"
 
 
-def _verdict(name: str, holds: bool) -> str:
+def _boolean_clause(name: str, holds: bool) -> str:
     """A boolean: `is_open` is "it is open", `in_stock` "it is in stock"."""
     if name.startswith("has "):
         return f"it has {name[4:]}" if holds else f"it has no {name[4:]}"
@@ -147,12 +147,12 @@ def _verdict(name: str, holds: bool) -> str:
 
 
 def _full_name(name: str, tool: str) -> str:
-    """The status that a tool `order_status` tells is the order status."""
-    whole = readable(tool)
-    return whole if whole.endswith(f" {name}") and len(whole.split()) == 2 else name
+    """The name with the tool's noun: `status` from `order_status` is "order status"."""
+    tool_words = readable(tool)
+    return tool_words if tool_words.endswith(f" {name}") and len(tool_words.split()) == 2 else name
 
 
-def _be(name: str) -> str:
+def _is_or_are(name: str) -> str:
     return "are" if name.endswith("s") and not _NOT_PLURAL.search(name) else "is"
 
 

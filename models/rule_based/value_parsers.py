@@ -1,5 +1,5 @@
-"""Parses spoken values by their form: e-mail addresses, telephone numbers, days, times of day, yes and no. Pure; None
-for nothing that is sure."""
+"""Parses spoken values by their form: e-mail addresses, telephone numbers, days, times of day, yes and no. Pure;
+returns None if uncertain."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from models.rule_based.spoken_numbers import SpokenNumber, find_spoken_numbers
-from models.rule_based.tool_arguments import Parameter, answered_argument
+from models.rule_based.tool_arguments import Parameter, argument_in_answer
 from models.text.word_lists import words
 
-_FEWEST_DIGITS: Final = 5
-"""Of a telephone number."""
-_YES: Final = words(
+_MIN_TELEPHONE_DIGITS: Final = 5
+"""Digits of a telephone number, at least."""
+_YES_WORDS: Final = words(
     """yes yeah yep yup sure okay ok correct right certainly definitely absolutely exactly indeed ja jawohl genau klar
     richtig gerne oui sí si claro correcto vale sì certo esatto sim jo tak da"""
 )
-_NO: Final = words("no nope nah never not nein nö nicht non nee nej não nie")
-_UNSURE: Final = re.compile(
+_NO_WORDS: Final = words("no nope nah never not nein nö nicht non nee nej não nie")
+_UNSURE_PHRASE: Final = re.compile(
     r"\b(?:maybe|perhaps|not sure|don't know|do not know|depends|possibly|vielleicht|weiß nicht|peut-être|quizás)\b"
 )
 _NO_PROBLEM: Final = re.compile(r"\bno (?:problem|worries)\b|\b(?:kein|gar kein) problem\b", re.I)
@@ -68,57 +68,61 @@ _EMAIL: Final = Parameter("email", "string", "", required=False)
 
 
 def plain_words(text: str) -> list[str]:
-    """Lower-case words for `find_spoken_numbers`: no signs of money, no commas in numbers."""
+    """Lower-case words for `find_spoken_numbers`, without currency signs and commas in numbers."""
     spaced = _MONEY.sub(" ", _GROUPED.sub("", text.replace("\u2019", "'")))
     return [word.strip(".,;:!?\"'()") for word in spaced.lower().replace("-", " -").split()]
 
 
 def numbers_in(text: str) -> tuple[list[str], list[SpokenNumber]]:
     """The words of a text, and the numbers among them."""
-    said = plain_words(text)
-    return said, find_spoken_numbers(said)
+    spoken = plain_words(text)
+    return spoken, find_spoken_numbers(spoken)
 
 
 def is_unsure(text: str) -> bool:
-    """True if the caller does not commit to anything."""
-    return _UNSURE.search(text.lower().replace("\u2019", "'")) is not None
+    """True if the caller expresses doubt."""
+    return _UNSURE_PHRASE.search(text.lower().replace("\u2019", "'")) is not None
 
 
 def yes_or_no(text: str) -> bool | None:
-    """What an answer says whose first words are yes or no; None for both, and for neither."""
-    heads = [word for word in plain_words(_NO_PROBLEM.sub("", text))[:5] if word in _YES or word in _NO]
-    if not heads or is_unsure(text):
+    """The meaning of an answer that begins with yes or no; None for both, and for neither."""
+    first_words = [
+        word for word in plain_words(_NO_PROBLEM.sub("", text))[:5] if word in _YES_WORDS or word in _NO_WORDS
+    ]
+    if not first_words or is_unsure(text):
         return None
-    return heads[0] in _YES if len({each in _YES for each in heads}) == 1 else None
+    return first_words[0] in _YES_WORDS if len({each in _YES_WORDS for each in first_words}) == 1 else None
 
 
 def email_in(text: str) -> str | None:
     """An e-mail address, written or spelled out."""
-    value = answered_argument(_EMAIL, text)
+    value = argument_in_answer(_EMAIL, text)
     return value if isinstance(value, str) else None
 
 
 def telephone_in(text: str) -> str | None:
-    """The digits of the longest number that can be dialled, with its `+`."""
+    """The digits of the longest telephone number, with its `+`."""
     text = _PLUS.sub("+", text)
     written = [match.group() for match in _DIALLED.finditer(text)]
-    said = [each.identifier for each in numbers_in(text)[1] if each.identifier.isdigit()]
-    dialled = [("+" if each.startswith("+") else "") + "".join(filter(str.isdigit, each)) for each in (*written, *said)]
-    fitting = [each for each in dialled if _FEWEST_DIGITS <= len(each.lstrip("+")) <= 15]
-    return max(fitting, key=len, default=None)
+    spoken = [each.identifier for each in numbers_in(text)[1] if each.identifier.isdigit()]
+    candidates = [
+        ("+" if each.startswith("+") else "") + "".join(filter(str.isdigit, each)) for each in (*written, *spoken)
+    ]
+    valid = [each for each in candidates if _MIN_TELEPHONE_DIGITS <= len(each.lstrip("+")) <= 15]
+    return max(valid, key=len, default=None)
 
 
 def day_in(text: str) -> str | None:
-    """A day as it was said, the last one where several were; a date goes before a day of the week."""
-    return _last(_DAYS, text)
+    """A day as spoken, the last of several; a date goes before a day of the week."""
+    return _last_match(_DAYS, text)
 
 
 def time_in(text: str) -> str | None:
-    """A time of day as it was said."""
-    return _last(_TIMES, text)
+    """A time of day as spoken."""
+    return _last_match(_TIMES, text)
 
 
-def _last(patterns: Sequence[re.Pattern[str]], text: str) -> str | None:
+def _last_match(patterns: Sequence[re.Pattern[str]], text: str) -> str | None:
     text = " ".join(text.replace("\u2019", "'").split())
     for pattern in patterns:
         if found := [match.group() for match in pattern.finditer(text)]:

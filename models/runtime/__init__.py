@@ -1,1 +1,1 @@
-"""What every engine uses of the machine: processors, worker threads, protobuf."""
+"""Machine resources, worker threads and protobuf, for all engines."""

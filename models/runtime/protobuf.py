@@ -1,7 +1,7 @@
-"""Protocol buffers (protobuf.dev, Encoding): reads and writes the few fields of model files that are needed, without a
-schema.
+"""Protocol Buffers (protobuf.dev, Encoding): reads and writes fields of model files without a schema.
 
-A message is a row of fields of a number and a wire type. A message may be written in pieces that a reader merges.
+A message is a sequence of fields, each with a number and a wire type. Parts of a message that are written one after
+another are merged by the reader.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 _METADATA: Final = 14
-"""Of `ModelProto` in onnx.proto: an entry of a key (1) and a value (2)."""
+"""Field of `ModelProto` in onnx.proto: an entry of key (1) and value (2)."""
 _VARINT: Final = 0
 _SIZED: Final = 2
 """Wire types."""
@@ -23,33 +23,32 @@ Message = bytes | mmap.mmap | memoryview
 
 
 def fields_of(message: Message, only: int | None = None) -> Iterator[tuple[int, bytes | int]]:
-    """Number and value of each field, or of those of one number alone; the others are not read then. Raises
-    `ValueError`."""
+    """Number and value of each field, or of the fields with the number `only`. Raises `ValueError`."""
     for number, kind, begin, end in _scan(message):
         if only in (None, number):
             yield number, _varint(message, begin)[0] if kind == _VARINT else bytes(message[begin:end])
 
 
 def submessages(message: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Number and content of each field that has a length, without copying it; the others are passed over. Raises
-    `ValueError`."""
+    """Number and content of each length-delimited field, without a copy; others are skipped. Raises `ValueError`."""
     return ((number, message[begin:end]) for number, kind, begin, end in _scan(message) if kind == _SIZED)
 
 
 def onnx_metadata(path: Path) -> dict[str, str]:
-    """What an ONNX file says of itself; its weights are not read. Raises `ValueError` if it is none, and `OSError`."""
+    """The metadata of an ONNX file, without reading its weights. Raises `ValueError` for another file, and
+    `OSError`."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         entries = [dict(fields_of(entry)) for _, entry in fields_of(content, _METADATA) if isinstance(entry, bytes)]
     return {_text(entry.get(1)): _text(entry.get(2)) for entry in entries}
 
 
 def sized_field(number: int, content: bytes) -> bytes:
-    """A field that has a length: a text, bytes or a message."""
+    """A length-delimited field: text, bytes or a message."""
     return _encode_varint(number << 3 | _SIZED) + _encode_varint(len(content)) + content
 
 
 def varint_field(number: int, value: int) -> bytes:
-    """A field that is a whole number, not negative."""
+    """A varint field of a non-negative integer."""
     return _encode_varint(number << 3 | _VARINT) + _encode_varint(value)
 
 
@@ -58,7 +57,7 @@ def _text(value: bytes | int | None) -> str:
 
 
 def _scan(message: Message) -> Iterator[tuple[int, int, int, int]]:
-    """Number and wire type of each field, and where its value begins and ends."""
+    """Number and wire type of each field, and begin and end of its value."""
     at, size = 0, len(message)
     while at < size:
         key, begin = _varint(message, at)
@@ -80,7 +79,7 @@ def _scan(message: Message) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _varint(message: Message, at: int) -> tuple[int, int]:
-    """A number in base 128, the lowest digit first, and the place behind it."""
+    """A varint (base 128, lowest digit first), and the offset after it."""
     value = 0
     for shift in range(0, _VARINT_BITS, 7):
         if at >= len(message):

@@ -16,8 +16,8 @@ import structlog
 
 from config.errors import ModelError
 from media.audio_port import Samples
-from models.protocols import Closable, Measured, ReportsQueueWait, SpeechToText, SpeechToTextStream
-from models.stt.sherpa.benchmark import SttSpeed
+from models.protocols import Closable, CostSource, ReportsQueueWait, SpeechToText, SpeechToTextStream
+from models.stt.sherpa.speed_measurement import SttSpeed
 
 LIMIT_S: Final = 0.8
 """How long a turn waits for its second pass."""
@@ -42,7 +42,7 @@ class Transcriber(Protocol):
 class TwoPassSpeechToText:
     """See `SpeechToText`. It has the `languages` of its streaming model."""
 
-    measured: Measured = "as what it wraps"
+    cost_source: CostSource = "wrapped model"
 
     def __init__(self, streaming: SpeechToText, offline: Transcriber, limit_s: float = LIMIT_S) -> None:
         """Both are closed with it."""

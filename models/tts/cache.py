@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
-from models.protocols import Closable, Measured, SynthesizedSpeech, TextToSpeech, VoiceSettings
+from models.protocols import Closable, CostSource, SynthesizedSpeech, TextToSpeech, VoiceSettings
 from models.tts.disk_cache import SpeechDiskCache
 
 LIMIT_BYTES: Final = 32 * 1024 * 1024
@@ -136,7 +136,7 @@ class SpeechCache:
 class CachingTextToSpeech:
     """A synthesizer that asks a cache first; several can share one."""
 
-    measured: Measured = "as what it wraps"
+    cost_source: CostSource = "wrapped model"
 
     def __init__(self, voice: TextToSpeech, cache: SpeechCache) -> None:
         self.name = voice.name

@@ -9,7 +9,7 @@ import structlog
 
 from config.errors import ModelError
 from models.protocols import (
-    Measured,
+    CostSource,
     SynthesizedSpeech,
     TextToSpeech,
     VoiceSettings,
@@ -21,7 +21,7 @@ _log = structlog.get_logger()
 class FallbackTextToSpeech:
     """The voice of one call: the chosen one until it fails, from then on the other, so that it changes only once."""
 
-    measured: Measured = "as what it wraps"
+    cost_source: CostSource = "wrapped model"
 
     def __init__(self, first: TextToSpeech, other: TextToSpeech, other_voice: str) -> None:
         """`other_voice` is one of the voices of `other`."""

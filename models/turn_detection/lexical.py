@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from media.audio_port import Samples
-from models.protocols import Measured
+from models.protocols import CostSource
 from models.text.word_lists import words
 
 NAME: Final = "lexical-end-of-turn"
@@ -63,7 +63,7 @@ _QUESTIONS: Final = words("what where when who why how which can could do does i
 class LexicalEndOfTurn:
     """Rules for English, German, French and Spanish; another language is judged by length alone."""
 
-    measured: Measured = "takes no time"
+    cost_source: CostSource = "negligible"
 
     name = NAME
     latency_ms = 0

@@ -26,7 +26,7 @@ import structlog
 from config.errors import StartupError
 from media.audio_port import Samples
 from media.onnx import onnxruntime
-from models.protocols import Measured
+from models.protocols import CostSource
 from models.runtime.worker_threads import WorkerThreads
 from models.turn_detection.lexical import COMPLETE, DANGLING, LexicalEndOfTurn
 from models.turn_detection.log_mel import LENGTH, RATE, log_mel
@@ -82,7 +82,7 @@ class Network:
 class SmartTurn:
     """Smart Turn v3 for many calls; see `EndOfTurn`."""
 
-    measured: Measured = "at start"
+    cost_source: CostSource = "measured on load"
 
     name = NAME
 

@@ -9,14 +9,14 @@ from typing import Final
 from jinja2 import TemplateError
 
 from models.errors import RemoteModelError
-from models.llm.llama.output.tool_call_formats import calls_in
+from models.llm.llama.output.tool_call_formats import parse_calls
 from models.llm.llama.output.tool_call_parser import ToolCallParser
 from models.llm.llama.prompt.chat_template import ChatTemplate
 from models.protocols import ChatMessage, ChatPrompt, TextDelta, ToolCall
 from models.remote import chat_stream_parser
 from models.remote.chat_stream_parser import ChatStreamParser
 from models.remote.json_safety import error_excerpt, parse_json
-from models.remote.sse_parser import MOST_BYTES, SseParser
+from models.remote.sse_parser import MAX_EVENT_BYTES, SseParser
 from models.remote.wav import decode_wav, encode_wav
 from tests.fuzz.invariants import storable
 
@@ -50,7 +50,7 @@ def tool_calls(data: bytes) -> None:
     storable(spoken)
     for call in calls:
         assert call.name
-    calls_in(text, TOOLS)
+    parse_calls(text, TOOLS)
 
 
 def server_events(data: bytes) -> None:
@@ -84,7 +84,7 @@ def _events(data: bytes, size: int) -> list[str] | None:
             events += stream.feed(data[at : at + size])
         events += stream.finish()
     except RemoteModelError:
-        assert len(data) > MOST_BYTES
+        assert len(data) > MAX_EVENT_BYTES
         return None
     return events
 

@@ -38,7 +38,7 @@ def espeak() -> Iterator[EspeakTextToSpeech]:
 
 
 class Caller:
-    """Speaks a sentence with flite, with a fifth of a second of silence around it."""
+    """Speaks a sentence with flite, with 0.2 s of silence around it."""
 
     def __init__(self) -> None:
         self._library = FliteLibrary()
@@ -51,7 +51,7 @@ class Caller:
         return np.pad(utterance.samples, 3200)
 
     def line(self, text: str, voice: str = "rms") -> Samples:
-        """What comes out of a telephone line: 300 to 3400 Hz, 8 kHz, mu-law (ITU-T G.711)."""
+        """Audio after a telephone line: 300 to 3400 Hz, 8 kHz, mu-law (ITU-T G.711)."""
         sound = self.voice(text, voice) / 32768
         spectrum = np.fft.rfft(sound)
         frequency = np.fft.rfftfreq(len(sound), 1 / 16000)

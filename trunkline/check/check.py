@@ -42,7 +42,7 @@ async def check(settings: Settings) -> int:
         ("data", _data),
         ("database", _database),
         ("models", models.names_and_speed),
-        ("model trials", models.trials),
+        ("load checks", models.trials),
         ("capacity", models.capacity),
         *await remote_models.checks(settings),
         ("voice activity", _voice_activity),

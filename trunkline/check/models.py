@@ -8,17 +8,17 @@ from dataclasses import replace
 
 from structlog.typing import EventDict
 
-from config.errors import ModelTrialError, StartupError
+from config.errors import LoadCheckError, StartupError
 from config.settings import Settings
 from models.llm.llama.language_model import LlamaLanguageModel
 from models.loading import engines, loader
-from models.loading.benchmark import measure_costs, primary_model
-from models.loading.capacity import ModelCosts, capacities
+from models.loading.capacity_forecast import ModelCosts, forecast_capacities
 from models.loading.catalogue import Catalogue
-from models.loading.remote_models import choose_remote
+from models.loading.cost_measurement import measure_costs, primary_model
+from models.loading.remote_models import select_remote
 from models.model_files.known_models import read_known
+from models.model_files.load_checker import LoadChecker
 from models.model_files.store import ModelStore
-from models.model_files.trial import ModelTrials
 from models.runtime.machine import available_cores, free_bytes
 from trunkline.wiring.load_shedding import CALL_PROFILE
 from trunkline.wiring.remote_models import open_and_read_remote_models, without_remote_models
@@ -51,19 +51,19 @@ class ModelChecks:
     async def trials(self, settings: Settings) -> str:
         """Check the trials of all models in files, also of those that are loaded only when a call needs them. Raises
         `StartupError` with the failures."""
-        passed = await asyncio.to_thread(self._try_language_models, settings)
+        passed = await asyncio.to_thread(self._check_language_models, settings)
         if self._left_out:
             raise StartupError("; ".join(self._left_out.values()))
         return f"passed by all loaded models, and by {passed} language models in files"
 
-    def _try_language_models(self, settings: Settings) -> int:
+    def _check_language_models(self, settings: Settings) -> int:
         store = ModelStore(settings.models_dir, read_known(settings.models_dir))
         passed = 0
         for name, path in loader.gguf_files(store).items():
             try:
-                engines.trial_gguf(ModelTrials(store.directory), path, name)
+                engines.check_gguf_load(LoadChecker(store.directory), path, name)
                 passed += 1
-            except ModelTrialError as error:
+            except LoadCheckError as error:
                 self._left_out[name] = error.message
             except StartupError:  # not a language model: `models list` shows why
                 continue
@@ -73,7 +73,7 @@ class ModelChecks:
         """The models that calls use, and their speed on this machine. Raises `StartupError`."""
         remotes = await open_and_read_remote_models(settings)
         remote_names = {kind: remote.name for kind in ("llm", "tts", "embedding")
-                        if (remote := choose_remote(remotes, kind, getattr(settings.models, kind)))}  # fmt: skip
+                        if (remote := select_remote(remotes, kind, getattr(settings.models, kind)))}  # fmt: skip
         return await asyncio.to_thread(self.measure, without_remote_models(settings, remotes), remote_names)
 
     def measure(self, settings: Settings, remote_names: Mapping[str, str]) -> str:
@@ -120,8 +120,8 @@ def _speed_lines(costs: ModelCosts) -> Iterator[str]:
     if (eot := costs.eot) is not None:
         yield f"{eot.name} decides on the end of a turn in {eot.answer_s * 1000:.0f} ms"
     if (llm := costs.llm) is not None:
-        writes = " / ".join(f"{count / llm.steps.writes(count, _CONTEXT_TOKENS):.0f}" for count in _CONCURRENCIES)
-        reads = 64 / llm.steps.reads(64, _CONTEXT_TOKENS)
+        writes = " / ".join(f"{count / llm.steps.decode_s(count, _CONTEXT_TOKENS):.0f}" for count in _CONCURRENCIES)
+        reads = 64 / llm.steps.prefill_s(64, _CONTEXT_TOKENS)
         speed = f"reads {reads:.0f} tokens/s and writes {writes}, {_at_once(_CONCURRENCIES)}"
         yield f"{llm.name} {speed}, with conversations in memory"
     if (tts := costs.tts) is not None:
@@ -139,7 +139,7 @@ def _memory_lines(models: Catalogue) -> Iterator[str]:
         used, free = plan.weights_bytes + plan.bytes, max(0, free_bytes() - plan.weights_bytes)
         yield (
             f"{model.name} uses {_mebibytes(used)} of memory and keeps the conversations of {plan.sequences} calls, "
-            f"{plan.capacity:,} tokens each; {_mebibytes(free)} remain free"
+            f"{plan.context_length:,} tokens each; {_mebibytes(free)} remain free"
         )
 
 
@@ -150,7 +150,7 @@ def _mebibytes(count: int) -> str:
 def _capacity_lines(settings: Settings, costs: ModelCosts) -> Iterator[str]:
     """A line for each answer latency, with the number of calls and what limits it; then the assumptions."""
     cores = available_cores()
-    for capacity in capacities(costs, cores, settings.limits.max_calls, CALL_PROFILE, LATENCIES_S):
-        bound = _BOUND_NAMES.get(capacity.bound, f"the {capacity.bound}")
+    for capacity in forecast_capacities(costs, cores, settings.limits.max_calls, CALL_PROFILE, LATENCIES_S):
+        bound = _BOUND_NAMES.get(capacity.limited_by, f"the {capacity.limited_by}")
         yield f"about {capacity.calls} calls at once get answers within {capacity.within_s:g} s, limited by {bound}"
     yield f"on {cores:g} cores, for 95 of 100 answers, with {CALL_PROFILE}"

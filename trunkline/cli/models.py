@@ -11,9 +11,9 @@ from pathlib import Path
 
 from config.errors import ModelFileError, StartupError
 from config.settings import Settings
-from models.model_files.known_models import KINDS, KnownFile, KnownModel, find, read_known
-from models.model_files.store import ModelStore, disk_errors
-from models.model_files.trial import ModelTrials
+from models.model_files.known_models import KINDS, KnownFile, KnownModel, find_known_model, read_known
+from models.model_files.load_checker import LoadChecker
+from models.model_files.store import ModelStore, disk_errors_as_model_file_errors
 from trunkline.cli.table import table
 
 _COLUMNS = {
@@ -47,7 +47,7 @@ def add_arguments(
 async def list_models(options: argparse.Namespace, settings: Settings) -> int:
     """Print all models, ordered by kind."""
     store = await _open_store(settings)
-    with disk_errors(store.directory):
+    with disk_errors_as_model_file_errors(store.directory):
         rows = await asyncio.to_thread(_local_rows, store) + await _remote_rows(settings)
     for line in table(_COLUMNS, sorted(rows, key=lambda row: _KIND_ORDER[row["kind"]])):
         print(line)
@@ -60,7 +60,7 @@ async def pull_all(options: argparse.Namespace, settings: Settings) -> int:
 
     os.umask(_MODEL_UMASK)
     store = await _open_store(settings)
-    for model in [find(store.known, name) for name in options.names]:
+    for model in [find_known_model(store.known, name) for name in options.names]:
         progress = _Progress(model)
         downloaded = await pull(store, model, progress.show, _print_waiting(model.name))
         progress.end()
@@ -75,13 +75,13 @@ async def verify(options: argparse.Namespace, settings: Settings) -> int:
     """Check the models' files against their checksums, and repeat their trials. Prints a line for each model or
     problem; returns 1 if there is a problem."""
     store = await _open_store(settings)
-    with disk_errors(store.directory):
+    with disk_errors_as_model_file_errors(store.directory):
         unlisted = await asyncio.to_thread(_unlisted_files, store)
         names = options.names or [*await asyncio.to_thread(_installed, store), *unlisted]
         failed = 0
         for name in names:
             if name not in unlisted:
-                find(store.known, name)
+                find_known_model(store.known, name)
         for name in names:
             problems, summary = await asyncio.to_thread(_verify_model, store, name, unlisted.get(name))
             failed += bool(problems)
@@ -100,7 +100,7 @@ async def import_bundle(options: argparse.Namespace, settings: Settings) -> int:
 
     os.umask(_MODEL_UMASK)
     store = await _open_store(settings)
-    selected = [find(store.known, options.name)] if options.name else store.known
+    selected = [find_known_model(store.known, options.name)] if options.name else store.known
     for model in await import_models(store, options.source, selected, _print_waiting("another import")):
         print(f"{model.name}: {await _state_after_trial(store, model)}")
     return 0
@@ -111,10 +111,10 @@ async def _open_store(settings: Settings) -> ModelStore:
 
 
 def _local_rows(store: ModelStore) -> list[dict[str, str]]:
-    from models.loading.loader import built_in  # imports every engine: the other commands must not wait for it
+    from models.loading.loader import built_in_states  # imports every engine: the other commands must not wait for it
 
     rows = [{"kind": kind, "name": name, "size": "-", "licence": "-", "languages": "-", "state": state}
-            for kind, name, state in built_in()]  # fmt: skip
+            for kind, name, state in built_in_states()]  # fmt: skip
     rows += [
         {
             "kind": model.kind,
@@ -142,21 +142,21 @@ def _verify_model(store: ModelStore, name: str, unlisted: Path | None) -> tuple[
     in the list. Reads all files, and repeats the trial."""
     from models.loading import engines
 
-    trials = ModelTrials(store.directory)
-    trials.forget(name)
+    trials = LoadChecker(store.directory)
+    trials.delete_results(name)
     if unlisted is not None:
         try:
-            engines.trial_gguf(trials, unlisted, name)
+            engines.check_gguf_load(trials, unlisted, name)
         except StartupError as error:
             return [error.message], ""
-        return [], f"{unlisted.name}, passed its trial"
-    model = find(store.known, name)
+        return [], f"{unlisted.name}, passed its load check"
+    model = find_known_model(store.known, name)
     problems = [f"{problem}: run `trunkline models pull {name}`" for problem in store.verify(model)]
     count = "1 file" if len(model.files) == 1 else f"{len(model.files)} files"
     if problems or not _has_trial(store, model):
         return problems, count
-    problem = _trial_problem(store, model)
-    return [problem] if problem else [], f"{count}, passed its trial"
+    problem = _load_check_problem(store, model)
+    return [problem] if problem else [], f"{count}, passed its load check"
 
 
 def _has_trial(store: ModelStore, model: KnownModel) -> bool:
@@ -166,12 +166,12 @@ def _has_trial(store: ModelStore, model: KnownModel) -> bool:
     return has_engine(model) and store.state(model).name == "ready"
 
 
-def _trial_problem(store: ModelStore, model: KnownModel) -> str | None:
+def _load_check_problem(store: ModelStore, model: KnownModel) -> str | None:
     """Why the trial of a model fails; None if it passes."""
     from models.loading import engines
 
     try:
-        engines.trial_model(store, model)
+        engines.check_model_load(store, model)
     except (StartupError, ModelFileError) as error:
         return error.message
     return None
@@ -183,7 +183,7 @@ def _unlisted_rows(store: ModelStore) -> Iterator[dict[str, str]]:
 
     for name, path in _unlisted_files(store).items():
         try:
-            gguf_context_length(ModelTrials(store.directory), path, name)
+            gguf_context_length(LoadChecker(store.directory), path, name)
             state = "ready"
         except StartupError as error:
             state = error.message
@@ -219,7 +219,7 @@ async def _state_after_trial(store: ModelStore, model: KnownModel) -> str:
     state = await asyncio.to_thread(_state, store, model)
     if not await asyncio.to_thread(_has_trial, store, model):
         return state
-    problem = await asyncio.to_thread(_trial_problem, store, model)
+    problem = await asyncio.to_thread(_load_check_problem, store, model)
     return state if problem is None else f"{state}, but {problem}"
 
 

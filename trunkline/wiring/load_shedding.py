@@ -7,9 +7,9 @@ import structlog
 from calls.admission.model_load import LatencyGate, ModelLoadShedder
 from config.errors import ModelError
 from config.settings import Settings
-from models.loading.benchmark import measure_costs
-from models.loading.capacity import CallProfile, capacities
+from models.loading.capacity_forecast import CallProfile, forecast_capacities
 from models.loading.catalogue import Catalogue
+from models.loading.cost_measurement import measure_costs
 from models.runtime.machine import available_cores
 
 CALL_PROFILE = CallProfile()
@@ -43,8 +43,10 @@ def _measure_capacity(settings: Settings, models: Catalogue) -> int | None:
     except Exception as error:
         log.warning("models.not_measured", error=repr(error), exc_info=error)
         return None
-    if costs.cost_nothing:
+    if costs.is_free:
         return None
-    [capacity] = capacities(costs, available_cores(), limits.max_calls, CALL_PROFILE, [limits.max_answer_wait_s])
-    log.info("models.measured", calls=capacity.calls, within_s=capacity.within_s, bound=capacity.bound)
+    [capacity] = forecast_capacities(
+        costs, available_cores(), limits.max_calls, CALL_PROFILE, [limits.max_answer_wait_s]
+    )
+    log.info("models.measured", calls=capacity.calls, within_s=capacity.within_s, bound=capacity.limited_by)
     return capacity.calls

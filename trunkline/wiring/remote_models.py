@@ -13,7 +13,7 @@ from config.errors import NotFound
 from config.secrets import Secrets
 from config.settings import Settings
 from models.loading.catalogue import Catalogue
-from models.loading.remote_models import AUTO, add_remote_models, choose_remote
+from models.loading.remote_models import AUTO, add_remote_models, select_remote
 from models.remote.config import DEFAULT_TIMEOUTS, RemoteModel, RemoteVoice
 from models.tts.cache import SpeechCache
 from models.tts.disk_cache import SpeechDiskCache
@@ -78,9 +78,9 @@ def without_remote_models(settings: Settings, remotes: Sequence[RemoteModel]) ->
     """The settings that the local models are loaded by: `auto` where a setting names a remote model."""
     chosen = settings.models.model_dump()
     changes: dict[str, str] = {remote.kind: AUTO for remote in remotes if chosen[remote.kind] == remote.name}
-    if choose_remote(remotes, "stt", _second_pass(settings, remotes)):
+    if select_remote(remotes, "stt", _second_pass(settings, remotes)):
         changes["stt_second"] = OFF
-    if choose_remote(remotes, "embedding", settings.models.embedding):
+    if select_remote(remotes, "embedding", settings.models.embedding):
         changes["embedding"] = OFF
     return settings.with_changes({"models": changes})
 

@@ -1,7 +1,8 @@
-"""The memory plan of a language model: what it takes, and how much of it a machine can give. Pure.
+"""Plans the memory of a language model: weights, KV cache and attention buffers, within what the machine has free.
+Pure.
 
-What a model knows of a talk takes a cell for each token: keys and values of all layers. While a batch is read, each of
-its tokens is compared with all cells of its talk, which takes memory too.
+The KV cache has a cell for each token of a sequence: keys and values of all layers. Attention of a batch takes a buffer
+of scores for each of its tokens and each cell.
 """
 
 from __future__ import annotations
@@ -11,28 +12,29 @@ from typing import Final
 
 from config.errors import StartupError
 
-CAPACITY: Final = 4096
-"""Tokens of a talk: what an agent is told, and what was said of late."""
-CONVERSATION_TOKENS: Final = 2048
-"""Of one call: its agent's prompt and some minutes of talk."""
-LEAST_TOKENS: Final = 1024
-"""With less, not even one call can be talked through."""
-_STEP: Final = 256
-"""Tokens: llama.cpp rounds the length of talks up to a multiple of it."""
-MOST_SEQUENCES: Final = 64
-_LEAST_SEQUENCES: Final = 2
-"""One for work after calls."""
-_USUAL_SEQUENCES: Final = 16
-_CALLS_OF_A_CORE: Final = 4
-_RESERVE: Final = 256 * 2**20
-"""Stays free whatever happens, bytes."""
-_SHARE: Final = 0.5
-"""Of what is left beside the weights: recognizers, voices and the calls themselves need the rest."""
+DEFAULT_CONTEXT_LENGTH: Final = 4096
+"""Tokens of a sequence: the agent's prompt and the conversation."""
+REDUCED_CONTEXT_LENGTH: Final = 2048
+"""Tokens of a sequence if memory is short: the agent's prompt and some minutes of conversation."""
+MIN_CONTEXT_LENGTH: Final = 1024
+"""Tokens of a sequence, at least, for one call."""
+_CONTEXT_ALIGNMENT: Final = 256
+"""Tokens: llama.cpp rounds a context length up to a multiple of it."""
+MAX_SEQUENCES: Final = 64
+_MIN_SEQUENCES: Final = 2
+"""One of them for post-call work."""
+_DEFAULT_SEQUENCES: Final = 16
+_CALLS_PER_CORE: Final = 4
+_RESERVE_BYTES: Final = 256 * 2**20
+"""Bytes that always stay free."""
+_MAX_SHARE: Final = 0.5
+"""Share of the free memory beside the weights: speech recognition, voices and calls need the rest."""
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What a model's memory depends on; `kv_heads` of `key_size` and `value_size` elements in each of `layers`."""
+class ModelShape:
+    """The dimensions that determine a model's memory: `kv_heads` of `key_size` and `value_size` elements in each
+    layer."""
 
     layers: int
     heads: int
@@ -41,56 +43,57 @@ class Shape:
     value_size: int
     weights_bytes: int
 
-    def kv_cache_bytes(self, sequences: int, capacity: int, batch_tokens: int) -> int:
-        """So many talks of up to `capacity` tokens, which llama.cpp rounds up (keys and values of 16 bits), and what a
-        batch of so many tokens needs to be compared with one of them (scores of 32 bits)."""
-        capacity = -(-capacity // _STEP) * _STEP
+    def kv_cache_bytes(self, sequences: int, context_length: int, batch_tokens: int) -> int:
+        """Bytes of a KV cache of 16 bits for `sequences` of `context_length` tokens, which llama.cpp rounds up, with
+        the 32-bit attention scores of a batch."""
+        context_length = -(-context_length // _CONTEXT_ALIGNMENT) * _CONTEXT_ALIGNMENT
         cell = self.layers * self.kv_heads * (self.key_size + self.value_size) * 2
-        return capacity * (sequences * cell + batch_tokens * self.heads * 4)
+        return context_length * (sequences * cell + batch_tokens * self.heads * 4)
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Memory for `talks` of up to `capacity` tokens each, which take `bytes`, beside the weights."""
+    """The KV cache: `sequences` of up to `context_length` tokens each, in `bytes` beside the weights."""
 
     sequences: int
-    capacity: int
+    context_length: int
     bytes: int
     weights_bytes: int
 
 
 def sequences_for_calls(calls: int, cores: float) -> int:
-    """How many talks to keep apart when there may be so many calls: not more than so many cores can answer in time with
-    a model that is worth it."""
-    return max(_LEAST_SEQUENCES, min(calls, MOST_SEQUENCES, max(_USUAL_SEQUENCES, int(_CALLS_OF_A_CORE * cores))))
+    """Number of sequences for `calls` concurrent calls: at most as many as `cores` can serve in time with a useful
+    model."""
+    return max(_MIN_SEQUENCES, min(calls, MAX_SEQUENCES, max(_DEFAULT_SEQUENCES, int(_CALLS_PER_CORE * cores))))
 
 
 def plan_memory(
-    name: str, shape: Shape, *, sequences: int, capacity: int, batch_tokens: int, free_bytes: int
+    name: str, shape: ModelShape, *, sequences: int, context_length: int, batch_tokens: int, free_bytes: int
 ) -> MemoryPlan:
-    """Memory for so many talks of up to `capacity` tokens each. Where that is more than half of what is free beside the
-    weights, talks become shorter (`CONVERSATION_TOKENS`), then fewer, then shorter still. Raises `StartupError` when
-    not even a short one fits into all that is free."""
-    least = min(capacity, LEAST_TOKENS)
-    left = free_bytes - shape.weights_bytes - _RESERVE
-    least_bytes = shape.kv_cache_bytes(1, least, batch_tokens)
-    if left < least_bytes:
-        needed = shape.weights_bytes + least_bytes + _RESERVE
+    """The plan for `sequences` of up to `context_length` tokens. If they take more than half of the free memory beside
+    the weights, contexts become shorter (`REDUCED_CONTEXT_LENGTH`), then fewer, then shorter still. Raises
+    `StartupError` if not even one shortest context fits."""
+    shortest = min(context_length, MIN_CONTEXT_LENGTH)
+    available_bytes = free_bytes - shape.weights_bytes - _RESERVE_BYTES
+    shortest_bytes = shape.kv_cache_bytes(1, shortest, batch_tokens)
+    if available_bytes < shortest_bytes:
+        needed = shape.weights_bytes + shortest_bytes + _RESERVE_BYTES
         raise StartupError(
             f"The language model {name} needs {_mebibytes(needed)} of memory ({_mebibytes(shape.weights_bytes)} for "
-            f"its weights, {_mebibytes(least_bytes)} for the talk of one call, {_mebibytes(_RESERVE)} that stay free),"
-            f" and {_mebibytes(free_bytes)} are free: choose a smaller one ([models] llm), or give this server more."
+            f"its weights, {_mebibytes(shortest_bytes)} for the context of one call, "
+            f"{_mebibytes(_RESERVE_BYTES)} that stay free), and {_mebibytes(free_bytes)} are free: choose a smaller one"
+            " ([models] llm), or give this server more."
         )
-    usual = min(capacity, CONVERSATION_TOKENS)
-    fewer = ((count, usual) for count in range(sequences, 0, -1))
-    shorter = ((1, tokens) for tokens in range(usual - _STEP, least, -_STEP))
+    reduced = min(context_length, REDUCED_CONTEXT_LENGTH)
+    fewer = ((count, reduced) for count in range(sequences, 0, -1))
+    shorter = ((1, tokens) for tokens in range(reduced - _CONTEXT_ALIGNMENT, shortest, -_CONTEXT_ALIGNMENT))
     sequences, tokens = next(
         (
             (count, tokens)
-            for count, tokens in ((sequences, capacity), *fewer, *shorter)
-            if shape.kv_cache_bytes(count, tokens, batch_tokens) <= left * _SHARE
+            for count, tokens in ((sequences, context_length), *fewer, *shorter)
+            if shape.kv_cache_bytes(count, tokens, batch_tokens) <= available_bytes * _MAX_SHARE
         ),
-        (1, least),
+        (1, shortest),
     )
     return MemoryPlan(sequences, tokens, shape.kv_cache_bytes(sequences, tokens, batch_tokens), shape.weights_bytes)
 

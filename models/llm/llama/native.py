@@ -1,7 +1,7 @@
-"""The C interface of llama.cpp, as llama-cpp-python declares it for ctypes: `lib` is its module `llama_cpp.llama_cpp`.
+"""llama.cpp's C interface, declared for ctypes by llama-cpp-python: `lib` is its module `llama_cpp.llama_cpp`.
 
-The package's `__init__` is not run: it imports classes that are not used here, and by them diskcache, which is
-unmaintained, has an open vulnerability and is not installed.
+The package's `__init__` is not run, because it imports classes that are not used here and, with them, diskcache, which
+is unmaintained, has an open vulnerability and is not installed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _PACKAGE: Final = "llama_cpp"
 
 
 def _bindings() -> Any:
-    """Raises `ModuleNotFoundError` when the package is not installed."""
+    """The module `llama_cpp.llama_cpp`. Raises `ModuleNotFoundError` if the package is not installed."""
     spec = None if _PACKAGE in sys.modules else find_spec(_PACKAGE)
     if spec is not None:
         sys.modules[_PACKAGE] = module_from_spec(spec)

@@ -1,12 +1,12 @@
-"""The tags by which models mark what they think and which tools they call."""
+"""The tags by which models mark thinking and tool calls."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-TO_THE_END: Final = ""
-"""In place of a closing mark: there is none."""
+NO_CLOSING_TAG: Final = ""
+"""In place of a closing tag: the text ends with the response."""
 THINKING_TAGS: Final[Mapping[str, str]] = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
@@ -16,9 +16,9 @@ THINKING_TAGS: Final[Mapping[str, str]] = {
     "[THINK]": "[/THINK]",
     "<|START_THINKING|>": "<|END_THINKING|>",
     "<|channel|>analysis": "<|channel|>final<|message|>",
-    "<tool_response>": "</tool_response>",  # what a model imagines that a tool tells
+    "<tool_response>": "</tool_response>",  # a tool result that the model made up
 }
-"""What begins something that nobody is to hear, and what ends it."""
+"""Opening and closing tags of text that is not spoken."""
 TOOL_CALL_TAGS: Final[Mapping[str, str]] = {
     "<tool_call>": "</tool_call>",
     "<function_call>": "</function_call>",
@@ -30,25 +30,25 @@ TOOL_CALL_TAGS: Final[Mapping[str, str]] = {
     "<|tool_calls_section_begin|>": "<|tool_calls_section_end|>",
     "<\uff5ctool\u2581calls\u2581begin\uff5c>": "<\uff5ctool\u2581calls\u2581end\uff5c>",
     "<|START_ACTION|>": "<|END_ACTION|>",
-    "<|python_tag|>": TO_THE_END,
-    "[TOOL_CALLS]": TO_THE_END,
-    "<|channel|>commentary": TO_THE_END,
+    "<|python_tag|>": NO_CLOSING_TAG,
+    "[TOOL_CALLS]": NO_CLOSING_TAG,
+    "<|channel|>commentary": NO_CLOSING_TAG,
 }
-"""What begins tool calls, and what ends them."""
+"""Opening and closing tags of tool calls."""
 OPENING_TAGS: Final[Mapping[str, str]] = {**THINKING_TAGS, **TOOL_CALL_TAGS}
 STANDALONE_TAGS: Final = frozenset(
     {close for close in OPENING_TAGS.values() if close} | {"<|channel|>final<|message|>"}
 )
-"""Marks that say nothing where nothing was opened."""
-THINKING_ENDS: Final[Mapping[str, str]] = {
+"""Tags without meaning outside of an open region."""
+THINKING_END_TEXTS: Final[Mapping[str, str]] = {
     mark: f"\n{close}\n\n"
     for mark, close in THINKING_TAGS.items()
     if mark not in ("<|channel|>analysis", "<tool_response>")
 }
-"""What to write in a model's stead when it has thought long enough."""
+"""The text that ends thinking, by opening tag."""
 _PARTS: Final = ("[ARGS]", "[CALL_ID]", *OPENING_TAGS, *STANDALONE_TAGS)
 
 
-def is_marker(text: str) -> bool:
-    """True if a control token's text is a mark, or a part of one."""
+def is_tag(text: str) -> bool:
+    """True if a control token's text is a tag, or a part of one."""
     return any(text in mark for mark in _PARTS)

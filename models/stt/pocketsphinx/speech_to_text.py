@@ -16,7 +16,7 @@ import structlog
 
 from config.errors import ModelError, TrunklineError
 from media.audio_port import Samples
-from models.protocols import Measured
+from models.protocols import CostSource
 from models.runtime.worker_threads import WorkerThreads
 from models.stt.pocketsphinx.bindings import RATE, Decoder, load_library, model_path
 from models.stt.pocketsphinx.decoder_pool import DecoderPool
@@ -263,7 +263,7 @@ class PocketsphinxSpeechToText:
 
     A telephone call (8 kHz) and a wide-band call (16 kHz) need decoders of different make."""
 
-    measured: Measured = "by trial"
+    cost_source: CostSource = "timed with a sentence"
 
     name = NAME
 
@@ -306,9 +306,9 @@ class PocketsphinxSpeechToText:
         """See `ReportsQueueWait`: as much sound as waits to be heard of the caller who is the furthest behind."""
         return max((stream.backlog_s for stream in list(self._streams)), default=0.0)
 
-    def worked_s(self) -> float:
+    def cpu_time_s(self) -> float:
         """Seconds of a core that its threads have taken."""
-        return self._workers.worked_s()
+        return self._workers.cpu_time_s()
 
     def close(self) -> None:
         """Close all streams, stop the threads and free the decoders; waits for the pieces that are being decoded.

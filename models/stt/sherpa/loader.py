@@ -11,15 +11,15 @@ from typing import Any
 
 from config.errors import ModelFileError, StartupError
 from models.model_files.known_models import KnownModel
+from models.model_files.load_checker import LoadChecker
 from models.model_files.store import ModelStore
-from models.model_files.trial import ModelTrials
 from models.protocols import SpeechToText
 from models.runtime.protobuf import onnx_metadata
+from models.stt.sherpa.load_check import recognizer_candidate
 from models.stt.sherpa.offline_model import OfflineSpeechToText
 from models.stt.sherpa.recognizer_config import ENGINES, PREFIX, EngineSpec, RecognizerConfig, recognizer_config
 from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from models.stt.sherpa.tokens import Tokens, read_tokens, scores_of
-from models.stt.sherpa.trial import recognizer_candidate
 
 _THREADS = 1
 """Of one run of a network: more share a core's caches and spin while they wait for each other."""
@@ -30,7 +30,7 @@ _BPE = "bpe"
 def open_recognizer(store: ModelStore, model: KnownModel) -> SpeechToText:
     """A recognizer for a known model whose files are there: a `SherpaSpeechToText`, or for an engine that takes whole
     turns an `OfflineSpeechToText`. Takes seconds, and the first time twice as long. Raises `StartupError`, and of its
-    kinds `ModelTrialError` for a model that this process must not load."""
+    kinds `LoadCheckError` for a model that this process must not load."""
     with _ready(store, model) as ready:
         _try(store, model, ready.recipe)
         recognizer = _load(ready.recipe, model)
@@ -42,14 +42,14 @@ def open_recognizer(store: ModelStore, model: KnownModel) -> SpeechToText:
 
 
 def try_recognizer(store: ModelStore, model: KnownModel) -> None:
-    """The trial alone. Raises as `open_recognizer`."""
+    """Run the load check only. Raises as `open_recognizer`."""
     with _ready(store, model) as ready:
         _try(store, model, ready.recipe)
 
 
 def _try(store: ModelStore, model: KnownModel, made: RecognizerConfig) -> None:
     files = tuple(store.folder(model) / file.name for file in model.files)
-    ModelTrials(store.directory).require(recognizer_candidate(made, model.name, files))
+    LoadChecker(store.directory).require(recognizer_candidate(made, model.name, files))
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ import structlog
 
 from config.errors import ModelError
 from media.audio_port import Samples
-from models.protocols import Measured
-from models.stt.sherpa.benchmark import offline_speed
+from models.protocols import CostSource
+from models.stt.sherpa.speed_measurement import offline_speed
 from models.stt.sherpa.tokens import Tokens
 from models.stt.sherpa.truecasing import Truecaser
 from models.stt.sherpa.upsampling import RATE, Sound, at_model_rate
@@ -64,7 +64,7 @@ class _Job:
 class OfflineSpeechToText:
     """A loaded model and the thread that runs it, for several turns at a time."""
 
-    measured: Measured = "at start"
+    cost_source: CostSource = "measured on load"
 
     def __init__(
         self,

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 from weakref import WeakSet
 
-from models.protocols import Measured
+from models.protocols import CostSource
 from models.runtime.machine import available_cores
 from models.stt.sherpa.batcher import Batcher
-from models.stt.sherpa.benchmark import streaming_speed
 from models.stt.sherpa.chunk_timing import measure_chunk_timing
 from models.stt.sherpa.hotwords import encoded
+from models.stt.sherpa.speed_measurement import streaming_speed
 from models.stt.sherpa.stream import SherpaStream
 from models.stt.sherpa.tokens import Tokens
 from models.stt.sherpa.truecasing import Truecaser
@@ -26,7 +26,7 @@ class SherpaSpeechToText:
     """A loaded model and the threads that decode for it: one for every four cores. Each runs the network on its own
     core, so that a machine with more cores hears more calls, not each of them sooner."""
 
-    measured: Measured = "at start"
+    cost_source: CostSource = "measured on load"
 
     def __init__(
         self,

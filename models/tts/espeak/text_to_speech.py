@@ -13,7 +13,7 @@ import numpy as np
 import soxr
 
 from config.errors import ModelError
-from models.protocols import Measured, SynthesizedSpeech, VoiceSettings, WordTiming
+from models.protocols import CostSource, SynthesizedSpeech, VoiceSettings, WordTiming
 from models.tts.espeak.process_pool import EspeakPool, Utterance
 from models.tts.espeak.worker_process import SONAME
 from models.tts.prosody import pitch_range
@@ -30,8 +30,8 @@ _DASHES: Final = re.compile("[-\u2013\u2014]+")
 class EspeakTextToSpeech:
     """espeak-ng's voices for all calls. Voice names are `espeak-ng/de` and so on, one for each language."""
 
-    measured: Measured = "by trial"
-    at_once: int = PROCESSES
+    cost_source: CostSource = "timed with a sentence"
+    concurrency: int = PROCESSES
 
     name = NAME
 

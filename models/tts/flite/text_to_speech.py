@@ -12,7 +12,7 @@ import numpy as np
 import soxr
 
 from config.errors import ModelError
-from models.protocols import Measured, SynthesizedSpeech, VoiceSettings, WordTiming
+from models.protocols import CostSource, SynthesizedSpeech, VoiceSettings, WordTiming
 from models.tts.flite.bindings import FliteLibrary, Token, Utterance
 from models.tts.prosody import pitch_range
 from models.tts.trimming import trim_silence
@@ -30,8 +30,8 @@ _LIKE: Final = {
 class FliteTextToSpeech:
     """flite's voices for all calls, in a thread of their own. Voice names are `flite/slt` and so on."""
 
-    measured: Measured = "by trial"
-    at_once: int = 1
+    cost_source: CostSource = "timed with a sentence"
+    concurrency: int = 1
 
     name = NAME
 

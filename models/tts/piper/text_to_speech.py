@@ -17,16 +17,16 @@ import numpy as np
 import soxr
 import structlog
 
-from config.errors import ModelError, ModelFileError, ModelTrialError, StartupError
+from config.errors import LoadCheckError, ModelError, ModelFileError, StartupError
 from media.audio_port import Samples
 from models.model_files.known_models import KnownModel
+from models.model_files.load_checker import LoadChecker, log_left_out
 from models.model_files.store import ModelStore, sha256_of
-from models.model_files.trial import ModelTrials, log_left_out
-from models.protocols import Measured, SynthesizedSpeech, VoiceSettings
+from models.protocols import CostSource, SynthesizedSpeech, VoiceSettings
 from models.runtime.machine import available_cores
+from models.tts.piper.load_check import voice_candidate
 from models.tts.piper.phoneme_ids import PhonemeIds, Sentence
 from models.tts.piper.phonemizer import Phonemizer
-from models.tts.piper.trial import voice_candidate
 from models.tts.piper.voice import CancellableRun, Network, NetworkOutput, Scales, check_network
 from models.tts.piper.voice_config import VoiceConfig, read_config
 from models.tts.piper.vowel_restoration import diacritized, hebrew_clause
@@ -65,26 +65,26 @@ class PiperTextToSpeech:
     """All Piper voices for all calls. Voice names are `piper/MODEL`, of a model with several speakers
     `piper/MODEL/SPEAKER`; MODEL is the model's name without a leading `piper-`."""
 
-    measured: Measured = "at start"
+    cost_source: CostSource = "measured on load"
 
     name = NAME
 
     def __init__(
-        self, voices: dict[str, tuple[Path, Path]], threads: int | None = None, trials: ModelTrials | None = None
+        self, voices: dict[str, tuple[Path, Path]], threads: int | None = None, load_checker: LoadChecker | None = None
     ) -> None:
         """`voices` are network and settings by model name, the best first. `threads` speak at once, by default one for
         each core but one. A voice whose files are wrong is left out, with a line in the log. The first one is loaded
-        now and timed, which takes seconds; the others when they are needed. `trials` try each before it is loaded.
-        Raises `StartupError` when none is left, `ModelTrialError` when one of them failed its trial."""
-        self._trials = trials
-        self._unfit: ModelTrialError | None = None
+        now and timed, which takes seconds; the others when they are needed. `load_checker` try each before it is
+        loaded. Raises `StartupError` when none is left, `LoadCheckError` when one of them failed its load check."""
+        self._load_checker = load_checker
+        self._unfit: LoadCheckError | None = None
         self._voices, self._failures = _readable(voices)
         self._lock = threading.Lock()
         self._loading: dict[str, threading.Lock] = {model: threading.Lock() for model in self._voices}
         self._networks: OrderedDict[str, Network] = OrderedDict()
-        self._at_once = threads or max(1, int(available_cores()) - 1)
-        self._phonemizer = Phonemizer(min(2, self._at_once))
-        self._threads = ThreadPoolExecutor(self._at_once, thread_name_prefix=NAME, initializer=_give_way)
+        self._concurrency = threads or max(1, int(available_cores()) - 1)
+        self._phonemizer = Phonemizer(min(2, self._concurrency))
+        self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix=NAME, initializer=_give_way)
         try:
             self.speed: Final = self._first_that_speaks()
         except StartupError:
@@ -121,8 +121,8 @@ class PiperTextToSpeech:
 
     def close(self) -> None:
         """Drop what waits; the threads end with the sentences that they speak. Does not wait. Idempotent."""
-        if self._trials is not None:
-            self._trials.stop()
+        if self._load_checker is not None:
+            self._load_checker.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._phonemizer.close()
         with self._lock:
@@ -167,7 +167,7 @@ class PiperTextToSpeech:
 
     def _sentences(self, voice: _Voice, text: str, model: str) -> list[Sentence]:
         known = len(voice.ids.unknown)
-        sentences = sentences_of(text, voice.config, voice.ids, self._phonemizer)
+        sentences = passage_sentences(text, voice.config, voice.ids, self._phonemizer)
         if len(voice.ids.unknown) > known:
             _log.warning("voice.phonemes_unknown", voice=model, phonemes=sorted(voice.ids.unknown))
         return sentences
@@ -193,12 +193,12 @@ class PiperTextToSpeech:
 
     def _try(self, model: str, voice: _Voice) -> None:
         """Raises `ModelError` for a voice that this process must not load."""
-        if self._trials is None:
+        if self._load_checker is None:
             return
         try:
-            self._trials.require(voice_candidate(voice.path, voice.settings, model))
+            self._load_checker.require(voice_candidate(voice.path, voice.settings, model))
         except StartupError as error:
-            if isinstance(error, ModelTrialError):
+            if isinstance(error, LoadCheckError):
                 self._unfit = error
             raise ModelError(error.message) from error
 
@@ -222,7 +222,7 @@ class PiperTextToSpeech:
     def _leave_out(self, model: str, error: ModelError) -> None:
         del self._voices[model]
         self._failures.append(f"the voice {model} cannot speak ({error.message}): `trunkline models verify {model}`")
-        if isinstance(error.__cause__, ModelTrialError):
+        if isinstance(error.__cause__, LoadCheckError):
             log_left_out("tts", error.__cause__)
         else:
             _log.warning("voice.unusable", voice=model, error=error.message)
@@ -236,10 +236,10 @@ class PiperTextToSpeech:
             began = time.perf_counter()
             speech = self._threads.submit(self._speak, _TRIAL, settings, CancellableRun()).result()
             took, seconds = time.perf_counter() - began, max(0.1, len(speech.samples) / speech.rate)
-        return TtsSpeed(took / seconds, took * 1000, self._at_once)
+        return TtsSpeed(took / seconds, took * 1000, self._concurrency)
 
 
-def sentences_of(text: str, config: VoiceConfig, ids: PhonemeIds, phonemizer: Phonemizer) -> list[Sentence]:
+def passage_sentences(text: str, config: VoiceConfig, ids: PhonemeIds, phonemizer: Phonemizer) -> list[Sentence]:
     """What the network takes of a text, as Piper makes it of a voice of that kind. Raises `ModelError`."""
     if config.phoneme_type == "text":
         return ids.spelled(text)
@@ -259,7 +259,7 @@ def open_piper(store: ModelStore, models: Sequence[KnownModel]) -> PiperTextToSp
     try:
         return PiperTextToSpeech(
             {model.name: (store.path(model, "model"), store.path(model, "config")) for model in models},
-            trials=ModelTrials(store.directory),
+            load_checker=LoadChecker(store.directory),
         )
     except ModelFileError as error:
         raise StartupError(error.message) from error

@@ -11,26 +11,26 @@ from bench.models.llm import LOCKED, OURS, PEER, misses
 from bench.models.llm_load import EARLIER, LATEST, SYSTEM_TOKENS, Answer, LlmSessions, Message
 from bench.models.random_gguf import SHAPES, shape_file
 from bench.models.random_vocabulary import sentence, words
-from models.llm.llama.bindings import Model
+from models.llm.llama.bindings import LlamaModel
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    return Model(shape_file("15M", tmp_path_factory.mktemp("shapes")))
+def small(tmp_path_factory: pytest.TempPathFactory) -> LlamaModel:
+    return LlamaModel(shape_file("15M", tmp_path_factory.mktemp("shapes")))
 
 
-def test_every_word_is_one_token_that_reads_back_as_itself(small: Model) -> None:
+def test_every_word_is_one_token_that_reads_back_as_itself(small: LlamaModel) -> None:
     text = sentence("any", 50)
-    tokens = small.tokens(text)
+    tokens = small.tokenize(text)
     assert len(tokens) == 50
-    assert b"".join(small.piece(token) for token in tokens).decode() == text
+    assert b"".join(small.token_to_piece(token) for token in tokens).decode() == text
     assert set(text.split()) <= set(words(SHAPES["15M"].syllables))
 
 
-def test_a_file_has_the_vocabulary_of_its_shape_and_a_template(small: Model) -> None:
-    assert small.size == SHAPES["15M"].vocabulary
-    assert small.template is not None
-    assert len(small.tokens("<|im_start|>assistant\n")) == 3
+def test_a_file_has_the_vocabulary_of_its_shape_and_a_template(small: LlamaModel) -> None:
+    assert small.vocabulary_size == SHAPES["15M"].vocabulary
+    assert small.chat_template is not None
+    assert len(small.tokenize("<|im_start|>assistant\n")) == 3
 
 
 class Echo:

@@ -25,9 +25,9 @@ class Counting(ScriptedLlm):
 
     async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         assert prompt.tokens is not None
-        prompt.tokens.count_reported(100, 0)
+        prompt.tokens.add_reported(100, 0)
         async for part in super().respond(prompt):
-            prompt.tokens.count_reported(0, 10)
+            prompt.tokens.add_reported(0, 10)
             yield part
 
 
@@ -136,12 +136,12 @@ def test_usages_add_up_without_drift() -> None:
 async def test_an_answer_goes_on_from_the_last_one_that_counted() -> None:
     meter = UsageMeter()
     given, wasted = meter.new_token_count(), meter.new_token_count()
-    given.count_prompt("m", [1, 2, 3])
-    wasted.count_prompt("m", [1, 2, 9])
+    given.add_prompt("m", [1, 2, 3])
+    wasted.add_prompt("m", [1, 2, 9])
     meter.count_tokens(given)
     meter.count_tokens(given)
     following = meter.new_token_count()
-    following.count_prompt("m", [1, 2, 3, 4])
+    following.add_prompt("m", [1, 2, 3, 4])
     meter.count_tokens(following)
     assert meter.usage().prompt_tokens == 3 + 1
     assert isinstance(wasted, TokenUsage)
@@ -154,8 +154,8 @@ def test_a_long_talk_is_not_remembered_by_every_answer() -> None:
     for _ in range(20):
         answers.append(meter.new_token_count())
         call.extend(range(1000))
-        answers[-1].count_prompt("m", call)
+        answers[-1].add_prompt("m", call)
         meter.count_tokens(answers[-1])
         meter.count_tokens(answers[-1])
     assert meter.usage().prompt_tokens == 20_000
-    assert sum(len(each._known) for each in answers) == 20_000 + 19_000
+    assert sum(len(each._known_tokens) for each in answers) == 20_000 + 19_000

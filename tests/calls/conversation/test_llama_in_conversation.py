@@ -11,7 +11,7 @@ import pytest
 
 from calls.conversation.config import ConversationConfig
 from calls.tools.toolset import ToolResult
-from models.llm.llama.bindings import Chunk, Context
+from models.llm.llama.bindings import Chunk, LlamaContext
 from models.llm.llama.language_model import LlamaLanguageModel
 from models.protocols import ChatPrompt, ToolDefinition
 from tests.fakes.scripted_call import WORD_MS, ScriptedCall
@@ -49,9 +49,9 @@ async def model(tmp_path: Path) -> AsyncIterator[LlamaLanguageModel]:
         return LlamaLanguageModel(
             path,
             sequences=4,
-            capacity=2048,
+            context_length=2048,
             threads=1,
-            most_tokens=120,
+            max_tokens=120,
             forces_tool=lambda prompt: prompt.messages[-1].role == "user",
         )
 
@@ -79,16 +79,18 @@ async def test_after_an_interruption_the_model_knows_only_what_was_heard(
 ) -> None:
     """And reads only what follows that: its own words that nobody heard are gone from its memory."""
     path = await asyncio.to_thread(write_tiny_gguf, tmp_path / "tiny.gguf")
-    model = await asyncio.to_thread(LlamaLanguageModel, path, sequences=2, capacity=2048, threads=1, most_tokens=60)
+    model = await asyncio.to_thread(
+        LlamaLanguageModel, path, sequences=2, context_length=2048, threads=1, max_tokens=60
+    )
     prompts: list[list[tuple[str, str]]] = []
     read: list[int] = []
-    told, evaluate = model.read, Context.evaluate
+    told, evaluate = model.read, LlamaContext.evaluate
 
     def noted(prompt: ChatPrompt) -> list[int]:
         prompts.append([(message.role, message.content) for message in prompt.messages])
         return told(prompt)
 
-    def counted(context: Context, chunks: Sequence[Chunk]) -> list[int]:
+    def counted(context: LlamaContext, chunks: Sequence[Chunk]) -> list[int]:
         read.extend(len(chunk.tokens) for chunk in chunks if len(chunk.tokens) > 1)
         return evaluate(context, chunks)
 
@@ -99,7 +101,7 @@ async def test_after_an_interruption_the_model_knows_only_what_was_heard(
     await call.says("when does the kitchen open")
     await call.tts.until_spoken(1)
     await call.play(2 * WORD_MS)
-    monkeypatch.setattr(Context, "evaluate", counted)
+    monkeypatch.setattr(LlamaContext, "evaluate", counted)
     await call.interrupts()
     await call.stops_speaking("and on Sundays")
     heard = call.items[1]

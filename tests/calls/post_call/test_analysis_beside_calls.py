@@ -16,7 +16,7 @@ from calls.post_call.analysis import CallAnalyzer
 from config.clock import utc_now
 from models.llm.llama.batching.engine import BatchEngine, BatchRequest, RequestHandle
 from models.llm.llama.batching.scheduler import Priority
-from models.llm.llama.bindings import Chunk, Context
+from models.llm.llama.bindings import Chunk, LlamaContext
 from models.llm.llama.language_model import LlamaLanguageModel
 from models.protocols import ChatMessage, ChatPrompt
 from storage.agents.agents import Agent
@@ -34,7 +34,7 @@ LONG = [
 @pytest_asyncio.fixture
 async def model(tmp_path: Path) -> AsyncIterator[LlamaLanguageModel]:
     path = await asyncio.to_thread(write_tiny_gguf, tmp_path / "tiny.gguf")
-    made = await asyncio.to_thread(LlamaLanguageModel, path, sequences=1, capacity=1024, threads=1, most_tokens=40)
+    made = await asyncio.to_thread(LlamaLanguageModel, path, sequences=1, context_length=1024, threads=1, max_tokens=40)
     yield made
     await asyncio.to_thread(made.close)
 
@@ -44,9 +44,9 @@ async def test_a_live_turn_waits_for_no_analysis(model: LlamaLanguageModel, monk
     else to do, and the one that it is in."""
     steps, works, asked = 0, threading.Event(), threading.Event()
     said: list[int] = []
-    evaluate, submit = Context.evaluate, BatchEngine.submit
+    evaluate, submit = LlamaContext.evaluate, BatchEngine.submit
 
-    def counted(context: Context, chunks: Sequence[Chunk]) -> list[int]:
+    def counted(context: LlamaContext, chunks: Sequence[Chunk]) -> list[int]:
         nonlocal steps
         works.set()
         assert asked.wait(20)
@@ -73,7 +73,7 @@ async def test_a_live_turn_waits_for_no_analysis(model: LlamaLanguageModel, monk
             await anext(parts)
         return said[0] - asked_at
 
-    monkeypatch.setattr(Context, "evaluate", counted)
+    monkeypatch.setattr(LlamaContext, "evaluate", counted)
     monkeypatch.setattr(BatchEngine, "submit", told)
     alone = await first_words("talks")
     asked.clear()

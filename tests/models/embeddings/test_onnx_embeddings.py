@@ -17,7 +17,7 @@ from models.embeddings.onnx_embeddings import RECIPES, OnnxEmbeddings
 from models.embeddings.score_calibration import TYPICAL, ScoreCalibration, calibrate
 from models.embeddings.vector_index import VectorIndex, quantize
 from models.loading import loader
-from models.model_files.known_models import OWN_LIST, read_known
+from models.model_files.known_models import OPERATOR_LIST, read_known
 from models.model_files.store import ModelStore
 from tests.models.embeddings import tiny_embeddings
 
@@ -143,7 +143,7 @@ async def test_a_model_whose_vectors_change_their_size_is_in_trouble() -> None:
 
 
 def test_the_setting_decides_which_model_is_loaded(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / OWN_LIST).write_text(json.dumps([tiny_embeddings.ENTRY]))
+    (tmp_path / OPERATOR_LIST).write_text(json.dumps([tiny_embeddings.ENTRY]))
     assert _loaded(tmp_path, "auto") is None
     with pytest.raises(StartupError, match="trunkline models pull tiny"):
         _loaded(tmp_path, "tiny")
@@ -156,5 +156,5 @@ def test_the_setting_decides_which_model_is_loaded(folder: Path, tmp_path: Path)
 
 def _loaded(directory: Path, wanted: str) -> str | None:
     with ExitStack() as opened:
-        model = loader.embeddings_of(ModelStore(directory, read_known(directory)), wanted, opened)
+        model = loader.load_embeddings(ModelStore(directory, read_known(directory)), wanted, opened)
         return model.name if model else None

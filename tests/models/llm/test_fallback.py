@@ -1,4 +1,4 @@
-"""Chains of models: a caller gets one answer, whoever gives it, and nothing twice."""
+"""Fallback chains: a caller gets one response without repetitions, from whichever model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import ModelError
-from models.llm.fallback import GO_ON, ContinuationFilter, FallbackLanguageModel, flattened
+from models.llm.fallback import CONTINUE_INSTRUCTION, ContinuationFilter, FallbackLanguageModel, flatten_fallbacks
 from models.protocols import (
     ChatMessage,
     ChatPrompt,
@@ -29,7 +29,7 @@ CALL = ToolCall("1", "look_up", "{}")
 
 
 class Model:
-    """Says its parts; an error among them is raised."""
+    """Yields its parts; an error among them is raised."""
 
     def __init__(self, name: str, *parts: str | ToolCall | Exception) -> None:
         self.name = name
@@ -49,7 +49,7 @@ class Model:
 
 
 class Formed(Model):
-    """Gives JSON."""
+    """Returns JSON."""
 
     async def complete_json(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
         if isinstance(self._parts[0], Exception):
@@ -60,83 +60,83 @@ class Formed(Model):
 FAILS = ModelError("fails")
 
 
-async def answered(*models: LanguageModel) -> tuple[str, list[ToolCall]]:
+async def respond(*models: LanguageModel) -> tuple[str, list[ToolCall]]:
     parts = [part async for part in FallbackLanguageModel("chain", models).respond(PROMPT)]
     text = "".join(part.text for part in parts if isinstance(part, TextDelta))
     return text, [part for part in parts if isinstance(part, ToolCall)]
 
 
-async def test_while_the_first_model_answers_no_other_is_asked() -> None:
+async def test_no_other_model_is_prompted_while_the_first_one_responds() -> None:
     other = Model("other", "No.")
-    assert await answered(Model("first", "Yes. ", "We are."), other) == ("Yes. We are.", [])
+    assert await respond(Model("first", "Yes. ", "We are."), other) == ("Yes. We are.", [])
     assert other.asked == []
 
 
 async def test_a_model_that_fails_before_its_first_word_is_replaced_by_the_next_with_the_same_prompt() -> None:
     second, third = Model("second", FAILS), Model("third", "From nine.")
-    assert await answered(Model("first", FAILS), second, third) == ("From nine.", [])
+    assert await respond(Model("first", FAILS), second, third) == ("From nine.", [])
     assert second.asked == third.asked == [PROMPT]
 
 
-async def test_a_model_that_fails_in_a_sentence_is_taken_up_by_the_next_which_knows_what_was_said() -> None:
+async def test_the_next_model_continues_a_sentence_and_is_prompted_with_the_text_so_far() -> None:
     other = Model("other", "It ", "opens at nine.")
-    text, _ = await answered(Model("first", "Our office ", "is", FAILS), other)
+    text, _ = await respond(Model("first", "Our office ", "is", FAILS), other)
     assert text == "Our office is… It opens at nine."
     (asked,) = other.asked
-    taken_up = (ChatMessage("assistant", "Our office is"), ChatMessage("user", GO_ON))
+    taken_up = (ChatMessage("assistant", "Our office is"), ChatMessage("user", CONTINUE_INSTRUCTION))
     assert tuple(asked.messages) == (*PROMPT.messages, *taken_up)
 
 
-async def test_what_all_models_before_have_said_is_said_once() -> None:
+async def test_the_text_of_all_earlier_models_is_not_repeated() -> None:
     first, second = Model("first", "We open at", FAILS), Model("second", "We open at nine and", FAILS)
-    text, _ = await answered(first, second, Model("third", "close at five."))
+    text, _ = await respond(first, second, Model("third", "close at five."))
     assert text == "We open at nine and close at five."
 
 
-async def test_the_responder_is_asked_what_the_first_model_was_asked() -> None:
-    text, _ = await answered(Model("first", "We are open from ", FAILS), ExtractiveResponder())
+async def test_the_responder_gets_the_original_prompt() -> None:
+    text, _ = await respond(Model("first", "We are open from ", FAILS), ExtractiveResponder())
     assert text.startswith("We are open from nine to five.")
 
 
-async def test_the_error_of_the_last_model_is_the_chains() -> None:
+async def test_the_error_of_the_last_model_is_that_of_the_chain() -> None:
     with pytest.raises(ModelError, match="last"):
-        await answered(Model("first", FAILS), Model("second", "Well", ModelError("last")))
+        await respond(Model("first", FAILS), Model("second", "Well", ModelError("last")))
 
 
 async def test_no_tool_is_called_twice() -> None:
-    """The call was made: its result will be asked about."""
+    """After a tool call the response ends, because the result leads to the next one."""
     other = Model("other", CALL)
-    assert await answered(Model("first", "One moment. ", CALL, FAILS), other) == ("One moment. ", [CALL])
+    assert await respond(Model("first", "One moment. ", CALL, FAILS), other) == ("One moment. ", [CALL])
     assert other.asked == []
 
 
 async def test_a_tool_that_was_not_called_yet_can_be_called_by_the_next() -> None:
-    assert await answered(Model("first", "One moment.", FAILS), Model("other", CALL)) == ("One moment.", [CALL])
+    assert await respond(Model("first", "One moment.", FAILS), Model("other", CALL)) == ("One moment.", [CALL])
 
 
 @pytest.mark.parametrize(
     "error", [RuntimeError("a fault"), RecursionError(), UnicodeEncodeError("utf-8", "\ud83d", 0, 1, "half")]
 )
-async def test_a_model_that_breaks_fails_alone_and_the_log_tells_of_a_fault_once(error: Exception) -> None:
+async def test_an_unexpected_exception_falls_back_and_is_logged_once(error: Exception) -> None:
     with capture_logs() as logs:
-        assert await answered(Model("first", "We open", error), Model("other", "at nine.")) == ("We open at nine.", [])
+        assert await respond(Model("first", "We open", error), Model("other", "at nine.")) == ("We open at nine.", [])
     (line,) = logs
     assert (line["log_level"], line["model"], line["to"], line["exc_info"]) == ("error", "first", "other", error)
 
 
-async def test_a_fault_of_the_last_model_is_an_error_of_a_model() -> None:
+async def test_an_unexpected_exception_of_the_last_model_is_a_model_error() -> None:
     with capture_logs() as logs, pytest.raises(ModelError, match="last broke: RuntimeError"):
-        await answered(Model("first", FAILS), Model("last", RuntimeError("a fault")))
+        await respond(Model("first", FAILS), Model("last", RuntimeError("a fault")))
     assert [line["log_level"] for line in logs] == ["warning", "error"]
 
 
-async def test_a_fault_after_a_tool_was_called_leaves_the_call_as_it_is() -> None:
+async def test_an_exception_after_a_tool_call_ends_the_response_with_the_call() -> None:
     other = Model("other", CALL)
-    assert await answered(Model("first", CALL, RuntimeError("a fault")), other) == ("", [CALL])
+    assert await respond(Model("first", CALL, RuntimeError("a fault")), other) == ("", [CALL])
     assert other.asked == []
 
 
-async def test_closing_the_answer_closes_the_model() -> None:
+async def test_closing_the_response_closes_the_models_stream() -> None:
     model = Model("first", "one", "two")
     parts = FallbackLanguageModel("chain", [model]).respond(PROMPT)
     await anext(parts)
@@ -144,30 +144,30 @@ async def test_closing_the_answer_closes_the_model() -> None:
     assert model.closed == 1
 
 
-async def test_a_form_is_filled_by_the_first_model_that_can() -> None:
+async def test_json_is_completed_by_the_first_model_that_supports_schemas() -> None:
     chain = FallbackLanguageModel("chain", [Model("none", "x"), Formed("first", FAILS), Formed("second", "{}")])
     assert await chain.complete_json(PROMPT, {}) == "{}"
     with pytest.raises(ModelError, match="fails"):
         await FallbackLanguageModel("chain", [Formed("first", FAILS)]).complete_json(PROMPT, {})
-    with pytest.raises(ModelError, match="form"):
+    with pytest.raises(ModelError, match="JSON Schema"):
         await FallbackLanguageModel("chain", [Model("none", "x")]).complete_json(PROMPT, {})
 
 
-async def test_a_form_is_filled_by_the_next_when_a_model_breaks_and_the_log_names_both() -> None:
+async def test_json_is_completed_by_the_next_model_after_a_failure_and_the_log_names_both() -> None:
     models = [Model("none", "x"), Formed("first", RuntimeError("a fault")), Formed("second", "{}")]
     with capture_logs() as logs:
         assert await FallbackLanguageModel("chain", models).complete_json(PROMPT, {}) == "{}"
     assert [(line["log_level"], line["model"], line["to"]) for line in logs] == [("error", "first", "second")]
 
 
-def test_chains_in_a_chain_are_one_and_no_model_comes_twice() -> None:
+def test_nested_chains_are_flattened_without_duplicates() -> None:
     one, two, three = Model("one"), Model("two"), Model("three")
     inner = FallbackLanguageModel("two", [two, FallbackLanguageModel("three", [three, one])])
-    assert flattened([one, inner, three]) == [one, two, three]
+    assert flatten_fallbacks([one, inner, three]) == [one, two, three]
 
 
 @pytest.mark.parametrize(
-    ("said", "answer", "whole"),
+    ("emitted", "response", "joined"),
     [
         ("Our office opens", "Our office opens at five.", "Our office opens at five."),
         ("Our office opens at fi", "Our office opens at five.", "Our office opens at five."),
@@ -199,14 +199,14 @@ def test_chains_in_a_chain_are_one_and_no_model_comes_twice() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_an_answer_goes_on_behind_what_was_said(said: str, answer: str, whole: str, size: int) -> None:
-    behind = ContinuationFilter(said)
-    pieces = [behind.feed(answer[at : at + size]) for at in range(0, len(answer), size)]
-    assert said + "".join(pieces) + behind.finish() == whole
+def test_a_continuation_is_joined_to_the_text_so_far(emitted: str, response: str, joined: str, size: int) -> None:
+    continuation = ContinuationFilter(emitted)
+    pieces = [continuation.feed(response[at : at + size]) for at in range(0, len(response), size)]
+    assert emitted + "".join(pieces) + continuation.finish() == joined
 
 
 class ScriptedTts:
-    """Its sound is one sample that says who spoke."""
+    """Its audio is one sample that identifies the voice."""
 
     def __init__(self, name: str, *, fails_at: int = 99) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Models are chosen by name or id; what is missing stops the start with one clear line."""
+"""Lookup of models by id, name and language."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_language_has_a_default_voice(catalogue: Catalogue, language: str | No
     assert name == voice and (name in synthesizer.voices())
 
 
-def test_the_chosen_voice_wins_over_the_language(catalogue: Catalogue) -> None:
+def test_a_chosen_voice_overrides_the_language(catalogue: Catalogue) -> None:
     assert catalogue.voice(voice_id("flite/rms"), "de")[1] == "flite/rms"
 
 
@@ -68,6 +68,6 @@ def test_an_unknown_id_is_not_found(catalogue: Catalogue) -> None:
 
 
 def test_ids_never_change() -> None:
-    """Agents hold them."""
+    """Agents store them."""
     assert str(voice_id("flite/slt")) == "6363e010-7b49-560f-b52b-4b5713e0ec61"
     assert str(language_model_id("extractive-responder")) == "614b775d-e343-57a9-a007-6754894076cb"

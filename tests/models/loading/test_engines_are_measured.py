@@ -1,4 +1,4 @@
-"""Every engine says how it is known what it takes of this machine's cores: none is forgotten and counts as nothing."""
+"""Every engine has a cost source, so that none counts as free by mistake."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 
 import models
-from models.protocols import Measured
+from models.protocols import CostSource
 
 ROOT = Path(models.__file__).parent
 WHAT_ENGINES_DO = {"respond", "transcribe", "synthesize"}
@@ -39,7 +39,7 @@ ENGINES = {node.name: (path, node) for path, node in classes() if is_engine(node
 
 
 def declared(node: ast.ClassDef) -> dict[str, Any]:
-    """Fields that are set in the class itself, by name; those that the methods set, without a value."""
+    """Class attributes with their values; attributes set in methods, without."""
     fields: dict[str, Any] = {}
     for each in ast.walk(node):
         target = each.target if isinstance(each, ast.AnnAssign) else None
@@ -61,11 +61,11 @@ def test_the_engines_of_each_kind_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_an_engine_says_how_it_is_measured_and_has_what_that_takes(name: str) -> None:
+def test_each_engine_has_a_cost_source_and_its_attributes(name: str) -> None:
     path, node = ENGINES[name]
     fields = declared(node)
-    assert fields.get("measured") in get_args(Measured), f"{path.relative_to(ROOT)}: {name}.measured"
-    if fields["measured"] == "at start":
+    assert fields.get("cost_source") in get_args(CostSource), f"{path.relative_to(ROOT)}: {name}.cost_source"
+    if fields["cost_source"] == "measured on load":
         assert fields.keys() & {"speed", "takes_ms"}
-    if fields["measured"] == "by trial":
-        assert {"worked_s", "threads"} <= fields.keys() or "at_once" in fields
+    if fields["cost_source"] == "timed with a sentence":
+        assert {"cpu_time_s", "threads"} <= fields.keys() or "concurrency" in fields

@@ -1,4 +1,4 @@
-"""Models are loaded as the settings ask for; what is missing stops the start with one clear line."""
+"""Loading of the models in the settings; a missing one stops the start with one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from models.loading.loader import load
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 
 
-def test_loading_says_one_line_for_each_model(tmp_path: Path) -> None:
+def test_loading_logs_one_line_for_each_model(tmp_path: Path) -> None:
     with capture_logs() as logs:
         load(tmp_path).close()
     loaded = [(line["kind"], line["name"]) for line in logs if line["event"] == "model.loaded"]
@@ -30,7 +30,7 @@ def test_loading_says_one_line_for_each_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["stt", "stt_second", "llm", "tts", "eot", "embedding"])
-def test_an_unknown_name_is_refused_with_what_there_is(tmp_path: Path, kind: str) -> None:
+def test_an_unknown_name_raises_with_the_choices(tmp_path: Path, kind: str) -> None:
     with pytest.raises(StartupError, match=rf"\[models\] {kind} = 'no-such' .* auto, "):
         load(tmp_path, **{"llm": "auto", kind: "no-such"})
 
@@ -52,7 +52,9 @@ def test_without_flite_espeak_speaks_english(tmp_path: Path, monkeypatch: pytest
     catalogue.close()
 
 
-def test_without_its_file_words_alone_tell_the_end_of_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_file_the_lexical_end_of_turn_model_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(models.turn_detection.smart_turn, "_FOLDER", "pipecat/not/here")
     with capture_logs() as logs:
         catalogue = load(tmp_path)

@@ -1,4 +1,4 @@
-"""Models that are files are loaded beside those in the box: the best at start, others when a call needs them."""
+"""Loading of model files: the default at the start, others at first use."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import ModelError, StartupError
-from models.llm import lazy_model
+from models.llm import lazy_language_model
 from models.llm.fallback import FallbackLanguageModel
-from models.llm.lazy_model import OnDemandLanguageModel
+from models.llm.lazy_language_model import LazyLanguageModel
 from models.loading.catalogue import Catalogue, language_model_id
 from models.loading.loader import load
 from models.protocols import ChatMessage, ChatPrompt, LanguageModel, LlmOutput, TextDelta
@@ -26,7 +26,7 @@ PROMPT = ChatPrompt("call", "The kitchen opens at seven.", [ChatMessage("user", 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two language models and one that is none."""
+    """Two language models, and a file that is none."""
     folder = tmp_path_factory.mktemp("models")
     write_tiny_gguf(folder / "b-second.gguf")
     shutil.copy(folder / "b-second.gguf", folder / "a-first.gguf")
@@ -41,7 +41,7 @@ def catalogue(folder: Path) -> Iterator[Catalogue]:
     catalogue.close()
 
 
-def test_all_language_models_that_are_here_are_listed_and_the_first_is_the_default(catalogue: Catalogue) -> None:
+def test_all_local_language_models_are_listed_and_the_first_is_the_default(catalogue: Catalogue) -> None:
     listed = catalogue.language_models()
     assert [(info.name, info.provider, info.context_length, info.is_default) for info in listed] == [
         ("a-first", "llama.cpp", 4096, True),
@@ -51,15 +51,15 @@ def test_all_language_models_that_are_here_are_listed_and_the_first_is_the_defau
     assert [info.id for info in listed] == [language_model_id(info.name) for info in listed]
 
 
-async def test_each_of_them_answers(catalogue: Catalogue) -> None:
+async def test_each_of_them_responds(catalogue: Catalogue) -> None:
     for info in catalogue.language_models():
         parts = [part async for part in catalogue.llm(info.id).respond(PROMPT)]
         assert any(isinstance(part, TextDelta) and part.text for part in parts), info.name
 
 
 @pytest.fixture
-def bereft(folder: Path, tmp_path: Path) -> Iterator[Catalogue]:
-    """Its second model's file is gone when a call first needs it."""
+def without_responder(folder: Path, tmp_path: Path) -> Iterator[Catalogue]:
+    """The second model's file is deleted before its first use."""
     for name in ("a-first.gguf", "b-second.gguf"):
         shutil.copy(folder / "a-first.gguf", tmp_path / name)
     catalogue = load(tmp_path, stt="pocketsphinx", tts="flite", eot="lexical-end-of-turn")
@@ -68,14 +68,14 @@ def bereft(folder: Path, tmp_path: Path) -> Iterator[Catalogue]:
     catalogue.close()
 
 
-async def test_the_responder_answers_when_a_model_fails(bereft: Catalogue) -> None:
+async def test_the_responder_answers_when_a_model_fails(without_responder: Catalogue) -> None:
     told = [TextDelta("The kitchen opens at seven.")]
-    assert await answer_of(bereft.llm(language_model_id("b-second"))) == told
-    await asyncio.to_thread(bereft.close)
-    assert await answer_of(bereft.llm(None)) == told
+    assert await response_of(without_responder.llm(language_model_id("b-second"))) == told
+    await asyncio.to_thread(without_responder.close)
+    assert await response_of(without_responder.llm(None)) == told
 
 
-def test_a_file_that_is_no_model_is_told_and_stops_nothing(folder: Path) -> None:
+def test_a_file_that_is_no_model_is_logged_and_skipped(folder: Path) -> None:
     with capture_logs() as logs:
         load(folder, stt="pocketsphinx", tts="flite", eot="lexical-end-of-turn").close()
     assert [line["name"] for line in logs if line["event"] == "model.missing"] == ["c-broken"]
@@ -90,7 +90,7 @@ def test_a_model_for_embeddings_is_no_language_model(tmp_path: Path) -> None:
     catalogue.close()
 
 
-def test_what_llama_cpp_says_of_a_file_is_told(tmp_path: Path) -> None:
+def test_llama_cpps_error_is_part_of_the_message(tmp_path: Path) -> None:
     made = write_tiny_gguf(tmp_path / "strange.gguf").read_bytes()
     (tmp_path / "strange.gguf").write_bytes(made.replace(b"qwen3", b"qwenX"))
     with pytest.raises(StartupError, match=r"runs \(.*unknown model architecture: 'qwenX'"):
@@ -119,9 +119,7 @@ def test_the_model_that_a_setting_names_is_the_default(folder: Path) -> None:
         ("stt_second", "whisper-base"),
     ],
 )
-def test_a_model_that_is_known_and_not_here_is_refused_with_the_way_to_get_it(
-    tmp_path: Path, kind: str, name: str
-) -> None:
+def test_a_known_model_that_is_not_installed_raises_with_the_remedy(tmp_path: Path, kind: str, name: str) -> None:
     with pytest.raises(
         StartupError,
         match=rf"\[models\] {kind} = '{name}' cannot be used \(not pulled\): run `trunkline models pull {name}`",
@@ -129,7 +127,7 @@ def test_a_model_that_is_known_and_not_here_is_refused_with_the_way_to_get_it(
         load(tmp_path, **{kind: name})
 
 
-def test_a_model_that_nothing_here_runs_is_not_to_be_got_first(tmp_path: Path) -> None:
+def test_a_model_without_an_engine_raises_without_a_pull_remedy(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match=r"embedding = 'qwen3-embedding-0.6b-q8_0' needs llama.cpp: this version"):
         load(tmp_path, embedding="qwen3-embedding-0.6b-q8_0")
 
@@ -141,7 +139,7 @@ def test_an_operators_list_that_is_wrong_stops_the_start(tmp_path: Path) -> None
 
 
 class Loads:
-    """Loads the responder when `gate` is set; fails so many times before."""
+    """Loads the responder when `gate` is set, after `failures` failures."""
 
     def __init__(self, failures: int = 0) -> None:
         self.gate = threading.Event()
@@ -166,77 +164,77 @@ class Closing(ExtractiveResponder):
         self._loads.closed += 1
 
 
-async def answer_of(model: LanguageModel) -> list[LlmOutput]:
+async def response_of(model: LanguageModel) -> list[LlmOutput]:
     return [part async for part in model.respond(PROMPT)]
 
 
 async def test_a_model_is_loaded_once_for_all_calls_that_wait_for_it() -> None:
     loads = Loads()
-    model = OnDemandLanguageModel("late", loads)
+    model = LazyLanguageModel("late", loads)
     assert loads.count == 0
-    asked = [asyncio.create_task(answer_of(model)) for _ in range(3)]
+    asked = [asyncio.create_task(response_of(model)) for _ in range(3)]
     loads.gate.set()
     answers = await asyncio.gather(*asked)
-    assert answers[0] and answers[0] == answers[1] == answers[2] == await answer_of(model)
+    assert answers[0] and answers[0] == answers[1] == answers[2] == await response_of(model)
     assert loads.count == 1
     model.close()
     assert loads.closed == 1
 
 
-async def test_a_caller_waits_for_a_model_no_longer_than_for_a_word_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lazy_model, "ANSWER_WITHIN_S", 0.05)
+async def test_a_response_waits_for_loading_as_long_as_for_a_first_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lazy_language_model, "LOAD_TIMEOUT_S", 0.05)
     loads = Loads()
-    late = OnDemandLanguageModel("late", loads)
+    late = LazyLanguageModel("late", loads)
     chain = FallbackLanguageModel("late", [late, ExtractiveResponder()])
     with capture_logs() as logs:
         async with asyncio.timeout(5):
-            assert await answer_of(chain), "another one answers"
+            assert await response_of(chain), "another one answers"
     assert [line["error"] for line in logs if line["event"] == "model.fell_back"] == [
         "the language model late is still being loaded"
     ]
-    later = asyncio.create_task(late.loaded())
+    later = asyncio.create_task(late.load())
     await asyncio.sleep(0)
     loads.gate.set()
-    assert await later and await answer_of(chain) and loads.count == 1, "and the loading went on"
+    assert await later and await response_of(chain) and loads.count == 1, "and the loading went on"
 
 
-async def test_a_call_that_ends_while_the_model_is_loaded_leaves_it_to_the_next() -> None:
+async def test_a_cancelled_response_does_not_cancel_loading() -> None:
     loads = Loads()
-    model = OnDemandLanguageModel("late", loads)
-    first, second = (asyncio.create_task(answer_of(model)) for _ in range(2))
+    model = LazyLanguageModel("late", loads)
+    first, second = (asyncio.create_task(response_of(model)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     loads.gate.set()
     assert await second and loads.count == 1
 
 
-async def test_a_model_that_cannot_be_loaded_fails_answers_and_is_tried_again_after_a_rest(
+async def test_a_failed_load_fails_responses_and_is_retried_after_an_interval(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loads = Loads(failures=1)
     loads.gate.set()
-    model = OnDemandLanguageModel("late", loads)
+    model = LazyLanguageModel("late", loads)
     with pytest.raises(ModelError, match="late cannot be loaded: no such file"):
-        await answer_of(model)
+        await response_of(model)
     with pytest.raises(ModelError, match="late could not be loaded: no such file"):
-        await answer_of(model)
+        await response_of(model)
     assert loads.count == 1
-    monkeypatch.setattr(lazy_model, "REST_S", 0.0)
-    assert await answer_of(model)
+    monkeypatch.setattr(lazy_language_model, "RETRY_INTERVAL_S", 0.0)
+    assert await response_of(model)
 
 
-async def test_a_fault_in_loading_fails_that_answer_alone() -> None:
-    def load_it() -> LanguageModel:
+async def test_an_exception_in_loading_fails_only_that_response() -> None:
+    def load() -> LanguageModel:
         raise UnicodeDecodeError("utf-8", b"x", 0, 1, "strange")
 
     with pytest.raises(ModelError, match="late cannot be loaded: UnicodeDecodeError"):
-        await answer_of(OnDemandLanguageModel("late", load_it))
+        await response_of(LazyLanguageModel("late", load))
 
 
 async def test_a_model_that_is_closed_while_it_is_loaded_is_freed() -> None:
     loads = Loads()
-    model = OnDemandLanguageModel("late", loads)
-    asked = asyncio.create_task(answer_of(model))
+    model = LazyLanguageModel("late", loads)
+    asked = asyncio.create_task(response_of(model))
     await asyncio.sleep(0)
     model.close()
     loads.gate.set()

@@ -1,4 +1,4 @@
-"""Remote models beside those that are here: which one an agent gets, what stands behind it, what lists tell."""
+"""Remote models beside local ones: defaults, fallbacks and lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from config.errors import EgressError, ModelError, StartupError
-from models.llm.fallback import GO_ON, FallbackLanguageModel
+from models.llm.fallback import CONTINUE_INSTRUCTION, FallbackLanguageModel
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id, voice_id
 from models.loading.remote_models import add_remote_models
 from models.protocols import (
@@ -40,14 +40,14 @@ PROMPT = ChatPrompt("call", "We are open from nine to five.", [])
 
 
 class Nowhere:
-    """No server can be reached."""
+    """No server is reachable."""
 
     def open(self, *_: Any, **__: Any) -> Any:
         raise EgressError("connection", "there is no network")
 
 
 class Local:
-    """The language model that is here."""
+    """A local language model."""
 
     name = "local"
 
@@ -56,7 +56,7 @@ class Local:
 
 
 class LocalTts:
-    """The voices that are here."""
+    """Local voices."""
 
     name = "here"
 
@@ -71,7 +71,7 @@ class LocalTts:
 
 
 class LocalStt(SpeechToText):
-    """The recognizer that is here."""
+    """A local recognizer."""
 
     name = "here"
 
@@ -95,7 +95,7 @@ def test_without_remote_models_nothing_changes(here: Catalogue) -> None:
     assert add_remote_models(here, [], Nowhere()) is here
 
 
-def test_what_an_operator_added_first_is_what_agents_get(here: Catalogue) -> None:
+def test_the_first_remote_model_is_the_default(here: Catalogue) -> None:
     joined = add_remote_models(here, [LLM, SECOND, STT, TTS], Nowhere())
     assert names(joined) == [(LLM.name, True), (SECOND.name, False), ("local", False), ("extractive-responder", False)]
     assert joined.language_models()[0] == LanguageModelInfo(
@@ -106,7 +106,7 @@ def test_what_an_operator_added_first_is_what_agents_get(here: Catalogue) -> Non
     assert isinstance(joined.stt("de"), TwoPassSpeechToText)
 
 
-def test_a_setting_chooses_among_them_or_one_that_is_here(here: Catalogue) -> None:
+def test_a_setting_selects_a_remote_or_a_local_model(here: Catalogue) -> None:
     remotes = [LLM, SECOND, STT, TTS]
     assert names(add_remote_models(here, remotes, Nowhere(), llm=SECOND.name))[0] == (SECOND.name, True)
     kept = add_remote_models(here, remotes, Nowhere(), llm="local", stt_second="off", tts="here")
@@ -117,11 +117,11 @@ def test_a_setting_chooses_among_them_or_one_that_is_here(here: Catalogue) -> No
     assert kept.stt("en") is here.stt("en")
 
 
-def test_a_language_that_no_remote_voice_speaks_gets_one_that_is_here(here: Catalogue) -> None:
+def test_a_language_without_a_remote_voice_gets_a_local_one(here: Catalogue) -> None:
     assert add_remote_models(here, [TTS], Nowhere()).voice(None, "de")[1] == "here/de"
 
 
-def test_each_recognizer_that_is_here_gets_a_second_pass(here: Catalogue) -> None:
+def test_each_local_recognizer_gets_the_remote_second_pass(here: Catalogue) -> None:
     joined = add_remote_models(here, [STT], Nowhere())
     ears = [joined.stt(language) for language in (None, "en", "de")]
     inner = [ear.streaming for ear in ears if isinstance(ear, TwoPassSpeechToText)]
@@ -129,17 +129,17 @@ def test_each_recognizer_that_is_here_gets_a_second_pass(here: Catalogue) -> Non
     assert ears[0] is ears[1] and ears[0] is not ears[2]
 
 
-async def test_behind_a_remote_language_model_stand_the_best_that_is_here_and_the_responder(here: Catalogue) -> None:
+async def test_a_remote_language_model_falls_back_to_the_local_default_and_the_responder(here: Catalogue) -> None:
     model = add_remote_models(here, [LLM], Nowhere()).llm(None)
     assert isinstance(model, FallbackLanguageModel)
     assert [each.name for each in model.models] == [LLM.name, "local", "extractive-responder"]
-    for endpoint in [model.models[0]._endpoint]:  # type: ignore[attr-defined]
+    for endpoint in [model.models[0]._client]:  # type: ignore[attr-defined]
         endpoint.pauses_s = (0.0, 0.0)
     assert [part async for part in model.respond(PROMPT)] == [TextDelta("Local.")]
 
 
 class Fails:
-    """A language model that is here, and too busy; it keeps what it was asked."""
+    """A local language model that is too busy; it stores its prompts."""
 
     name = "local"
 
@@ -153,7 +153,7 @@ class Fails:
 
 
 class BreaksOff:
-    """A server that is gone in the middle of a sentence."""
+    """A server that breaks off within a sentence."""
 
     status = 200
     headers: Mapping[str, str] = {}
@@ -172,8 +172,8 @@ class BreaksOff:
         raise EgressError("connection", "it is gone")
 
 
-async def test_a_model_that_is_here_and_fails_too_leaves_the_callers_question_to_the_responder() -> None:
-    """A file's model has the responder behind itself; the responder is asked what the caller asked."""
+async def test_if_the_local_model_fails_too_the_responder_answers_the_original_prompt() -> None:
+    """A model file falls back to the responder, which gets the original prompt."""
     local, responder = Fails(), ExtractiveResponder()
     gguf = LanguageModelInfo(language_model_id("local"), "local", "llama.cpp", 4096, True)
     spare = LanguageModelInfo(language_model_id(responder.name), responder.name, "builtin", 4096, False)
@@ -185,10 +185,10 @@ async def test_a_model_that_is_here_and_fails_too_leaves_the_callers_question_to
     parts = [part async for part in model.respond(replace(PROMPT, messages=[ChatMessage("user", "When open?")]))]
     text = "".join(part.text for part in parts if isinstance(part, TextDelta))
     assert text.startswith("We are open from nine to five.")
-    assert local.asked[0].messages[-1].content == GO_ON
+    assert local.asked[0].messages[-1].content == CONTINUE_INSTRUCTION
 
 
-async def test_behind_a_remote_voice_stands_one_that_is_here_of_the_calls_language(here: Catalogue) -> None:
+async def test_a_remote_voice_falls_back_to_a_local_one_of_the_calls_language(here: Catalogue) -> None:
     joined = add_remote_models(here, [replace(TTS, timeouts=replace(TTS.timeouts, first_word_s=0.2))], Nowhere())
     voice, name = joined.voice(voice_id("gpu-voice/other"), "de")
     assert isinstance(voice, FallbackTextToSpeech)
@@ -211,7 +211,7 @@ def test_two_models_of_one_name_stop_the_start(here: Catalogue) -> None:
         ("https://[fd00::1]:11434/openai/v1//", "https://[fd00::1]:11434/openai/v1"),
     ],
 )
-def test_addresses_get_one_form(given: str, kept: str) -> None:
+def test_base_urls_are_normalized(given: str, kept: str) -> None:
     assert base_url_of(given) == kept
 
 
@@ -222,7 +222,7 @@ def test_addresses_get_one_form(given: str, kept: str) -> None:
         "http://gpu:0/v1", "http://gpu/v1?key=hush", "http://gpu/v1#hush", "http://gpu/v 1", "http://g\nu/v1",
     ],
 )  # fmt: skip
-def test_addresses_that_are_none_or_hold_secrets_are_refused_without_repeating_them(url: str) -> None:
+def test_invalid_base_urls_and_those_with_secrets_raise_without_repeating_them(url: str) -> None:
     with pytest.raises(ValueError, match="address") as refused:
         base_url_of(url)
     assert "hush" not in str(refused.value)

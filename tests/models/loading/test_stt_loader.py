@@ -1,4 +1,4 @@
-"""An agent's language chooses what hears its callers, and what hears their turns again."""
+"""Recognizers and second passes by language."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from config.errors import StartupError
 from models.loading.catalogue import ANY
-from models.loading.stt_loader import recognizers
+from models.loading.stt_loader import load_recognizers
 from models.model_files.store import ModelStore
 from models.protocols import SpeechToText
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
@@ -26,7 +26,7 @@ ENGINES = {
 
 
 class Place:
-    """A folder of models; what was loaded of it is closed at the end."""
+    """A folder of models; loaded ones are closed at the end."""
 
     def __init__(self, directory: Path, opened: ExitStack) -> None:
         self.directory = directory
@@ -43,13 +43,13 @@ class Place:
         return ModelStore(self.directory, models)
 
     def names(self, store: ModelStore, wanted: str = "auto", second: str = "auto") -> dict[str, str]:
-        ears: dict[str, SpeechToText] = recognizers(store, wanted, second, self.opened)
+        ears: dict[str, SpeechToText] = load_recognizers(store, wanted, second, self.opened)
         return {language: ear.name for language, ear in ears.items()}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """For all tests: a model is tried out once for each place that it lies in."""
+    """For all tests, because a model is load checked once per folder."""
     return tmp_path_factory.mktemp("models")
 
 
@@ -61,26 +61,26 @@ def place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         yield Place(folder, opened)
 
 
-def test_without_files_the_recognizer_in_the_box_hears_all(place: Place) -> None:
+def test_without_files_the_built_in_recognizer_serves_all_languages(place: Place) -> None:
     assert place.names(place.store()) == {ANY: "pocketsphinx", "en": "pocketsphinx"}
 
 
-def test_each_language_has_the_first_model_that_knows_it(place: Place) -> None:
+def test_each_language_has_the_first_model_for_it(place: Place) -> None:
     store = place.store("german", "english")
     assert place.names(store) == {ANY: "english", "en": "english", "de": "german"}
 
 
-def test_english_stays_with_the_recognizer_in_the_box_where_no_file_knows_it(place: Place) -> None:
+def test_english_without_a_file_has_the_built_in_recognizer(place: Place) -> None:
     assert place.names(place.store("german")) == {ANY: "pocketsphinx", "en": "pocketsphinx", "de": "german"}
 
 
-def test_turns_are_heard_again_by_a_model_for_whole_turns(place: Place) -> None:
+def test_an_offline_model_is_the_second_pass(place: Place) -> None:
     assert place.names(place.store("english", "turns")) == {
         ANY: "english+turns", "en": "english+turns", "zh": "turns"
     }  # fmt: skip
 
 
-def test_a_model_for_whole_turns_hears_alone_what_no_other_knows(place: Place) -> None:
+def test_an_offline_model_alone_serves_languages_without_a_streaming_model(place: Place) -> None:
     assert place.names(place.store("turns-any", "german")) == {
         ANY: "turns-any", "en": "pocketsphinx+turns-any", "de": "german+turns-any"
     }  # fmt: skip
@@ -92,7 +92,7 @@ def test_the_second_pass_can_be_switched_off_and_chosen(place: Place) -> None:
     assert place.names(store, second="turns-any") == {ANY: "turns-any", "en": "english+turns-any"}
 
 
-def test_a_setting_that_names_a_model_has_it_hear_all_languages(place: Place) -> None:
+def test_a_model_named_by_the_setting_serves_all_languages(place: Place) -> None:
     store = place.store("english", "german", "turns")
     assert place.names(store, "german", "off") == {ANY: "german"}
     assert place.names(store, "german") == {ANY: "german", "en": "german+turns", "zh": "german+turns"}
@@ -101,12 +101,12 @@ def test_a_setting_that_names_a_model_has_it_hear_all_languages(place: Place) ->
 
 
 @pytest.mark.parametrize("second", ["english", "no-such"])
-def test_a_second_model_that_is_none_for_whole_turns_stops_the_start(place: Place, second: str) -> None:
+def test_a_second_pass_with_a_streaming_model_stops_the_start(place: Place, second: str) -> None:
     with pytest.raises(StartupError, match=rf"\[models\] stt_second = '{second}' .*auto, off, turns"):
         place.names(place.store("english", "turns"), second=second)
 
 
-def test_a_model_that_does_not_load_is_passed_over(place: Place, tmp_path: Path) -> None:
+def test_a_model_that_does_not_load_is_skipped(place: Place, tmp_path: Path) -> None:
     place.directory = tmp_path
     store = place.store("english", "turns")
     (place.directory / "english" / "encoder.onnx").write_bytes(

@@ -1,4 +1,4 @@
-"""A web server with one large file, as well or as badly behaved as a test wants it."""
+"""A web server with one large file, with faults that a test chooses."""
 
 from __future__ import annotations
 

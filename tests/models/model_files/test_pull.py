@@ -1,4 +1,4 @@
-"""A model is there whole or not at all, and stays what it was when it came."""
+"""A pulled model is installed completely or not at all, and verified from then on."""
 
 from __future__ import annotations
 
@@ -28,75 +28,75 @@ async def server() -> AsyncIterator[FileServer]:
         yield server
 
 
-async def pulled(store: ModelStore, model: KnownModel) -> dict[str, FileRecord]:
+async def pull_model(store: ModelStore, model: KnownModel) -> dict[str, FileRecord]:
     return await pull(store, model, pauses_s=[0.0], keep_free=0)
 
 
-async def stands(store: ModelStore, model: KnownModel) -> str:
+async def model_state(store: ModelStore, model: KnownModel) -> str:
     return str(await asyncio.to_thread(store.state, model))
 
 
-async def verified(store: ModelStore, model: KnownModel) -> list[str]:
+async def verify(store: ModelStore, model: KnownModel) -> list[str]:
     return await asyncio.to_thread(store.verify, model)
 
 
-async def ready(store: ModelStore, kind: Kind, language: str | None = None) -> list[KnownModel]:
+async def ready_names(store: ModelStore, kind: Kind, language: str | None = None) -> list[KnownModel]:
     return await asyncio.to_thread(store.ready, kind, language)
 
 
-async def test_a_model_comes_with_a_record_of_what_it_was(server: FileServer, tmp_path: Path) -> None:
+async def test_a_pulled_model_has_a_manifest(server: FileServer, tmp_path: Path) -> None:
     model = model_of(FILES, server.origin)
     store = store_of(tmp_path / "models", model)
-    assert await stands(store, model) == "not pulled"
-    come = await pulled(store, model)
+    assert await model_state(store, model) == "not pulled"
+    come = await pull_model(store, model)
     assert {name: record.origin for name, record in come.items()} == dict.fromkeys(FILES, "list")
     there = contents(store.folder(model))
     assert {name: there[name] for name in FILES} == FILES and set(there) == {*FILES, MANIFEST}
-    assert await stands(store, model) == "ready" and await ready(store, "stt", "en-US") == [model]
-    assert await ready(store, "stt", "de") == [] == await ready(store, "llm")
+    assert await model_state(store, model) == "ready" and await ready_names(store, "stt", "en-US") == [model]
+    assert await ready_names(store, "stt", "de") == [] == await ready_names(store, "llm")
     assert store.path(model, "encoder").read_bytes() == FILES["encoder.onnx"]
     assert not store.part(model, model.files[0]).parent.exists()
 
 
-async def test_what_is_there_is_not_got_again(server: FileServer, tmp_path: Path) -> None:
+async def test_installed_files_are_not_downloaded_again(server: FileServer, tmp_path: Path) -> None:
     model = model_of(FILES, server.origin)
     store = store_of(tmp_path, model)
-    await pulled(store, model)
+    await pull_model(store, model)
     server.asked.clear()
-    assert await pulled(store, model) == {} and server.asked == []
+    assert await pull_model(store, model) == {} and server.asked == []
 
 
-async def test_files_that_came_before_a_failure_are_kept(server: FileServer, tmp_path: Path) -> None:
+async def test_files_downloaded_before_a_failure_are_kept(server: FileServer, tmp_path: Path) -> None:
     model = model_of(FILES, server.origin)
     store = store_of(tmp_path, model)
     server.statuses = [200, 404]
-    with pytest.raises(ModelFileError, match=r"tokens.txt is not there any more"):
-        await pulled(store, model)
-    assert await stands(store, model) == "not pulled: 92 % is here" and not store.folder(model).exists()
+    with pytest.raises(ModelFileError, match=r"tokens.txt no longer exists"):
+        await pull_model(store, model)
+    assert await model_state(store, model) == "not pulled: 92 % is here" and not store.folder(model).exists()
     server.asked.clear()
-    await pulled(store, model)
+    await pull_model(store, model)
     assert [path for path, _, _ in server.asked] == ["/tokens.txt"]
-    assert await stands(store, model) == "ready"
+    assert await model_state(store, model) == "ready"
 
 
-async def test_only_the_damaged_file_is_got_again(server: FileServer, tmp_path: Path) -> None:
+async def test_only_the_damaged_file_is_downloaded_again(server: FileServer, tmp_path: Path) -> None:
     model = model_of(FILES, server.origin)
     store = store_of(tmp_path, model)
-    await pulled(store, model)
+    await pull_model(store, model)
     file = store.folder(model) / "tokens.txt"
     file.write_bytes(b"tokenz" * 100)
-    assert await stands(store, model) == "ready", "of the same size: only reading it whole tells"
-    assert await verified(store, model) == ["tokens.txt has changed since it came"]
+    assert await model_state(store, model) == "ready", "of the same size: only reading it whole tells"
+    assert await verify(store, model) == ["tokens.txt has changed since it came"]
     server.asked.clear()
-    await pulled(store, model)
-    assert [path for path, _, _ in server.asked] == ["/tokens.txt"] and await verified(store, model) == []
+    await pull_model(store, model)
+    assert [path for path, _, _ in server.asked] == ["/tokens.txt"] and await verify(store, model) == []
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "no record", "record of another", "record is none"])
-async def test_damage_is_seen_and_mended(server: FileServer, tmp_path: Path, damage: str) -> None:
+async def test_damage_is_detected_and_repaired(server: FileServer, tmp_path: Path, damage: str) -> None:
     model = model_of(FILES, server.origin)
     store = store_of(tmp_path, model)
-    await pulled(store, model)
+    await pull_model(store, model)
     file, record = store.folder(model) / "tokens.txt", store.folder(model) / MANIFEST
     if damage == "gone":
         file.unlink()
@@ -106,79 +106,81 @@ async def test_damage_is_seen_and_mended(server: FileServer, tmp_path: Path, dam
         record.unlink()
     else:
         record.write_text(record.read_text().replace("small", "other") if damage == "record of another" else "{")
-    state = await stands(store, model)
-    assert state.startswith("damaged: ") and await ready(store, "stt") == []
+    state = await model_state(store, model)
+    assert state.startswith("damaged: ") and await ready_names(store, "stt") == []
     assert state.endswith(
-        {"gone": "tokens.txt is missing", "cut": "has 5 bytes in the place of 600"}.get(damage, "is missing")
+        {"gone": "tokens.txt is missing", "cut": "has 5 bytes instead of 600"}.get(damage, "is missing")
     )
-    await pulled(store, model)
-    assert await stands(store, model) == "ready" and await verified(store, model) == []
+    await pull_model(store, model)
+    assert await model_state(store, model) == "ready" and await verify(store, model) == []
 
 
-async def test_a_wrong_file_takes_nothing_away(server: FileServer, tmp_path: Path) -> None:
-    """The list has a new version of a model that is there; what comes for it is something else."""
+async def test_a_wrong_file_changes_nothing(server: FileServer, tmp_path: Path) -> None:
+    """The list has a new version of an installed model; the download is another file."""
     old = model_of(FILES, server.origin)
-    await pulled(store_of(tmp_path, old), old)
+    await pull_model(store_of(tmp_path, old), old)
     before = contents(tmp_path / "small")
     new = model_of(OTHER, server.origin)
     store = store_of(tmp_path, new)
-    assert await stands(store, new) == "damaged: tokens.txt is of another version than the one that is known"
+    assert await model_state(store, new) == "damaged: tokens.txt is of another version than the one that is known"
     server.files["/tokens.txt"] = b"liars!" * 100
-    with pytest.raises(ModelFileError, match="it was thrown away, nothing else has changed"):
-        await pulled(store, new)
+    with pytest.raises(ModelFileError, match="it was discarded, nothing else has changed"):
+        await pull_model(store, new)
     assert contents(tmp_path / "small") == before
     server.files["/tokens.txt"] = OTHER["tokens.txt"]
-    assert list(await pulled(store, new)) == ["tokens.txt"] and await verified(store, new) == []
+    assert list(await pull_model(store, new)) == ["tokens.txt"] and await verify(store, new) == []
 
 
-async def test_sums_that_nobody_knows_are_kept_from_the_first_time_on(server: FileServer, tmp_path: Path) -> None:
+async def test_unknown_hashes_are_trusted_on_first_use(server: FileServer, tmp_path: Path) -> None:
     model = model_of(FILES, server.origin, known=False)
     store = store_of(tmp_path, model)
     server.redirects = {"/encoder.onnx": "/store"}
     server.files["/store"] = FILES["encoder.onnx"]
     server.linked = {"X-Linked-ETag": f'"{sha256(FILES["encoder.onnx"])}"'}
-    come = await pulled(store, model)
+    come = await pull_model(store, model)
     assert {name: record.origin for name, record in come.items()} == {
         "encoder.onnx": "host",
         "tokens.txt": "first copy",
     }
-    assert await verified(store, model) == []
+    assert await verify(store, model) == []
     (store.folder(model) / "tokens.txt").write_bytes(b"tokenz" * 100)
-    assert await verified(store, model) == ["tokens.txt has changed since it came"]
+    assert await verify(store, model) == ["tokens.txt has changed since it came"]
 
 
-async def test_a_model_without_its_package_says_so(server: FileServer, tmp_path: Path) -> None:
+async def test_a_model_without_its_package_has_that_state(server: FileServer, tmp_path: Path) -> None:
     model = model_of(FILES, server.origin, package="no-such-package")
     store = store_of(tmp_path, model)
-    await pulled(store, model)
-    assert await stands(store, model) == "missing package: no-such-package" and await ready(store, "stt") == []
+    await pull_model(store, model)
+    assert (
+        await model_state(store, model) == "missing package: no-such-package" and await ready_names(store, "stt") == []
+    )
 
 
-async def test_whoever_has_an_old_file_open_keeps_it(server: FileServer, tmp_path: Path) -> None:
-    """A running server reads its model's pages from the file for as long as it runs."""
+async def test_an_open_old_file_stays_readable(server: FileServer, tmp_path: Path) -> None:
+    """A running server maps its model's file."""
     old = model_of(FILES, server.origin)
-    await pulled(store_of(tmp_path, old), old)
+    await pull_model(store_of(tmp_path, old), old)
     server.files["/tokens.txt"] = OTHER["tokens.txt"]
     new = model_of(OTHER, server.origin)
     with (tmp_path / "small/tokens.txt").open("rb") as file:
-        await pulled(store_of(tmp_path, new), new)
+        await pull_model(store_of(tmp_path, new), new)
         assert file.read() == FILES["tokens.txt"]
 
 
-async def test_a_folder_that_cannot_be_used_is_told(server: FileServer, tmp_path: Path) -> None:
+async def test_an_unusable_folder_raises(server: FileServer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     model = model_of(FILES, server.origin)
     with pytest.raises(ModelFileError, match=r"file/models/.locks: Not a directory: .* set another \[models\] dir$"):
-        await pulled(store_of(tmp_path / "file/models", model), model)
+        await pull_model(store_of(tmp_path / "file/models", model), model)
 
 
-async def test_no_file_is_begun_when_all_together_have_no_room(server: FileServer, tmp_path: Path) -> None:
+async def test_no_download_starts_unless_all_files_fit(server: FileServer, tmp_path: Path) -> None:
     with tiny_disk(tmp_path / "disk", "1m"):
         model = model_of({**FILES, "large.onnx": bytes(2_000_000)}, server.origin)
         with pytest.raises(
             ModelFileError, match=r"has \d MiB free, and 2 MiB are needed: free some, or set \[models\] dir"
         ):
-            await pulled(store_of(tmp_path / "disk", model), model)
+            await pull_model(store_of(tmp_path / "disk", model), model)
     assert server.asked == []
 
 
@@ -196,7 +198,7 @@ print(len(come))
 """
 
 
-async def test_two_processes_do_not_get_the_same_model_twice(server: FileServer, tmp_path: Path) -> None:
+async def test_two_processes_do_not_pull_the_same_model_twice(server: FileServer, tmp_path: Path) -> None:
     model = model_of(FILES, server.origin)
     store = store_of(tmp_path, model)
 
@@ -212,10 +214,10 @@ async def test_two_processes_do_not_get_the_same_model_twice(server: FileServer,
         assert server.asked == []
     outputs = [(await process.communicate())[0] for process in (first, second)]
     assert sorted(outputs) == [b"0\n", b"2\n"], "one got both files, the other found them there"
-    assert len(server.asked) == 2 and await verified(store, model) == []
+    assert len(server.asked) == 2 and await verify(store, model) == []
 
 
-async def test_the_lock_of_a_process_that_was_killed_holds_nobody(server: FileServer, tmp_path: Path) -> None:
+async def test_the_lock_of_a_killed_process_is_released(server: FileServer, tmp_path: Path) -> None:
     server.breaks = [3000]
     model = model_of({"encoder.onnx": bytes(3_000_000)}, server.origin)
     server.files = {"/encoder.onnx": bytes(3_000_000)}
@@ -227,4 +229,4 @@ async def test_the_lock_of_a_process_that_was_killed_holds_nobody(server: FileSe
     await process.wait()
     store = store_of(tmp_path, model)
     await pull(store, model, on_wait=pytest.fail, pauses_s=[0.0], keep_free=0)
-    assert await verified(store, model) == []
+    assert await verify(store, model) == []

@@ -1,4 +1,4 @@
-"""Models that are files of a few bytes."""
+"""Model files of a few bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def model_of(
     known: bool = True,
     **more: Any,
 ) -> KnownModel:
-    """A model of these files; `known`: with their sizes and sums."""
+    """A model of these files; `known`: with sizes and hashes."""
     entries = [
         {"role": file.split(".")[0], "name": file}
         | ({"size": len(content), "sha256": sha256(content)} if known else {})
@@ -35,5 +35,5 @@ def store_of(directory: Path, *models: KnownModel) -> ModelStore:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """What lies in a folder, hidden files too, by name."""
+    """The contents of a folder by name, with hidden files."""
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} if folder.is_dir() else {}

@@ -22,26 +22,26 @@ VECTORS = "tiny-vectors"
 
 @dataclass(frozen=True)
 class LlamaServer:
-    """Where it is, and what runs it."""
+    """Its URL and its process."""
 
     base_url: str
     process: asyncio.subprocess.Process
 
     async def kill(self) -> None:
-        """As a power cut would; its connections are reset."""
+        """Kill it; its connections are reset."""
         self.process.kill()
         await self.process.wait()
 
 
 def saying(text: str) -> dict[str, Any]:
-    """What goes into a request so that the answer is this text."""
+    """The request fields by which the response is this text."""
     quoted = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return {"grammar": f'root ::= "{quoted}"', "temperature": 0}
 
 
 @asynccontextmanager
 async def llama_server(folder: Path, *, token_ms: int = 0) -> AsyncIterator[LlamaServer]:
-    """A server that takes requests; a token takes it `token_ms` or longer."""
+    """A running server; a token takes `token_ms` or longer."""
     arguments = (sys.executable, "-m", __name__, str(folder / "tiny.gguf"), str(token_ms))
     process = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
     try:
@@ -56,7 +56,7 @@ async def llama_server(folder: Path, *, token_ms: int = 0) -> AsyncIterator[Llam
 
 
 def main(path: Path, token_s: float) -> None:
-    """Serve until the end of the process; prints the port once requests are taken."""
+    """Serve until the process ends; prints the port when ready."""
     sys.modules["diskcache"] = ModuleType("diskcache")  # not installed, and not used by the server
     import llama_cpp
     import uvicorn
@@ -74,7 +74,7 @@ def main(path: Path, token_s: float) -> None:
     made = llama_cpp.Llama.__init__
 
     def pooled(self: Any, *arguments: Any, **named: Any) -> None:
-        """A vector for each text, as files of embedding models ask for by themselves."""
+        """One vector per text, as the files of embedding models specify."""
         if named.get("embedding"):
             named["pooling_type"] = llama_cpp.LLAMA_POOLING_TYPE_MEAN
         made(self, *arguments, **named)

@@ -1,4 +1,4 @@
-"""A server that answers as a test wants it to, byte for byte, and a remote model behind it."""
+"""A server with scripted bytes as responses, and a remote model behind it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass
 class RawServer:
-    """`answers` are given in order, one a request, the last one again and again."""
+    """Sends `answers` in order, one per request; the last one repeats."""
 
     answers: Sequence[Answer]
     port: int = 0
@@ -50,17 +50,17 @@ class RawServer:
 
 
 def event(**delta: Any) -> bytes:
-    """A chunk of an answer."""
+    """A chunk of a response."""
     return b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
 
 
 def text(*pieces: str) -> bytes:
-    """A whole answer."""
+    """A complete response."""
     return HEAD + b"".join(event(content=piece) for piece in pieces) + b"data: [DONE]\n\n"
 
 
-def gives(*pieces: bytes) -> Answer:
-    """Sends these, and closes the connection."""
+def responds_with(*pieces: bytes) -> Answer:
+    """Sends these bytes, and closes the connection."""
 
     async def answer(writer: asyncio.StreamWriter) -> None:
         for piece in pieces:
@@ -70,21 +70,21 @@ def gives(*pieces: bytes) -> Answer:
     return answer
 
 
-def then_hangs(*pieces: bytes) -> Answer:
-    """Sends these, and nothing more."""
+def responds_then_hangs(*pieces: bytes) -> Answer:
+    """Sends these bytes, and nothing more."""
 
     async def answer(writer: asyncio.StreamWriter) -> None:
-        await gives(*pieces)(writer)
+        await responds_with(*pieces)(writer)
         await asyncio.sleep(30)
 
     return answer
 
 
-def then_resets(*pieces: bytes) -> Answer:
-    """Sends these, and resets the connection."""
+def responds_then_resets(*pieces: bytes) -> Answer:
+    """Sends these bytes, and resets the connection."""
 
     async def answer(writer: asyncio.StreamWriter) -> None:
-        await gives(*pieces)(writer)
+        await responds_with(*pieces)(writer)
         await asyncio.sleep(0.05)  # what was sent is to be read before the reset throws it away
         linger = struct.pack("ii", 1, 0)
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -94,10 +94,10 @@ def then_resets(*pieces: bytes) -> Answer:
 
 
 def status(code: int, body: bytes = b"", **headers: str) -> Answer:
-    """An error."""
+    """An error response."""
     named = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     head = f"HTTP/1.1 {code} Status\r\nConnection: close\r\nContent-Length: {len(body)}\r\n{named}\r\n"
-    return gives(head.encode() + body)
+    return responds_with(head.encode() + body)
 
 
 @asynccontextmanager
@@ -108,7 +108,7 @@ async def remote(
     voices: Sequence[RemoteVoice] = (),
     **extra: Any,
 ) -> AsyncIterator[tuple[RemoteModelClient, RawServer]]:
-    """The way to a model whose server gives these answers."""
+    """The client of a model whose server sends these responses."""
     server = RawServer(answers)
     tasks: set[asyncio.Task[None]] = set()
 

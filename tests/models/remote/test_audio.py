@@ -1,4 +1,4 @@
-"""Speech to text, text to speech and embeddings of another machine."""
+"""Remote speech to text, text to speech and embeddings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from models.remote.speech_to_text import RemoteTranscriber
 from models.remote.text_to_speech import RemoteTextToSpeech
 from models.remote.wav import decode_wav, encode_wav
 from models.stt.two_pass import TwoPassSpeechToText
-from tests.models.remote.raw_server import QUICK, Answer, gives, remote, status, then_hangs
+from tests.models.remote.raw_server import QUICK, Answer, remote, responds_then_hangs, responds_with, status
 
 VOICES = (RemoteVoice("heart", "en-US"), RemoteVoice("any"))
 SETTINGS = VoiceSettings("gpu/heart", 1.2, 0.5, 8000)
@@ -29,10 +29,10 @@ SETTINGS = VoiceSettings("gpu/heart", 1.2, 0.5, 8000)
 
 def answers(content: bytes, kind: str = "application/json") -> Answer:
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\nConnection: close\r\n\r\n"
-    return gives(head.encode() + content)
+    return responds_with(head.encode() + content)
 
 
-def heard(text: str) -> Answer:
+def decoded(text: str) -> Answer:
     return answers(json.dumps({"text": text}).encode())
 
 
@@ -44,7 +44,7 @@ def tone(rate: int, seconds: float = 0.5, hz: float = 440) -> Samples:
 
 
 @pytest.mark.parametrize("rate", [8000, 16000, 22050, 24000, 48000])
-def test_sound_comes_at_the_rate_that_is_wanted(rate: int) -> None:
+def test_audio_is_resampled_to_the_target_rate(rate: int) -> None:
     sound = decode_wav(encode_wav(tone(rate), rate), 16000)
     assert len(sound) == pytest.approx(8000, abs=2)
     spectrum = np.abs(np.fft.rfft(sound))
@@ -53,13 +53,13 @@ def test_sound_comes_at_the_rate_that_is_wanted(rate: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 0xFFFFFFFF, 2_000_000_000])
-def test_a_file_whose_size_its_server_did_not_know_is_all_that_came(size: int) -> None:
+def test_a_wav_file_of_unknown_size_is_read_to_its_end(size: int) -> None:
     file = bytearray(encode_wav(tone(8000), 8000))
     file[40:44] = struct.pack("<I", size)
     assert (decode_wav(bytes(file), 8000) == tone(8000)).all()
 
 
-def test_stereo_and_floats_and_other_chunks_are_read() -> None:
+def test_stereo_floats_and_other_chunks_are_decoded() -> None:
     sound = np.column_stack((tone(8000), tone(8000))).astype(np.float32) / 32767
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 3, 2, 8000, 64000, 8, 32)
     listed = struct.pack("<4sI4s", b"LIST", 3, b"abc\0")
@@ -67,7 +67,7 @@ def test_stereo_and_floats_and_other_chunks_are_read() -> None:
     assert np.abs(decode_wav(file, 8000) - tone(8000)).max() <= 1
 
 
-def test_floats_that_are_no_numbers_do_no_harm() -> None:
+def test_non_finite_floats_are_replaced() -> None:
     data = np.array([np.nan, np.inf, -np.inf, 5.0], "<f4").tobytes()
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 3, 1, 8000, 32000, 4, 32)
     file = b"RIFF\0\0\0\0WAVE" + form + struct.pack("<4sI", b"data", len(data)) + data
@@ -86,7 +86,7 @@ def test_floats_that_are_no_numbers_do_no_harm() -> None:
         encode_wav(tone(8000), 8000).replace(struct.pack("<H", 16), struct.pack("<H", 8), 2),
     ],
 )
-def test_what_is_no_sound_is_told_as_such(content: bytes) -> None:
+def test_invalid_audio_raises(content: bytes) -> None:
     with pytest.raises(RemoteModelError):
         decode_wav(content, 8000)
 
@@ -94,9 +94,9 @@ def test_what_is_no_sound_is_told_as_such(content: bytes) -> None:
 # Speech to text.
 
 
-async def test_a_turn_is_sent_as_a_file_with_its_language() -> None:
+async def test_a_turn_is_sent_as_a_wav_file_with_its_language() -> None:
     sound = tone(8000)
-    async with remote(heard(" Good \n morning. "), kind="stt", prompt="Names: Ada") as (endpoint, server):
+    async with remote(decoded(" Good \n morning. "), kind="stt", prompt="Names: Ada") as (endpoint, server):
         assert (
             await RemoteTranscriber(endpoint).transcribe([sound[:1000], sound[1000:]], 8000, "de-AT") == "Good morning."
         )
@@ -112,14 +112,14 @@ async def test_a_turn_is_sent_as_a_file_with_its_language() -> None:
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{}", b'{"text": 7}', b"no JSON", b'{"text": "' + b"x" * 30_000 + b'"}'])
-async def test_a_text_that_is_none_is_told_as_such(body: bytes) -> None:
+async def test_an_invalid_transcript_raises(body: bytes) -> None:
     async with remote(answers(body), kind="stt") as (endpoint, _):
         with pytest.raises(RemoteModelError):
             await RemoteTranscriber(endpoint).transcribe([tone(8000)], 8000, None)
 
 
 class LocalSttStream(SpeechToTextStream):
-    """Hears what it always hears."""
+    """Returns a constant transcript."""
 
     def feed(self, samples: Samples) -> None:
         pass
@@ -154,15 +154,13 @@ class LocalStt(SpeechToText):
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (heard("Remote words."), "Remote words."),
-        (heard(""), "local words"),
+        (decoded("Remote words."), "Remote words."),
+        (decoded(""), "local words"),
         (status(500), "local words"),
-        (then_hangs(), "local words"),
+        (responds_then_hangs(), "local words"),
     ],
 )
-async def test_a_turn_is_what_the_remote_model_hears_and_else_what_the_local_one_heard(
-    answer: Answer, text: str
-) -> None:
+async def test_a_transcript_is_the_remote_one_else_the_local_one(answer: Answer, text: str) -> None:
     limits = replace(QUICK, total_s=0.5) if text == "local words" else QUICK
     async with remote(answer, kind="stt", limits=limits) as (endpoint, server):
         ears = TwoPassSpeechToText(LocalStt(), RemoteTranscriber(endpoint), limits.total_s + 5)
@@ -177,7 +175,7 @@ async def test_a_turn_is_what_the_remote_model_hears_and_else_what_the_local_one
 # Text to speech.
 
 
-async def test_a_sentence_is_spoken_by_the_servers_voice_with_word_ends() -> None:
+async def test_a_sentence_is_synthesized_by_the_servers_voice_with_word_ends() -> None:
     sound = np.pad(np.concatenate((tone(24000), np.zeros(6000, np.int16), tone(24000))), 4800)
     async with remote(answers(encode_wav(sound, 24000), "audio/wav"), kind="tts", voices=VOICES) as (endpoint, server):
         voice = RemoteTextToSpeech(endpoint)
@@ -193,7 +191,7 @@ async def test_a_sentence_is_spoken_by_the_servers_voice_with_word_ends() -> Non
     assert speech.words[1].sample_end == pytest.approx(4400, abs=600), "the comma is where the pause is"
 
 
-async def test_what_has_no_letter_is_silence_and_is_not_sent() -> None:
+async def test_a_text_without_letters_is_empty_speech_and_not_sent() -> None:
     async with remote(status(500), kind="tts", voices=VOICES) as (endpoint, server):
         speech = await RemoteTextToSpeech(endpoint).synthesize("...", SETTINGS)
     assert (len(speech.samples), server.requests) == (0, [])
@@ -202,13 +200,13 @@ async def test_what_has_no_letter_is_silence_and_is_not_sent() -> None:
 @pytest.mark.parametrize(
     "answer", [status(404), answers(b"{}"), answers(encode_wav(np.zeros(8000, np.int16), 8000)), answers(b"")]
 )
-async def test_a_voice_that_sends_no_speech_fails(answer: Answer) -> None:
+async def test_a_response_without_speech_raises(answer: Answer) -> None:
     async with remote(answer, kind="tts", voices=VOICES) as (endpoint, _):
         with pytest.raises(ModelError):
             await RemoteTextToSpeech(endpoint).synthesize("Hello.", SETTINGS)
 
 
-async def test_a_voice_that_nobody_named_fails() -> None:
+async def test_an_unknown_voice_raises() -> None:
     async with remote(status(500), kind="tts", voices=VOICES) as (endpoint, _):
         with pytest.raises(ModelError, match="no voice"):
             await RemoteTextToSpeech(endpoint).synthesize("Hello.", replace(SETTINGS, voice="gpu/other"))
@@ -221,7 +219,7 @@ def vectors(*items: object) -> Answer:
     return answers(json.dumps({"data": items}).encode())
 
 
-async def test_texts_become_vectors_of_length_1_in_their_order() -> None:
+async def test_texts_become_unit_vectors_in_order() -> None:
     answer = vectors({"index": 1, "embedding": [0, 2.0]}, {"index": 0, "embedding": [3, 4]})
     async with remote(answer, kind="embedding") as (endpoint, server):
         rows = await RemoteEmbeddings(endpoint).embed(["one", "two"], query=False)
@@ -230,7 +228,7 @@ async def test_texts_become_vectors_of_length_1_in_their_order() -> None:
     assert json.loads(server.requests[0].partition(b"\r\n\r\n")[2])["input"] == ["one", "two"]
 
 
-async def test_many_texts_go_in_several_requests() -> None:
+async def test_many_texts_are_sent_in_several_requests() -> None:
     answer = vectors(*({"index": place, "embedding": [1, 0]} for place in range(64)))
     async with remote(answer, kind="embedding") as (endpoint, server):
         assert (await RemoteEmbeddings(endpoint).embed(["text"] * 130, query=False)).shape == (130, 2)
@@ -254,7 +252,7 @@ async def test_many_texts_go_in_several_requests() -> None:
         vectors({"index": [], "embedding": {}}),
     ],
 )
-async def test_what_is_no_vector_is_told_as_such(answer: Answer) -> None:
+async def test_invalid_vectors_raise(answer: Answer) -> None:
     async with remote(answer, kind="embedding") as (endpoint, _):
         with pytest.raises(RemoteModelError):
             await RemoteEmbeddings(endpoint).embed(["text"], query=False)

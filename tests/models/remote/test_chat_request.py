@@ -1,4 +1,4 @@
-"""A talk as a request that every server takes."""
+"""Conversations as requests that every server accepts."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from models.protocols import ChatMessage, ChatPrompt, ToolCall, ToolDefinition
-from models.remote.chat_request import CALL_BEGINS, MAX_JSON_TOKENS, ChatRequestBuilder
+from models.remote.chat_request import CALL_START, MAX_JSON_TOKENS, ChatRequestBuilder
 from models.remote.config import RemoteModel
 
 MODEL = RemoteModel("gpu", "llm", "http://gpu:8000/v1", "qwen3-8b", context_length=4096)
 CALL = ToolCall("c1", "look_up", '{"n": 1}')
 
 
-def asked(prompt: ChatPrompt, model: RemoteModel = MODEL) -> dict[str, Any]:
+def request_body(prompt: ChatPrompt, model: RemoteModel = MODEL) -> dict[str, Any]:
     request: dict[str, Any] = json.loads(ChatRequestBuilder(model).streaming_request(prompt))
     return request
 
 
-def said(*messages: ChatMessage, system: str = "You help.") -> list[dict[str, Any]]:
-    lines: list[dict[str, Any]] = asked(ChatPrompt("call", system, messages))["messages"]
+def contents_of(*messages: ChatMessage, system: str = "You help.") -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = request_body(ChatPrompt("call", system, messages))["messages"]
     return lines
 
 
@@ -34,10 +34,10 @@ def agent(text: str, *calls: ToolCall) -> ChatMessage:
     return ChatMessage("assistant", text, tool_calls=calls)
 
 
-def test_a_talk_with_tools_is_told_as_the_protocol_has_it() -> None:
+def test_a_conversation_with_tools_is_a_valid_request() -> None:
     tool = ToolDefinition("look_up", "Looks up.", {"type": "object", "properties": {"n": {"type": "integer"}}})
     messages = (user("Hello?"), agent("", CALL), ChatMessage("tool", "It is there.", tool_call_id="c1"))
-    assert asked(ChatPrompt("call", "You help.", messages, tools=[tool])) == {
+    assert request_body(ChatPrompt("call", "You help.", messages, tools=[tool])) == {
         "model": "qwen3-8b",
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -63,32 +63,34 @@ def test_a_talk_with_tools_is_told_as_the_protocol_has_it() -> None:
     }
 
 
-def test_the_user_begins_and_lines_of_one_speaker_in_a_row_are_one() -> None:
-    begins = {"role": "user", "content": CALL_BEGINS}
-    assert said() == [{"role": "system", "content": "You help."}, begins]
-    assert said(agent("Good morning."), user("My order"), user("has not come"), system="") == [
+def test_the_user_begins_and_messages_of_one_role_are_merged() -> None:
+    begins = {"role": "user", "content": CALL_START}
+    assert contents_of() == [{"role": "system", "content": "You help."}, begins]
+    assert contents_of(agent("Good morning."), user("My order"), user("has not come"), system="") == [
         begins,
         {"role": "assistant", "content": "Good morning."},
         {"role": "user", "content": "My order\n\nhas not come"},
     ]
 
 
-def test_arguments_that_are_no_object_are_told_as_an_empty_one() -> None:
-    (line,) = [line for line in said(user("x"), agent("", replace(CALL, arguments="{n: 1"))) if "tool_calls" in line]
+def test_arguments_that_are_no_object_are_sent_as_an_empty_one() -> None:
+    (line,) = [
+        line for line in contents_of(user("x"), agent("", replace(CALL, arguments="{n: 1"))) if "tool_calls" in line
+    ]
     assert line["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
-def test_what_the_operator_added_is_in_every_request_and_wins() -> None:
+def test_extra_fields_override_those_of_every_request() -> None:
     extra = {"temperature": 0.2, "max_tokens": 60}
-    request = asked(ChatPrompt("call", "", [user("x")]), replace(MODEL, extra=extra))
+    request = request_body(ChatPrompt("call", "", [user("x")]), replace(MODEL, extra=extra))
     assert (request["temperature"], request["max_tokens"]) == (0.2, 60)
 
 
-def test_half_a_character_does_no_harm() -> None:
-    assert "a?b" in str(said(user("a\ud83db")))
+def test_a_lone_surrogate_is_replaced() -> None:
+    assert "a?b" in str(contents_of(user("a\ud83db")))
 
 
-def test_a_talk_that_is_too_long_loses_its_oldest_turns_and_keeps_its_beginning_for_some_time() -> None:
+def test_a_too_long_conversation_loses_its_oldest_turns_and_keeps_its_prefix_for_some_turns() -> None:
     requests, talk, begins = ChatRequestBuilder(replace(MODEL, context_length=1024)), [], []
     for turn in range(60):
         talk += [user(f"question {turn}"), agent("x" * 100)]
@@ -101,7 +103,7 @@ def test_a_talk_that_is_too_long_loses_its_oldest_turns_and_keeps_its_beginning_
     assert len(set(begins)) < 15, "what the server has read stays of use for several turns"
 
 
-def test_a_form_is_asked_for_by_its_schema() -> None:
+def test_a_json_request_has_the_schema() -> None:
     schema = {"type": "object", "properties": {"mood": {"type": "string"}}}
     request = json.loads(ChatRequestBuilder(MODEL).json_request(ChatPrompt("call", "", [user("x")]), schema))
     assert request["response_format"]["json_schema"]["schema"] == schema
@@ -117,7 +119,7 @@ def contents(request: bytes) -> list[str]:
     return [line["content"] for line in json.loads(request)["messages"]]
 
 
-def test_what_answers_left_out_of_a_long_talk_is_not_left_out_of_a_form() -> None:
+def test_turns_dropped_from_responses_are_kept_in_a_json_request() -> None:
     requests = ChatRequestBuilder(replace(MODEL, context_length=1024))
     answer = ChatPrompt("call", "You help.", [*long_talk(), user("and now?")])
     spoken = contents(requests.streaming_request(answer))
@@ -126,13 +128,13 @@ def test_what_answers_left_out_of_a_long_talk_is_not_left_out_of_a_form() -> Non
     assert contents(requests.streaming_request(answer)) == spoken, "a form does not change what is left out of answers"
 
 
-def test_a_form_about_a_long_talk_leaves_nothing_out_of_answers() -> None:
+def test_a_json_request_drops_no_turns_of_later_responses() -> None:
     requests = ChatRequestBuilder(replace(MODEL, context_length=1024))
     requests.json_request(ChatPrompt("call", "Sum it up.", long_talk()), {})
     assert len(contents(requests.streaming_request(ChatPrompt("call", "", long_talk()[:4])))) == 4
 
 
-def test_a_talk_that_has_become_another_one_loses_nothing_that_fits() -> None:
+def test_another_conversation_of_the_call_loses_no_turns_that_fit() -> None:
     requests = ChatRequestBuilder(replace(MODEL, context_length=1024))
     requests.streaming_request(ChatPrompt("call", "You help.", [*long_talk(), user("and now?")]))
     assert contents(requests.streaming_request(ChatPrompt("call", "", [user("Hello?")]))) == ["Hello?"]
@@ -140,8 +142,8 @@ def test_a_talk_that_has_become_another_one_loses_nothing_that_fits() -> None:
     assert len(contents(requests.streaming_request(ChatPrompt("call", "", short)))) == len(short)
 
 
-def test_no_user_speaks_right_after_a_tool() -> None:
-    """Some servers refuse such a talk. What was found before the user spoke comes behind the user's words."""
+def test_no_user_message_follows_a_tool_result() -> None:
+    """Some servers reject that. Results from before the user's message are moved behind it."""
     found = [agent("", CALL), ChatMessage("tool", "It is there.", tool_call_id="c1")]
     talk = [*found, user("is it there"), agent("Yes."), *found, user("and now?")]
     lines = json.loads(ChatRequestBuilder(MODEL).streaming_request(ChatPrompt("call", "", talk)))["messages"]
@@ -150,8 +152,8 @@ def test_no_user_speaks_right_after_a_tool() -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 6])
-def test_no_talk_begins_with_a_tools_result(turns: int) -> None:
-    """Where the old talk was cut there is a result in the new one."""
+def test_no_request_begins_with_a_tool_result(turns: int) -> None:
+    """The new conversation has a tool result where the old one was cut."""
     requests = ChatRequestBuilder(replace(MODEL, context_length=1024))
     requests.streaming_request(ChatPrompt("call", "", [*long_talk(), user("and now?")]))
     (dropped,) = requests._dropped.values()

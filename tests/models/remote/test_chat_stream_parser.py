@@ -1,4 +1,4 @@
-"""Answers as the servers that there are send them, put together from their pieces; and as none should."""
+"""Streamed responses as servers send them, and malformed ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def calls_of(*chunks: list[dict[str, Any]]) -> list[ToolCall]:
     return made.calls()
 
 
-def test_text_comes_piece_by_piece_until_the_model_has_finished() -> None:
+def test_text_is_returned_piece_by_piece_until_the_finish_reason() -> None:
     made = answer()
     chunks = (delta(role="assistant"), delta(content=""), delta(content="Hel"), delta(content="lo."), delta("stop"))
     assert [made.feed(chunk) for chunk in chunks] == ["", "", "Hel", "lo.", ""]
@@ -64,14 +64,14 @@ def test_whole_calls_in_chunks_of_their_own_without_numbers_and_ids() -> None:
     assert (first.name, first.arguments, second.name, second.arguments) == ("x", "{}", "y", '{"k": 2}')
 
 
-def test_calls_that_are_all_numbered_0_are_told_apart_by_their_ids() -> None:
+def test_calls_that_all_have_index_0_are_distinguished_by_their_ids() -> None:
     assert calls_of([piece(0, "a", "x", "{}")], [piece(0, "b", "x", '{"k": 2}')]) == [
         ToolCall("a", "x", "{}"),
         ToolCall("b", "x", '{"k": 2}'),
     ]
 
 
-def test_ids_and_names_that_are_repeated_with_every_piece_count_once() -> None:
+def test_repeated_ids_and_names_count_once() -> None:
     assert calls_of([piece(0, "a", "x", "{")], [piece(0, "a", "x", '"k": 2')], [piece(0, "a", "x", "}")]) == [
         ToolCall("a", "x", '{"k": 2}')
     ]
@@ -90,12 +90,12 @@ def test_arguments_that_are_an_object_become_text_and_missing_ones_an_empty_obje
     ]
 
 
-def test_calls_without_ids_or_with_the_same_one_get_ids_of_their_own() -> None:
+def test_calls_without_unique_ids_get_new_ones() -> None:
     first, second, third = calls_of([piece(0, None, "x"), piece(1, "a", "y"), piece(2, "a", "z")])
     assert (first.id, second.id, third.id) == ("own1", "a", "own2")
 
 
-def test_an_answer_that_was_not_streamed_is_an_answer() -> None:
+def test_a_response_that_is_not_streamed_is_parsed() -> None:
     made = answer()
     message = {"role": "assistant", "content": "Yes.", "tool_calls": [piece(None, "a", "x", "{}")]}
     assert made.feed({"choices": [{"message": message, "finish_reason": "tool_calls"}]}) == "Yes."
@@ -117,18 +117,18 @@ def test_content_in_parts_is_their_text() -> None:
         (["<"], "<"),
     ],
 )
-def test_what_a_model_thinks_before_it_speaks_is_not_said(pieces: list[str], said: str) -> None:
+def test_thinking_before_the_text_is_not_spoken(pieces: list[str], said: str) -> None:
     thoughts = ThinkingFilter()
     assert "".join(thoughts.feed(each) for each in pieces) + thoughts.rest() == said
 
 
-def test_thoughts_of_a_field_of_their_own_are_progress_and_not_said() -> None:
+def test_reasoning_fields_are_progress_and_not_spoken() -> None:
     made = answer()
     assert made.feed(delta(reasoning_content="hm")) == ""
     assert made.progress == 1
 
 
-def test_half_characters_and_zeros_do_not_get_through() -> None:
+def test_lone_surrogates_and_null_characters_are_removed() -> None:
     assert answer().feed(parse_json(b'{"choices": [{"delta": {"content": "a\\ud83db\\u0000c"}}]}')) == "a?bc"
 
 
@@ -153,13 +153,13 @@ def test_half_characters_and_zeros_do_not_get_through() -> None:
         delta(tool_calls=[{"index": 0, "function": {"name": ["x"]}}]),
     ],
 )
-def test_chunks_of_wrong_types_end_the_answer(chunk: Any) -> None:
+def test_chunks_of_wrong_types_raise(chunk: Any) -> None:
     with pytest.raises(RemoteModelError) as trouble:
         answer().feed(chunk)
     assert trouble.value.kind == "broken"
 
 
-def test_an_error_in_the_stream_ends_the_answer_and_is_told() -> None:
+def test_an_error_in_the_stream_raises_with_its_text() -> None:
     with pytest.raises(RemoteModelError, match=r"broke off: out of memory"):
         answer().feed({"error": {"message": "out of memory", "code": 500}})
 
@@ -175,25 +175,25 @@ def test_an_error_in_the_stream_ends_the_answer_and_is_told() -> None:
     ],
     ids=["text", "thoughts", "arguments", "name", "calls"],
 )
-def test_more_than_any_answer_has_ends_it(chunks: list[dict[str, Any]]) -> None:
+def test_an_oversized_response_raises(chunks: list[dict[str, Any]]) -> None:
     made = answer()
     with pytest.raises(RemoteModelError):
         for chunk in chunks:
             made.feed(chunk)
 
 
-def test_a_call_without_a_name_is_none() -> None:
+def test_a_call_without_a_name_raises() -> None:
     with pytest.raises(RemoteModelError):
         calls_of([piece(0, "a", arguments="{}")])
 
 
 @pytest.mark.parametrize("text", [b"{", b"", b"\xff", b"[" * 100_000, b"1" * 5000])
-def test_what_is_no_json_is_a_trouble_of_its_own(text: bytes) -> None:
+def test_invalid_json_raises_a_broken_error(text: bytes) -> None:
     with pytest.raises(RemoteModelError, match="no JSON"):
         parse_json(text)
 
 
-def test_of_an_error_only_its_own_words_are_told() -> None:
+def test_an_error_excerpt_has_no_echoed_input() -> None:
     assert error_excerpt(b'{"error": {"message": "The model x\\n does not exist."}}') == "The model x does not exist."
     assert error_excerpt(b'{"detail": "Not Found"}') == "Not Found"
     assert error_excerpt(b"<html>\x1b[31m" + b"x" * 500)[:9] == "<html>[31"

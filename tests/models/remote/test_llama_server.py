@@ -1,4 +1,4 @@
-"""The protocol as a real server speaks it: llama-cpp-python's own, on a model of random weights."""
+"""The protocol of a real server: llama-cpp-python's own, on a model of random weights."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_its_models_are_listed(endpoint: RemoteModelClient) -> None:
     assert await endpoint.list_models() == [MODEL, WITH_TOOLS, VECTORS]
 
 
-async def test_an_answer_is_streamed(endpoint: RemoteModelClient) -> None:
+async def test_a_response_is_streamed(endpoint: RemoteModelClient) -> None:
     text = 'It is on its way: "tomorrow", at nine, für Sie.'
     model = RemoteLanguageModel(changed(endpoint, extra=saying(text)))
     parts = [part async for part in model.respond(PROMPT)]
@@ -52,7 +52,7 @@ async def test_an_answer_is_streamed(endpoint: RemoteModelClient) -> None:
     assert len(parts) > 10
 
 
-async def test_a_tool_is_called_and_its_result_is_answered(endpoint: RemoteModelClient) -> None:
+async def test_a_tool_is_called_and_its_result_is_sent(endpoint: RemoteModelClient) -> None:
     chosen = {"type": "function", "function": {"name": "look_up"}}
     asking = RemoteLanguageModel(changed(endpoint, model=WITH_TOOLS, extra={"tool_choice": chosen}))
     (call,) = [part async for part in asking.respond(replace(PROMPT, tools=[LOOK_UP]))]
@@ -74,7 +74,7 @@ async def test_texts_become_vectors(endpoint: RemoteModelClient) -> None:
     assert float(one @ two) < 0.99
 
 
-async def test_a_wrong_key_is_told_without_it(endpoint: RemoteModelClient) -> None:
+async def test_a_wrong_key_raises_without_repeating_it(endpoint: RemoteModelClient) -> None:
     model = RemoteLanguageModel(changed(endpoint, key="sk-not-the-one"))
     with pytest.raises(RemoteModelError) as raised:
         _ = [part async for part in model.respond(PROMPT)]

@@ -1,4 +1,4 @@
-"""A stream of events, however it is cut into pieces."""
+"""Server-sent events, however the stream is cut into chunks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import RemoteModelError
-from models.remote.sse_parser import MOST_BYTES, SseParser
+from models.remote.sse_parser import MAX_EVENT_BYTES, SseParser
 
 STREAM = (
     b": a comment\r\n\r\n"
@@ -29,7 +29,7 @@ def read(*chunks: bytes) -> list[str]:
 
 
 @given(st.sets(st.integers(1, len(STREAM) - 1)))
-def test_events_are_the_same_wherever_the_stream_is_cut(cuts: set[int]) -> None:
+def test_events_do_not_depend_on_the_chunks(cuts: set[int]) -> None:
     places = [0, *sorted(cuts), len(STREAM)]
     assert read(*(STREAM[a:b] for a, b in pairwise(places))) == EVENTS
 
@@ -38,12 +38,12 @@ def test_a_last_event_without_its_blank_line_counts() -> None:
     assert read(b"data: one\n\ndata: two") == ["one", "two"]
 
 
-def test_bytes_that_are_no_text_are_replaced() -> None:
+def test_invalid_utf8_is_replaced() -> None:
     assert read(b"data: \xff\n\n") == ["\ufffd"]
 
 
-@pytest.mark.parametrize("line", [b"data: " + bytes(MOST_BYTES), b"data: 1234567890\n" * (MOST_BYTES // 10)])
-def test_an_event_without_an_end_is_given_up(line: bytes) -> None:
+@pytest.mark.parametrize("line", [b"data: " + bytes(MAX_EVENT_BYTES), b"data: 1234567890\n" * (MAX_EVENT_BYTES // 10)])
+def test_an_endless_event_raises(line: bytes) -> None:
     events = SseParser()
     with pytest.raises(RemoteModelError, match="longer than it may be"):
         for at in range(0, len(line), 65536):

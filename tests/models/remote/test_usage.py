@@ -1,4 +1,4 @@
-"""What an answer of a remote model took, for whoever pays for it."""
+"""Token usage of remote models, for billing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from models.protocols import ChatMessage, ChatPrompt
 from models.remote.chat_stream_parser import ChatStreamParser
 from models.remote.client import RemoteModelClient
-from models.remote.language_model import MOST_UNTOLD, USAGE_S, RemoteLanguageModel
+from models.remote.language_model import MAX_ANSWERS_WITHOUT_USAGE, USAGE_TIMEOUT_S, RemoteLanguageModel
 from models.token_usage import TokenUsage
-from tests.models.remote.raw_server import HEAD, event, gives, remote, status, text, then_hangs
+from tests.models.remote.raw_server import HEAD, event, remote, responds_then_hangs, responds_with, status, text
 
 PROMPT = ChatPrompt("call", "You help.", [ChatMessage("user", "When do you open tomorrow?")])
 END = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\n'
@@ -31,12 +31,12 @@ def usage(read: int, written: int) -> bytes:
     return b"data: " + json.dumps(told).encode() + b"\n\n"
 
 
-async def took(model: RemoteLanguageModel) -> tuple[int, int]:
-    """Tokens of one answer."""
+async def usage_of(model: RemoteLanguageModel) -> tuple[int, int]:
+    """The tokens of one response."""
     count = TokenUsage()
     async for _ in model.respond(replace(PROMPT, tokens=count)):
         pass
-    return count.read, count.written
+    return count.prompt_tokens, count.completion_tokens
 
 
 @pytest.mark.parametrize(
@@ -48,72 +48,72 @@ async def took(model: RemoteLanguageModel) -> tuple[int, int]:
         [END, usage(31, 4).replace(b'"choices": []', b'"choices": [{"index": 0, "delta": {"content": ""}}]')],
     ],
 )
-async def test_the_server_says_what_an_answer_took(rest: list[bytes]) -> None:
-    async with remote(gives(HEAD, event(content="At nine."), *rest)) as (endpoint, server):
-        assert await took(RemoteLanguageModel(endpoint)) == (31, 4)
+async def test_usage_is_as_the_server_reports_it(rest: list[bytes]) -> None:
+    async with remote(responds_with(HEAD, event(content="At nine."), *rest)) as (endpoint, server):
+        assert await usage_of(RemoteLanguageModel(endpoint)) == (31, 4)
     assert json.loads(server.requests[0].partition(b"\r\n\r\n")[2])["stream_options"] == {"include_usage": True}
 
 
 @pytest.mark.parametrize("told", [{"prompt_tokens": -1, "completion_tokens": 4}, {"prompt_tokens": 10**9}, 7, None])
-async def test_what_cannot_be_is_not_believed(told: Any) -> None:
+async def test_an_implausible_usage_report_is_ignored(told: Any) -> None:
     answer = ChatStreamParser(iter(()))
     answer.feed({"choices": [], "usage": told})
     assert answer.usage is None
 
 
-async def test_a_server_that_does_not_tell_is_believed_to_take_a_token_for_four_characters() -> None:
-    async with remote(gives(text("At nine."))) as (endpoint, _):
-        assert await took(RemoteLanguageModel(endpoint)) == BELIEVED
+async def test_without_a_report_usage_is_a_token_for_four_characters() -> None:
+    async with remote(responds_with(text("At nine."))) as (endpoint, _):
+        assert await usage_of(RemoteLanguageModel(endpoint)) == BELIEVED
 
 
-async def test_what_was_broken_off_counts_as_far_as_it_came() -> None:
-    async with remote(then_hangs(HEAD, event(content="At nine."))) as (endpoint, _):
+async def test_an_interrupted_response_counts_its_received_text() -> None:
+    async with remote(responds_then_hangs(HEAD, event(content="At nine."))) as (endpoint, _):
         count = TokenUsage()
         async with aclosing(RemoteLanguageModel(endpoint).respond(replace(PROMPT, tokens=count))) as parts:
             await anext(parts)
-    assert (count.read, count.written) == BELIEVED
+    assert (count.prompt_tokens, count.completion_tokens) == BELIEVED
 
 
-async def test_an_answer_that_failed_before_its_first_word_counts_nothing() -> None:
+async def test_a_response_that_failed_before_its_first_token_counts_nothing() -> None:
     async with remote(status(401)) as (endpoint, _):
         count = TokenUsage()
         with pytest.raises(Exception, match="401"):
             async for _ in RemoteLanguageModel(endpoint).respond(replace(PROMPT, tokens=count)):
                 pass
-    assert (count.read, count.written) == (0, 0)
+    assert (count.prompt_tokens, count.completion_tokens) == (0, 0)
 
 
-async def test_a_caller_does_not_wait_for_a_server_that_does_not_tell() -> None:
-    async with remote(then_hangs(HEAD, event(content="At nine."), END)) as (endpoint, server):
+async def test_no_wait_for_usage_of_a_server_that_never_reports_it() -> None:
+    async with remote(responds_then_hangs(HEAD, event(content="At nine."), END)) as (endpoint, server):
         model = RemoteLanguageModel(endpoint)
-        for _ in range(MOST_UNTOLD):
+        for _ in range(MAX_ANSWERS_WITHOUT_USAGE):
             began = time.monotonic()
-            await took(model)
-            assert time.monotonic() - began >= USAGE_S
+            await usage_of(model)
+            assert time.monotonic() - began >= USAGE_TIMEOUT_S
         async with asyncio.timeout(20):
-            assert await took(model) == BELIEVED
-        assert model._untold == MOST_UNTOLD  # and so it was not waited for
-    assert len(server.requests) == MOST_UNTOLD + 1
+            assert await usage_of(model) == BELIEVED
+        assert model._answers_without_usage == MAX_ANSWERS_WITHOUT_USAGE  # and so it was not waited for
+    assert len(server.requests) == MAX_ANSWERS_WITHOUT_USAGE + 1
 
 
-async def test_a_server_that_refuses_to_be_asked_is_asked_without() -> None:
+async def test_a_server_that_rejects_stream_options_gets_requests_without() -> None:
     refusal = status(400, b'{"error": {"message": "Unrecognized request argument supplied: stream_options"}}')
-    async with remote(refusal, gives(text("At nine."))) as (endpoint, server):
+    async with remote(refusal, responds_with(text("At nine."))) as (endpoint, server):
         model = RemoteLanguageModel(endpoint)
-        assert await took(model) == BELIEVED
-        assert await took(model) == BELIEVED
+        assert await usage_of(model) == BELIEVED
+        assert await usage_of(model) == BELIEVED
     assert ["stream_options" in request.decode() for request in server.requests] == [True, False, False]
 
 
-async def test_the_field_can_be_taken_out() -> None:
-    async with remote(gives(text("At nine."))) as (endpoint, server):
+async def test_the_field_can_be_removed_by_extra() -> None:
+    async with remote(responds_with(text("At nine."))) as (endpoint, server):
         without = RemoteModelClient(replace(endpoint.model, extra={"stream_options": None}), endpoint._http)
-        await took(RemoteLanguageModel(without))
+        await usage_of(RemoteLanguageModel(without))
     assert b"stream_options" not in server.requests[0]
 
 
-async def test_a_form_is_counted_too() -> None:
-    async with remote(gives(HEAD, event(content="{}"), END, usage(50, 2))) as (endpoint, _):
+async def test_json_completion_is_counted_too() -> None:
+    async with remote(responds_with(HEAD, event(content="{}"), END, usage(50, 2))) as (endpoint, _):
         count = TokenUsage()
         await RemoteLanguageModel(endpoint).complete_json(replace(PROMPT, tokens=count), {"type": "object"})
-    assert (count.read, count.written) == (50, 2)
+    assert (count.prompt_tokens, count.completion_tokens) == (50, 2)

@@ -1,4 +1,4 @@
-"""Values that rules find in a talk; what is not sure stays null."""
+"""Field values extracted by rules; an uncertain one stays null."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any
 
 import pytest
 
-from models.rule_based.field_extraction import LONGEST_VALUE, ExtractionField, extract_values
+from models.rule_based.field_extraction import MAX_VALUE_CHARACTERS, FieldSpec, extract_values
 
 FIELDS = {
-    "guests": ExtractionField("guests", "Number of people who come", "number"),
-    "budget": ExtractionField("budget", "What the customer wants to spend", "number"),
-    "orderNumber": ExtractionField("orderNumber", "The order number", "number"),
-    "day": ExtractionField("day", "Day of the visit", "string"),
-    "time": ExtractionField("time", "Time of the visit", "string"),
-    "caller_name": ExtractionField("caller_name", "The caller's name", "string"),
-    "email": ExtractionField("email", "E-mail address", "string"),
-    "phone": ExtractionField("phone", "Telephone number to call back", "string"),
-    "city": ExtractionField("city", "The city where the customer lives", "string"),
-    "booking code": ExtractionField("booking code", "", "string"),
-    "newCustomer": ExtractionField("newCustomer", "Whether this is the first order", "boolean"),
-    "smoking": ExtractionField("smoking", "Smoking room", "boolean"),
-    "reason": ExtractionField("reason", "Why the customer calls", "string"),
+    "guests": FieldSpec("guests", "Number of people who come", "number"),
+    "budget": FieldSpec("budget", "What the customer wants to spend", "number"),
+    "orderNumber": FieldSpec("orderNumber", "The order number", "number"),
+    "day": FieldSpec("day", "Day of the visit", "string"),
+    "time": FieldSpec("time", "Time of the visit", "string"),
+    "caller_name": FieldSpec("caller_name", "The caller's name", "string"),
+    "email": FieldSpec("email", "E-mail address", "string"),
+    "phone": FieldSpec("phone", "Telephone number to call back", "string"),
+    "city": FieldSpec("city", "The city where the customer lives", "string"),
+    "booking code": FieldSpec("booking code", "", "string"),
+    "newCustomer": FieldSpec("newCustomer", "Whether this is the first order", "boolean"),
+    "smoking": FieldSpec("smoking", "Smoking room", "boolean"),
+    "reason": FieldSpec("reason", "Why the customer calls", "string"),
 }
 
 
-def found(*said: str, wanted: tuple[str, ...] = tuple(FIELDS)) -> dict[str, Any]:
-    """What is known after a talk in which the agent speaks first; only what is not null."""
+def extract(*said: str, wanted: tuple[str, ...] = tuple(FIELDS)) -> dict[str, Any]:
+    """The non-null values of a conversation in which the agent speaks first."""
     talk = [("user" if place % 2 else "assistant", text) for place, text in enumerate(said)]
     values = extract_values([FIELDS[name] for name in wanted], talk)
     assert list(values) == list(wanted)
@@ -62,8 +62,8 @@ def found(*said: str, wanted: tuple[str, ...] = tuple(FIELDS)) -> dict[str, Any]
         ("Möchten Sie smoking?", "Nein danke.", {"smoking": False}),
     ],
 )
-def test_what_is_asked_for_is_what_is_answered(question: str, answer: str, values: dict[str, Any]) -> None:
-    assert found(question, answer) == values
+def test_an_answer_to_a_question_is_the_value(question: str, answer: str, values: dict[str, Any]) -> None:
+    assert extract(question, answer) == values
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_what_is_asked_for_is_what_is_answered(question: str, answer: str, value
         ("A smoking room, please.", {"smoking": True}),
     ],
 )
-def test_what_is_said_by_its_name_needs_no_question(said: str, values: dict[str, Any]) -> None:
-    assert found("Good morning, how can I help you?", said) == values
+def test_a_value_stated_by_name_needs_no_question(said: str, values: dict[str, Any]) -> None:
+    assert extract("Good morning, how can I help you?", said) == values
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def test_what_is_said_by_its_name_needs_no_question(said: str, values: dict[str,
         ("Which day and at what time for how many people?", "Yes."),
     ],
 )
-def test_what_is_not_sure_stays_null(question: str, answer: str) -> None:
-    assert found(question, answer) == {}
+def test_an_uncertain_value_is_null(question: str, answer: str) -> None:
+    assert extract(question, answer) == {}
 
 
-def test_a_later_value_counts_and_silence_about_it_does_not() -> None:
+def test_a_later_value_overrides_and_its_absence_does_not() -> None:
     talk = (
         "How many guests?",
         "Four.",
@@ -126,17 +126,17 @@ def test_a_later_value_counts_and_silence_about_it_does_not() -> None:
         "Good.",
         "Bye.",
     )
-    assert found(*talk) == {"guests": 6, "day": "Saturday"}
+    assert extract(*talk) == {"guests": 6, "day": "Saturday"}
 
 
 @pytest.mark.parametrize(
     "name", ["", " ", "a" * 5000, "\x00", '"};{', "(?P<x>", "\\", "🙂", "名前", "__proto__", "x\ny", "[", "*" * 60, "ß"]
 )
-def test_any_name_is_a_name(name: str) -> None:
+def test_any_field_name_is_allowed(name: str) -> None:
     wanted = [
-        ExtractionField(name, name, "string"),
-        ExtractionField("guests", "[(", "number"),
-        ExtractionField(f"{name}2", "", "boolean"),
+        FieldSpec(name, name, "string"),
+        FieldSpec("guests", "[(", "number"),
+        FieldSpec(f"{name}2", "", "boolean"),
     ]
     talk = [("assistant", f"What is {name}?"), ("user", f"my {name} is four, for four guests")]
     values = extract_values(wanted, talk)
@@ -144,12 +144,12 @@ def test_any_name_is_a_name(name: str) -> None:
     json.dumps(values, allow_nan=False)
 
 
-def test_numbers_that_no_number_holds_are_none() -> None:
-    assert found("How many people will come?", "1e999") == {}
+def test_numbers_beyond_float_are_null() -> None:
+    assert extract("How many people will come?", "1e999") == {}
 
 
-def test_a_hundred_values_of_a_hundred_turns_are_each_their_own() -> None:
-    wanted = [ExtractionField(f"thing{place}", "the thing " * 200, "number") for place in range(100)]
+def test_a_hundred_fields_of_a_hundred_turns_are_distinguished() -> None:
+    wanted = [FieldSpec(f"thing{place}", "the thing " * 200, "number") for place in range(100)]
     talk = [
         line
         for place in range(100)
@@ -158,15 +158,15 @@ def test_a_hundred_values_of_a_hundred_turns_are_each_their_own() -> None:
     assert extract_values(wanted, talk) == {f"thing{place}": place + 1000 for place in range(100)}
 
 
-def test_of_very_many_values_the_beginning_of_a_talk_is_looked_through() -> None:
-    """They are looked for in a time that has an end."""
-    wanted = [ExtractionField(f"thing{place}", "", "number") for place in range(2000)]
+def test_with_very_many_fields_only_the_beginning_is_searched() -> None:
+    """The time is bounded."""
+    wanted = [FieldSpec(f"thing{place}", "", "number") for place in range(2000)]
     talk = [("user", f"The thing{place} is {place + 1000}. {'And so on. ' * 10}") for place in range(200)]
     values = extract_values(wanted, talk)
     assert (values["thing0"], values["thing199"], len(values)) == (1000, None, 2000)
     assert extract_values(wanted[150:200], talk)["thing199"] == 1199
 
 
-def test_no_text_is_without_end() -> None:
+def test_a_text_value_is_limited() -> None:
     [name] = extract_values([FIELDS["caller_name"]], [("user", f"My name is {'a' * 3000}.")]).values()
-    assert name == "a" * LONGEST_VALUE
+    assert name == "a" * MAX_VALUE_CHARACTERS

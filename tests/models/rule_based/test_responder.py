@@ -1,4 +1,4 @@
-"""The responder answers with the prompt's own facts, knows the small talk of a telephone call, and invents nothing."""
+"""The extractive responder answers with the prompt's facts, handles small talk, and invents nothing."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ HOURS = "Our opening hours are Monday to Friday from nine to five."
 OFFER = "Is there anything else I can help you with?"
 
 
-def ask(
+def respond_to(
     heard: str | None, *, before: str | None = None, system: str = PROMPT, may_end: bool = True
 ) -> tuple[str, bool]:
-    """The answer's text, and whether the call ends with it."""
+    """The response's text, and True if the call ends with it."""
     model: LanguageModel = ExtractiveResponder()
     messages = [ChatMessage("assistant", before)] if before else []
     if heard is not None:
@@ -59,17 +59,17 @@ def ask(
         ("do you treat children", "Yes, from the age of three."),
     ],
 )
-def test_a_question_is_answered_with_the_sentence_that_fits(question: str, answer: str) -> None:
-    assert ask(question) == (answer, False)
+def test_a_question_is_answered_with_the_matching_fact(question: str, answer: str) -> None:
+    assert respond_to(question) == (answer, False)
 
 
 @pytest.mark.parametrize("misheard", ["what are your openings hours", "what is the parkin", "where is your offices"])
-def test_a_word_heard_almost_right_is_enough(misheard: str) -> None:
-    assert not ask(misheard)[0].startswith("I am sorry")
+def test_an_almost_correct_word_matches(misheard: str) -> None:
+    assert not respond_to(misheard)[0].startswith("I am sorry")
 
 
-def test_what_it_does_not_know_it_says_and_offers_what_it_knows() -> None:
-    text, ends = ask("what is the meaning of life")
+def test_without_a_fact_it_offers_its_topics() -> None:
+    text, ends = respond_to("what is the meaning of life")
     assert text == "I am sorry, I do not know that. You can ask me about opening hours, office and parking."
     assert not ends
 
@@ -80,49 +80,52 @@ def test_instructions_are_not_facts() -> None:
         assert instruction not in facts
 
 
-def test_it_opens_the_talk_with_who_it_is() -> None:
-    assert ask(None) == ("Hello, this is Anna, the assistant of the Harbour Dental Clinic. How can I help you?", False)
-    assert ask(None, system="") == ("Hello! How can I help you?", False)
-    assert ask(None, system="You answer the telephone of Harbour Dental.")[0].startswith(
+def test_it_greets_with_its_role() -> None:
+    assert respond_to(None) == (
+        "Hello, this is Anna, the assistant of the Harbour Dental Clinic. How can I help you?",
+        False,
+    )
+    assert respond_to(None, system="") == ("Hello! How can I help you?", False)
+    assert respond_to(None, system="You answer the telephone of Harbour Dental.")[0].startswith(
         "Hello, this is Harbour Dental."
     )
 
 
 def test_asked_who_it_is_it_does_not_pass_for_a_human() -> None:
-    assert "computer" in ask("are you a human")[0]
-    assert "Anna" in ask("who are you")[0]
+    assert "computer" in respond_to("are you a human")[0]
+    assert "Anna" in respond_to("who are you")[0]
 
 
-def test_asked_again_it_repeats_what_was_heard_of_its_last_words() -> None:
-    assert ask("can you repeat that please", before=HOURS) == (HOURS, False)
+def test_asked_again_it_repeats_what_was_played() -> None:
+    assert respond_to("can you repeat that please", before=HOURS) == (HOURS, False)
 
 
 @pytest.mark.parametrize("heard", ["thank you goodbye", "good bye", "ok bye", "that's all"])
 def test_goodbye_ends_the_call(heard: str) -> None:
-    assert ask(heard) == ("Thank you for calling. Goodbye!", True)
+    assert respond_to(heard) == ("Thank you for calling. Goodbye!", True)
 
 
-def test_it_does_not_hang_up_where_it_may_not() -> None:
-    assert ask("goodbye", may_end=False) == ("Thank you for calling. Goodbye!", False)
+def test_it_does_not_hang_up_without_the_tool() -> None:
+    assert respond_to("goodbye", may_end=False) == ("Thank you for calling. Goodbye!", False)
 
 
 def test_no_to_an_offer_of_more_help_ends_the_call_and_to_anything_else_does_not() -> None:
-    assert ask("no thank you", before=f"You are welcome. {OFFER}")[1]
-    assert not ask("no thank you", before=HOURS)[1]
+    assert respond_to("no thank you", before=f"You are welcome. {OFFER}")[1]
+    assert not respond_to("no thank you", before=HOURS)[1]
 
 
 def test_yes_to_an_offer_of_more_help_gets_the_topics() -> None:
-    assert ask("yes please", before=f"You are welcome. {OFFER}") == (
+    assert respond_to("yes please", before=f"You are welcome. {OFFER}") == (
         "Of course. You can ask me about opening hours, office and parking.",
         False,
     )
 
 
 def test_thanks_are_answered() -> None:
-    assert ask("thank you very much", before=HOURS) == (f"You are welcome. {OFFER}", False)
+    assert respond_to("thank you very much", before=HOURS) == (f"You are welcome. {OFFER}", False)
 
 
-def test_the_answer_comes_sentence_by_sentence() -> None:
+def test_the_response_is_streamed_by_sentence() -> None:
     async def parts() -> list[object]:
         prompt = ChatPrompt("call", PROMPT, [ChatMessage("user", "thank you")])
         return [part async for part in ExtractiveResponder().respond(prompt)]
@@ -141,9 +144,11 @@ def test_the_same_question_has_the_same_answer() -> None:
     assert first == second
 
 
-def test_the_longest_prompt_is_read() -> None:
+def test_the_longest_prompt_is_parsed() -> None:
     filler = " ".join(f"Room {number} is on floor {number % 9}." for number in range(1200))[:31900]
-    assert ask("where is the swimming pool", system=f"{filler}\nThe swimming pool is on the roof.")[0].endswith("roof.")
+    assert respond_to("where is the swimming pool", system=f"{filler}\nThe swimming pool is on the roof.")[0].endswith(
+        "roof."
+    )
 
 
 def test_a_rare_word_weighs_more_than_a_common_one() -> None:

@@ -1,4 +1,4 @@
-"""Numbers are read as they are said: digits of an identifier, or an amount."""
+"""Spoken numbers as identifiers and amounts."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from models.rule_based.spoken_numbers import find_spoken_numbers
         ("four for to seven", "4427", 4427),
     ],
 )
-def test_a_number_is_read_as_it_is_said(said: str, identifier: str, amount: float | None) -> None:
+def test_spoken_numbers_are_parsed(said: str, identifier: str, amount: float | None) -> None:
     [number] = find_spoken_numbers(said.split())
     assert (number.identifier, number.amount) == (identifier, amount)
     assert (number.start, number.end) == (0, len(said.split()))
 
 
-def test_numbers_stand_where_they_were_said() -> None:
+def test_numbers_have_their_positions() -> None:
     said = "a table for two on the third at nineteen thirty please"
     found = find_spoken_numbers(said.split())
     assert [(number.start, number.end, number.identifier) for number in found] == [(3, 4, "2"), (8, 10, "1930")]
 
 
-def test_an_and_between_two_numbers_parts_them() -> None:
+def test_and_separates_two_numbers() -> None:
     assert [number.identifier for number in find_spoken_numbers(["one", "two", "and", "three", "four"])] == ["12", "34"]
 
 
 @pytest.mark.parametrize("said", ["oh i see", "to be or not to be", "and", "", "hundred", "double", "for too long"])
-def test_words_that_only_sound_like_numbers_are_none(said: str) -> None:
+def test_homophones_alone_are_no_numbers(said: str) -> None:
     assert find_spoken_numbers(said.split()) == []

@@ -1,8 +1,8 @@
-"""What a summary without a model takes from a talk."""
+"""The extractive summary."""
 
 from __future__ import annotations
 
-from models.rule_based.summary import LONGEST, summarize
+from models.rule_based.summary import MAX_CHARACTERS, summarize
 
 TALK = [
     ("assistant", "Good morning, this is the harbour hotel. How can I help you?"),
@@ -16,42 +16,42 @@ TALK = [
 ]
 
 
-def test_it_says_what_was_wanted_and_what_came_of_it() -> None:
+def test_it_has_the_request_and_the_outcome() -> None:
     summary = summarize(TALK)
     assert summary.startswith("Caller: I would like to change my reservation from Friday to Sunday.")
     assert "Agent: Your reservation 4711 is changed to Sunday" in summary
     assert "Goodbye" not in summary and "Great" not in summary and "help you" not in summary
 
 
-def test_the_same_talk_has_the_same_summary_in_the_order_of_the_talk() -> None:
+def test_it_is_deterministic_and_in_order() -> None:
     assert summarize(TALK) == summarize(list(TALK))
     assert summarize(TALK).index("Friday") < summarize(TALK).index("changed")
 
 
-def test_a_hundred_turns_fit_into_a_few_lines_of_both_sides() -> None:
+def test_a_hundred_turns_become_a_few_sentences_of_both_sides() -> None:
     talk = [
         ("user" if place % 2 else "assistant", f"Item {place} of the long list of offers costs {place} euros. " * 3)
         for place in range(200)
     ]
     summary = summarize(talk)
     assert "Caller: " in summary and "Agent: " in summary
-    assert len(summary) <= LONGEST + 40
+    assert len(summary) <= MAX_CHARACTERS + 40
 
 
-def test_nothing_is_said_twice() -> None:
+def test_it_has_no_repetitions() -> None:
     talk = [("user", "I want to cancel my order of the blue lamp.")] * 9
     assert summarize(talk) == "Caller: I want to cancel my order of the blue lamp."
 
 
-def test_a_talk_of_courtesies_is_told_all_the_same() -> None:
+def test_courtesies_alone_have_a_summary_too() -> None:
     assert summarize([("user", "Hello?"), ("user", "  ")]) == "Caller: Hello?"
     assert summarize([]) == ""
 
 
-def test_one_endless_sentence_is_cut() -> None:
-    assert len(summarize([("user", "word " * 5000)])) < LONGEST
+def test_an_endless_sentence_is_cut() -> None:
+    assert len(summarize([("user", "word " * 5000)])) < MAX_CHARACTERS
 
 
-def test_speakers_are_called_as_the_language_of_the_call_has_it() -> None:
+def test_speakers_are_named_in_the_calls_language() -> None:
     summary = summarize([("user", "Ich möchte meinen Termin am Freitag absagen.")], "de-DE")
     assert summary == "Anrufer: Ich möchte meinen Termin am Freitag absagen."

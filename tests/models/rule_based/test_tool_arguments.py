@@ -1,4 +1,4 @@
-"""A tool's parameters are filled from what was said, and only from that."""
+"""A tool's parameters filled from the caller's words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from models.protocols import ToolDefinition
-from models.rule_based.tool_arguments import Parameter, answered_argument, parameters_of, question_for, said_arguments
+from models.rule_based.tool_arguments import Parameter, argument_in_answer, arguments_in, parameters_of, question_for
 
 ORDER = Parameter("order_number", "string", "", True)
 PEOPLE = Parameter("people", "integer", "", True)
@@ -50,14 +50,16 @@ SIZE = Parameter("size", "string", "", True, ("small", "medium", "extra_large"))
         ([SIZE], "an extra large shirt", {"size": "extra_large"}),
     ],
 )  # fmt: skip
-def test_a_request_fills_what_it_says(parameters: list[Parameter], said: str, arguments: dict[str, Any]) -> None:
-    assert said_arguments(parameters, said) == arguments
+def test_a_request_fills_the_arguments_it_names(
+    parameters: list[Parameter], said: str, arguments: dict[str, Any]
+) -> None:
+    assert arguments_in(parameters, said) == arguments
 
 
-def test_what_the_request_is_about_is_no_value() -> None:
+def test_the_topic_of_a_request_is_no_value() -> None:
     what = Parameter("what", "string", "", True)
-    assert said_arguments([what], "a question about books", {"book"}) == {}
-    assert said_arguments([what], "a question about trees", {"book"}) == {"what": "trees"}
+    assert arguments_in([what], "a question about books", {"book"}) == {}
+    assert arguments_in([what], "a question about trees", {"book"}) == {"what": "trees"}
 
 
 @pytest.mark.parametrize(
@@ -81,16 +83,16 @@ def test_what_the_request_is_about_is_no_value() -> None:
         (DAY, "on the third of may", "third of may"),
     ],
 )
-def test_an_answer_fills_what_was_asked_for(parameter: Parameter, said: str, value: object) -> None:
-    assert answered_argument(parameter, said) == value
+def test_an_answer_fills_the_parameter_asked_for(parameter: Parameter, said: str, value: object) -> None:
+    assert argument_in_answer(parameter, said) == value
 
 
 @pytest.mark.parametrize("text", ["a" * 40_000, "a " * 20_000 + "at b", "a dot " * 8_000, "double " * 12_000 + "a"])
 @pytest.mark.parametrize("parameter", [EMAIL, PEOPLE], ids=lambda each: each.name)
-def test_a_long_text_takes_no_longer_than_its_length(parameter: Parameter, text: str) -> None:
-    """Whatever is in it: a quadratic way would take many seconds."""
+def test_the_time_is_linear_in_the_text(parameter: Parameter, text: str) -> None:
+    """Quadratic time would be many seconds."""
     began = time.process_time()
-    assert answered_argument(parameter, text) is None
+    assert argument_in_answer(parameter, text) is None
     assert time.process_time() - began < 2
 
 
@@ -113,7 +115,7 @@ def test_a_question_asks_in_plain_words(name: str, kind: str, description: str, 
     assert question_for(Parameter(name, kind, description, True)) == question
 
 
-def test_a_question_tells_what_can_be_chosen() -> None:
+def test_a_question_lists_the_choices() -> None:
     assert question_for(SIZE) == "What is the size: small, medium or extra large?"
 
 

@@ -1,4 +1,4 @@
-"""What a tool has answered is said in a sentence; what went wrong is not read out."""
+"""Tool results as speech; errors are not read out."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from calls.tools.toolset import ToolResult, ToolSet
 from config.errors import TrunklineError
 from models.protocols import ChatMessage, ToolCall, ToolDefinition
-from models.rule_based.tool_results import DONE, NOTHING, SORRY, said_result, sentences_of
+from models.rule_based.tool_results import DONE, NOTHING, SORRY, passage_sentences, speak_result
 
 CALL = ToolCall("1", "order_status", '{"order_number": "4711"}')
 
 
-def told(content: str, *, ok: bool = True) -> ChatMessage:
+def speak(content: str, *, ok: bool = True) -> ChatMessage:
     return ChatMessage("tool", content, tool_call_id=CALL.id, ok=ok)
 
 
@@ -49,8 +49,8 @@ def told(content: str, *, ok: bool = True) -> ChatMessage:
         ("Done: the tool answered with status 204 and nothing else.", DONE),
     ],
 )  # fmt: skip
-def test_a_result_is_said_in_plain_words(content: Any, said: str) -> None:
-    assert said_result(told(content if isinstance(content, str) else json.dumps(content)), CALL) == said
+def test_a_result_is_spoken_as_a_sentence(content: Any, said: str) -> None:
+    assert speak_result(speak(content if isinstance(content, str) else json.dumps(content)), CALL) == said
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_result_is_said_in_plain_words(content: Any, said: str) -> None:
     ],
 )
 def test_an_error_is_an_apology_without_its_text(content: str) -> None:
-    assert said_result(told(content), CALL) == SORRY
+    assert speak_result(speak(content), CALL) == SORRY
 
 
 WORDS = "herring " * 1000
@@ -76,14 +76,14 @@ WORDS = "herring " * 1000
     "content", [WORDS, json.dumps(WORDS), json.dumps({"message": WORDS}), json.dumps([WORDS]), json.dumps([WORDS] * 9)]
 )
 def test_a_text_without_an_end_is_cut_at_a_word(content: str) -> None:
-    said = said_result(told(content), CALL)
+    said = speak_result(speak(content), CALL)
     assert "herring herring" in said
     assert len(said) < 400
     assert set(said.removeprefix("I found ").replace(" and", ",").replace(",", "").rstrip(".").split()) == {"herring"}
 
 
 def test_a_text_without_words_is_cut_too() -> None:
-    assert said_result(told("x" * 8000), CALL) == "x" * 300
+    assert speak_result(speak("x" * 8000), CALL) == "x" * 300
 
 
 class _Broken:
@@ -95,14 +95,14 @@ class _Broken:
 
 
 @pytest.mark.parametrize("call", [("count", '{"n": 1}'), ("count", '{"n": "x"}'), ("count", "{"), ("other", "{}")])
-def test_whatever_goes_wrong_with_a_call_is_taken_for_an_error(call: tuple[str, str]) -> None:
+def test_every_failure_of_a_call_is_an_error(call: tuple[str, str]) -> None:
     result = asyncio.run(ToolSet([_Broken()]).run(ToolCall("1", *call)))
     assert not result.ok
-    assert said_result(told(result.content, ok=result.ok), CALL) == SORRY
+    assert speak_result(speak(result.content, ok=result.ok), CALL) == SORRY
 
 
-def test_passages_are_taken_apart_without_the_names_of_their_documents() -> None:
+def test_passages_are_split_without_document_names() -> None:
     passages = "From the document menu.pdf:\nSoup is hot. Tea too.\n\nFrom the document b.txt:\nWifi is free."
-    assert sentences_of(told(passages)) == ["Soup is hot.", "Tea too.", "Wifi is free."]
-    assert sentences_of(told("The documents say nothing about that.")) == []
-    assert sentences_of(told("`search_knowledge` does not work at the moment.", ok=False)) == []
+    assert passage_sentences(speak(passages)) == ["Soup is hot.", "Tea too.", "Wifi is free."]
+    assert passage_sentences(speak("The documents say nothing about that.")) == []
+    assert passage_sentences(speak("`search_knowledge` does not work at the moment.", ok=False)) == []

@@ -1,4 +1,4 @@
-"""Talks in which the responder uses tools: when it calls one, with what, and what it says before and after."""
+"""Conversations in which the responder uses tools: the calls, their arguments, and the text around them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from models.protocols import END_CALL_TOOL, ChatMessage, ChatPrompt, TextDelta, 
 from models.rule_based.ivr_keys import keys_to_press
 from models.rule_based.responder import ExtractiveResponder
 from models.rule_based.tool_results import SORRY
-from models.rule_based.tool_selection import DROPPED, GIVEN_UP, NOT_HEARD
+from models.rule_based.tool_selection import CANCELLED, GIVEN_UP, NOT_UNDERSTOOD
 
 PROMPT = """You answer for Harbour Shop. Our opening hours are nine to five. We are located at twelve Harbour Street.
 Delivery costs five dollars. Orders are packed by hand."""
 HOURS = "Our opening hours are nine to five."
 ASKED = "What is your order number?"
-AGAIN = f"{NOT_HEARD} {ASKED}"
+AGAIN = f"{NOT_UNDERSTOOD} {ASKED}"
 SHIPPED = '{"status": "shipped", "order_id": 4711}'
 TOLD = "The order status is shipped."
 DOCUMENT = "From the document a.txt:\nWifi is free. The password is on the wall.\nBreakfast is at eight."
@@ -46,7 +46,7 @@ KEYS = tool("send_dtmf", "Press telephone keys", ["digits"], digits=TEXT)
 SHOP = (ORDER, CANCEL, WEATHER, TABLE, END_CALL_TOOL)
 
 
-def talk(
+def run_conversation(
     lines: Sequence[str],
     tools: Sequence[ToolDefinition] = SHOP,
     result: str = SHIPPED,
@@ -54,14 +54,14 @@ def talk(
     *,
     ok: bool = True,
 ) -> list[str]:
-    """What the agent does at each line of the caller: its words, and its tool calls as `name {arguments}`; every call
-    is answered with `result`."""
+    """The agent's text and tool calls (`name {arguments}`) for each line of the caller; every call has the result
+    `result`."""
     model = ExtractiveResponder()
     messages: list[ChatMessage] = []
     done: list[str] = []
 
     async def turn() -> bool:
-        """One answer of the model; whether it asks for a tool."""
+        """One response of the model; True if it calls a tool."""
         found = [part async for part in model.respond(ChatPrompt("call", system, tuple(messages), tools=tools))]
         text = "".join(part.text for part in found if isinstance(part, TextDelta))
         calls = [part for part in found if isinstance(part, ToolCall)]
@@ -71,13 +71,13 @@ def talk(
         messages.extend(ChatMessage("tool", result, tool_call_id=call.id, ok=ok) for call in calls)
         return bool(calls)
 
-    async def whole() -> None:
+    async def full_text() -> None:
         for line in lines:
             messages.append(ChatMessage("user", line))
             while await turn():
                 assert len(messages) < 50, "it calls tools without end"
 
-    asyncio.run(whole())
+    asyncio.run(full_text())
     ids = [call.id for message in messages for call in message.tool_calls]
     assert len(ids) == len(set(ids)), "each call has an id of its own"
     return done
@@ -90,7 +90,7 @@ def talk(
         (["where is order number four seven one one"], ['order_status {"order_number": "4711"}', TOLD]),
         (["where is my order", "hello", "it's 4711"], [ASKED, AGAIN, 'order_status {"order_number": "4711"}', TOLD]),
         (["where is my order", "i don't know", "no idea"], [ASKED, AGAIN, GIVEN_UP]),
-        (["where is my order", "never mind"], [ASKED, DROPPED]),
+        (["where is my order", "never mind"], [ASKED, CANCELLED]),
         (["where is my order", "what are your opening hours"], [ASKED, HOURS]),
         (["where is my order", "can you repeat that", "4711"], [ASKED, ASKED]),
         (["cancel my order double four two"], ['cancel_order {"order_number": "442"}', "The status is shipped."]),
@@ -105,8 +105,8 @@ def talk(
         ),
     ],
 )  # fmt: skip
-def test_a_tool_is_called_once_it_has_what_it_needs(lines: list[str], done: list[str]) -> None:
-    assert talk(lines)[: len(done)] == done
+def test_a_tool_is_called_with_all_required_arguments(lines: list[str], done: list[str]) -> None:
+    assert run_conversation(lines)[: len(done)] == done
 
 
 @pytest.mark.parametrize(
@@ -119,24 +119,29 @@ def test_a_tool_is_called_once_it_has_what_it_needs(lines: list[str], done: list
     ],
 )
 def test_a_fact_of_the_prompt_needs_no_tool(line: str, said: str) -> None:
-    assert talk([line], (*SHOP, HOURS_TOOL, SEARCH)) == [said]
+    assert run_conversation([line], (*SHOP, HOURS_TOOL, SEARCH)) == [said]
 
 
-def test_nothing_is_done_that_was_not_asked_for() -> None:
-    assert talk(["the order is a table"], (CANCEL, TABLE)) == ["Orders are packed by hand."]
-    assert talk(["cancel the order 4711"], (ORDER, CANCEL))[0].startswith("cancel_order")
-    assert talk(["where is the order 4711"], (CANCEL, ORDER))[0].startswith("order_status")
+def test_a_tool_with_an_effect_needs_its_verb() -> None:
+    assert run_conversation(["the order is a table"], (CANCEL, TABLE)) == ["Orders are packed by hand."]
+    assert run_conversation(["cancel the order 4711"], (ORDER, CANCEL))[0].startswith("cancel_order")
+    assert run_conversation(["where is the order 4711"], (CANCEL, ORDER))[0].startswith("order_status")
 
 
-def test_the_same_words_call_a_tool_once_and_other_words_again() -> None:
+def test_the_same_request_calls_a_tool_once_and_another_one_again() -> None:
     line, call = "where is my order 4711", 'order_status {"order_number": "4711"}'
-    assert talk([line, line]) == [call, TOLD, TOLD]
-    assert talk([line, "is the order 4711 there"]) == [call, TOLD, call, TOLD]
+    assert run_conversation([line, line]) == [call, TOLD, TOLD]
+    assert run_conversation([line, "is the order 4711 there"]) == [call, TOLD, call, TOLD]
 
 
-def test_what_failed_is_tried_again_when_it_is_asked_for_again() -> None:
+def test_a_failed_call_is_repeated_on_request() -> None:
     line, call = "where is my order 4711", 'order_status {"order_number": "4711"}'
-    assert talk([line, line], result="The tool answered with status 500.", ok=False) == [call, SORRY, call, SORRY]
+    assert run_conversation([line, line], result="The tool answered with status 500.", ok=False) == [
+        call,
+        SORRY,
+        call,
+        SORRY,
+    ]
 
 
 def test_a_question_that_was_cut_short_is_still_answered() -> None:
@@ -151,18 +156,21 @@ def test_a_question_that_was_cut_short_is_still_answered() -> None:
     assert (call.name, json.loads(call.arguments)) == ("order_status", {"order_number": "4711"})
 
 
-def test_what_no_fact_answers_is_looked_up_in_the_documents() -> None:
+def test_a_question_without_a_fact_searches_the_documents() -> None:
     query = 'search_knowledge {"query": "do you have wifi"}'
-    assert talk(["do you have wifi"], [SEARCH], DOCUMENT) == [query, "Wifi is free."]
-    assert talk(["do you have wifi"], [SEARCH], "The documents say nothing about that.") == [
+    assert run_conversation(["do you have wifi"], [SEARCH], DOCUMENT) == [query, "Wifi is free."]
+    assert run_conversation(["do you have wifi"], [SEARCH], "The documents say nothing about that.") == [
         query,
         "I am sorry, I do not know that. You can ask me about opening hours, delivery and orders.",
     ]
 
 
-def test_courtesies_are_not_looked_up() -> None:
-    assert talk(["hello", "yes please", "no", "good morning"], [SEARCH], DOCUMENT)[0] == "Hello! How can I help you?"
-    assert not [each for each in talk(["thanks a lot", "okay"], [SEARCH]) if each.startswith("search")]
+def test_courtesies_are_not_searched() -> None:
+    assert (
+        run_conversation(["hello", "yes please", "no", "good morning"], [SEARCH], DOCUMENT)[0]
+        == "Hello! How can I help you?"
+    )
+    assert not [each for each in run_conversation(["thanks a lot", "okay"], [SEARCH]) if each.startswith("search")]
 
 
 @pytest.mark.parametrize(
@@ -182,16 +190,19 @@ def test_courtesies_are_not_looked_up() -> None:
         ("i am one", "", ""),
     ],
 )
-def test_the_keys_that_are_asked_for_are_found(heard: str, system: str, keys: str) -> None:
+def test_requested_keys_are_found(heard: str, system: str, keys: str) -> None:
     assert keys_to_press(heard, system) == keys
 
 
-def test_keys_are_pressed_and_a_machine_is_not_talked_to() -> None:
+def test_keys_are_pressed_without_speech_for_an_ivr_menu() -> None:
     result = "The keys were pressed."
-    assert talk(["to repeat this menu press nine"], [KEYS], result) == ['send_dtmf {"digits": "9"}']
-    assert talk(["press nine"], [KEYS], result) == ['send_dtmf {"digits": "9"}', "That is done."]
-    assert talk(["press the star key"], [])[0].startswith("I am sorry"), "there is no way to press it"
+    assert run_conversation(["to repeat this menu press nine"], [KEYS], result) == ['send_dtmf {"digits": "9"}']
+    assert run_conversation(["press nine"], [KEYS], result) == ['send_dtmf {"digits": "9"}', "That is done."]
+    assert run_conversation(["press the star key"], [])[0].startswith("I am sorry"), "there is no way to press it"
 
 
 def test_goodbye_hangs_up_after_the_farewell_and_says_nothing_more() -> None:
-    assert talk(["okay goodbye"], result="The call ends.") == ["Thank you for calling. Goodbye!", "end_call {}"]
+    assert run_conversation(["okay goodbye"], result="The call ends.") == [
+        "Thank you for calling. Goodbye!",
+        "end_call {}",
+    ]

@@ -1,4 +1,4 @@
-"""What this machine says that it can give."""
+"""The machine's cores and free memory."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def write(root: Path, files: dict[str, str]) -> Path:
 MEMINFO = {"proc/meminfo": "MemTotal:  8000000 kB\nMemFree:  100000 kB\nMemAvailable:  2048 kB\nHugePages_Total:  0\n"}
 
 
-def test_without_control_groups_the_machine_s_memory_counts(tmp_path: Path) -> None:
+def test_without_cgroups_the_machines_memory_counts(tmp_path: Path) -> None:
     assert free_bytes(write(tmp_path, MEMINFO)) == 2 * MIB
 
 
-def test_the_narrowest_control_group_counts_and_what_it_keeps_of_files_is_free(tmp_path: Path) -> None:
+def test_the_narrowest_cgroup_counts_and_its_page_cache_is_free(tmp_path: Path) -> None:
     groups = {
         "proc/self/cgroup": "0::/system.slice/ours\n",
         "sys/fs/cgroup/system.slice/ours/memory.max": "max\n",
@@ -40,7 +40,7 @@ def test_the_narrowest_control_group_counts_and_what_it_keeps_of_files_is_free(t
     assert free_bytes(write(tmp_path, MEMINFO | groups)) == 1_048_576 - 1_000_000 + 1000
 
 
-def test_groups_of_version_1_count_too_and_one_without_a_limit_does_not(tmp_path: Path) -> None:
+def test_v1_cgroups_count_and_unlimited_ones_do_not(tmp_path: Path) -> None:
     groups = {
         "proc/self/cgroup": "9:name=systemd:/\n4:cpu,memory:/pod/one\n0::/\n",
         "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
@@ -51,7 +51,7 @@ def test_groups_of_version_1_count_too_and_one_without_a_limit_does_not(tmp_path
     assert free_bytes(write(tmp_path, MEMINFO | groups)) == 100_000
 
 
-def test_a_group_seen_from_inside_a_container_counts_by_what_is_mounted(tmp_path: Path) -> None:
+def test_a_cgroup_inside_a_container_counts_by_its_mount(tmp_path: Path) -> None:
     groups = {
         "proc/self/cgroup": "0::/../../elsewhere\n",
         "sys/fs/cgroup/memory.max": "300000\n",
@@ -60,16 +60,16 @@ def test_a_group_seen_from_inside_a_container_counts_by_what_is_mounted(tmp_path
     assert free_bytes(write(tmp_path, MEMINFO | groups)) == 0
 
 
-def test_a_system_that_does_not_say_what_is_free_stops_the_start_with_one_line(tmp_path: Path) -> None:
+def test_a_missing_meminfo_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match=r"meminfo does not say"):
         free_bytes(tmp_path)
 
 
-def test_without_a_share_of_time_all_cores_count_that_we_may_run_on(tmp_path: Path) -> None:
+def test_without_a_quota_all_cores_of_the_affinity_count(tmp_path: Path) -> None:
     assert available_cores(tmp_path) == len(os.sched_getaffinity(0))
 
 
-def test_a_control_group_s_share_of_time_counts(tmp_path: Path) -> None:
+def test_a_cgroups_cpu_quota_counts(tmp_path: Path) -> None:
     groups = {
         "proc/self/cgroup": "0::/ours\n",
         "sys/fs/cgroup/ours/cpu.max": "50000 100000\n",
@@ -78,7 +78,7 @@ def test_a_control_group_s_share_of_time_counts(tmp_path: Path) -> None:
     assert available_cores(write(tmp_path, groups)) == 0.5
 
 
-def test_a_group_of_version_1_has_a_share_of_time_too(tmp_path: Path) -> None:
+def test_a_v1_cgroups_cpu_quota_counts(tmp_path: Path) -> None:
     groups = {
         "proc/self/cgroup": "7:cpu,cpuacct:/ours\n",
         "sys/fs/cgroup/cpu,cpuacct/ours/cpu.cfs_quota_us": "25000\n",

@@ -18,7 +18,7 @@ from gguf import GGMLQuantizationType
 
 from calls.tools.builtin_tools import SEND_DTMF
 from config.settings import Settings
-from models.llm.llama.bindings import Chunk, Context
+from models.llm.llama.bindings import Chunk, LlamaContext
 from models.llm.llama.language_model import LlamaLanguageModel
 from models.loading import engines, loader
 from models.loading.catalogue import Catalogue, Closable, language_model_id
@@ -65,9 +65,9 @@ def small(path: Path, name: str, _calls: int) -> LlamaLanguageModel:
         path,
         name=name,
         sequences=3,
-        capacity=2048,
+        context_length=2048,
         threads=1,
-        most_tokens=200,
+        max_tokens=200,
         forces_tool=lambda prompt: bool(prompt.tools) and prompt.messages[-1].role == "user",
     )
 
@@ -106,9 +106,9 @@ async def test_a_tools_result_is_in_the_answer(local_server: LocalServer, monkey
     read: list[int] = []
     longest: list[int] = []
     prepared = Booking.prepared = asyncio.Event()
-    evaluate = Context.evaluate
+    evaluate = LlamaContext.evaluate
 
-    def counted(context: Context, chunks: Sequence[Chunk]) -> list[int]:
+    def counted(context: LlamaContext, chunks: Sequence[Chunk]) -> list[int]:
         if prepared.is_set():
             read.extend(len(chunk.tokens) for chunk in chunks)
         return evaluate(context, chunks)
@@ -118,7 +118,7 @@ async def test_a_tools_result_is_in_the_answer(local_server: LocalServer, monkey
         longest.append(max(read))
         return web.json_response({"table": "by the window"})
 
-    monkeypatch.setattr(Context, "evaluate", counted)
+    monkeypatch.setattr(LlamaContext, "evaluate", counted)
     utterance = words("a table for two please")
     async with Receiver() as receiver, serving(book) as origin:
         config = {"url": f"{origin}/tables", "method": "POST", "body": PARAMETERS}

@@ -12,7 +12,7 @@ from config.errors import StartupError
 from config.settings import Settings
 from sipcore.dialogs.leg import Leg
 from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
-from tests.models.model_files.faulty_trials import break_trials
+from tests.models.model_files.faulty_load_checks import break_load_checks
 from trunkline.check import check
 from trunkline.check.models import ModelChecks
 
@@ -66,7 +66,7 @@ async def test_a_model_that_fails_its_trial_fails_the_check(tmp_path: Path, monk
     (tmp_path / "models").mkdir()
     for name in ("tiny", "spare"):
         write_tiny_gguf(tmp_path / "models" / f"{name}.gguf")
-    break_trials(monkeypatch, tmp_path / "path", {"tiny": "SIGSEGV"})
+    break_load_checks(monkeypatch, tmp_path / "path", {"tiny": "SIGSEGV"})
     changes = {"models": {"llm": "tiny", "tts": "flite", "eot": "lexical-end-of-turn"}}
     settings, models = Settings(data_dir=tmp_path).with_changes(changes), ModelChecks()
     lines = (await asyncio.to_thread(models.measure, settings, {})).splitlines()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
-from tests.models.model_files.faulty_trials import write_faults
+from tests.models.model_files.faulty_load_checks import write_faults
 from tests.models.model_files.file_server import FileServer, file_server, sha256
 from tests.models.model_files.tiny_model_files import FILES, model_of
 from tests.trunkline.server_process import TRUNKLINE, command, environment
@@ -122,9 +122,12 @@ async def test_pulled_and_verified_models_have_a_trial(server: FileServer, tmp_p
     faults = {**environment(data, {}), "PYTHONPATH": str(write_faults(tmp_path / "path", {"a-own": "SIGSEGV"}))}
     code, out, err = await command("models", "verify", folder=tmp_path, environment=faults)
     good, bad, own, other = out.splitlines()
-    assert (code, good) == (1, "ok    good: 1 file, passed its trial"), err
+    assert (code, good) == (1, "ok    good: 1 file, passed its load check"), err
     assert bad.startswith("FAIL  bad: The language model ") and other.startswith("FAIL  b-own: The language model ")
-    assert own.startswith("FAIL  a-own: the model a-own (") and "its trial was ended by SIGSEGV: choose another" in own
+    assert (
+        own.startswith("FAIL  a-own: the model a-own (")
+        and "its load check was ended by SIGSEGV: choose another" in own
+    )
 
 
 async def test_unknown_checksums_are_shown_with_their_origin(server: FileServer, tmp_path: Path) -> None:

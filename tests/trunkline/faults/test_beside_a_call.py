@@ -152,7 +152,7 @@ async def test_check_prints_a_line_for_each_check(office: Office, tmp_path: Path
             ),
         )
     names = [
-        "settings", "data", "database", "models", "model trials", "capacity", "voice activity", "workers", "API port",
+        "settings", "data", "database", "models", "load checks", "capacity", "voice activity", "workers", "API port",
         "SIP ports", "SIP over TLS", "SIP addresses", "RTP ports", "trunks", "audio path",
     ]  # fmt: skip
     lines = good[1].splitlines()

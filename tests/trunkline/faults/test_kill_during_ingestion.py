@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from models.model_files.known_models import OWN_LIST
+from models.model_files.known_models import OPERATOR_LIST
 from tests.models.embeddings import tiny_embeddings
 from tests.trunkline.api_client import Client
 from tests.trunkline.server_process import Server
@@ -34,7 +34,7 @@ def _put_model(server: Server) -> None:
     folder, models = server.data_dir / "tiny", server.data_dir / "models"
     tiny_embeddings.write(folder, SAME, ())
     models.mkdir(exist_ok=True)
-    (models / OWN_LIST).write_text(json.dumps([tiny_embeddings.ENTRY]))
+    (models / OPERATOR_LIST).write_text(json.dumps([tiny_embeddings.ENTRY]))
     tiny_embeddings.install(folder, models)
 
 

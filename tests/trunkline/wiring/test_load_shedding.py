@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.settings import Settings
-from models.loading.capacity import ModelCosts
+from models.loading.capacity_forecast import ModelCosts
 from models.loading.catalogue import Catalogue
 from tests.calls.call_service_harness import scripted_catalogue
 from tests.fakes.scripted_call import ScriptedLlm, ScriptedStt, ScriptedTts

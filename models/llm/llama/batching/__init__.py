@@ -1,1 +1,1 @@
-"""Continuous batching on llama.cpp: scheduler, KV cache, latency forecast."""
+"""Continuous batching on llama.cpp: engine, scheduler, KV cache, latency forecast."""

@@ -1,8 +1,8 @@
-"""The batching engine: one thread that computes the answers of all calls, by continuous batching.
+"""The batching engine: one thread that computes the responses of all calls, by continuous batching.
 
-Each step evaluates what `schedule` makes of what all calls need next, in the sequences that `contexts` gives them: the
-next words of all who speak together, then the prompts one by one, which no other way would be quicker. Calls come, go
-and are given up between steps.
+Each step evaluates the slices of `scheduler.next_step` in the sequences of `kv_cache.KvCacheSlots`: the next tokens of
+all generating requests in one batch, then prompts one by one, because batching prompts gains nothing. Requests arrive,
+end and are cancelled between steps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import structlog
 from config.errors import ModelError
 from models.llm.llama.batching.kv_cache import CacheChange, CachePlan, CopySequence, KvCacheSlots, TruncateSequence
 from models.llm.llama.batching.scheduler import (
-    TURN,
+    MAX_TURN_TOKENS,
     BatchSlice,
     Priority,
     ResponseWork,
@@ -34,25 +34,26 @@ from models.llm.llama.batching.scheduler import (
     next_step,
     urgency,
 )
-from models.llm.llama.bindings import Chunk, Context, Model
+from models.llm.llama.bindings import Chunk, LlamaContext, LlamaModel
 from models.llm.llama.output.sampling import Grammar, Sampler, Sampling
 
 EndReason = Literal["stop", "length"]
-"""Why an answer ended: the model was done, or it had as many tokens as it may."""
-_KEPT_FREE: Final = 1
-"""Sequences that work for which nobody waits leaves to callers."""
-_SHORT: Final = 1024
-"""Talks up to this length are computed together, and so are those up to twice, four times ... as long: all that are
-computed together take as long as the longest of them."""
+"""Why a response ended: at the model's end-of-generation token, or at `max_tokens`."""
+_RESERVED_SEQUENCES: Final = 1
+"""Sequences that prefill and post-call work leave to callers."""
+_LENGTH_GROUP_TOKENS: Final = 1024
+"""Sequences up to this length are batched together, and so are those up to twice, four times, ... as long, because a
+batch takes as long as its longest sequence."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """An answer that is wanted. `owner` is the call: its memory is kept between its requests. `prompt` and `most` new
-    tokens fit into the capacity; with `most` 0 the prompt is read for later. `on_token` and then once `on_end` are
-    called from the engine's thread and return at once; the token that stops is not told."""
+    """A request for a response. `owner` is the call, whose KV cache is kept between its requests. `prompt` and
+    `max_tokens` together fit the context; with `max_tokens` 0 the prompt is only prefilled. `on_token`, and at the end
+    `on_end` once, are called from the engine's thread and do not block; the end-of-generation token is not passed to
+    `on_token`."""
 
     owner: str
     prompt: list[int]
@@ -63,138 +64,140 @@ class BatchRequest:
     grammar: Grammar | None = None
     priority: Priority = Priority.LIVE
     first_token_timeout_s: float | None = None
-    """The first token is not wanted later."""
+    """Seconds after which the request fails without a first token."""
 
 
 @dataclass(slots=True, eq=False)
 class _ActiveRequest:
-    """One in the making. `known` is the prompt and what was written; its end `pending` must be evaluated before the
-    next token. `turn`: little of the prompt is new. `sequence` is None before it has one, and while more important work
-    has it. `alone`: a step with others failed, and it may be to blame."""
+    """A request in progress. `tokens`: the prompt and the generated tokens; its last `pending` ones are to be evaluated
+    before the next token. `is_turn`: little of the prompt is new. `sequence`: None while waiting for one, or preempted.
+    `must_run_alone`: a batch that it was part of failed."""
 
     key: int
     request: BatchRequest
     arrived_s: float
-    known: list[int]
+    tokens: list[int]
     pending: list[int]
-    served_s: float
-    turn: bool = False
+    last_step_s: float
+    is_turn: bool = False
     sequence: int | None = None
     sampler: Sampler | None = None
     cancelled: bool = False
     must_run_alone: bool = False
 
     @property
-    def made(self) -> int:
-        return len(self.known) - len(self.request.prompt)
+    def generated_tokens(self) -> int:
+        return len(self.tokens) - len(self.request.prompt)
 
     def work(self) -> ResponseWork:
         request = self.request
         deadline_s = None if request.first_token_timeout_s is None else self.arrived_s + request.first_token_timeout_s
-        speaks = self.made > 0
+        is_generating = self.generated_tokens > 0
         return ResponseWork(
             self.key,
             len(self.pending),
-            speaks,
+            is_generating,
             self.arrived_s,
-            self.served_s,
+            self.last_step_s,
             request.priority,
             deadline_s,
-            self.turn,
+            self.is_turn,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHandle:
-    """A request in the engine's hands."""
+    """A submitted request."""
 
-    _answer: _ActiveRequest
-    _inbox: SimpleQueue[_ActiveRequest | None] = field(repr=False)
+    _active: _ActiveRequest
+    _arrivals: SimpleQueue[_ActiveRequest | None] = field(repr=False)
 
     def cancel(self) -> None:
-        """Nobody wants it any more: no callback comes after the step that runs now. Any thread, at any time."""
-        self._answer.cancelled = True
-        self._inbox.put(None)
+        """Cancel the request: no callback after the running step. Any thread, at any time."""
+        self._active.cancelled = True
+        self._arrivals.put(None)
 
 
 class BatchEngine:
-    """A model, its memory and its thread."""
+    """A model with its context and its thread."""
 
     def __init__(
         self,
-        model: Model,
-        context: Context,
-        bounds: StepLimits | None = None,
-        pace: StepTimePredictor | None = None,
-        first: Callable[[], None] = lambda: None,
+        model: LlamaModel,
+        context: LlamaContext,
+        limits: StepLimits | None = None,
+        step_times: StepTimePredictor | None = None,
+        before_start: Callable[[], None] = lambda: None,
     ) -> None:
-        """Takes over `context`, which is `model`'s. `first` is done before all else, in the thread: it computes faster
-        while no other thread does. Raises what that raises, with the context closed."""
-        self.capacity = context.capacity
+        """Owns `context`, which is of `model`. `before_start` runs first in the engine's thread, while no other thread
+        computes. Raises what that raises, after closing the context."""
+        self.context_length = context.context_length
         self.steps = 0
         self._model, self._context = model, context
-        self._contexts = KvCacheSlots(context.sequences)
-        bounds = bounds or StepLimits()
-        self._bounds = replace(bounds, batch_tokens=min(bounds.batch_tokens, context.batch_tokens))
-        self._pace = pace or StepTimePredictor()
+        self._kv_cache = KvCacheSlots(context.sequences)
+        limits = limits or StepLimits()
+        self._limits = replace(limits, batch_tokens=min(limits.batch_tokens, context.batch_tokens))
+        self._step_times = step_times or StepTimePredictor()
         self._keys = itertools.count()
-        self._answers: dict[int, _ActiveRequest] = {}
-        self._works: list[ResponseWork] = []  # as of the last step, for other threads
-        self._lacking_since_s: float | None = None  # likewise: a caller's answer has no place
+        self._active_requests: dict[int, _ActiveRequest] = {}
+        self._work_snapshot: list[ResponseWork] = []  # as of the last step, for other threads
+        self._waiting_for_sequence_since_s: float | None = None  # likewise: a caller's answer has no place
         self._may_copy, self._copied = True, False  # in this step; by the next batch
-        self._inbox: SimpleQueue[_ActiveRequest | None] = SimpleQueue()  # None: look whether something has changed
+        self._arrivals: SimpleQueue[_ActiveRequest | None] = SimpleQueue()  # None: look whether something has changed
         self._closing = False
-        began = Future[None]()
-        self._thread = threading.Thread(target=self._run, args=(first, began), name="language-model", daemon=True)
+        started = Future[None]()
+        self._thread = threading.Thread(
+            target=self._run, args=(before_start, started), name="language-model", daemon=True
+        )
         self._thread.start()
         try:
-            began.result()
+            started.result()
         except Exception:
             context.close()
             raise
 
     def submit(self, request: BatchRequest) -> RequestHandle:
-        """Begin an answer. Any thread; returns at once. Raises `ModelError` when the prompt cannot fit."""
-        if not request.prompt or len(request.prompt) + request.max_tokens > self.capacity:
-            raise ModelError(f"The prompt has {len(request.prompt)} tokens; {self.capacity} fit")
+        """Submit a request. Any thread; does not block. Raises `ModelError` if the prompt does not fit."""
+        if not request.prompt or len(request.prompt) + request.max_tokens > self.context_length:
+            raise ModelError(f"The prompt has {len(request.prompt)} tokens; {self.context_length} fit")
         now_s = time.monotonic()
-        answer = _ActiveRequest(next(self._keys), request, now_s, list(request.prompt), request.prompt, now_s)
+        active = _ActiveRequest(next(self._keys), request, now_s, list(request.prompt), request.prompt, now_s)
         if self._closing:
             raise ModelError("The language model is closed")
-        self._inbox.put(answer)
+        self._arrivals.put(active)
         if not self._thread.is_alive():  # closed meanwhile
-            self._reject_rest()
-        return RequestHandle(answer, self._inbox)
+            self._reject_arrivals()
+        return RequestHandle(active, self._arrivals)
 
     def expected_wait_s(self, tokens: int) -> float:
-        """How long an answer with so many new tokens would wait for its first: at least as long as a caller's answer
-        has waited by now for its place in the memory. Any thread."""
-        since_s = self._lacking_since_s
-        lacking_s = 0.0 if since_s is None else time.monotonic() - since_s
-        return max(expected_wait_s(tokens, self._works, self._pace, self._bounds), lacking_s)
+        """Seconds that a request with `tokens` new prompt tokens would wait for its first token: at least as long as a
+        live request has waited for a sequence so far. Any thread."""
+        since_s = self._waiting_for_sequence_since_s
+        sequence_wait_s = 0.0 if since_s is None else time.monotonic() - since_s
+        return max(expected_wait_s(tokens, self._work_snapshot, self._step_times, self._limits), sequence_wait_s)
 
     def close(self) -> None:
-        """Give up what is in the making, and end the thread. Waits for the step that runs. Idempotent."""
+        """Fail all requests and end the thread. Waits for the running step. Idempotent."""
         self._closing = True
-        self._inbox.put(None)
+        self._arrivals.put(None)
         self._thread.join()
-        self._reject_rest()
+        self._reject_arrivals()
         self._context.close()
 
-    def _reject_rest(self) -> None:
-        """What came too late for the thread to see."""
+    def _reject_arrivals(self) -> None:
+        """Fail the requests that arrived after the thread's end."""
         with suppress(Empty):
             while True:
-                if (answer := self._inbox.get_nowait()) is not None and not answer.cancelled:
-                    answer.request.on_end(ModelError("The language model is closed"))
+                if (active := self._arrivals.get_nowait()) is not None and not active.cancelled:
+                    active.request.on_end(ModelError("The language model is closed"))
 
-    def _run(self, first: Callable[[], None], began: Future[None]) -> None:
+    def _run(self, before_start: Callable[[], None], started: Future[None]) -> None:
         try:
-            first()
+            before_start()
         except Exception as error:  # noqa: BLE001 - it is raised where the engine is made
-            began.set_exception(error)
+            started.set_exception(error)
             return
-        began.set_result(None)
+        started.set_result(None)
         while self._collect():
             try:
                 now_s = time.monotonic()
@@ -203,197 +206,205 @@ class BatchEngine:
                 self._step(now_s)
             except Exception as error:  # noqa: BLE001 - the thread serves all calls, also those that come later
                 _log.error("language_model.failed", error=repr(error), exc_info=error)
-                self._fail(list(self._answers.values()), ModelError("The language model failed"))
-        self._fail(list(self._answers.values()), ModelError("The language model is closed"))
+                self._fail(list(self._active_requests.values()), ModelError("The language model failed"))
+        self._fail(list(self._active_requests.values()), ModelError("The language model is closed"))
 
     def _collect(self) -> bool:
-        """Take what has arrived and let go of what nobody wants; waits until there is work. False at the end."""
+        """Accept new requests and release cancelled ones; waits until there is work. Returns False on close."""
         while True:
             with suppress(Empty):
                 while True:
-                    self._take(self._inbox.get_nowait())
-            for answer in [answer for answer in self._answers.values() if answer.cancelled]:
-                self._release(answer)
-            if self._closing or self._answers:
+                    self._accept(self._arrivals.get_nowait())
+            for active in [active for active in self._active_requests.values() if active.cancelled]:
+                self._release(active)
+            if self._closing or self._active_requests:
                 return not self._closing
-            self._works, self._lacking_since_s = [], None
-            self._take(self._inbox.get())
+            self._work_snapshot, self._waiting_for_sequence_since_s = [], None
+            self._accept(self._arrivals.get())
 
-    def _take(self, arrived: _ActiveRequest | None) -> None:
-        """One more. What was read ahead for the same call ends with it: from there the answer goes on."""
+    def _accept(self, arrived: _ActiveRequest | None) -> None:
+        """Accept a request. It ends a prefill of the same call, whose KV cache it reuses."""
         if arrived is None:
             return
         if arrived.request.priority is not Priority.AFTER_CALL:
-            for other in list(self._answers.values()):
+            for other in list(self._active_requests.values()):
                 if other.request.priority is Priority.PREFILL and other.request.owner == arrived.request.owner:
                     self._finish(other, "length")
-        self._answers[arrived.key] = arrived
+        self._active_requests[arrived.key] = arrived
 
     def _drop_expired(self, now_s: float) -> None:
-        late = expired([answer.work() for answer in self._answers.values()], now_s)
-        self._fail([self._answers[key] for key in late], ModelError("The language model is too busy"))
+        expired_keys = expired([active.work() for active in self._active_requests.values()], now_s)
+        self._fail([self._active_requests[key] for key in expired_keys], ModelError("The language model is too busy"))
 
     def _assign_sequences(self, now_s: float) -> None:
-        """A sequence for each that has none, the most urgent first. At most one copy is made in a step, for all who
-        speak wait for it."""
+        """Assign a sequence to each request without one, the most urgent first. At most one KV cache copy a step,
+        because all generating requests wait for it."""
         self._may_copy = True
-        without = [answer for answer in self._answers.values() if answer.sequence is None]
-        for answer in sorted(without, key=lambda one: (one.request.priority, urgency(one.work(), now_s, self._pace))):
-            place = self._sequence_for(answer, now_s)
-            if place is None:
-                continue
-            answer.sequence, answer.pending = place.sequence, answer.known[place.cached :]
-            for change in place.changes:
-                self._apply_change(change, answer)
-            answer.turn = len(answer.pending) <= TURN
-            if answer.sampler is None:
-                try:
-                    answer.sampler = Sampler(self._model, answer.request.sampling, answer.request.grammar)
-                except Exception as error:  # noqa: BLE001 - of one call, and the thread serves all
-                    self._fail([answer], ModelError(f"The answer cannot be drawn: {error}"))
-
-    def _sequence_for(self, answer: _ActiveRequest, now_s: float) -> CachePlan | None:
-        """A place for one; those who wait for an answer take it from work for which nobody waits."""
-        request, rank = answer.request, int(answer.request.priority)
-        placed = [other for other in self._answers.values() if other.sequence is not None]
-        if placed and request.priority is not Priority.LIVE and self._contexts.idle <= _KEPT_FREE:
-            return None
-        enter = partial(self._contexts.acquire, request.owner, answer.known, now_s, rank=rank, copies=self._may_copy)
-        place = enter()
-        lesser = [other for other in placed if other.request.priority > rank]
-        if (
-            place is None
-            and lesser
-            and not (self._contexts.idle or self._contexts.should_wait(answer.known, rank=rank))
+        without_sequence = [active for active in self._active_requests.values() if active.sequence is None]
+        for active in sorted(
+            without_sequence, key=lambda one: (one.request.priority, urgency(one.work(), now_s, self._step_times))
         ):
-            self._preempt(max(lesser, key=lambda other: other.request.priority), now_s)
-            place = enter()
-        return place
+            plan = self._sequence_for(active, now_s)
+            if plan is None:
+                continue
+            active.sequence, active.pending = plan.sequence, active.tokens[plan.cached :]
+            for change in plan.changes:
+                self._apply_change(change, active)
+            active.is_turn = len(active.pending) <= MAX_TURN_TOKENS
+            if active.sampler is None:
+                try:
+                    active.sampler = Sampler(self._model, active.request.sampling, active.request.grammar)
+                except Exception as error:  # noqa: BLE001 - of one call, and the thread serves all
+                    self._fail([active], ModelError(f"The answer cannot be sampled: {error}"))
 
-    def _apply_change(self, change: CacheChange, answer: _ActiveRequest) -> None:
-        """Change the memory as `contexts` wants it for an answer."""
+    def _sequence_for(self, active: _ActiveRequest, now_s: float) -> CachePlan | None:
+        """A sequence for a request; a more important request preempts prefill and post-call work."""
+        request, rank = active.request, int(active.request.priority)
+        with_sequence = [other for other in self._active_requests.values() if other.sequence is not None]
+        if with_sequence and request.priority is not Priority.LIVE and self._kv_cache.idle <= _RESERVED_SEQUENCES:
+            return None
+        acquire = partial(self._kv_cache.acquire, request.owner, active.tokens, now_s, rank=rank, copies=self._may_copy)
+        plan = acquire()
+        less_important = [other for other in with_sequence if other.request.priority > rank]
+        if (
+            plan is None
+            and less_important
+            and not (self._kv_cache.idle or self._kv_cache.should_wait(active.tokens, rank=rank))
+        ):
+            self._preempt(max(less_important, key=lambda other: other.request.priority), now_s)
+            plan = acquire()
+        return plan
+
+    def _apply_change(self, change: CacheChange, active: _ActiveRequest) -> None:
+        """Apply a change of `KvCacheSlots` to the KV cache."""
         match change:
             case CopySequence(source, target):
                 self._context.copy(source, target)
                 self._may_copy, self._copied = False, True
             case TruncateSequence(sequence, tokens):
                 if not self._context.truncate(sequence, tokens):
-                    self._contexts.clear(sequence)
-                    if sequence == answer.sequence:
-                        answer.pending = answer.known
+                    self._kv_cache.clear(sequence)
+                    if sequence == active.sequence:
+                        active.pending = active.tokens
 
-    def _preempt(self, answer: _ActiveRequest, now_s: float) -> None:
-        """Its sequence is for others now; it goes on when there is another one."""
-        assert answer.sequence is not None
-        self._contexts.release(answer.sequence, now_s)
-        answer.sequence, answer.pending = None, answer.known
+    def _preempt(self, active: _ActiveRequest, now_s: float) -> None:
+        """Take a request's sequence from it; it continues with another one."""
+        assert active.sequence is not None
+        self._kv_cache.release(active.sequence, now_s)
+        active.sequence, active.pending = None, active.tokens
 
     def _step(self, now_s: float) -> None:
-        placed = [answer for answer in self._answers.values() if answer.sequence is not None]
-        self._works = [answer.work() for answer in self._answers.values()]
-        live = (answer for answer in self._answers.values() if answer.request.priority is Priority.LIVE)
-        self._lacking_since_s = min((answer.served_s for answer in live if answer.sequence is None), default=None)
-        shares = next_step([answer.work() for answer in placed], now_s, self._pace, self._bounds)
-        shares = next(([share] for share in shares if self._answers[share.key].must_run_alone), shares)
-        self.steps += bool(shares)
-        for together in self._grouped(shares):
-            self._evaluate(together, now_s)
+        with_sequence = [active for active in self._active_requests.values() if active.sequence is not None]
+        self._work_snapshot = [active.work() for active in self._active_requests.values()]
+        live_waiting = (active for active in self._active_requests.values() if active.request.priority is Priority.LIVE)
+        self._waiting_for_sequence_since_s = min(
+            (active.last_step_s for active in live_waiting if active.sequence is None), default=None
+        )
+        slices = next_step([active.work() for active in with_sequence], now_s, self._step_times, self._limits)
+        slices = next(
+            ([batch_slice] for batch_slice in slices if self._active_requests[batch_slice.key].must_run_alone), slices
+        )
+        self.steps += bool(slices)
+        for group in self._evaluation_groups(slices):
+            self._evaluate(group, now_s)
 
-    def _grouped(self, shares: Sequence[BatchSlice]) -> list[list[tuple[_ActiveRequest, Chunk]]]:
-        """What is computed together: single tokens of talks of much the same length, in the order of their sequences;
-        then each prompt by itself."""
-        words: dict[int, list[tuple[_ActiveRequest, Chunk]]] = {}
+    def _evaluation_groups(self, slices: Sequence[BatchSlice]) -> list[list[tuple[_ActiveRequest, Chunk]]]:
+        """Slices by batch: single tokens of sequences of similar length, in the order of the sequences; then each
+        prompt by itself."""
+        token_groups: dict[int, list[tuple[_ActiveRequest, Chunk]]] = {}
         prompts = []
-        for share in shares:
-            answer = self._answers[share.key]
-            chunk = self._chunk(answer, share)
-            if share.tokens == 1:
-                words.setdefault((chunk.at // _SHORT).bit_length(), []).append((answer, chunk))
+        for batch_slice in slices:
+            active = self._active_requests[batch_slice.key]
+            chunk = self._chunk(active, batch_slice)
+            if batch_slice.tokens == 1:
+                token_groups.setdefault((chunk.position // _LENGTH_GROUP_TOKENS).bit_length(), []).append(
+                    (active, chunk)
+                )
             else:
-                prompts.append([(answer, chunk)])
-        return [*(sorted(each, key=lambda one: one[1].sequence) for each in words.values()), *prompts]
+                prompts.append([(active, chunk)])
+        return [*(sorted(each, key=lambda one: one[1].sequence) for each in token_groups.values()), *prompts]
 
-    def _evaluate(self, together: Sequence[tuple[_ActiveRequest, Chunk]], now_s: float) -> None:
-        """Compute this, and go on with each of the answers."""
-        chunks = [chunk for _, chunk in together]
+    def _evaluate(self, group: Sequence[tuple[_ActiveRequest, Chunk]], now_s: float) -> None:
+        """Evaluate a batch, and advance its requests."""
+        chunks = [chunk for _, chunk in group]
         began_s = time.monotonic()
         try:
             rows = self._context.evaluate(chunks)
         except ModelError as error:
-            self._retry_alone([answer for answer, _ in together], error, now_s)
+            self._retry_alone([active for active, _ in group], error, now_s)
             return
         if not self._copied:
-            self._pace.learn(len(chunks), len(chunks[0].tokens), time.monotonic() - began_s)
+            self._step_times.learn(len(chunks), len(chunks[0].tokens), time.monotonic() - began_s)
         self._copied = False
-        for (answer, chunk), row in zip(together, rows, strict=True):
-            answer.served_s, answer.must_run_alone = now_s, False
-            answer.pending = answer.pending[len(chunk.tokens) :]
-            self._contexts.on_evaluated(chunk.sequence, chunk.tokens)
-            if not answer.pending:
-                self._continue(answer, row)
+        for (active, chunk), row in zip(group, rows, strict=True):
+            active.last_step_s, active.must_run_alone = now_s, False
+            active.pending = active.pending[len(chunk.tokens) :]
+            self._kv_cache.on_evaluated(chunk.sequence, chunk.tokens)
+            if not active.pending:
+                self._advance(active, row)
 
-    def _chunk(self, answer: _ActiveRequest, share: BatchSlice) -> Chunk:
-        assert answer.sequence is not None
-        tokens = answer.pending[: share.tokens]
-        answers = len(tokens) == len(answer.pending) and answer.request.max_tokens > 0
-        return Chunk(answer.sequence, self._contexts.length(answer.sequence), tokens, answers)
+    def _chunk(self, active: _ActiveRequest, batch_slice: BatchSlice) -> Chunk:
+        assert active.sequence is not None
+        tokens = active.pending[: batch_slice.tokens]
+        actives = len(tokens) == len(active.pending) and active.request.max_tokens > 0
+        return Chunk(active.sequence, self._kv_cache.length(active.sequence), tokens, actives)
 
-    def _continue(self, answer: _ActiveRequest, row: int) -> None:
-        """All that is known of an answer was evaluated: what is its next token? What goes wrong ends it alone."""
-        if answer.cancelled:
+    def _advance(self, active: _ActiveRequest, row: int) -> None:
+        """Sample the next token of a request whose tokens are all evaluated. A failure ends this request alone."""
+        if active.cancelled:
             return
         try:
-            self._write(answer, row)
+            self._sample_next(active, row)
         except Exception as error:  # noqa: BLE001 - of one call, and the thread serves all
-            _log.error("language_model.answer_failed", owner=answer.request.owner, error=repr(error), exc_info=error)
-            self._fail([answer], ModelError(f"The language model failed: {error}"))
+            _log.error("language_model.answer_failed", owner=active.request.owner, error=repr(error), exc_info=error)
+            self._fail([active], ModelError(f"The language model failed: {error}"))
 
-    def _write(self, answer: _ActiveRequest, row: int) -> None:
-        if answer.request.max_tokens == 0:
-            self._finish(answer, "length")
+    def _sample_next(self, active: _ActiveRequest, row: int) -> None:
+        if active.request.max_tokens == 0:
+            self._finish(active, "length")
             return
-        assert answer.sampler is not None
-        token = answer.sampler.draw(self._context, row)
-        if self._model.is_end(token):
-            self._finish(answer, "stop")
+        assert active.sampler is not None
+        token = active.sampler.sample(self._context, row)
+        if self._model.is_end_of_generation(token):
+            self._finish(active, "stop")
             return
-        answer.known.append(token)
-        answer.request.on_token(token)
-        if answer.made >= answer.request.max_tokens:
-            self._finish(answer, "length")
+        active.tokens.append(token)
+        active.request.on_token(token)
+        if active.generated_tokens >= active.request.max_tokens:
+            self._finish(active, "length")
         else:
-            answer.pending = [token]
+            active.pending = [token]
 
-    def _finish(self, answer: _ActiveRequest, end: EndReason | ModelError) -> None:
-        if answer.key not in self._answers:
+    def _finish(self, active: _ActiveRequest, end: EndReason | ModelError) -> None:
+        if active.key not in self._active_requests:
             return
-        self._release(answer)
-        answer.request.on_end(end)
+        self._release(active)
+        active.request.on_end(end)
 
-    def _release(self, answer: _ActiveRequest) -> None:
-        del self._answers[answer.key]
-        if answer.sequence is not None:
-            self._contexts.release(answer.sequence, time.monotonic())
-        if answer.sampler is not None:
-            answer.sampler.close()
+    def _release(self, active: _ActiveRequest) -> None:
+        del self._active_requests[active.key]
+        if active.sequence is not None:
+            self._kv_cache.release(active.sequence, time.monotonic())
+        if active.sampler is not None:
+            active.sampler.close()
 
-    def _fail(self, answers: Sequence[_ActiveRequest], error: ModelError) -> None:
-        for answer in answers:
-            if answer.cancelled:
-                self._release(answer)
+    def _fail(self, actives: Sequence[_ActiveRequest], error: ModelError) -> None:
+        for active in actives:
+            if active.cancelled:
+                self._release(active)
             else:
-                self._finish(answer, error)
+                self._finish(active, error)
 
-    def _retry_alone(self, answers: Sequence[_ActiveRequest], error: ModelError, now_s: float) -> None:
-        """A step failed: nobody knows what its sequences hold. Each answer tries again by itself, once: a fault of one
-        is not to end the others."""
-        _log.error("language_model.step_failed", error=error.message, answers=len(answers))
-        for answer in answers:
-            assert answer.sequence is not None
-            self._context.truncate(answer.sequence, 0)
-            self._contexts.clear(answer.sequence)
-            if not answer.must_run_alone:
-                self._preempt(answer, now_s)
-        self._fail([answer for answer in answers if answer.must_run_alone], error)
-        for answer in answers:
-            answer.must_run_alone = True
+    def _retry_alone(self, actives: Sequence[_ActiveRequest], error: ModelError, now_s: float) -> None:
+        """After a failed batch the content of its sequences is unknown. Each request is retried alone, once, so that
+        the fault of one does not end the others."""
+        _log.error("language_model.step_failed", error=error.message, answers=len(actives))
+        for active in actives:
+            assert active.sequence is not None
+            self._context.truncate(active.sequence, 0)
+            self._kv_cache.clear(active.sequence)
+            if not active.must_run_alone:
+                self._preempt(active, now_s)
+        self._fail([active for active in actives if active.must_run_alone], error)
+        for active in actives:
+            active.must_run_alone = True

@@ -1,9 +1,9 @@
-"""The KV cache: which sequence holds which tokens, and which of them the next answer reuses.
+"""KV cache reuse: which sequence holds which tokens, and which of them a request reuses. Pure.
 
-Pure. A sequence keeps what was evaluated for a call: its next turn evaluates only what is new. Where a prompt parts
-from what is held (the caller interrupted, so that less was said than the model wrote), the rest is taken back. A call
-that has nothing yet begins with a copy of what its prompt has in common with another one: calls of an agent begin
-alike. Who has been silent for the longest time makes room for who comes.
+A sequence keeps the tokens that were evaluated for a call, so that the next turn evaluates only new ones. Where a
+prompt differs from the cached tokens (after barge-in less was spoken than generated), the rest is truncated. A new call
+starts with a copy of the prefix that its prompt shares with another sequence, because calls of one agent share their
+system prompt. The least recently used sequence is evicted.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 _BLOCK: Final = 64
-_WORTH: Final = 16
-"""Tokens that must be in common: fewer are read as quickly as they are copied."""
+_MIN_COPY_TOKENS: Final = 16
+"""Shared tokens from which a copy is faster than evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopySequence:
-    """Let sequence `target` forget what it holds, and hold what `source` does."""
+    """Replace the content of sequence `target` by that of `source`."""
 
     source: int
     target: int
@@ -27,7 +27,7 @@ class CopySequence:
 
 @dataclass(frozen=True, slots=True)
 class TruncateSequence:
-    """Keep the first `tokens` of a sequence and forget the rest."""
+    """Remove all but the first `tokens` of a sequence."""
 
     sequence: int
     tokens: int
@@ -38,7 +38,7 @@ CacheChange = CopySequence | TruncateSequence
 
 @dataclass(frozen=True, slots=True)
 class CachePlan:
-    """Where an answer is made: make the `changes` in order, then evaluate what follows the first `cached` tokens."""
+    """The sequence for a request: apply `changes` in order, then evaluate the tokens after the first `cached` ones."""
 
     sequence: int
     cached: int
@@ -47,8 +47,8 @@ class CachePlan:
 
 @dataclass(slots=True)
 class _Sequence:
-    """`held` is evaluated. `coming` is all that the answer in the making reads, while others may wait for it; `rank` is
-    how important it is, 0 most."""
+    """`cached`: the evaluated tokens. `expected`: the prompt that is being evaluated, for which others may wait;
+    `rank`: its priority, 0 is the highest."""
 
     cached: list[int] = field(default_factory=list)
     owner: str | None = None
@@ -59,94 +59,93 @@ class _Sequence:
 
 
 class KvCacheSlots:
-    """The sequences of one model's memory."""
+    """The sequences of one context."""
 
     def __init__(self, sequences: int) -> None:
         self._sequences = [_Sequence() for _ in range(sequences)]
 
     @property
     def idle(self) -> int:
-        """How many sequences are not busy."""
+        """Number of sequences that are not busy."""
         return sum(not sequence.busy for sequence in self._sequences)
 
     def acquire(
-        self, owner: str, wanted: list[int], now_s: float, *, rank: int = 0, copies: bool = True
+        self, owner: str, prompt: list[int], now_s: float, *, rank: int = 0, copies: bool = True
     ) -> CachePlan | None:
-        """A place to read `wanted` for `owner`, busy from now on; None while there is none, while it is better to wait
-        (`_is_being_cached`), or when it takes a copy and none is to be made now. `rank` is how important it is, 0
-        most."""
+        """Reserve a sequence for `prompt` of `owner`. None if all are busy, if waiting is better (`_is_being_cached`),
+        or if it takes a copy and `copies` is False. `rank`: the priority, 0 is the highest."""
         idle = [number for number, sequence in enumerate(self._sequences) if not sequence.busy]
         if not idle:
             return None
-        common = [_common_prefix(sequence.cached, wanted) for sequence in self._sequences]
-        if self._is_being_cached(wanted, max(common), rank):
+        shared_tokens = [_common_prefix(sequence.cached, prompt) for sequence in self._sequences]
+        if self._is_being_cached(prompt, max(shared_tokens), rank):
             return None
-        own = next((number for number in idle if self._sequences[number].owner == owner), None)
-        target = own if own is not None else self._least_recently_used(idle)
-        giver = max(
-            range(len(common)),
-            key=lambda number: (common[number], number == target, self._sequences[number].used_s),
+        own_number = next((number for number in idle if self._sequences[number].owner == owner), None)
+        target = own_number if own_number is not None else self._least_recently_used(idle)
+        source_number = max(
+            range(len(shared_tokens)),
+            key=lambda number: (shared_tokens[number], number == target, self._sequences[number].used_s),
         )
-        if common[giver] < common[target] + _WORTH:
-            giver = target
-        if giver != target and not copies:
+        if shared_tokens[source_number] < shared_tokens[target] + _MIN_COPY_TOKENS:
+            source_number = target
+        if source_number != target and not copies:
             return None
         # The last token is evaluated in any case: only so is it known what follows.
-        kept = min(common[giver], len(wanted) - 1)
-        changes = self._copy_prefix(giver, target, kept)
+        reused = min(shared_tokens[source_number], len(prompt) - 1)
+        changes = self._copy_prefix(source_number, target, reused)
         sequence = self._sequences[target]
         sequence.owner, sequence.used_s, sequence.busy = owner, now_s, True
-        sequence.expected, sequence.rank = wanted, rank
-        return CachePlan(target, kept, tuple(changes))
+        sequence.expected, sequence.rank = prompt, rank
+        return CachePlan(target, reused, tuple(changes))
 
-    def should_wait(self, wanted: list[int], *, rank: int = 0) -> bool:
-        """True if one who is at least as important reads what `wanted` begins with, and has not come to its end."""
+    def should_wait(self, prompt: list[int], *, rank: int = 0) -> bool:
+        """True if a request of at least the same priority is evaluating a long prefix of `prompt`."""
         return self._is_being_cached(
-            wanted, max(_common_prefix(sequence.cached, wanted) for sequence in self._sequences), rank
+            prompt, max(_common_prefix(sequence.cached, prompt) for sequence in self._sequences), rank
         )
 
     def on_evaluated(self, sequence: int, tokens: Sequence[int]) -> None:
-        """The model has read these in a busy sequence."""
+        """Record tokens that were evaluated in a busy sequence."""
         self._sequences[sequence].cached.extend(tokens)
 
     def length(self, sequence: int) -> int:
-        """How many tokens a sequence holds."""
+        """Number of cached tokens of a sequence."""
         return len(self._sequences[sequence].cached)
 
     def release(self, sequence: int, now_s: float) -> None:
-        """The answer is made, or nobody wants it. What was evaluated stays for the next turn."""
-        this = self._sequences[sequence]
-        this.busy, this.expected, this.used_s = False, [], now_s
+        """Release a sequence. Its tokens stay cached for the next turn."""
+        released = self._sequences[sequence]
+        released.busy, released.expected, released.used_s = False, [], now_s
 
     def clear(self, sequence: int) -> None:
-        """Nothing is held there any more."""
+        """Record that a sequence is empty."""
         self._sequences[sequence].cached.clear()
 
     def _least_recently_used(self, idle: Sequence[int]) -> int:
-        """The first that is empty, else the one that nobody has used for the longest time."""
+        """The first empty sequence, else the least recently used one."""
         return min(idle, key=lambda number: (bool(self._sequences[number].cached), self._sequences[number].used_s))
 
-    def _is_being_cached(self, wanted: list[int], common: int, rank: int) -> bool:
-        """True if a sequence that is busy now will hold much more of `wanted` than is held anywhere."""
+    def _is_being_cached(self, prompt: list[int], shared_tokens: int, rank: int) -> bool:
+        """True if a busy sequence will hold a longer prefix of `prompt` than any sequence does now."""
         return any(
             sequence.busy
             and sequence.rank <= rank
             and len(sequence.cached) < len(sequence.expected)
-            and _common_prefix(sequence.expected, wanted) >= common + _BLOCK
+            and _common_prefix(sequence.expected, prompt) >= shared_tokens + _BLOCK
             for sequence in self._sequences
         )
 
-    def _copy_prefix(self, giver: int, target: int, kept: int) -> list[CacheChange]:
-        """Let `target` hold the first `kept` tokens of `giver`."""
-        source, this = self._sequences[giver], self._sequences[target]
-        whole = kept == len(source.cached)
-        this.cached = source.cached[:kept]
-        changes: list[CacheChange] = [] if giver == target else [CopySequence(giver, target)]
-        return changes if whole else [*changes, TruncateSequence(target, kept)]
+    def _copy_prefix(self, source_number: int, target: int, reused: int) -> list[CacheChange]:
+        """Give `target` the first `reused` tokens of `source_number`."""
+        source, sequence = self._sequences[source_number], self._sequences[target]
+        is_whole = reused == len(source.cached)
+        sequence.cached = source.cached[:reused]
+        changes: list[CacheChange] = [] if source_number == target else [CopySequence(source_number, target)]
+        return changes if is_whole else [*changes, TruncateSequence(target, reused)]
 
 
 def _common_prefix(one: list[int], other: list[int]) -> int:
-    """How many tokens both begin with."""
+    """The length of the common prefix."""
     end = min(len(one), len(other))
     start = 0
     while start < end and one[start : start + _BLOCK] == other[start : start + _BLOCK]:

@@ -1,8 +1,7 @@
-"""The scheduler: which tokens go into the model's next step, so that many calls share it and none keeps another
-waiting.
+"""The scheduler: selects the tokens of the next step, so that all calls share the model and none blocks another.
 
-Pure: seconds come as arguments. In a step all calls that speak get one token each, which are computed together; then
-new prompts are read, one after the other, in chunks that are no longer than a listener does not notice.
+Pure: seconds are arguments. In a step each generating request gets one token, in one batch; then prompts are prefilled
+one after the other, in slices that are short enough not to be heard.
 """
 
 from __future__ import annotations
@@ -12,56 +11,55 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-_FADING: Final = 0.98
-"""What a measurement counts for after one more: the pace follows a machine that gets busier within 50 steps."""
-_TILE: Final = 4
-"""Rows of matrices that are multiplied at once: three take as long."""
-_WORTH: Final = 32
-"""Tokens of a prompt for which it is begun beside others: for fewer, the weights are passed over in vain."""
-_PRIOR: Final = 0.1
-"""What the belief at the start counts for, for ever: steps that are all alike do not tell their fixed part."""
-_LEAST_S: Final = 1e-6
-"""No token takes less."""
-TURN: Final = 64
-"""Tokens of a turn, at most."""
+_DECAY: Final = 0.98
+"""Weight of a measurement after the next one: the predictor follows a change of load within 50 steps."""
+_MATRIX_TILE: Final = 4
+"""Matrix rows that are multiplied at once: three take as long as four."""
+_MIN_PROMPT_SLICE: Final = 32
+"""Least tokens of a further prompt in a step, because each prompt costs a pass over the weights."""
+_PRIOR_WEIGHT: Final = 0.1
+"""Constant weight of the initial estimate, because steps of equal size do not determine the fixed part."""
+_MIN_TOKEN_S: Final = 1e-6
+"""Least seconds per token."""
+MAX_TURN_TOKENS: Final = 64
+"""New prompt tokens of a turn, at most."""
 
 
 class Priority(IntEnum):
-    """Who goes first."""
+    """Priority of a request, the lowest number first."""
 
     LIVE = 0
-    """Somebody listens."""
+    """A caller waits for it or hears it."""
     PREFILL = 1
-    """What a caller may ask next: read for the case that there is time."""
+    """Prefill for the next turn, when there is time."""
     AFTER_CALL = 2
-    """Summaries and the like."""
+    """Post-call work: summaries and extractions."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseWork:
-    """An answer in the making. `pending` tokens must be evaluated before its next token is known: what is left of its
-    prompt; one when it is `generating`, which is to say that it has had its first token, or more when it has lost its
-    place since. `served_s` is when it was last given a place in a step, at first `arrived_s`; `deadline_s` is when its
-    first token comes too late. If `is_turn`, little of its prompt is new (`TURN`)."""
+    """The pending work of a request. `pending`: tokens to evaluate before the next one, that is the rest of the prompt,
+    or one while `generating` (more after preemption). `last_step_s`: time of its last step, initially `arrived_s`.
+    `deadline_s`: latest time of the first token. `is_turn`: at most `MAX_TURN_TOKENS` of its prompt are new."""
 
     key: int
     pending: int
     generating: bool
     arrived_s: float
-    served_s: float
+    last_step_s: float
     priority: Priority = Priority.LIVE
     deadline_s: float | None = None
     is_turn: bool = False
 
     @property
-    def reads(self) -> bool:
-        """True if there is more to evaluate than the token before the next."""
+    def is_prefilling(self) -> bool:
+        """True while it is prefilling: more than one token is to be evaluated, or it has no token yet."""
         return not self.generating or self.pending > 1
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSlice:
-    """The next `tokens` of a work's pending ones are in the step."""
+    """The first `tokens` pending tokens of a request are part of the step."""
 
     key: int
     tokens: int
@@ -69,14 +67,14 @@ class BatchSlice:
 
 @dataclass(frozen=True, slots=True)
 class StepLimits:
-    """How long a step may take, and how much it may hold.
+    """Limits of a step's duration and size.
 
-    `step_s`: how much longer it takes for the prompts that are read in it, while a caller hears an answer, and while
-    nobody waits for one, for a turn that begins waits for the step's end. `turn_step_s`: the same for turns, and
-    `idle_step_s`: how long it takes when nobody hears an answer, and for turns when as many callers wait with one as
-    hear an answer. `least_chunk` and `idle_chunk`: tokens of a prompt that are then read in every step, however slow
-    the machine. `patience_s`: how long work after a call rests while callers need the model, and `ageing_s`: it rests
-    half as long when it is that old, a third when twice as old, and so on."""
+    `step_s`: seconds for prompts in a step while a caller hears a response, and while none waits for one, because a new
+    turn waits for the step's end. `turn_step_s`: the same for turns. `idle_step_s`: seconds of a step while no caller
+    hears a response, and for turns while as many callers wait with a turn as hear a response. `least_chunk`,
+    `idle_chunk`: prompt tokens that every such step prefills, however slow the machine. `patience_s`: pause of
+    post-call work between steps while callers need the model; `ageing_s`: it is halved at this age of the work, a third
+    at twice the age, and so on."""
 
     step_s: float = 0.08
     turn_step_s: float = 0.2
@@ -87,77 +85,81 @@ class StepLimits:
     patience_s: float = 2.0
     ageing_s: float = 30.0
 
-    def room(self, pace: StepTimePredictor, heard: int, waiting: int, turns: int) -> tuple[int, int]:
-        """How many tokens are read in a step when so many callers hear an answer and so many wait for one, of which
-        some with turns: of turns, and of other prompts."""
-        idle = max(pace.tokens_within(self.idle_step_s - pace.step_s(heard)), self.idle_chunk)
-        long = idle if waiting and not heard else self._within(pace, self.step_s)
-        many = idle if turns >= heard else self._within(pace, self.turn_step_s)
-        return min(many if turns else long, self.batch_tokens), min(long, self.batch_tokens)
+    def prompt_budgets(
+        self, step_times: StepTimePredictor, generating: int, waiting: int, waiting_turns: int
+    ) -> tuple[int, int]:
+        """Prompt token budgets of a step, for turns and for other prompts, when `generating` callers hear a response
+        and `waiting` ones wait, `turns` of them with a turn."""
+        idle = max(step_times.prompt_tokens_within(self.idle_step_s - step_times.step_s(generating)), self.idle_chunk)
+        long_budget = idle if waiting and not generating else self._tokens_within(step_times, self.step_s)
+        turn_budget = idle if waiting_turns >= generating else self._tokens_within(step_times, self.turn_step_s)
+        return min(turn_budget if waiting_turns else long_budget, self.batch_tokens), min(
+            long_budget, self.batch_tokens
+        )
 
-    def _within(self, pace: StepTimePredictor, seconds: float) -> int:
-        return max(pace.tokens_within(seconds) // _TILE * _TILE, self.least_chunk)
+    def _tokens_within(self, step_times: StepTimePredictor, seconds: float) -> int:
+        return max(step_times.prompt_tokens_within(seconds) // _MATRIX_TILE * _MATRIX_TILE, self.least_chunk)
 
 
 class StepTimePredictor:
-    """How long steps take, learnt from the steps themselves: words of calls that speak, and chunks of prompts."""
+    """Predicts step times from past steps: decode by number of sequences, prefill by prompt tokens."""
 
     def __init__(self, step_s: float = 0.02, token_s: float = 0.006) -> None:
-        """What is believed before the first step: a fixed part, and one for each token."""
-        self._writing, self._reading = _LeastSquares(step_s, token_s), _LeastSquares(step_s, token_s)
+        """The estimate before the first step: fixed seconds, and seconds per token."""
+        self._decode, self._prefill = _LeastSquares(step_s, token_s), _LeastSquares(step_s, token_s)
 
     @property
     def token_s(self) -> float:
-        """Seconds for one more token of a prompt."""
-        return self._reading.each
+        """Seconds per prompt token."""
+        return self._prefill.each
 
     @property
-    def pass_tokens(self) -> int:
-        """How many tokens more of a prompt take as long as to begin with another one."""
-        return int(self._reading.fixed / self._reading.each)
+    def new_prompt_cost_tokens(self) -> int:
+        """The fixed cost of a further prompt in a step, in prompt tokens."""
+        return int(self._prefill.fixed / self._prefill.each)
 
-    def step_s(self, speaking: int, read: int = 0) -> float:
-        """How long a step takes in which so many calls speak and so many tokens of a prompt are read."""
-        return self._writing(speaking) + self._reading(read)
+    def step_s(self, generating: int, read: int = 0) -> float:
+        """Seconds of a step with `generating` sequences and `read` prompt tokens."""
+        return self._decode(generating) + self._prefill(read)
 
-    def tokens_within(self, seconds: float) -> int:
-        """How many tokens of a prompt are read in that time; 0 for none."""
-        return max(0, int((seconds - self._reading.fixed) / self._reading.each))
+    def prompt_tokens_within(self, seconds: float) -> int:
+        """Prompt tokens that are prefilled in `seconds`, at least 0."""
+        return max(0, int((seconds - self._prefill.fixed) / self._prefill.each))
 
     def learn(self, calls: int, tokens: int, seconds: float) -> None:
-        """So many tokens of each of so many calls took so long: one of each who speaks, or more of a prompt."""
+        """Record a step's duration: one token of each of `calls` sequences, or `tokens` of a prompt."""
         if tokens == 1:
-            self._writing.learn(calls, seconds)
+            self._decode.learn(calls, seconds)
         else:
-            self._reading.learn(calls * tokens, seconds)
+            self._prefill.learn(calls * tokens, seconds)
 
 
 class _LeastSquares:
-    """Seconds by tokens: a fixed part and one for each, by least squares in which what is old fades."""
+    """Linear model of seconds by tokens: least squares with exponential decay."""
 
     def __init__(self, fixed: float, each: float) -> None:
         self._prior = [(tokens, fixed + tokens * each) for tokens in (1, 33)]
         self._sums = (0.0, 0.0, 0.0, 0.0, 0.0)
-        self.fixed, self.each = fixed, max(each, _LEAST_S)
+        self.fixed, self.each = fixed, max(each, _MIN_TOKEN_S)
 
     def __call__(self, tokens: int) -> float:
         return self.fixed + tokens * self.each if tokens else 0.0
 
     def learn(self, tokens: int, seconds: float) -> None:
-        faded = tuple(each * _FADING for each in self._sums)
-        self._sums = _added(faded, tokens, seconds, 1.0)
+        decayed = tuple(each * _DECAY for each in self._sums)
+        self._sums = _add_sample(decayed, tokens, seconds, 1.0)
         sums: tuple[float, ...] = self._sums
-        for believed in self._prior:
-            sums = _added(sums, *believed, _PRIOR)
+        for prior_sample in self._prior:
+            sums = _add_sample(sums, *prior_sample, _PRIOR_WEIGHT)
         n, t, tt, s, ts = sums
-        self.each = max((n * ts - t * s) / (n * tt - t * t), _LEAST_S)
+        self.each = max((n * ts - t * s) / (n * tt - t * t), _MIN_TOKEN_S)
         self.fixed = max((s - self.each * t) / n, 0.0)
 
 
-def _added(
+def _add_sample(
     sums: tuple[float, ...], tokens: int, seconds: float, weight: float
 ) -> tuple[float, float, float, float, float]:
-    """Sums of 1, tokens, tokens squared, seconds, and tokens times seconds."""
+    """The sums of 1, tokens, tokens squared, seconds, and tokens times seconds, with a sample added."""
     n, t, tt, s, ts = sums
     return (
         n + weight,
@@ -169,77 +171,91 @@ def _added(
 
 
 def next_step(
-    works: Sequence[ResponseWork], now_s: float, pace: StepTimePredictor, bounds: StepLimits
+    works: Sequence[ResponseWork], now_s: float, step_times: StepTimePredictor, limits: StepLimits
 ) -> list[BatchSlice]:
-    """The next step's shares; empty when there is no work. Calls that speak come first, one token each; what time is
-    left goes to prompts, the most urgent first. Nothing is read ahead while somebody waits for a first word."""
+    """The slices of the next step, empty without work. Generating requests first, one token each; the remaining time
+    goes to prompts, the most urgent first. No prefill for later turns while a caller waits for a first token."""
     live = [work for work in works if work.priority is Priority.LIVE]
-    waiting = [work for work in live if work.reads]
-    after = [work for work in works if work.priority is Priority.AFTER_CALL]
+    waiting = [work for work in live if work.is_prefilling]
+    after_call = [work for work in works if work.priority is Priority.AFTER_CALL]
     if live:
-        after = [work for work in after if now_s - work.served_s >= _pause_s(work, now_s, bounds)]
-    ahead = [] if waiting else [work for work in works if work.priority is Priority.PREFILL]
-    admitted = [*live, *ahead, *after]
-    speaking = sorted((work for work in admitted if not work.reads), key=lambda work: (work.priority, work.served_s))
-    shares = [BatchSlice(work.key, 1) for work in speaking[: bounds.batch_tokens]]
-    reading = sorted(
-        (work for work in admitted if work.reads),
-        key=lambda work: (work.priority, urgency(work, now_s, pace)),
+        after_call = [work for work in after_call if now_s - work.last_step_s >= _pause_s(work, now_s, limits)]
+    prefill = [] if waiting else [work for work in works if work.priority is Priority.PREFILL]
+    admitted = [*live, *prefill, *after_call]
+    generating = sorted(
+        (work for work in admitted if not work.is_prefilling), key=lambda work: (work.priority, work.last_step_s)
     )
-    turns = sum(work.is_turn for work in waiting)
-    short, room = bounds.room(pace, len(live) - len(waiting), len(waiting), turns)
-    rested = 0
-    if live and reading and reading[-1].priority is Priority.AFTER_CALL:
-        rested = min(bounds.least_chunk, room // 2)
-        room -= rested
-    first = True
-    for work in reading:
+    slices = [BatchSlice(work.key, 1) for work in generating[: limits.batch_tokens]]
+    prompt_work = sorted(
+        (work for work in admitted if work.is_prefilling),
+        key=lambda work: (work.priority, urgency(work, now_s, step_times)),
+    )
+    waiting_turns = sum(work.is_turn for work in waiting)
+    turn_budget, prompt_budget = limits.prompt_budgets(
+        step_times, len(live) - len(waiting), len(waiting), waiting_turns
+    )
+    after_call_tokens = 0
+    if live and prompt_work and prompt_work[-1].priority is Priority.AFTER_CALL:
+        after_call_tokens = min(limits.least_chunk, prompt_budget // 2)
+        prompt_budget -= after_call_tokens
+    is_first = True
+    for work in prompt_work:
         if live and work.priority is Priority.AFTER_CALL:
-            chunk = min(work.pending, rested)
-            rested -= chunk
+            slice_tokens = min(work.pending, after_call_tokens)
+            after_call_tokens -= slice_tokens
         else:
-            chunk = _chunk(work.pending, short if work.is_turn else room, bounds)
-            if chunk < work.pending and not first and chunk < _WORTH:
+            slice_tokens = _slice_tokens(work.pending, turn_budget if work.is_turn else prompt_budget, limits)
+            if slice_tokens < work.pending and not is_first and slice_tokens < _MIN_PROMPT_SLICE:
                 continue
-            room, short, first = room - chunk - pace.pass_tokens, short - chunk - pace.pass_tokens, False
-        if chunk > 0:
-            shares.append(BatchSlice(work.key, chunk))
-    return shares
+            prompt_budget, turn_budget, is_first = (
+                prompt_budget - slice_tokens - step_times.new_prompt_cost_tokens,
+                turn_budget - slice_tokens - step_times.new_prompt_cost_tokens,
+                False,
+            )
+        if slice_tokens > 0:
+            slices.append(BatchSlice(work.key, slice_tokens))
+    return slices
 
 
-def _chunk(pending: int, room: int, bounds: StepLimits) -> int:
-    """What is read of a prompt: the rest of it too, when that is little more than there is room for."""
-    return min(pending, bounds.batch_tokens) if pending <= room + bounds.least_chunk // 2 else room
+def _slice_tokens(pending: int, budget: int, limits: StepLimits) -> int:
+    """The slice of a prompt, rounded up to all of it if little would remain."""
+    return min(pending, limits.batch_tokens) if pending <= budget + limits.least_chunk // 2 else budget
 
 
-def _pause_s(work: ResponseWork, now_s: float, bounds: StepLimits) -> float:
-    """How long work after a call rests between two steps: the shorter, the longer it has waited."""
-    return bounds.patience_s / (1 + max(now_s - work.arrived_s, 0.0) / bounds.ageing_s)
+def _pause_s(work: ResponseWork, now_s: float, limits: StepLimits) -> float:
+    """Seconds that post-call work pauses between steps; the longer it has waited, the shorter."""
+    return limits.patience_s / (1 + max(now_s - work.arrived_s, 0.0) / limits.ageing_s)
 
 
-def urgency(work: ResponseWork, now_s: float, pace: StepTimePredictor) -> float:
-    """The least is the most urgent. Short prompts go before long ones, which loses a long one little and wins a short
-    one much; but each second of waiting counts like a second less to read, so that nobody waits for ever. A deadline
-    counts by the time that is left."""
-    to_read_s = work.pending * pace.token_s
+def urgency(work: ResponseWork, now_s: float, step_times: StepTimePredictor) -> float:
+    """The urgency in seconds, the least first. Short prompts go before long ones, which costs a long one little; but a
+    second of waiting counts like a second less of prefill, so that no request starves. A deadline counts by its
+    slack."""
+    to_read_s = work.pending * step_times.token_s
     by_length = to_read_s - (now_s - work.arrived_s)
     return by_length if work.deadline_s is None else min(by_length, work.deadline_s - now_s - to_read_s)
 
 
 def expired(works: Iterable[ResponseWork], now_s: float) -> list[int]:
-    """The keys of those whose deadline passed before they had a token."""
+    """The keys of requests whose deadline passed before their first token."""
     return [
         work.key for work in works if not work.generating and work.deadline_s is not None and work.deadline_s < now_s
     ]
 
 
-def expected_wait_s(tokens: int, works: Sequence[ResponseWork], pace: StepTimePredictor, bounds: StepLimits) -> float:
-    """How long a live answer whose prompt has so many new tokens waits for its first, were it asked now: what is
-    shorter is read before it, in what the steps of those who speak leave."""
+def expected_wait_s(
+    tokens: int, works: Sequence[ResponseWork], step_times: StepTimePredictor, limits: StepLimits
+) -> float:
+    """Seconds until the first token of a live request with `tokens` new prompt tokens: shorter prompts go first, in the
+    time that decode steps leave."""
     live = [work for work in works if work.priority is Priority.LIVE]
-    speaking = sum(not work.reads for work in live)
-    shorter = [work.pending for work in live if work.reads and work.pending <= tokens]
-    short, long = bounds.room(pace, speaking, len(live) - speaking + 1, len(shorter) + 1)
-    chunk = short if tokens <= TURN else long
-    steps, rest = divmod(sum(shorter) + len(shorter) * pace.pass_tokens + tokens, chunk)
-    return steps * pace.step_s(speaking, chunk) + (pace.step_s(speaking, rest) if rest else 0.0)
+    generating = sum(not work.is_prefilling for work in live)
+    shorter_prompts = [work.pending for work in live if work.is_prefilling and work.pending <= tokens]
+    turn_budget, prompt_budget = limits.prompt_budgets(
+        step_times, generating, len(live) - generating + 1, len(shorter_prompts) + 1
+    )
+    slice_tokens = turn_budget if tokens <= MAX_TURN_TOKENS else prompt_budget
+    steps, rest = divmod(
+        sum(shorter_prompts) + len(shorter_prompts) * step_times.new_prompt_cost_tokens + tokens, slice_tokens
+    )
+    return steps * step_times.step_s(generating, slice_tokens) + (step_times.step_s(generating, rest) if rest else 0.0)

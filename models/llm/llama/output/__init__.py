@@ -1,1 +1,1 @@
-"""Output of language models: sampling, grammars, tool calls."""
+"""Output of language models: sampling, grammars, tool call parsing."""

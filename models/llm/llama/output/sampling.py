@@ -1,4 +1,4 @@
-"""Sampling of the next token: by temperature and seed, and by a grammar."""
+"""Samples the next token, by temperature and seed, constrained by a grammar."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any, Final
 import numpy as np
 
 from config.errors import ModelError
-from models.llm.llama.bindings import Context, Model
+from models.llm.llama.bindings import LlamaContext, LlamaModel
 from models.llm.llama.native import lib
 
 _CANDIDATE: Final = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)], align=True)
 
-_LENGTHS: Final = {0xC: 2, 0xD: 2, 0xE: 3, 0xF: 4}
-"""Bytes of a letter in UTF-8, by the upper half of the first."""
+_UTF8_LENGTHS: Final = {0xC: 2, 0xD: 2, 0xE: 3, 0xF: 4}
+"""Bytes of a UTF-8 character, by the upper half of its first byte."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is drawn; `temperature` 0 takes the likeliest. The same `seed` draws the same."""
+    """Sampling parameters. `temperature` 0 is greedy; the same `seed` gives the same tokens."""
 
     temperature: float = 0.7
     top_k: int = 20
@@ -32,27 +32,26 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Grammar:
-    """What may be written, in llama.cpp's notation (GBNF) from the rule `root` on: all of the answer, or what follows
-    the first `after` in it."""
+    """A GBNF grammar with the rule `root`, for all of the response, or for what follows the first `after` in it."""
 
     rules: str
     after: bytes = b""
 
 
 class Sampler:
-    """Draws one answer's tokens."""
+    """Samples the tokens of one response."""
 
-    def __init__(self, model: Model, sampling: Sampling, grammar: Grammar | None = None) -> None:
-        """Raises `ModelError` when the grammar is broken."""
+    def __init__(self, model: LlamaModel, sampling: Sampling, grammar: Grammar | None = None) -> None:
+        """Raises `ModelError` for an invalid grammar."""
         self._model = model
-        # Made at once, so that a broken one is found before the answer begins.
+        # Compiled at once, so that an invalid grammar is found before the response begins.
         self._grammar = None if grammar is None else _grammar(model, grammar.rules)
-        self._after = grammar.after if grammar is not None else b""
-        self._holds = grammar is not None and not grammar.after
-        self._written = b""
-        self._text = codecs.getincrementaldecoder("utf-8")()
+        self._trigger = grammar.after if grammar is not None else b""
+        self._is_constrained = grammar is not None and not grammar.after
+        self._recent = b""
+        self._utf8 = codecs.getincrementaldecoder("utf-8")()
         self._chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
-        for part in _parts(sampling):
+        for part in _samplers(sampling):
             lib.llama_sampler_chain_add(self._chain, part)
 
     def close(self) -> None:
@@ -63,58 +62,58 @@ class Sampler:
                 lib.llama_sampler_free(self._grammar)
             self._chain = self._grammar = None
 
-    def draw(self, context: Context, row: int) -> int:
-        """The next token, from a row of the last step."""
-        if self._holds:
-            return self._draw_by_grammar(context, row)
+    def sample(self, context: LlamaContext, row: int) -> int:
+        """Sample the next token from a logits row of the last step."""
+        if self._is_constrained:
+            return self._sample_constrained(context, row)
         token = int(lib.llama_sampler_sample(self._chain, context.handle, row))
         if self._grammar:
-            # Only where a token ends with the mark: llama.cpp ends the process when it is fed what does not fit.
-            self._written = (self._written + self._model.piece(token))[-len(self._after) :]
-            self._holds = self._written == self._after
+            # Only if a token ends with the trigger: llama.cpp aborts the process on a token that its grammar rejects.
+            self._recent = (self._recent + self._model.token_to_piece(token))[-len(self._trigger) :]
+            self._is_constrained = self._recent == self._trigger
         return token
 
-    def _draw_by_grammar(self, context: Context, row: int) -> int:
-        """llama.cpp ends the process when a grammar is fed what does not fit, and takes bytes for letters that are
-        none: both is looked at before."""
-        # To ask the grammar about the whole vocabulary takes long: mostly the drawn token is right.
-        token = _drawn(_candidates(context.logits(row)), self._chain)
+    def _sample_constrained(self, context: LlamaContext, row: int) -> int:
+        """Sample a token that the grammar accepts and that keeps the text valid UTF-8. Both are checked before, because
+        llama.cpp aborts the process on a token that its grammar rejects."""
+        # Applying the grammar to the whole vocabulary is slow, and the sampled token is mostly valid.
+        token = _run_samplers(_candidates(context.logits(row)), self._chain)
         only = np.array([(token, 1.0, 0.0)], _CANDIDATE)
         _apply(only, self._grammar)
         if np.isneginf(only["logit"][0]) or not self._is_text(token):
-            token = self._draw_from_all(context, row)
+            token = self._sample_from_all(context, row)
         lib.llama_sampler_accept(self._grammar, token)
         lib.llama_sampler_accept(self._chain, token)
-        self._text.decode(self._model.piece(token))
+        self._utf8.decode(self._model.token_to_piece(token))
         return token
 
-    def _draw_from_all(self, context: Context, row: int) -> int:
-        """Of all tokens that fit. Raises `ModelError` when there is none."""
+    def _sample_from_all(self, context: LlamaContext, row: int) -> int:
+        """Sample from all tokens that the grammar accepts. Raises `ModelError` if there is none."""
         candidates = _candidates(context.logits(row))
         _apply(candidates, self._grammar)
         while not np.isneginf(candidates["logit"]).all():
-            token = _drawn(candidates.copy(), self._chain)
+            token = _run_samplers(candidates.copy(), self._chain)
             if not np.isneginf(candidates["logit"][token]) and self._is_text(token):
                 return token
             candidates["logit"][token] = -np.inf
-        raise ModelError("The model has no token that its grammar takes")
+        raise ModelError("The model has no token that its grammar accepts")
 
     def _is_text(self, token: int) -> bool:
-        """True if what is written stays UTF-8 with this token."""
-        state = self._text.getstate()
+        """True if the text stays valid UTF-8 with this token."""
+        state = self._utf8.getstate()
         try:
-            self._text.decode(self._model.piece(token))
-            begun, _ = self._text.getstate()
-            if len(begun) > 1:  # of no letter, if not even this can end it
-                (begun + b"\x80" * (_LENGTHS[begun[0] >> 4] - len(begun))).decode()
+            self._utf8.decode(self._model.token_to_piece(token))
+            partial, _ = self._utf8.getstate()
+            if len(partial) > 1:  # invalid if no continuation byte can complete it
+                (partial + b"\x80" * (_UTF8_LENGTHS[partial[0] >> 4] - len(partial))).decode()
         except UnicodeDecodeError:
             return False
         finally:
-            self._text.setstate(state)
+            self._utf8.setstate(state)
         return True
 
 
-def _parts(sampling: Sampling) -> list[Any]:
+def _samplers(sampling: Sampling) -> list[Any]:
     if sampling.temperature <= 0:
         return [lib.llama_sampler_init_greedy()]
     return [
@@ -126,10 +125,10 @@ def _parts(sampling: Sampling) -> list[Any]:
     ]
 
 
-def _grammar(model: Model, rules: str) -> Any:
+def _grammar(model: LlamaModel, rules: str) -> Any:
     sampler = lib.llama_sampler_init_grammar(model.vocabulary, rules.encode(), b"root")
     if not sampler:
-        raise ModelError("The grammar of the answer is broken")
+        raise ModelError("The grammar of the response is invalid")
     return sampler
 
 
@@ -141,7 +140,7 @@ def _candidates(logits: np.ndarray[tuple[int], np.dtype[np.float32]]) -> np.ndar
 
 
 def _apply(candidates: np.ndarray[tuple[int], np.dtype[np.void]], *samplers: Any) -> Any:
-    """Let samplers work on `candidates`; what they leave."""
+    """Apply samplers to `candidates`. Returns their result."""
     data = candidates.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))
     array = lib.llama_token_data_array(data, len(candidates), -1, False)
     for sampler in samplers:
@@ -149,6 +148,6 @@ def _apply(candidates: np.ndarray[tuple[int], np.dtype[np.void]], *samplers: Any
     return array
 
 
-def _drawn(candidates: np.ndarray[tuple[int], np.dtype[np.void]], *samplers: Any) -> int:
+def _run_samplers(candidates: np.ndarray[tuple[int], np.dtype[np.void]], *samplers: Any) -> int:
     array = _apply(candidates, *samplers)
     return int(array.data[array.selected].id)

@@ -1,8 +1,8 @@
-"""Parses tool calls out of a model's output while it is written.
+"""Parses tool calls out of a model's streamed output.
 
-Models write them in many ways: between tags (Qwen, Hermes), after a mark of their own or as the whole answer (Llama 3,
-Mistral, and most others that were asked for JSON). What may become a call is held back until that is certain, for a
-caller must never hear JSON, nor what a model thinks; all else goes through at once.
+Models write them between tags (Qwen, Hermes), after a tag of their own or as the whole response (Llama 3, Mistral, and
+most others that were prompted for JSON). Text that may become a call is buffered until that is certain, because a
+caller must never hear JSON or thinking; all other text passes at once.
 """
 
 from __future__ import annotations
@@ -14,148 +14,153 @@ from typing import Final
 
 import structlog
 
-from models.llm.llama.output.tool_call_formats import Call, Tools, call_of, calls_in, python_names
-from models.llm.llama.special_tokens import OPENING_TAGS, STANDALONE_TAGS, THINKING_ENDS, THINKING_TAGS, TO_THE_END
+from models.llm.llama.output.tool_call_formats import Call, Tools, parse_call, parse_calls, python_call_pattern
+from models.llm.llama.special_tokens import (
+    NO_CLOSING_TAG,
+    OPENING_TAGS,
+    STANDALONE_TAGS,
+    THINKING_END_TEXTS,
+    THINKING_TAGS,
+)
 from models.protocols import LlmOutput, TextDelta, ToolCall
 
-_FENCE: Final = "```"
-_MARKS: Final = sorted((*OPENING_TAGS, *STANDALONE_TAGS, _FENCE), key=len, reverse=True)
-_NOTABLE: Final = re.compile("|".join([*map(re.escape, _MARKS), r"[\[{]"]))
-_BEGINS_JSON: Final = re.compile(r"""\{\s*["'}]|\[\s*\{\s*["'}]|\[\s*\[""")
-_MAY_BEGIN_JSON: Final = re.compile(r"[\[{]\s*\{?\s*")
-_BETWEEN_CALLS: Final = " \t\r\n;,"
+_CODE_FENCE: Final = "```"
+_TAGS: Final = sorted((*OPENING_TAGS, *STANDALONE_TAGS, _CODE_FENCE), key=len, reverse=True)
+_TAG_OR_JSON: Final = re.compile("|".join([*map(re.escape, _TAGS), r"[\[{]"]))
+_JSON_START: Final = re.compile(r"""\{\s*["'}]|\[\s*\{\s*["'}]|\[\s*\[""")
+_PARTIAL_JSON_START: Final = re.compile(r"[\[{]\s*\{?\s*")
+_CALL_SEPARATORS: Final = " \t\r\n;,"
 _log = structlog.get_logger()
 
 
 class ToolCallParser:
-    """One answer's text, piece by piece. `tools` are the parameters of those that there are; `new_id` makes ids for
-    calls."""
+    """Parses one response, piece by piece. `tools`: the parameters of each tool; `new_id` returns ids for calls."""
 
     def __init__(self, tools: Tools, new_id: Callable[[], str]) -> None:
         self._tools = tools
         self._new_id = new_id
-        self._python = python_names(tools)
-        self._held = ""
-        self._opened: str | None = None  # the mark, "" in a call as Python writes it
-        self._said = False
-        self._trim = " \t\r\n"  # what is not said before the first words, and after a call
+        self._python_call = python_call_pattern(tools)
+        self._buffer = ""
+        self._open_tag: str | None = None  # the tag, "" in a Python call
+        self._has_spoken = False
+        self._strip_before = " \t\r\n"  # characters to strip before the first text and after a call
 
     @property
     def thinking_end(self) -> str | None:
-        """What would end the thought that is being written; None: it does not think."""
-        return THINKING_ENDS.get(self._opened or "")
+        """The text that would end the thinking in progress; None if there is none."""
+        return THINKING_END_TEXTS.get(self._open_tag or "")
 
     def feed(self, text: str) -> Iterator[LlmOutput]:
-        """The parts that are certain now."""
-        self._held += text
+        """Add text. Yields the parts that are certain."""
+        self._buffer += text
         before = None
-        while self._held and (len(self._held), self._opened) != before:
-            before = len(self._held), self._opened
-            yield from self._inside() if self._opened is not None else self._outside()
+        while self._buffer and (len(self._buffer), self._open_tag) != before:
+            before = len(self._buffer), self._open_tag
+            yield from self._parse_inside() if self._open_tag is not None else self._parse_outside()
 
     def finish(self) -> Iterator[LlmOutput]:
-        """The answer has ended: what was held back is a call, or text after all."""
-        held, self._held = self._held, ""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            yield from self._close(opened, held)
-        elif _BEGINS_JSON.match(held):
-            yield from self._use(calls_in(held, self._tools), held)
+        """End the response. Yields the buffered text as calls or as text."""
+        rest, self._buffer = self._buffer, ""
+        open_tag, self._open_tag = self._open_tag, None
+        if open_tag is not None:
+            yield from self._close_region(open_tag, rest)
+        elif _JSON_START.match(rest):
+            yield from self._emit_calls(parse_calls(rest, self._tools), rest)
         elif not (
-            self._trim and _begun(held) == len(held.lstrip())
-        ):  # what begins behind a call is half of the next one
-            yield from self._emit(held)
+            self._strip_before and _partial_tag_length(rest) == len(rest.lstrip())
+        ):  # a partial tag after a call is half of the next one
+            yield from self._emit_text(rest)
 
-    def _outside(self) -> Iterator[LlmOutput]:
-        """Say what is surely no beginning of a call."""
-        if not self._said and self._hold_python_call():
+    def _parse_outside(self) -> Iterator[LlmOutput]:
+        """Parse outside of tags: yields text that cannot begin a call."""
+        if not self._has_spoken and self._hold_python_call():
             return
-        place = 0
-        while (found := _NOTABLE.search(self._held, place)) is not None:
-            if found[0] in OPENING_TAGS or found[0] == _FENCE:
-                yield from self._open(found)
+        position = 0
+        while (match := _TAG_OR_JSON.search(self._buffer, position)) is not None:
+            if match[0] in OPENING_TAGS or match[0] == _CODE_FENCE:
+                yield from self._open_region(match)
                 return
-            if found[0] in STANDALONE_TAGS:
-                yield from self._emit_and_drop(found.start(), found.end())
+            if match[0] in STANDALONE_TAGS:
+                yield from self._emit_and_drop(match.start(), match.end())
                 return
-            if _BEGINS_JSON.match(self._held, found.start()):
-                yield from self._json(found.start())
+            if _JSON_START.match(self._buffer, match.start()):
+                yield from self._parse_json(match.start())
                 return
-            if _MAY_BEGIN_JSON.fullmatch(self._held, found.start()):
-                yield from self._emit_and_drop(found.start(), found.start())
+            if _PARTIAL_JSON_START.fullmatch(self._buffer, match.start()):
+                yield from self._emit_and_drop(match.start(), match.start())
                 return
-            place = found.end()
-        certain = len(self._held[: len(self._held) - _begun(self._held)].rstrip("\n"))
-        yield from self._emit_and_drop(certain, certain)
+            position = match.end()
+        safe_end = len(self._buffer[: len(self._buffer) - _partial_tag_length(self._buffer)].rstrip("\n"))
+        yield from self._emit_and_drop(safe_end, safe_end)
 
     def _hold_python_call(self) -> bool:
-        """True if the answer is a call as Python writes it, or may become one. Then it is held to its end."""
-        if self._python.match(self._held):
-            self._opened = ""
+        """Buffer a response that is, or may become, a Python call. Returns True if it does."""
+        if self._python_call.match(self._buffer):
+            self._open_tag = ""
             return True
-        begun = self._held.lstrip().removeprefix("[").lstrip()
-        return any(name.startswith(begun) or begun.rstrip() == name for name in self._tools)
+        start = self._buffer.lstrip().removeprefix("[").lstrip()
+        return any(name.startswith(start) or start.rstrip() == name for name in self._tools)
 
-    def _open(self, found: re.Match[str]) -> Iterator[LlmOutput]:
-        keeps = found[0] == "<function="  # the name is in the mark
-        yield from self._emit_and_drop(found.start(), found.start() if keeps else found.end(), until_mark=True)
-        self._opened = found[0]
+    def _open_region(self, match: re.Match[str]) -> Iterator[LlmOutput]:
+        keeps_tag = match[0] == "<function="  # the tag holds the name
+        yield from self._emit_and_drop(match.start(), match.start() if keeps_tag else match.end(), until_mark=True)
+        self._open_tag = match[0]
 
-    def _json(self, start: int) -> Iterator[LlmOutput]:
-        """Nobody is to hear it; it is a call once it is whole."""
+    def _parse_json(self, start: int) -> Iterator[LlmOutput]:
+        """Parse JSON, which is a call when complete and never spoken."""
         yield from self._emit_and_drop(start, start, until_mark=True)
         try:
-            value, end = json.JSONDecoder(strict=False).raw_decode(self._held)
+            value, end = json.JSONDecoder(strict=False).raw_decode(self._buffer)
         except (ValueError, RecursionError):
             return
-        text, self._held = self._held[:end], self._held[end:]
+        text, self._buffer = self._buffer[:end], self._buffer[end:]
         values = value if isinstance(value, list) else [value]
-        yield from self._use([call for each in values if (call := call_of(each, self._tools))], text)
+        yield from self._emit_calls([call for each in values if (call := parse_call(each, self._tools))], text)
 
-    def _inside(self) -> Iterator[LlmOutput]:
-        """Wait for the closing mark."""
-        opened = self._opened or ""
-        closes = _FENCE if opened == _FENCE else OPENING_TAGS.get(opened, TO_THE_END)
-        if closes == TO_THE_END or closes not in self._held:
+    def _parse_inside(self) -> Iterator[LlmOutput]:
+        """Parse inside of a tag: waits for the closing tag."""
+        open_tag = self._open_tag or ""
+        closing_tag = _CODE_FENCE if open_tag == _CODE_FENCE else OPENING_TAGS.get(open_tag, NO_CLOSING_TAG)
+        if closing_tag == NO_CLOSING_TAG or closing_tag not in self._buffer:
             return
-        inside, self._held = self._held.split(closes, 1)
-        self._opened = None
-        yield from self._close(opened, inside)
+        inside, self._buffer = self._buffer.split(closing_tag, 1)
+        self._open_tag = None
+        yield from self._close_region(open_tag, inside)
 
-    def _close(self, opened: str, inside: str) -> Iterator[LlmOutput]:
-        if opened in THINKING_TAGS:
-            self._trim = _BETWEEN_CALLS
+    def _close_region(self, open_tag: str, inside: str) -> Iterator[LlmOutput]:
+        if open_tag in THINKING_TAGS:
+            self._strip_before = _CALL_SEPARATORS
             return
-        calls = calls_in(_FENCE + inside if opened == _FENCE else inside, self._tools)
-        if calls or opened != _FENCE or _BEGINS_JSON.search(inside):
-            yield from self._use(calls, inside)
+        calls = parse_calls(_CODE_FENCE + inside if open_tag == _CODE_FENCE else inside, self._tools)
+        if calls or open_tag != _CODE_FENCE or _JSON_START.search(inside):
+            yield from self._emit_calls(calls, inside)
         else:
-            yield from self._emit(inside)
+            yield from self._emit_text(inside)
 
-    def _use(self, calls: list[Call], text: str) -> Iterator[LlmOutput]:
-        self._trim = _BETWEEN_CALLS
+    def _emit_calls(self, calls: list[Call], text: str) -> Iterator[LlmOutput]:
+        self._strip_before = _CALL_SEPARATORS
         if not calls:
             _log.warning("tool_call.broken", characters=len(text))
         for name, arguments in calls:
             yield ToolCall(self._new_id(), name, arguments)
 
-    def _emit_and_drop(self, said: int, dropped: int, *, until_mark: bool = False) -> Iterator[LlmOutput]:
-        """Say the first characters of what is held, and drop it up to another one."""
-        text, self._held = self._held[:said], self._held[dropped:]
-        yield from self._emit(text.rstrip("\n") if until_mark else text)
+    def _emit_and_drop(self, text_end: int, drop_end: int, *, until_mark: bool = False) -> Iterator[LlmOutput]:
+        """Yield the first `text_end` characters of the buffer, and drop the first `drop_end`."""
+        text, self._buffer = self._buffer[:text_end], self._buffer[drop_end:]
+        yield from self._emit_text(text.rstrip("\n") if until_mark else text)
 
-    def _emit(self, text: str) -> Iterator[LlmOutput]:
-        if self._trim and (text := text.lstrip(self._trim)) and self._said:
-            text = f" {text}"  # what was between is not heard
+    def _emit_text(self, text: str) -> Iterator[LlmOutput]:
+        if self._strip_before and (text := text.lstrip(self._strip_before)) and self._has_spoken:
+            text = f" {text}"  # the separator was dropped
         if text:
-            self._said, self._trim = True, ""
+            self._has_spoken, self._strip_before = True, ""
             yield TextDelta(text)
 
 
-def _begun(text: str) -> int:
-    """How many of the last characters may be the beginning of a mark."""
-    most = max(map(len, _MARKS)) - 1
-    for length in range(min(most, len(text)), 0, -1):
-        if any(mark.startswith(text[-length:]) for mark in _MARKS):
+def _partial_tag_length(text: str) -> int:
+    """Number of characters at the end that may begin a tag."""
+    max_length = max(map(len, _TAGS)) - 1
+    for length in range(min(max_length, len(text)), 0, -1):
+        if any(tag.startswith(text[-length:]) for tag in _TAGS):
             return length
     return 0

@@ -1,7 +1,7 @@
-"""Renders a conversation by the chat template of a model's file, run by Jinja in a sandbox.
+"""Renders a conversation by the chat template of a model's file, with Jinja in a sandbox.
 
-Templates come with models from anywhere: they see the talk and nothing else, and change nothing. What a template does
-not know (tools, a system line, two lines of one speaker) is told in words that it does know.
+Templates are untrusted: they see the conversation and nothing else. What a template does not support (tools, a system
+message, two messages of one role in a row) is expressed by messages that it supports.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import structlog
 from jinja2 import Template
 
 from models.llm.llama.prompt.template_sandbox import BoundedEnvironment, LimitExceeded
-from models.llm.llama.special_tokens import THINKING_ENDS
+from models.llm.llama.special_tokens import THINKING_END_TEXTS
 from models.protocols import ChatMessage, ChatPrompt, ToolDefinition
 
-Line = dict[str, Any]
-"""A message as templates know it: `role`, `content`, `tool_calls`."""
+TemplateMessage = dict[str, Any]
+"""A message for templates: `role`, `content`, `tool_calls`."""
 
-LONGEST: Final = 200_000
-"""Characters of a template; what is longer is none."""
-_TOOLS: Final = """
+MAX_TEMPLATE_CHARACTERS: Final = 200_000
+"""Characters of a template; a longer one is not used."""
+_TOOLS_PROMPT: Final = """
 
 # Tools
 
@@ -40,159 +40,165 @@ _log = structlog.get_logger()
 
 
 class ChatTemplate:
-    """One model's way to write a talk. Any thread."""
+    """The chat template of one model. Any thread."""
 
     def __init__(
         self, source: str | None, *, bos: str = "", eos: str = "", today: Callable[[], datetime] | None = None
     ):
-        """`source` is the file's own template; None, a broken one or one without an end: ChatML. `today` is asked by
-        templates that tell the model the date."""
+        """`source`: the file's template; ChatML for None, and for a template that is invalid or does not terminate.
+        `today`: the clock for templates with a date."""
         self._environment = BoundedEnvironment()
         self._environment.globals["strftime_now"] = lambda form: (today or _now)().strftime(form)
         self._template: Template | None = None
-        if source and len(source) <= LONGEST:
+        if source and len(source) <= MAX_TEMPLATE_CHARACTERS:
             try:
                 with self._environment.bounded(source):
                     self._template = self._environment.from_string(source)
-            except Exception as error:  # noqa: BLE001 - a stranger's program
+            except Exception as error:  # noqa: BLE001 - an untrusted program
                 _log.warning("model.template_broken", error=repr(error))
         source = source if self._template is not None else None
-        self.knows_tools = bool(source) and "tools" in str(source)
-        self.tags_calls = not self.knows_tools or "<tool_call>" in str(source)
-        """Whether the model is asked to write calls between tags."""
+        self.supports_tools = bool(source) and "tools" in str(source)
+        self.uses_call_tags = not self.supports_tools or "<tool_call>" in str(source)
+        """True if the template has the model write calls between tags."""
         self._bos, self._eos = bos, eos
 
     def render(self, prompt: ChatPrompt) -> str:
-        """The text up to where the model's answer begins. Every talk has one: what the template refuses is put in
-        plainer lines until it does not."""
+        """The prompt's text up to the model's response. Messages that the template rejects are simplified until it
+        accepts them."""
         template = self._template
         attempts = self._attempts(prompt)
         too_deep: RecursionError | None = None
         while template is not None and (attempt := next(attempts, None)) is not None:
             try:
-                return _thoughtless(self._fill(template, *attempt))
+                return _close_thinking(self._render_template(template, *attempt))
             except LimitExceeded as error:
-                self._give_up(error)
+                self._disable_template(error)
                 break
-            except Exception as error:  # noqa: BLE001 - a stranger's program; there is always a plainer way
+            except Exception as error:  # noqa: BLE001 - an untrusted program, and a simpler attempt follows
                 _log.debug("model.template_refused", error=str(error))
                 too_deep = error if isinstance(error, RecursionError) else None
-        if too_deep is not None:  # with plain lines, too: it is not for what a caller has said
-            self._give_up(too_deep)
-        return _chatml(_plain(_lines(prompt.system, prompt.messages), prompt.tools))
+        if too_deep is not None:  # also with the simplest messages: the fault is the template's
+            self._disable_template(too_deep)
+        return _chatml(_as_text(_template_messages(prompt.system, prompt.messages), prompt.tools))
 
-    def _give_up(self, error: Exception) -> None:
+    def _disable_template(self, error: Exception) -> None:
         _log.error("model.template_unbounded", error=str(error))
         self._template = None
 
-    def _attempts(self, prompt: ChatPrompt) -> Iterator[tuple[list[Line], list[Line]]]:
-        """Messages and tools, as they are and then ever plainer."""
-        lines = _lines(prompt.system, prompt.messages)
-        if self.knows_tools or not (prompt.tools or any(message.role == "tool" for message in prompt.messages)):
-            tools = [_signature(tool) for tool in prompt.tools]
-            yield lines, tools
-            yield _alternating(lines), tools
-        plain = _plain(lines, prompt.tools)
-        yield _alternating(plain), []
-        yield _alternating(_folded(plain)), []
+    def _attempts(self, prompt: ChatPrompt) -> Iterator[tuple[list[TemplateMessage], list[TemplateMessage]]]:
+        """Messages and tools to render, each time simpler."""
+        messages = _template_messages(prompt.system, prompt.messages)
+        if self.supports_tools or not (prompt.tools or any(message.role == "tool" for message in prompt.messages)):
+            tools = [_tool_schema(tool) for tool in prompt.tools]
+            yield messages, tools
+            yield _alternate_roles(messages), tools
+        as_text = _as_text(messages, prompt.tools)
+        yield _alternate_roles(as_text), []
+        yield _alternate_roles(_system_into_user(as_text)), []
 
-    def _fill(self, template: Template, lines: Sequence[Line], tools: Sequence[Line]) -> str:
-        # What is not there is not named: templates ask whether it is defined.
-        named = {"tools": tools} if tools else {}
-        with self._environment.bounded([*lines, *tools]):
+    def _render_template(
+        self, template: Template, messages: Sequence[TemplateMessage], tools: Sequence[TemplateMessage]
+    ) -> str:
+        # Absent values are left out, because templates test whether they are defined.
+        optional = {"tools": tools} if tools else {}
+        with self._environment.bounded([*messages, *tools]):
             return template.render(
-                messages=lines,
+                messages=messages,
                 add_generation_prompt=True,
                 bos_token=self._bos,
                 eos_token=self._eos,
-                # A caller waits: no thinking aloud before the answer, for those that let it be chosen.
+                # No thinking before the response, because a caller waits; for templates that have the option.
                 enable_thinking=False,
                 thinking=False,
                 reasoning_effort="low",
-                **named,
+                **optional,
             )
 
 
-def _thoughtless(text: str) -> str:
-    """Ends the thought that a template begins in the model's stead."""
-    written = text.rstrip()
-    ends = (end for begins, end in THINKING_ENDS.items() if written.endswith(begins))
-    return next((written + end for end in ends), text)
+def _close_thinking(text: str) -> str:
+    """The text with the thinking closed that a template opens."""
+    stripped = text.rstrip()
+    ends = (end for opening, end in THINKING_END_TEXTS.items() if stripped.endswith(opening))
+    return next((stripped + end for end in ends), text)
 
 
-def _lines(system: str, messages: Sequence[ChatMessage]) -> list[Line]:
-    lines: list[Line] = [{"role": "system", "content": system}] if system else []
+def _template_messages(system: str, messages: Sequence[ChatMessage]) -> list[TemplateMessage]:
+    rendered: list[TemplateMessage] = [{"role": "system", "content": system}] if system else []
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     for message in messages:
-        line: Line = {"role": message.role, "content": message.content}
+        fields: TemplateMessage = {"role": message.role, "content": message.content}
         if message.tool_calls:
-            line["tool_calls"] = [
+            fields["tool_calls"] = [
                 {
                     "type": "function",
                     "id": call.id,
-                    "function": {"name": call.name, "arguments": _object(call.arguments)},
+                    "function": {"name": call.name, "arguments": _parse_arguments(call.arguments)},
                 }
                 for call in message.tool_calls
             ]
         if message.role == "tool":
-            line |= {"tool_call_id": message.tool_call_id, "name": names.get(message.tool_call_id or "", "")}
-        lines.append(line)
-    return lines
+            fields |= {"tool_call_id": message.tool_call_id, "name": names.get(message.tool_call_id or "", "")}
+        rendered.append(fields)
+    return rendered
 
 
-def _plain(lines: Sequence[Line], tools: Sequence[ToolDefinition]) -> list[Line]:
-    """Without anything but text: tools are explained to the system, calls and results are written out."""
-    told: list[Line] = []
-    for line in lines:
-        content = line["content"]
-        calls = [json.dumps(call["function"], ensure_ascii=False) for call in line.get("tool_calls", ())]
+def _as_text(messages: Sequence[TemplateMessage], tools: Sequence[ToolDefinition]) -> list[TemplateMessage]:
+    """Messages of text only: tools are described in the system message, calls and results are written out."""
+    merged: list[TemplateMessage] = []
+    for message in messages:
+        content = message["content"]
+        calls = [json.dumps(call["function"], ensure_ascii=False) for call in message.get("tool_calls", ())]
         content = "\n".join([content, *(f"<tool_call>\n{call}\n</tool_call>" for call in calls)]).strip("\n")
-        if line["role"] == "tool":
-            told.append({"role": "user", "content": f"<tool_response>\n{content}\n</tool_response>"})
+        if message["role"] == "tool":
+            merged.append({"role": "user", "content": f"<tool_response>\n{content}\n</tool_response>"})
         else:
-            told.append({"role": line["role"], "content": content})
+            merged.append({"role": message["role"], "content": content})
     if tools:
-        signatures = "\n".join(json.dumps(_signature(tool), ensure_ascii=False) for tool in tools)
-        explained = _TOOLS.format(signatures=signatures)
-        if told and told[0]["role"] == "system":
-            told[0] = {"role": "system", "content": told[0]["content"] + explained}
+        signatures = "\n".join(json.dumps(_tool_schema(tool), ensure_ascii=False) for tool in tools)
+        tools_prompt = _TOOLS_PROMPT.format(signatures=signatures)
+        if merged and merged[0]["role"] == "system":
+            merged[0] = {"role": "system", "content": merged[0]["content"] + tools_prompt}
         else:
-            told.insert(0, {"role": "system", "content": explained.strip()})
-    return told
+            merged.insert(0, {"role": "system", "content": tools_prompt.strip()})
+    return merged
 
 
-def _alternating(lines: Sequence[Line]) -> list[Line]:
-    """Lines of one speaker in a row become one, unless they hold more than words; after the system the user begins."""
-    told: list[Line] = []
-    for line in lines:
-        if told and told[-1]["role"] == line["role"] and told[-1].keys() | line.keys() == {"role", "content"}:
-            told[-1] = {"role": line["role"], "content": f"{told[-1]['content']}\n\n{line['content']}"}
+def _alternate_roles(messages: Sequence[TemplateMessage]) -> list[TemplateMessage]:
+    """Messages with alternating roles: text messages of one role in a row are merged, and the user begins."""
+    merged: list[TemplateMessage] = []
+    for message in messages:
+        if (
+            merged
+            and merged[-1]["role"] == message["role"]
+            and merged[-1].keys() | message.keys() == {"role", "content"}
+        ):
+            merged[-1] = {"role": message["role"], "content": f"{merged[-1]['content']}\n\n{message['content']}"}
             continue
-        if line["role"] == "assistant" and (not told or told[-1]["role"] == "system"):
-            told.append({"role": "user", "content": "(The call begins.)"})
-        told.append(line)
-    return told
+        if message["role"] == "assistant" and (not merged or merged[-1]["role"] == "system"):
+            merged.append({"role": "user", "content": "(The call begins.)"})
+        merged.append(message)
+    return merged
 
 
-def _folded(lines: Sequence[Line]) -> list[Line]:
-    """The system's line as part of the first user's."""
-    if not lines or lines[0]["role"] != "system":
-        return list(lines)
-    return [{"role": "user", "content": lines[0]["content"]}, *lines[1:]]
+def _system_into_user(messages: Sequence[TemplateMessage]) -> list[TemplateMessage]:
+    """The system message as part of the first user message."""
+    if not messages or messages[0]["role"] != "system":
+        return list(messages)
+    return [{"role": "user", "content": messages[0]["content"]}, *messages[1:]]
 
 
-def _chatml(lines: Sequence[Line]) -> str:
-    written = "".join(f"<|im_start|>{line['role']}\n{line['content']}<|im_end|>\n" for line in lines)
-    return f"{written}<|im_start|>assistant\n"
+def _chatml(messages: Sequence[TemplateMessage]) -> str:
+    text = "".join(f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in messages)
+    return f"{text}<|im_start|>assistant\n"
 
 
-def _signature(tool: ToolDefinition) -> Line:
+def _tool_schema(tool: ToolDefinition) -> TemplateMessage:
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
     return {"type": "function", "function": function}
 
 
-def _object(arguments: str) -> Any:
-    """Arguments as templates want them; as they are when they are no JSON."""
+def _parse_arguments(arguments: str) -> Any:
+    """Parsed JSON arguments; the text itself if it is no JSON."""
     try:
         return json.loads(arguments)
     except (ValueError, RecursionError):

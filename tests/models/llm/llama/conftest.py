@@ -1,4 +1,4 @@
-"""A tiny model, and engines that run it."""
+"""A tiny model, and batching engines that run it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from config.errors import ModelError
 from models.llm.llama.batching.engine import BatchEngine, BatchRequest, EndReason, RequestHandle
 from models.llm.llama.batching.scheduler import Priority, StepLimits
-from models.llm.llama.bindings import Chunk, Context, Model
+from models.llm.llama.bindings import Chunk, LlamaContext, LlamaModel
 from models.llm.llama.output.sampling import Grammar, Sampler, Sampling
 from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
 
@@ -25,21 +25,21 @@ def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny(tiny_path: Path) -> Model:
-    return Model(tiny_path)
+def tiny(tiny_path: Path) -> LlamaModel:
+    return LlamaModel(tiny_path)
 
 
 MakeEngine = Callable[..., BatchEngine]
 
 
 @pytest.fixture
-def make_engine(tiny: Model) -> Iterator[MakeEngine]:
-    """Engines with exact memory, closed after the test."""
+def make_engine(tiny: LlamaModel) -> Iterator[MakeEngine]:
+    """Engines with a 32-bit KV cache, closed after the test."""
     engines: list[BatchEngine] = []
 
-    def make(sequences: int = 8, capacity: int = 1024, bounds: StepLimits | None = None) -> BatchEngine:
-        context = Context(tiny, sequences=sequences, capacity=capacity, exact=True)
-        engines.append(BatchEngine(tiny, context, bounds))
+    def make(sequences: int = 8, context_length: int = 1024, limits: StepLimits | None = None) -> BatchEngine:
+        context = LlamaContext(tiny, sequences=sequences, context_length=context_length, kv_cache_f32=True)
+        engines.append(BatchEngine(tiny, context, limits))
         return engines[-1]
 
     yield make
@@ -49,7 +49,8 @@ def make_engine(tiny: Model) -> Iterator[MakeEngine]:
 
 @dataclass
 class AnswerCollector:
-    """What an engine told of one answer. `on_token` of the test is called after each token, in the engine's thread."""
+    """Collects the tokens and the end of one request. `on_token` of the test is called after each token, in the
+    engine's thread."""
 
     tokens: list[int] = field(default_factory=list)
     end: EndReason | ModelError | None = None
@@ -78,7 +79,7 @@ class AnswerCollector:
         return self.tokens
 
 
-def ask(
+def run_request(
     engine: BatchEngine,
     owner: str,
     prompt: list[int],
@@ -89,24 +90,27 @@ def ask(
     priority: Priority = Priority.LIVE,
     within_s: float | None = None,
 ) -> AnswerCollector:
-    heard = AnswerCollector(on_token=on_token)
-    heard.ticket = engine.submit(
-        BatchRequest(owner, prompt, most, sampling, heard.add, heard.finish, grammar, priority, within_s)
+    generated = AnswerCollector(on_token=on_token)
+    generated.ticket = engine.submit(
+        BatchRequest(owner, prompt, most, sampling, generated.add, generated.finish, grammar, priority, within_s)
     )
-    heard.has_ticket.set()
-    return heard
+    generated.has_ticket.set()
+    return generated
 
 
-def alone(model: Model, prompt: list[int], most: int = 30, sampling: Sampling = GREEDY) -> list[int]:
-    """The answer when nothing else is in the model's memory, read at once and written token by token."""
-    context, sampler = Context(model, sequences=1, capacity=1024, exact=True), Sampler(model, sampling)
+def run_alone(model: LlamaModel, prompt: list[int], most: int = 30, sampling: Sampling = GREEDY) -> list[int]:
+    """The tokens of a request in an empty context, prefilled in one batch and generated one by one."""
+    context, sampler = (
+        LlamaContext(model, sequences=1, context_length=1024, kv_cache_f32=True),
+        Sampler(model, sampling),
+    )
     tokens: list[int] = []
     pending, at = prompt, 0
     while len(tokens) < most:
         [row] = context.evaluate([Chunk(0, at, pending, True)])
         at += len(pending)
-        token = sampler.draw(context, row)
-        if model.is_end(token):
+        token = sampler.sample(context, row)
+        if model.is_end_of_generation(token):
             break
         tokens.append(token)
         pending = [token]

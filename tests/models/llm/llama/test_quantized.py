@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pytest
 from gguf import GGMLQuantizationType, GGUFReader
 
-from models.llm.llama.bindings import Chunk, Context, Model
+from models.llm.llama.bindings import Chunk, LlamaContext, LlamaModel
 from models.llm.llama.native import lib
 from tests.models.llm.llama.tiny_gguf import WIDE, weights_of, write_tiny_gguf
 
@@ -39,7 +39,7 @@ Figures = npt.NDArray[np.float32]
 
 @pytest.fixture(scope="module", params=KINDS)
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file whose matrices are all of one kind."""
+    """A file whose matrices are all of one weight type."""
     kind = GGMLQuantizationType[request.param]
     path = write_tiny_gguf(tmp_path_factory.mktemp("gguf") / f"{request.param}.gguf", kind=kind, shape=WIDE)
     kinds = {tensor.tensor_type for tensor in GGUFReader(path).tensors if len(tensor.shape) == 2}
@@ -55,8 +55,8 @@ def texts(count: int) -> list[list[int]]:
 def figures(path: Path, told: list[list[int]], together: bool, threads: int = 1) -> Figures:
     """float32[text, step, token] of all tokens while each text is read: its first part as a prompt, then word by word,
     all texts in one batch or each alone."""
-    model = Model(path)
-    with closing(Context(model, sequences=len(told), capacity=256, threads=threads)) as context:
+    model = LlamaModel(path)
+    with closing(LlamaContext(model, sequences=len(told), context_length=256, threads=threads)) as context:
         rows: list[list[Figures]] = [[] for _ in told]
         for number, text in enumerate(told):
             [row] = context.evaluate([Chunk(number, 0, text[:PROMPT], True)])
@@ -71,43 +71,43 @@ def figures(path: Path, told: list[list[int]], together: bool, threads: int = 1)
 
 
 def apart(one: Figures, other: Figures) -> float:
-    """The difference, root mean square, in the spread of the other figures."""
+    """The root mean square difference, in standard deviations of the second array."""
     return float(np.sqrt(((one - other) ** 2).mean()) / other.std())
 
 
-def test_the_same_batch_gives_the_same_figures_to_the_bit(path: Path) -> None:
+def test_the_same_batch_gives_identical_logits(path: Path) -> None:
     told = texts(2)
     assert np.array_equal(figures(path, told, True), figures(path, told, True))
 
 
-def test_two_alike_in_a_batch_get_the_same_token_for_token(path: Path) -> None:
+def test_two_identical_sequences_in_a_batch_generate_the_same_tokens(path: Path) -> None:
     [text] = texts(1)
     one, other = figures(path, [text, text], True)
     assert np.array_equal(one.argmax(axis=-1), other.argmax(axis=-1))
 
 
 @pytest.mark.parametrize("count", [2, 5])
-def test_who_else_is_in_the_batch_changes_no_token_that_is_clearly_the_likeliest(path: Path, count: int) -> None:
+def test_the_rest_of_a_batch_changes_no_token_that_is_clearly_the_likeliest(path: Path, count: int) -> None:
     told = texts(count)
-    alone, together = figures(path, told, False), figures(path, told, True, threads=2)
-    assert apart(together, alone) < COMPANY
-    bound = LARGEST * alone.std()
-    assert np.abs(together - alone).max() < bound
-    best = np.sort(alone, axis=-1)[..., -2:]
+    run_alone, together = figures(path, told, False), figures(path, told, True, threads=2)
+    assert apart(together, run_alone) < COMPANY
+    bound = LARGEST * run_alone.std()
+    assert np.abs(together - run_alone).max() < bound
+    best = np.sort(run_alone, axis=-1)[..., -2:]
     clear = best[..., 1] - best[..., 0] > 2 * bound
     assert clear.mean() > 0.3
-    assert np.array_equal(alone.argmax(axis=-1)[clear], together.argmax(axis=-1)[clear])
+    assert np.array_equal(run_alone.argmax(axis=-1)[clear], together.argmax(axis=-1)[clear])
 
 
-def test_the_figures_are_those_of_what_the_weights_stand_for(path: Path, tmp_path: Path) -> None:
-    """A kernel that multiplies wrongly, on this processor alone, is seen here."""
+def test_logits_of_quantized_weights_are_those_of_the_dequantized_ones(path: Path, tmp_path: Path) -> None:
+    """Detects a kernel that multiplies wrongly on this processor."""
     told = texts(2)
     whole = write_tiny_gguf(tmp_path / "whole.gguf", shape=WIDE, weights=weights_of(path))
     assert apart(figures(path, told, True), figures(whole, told, True)) < ROUNDING
 
 
-def test_the_library_that_is_installed_has_no_code_for_amx() -> None:
-    """llama.cpp's kernels for it end the process."""
+def test_the_installed_library_has_no_amx_code() -> None:
+    """llama.cpp's AMX kernels abort the process."""
     assert b"AMX" not in lib.llama_print_system_info()
     folder = Path(lib.__file__).parent / "lib"
     libraries = list(folder.glob("libggml-cpu*.so"))
@@ -117,7 +117,7 @@ def test_the_library_that_is_installed_has_no_code_for_amx() -> None:
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler on this machine to ask")
-def test_the_flags_of_the_build_win_over_those_of_the_processor() -> None:
+def test_build_flags_override_those_of_the_processor() -> None:
     script = (ROOT / "scripts/build-llama.sh").read_text()
     [flags] = re.findall(r'no_amx="(.*)"', script)
     processor = "-march=sapphirerapids"
@@ -134,7 +134,7 @@ def test_the_flags_of_the_build_win_over_those_of_the_processor() -> None:
 
 
 def kept_at(folder: Path, script: str | None = None, **environment: str) -> str:
-    """Where a build is kept, by the script or by one in its place."""
+    """The folder of a cached build, by the script or a variant of it."""
     shutil.copytree(ROOT / "scripts", folder / "scripts")
     shutil.copy(ROOT / "requirements-llama.lock", folder)
     path = folder / "scripts/build-llama.sh"
@@ -146,8 +146,8 @@ def kept_at(folder: Path, script: str | None = None, **environment: str) -> str:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="there is no AMX on this machine to leave out")
-def test_a_build_with_code_for_amx_is_not_taken_for_one_without(tmp_path: Path) -> None:
-    """What was built before the flags is in the cache of many a machine."""
+def test_a_build_with_amx_code_is_detected(tmp_path: Path) -> None:
+    """Builds from before the flags may be cached."""
     paths = {}
     for name, refuses in (("knows", "no such flag"), ("knows too", "nor this one"), ("knows none", "-mno-amx-tile")):
         compiler = tmp_path / name / "compiler"
@@ -158,7 +158,7 @@ def test_a_build_with_code_for_amx_is_not_taken_for_one_without(tmp_path: Path) 
     assert paths["knows"] == paths["knows too"] != paths["knows none"]
 
 
-def test_the_build_for_all_processors_leaves_out_the_variant_with_amx(tmp_path: Path) -> None:
+def test_the_build_for_all_processors_has_no_amx_variant(tmp_path: Path) -> None:
     script = (ROOT / "scripts/build-llama.sh").read_text()
     variant = "left_out='**/libggml-cpu-sapphirerapids.so'"
     assert script.count(variant) == 1

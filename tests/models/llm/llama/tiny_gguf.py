@@ -45,7 +45,7 @@ _SAMPLE: Final = (
 
 
 @dataclass(frozen=True)
-class Shape:
+class ModelShape:
     """A transformer's sizes; `heads * head_size` may differ from `width`. `vocabulary` pads the tokenizer's tokens."""
 
     width: int = 64
@@ -58,8 +58,8 @@ class Shape:
     vocabulary: int = 0
 
 
-TINY: Final = Shape()
-WIDE: Final = Shape(width=256, heads=4, groups=2, head_size=64, inner=512)
+TINY: Final = ModelShape()
+WIDE: Final = ModelShape(width=256, heads=4, groups=2, head_size=64, inner=512)
 """Whose sizes can be divided by 256."""
 _BY_LLAMA: Final = {GGMLQuantizationType.Q4_K: lib.LLAMA_FTYPE_MOSTLY_Q4_K_S}
 
@@ -68,7 +68,7 @@ def write_tiny_gguf(
     path: Path,
     *,
     seed: int = 0,
-    shape: Shape = TINY,
+    shape: ModelShape = TINY,
     kind: GGMLQuantizationType = GGMLQuantizationType.F32,
     template: str | None = CHATML,
     pools: bool = False,
@@ -109,7 +109,7 @@ def write_tiny_gguf(
 
 
 def weights_of(path: Path) -> dict[str, npt.NDArray[np.float32]]:
-    """What the weights of a file stand for, by their names."""
+    """The dequantized weights of a file, by name."""
     return {
         tensor.name: gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
         for tensor in gguf.GGUFReader(path).tensors
@@ -117,7 +117,7 @@ def weights_of(path: Path) -> dict[str, npt.NDArray[np.float32]]:
 
 
 def _quantized(plain: Path, path: Path, kind: GGMLQuantizationType) -> Path:
-    """By llama.cpp, for kinds that the package `gguf` reads and does not write."""
+    """Quantized by llama.cpp, for types that the package `gguf` cannot write."""
     parameters = lib.llama_model_quantize_default_params()
     parameters.ftype, parameters.pure, parameters.nthread = _BY_LLAMA[kind], True, 1
     assert lib.llama_model_quantize(str(plain).encode(), str(path).encode(), parameters) == 0
@@ -125,7 +125,7 @@ def _quantized(plain: Path, path: Path, kind: GGMLQuantizationType) -> Path:
     return path
 
 
-def _weights(rng: np.random.Generator, shape: Shape, vocabulary: int) -> dict[str, npt.NDArray[np.float32]]:
+def _weights(rng: np.random.Generator, shape: ModelShape, vocabulary: int) -> dict[str, npt.NDArray[np.float32]]:
     def matrix(rows: int, columns: int, gain: float = 1.0) -> npt.NDArray[np.float32]:
         return rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(gain / np.sqrt(columns))
 
@@ -151,7 +151,7 @@ def _weights(rng: np.random.Generator, shape: Shape, vocabulary: int) -> dict[st
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, at_least: int, template: str | None) -> int:
-    """How many tokens there are."""
+    """Returns the number of tokens."""
     merges = _learned_merges(_SAMPLE, 160)
     tokens = [*sorted(_BYTES.values()), *("".join(merge) for merge in merges)]
     types = [TokenType.NORMAL] * len(tokens)
@@ -175,7 +175,7 @@ def _add_tokenizer(writer: gguf.GGUFWriter, at_least: int, template: str | None)
 
 
 def _byte_names() -> dict[int, str]:
-    """What byte-level BPE writes for each byte: itself where it prints, else a letter from U+0100 on."""
+    """The character of each byte in byte-level BPE: itself if printable, else a letter from U+0100 on."""
     plain = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in plain]
     return {byte: chr(byte) for byte in plain} | {byte: chr(256 + place) for place, byte in enumerate(others)}
@@ -185,7 +185,7 @@ _BYTES: Final = _byte_names()
 
 
 def _learned_merges(text: str, count: int) -> list[tuple[str, str]]:
-    """Byte pair encoding: the pairs that stand together most often, one after the other."""
+    """Byte pair encoding: the most frequent adjacent pairs, merged one after the other."""
     words = Counter(
         tuple(_BYTES[byte] for byte in word.encode()) for word in text.replace(" ", "\0 ").split("\0") if word
     )

@@ -16,7 +16,7 @@ import sherpa_onnx
 
 from config.errors import StartupError
 from models.model_files.known_models import read_known
-from models.model_files.trial import ModelTrials
+from models.model_files.load_checker import LoadChecker
 from models.stt.sherpa.loader import open_recognizer
 from models.stt.sherpa.recognizer_config import ENGINES, PREFIX, recognizer_config
 from models.stt.sherpa.streaming_model import SherpaSpeechToText
@@ -80,13 +80,13 @@ def test_files_that_passed_are_not_tried_again_until_they_change(
     shutil.copytree(tiny_folder / "transducer", tmp_path / "transducer")
     store, model = installed(tmp_path, "transducer", "sherpa-onnx/zipformer")
     tries: list[str] = []
-    run = ModelTrials._run
+    run = LoadChecker._run
 
     def counted(*arguments: Any) -> int | None:
         tries.append("try")
         return run(*arguments)
 
-    monkeypatch.setattr(ModelTrials, "_run", counted)
+    monkeypatch.setattr(LoadChecker, "_run_process", counted)
     for expected in (1, 1):
         recognizer = open_recognizer(store, model)
         assert isinstance(recognizer, SherpaSpeechToText)

@@ -13,9 +13,9 @@ from structlog.testing import capture_logs
 
 from models.loading.catalogue import Catalogue
 from models.loading.loader import load
-from models.model_files.known_models import OWN_LIST
+from models.model_files.known_models import OPERATOR_LIST
 from models.stt import two_pass
-from models.stt.sherpa.benchmark import SttSpeed
+from models.stt.sherpa.speed_measurement import SttSpeed
 from tests.models.stt.sherpa.conftest import installed
 
 ENGINES = {"sense-voice": "sherpa-onnx/sense-voice", "transducer": "sherpa-onnx/zipformer"}
@@ -33,7 +33,7 @@ def folder(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(tiny_folder / name, folder / name, ignore=shutil.ignore_patterns("*.json"))
         _, model = installed(folder, name, engine, LANGUAGES[name])
         entries.append(model.model_dump(mode="json"))
-    (folder / OWN_LIST).write_text(json.dumps(entries))
+    (folder / OPERATOR_LIST).write_text(json.dumps(entries))
     return folder
 
 

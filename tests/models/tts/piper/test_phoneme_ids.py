@@ -17,7 +17,7 @@ from models.model_files.known_models import read_known
 from models.tts.piper.duration_output import read_graph, with_output
 from models.tts.piper.phoneme_ids import PhonemeIds
 from models.tts.piper.phonemizer import Clause, Phonemizer
-from models.tts.piper.text_to_speech import sentences_of
+from models.tts.piper.text_to_speech import passage_sentences
 from models.tts.piper.voice_config import VoiceConfig
 from tests.models.tts.piper.reference_piper import CLUSTERS, PiperItself, by_piper_itself
 from tests.models.tts.piper.tiny_voice import network_of
@@ -74,7 +74,7 @@ def config_of(voice: str) -> VoiceConfig:
 def test_the_ids_of_texts_are_those_of_piper_itself(phonemizer: Phonemizer, piper: PiperItself) -> None:
     for (voice, text), theirs in zip(TEXTS, piper.texts, strict=True):
         ids = PhonemeIds(piper.ids, CLUSTERS.get(voice, ()))
-        sentences = sentences_of(text, config_of(voice), ids, phonemizer)
+        sentences = passage_sentences(text, config_of(voice), ids, phonemizer)
         assert [list(sentence.ids) for sentence in sentences] == theirs, text
         assert not ids.unknown
 
@@ -145,7 +145,7 @@ def test_words_end_where_they_are_written_without_their_vowels(
     phonemizer: Phonemizer, piper: PiperItself, voice: str
 ) -> None:
     for text in SENTENCES[voice]:
-        sentences = sentences_of(text, config_of(voice), PhonemeIds(piper.ids), phonemizer)
+        sentences = passage_sentences(text, config_of(voice), PhonemeIds(piper.ids), phonemizer)
         ends = [word.char_end for sentence in sentences for word in sentence.words]
         assert ends == sorted(ends) and ends[-1] <= len(text)
         assert all(end == len(text) or not text[end].isalpha() for end in ends), "a word is not cut"

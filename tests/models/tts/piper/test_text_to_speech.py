@@ -206,7 +206,7 @@ async def test_a_voice_that_fails_fails_that_piece_alone(
 
 
 async def test_its_speed_was_measured_at_the_start(piper: PiperTextToSpeech) -> None:
-    assert 0 < piper.speed.real_time_factor < 10 and piper.speed.first_sentence_ms > 0 and piper.speed.at_once == 2
+    assert 0 < piper.speed.real_time_factor < 10 and piper.speed.first_sentence_ms > 0 and piper.speed.concurrency == 2
 
 
 def test_only_so_many_networks_are_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

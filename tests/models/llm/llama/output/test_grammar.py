@@ -1,4 +1,4 @@
-"""Answers by grammar, of a model that knows nothing: what it writes is what the schema takes, whatever it draws."""
+"""Output constrained by a grammar, of a model of random weights: it matches the schema whatever is sampled."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import jsonschema
 import pytest
 
 from config.errors import ModelError
-from models.llm.llama.bindings import Model
-from models.llm.llama.output.grammar import bare_call, json_grammar, tagged_calls
+from models.llm.llama.bindings import LlamaModel
+from models.llm.llama.output.grammar import bare_call_grammar, json_grammar, tagged_call_grammar
 from models.llm.llama.output.sampling import Grammar, Sampler, Sampling
 from models.llm.llama.output.tool_call_parser import ToolCallParser
 from models.protocols import ToolCall, ToolDefinition
-from tests.models.llm.llama.conftest import MakeEngine, ask
+from tests.models.llm.llama.conftest import MakeEngine, run_request
 
 BOOK = ToolDefinition(
     "book_table",
@@ -42,24 +42,24 @@ SCHEMAS: list[dict[str, Any]] = [
 ]
 
 
-def write(engine_of: MakeEngine, model: Model, grammar: Grammar, seed: int, most: int = 300) -> str:
+def write(engine_of: MakeEngine, model: LlamaModel, grammar: Grammar, seed: int, most: int = 300) -> str:
     engine = engine_of(sequences=1)
     hot = Sampling(temperature=1.5, top_k=0, top_p=1.0, seed=seed)
-    heard = ask(engine, "a", model.tokens("Answer: "), most, hot, grammar=grammar)
-    text = b"".join(map(model.piece, heard.wait())).decode()
-    assert heard.end == "stop", text
+    generated = run_request(engine, "a", model.tokenize("Answer: "), most, hot, grammar=grammar)
+    text = b"".join(map(model.token_to_piece, generated.wait())).decode()
+    assert generated.end == "stop", text
     return text
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("seed", range(3))
-def test_json_is_what_its_schema_takes(tiny: Model, make_engine: MakeEngine, schema: dict[str, Any], seed: int) -> None:
+def test_json_matches_its_schema(tiny: LlamaModel, make_engine: MakeEngine, schema: dict[str, Any], seed: int) -> None:
     jsonschema.validate(json.loads(write(make_engine, tiny, json_grammar(schema), seed)), schema)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_forced_call_is_nothing_but_calls(tiny: Model, make_engine: MakeEngine, seed: int) -> None:
-    text = write(make_engine, tiny, tagged_calls([BOOK], forced=True), seed)
+def test_a_forced_response_is_tool_calls_only(tiny: LlamaModel, make_engine: MakeEngine, seed: int) -> None:
+    text = write(make_engine, tiny, tagged_call_grammar([BOOK], forced=True), seed)
     parser = ToolCallParser({"book_table": {}}, lambda: "c")
     parts = [*parser.feed(text), *parser.finish()]
     assert parts
@@ -68,21 +68,21 @@ def test_a_forced_call_is_nothing_but_calls(tiny: Model, make_engine: MakeEngine
         jsonschema.validate(json.loads(part.arguments), BOOK.parameters)
 
 
-def test_a_bare_call_is_one_of_the_tools(tiny: Model, make_engine: MakeEngine) -> None:
+def test_a_bare_call_is_of_one_of_the_tools(tiny: LlamaModel, make_engine: MakeEngine) -> None:
     only_end = ToolDefinition("end_call", "", {"type": "object", "properties": {"why": {"enum": ["bye"]}}})
-    call = json.loads(write(make_engine, tiny, bare_call([only_end]), 1))
+    call = json.loads(write(make_engine, tiny, bare_call_grammar([only_end]), 1))
     assert call["name"] == "end_call"
     assert call["parameters"] in ({}, {"why": "bye"})
 
 
-def test_words_are_free_and_a_call_is_as_it_must_be(tiny: Model, make_engine: MakeEngine) -> None:
-    """With a letter as the mark, which the model writes before long."""
-    grammar = Grammar(tagged_calls([BOOK]).rules, b"o")
+def test_text_is_free_and_a_call_is_constrained(tiny: LlamaModel, make_engine: MakeEngine) -> None:
+    """With a letter as the trigger, which the model soon generates."""
+    grammar = Grammar(tagged_call_grammar([BOOK]).rules, b"o")
     engine, calls = make_engine(), []
     for seed in range(8):
         hot = Sampling(temperature=1.5, top_k=0, top_p=1.0, seed=seed)
-        heard = ask(engine, "a", tiny.tokens("Answer: "), 400, hot, grammar=grammar)
-        text = b"".join(map(tiny.piece, heard.wait())).decode(errors="replace")
+        generated = run_request(engine, "a", tiny.tokenize("Answer: "), 400, hot, grammar=grammar)
+        text = b"".join(map(tiny.token_to_piece, generated.wait())).decode(errors="replace")
         before, found, after = text.partition('{"name": "book_table", "arguments": ')
         if found:
             assert before.rstrip("\n").endswith("o")
@@ -93,17 +93,17 @@ def test_words_are_free_and_a_call_is_as_it_must_be(tiny: Model, make_engine: Ma
 
 
 @pytest.mark.parametrize("odd", [{"$ref": "#/x"}, True, {"type": "tuple"}, {"items": 3}, {}])
-def test_what_it_does_not_know_is_any_json(odd: Any) -> None:
+def test_an_unsupported_schema_accepts_any_json(odd: Any) -> None:
     assert json_grammar({"type": "object", "properties": {"a": odd}}).rules.count("gap value\n") == 1
 
 
-def test_every_schema_makes_a_grammar_that_llama_cpp_reads(tiny: Model) -> None:
+def test_llama_cpp_accepts_the_grammar_of_every_schema(tiny: LlamaModel) -> None:
     for schema in [*SCHEMAS, {"enum": ["\n", "\t\b", "😀", '"']}, {"properties": {'we"ird': {}}, "type": "object"}]:
         Sampler(tiny, Sampling(), json_grammar(schema)).close()
-    Sampler(tiny, Sampling(), tagged_calls([BOOK, END])).close()
+    Sampler(tiny, Sampling(), tagged_call_grammar([BOOK, END])).close()
 
 
-def test_a_broken_grammar_is_told(tiny: Model, make_engine: MakeEngine) -> None:
-    heard = ask(make_engine(), "a", [1, 2, 3], 5, grammar=Grammar("root ::= nothing"))
-    heard.wait()
-    assert isinstance(heard.end, ModelError)
+def test_an_invalid_grammar_raises(tiny: LlamaModel, make_engine: MakeEngine) -> None:
+    generated = run_request(make_engine(), "a", [1, 2, 3], 5, grammar=Grammar("root ::= nothing"))
+    generated.wait()
+    assert isinstance(generated.end, ModelError)

@@ -1,4 +1,4 @@
-"""Tool calls in an answer's text, however it is cut into pieces."""
+"""Tool calls in a response's text, however it is cut into pieces."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ BOOK = ("book_table", '{"people": 2}')
 
 
 def parse(*pieces: str, tools: Tools = TOOLS) -> tuple[str, list[tuple[str, str]]]:
-    """What is said, and the calls."""
+    """The text, and the calls."""
     numbers = itertools.count()
     parser = ToolCallParser(tools, lambda: f"c{next(numbers)}")
-    parts: list[LlmOutput] = [part for piece in pieces for part in parser.feed(piece)]
+    parts: list[LlmOutput] = [part for token_to_piece in pieces for part in parser.feed(token_to_piece)]
     parts += parser.finish()
     said = "".join(part.text for part in parts if isinstance(part, TextDelta))
     return said, [(part.name, part.arguments) for part in parts if isinstance(part, ToolCall)]
@@ -135,7 +135,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_words_and_calls_are_told_apart(name: str) -> None:
+def test_text_and_calls_are_separated(name: str) -> None:
     text, expected = ANSWERS[name]
     assert parse(text) == expected
     assert parse(*text) == expected
@@ -143,26 +143,26 @@ def test_words_and_calls_are_told_apart(name: str) -> None:
 
 @settings(deadline=None)
 @given(st.sampled_from(sorted(ANSWERS)), st.lists(st.integers(0, 80), max_size=6))
-def test_it_does_not_matter_where_the_pieces_end(name: str, cuts: list[int]) -> None:
+def test_the_result_does_not_depend_on_the_pieces(name: str, cuts: list[int]) -> None:
     text, expected = ANSWERS[name]
     places = [0, *sorted(cuts), len(text)]
     assert parse(*(text[a:b] for a, b in itertools.pairwise(places))) == expected
 
 
-def test_words_are_said_at_once() -> None:
+def test_text_is_emitted_at_once() -> None:
     parser = ToolCallParser(TOOLS, lambda: "c")
     assert list(parser.feed("We open")) == [TextDelta("We open")]
     assert list(parser.feed(" at <")) == [TextDelta(" at ")]
     assert list(parser.feed("5")) == [TextDelta("<5")]
 
 
-def test_a_call_comes_as_soon_as_its_tag_is_closed() -> None:
+def test_a_call_is_emitted_when_its_tag_closes() -> None:
     parser = ToolCallParser(TOOLS, lambda: "c7")
     assert list(parser.feed('<tool_call>{"name": "end_call", "arguments": {}}</tool_call')) == []
     assert list(parser.feed(">")) == [ToolCall("c7", "end_call", "{}")]
 
 
-def test_without_tools_nobody_hears_json_either() -> None:
+def test_json_is_not_spoken_without_tools_either() -> None:
     call = '{"name": "book_table", "parameters": {"people": 2}}'
     assert parse(call, tools={}) == ("", [BOOK])
     assert parse('{"summary": "all well"}', tools={}) == ("", [])
@@ -172,12 +172,12 @@ def test_without_tools_nobody_hears_json_either() -> None:
 @given(
     st.text(alphabet='<>|[]{}":,/`=()ab_ \n', max_size=60), st.lists(st.sampled_from([*ANSWERS.values()]), max_size=2)
 )
-def test_any_text_is_taken(noise: str, answers: list[tuple[str, object]]) -> None:
+def test_any_text_is_parsed_without_an_error(noise: str, answers: list[tuple[str, object]]) -> None:
     parse(*"".join([noise, *(text for text, _ in answers), noise]))
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 50_000, "book_table(" * 5_000, "f(" + "[" * 300])
-def test_what_is_nested_too_deep_is_no_call(text: str) -> None:
+def test_a_too_deeply_nested_value_is_no_call(text: str) -> None:
     assert parse(text)[1] == []
 
 
@@ -199,14 +199,14 @@ def test_values_that_are_no_json_are_no_call(value: str) -> None:
         "```" + " " * 9000,
     ],
 )
-def test_long_rows_of_marks_are_read_at_once(row: str) -> None:
-    """A model that goes astray writes such; all other calls wait for the thread that reads it."""
+def test_long_rows_of_tags_are_parsed_in_linear_time(row: str) -> None:
+    """A degenerate model generates such text, and its parsing blocks all other calls."""
     began = time.monotonic()
     parse(f'<tool_call>{row} a b {{"people": 2}}</tool_call>')
     assert time.monotonic() - began < 1.0
 
 
-def test_a_thought_says_what_would_end_it() -> None:
+def test_open_thinking_has_its_closing_text() -> None:
     parser = ToolCallParser(TOOLS, lambda: "c")
     assert list(parser.feed("Hm. <think>I wonder")) == [TextDelta("Hm. ")]
     assert parser.thinking_end == "\n</think>\n\n"

@@ -1,4 +1,4 @@
-"""Talks as text, by templates of the shapes that models bring."""
+"""Conversations as text, by chat templates of the kinds that models have."""
 
 from __future__ import annotations
 
@@ -28,77 +28,77 @@ STRICT = (
 """Like Gemma's: no system, speakers in turn."""
 
 
-def told(*messages: ChatMessage, system: str = "Be brief.", tools: tuple[ToolDefinition, ...] = ()) -> ChatPrompt:
+def render(*messages: ChatMessage, system: str = "Be brief.", tools: tuple[ToolDefinition, ...] = ()) -> ChatPrompt:
     return ChatPrompt("call", system, messages, None, tools)
 
 
-def test_a_talk_is_told_by_the_models_own_template() -> None:
-    text = ChatTemplate(tiny_gguf.CHATML).render(told(ChatMessage("user", "hello")))
+def test_a_conversation_is_rendered_by_the_models_template() -> None:
+    text = ChatTemplate(tiny_gguf.CHATML).render(render(ChatMessage("user", "hello")))
     assert text == (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
     )
 
 
-def test_a_template_that_knows_tools_tells_them_their_calls_and_results() -> None:
-    text = ChatTemplate(tiny_gguf.CHATML).render(told(*TALK, tools=(BOOK,)))
+def test_a_template_with_tools_renders_tools_calls_and_results() -> None:
+    text = ChatTemplate(tiny_gguf.CHATML).render(render(*TALK, tools=(BOOK,)))
     assert '{"type": "function", "function": {"name": "book_table"' in text
     assert 'One moment.<tool_call>\n{"name": "book_table", "arguments": {"people": 2}}\n</tool_call><|im_end|>' in text
     assert "<tool_response>\nbooked\n</tool_response>" in text
 
 
-def test_a_template_without_tools_gets_them_in_words() -> None:
+def test_tools_are_described_as_text_for_a_template_without_tools() -> None:
     source = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
-    text = ChatTemplate(source).render(told(*TALK, tools=(BOOK,)))
+    text = ChatTemplate(source).render(render(*TALK, tools=(BOOK,)))
     assert text.startswith("[system] Be brief.\n\n# Tools")
     assert '"name": "book_table"' in text
     assert '[assistant] One moment.\n<tool_call>\n{"name": "book_table", "arguments": {"people": 2}}' in text
     assert "[user] <tool_response>\nbooked\n</tool_response>" in text
 
 
-def test_results_of_tools_are_told_when_no_more_may_be_used() -> None:
+def test_tool_results_are_rendered_without_tools() -> None:
     source = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
-    text = ChatTemplate(source).render(told(*TALK))
+    text = ChatTemplate(source).render(render(*TALK))
     assert "[user] <tool_response>\nbooked" in text
     assert "# Tools" not in text
 
 
-def test_a_template_that_refuses_gets_plainer_lines() -> None:
+def test_a_template_that_rejects_messages_gets_simpler_ones() -> None:
     text = ChatTemplate(STRICT).render(
-        told(ChatMessage("assistant", "Hello?"), ChatMessage("user", "hi"), ChatMessage("user", "there"))
+        render(ChatMessage("assistant", "Hello?"), ChatMessage("user", "hi"), ChatMessage("user", "there"))
     )
     assert text == "<user>Be brief.</><assistant>Hello?</><user>hi\n\nthere</>"
 
 
-def test_speakers_in_turn_keep_their_tools() -> None:
-    """Like Mistral's: the user begins, and there is a place for calls."""
+def test_alternating_roles_keep_tool_calls() -> None:
+    """Like Mistral's: the user begins, and tool calls are rendered."""
     source = (
         "{% for m in messages %}{% if loop.first and m.role != 'system' or loop.index0 == 1 and m.role != 'user' %}"
         "{{ raise_exception('roles') }}{% endif %}[{{ m.role }}]{{ m.content }}"
         "{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}{% endfor %}{{ tools | tojson }}"
     )
-    text = ChatTemplate(source).render(told(ChatMessage("assistant", "Hello?"), *TALK, tools=(BOOK,)))
+    text = ChatTemplate(source).render(render(ChatMessage("assistant", "Hello?"), *TALK, tools=(BOOK,)))
     assert text.startswith("[system]Be brief.[user](The call begins.)[assistant]Hello?[user]A table for two[assistant]")
     assert '"arguments": {"people": 2}}[tool]booked[{"type": "function"' in text
 
 
-def test_what_is_not_there_is_not_defined() -> None:
+def test_absent_values_are_undefined() -> None:
     source = "{% for t in tools %}{{ t }}{% endfor %}{{ 'none' if tools is not defined }}{{ date_string is defined }}"
-    assert ChatTemplate(source).render(told(ChatMessage("user", "hi"))) == "noneFalse"
+    assert ChatTemplate(source).render(render(ChatMessage("user", "hi"))) == "noneFalse"
 
 
-def test_marks_of_training_are_passed_over() -> None:
+def test_generation_tags_are_ignored() -> None:
     source = "{% for m in messages %}{% generation %}{{ m.content }};{% endgeneration %}{% endfor %}"
-    assert ChatTemplate(source).render(told(ChatMessage("user", "hi"))) == "Be brief.;hi;"
+    assert ChatTemplate(source).render(render(ChatMessage("user", "hi"))) == "Be brief.;hi;"
 
 
-def test_a_template_that_refuses_everything_is_replaced() -> None:
-    text = ChatTemplate("{{ raise_exception('never') }}").render(told(ChatMessage("user", "hi")))
+def test_a_template_that_rejects_everything_is_replaced() -> None:
+    text = ChatTemplate("{{ raise_exception('never') }}").render(render(ChatMessage("user", "hi")))
     assert text.endswith("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
 
 
 @pytest.mark.parametrize("source", [None, "", "{% for %}"])
-def test_without_a_template_that_works_it_is_chatml(source: str | None) -> None:
-    text = ChatTemplate(source).render(told(ChatMessage("user", "hi"), tools=(BOOK,)))
+def test_without_a_valid_template_it_is_chatml(source: str | None) -> None:
+    text = ChatTemplate(source).render(render(ChatMessage("user", "hi"), tools=(BOOK,)))
     assert text.startswith("<|im_start|>system\nBe brief.\n\n# Tools")
 
 
@@ -111,8 +111,8 @@ def test_without_a_template_that_works_it_is_chatml(source: str | None) -> None:
         "{% include 'x' %}",
     ],
 )
-def test_a_hostile_template_gets_nowhere(source: str) -> None:
-    text = ChatTemplate(source).render(told(ChatMessage("user", "hi")))
+def test_a_hostile_template_cannot_leave_the_sandbox(source: str) -> None:
+    text = ChatTemplate(source).render(render(ChatMessage("user", "hi")))
     assert "object" not in text
     assert text.endswith("assistant\n") or not text
 
@@ -149,16 +149,16 @@ DOUBLING = "{% set n = namespace(v='x') %}{% for i in range(60) %}{% set n.v = D
         DOUBLING.replace("{% set n.v = DOUBLED %}", "{% set t %}{{ n.v }}{{ n.v }}{% endset %}{% set n.v = t %}"),
     ],
 )
-def test_a_template_without_an_end_is_given_up_for_good(source: str) -> None:
+def test_an_endless_template_is_disabled(source: str) -> None:
     template = ChatTemplate(source)
-    assert template.render(told(ChatMessage("user", "hi"))).endswith("assistant\n")
+    assert template.render(render(ChatMessage("user", "hi"))).endswith("assistant\n")
     began = time.monotonic()
-    assert "hi" in template.render(told(ChatMessage("user", "hi")))
+    assert "hi" in template.render(render(ChatMessage("user", "hi")))
     assert time.monotonic() - began < 0.5
 
 
-def test_what_costs_much_is_refused_before_it_is_done() -> None:
-    """A template's memory and its hold on Python are those of all calls."""
+def test_expensive_operations_are_rejected_before_they_run() -> None:
+    """A template shares memory and the GIL with all calls."""
     sources = [
         "{{ '{:{w}}'.format(1, w='99999999') }}",
         "{{ (1).to_bytes(200000000, 'big') }}",
@@ -168,7 +168,7 @@ def test_what_costs_much_is_refused_before_it_is_done() -> None:
     for source in sources:
         template = ChatTemplate(source)
         tracemalloc.start()
-        template.render(told(ChatMessage("user", "hi")))
+        template.render(render(ChatMessage("user", "hi")))
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert most < 20_000_000, source
@@ -177,52 +177,52 @@ def test_what_costs_much_is_refused_before_it_is_done() -> None:
 def test_text_may_be_formatted_with_braces() -> None:
     source = "{{ '{{{}: {:>4}}}'.format('a', 1) }}{{ {'a': 1} | tojson(indent='  ') }}{{ 1.26 | round(1) }}"
     source += "{{ '<b>x</b>' | striptags }}"
-    assert ChatTemplate(source).render(told(ChatMessage("user", "hi"))) == '{a:    1}{\n  "a": 1\n}1.3x'
+    assert ChatTemplate(source).render(render(ChatMessage("user", "hi"))) == '{a:    1}{\n  "a": 1\n}1.3x'
 
 
-def test_a_machine_that_stands_still_is_not_the_templates_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As while a snapshot of it is taken: what counts is what the template computes."""
-    monkeypatch.setattr("models.llm.llama.prompt.template_sandbox.LONGEST_S", 0.05)
+def test_the_time_limit_is_cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A paused virtual machine, for example, does not count."""
+    monkeypatch.setattr("models.llm.llama.prompt.template_sandbox.MAX_CPU_S", 0.05)
 
     def late() -> datetime:
         time.sleep(0.2)
         return datetime(2026, 1, 2, tzinfo=UTC)
 
     template = ChatTemplate("{{ strftime_now('%Y') }} {{ messages[-1].content }}", today=late)
-    assert [template.render(told(ChatMessage("user", "hi"))) for _ in range(2)] == ["2026 hi", "2026 hi"]
+    assert [template.render(render(ChatMessage("user", "hi"))) for _ in range(2)] == ["2026 hi", "2026 hi"]
 
 
 @pytest.mark.parametrize("source", ["(" * 300_000, "{{ " + "(" * 9000 + "1" + ")" * 9000 + " }}", "{% if 1 %}" * 3000])
-def test_a_template_that_is_too_long_or_too_deep_is_none(source: str) -> None:
-    assert ChatTemplate(source).render(told(ChatMessage("user", "hi"))).startswith("<|im_start|>system")
+def test_a_too_long_or_too_deep_template_is_not_used(source: str) -> None:
+    assert ChatTemplate(source).render(render(ChatMessage("user", "hi"))).startswith("<|im_start|>system")
 
 
-def test_macros_may_take_all_of_the_talk() -> None:
-    """What counts is what a template makes of it."""
+def test_macros_may_take_the_whole_conversation() -> None:
+    """Only the template's output counts."""
     source = "{% macro f(a, b, c) %}{{ a | length }}{% endmacro %}"
     source += "{% for m in messages %}{{ f(messages, tools, m) }}{% endfor %}"
-    talk = [ChatMessage("user", "word " * 2000)] * 50
-    assert ChatTemplate(source).render(told(*talk, tools=(BOOK,) * 10)) == "51" * 51
+    conversation = [ChatMessage("user", "word " * 2000)] * 50
+    assert ChatTemplate(source).render(render(*conversation, tools=(BOOK,) * 10)) == "51" * 51
 
 
 @pytest.mark.parametrize("begun", ["<think>\n", "<think>", "[THINK]"])
-def test_a_thought_that_the_template_begins_is_ended(begun: str) -> None:
-    text = ChatTemplate("{{ messages[-1].content }}" + begun).render(told(ChatMessage("user", "hi")))
+def test_thinking_opened_by_the_template_is_closed(begun: str) -> None:
+    text = ChatTemplate("{{ messages[-1].content }}" + begun).render(render(ChatMessage("user", "hi")))
     assert text == f"hi{begun.strip()}\n{begun.strip().replace('<', '</').replace('[', '[/')}\n\n"
 
 
-def test_templates_may_ask_for_the_date_and_the_tokens_of_begin_and_end() -> None:
+def test_templates_have_the_date_and_bos_and_eos() -> None:
     source = "{{ bos_token }}{{ strftime_now('%d %b %Y') }}{{ eos_token }}{% if enable_thinking is false %}!{% endif %}"
     template = ChatTemplate(source, bos="<s>", eos="</s>", today=lambda: datetime(2024, 5, 6, tzinfo=UTC))
-    assert template.render(told(ChatMessage("user", "hi"))) == "<s>06 May 2024</s>!"
+    assert template.render(render(ChatMessage("user", "hi"))) == "<s>06 May 2024</s>!"
 
 
-def test_json_is_written_as_models_read_it() -> None:
+def test_json_is_rendered_without_html_escapes() -> None:
     tool = ToolDefinition("say", "d'accord, <ja> \u00fc", {"type": "object"})
-    text = ChatTemplate("{{ tools[0] | tojson }}").render(told(ChatMessage("user", "hi"), tools=(tool,)))
+    text = ChatTemplate("{{ tools[0] | tojson }}").render(render(ChatMessage("user", "hi"), tools=(tool,)))
     assert "d'accord, <ja> \u00fc" in text
 
 
-def test_arguments_that_are_no_json_are_told_as_they_are() -> None:
+def test_arguments_that_are_no_json_are_rendered_unchanged() -> None:
     broken = ChatMessage("assistant", "", tool_calls=[ToolCall("c1", "book_table", "people: 2")])
-    assert "people: 2" in ChatTemplate(tiny_gguf.CHATML).render(told(TALK[0], broken, TALK[2], tools=(BOOK,)))
+    assert "people: 2" in ChatTemplate(tiny_gguf.CHATML).render(render(TALK[0], broken, TALK[2], tools=(BOOK,)))

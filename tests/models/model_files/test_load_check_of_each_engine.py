@@ -11,16 +11,16 @@ import onnx
 import pytest
 from structlog.testing import capture_logs
 
-from config.errors import ModelTrialError
+from config.errors import LoadCheckError
 from models.loading import loader
-from models.loading.engines import trial_model
-from models.loading.stt_loader import recognizers
+from models.loading.engines import check_model_load
+from models.loading.stt_loader import load_recognizers
 from models.model_files.known_models import KnownModel
+from models.model_files.load_checker import LoadChecker
 from models.model_files.store import FileRecord, ModelStore, sha256_of
-from models.model_files.trial import ModelTrials
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from tests.models.embeddings import tiny_embeddings
-from tests.models.model_files.faulty_trials import break_trials
+from tests.models.model_files.faulty_load_checks import break_load_checks
 from tests.models.model_files.tiny_model_files import model_of
 from tests.models.stt.sherpa import tiny_models
 from tests.models.stt.sherpa.conftest import installed
@@ -67,35 +67,35 @@ def faults(logs: list[dict[str, str]]) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("wanted", ["auto", "tiny"])
-def test_documents_are_searched_by_words_when_the_model_of_sentences_fails(
+def test_documents_are_searched_by_words_if_the_embeddings_model_fails(
     sentences: ModelStore, opened: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
-    break_trials(monkeypatch, tmp_path / "path", {"tiny": "SIGSEGV"})
+    break_load_checks(monkeypatch, tmp_path / "path", {"tiny": "SIGSEGV"})
     with capture_logs() as logs:
-        assert loader.embeddings_of(sentences, wanted, opened) is None
+        assert loader.load_embeddings(sentences, wanted, opened) is None
     assert faults(logs) == [("embedding", "tiny", "SIGSEGV")]
 
 
-def test_a_model_of_sentences_that_passes_is_tried_once(
+def test_an_embeddings_model_that_passes_is_checked_once(
     sentences: ModelStore, opened: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert loader.embeddings_of(sentences, "tiny", opened) is not None
-    monkeypatch.setattr(ModelTrials, "_run_trial", lambda *_: pytest.fail("again"))
-    assert loader.embeddings_of(sentences, "tiny", opened) is not None
+    assert loader.load_embeddings(sentences, "tiny", opened) is not None
+    monkeypatch.setattr(LoadChecker, "_run_check", lambda *_: pytest.fail("again"))
+    assert loader.load_embeddings(sentences, "tiny", opened) is not None
 
 
 @pytest.mark.parametrize("wanted", ["auto", "piper", "our"])
-def test_other_voices_speak_when_one_fails(
+def test_other_voices_are_used_if_one_fails(
     voices: ModelStore, opened: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
-    break_trials(monkeypatch, tmp_path / "path", {"our": "SIGABRT"})
+    break_load_checks(monkeypatch, tmp_path / "path", {"our": "SIGABRT"})
     with capture_logs() as logs:
         speak = loader._synthesizers(voices, wanted, opened)
     assert [each.name for each in speak] == ["flite", "espeak-ng"]
     assert faults(logs) == [("tts", "our", "SIGABRT")]
 
 
-def test_a_voice_that_makes_sound_of_no_numbers_is_left_out(voices: ModelStore) -> None:
+def test_a_voice_with_non_finite_samples_is_left_out(voices: ModelStore) -> None:
     path = voices.path(voices.known[0], "model")
     model = onnx.load(path)
     for weights in model.graph.initializer:
@@ -105,13 +105,13 @@ def test_a_voice_that_makes_sound_of_no_numbers_is_left_out(voices: ModelStore) 
             )
     onnx.save(model, path)
     with pytest.raises(
-        ModelTrialError, match=r"the model our \(.*model\.onnx\) is left out: .* sound that is no numbers"
+        LoadCheckError, match=r"the model our \(.*model\.onnx\) is left out: .* sound that is no numbers"
     ):
-        trial_model(voices, voices.known[0])
+        check_model_load(voices, voices.known[0])
 
 
 def without_metadata(path: Path) -> None:
-    """sherpa-onnx touches memory that is not there when it loads this."""
+    """sherpa-onnx crashes with a segmentation fault when it loads this."""
     model = onnx.load(path)
     del model.metadata_props[:]
     onnx.save(model, path)
@@ -119,7 +119,7 @@ def without_metadata(path: Path) -> None:
 
 @pytest.fixture
 def ears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelStore:
-    """A streaming recognizer that ends whoever loads it."""
+    """A streaming recognizer that kills the process that loads it."""
     monkeypatch.setattr(PocketsphinxSpeechToText, "__init__", lambda self: None)  # its loading is not what is shown
     monkeypatch.setattr(PocketsphinxSpeechToText, "close", lambda self: None)
     (tmp_path / "transducer").mkdir()
@@ -129,14 +129,14 @@ def ears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelStore:
 
 
 @pytest.mark.parametrize("wanted", ["auto", "transducer"])
-def test_the_recognizer_in_the_box_hears_when_another_fails(ears: ModelStore, opened: ExitStack, wanted: str) -> None:
+def test_the_built_in_recognizer_replaces_one_that_fails(ears: ModelStore, opened: ExitStack, wanted: str) -> None:
     with capture_logs() as logs:
-        assert {ear.name for ear in recognizers(ears, wanted, "off", opened).values()} == {"pocketsphinx"}
+        assert {ear.name for ear in load_recognizers(ears, wanted, "off", opened).values()} == {"pocketsphinx"}
     [(kind, name, fault)] = faults(logs)
     assert (kind, name) == ("stt", "transducer") and fault.startswith(("SIG", "status"))
 
 
-def test_there_is_no_second_pass_when_its_model_fails(
+def test_there_is_no_second_pass_if_its_model_fails(
     tmp_path: Path, opened: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PocketsphinxSpeechToText, "__init__", lambda self: None)
@@ -146,5 +146,5 @@ def test_there_is_no_second_pass_when_its_model_fails(
     without_metadata(tmp_path / "turns/model.onnx")
     store, _ = installed(tmp_path, "turns", "sherpa-onnx/sense-voice")
     with capture_logs() as logs:
-        assert {ear.name for ear in recognizers(store, "auto", "turns", opened).values()} == {"pocketsphinx"}
+        assert {ear.name for ear in load_recognizers(store, "auto", "turns", opened).values()} == {"pocketsphinx"}
     assert [(kind, name) for kind, name, _ in faults(logs)] == [("stt", "turns")]

@@ -1,4 +1,4 @@
-"""Has the process in which a model is tried end as processes do: really, and where the library would be loaded."""
+"""Makes load checks end with faults: the real process exits or is killed where it would load the library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PROGRAM: Final = """
 import os, signal, sys, time
 FAULTS = {faults!r}
 ANSWER = os.dup(1)
-if "models.loading.trial_process" in sys.orig_argv and sys.orig_argv[-1] in FAULTS:
+if "models.loading.load_check_process" in sys.orig_argv and sys.orig_argv[-1] in FAULTS:
     def at_import(event, args):
         if event == "import" and args[0] in ("llama_cpp.llama_cpp", "onnxruntime"):
             exec(FAULTS[sys.orig_argv[-1]])
@@ -32,13 +32,13 @@ if "models.loading.trial_process" in sys.orig_argv and sys.orig_argv[-1] in FAUL
 """
 
 
-def break_trials(monkeypatch: pytest.MonkeyPatch, folder: Path, faults: Mapping[str, str]) -> None:
-    """For the test, the trials of models end with faults (`FAULTS`), by the models' names."""
+def break_load_checks(monkeypatch: pytest.MonkeyPatch, folder: Path, faults: Mapping[str, str]) -> None:
+    """Make load checks end with faults (`FAULTS`) during the test, by model name."""
     monkeypatch.syspath_prepend(str(write_faults(folder, faults)))
 
 
 def write_faults(folder: Path, faults: Mapping[str, str]) -> Path:
-    """The same for programs that have the folder in their PYTHONPATH."""
+    """The same for programs with the folder in their PYTHONPATH."""
     folder.mkdir(exist_ok=True)
     programs = {model: FAULTS[fault] for model, fault in faults.items()}
     (folder / "sitecustomize.py").write_text(_PROGRAM.format(faults=programs))

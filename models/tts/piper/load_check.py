@@ -1,4 +1,4 @@
-"""The trial of a Piper voice: its network is loaded and speaks a few phonemes."""
+"""Load check of a Piper voice: loads its network and synthesizes a few phonemes."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from models.model_files.trial import NoOutput, TrialCandidate
+from models.model_files.load_checker import LoadCheckCandidate, NoModelOutput
 
 ENGINE: Final = "piper"
 _PHONEMES: Final = 8
 
 
-def voice_candidate(network: Path, settings: Path, name: str) -> TrialCandidate:
-    """The files of the voice `name`."""
-    return TrialCandidate(
+def voice_candidate(network: Path, settings: Path, name: str) -> LoadCheckCandidate:
+    """The load check of the voice `name`."""
+    return LoadCheckCandidate(
         name, ENGINE, {"network": str(network), "settings": str(settings)}, (network, settings), ("onnxruntime",)
     )
 
 
 def run(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Try it. Raises `NoOutput`, and `ModelError` or `ValueError` with what is wrong with the files."""
+    """Run the check. Raises `NoModelOutput`, and `ModelError` or `ValueError` with the fault of the files."""
     from models.tts.piper.voice import CancellableRun, Network, Scales
     from models.tts.piper.voice_config import read_config
 
@@ -34,7 +34,7 @@ def run(recipe: Mapping[str, Any]) -> dict[str, Any]:
     scales = Scales(normal.noise_scale, normal.length_scale, normal.noise_w)
     sound = network.speak(ids, scales, 0, CancellableRun())
     if sound is None or not len(sound.samples):
-        raise NoOutput("brought no sound")
+        raise NoModelOutput("brought no sound")
     if not np.isfinite(sound.samples).all():
-        raise NoOutput("brought sound that is no numbers")
+        raise NoModelOutput("brought sound that is no numbers")
     return {"samples": len(sound.samples)}

@@ -1,4 +1,4 @@
-"""How quick the loaded models are, as they are really here."""
+"""The measurement of the CPU cost of loaded models."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any, cast
 import pytest
 
 from media.audio_port import Samples
-from models.loading.benchmark import measure_costs
-from models.loading.capacity import ModelCosts
+from models.loading.capacity_forecast import ModelCosts
 from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
+from models.loading.cost_measurement import measure_costs
 from models.protocols import LanguageModel, SpeechToText, TextToSpeech
 from models.rule_based.responder import ExtractiveResponder
 from models.runtime.worker_threads import WorkerThreads
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
-from models.stt.sherpa.benchmark import SttSpeed
+from models.stt.sherpa.speed_measurement import SttSpeed
 from models.stt.two_pass import Transcriber, TwoPassSpeechToText
 from models.tts.cache import CachingTextToSpeech, SpeechCache
 from models.tts.espeak.text_to_speech import EspeakTextToSpeech
@@ -34,19 +34,19 @@ def catalogue(stt: SpeechToText, llm: LanguageModel, tts: TextToSpeech) -> Catal
     return Catalogue(stt, {info: llm}, [tts], LexicalEndOfTurn())
 
 
-async def measured(models: Catalogue, language: str | None = None) -> ModelCosts:
+async def measure(models: Catalogue, language: str | None = None) -> ModelCosts:
     return await asyncio.to_thread(measure_costs, models, language)
 
 
-async def test_models_that_are_elsewhere_or_do_nothing_are_not_measured() -> None:
-    speeds = await measured(catalogue(ScriptedStt(), ExtractiveResponder(), ScriptedTts()))
-    assert speeds.cost_nothing
+async def test_remote_and_negligible_models_are_not_measured() -> None:
+    speeds = await measure(catalogue(ScriptedStt(), ExtractiveResponder(), ScriptedTts()))
+    assert speeds.is_free
 
 
-async def test_the_recognizer_and_the_voice_in_the_box_are_measured_with_what_they_are_for(
+async def test_the_built_in_recognizer_and_voice_are_timed_with_a_sentence(
     recognizer: PocketsphinxSpeechToText, flite: FliteTextToSpeech
 ) -> None:
-    speeds = await measured(catalogue(recognizer, ExtractiveResponder(), CachingTextToSpeech(flite, SpeechCache())))
+    speeds = await measure(catalogue(recognizer, ExtractiveResponder(), CachingTextToSpeech(flite, SpeechCache())))
     assert speeds.stt is not None
     assert speeds.tts is not None
     assert 0.01 < speeds.stt.factor(1) < 2
@@ -55,14 +55,14 @@ async def test_the_recognizer_and_the_voice_in_the_box_are_measured_with_what_th
     assert speeds.eot is None, "words alone cost nothing"
 
 
-async def test_the_voice_is_that_of_the_language(espeak: EspeakTextToSpeech) -> None:
-    speeds = await measured(catalogue(ScriptedStt(), ExtractiveResponder(), espeak), "de")
+async def test_the_measured_voice_is_that_of_the_language(espeak: EspeakTextToSpeech) -> None:
+    speeds = await measure(catalogue(ScriptedStt(), ExtractiveResponder(), espeak), "de")
     assert speeds.tts is not None
     assert speeds.tts.name == "espeak-ng"
 
 
 class OfflineStt:
-    """Hears turns whole, as a second pass; no sound is brought to it here."""
+    """An offline recognizer for the second pass; it gets no audio here."""
 
     name = "better"
     speed = SttSpeed({1: 0.13, 4: 0.12})
@@ -71,11 +71,11 @@ class OfflineStt:
         return ""
 
 
-async def test_behind_a_second_pass_both_recognizers_are_measured(recognizer: PocketsphinxSpeechToText) -> None:
+async def test_both_recognizers_of_a_second_pass_are_measured(recognizer: PocketsphinxSpeechToText) -> None:
     both = TwoPassSpeechToText(
         TwoPassSpeechToText(recognizer, OfflineStt()), cast(Transcriber, SimpleNamespace(name="elsewhere"))
     )
-    speeds = await measured(catalogue(both, ExtractiveResponder(), ScriptedTts()))
+    speeds = await measure(catalogue(both, ExtractiveResponder(), ScriptedTts()))
     assert speeds.stt is not None
     assert (speeds.stt.name, speeds.stt.threads) == ("pocketsphinx", recognizer.threads)
     assert 0.01 < speeds.stt.factor(1) < 2
@@ -92,12 +92,12 @@ async def test_of_several_recognizers_the_slowest_counts() -> None:
     info = LanguageModelInfo(language_model_id("x"), "x", "builtin", 4096, True)
     by_language: dict[str, SpeechToText] = {"de": ears["slow"], "fr": ears["usual"]}
     models = Catalogue(ears["quick"], {info: ExtractiveResponder()}, [ScriptedTts()], LexicalEndOfTurn(), by_language)
-    slowest, french = await measured(models), await measured(models, "fr")
+    slowest, french = await measure(models), await measure(models, "fr")
     assert slowest.stt is not None and slowest.stt.name == "slow"
     assert french.stt is not None and french.stt.name == "usual"
 
 
-def test_what_others_do_meanwhile_is_not_the_recognizers_work() -> None:
+def test_other_work_does_not_count_as_the_recognizers() -> None:
     workers = WorkerThreads(2, "test")
     done = threading.Event()
 
@@ -112,22 +112,22 @@ def test_what_others_do_meanwhile_is_not_the_recognizers_work() -> None:
         while clock() < until_s:
             pass
 
-    before_s = workers.worked_s()
+    before_s = workers.cpu_time_s()
     work(time.thread_time)
-    assert workers.worked_s() - before_s < 0.02
+    assert workers.cpu_time_s() - before_s < 0.02
     workers.submit(Job())
     done.wait(10)
-    assert workers.worked_s() - before_s >= 0.05
+    assert workers.cpu_time_s() - before_s >= 0.05
     workers.close()
 
 
-async def test_what_a_model_has_measured_itself_counts() -> None:
+async def test_a_models_own_measurement_counts() -> None:
     ears = ScriptedStt()
     cast(Any, ears).speed = SimpleNamespace(real_time_factor={1: 0.2, 4: 0.1})
     cast(Any, ears).threads = 2
     voice = ScriptedTts()
-    cast(Any, voice).speed = TtsSpeed(real_time_factor=0.15, first_sentence_ms=90, at_once=3)
-    speeds = await measured(catalogue(ears, ExtractiveResponder(), voice))
+    cast(Any, voice).speed = TtsSpeed(real_time_factor=0.15, first_sentence_ms=90, concurrency=3)
+    speeds = await measure(catalogue(ears, ExtractiveResponder(), voice))
     assert speeds.stt is not None
     assert (speeds.stt.factors, speeds.stt.threads) == ({1: 0.2, 4: 0.1}, 2)
     assert speeds.tts is not None
