@@ -84,17 +84,17 @@ async def test_after_an_interruption_the_model_knows_only_what_was_heard(
     )
     prompts: list[list[tuple[str, str]]] = []
     read: list[int] = []
-    told, evaluate = model.read, LlamaContext.evaluate
+    tokenize_prompt, evaluate = model.tokenize_prompt, LlamaContext.evaluate
 
     def noted(prompt: ChatPrompt) -> list[int]:
         prompts.append([(message.role, message.content) for message in prompt.messages])
-        return told(prompt)
+        return tokenize_prompt(prompt)
 
     def counted(context: LlamaContext, chunks: Sequence[Chunk]) -> list[int]:
         read.extend(len(chunk.tokens) for chunk in chunks if len(chunk.tokens) > 1)
         return evaluate(context, chunks)
 
-    monkeypatch.setattr(model, "read", noted)
+    monkeypatch.setattr(model, "tokenize_prompt", noted)
     call = ScriptedCall(
         ConversationConfig("You are the assistant of a small hotel. " * 10), may_end_call=False, model=model
     )

@@ -80,7 +80,7 @@ def test_files_that_passed_are_not_tried_again_until_they_change(
     shutil.copytree(tiny_folder / "transducer", tmp_path / "transducer")
     store, model = installed(tmp_path, "transducer", "sherpa-onnx/zipformer")
     tries: list[str] = []
-    run = LoadChecker._run
+    run = LoadChecker._run_process
 
     def counted(*arguments: Any) -> int | None:
         tries.append("try")
