@@ -1,10 +1,10 @@
-# Everything that Trunkline's developers and users do. Variables:
-#   PYTHON=/path/to/python3      the Python to use, 3.11 or newer (default: python3)
-#   PJPROJECT=/path              a pjproject 2.17 tree or tarball to build (default: the one of scripts/pjproject.env)
-#   PJPROJECT_URI=URI            where that tarball is, should the mirrors have moved on
-#   DEBIAN_MIRROR=URI            where to get its source package (default: the machine's own mirror)
+# The commands for developers and users of Trunkline. Variables:
+#   PYTHON=/path/to/python3      Python 3.11 or newer (default: python3)
+#   PJPROJECT=/path              pjproject 2.17 source tree or tarball to build (default: that of scripts/pjproject.env)
+#   PJPROJECT_URI=URI            download address of that tarball, if the mirrors no longer have it
+#   DEBIAN_MIRROR=URI            mirror of its source package (default: the machine's own mirror)
 export PYTHON PJPROJECT PJPROJECT_URI DEBIAN_MIRROR
-# Some containers set it; without compiled modules every start of a server compiles all of them, a second of computing.
+# Some containers set it; without compiled modules every start of the server takes an additional second of CPU.
 unexport PYTHONDONTWRITEBYTECODE
 
 bin := .venv/bin
@@ -12,7 +12,7 @@ bin := .venv/bin
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 13
 
-setup: ## everything that running needs: packages, PJSIP, Python environment, extension
+setup: ## install what the server needs: packages, PJSIP, llama.cpp, Python environment, extension
 	@scripts/apt-packages.sh build run
 	@scripts/check-python.sh
 	@scripts/build-pjsip.sh
@@ -24,62 +24,62 @@ setup-test: setup
 	@scripts/venv.sh dev
 	@[ "$$(id -u)" -ne 0 ] || scripts/asterisk.sh >/dev/null
 
-run: setup ## start the server on ./data, phone it, show the call, keep serving
+run: setup ## start the server on ./data, place a test call, print its transcript, keep serving
 	@$(bin)/trunkline demo --keep-serving
 
-demo: setup ## start the server, phone it, show the call, stop
+demo: setup ## start the server, place a test call, print its transcript, stop
 	@$(bin)/trunkline demo
 
 test: lint ## all checks and the whole test suite
 	@$(bin)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-lint: setup-test ## style, types and the order of imports
+lint: setup-test ## check style, types and the layers of imports
 	@$(bin)/ruff check
 	@$(bin)/ruff format --check
 	@$(bin)/mypy
 	@$(bin)/lint-imports
 
-minilm: setup ## search documents by meaning, too: a sentence model for ./data
+minilm: setup ## install an embedding model in ./data for semantic document search
 	@scripts/minilm.sh
 
-bench: setup-test ## the benchmarks: tables here, JSON in bench/results
+bench: setup-test ## run the benchmarks: prints tables, writes JSON to bench/results
 	@scripts/apt-packages.sh bench
 	@scripts/venv.sh peer
 	@$(bin)/python -m bench
 
-bench-smoke: setup-test ## every bench once, as small as it can be, to see that all still run (a quarter of an hour)
+bench-smoke: setup-test ## run every benchmark once with its smallest parameters, to prove that it works (minutes)
 	@scripts/apt-packages.sh bench
 	@scripts/venv.sh peer
 	@$(bin)/python -m bench.smoke
 
-soak: setup ## 100 calls that come and go for an hour; afterwards everything must be as it was
+soak: setup ## soak test: 100 concurrent callers for an hour; fails if the server leaks memory or other resources
 	@$(bin)/python -m bench.server.soak
 
-storm: setup ## 1,000 webhooks while the server is killed again and again; none may be lost, altered or early
+storm: setup ## fault injection: 1,000 webhooks while the server is killed repeatedly; none may be lost, altered or early
 	@$(bin)/python -m bench webhooks
 
-sanitize: setup-test ## the SIP and RTP tests and 20,000 mutated messages under sanitizers (tens of minutes)
+sanitize: setup-test ## run the SIP and RTP tests and 20,000 mutated messages under sanitizers (tens of minutes)
 	@scripts/apt-packages.sh sanitize
 	@scripts/sanitize.sh
 
-fuzz: setup-test ## fuzz our parsers, 10 minutes each; FUZZ=name for one, FUZZ_SECONDS=60 for how long
+fuzz: setup-test ## fuzz all parsers, 10 minutes each; FUZZ=name: only this one; FUZZ_SECONDS=60: seconds for each
 	@scripts/apt-packages.sh sanitize
 	@scripts/fuzz.sh $(FUZZ)
 
-fresh: ## prove `make demo` on a fresh Debian 12 in a folder of its own (root only)
+fresh: ## run `make demo` on a fresh Debian 12 in a chroot (root only)
 	@scripts/fresh.sh
 
 lock: ## pin the newest versions of all dependencies
 	@scripts/check-python.sh
 	@scripts/lock.sh
 
-sbom: setup ## what Trunkline consists of, with licences: build/sbom.cdx.json (CycloneDX)
+sbom: setup ## write the software bill of materials with licences: build/sbom.cdx.json (CycloneDX)
 	@scripts/supply.sh sbom
 
-audit: ## known vulnerabilities of the locked packages; says so, and fails, where they could not be checked
+audit: ## check the locked packages for known vulnerabilities; fails also if no database was reached
 	@scripts/supply.sh audit
 
-clean: ## remove what was made in this checkout; the cache in ~/.cache/trunkline stays
+clean: ## remove everything built in this checkout; keeps the cache in ~/.cache/trunkline
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info sipcore/_native*.so
 
 .PHONY: help setup setup-test run demo test lint minilm bench bench-smoke soak storm sanitize fuzz fresh lock sbom audit clean

@@ -1,4 +1,4 @@
-"""All benches: `python -m bench [NAME...] [--quick]` prints Markdown tables and writes JSON to bench/results."""
+"""All benchmarks: `python -m bench [NAME...] [--quick]` prints Markdown tables and writes JSON to bench/results."""
 
 from __future__ import annotations
 
@@ -11,42 +11,44 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench.api import api, tenants
+from bench.api import noisy_neighbour, route_throughput
 from bench.audio import pump
 from bench.models import llm, stt, tts
 from bench.server import backup, capacity, retention
-from bench.turn import pipecat_bench, turn_latency, turn_with_models
-from bench.webhooks import kill_storm
+from bench.turn import pipecat_latency, turn_latency, turn_latency_with_models
+from bench.webhooks import fault_injection
 from bench.worker_process import machine
 from config import logging as logs
 
 RESULTS: Final = Path(__file__).parent / "results"
-QUICK_SCENES: Final = (0, 3)
-"""Of the bench of turns, when quick: one gap and a barge-in."""
+QUICK_SCENARIOS: Final = (0, 3)
+"""Scenarios of the turn benchmark with `--quick`: one response gap and a barge-in."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Bench:
-    """One bench: how to run it (`quick`: to see that it works, not for figures) and which columns its table has."""
+class Benchmark:
+    """One benchmark. `run` takes `quick`: True runs it with small parameters, which prove that it works and give no
+    usable figures. `columns` are the titles of the table's columns by the keys of the rows."""
 
     title: str
     run: Callable[[bool], Awaitable[list[Row]]]
     columns: dict[str, str]
-    misses: Callable[[list[Row]], list[str]] = lambda rows: []
+    missed_goals: Callable[[list[Row]], list[str]] = lambda rows: []
 
 
 async def _turn(quick: bool) -> list[Row]:
-    """Ours, then the peer, each alone on the machine."""
-    pipecat_bench.must_be_there()
+    """Trunkline, then Pipecat, each alone on the machine."""
+    pipecat_latency.require_environment()
     if quick:
-        return [*await turn_latency.run((4,), 10.0, scenes=QUICK_SCENES), *await pipecat_bench.run((2,), 10.0)]
-    return [*await turn_latency.run(), *await pipecat_bench.run()]
+        rows = await turn_latency.run((4,), 6.0, scenarios=QUICK_SCENARIOS, settle_s=1.0)
+        return [*rows, *await pipecat_latency.run((2,), 6.0, settle_s=1.0)]
+    return [*await turn_latency.run(), *await pipecat_latency.run()]
 
 
-BENCHES: Final = {
-    "pump": Bench(
-        "Pump: G.711 calls with voice activity and recording; three values are p50 / p99 / max",
+BENCHMARKS: Final = {
+    "pump": Benchmark(
+        "Audio pump: G.711 calls with voice activity detection and recording; three values are p50 / p99 / max",
         lambda quick: pump.run((20,), 3.0) if quick else pump.run(),
         {
             "calls": "calls",
@@ -59,13 +61,13 @@ BENCHES: Final = {
             "wire_deviation_ms": "packet deviation, wire, ms",
             "skipped_ticks": "skipped ticks",
         },
-        pump.misses,
+        pump.missed_goals,
     ),
-    "turn": Bench(
-        "Turn: ours over SIP, times taken on the wire, and a peer over its WebSocket; scripted models",
+    "turn": Benchmark(
+        "Turn latency with scripted models: Trunkline over SIP, measured on the wire, and Pipecat over its WebSocket",
         _turn,
         {
-            "what": "what",
+            "what": "measurement",
             "calls": "calls",
             "n": "n",
             "p50_ms": "p50, ms",
@@ -75,33 +77,33 @@ BENCHES: Final = {
             "cpu_percent_per_call": "CPU, % of a core per call",
             "cpu_goal": "goal, %",
             "speech_percent": "callers speak, % of the time",
-            "reached": "reached",
+            "reached": "goals reached",
         },
-        turn_latency.misses,
+        turn_latency.missed_goals,
     ),
-    "capacity": Bench(
-        "Capacity: the whole server with scripted models; calls at once, new calls, encryption, published figures",
-        lambda quick: capacity.run((20,), (10,), 5.0) if quick else capacity.run(),
+    "capacity": Benchmark(
+        "Capacity of the server with scripted models: concurrent calls, new calls, encryption, published figures",
+        lambda quick: capacity.run_quick() if quick else capacity.run(),
         {
-            "what": "what",
+            "what": "measurement",
             "calls": "calls",
             "cpu_percent_per_call": "CPU, % of a core per call",
             "memory_kb_per_call": "kB per call",
             "wire_deviation_ms": "packet deviation, wire, ms",
             "lost_percent": "packets lost, %",
             "failed": "failed",
-            "p50_ms": "p50 to 200, ms",
+            "p50_ms": "INVITE to 200: p50, ms",
             "p95_ms": "p95, ms",
             "max_ms": "max, ms",
             "cpu_ms_per_call": "CPU per new call, ms",
-            "times_plain": "CPU, times plain",
-            "set_up_times_plain": "set-up CPU, times plain",
+            "times_plain": "CPU, times unencrypted",
+            "set_up_times_plain": "call setup CPU, times unencrypted",
         },
-        capacity.misses,
+        capacity.missed_goals,
     ),
-    "api": Bench(
-        "API: ours and a peer in FastAPI and SQLAlchemy, alone and while calls are up; packets are p50 / p99 / max",
-        lambda quick: api.run(1, 1, 20) if quick else api.run(),
+    "api": Benchmark(
+        "API throughput: Trunkline and FastAPI with SQLAlchemy, alone and during calls; packets are p50 / p99 / max",
+        lambda quick: route_throughput.run(1, 1, 4, settle_s=1.0) if quick else route_throughput.run(),
         {
             "route": "route",
             "connections": "connections",
@@ -110,101 +112,101 @@ BENCHES: Final = {
             "p50_ms": "p50, ms",
             "p99_ms": "p99, ms",
             "not_2xx": "not 2xx",
-            "peer_requests_per_s": "peer, requests/s",
-            "peer_p50_ms": "peer, p50, ms",
-            "peer_p99_ms": "peer, p99, ms",
-            "peer_not_2xx": "peer, not 2xx",
+            "fastapi_requests_per_s": "FastAPI, requests/s",
+            "fastapi_p50_ms": "FastAPI, p50, ms",
+            "fastapi_p99_ms": "FastAPI, p99, ms",
+            "fastapi_not_2xx": "FastAPI, not 2xx",
             "deviation_idle_ms": "packet deviation, no requests, ms",
             "deviation_loaded_ms": "packet deviation, under load, ms",
         },
-        api.misses,
+        route_throughput.missed_goals,
     ),
-    "tenants": Bench(
-        "Tenants: one asks for pages of the largest agents, another for a list of one item, in calls; p50 / p99 / max",
-        lambda quick: tenants.run(3.0, 1, 20) if quick else tenants.run(),
+    "tenants": Benchmark(
+        "Noisy neighbour: one tenant lists the largest agents, another lists one agent and has calls; p50 / p99 / max",
+        lambda quick: noisy_neighbour.run(1.0, 1, 20, settle_s=1.0) if quick else noisy_neighbour.run(),
         {
             "what": "load of the first tenant",
-            "lists": "lists",
-            "list_ms": "a list of one item, ms",
+            "lists": "list requests",
+            "list_ms": "list of one agent, ms",
             "packets": "packets",
             "gap_ms": "between two packets, ms",
-            "late": "more than 40 ms",
-            "answered_ms": "a new call is answered in, ms",
+            "late": "gaps over 40 ms",
+            "answered_ms": "new call: INVITE to 200, ms",
             "peak_mb": "peak memory, MB",
             "ended": "connections ended by the server",
         },
-        tenants.misses,
+        noisy_neighbour.missed_goals,
     ),
-    "backup": Bench(
-        "Backup: beside a database that is written to 100 times a second; writes are p50 / p99 / max",
-        lambda quick: backup.run(2000, 20) if quick else backup.run(),
+    "backup": Benchmark(
+        "Backup of a database with 100 writes per second; write times are p50 / p99 / max",
+        lambda quick: backup.run(2000, 20, idle_s=1.0) if quick else backup.run(),
         {
             "backup": "backup",
             "database_mb": "database, MB",
             "size_mb": "archive, MB",
-            "s": "s",
+            "s": "backup, s",
             "writes": "writes",
-            "write_ms": "a write takes, ms",
-            "restored_s": "restored in, s",
+            "write_ms": "write, ms",
+            "restored_s": "restore, s",
         },
     ),
-    "retention": Bench(
-        "Removal of old calls beside a database that is written to 100 times a second; writes are p50 / p99 / max",
-        lambda quick: retention.run(2000) if quick else retention.run(),
+    "retention": Benchmark(
+        "Retention: removal of old calls from a database with 100 writes per second; write times are p50 / p99 / max",
+        lambda quick: retention.run(2000, idle_s=1.0) if quick else retention.run(),
         {
-            "way": "PRAGMA secure_delete",
+            "secure_delete": "PRAGMA secure_delete",
             "calls": "calls",
-            "emptied": "talks removed",
-            "removed": "calls removed",
+            "transcripts_removed": "transcripts removed",
+            "calls_removed": "calls removed",
             "seconds": "s",
-            "longest_piece_ms": "longest piece, ms",
-            "write_ms": "a write takes, ms",
+            "longest_batch_ms": "longest batch, ms",
+            "write_ms": "write, ms",
         },
     ),
-    "models-llm": Bench(
-        "Language models of real shapes, ours and two peers with the same files and threads",
+    "models-llm": Benchmark(
+        "Language models of real shapes: Trunkline, `Llama` behind a lock, xllamacpp; with the same files and threads",
         llm.run,
         {
             "model": "model",
-            "what": "what",
-            "ours": "Trunkline",
-            "locked": "`Llama` behind a lock",
-            "peer": "xllamacpp",
-            "times_locked": "times the lock's",
-            "times_peer": "times xllamacpp's",
+            "what": "measurement",
+            "trunkline": "Trunkline",
+            "locked_llama": "`Llama` behind a lock",
+            "xllamacpp": "xllamacpp",
+            "times_locked_llama": "times the locked `Llama`",
+            "times_xllamacpp": "times xllamacpp",
         },
-        llm.misses,
+        llm.missed_goals,
     ),
-    "models-stt": Bench(
-        "Speech to text by a Zipformer of real size, in batches and one by one",
+    "models-stt": Benchmark(
+        "Speech to text with a Zipformer of real size, batched and unbatched",
         stt.run,
         {
-            "what": "what",
+            "what": "measurement",
             "search": "search",
             "batch": "batch",
             "calls": "calls",
-            "factor": "s of a core for 1 s of sound",
+            "real_time_factor": "real-time factor, one core",
             "p50_ms": "p50, ms",
             "p95_ms": "p95, ms",
-            "core_s_per_s": "s of a core for 1 s of a call",
+            "cpu_s_per_s": "CPU s per 1 s of a call",
         },
     ),
-    "models-tts": Bench(
-        "Text to speech: a Piper voice of real size, flite, espeak-ng, and what is kept",
+    "models-tts": Benchmark(
+        "Text to speech: a Piper voice of real size, flite, espeak-ng, and the speech caches",
         tts.run,
         {
-            "what": "what",
+            "what": "measurement",
             "first_clause_ms": "first clause, ms",
             "real_time_factor": "real-time factor",
-            "last_ms": "the last one waits, ms",
-            "times_real_time": "times as fast as heard",
-            "cores_a_second": "s of a core for 1 s of speech",
-            "sentence_ms": "a sentence, ms",
+            "last_ms": "last sentence ready, ms",
+            "times_real_time": "times real time",
+            "cpu_s_per_s": "CPU s per 1 s of speech",
+            "sentence_ms": "one sentence, ms",
         },
     ),
-    "models-turn": Bench(
-        "A whole turn with models of real sizes on the processors: end of speech to first sound",
-        turn_with_models.run,
+    "models-turn": Benchmark(
+        "Turn latency with models of real sizes on the CPU: end of speech to first sound",
+        turn_latency_with_models.run,
         {
             "what": "models",
             "calls": "calls",
@@ -216,21 +218,21 @@ BENCHES: Final = {
             "deviation_ms": "packet deviation, ms",
             "skipped_ticks": "skipped ticks",
         },
-        turn_with_models.misses,
+        turn_latency_with_models.missed_goals,
     ),
-    "webhooks": Bench(
-        "Webhooks: calls end while the server is killed again and again and receivers misbehave",
-        kill_storm.run,
-        {"what": "what", "figure": "figure"},
-        kill_storm.misses,
+    "webhooks": Benchmark(
+        "Webhooks: delivery while the server is killed (`kill -9`) repeatedly and the receivers fail",
+        fault_injection.run,
+        {"what": "measurement", "figure": "figure"},
+        fault_injection.missed_goals,
     ),
 }
 
 
-def table(bench: Bench, rows: list[Row]) -> str:
-    """A Markdown table."""
-    lines = [list(bench.columns.values()), ["---"] * len(bench.columns)]
-    lines += [[_cell(row.get(key)) for key in bench.columns] for row in rows]
+def table(benchmark: Benchmark, rows: list[Row]) -> str:
+    """The rows as a Markdown table."""
+    lines = [list(benchmark.columns.values()), ["---"] * len(benchmark.columns)]
+    lines += [[_cell(row.get(key)) for key in benchmark.columns] for row in rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -247,40 +249,44 @@ def _cell(value: object) -> str:
 
 
 async def run_one(name: str, quick: bool) -> Row:
-    """Run it and print its table. Returns its rows with the machine, the time and the missed goals."""
-    bench, description = BENCHES[name], machine()
-    rows = await bench.run(quick)
-    misses = bench.misses(rows)
-    print(f"\n## {bench.title}\n\n{table(bench, rows)}\n", flush=True)
-    for miss in misses:
-        print(f"- missed: {miss}", flush=True)
+    """Runs a benchmark and prints its table. Returns its rows with the machine, the time and the missed goals."""
+    benchmark, description = BENCHMARKS[name], machine()
+    rows = await benchmark.run(quick)
+    missed_goals = benchmark.missed_goals(rows)
+    print(f"\n## {benchmark.title}\n\n{table(benchmark, rows)}\n", flush=True)
+    for goal in missed_goals:
+        print(f"- missed: {goal}", flush=True)
     return {
         "machine": description,
         "at": datetime.datetime.now(datetime.UTC).isoformat(),
         "rows": rows,
-        "misses": misses,
+        "missed_goals": missed_goals,
     }
 
 
-def _called(name: str) -> list[str]:
-    """The benches of a name: one, or all of a family ("models")."""
-    return [bench for bench in BENCHES if bench == name or bench.startswith(f"{name}-")]
+def _matching(name: str) -> list[str]:
+    """The benchmark of a name, or all of a family ("models")."""
+    return [benchmark for benchmark in BENCHMARKS if benchmark == name or benchmark.startswith(f"{name}-")]
 
 
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "benches", nargs="*", metavar="|".join(BENCHES), help="which; all without; models: all of theirs"
+        "benchmarks",
+        nargs="*",
+        metavar="|".join(BENCHMARKS),
+        help="the benchmarks to run, by default all; `models` runs all of models-*",
     )
-    parser.add_argument("--quick", action="store_true", help="small runs, to see that they work")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where the JSON goes")
+    parser.add_argument("--quick", action="store_true", help="small parameters, only to prove that they work")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="folder for the JSON results")
     options = parser.parse_args()
-    if unknown := [name for name in options.benches if not _called(name)]:
-        parser.error(f"no bench is called {', '.join(unknown)}")
+    if unknown := [name for name in options.benchmarks if not _matching(name)]:
+        parser.error(f"there is no benchmark {', '.join(unknown)}")
     logs.configure("warning", "console")
     print(f"Machine: {json.dumps(machine())}", flush=True)
-    for name in [name for each in options.benches for name in _called(each)] or BENCHES:
+    selected = [benchmark for name in options.benchmarks for benchmark in _matching(name)]
+    for name in selected or BENCHMARKS:
         result = asyncio.run(run_one(name, options.quick))
         options.results.mkdir(exist_ok=True)
         (options.results / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")

@@ -1,6 +1,10 @@
-"""Every bench once, as small as it can be, one after the other: `python -m bench.smoke [WORD...]` prints a line for
-each and ends with 1 when one failed. It proves that they run; figures and missed goals do not matter. With words, only
-the benches whose command has one of them."""
+"""Smoke test of the benchmarks: runs each once with its smallest parameters and prints a line for each.
+
+    python -m bench.smoke [WORD...]
+
+Words select the benchmarks whose command contains one of them. The exit status is 1 if a benchmark failed; missed goals
+do not matter, and the figures mean nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,49 +15,49 @@ import time
 from pathlib import Path
 from typing import Final
 
-from bench.__main__ import BENCHES
+from bench.__main__ import BENCHMARKS
 
 ROOT: Final = Path(__file__).parents[1]
 TIMEOUT_S: Final = 300
-TAIL: Final = 15
-"""Lines of a failed bench's output that are printed."""
+TAIL_LINES: Final = 15
+"""Last lines of a failed benchmark's output that are printed."""
 COMMANDS: Final = (
-    *(("bench", name, "--quick", "--results", "{folder}") for name in BENCHES),
+    *(("bench", name, "--quick", "--results", "{folder}") for name in BENCHMARKS),
     ("bench.encryption", "2", "--seconds", "1"),
-    ("bench.audio.echo", "--quick"),
+    ("bench.audio.echo_cancellation", "--quick"),
     ("bench.models.pocketsphinx", "1"),
-    ("bench.models.end_of_turn", "cost"),
+    ("bench.models.end_of_turn", "cost", "--runs", "2"),
     ("bench.models.fit_telephone_band",),
     ("bench.models.random_gguf", "15M"),
-    ("bench.knowledge.document_reading", "DOCX"),
+    ("bench.knowledge.hostile_documents", "JSON"),
     ("bench.knowledge.retrieval", "quality"),
-    ("bench.knowledge.retrieval", "speed", "--passages", "1000", "--asked", "10"),
-    ("bench.server.soak", "--calls", "2", "--minutes", "0.1", "--warm-up", "5"),
+    ("bench.knowledge.retrieval", "speed", "--passages", "1000", "--questions", "10"),
+    ("bench.server.soak", "--calls", "2", "--minutes", "0.03", "--warm-up", "2", "--rest", "1"),
 )
-"""Modules with their arguments; `{folder}` is one that is removed afterwards."""
+"""Modules with their arguments; `{folder}` is a temporary folder."""
 
 
 def main(words: list[str]) -> int:
-    """The exit status: 0, or 1 when a bench failed."""
-    chosen = [each for each in COMMANDS if not words or any(word in part for word in words for part in each)]
-    failed = [each for each in chosen if not runs(each)]
-    return 1 if failed or not chosen else 0
+    """Runs the selected benchmarks. Returns the exit status: 1 if one failed or none was selected, else 0."""
+    selected = [command for command in COMMANDS if not words or any(word in part for word in words for part in command)]
+    failed = [command for command in selected if run(command) != 0]
+    return 1 if failed or not selected else 0
 
 
-def runs(command: tuple[str, ...]) -> bool:
-    """Run a bench and print its line; the end of its output, too, when it failed. True if it ended with 0."""
+def run(command: tuple[str, ...]) -> int:
+    """Runs a benchmark and prints its line, and the end of its output if it failed. Returns its exit status."""
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="trunkline-bench-") as folder:
         module, *arguments = (part.replace("{folder}", folder) for part in command)
         program = ["timeout", "--kill-after=10", str(TIMEOUT_S), sys.executable, "-m", module, *arguments]
-        ended = subprocess.run(program, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        finished = subprocess.run(program, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     took_s = round(time.monotonic() - began_s)
     name = " ".join(["python -m", *command]).replace(" --results {folder}", "")
-    print(f"{'failed' if ended.returncode else 'ok':7}{took_s:4} s  {name}", flush=True)
-    if ended.returncode:
-        lines = ended.stdout.decode(errors="replace").splitlines()[-TAIL:]
-        print("\n".join(f"    {line}" for line in [*lines, f"exit status {ended.returncode}"]), flush=True)
-    return ended.returncode == 0
+    print(f"{'failed' if finished.returncode else 'ok':7}{took_s:4} s  {name}", flush=True)
+    if finished.returncode:
+        lines = finished.stdout.decode(errors="replace").splitlines()[-TAIL_LINES:]
+        print("\n".join(f"    {line}" for line in [*lines, f"exit status {finished.returncode}"]), flush=True)
+    return finished.returncode
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Processes of a bench that take orders: a line of JSON in, a line of JSON out; and what the system says of them."""
+"""Worker processes of the benchmarks: commands and responses are lines of JSON on stdin and stdout; CPU time and memory
+of a process from /proc."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-Order = dict[str, Any]
+Command = dict[str, Any]
 
 
 class Worker:
-    """A Python module run as a child process, by our own Python unless another is named."""
+    """A Python module that runs as a child process, by default with this process's Python interpreter."""
 
     def __init__(self, module: str, python: str = sys.executable, *arguments: str) -> None:
         self._module = module
@@ -42,30 +43,30 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._child.pid
 
-    async def do(self, what: str, **arguments: Any) -> dict[str, Any]:
-        """Give an order and wait for its answer. Raises `RuntimeError` when the process has died."""
+    async def request(self, command: str, **arguments: Any) -> dict[str, Any]:
+        """Sends a command and returns its response. Raises `RuntimeError` if the process has ended."""
         assert self._child.stdin and self._child.stdout
-        self._child.stdin.write(json.dumps({"do": what, **arguments}).encode() + b"\n")
+        self._child.stdin.write(json.dumps({"command": command, **arguments}).encode() + b"\n")
         line = await self._child.stdout.readline()
         if not line:
             raise RuntimeError(f"{self._module} has ended")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        response: dict[str, Any] = json.loads(line)
+        return response
 
 
-async def obey(orders: dict[str, Callable[..., Awaitable[dict[str, Any]]]]) -> None:
-    """The child's side: carry out orders until the input ends."""
+async def serve_commands(handlers: dict[str, Callable[..., Awaitable[dict[str, Any]]]]) -> None:
+    """The child's side: runs the handler of each command until stdin ends."""
     while line := await asyncio.to_thread(sys.stdin.readline):
-        order: Order = json.loads(line)
-        answer = await orders[order.pop("do")](**order)
-        print(json.dumps(answer), flush=True)
+        command: Command = json.loads(line)
+        response = await handlers[command.pop("command")](**command)
+        print(json.dumps(response), flush=True)
 
 
 def thread_seconds(pid: int) -> dict[str, float]:
-    """CPU time of a process by the names of its threads, s."""
+    """CPU time of a process by thread name, s."""
     seconds: dict[str, float] = {}
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
         try:
@@ -84,7 +85,7 @@ def resident_kb(pid: int) -> int:
 
 
 def machine() -> dict[str, Any]:
-    """What a table's figures were measured on."""
+    """The processor, cores, system, Python version and load average of this machine, for a table of results."""
     model = next(
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         platform.machine(),

@@ -69,8 +69,8 @@ fuzzer() { # NAME OPTIONS...
         env LD_PRELOAD="$sanitizer_runtime" ASAN_OPTIONS=detect_leaks=0:strict_string_checks=1 \
             UBSAN_OPTIONS="$undefined_runtime_options" nice -n 19 "$made/native/$name" "$@"
     else
-        program=$made/explore-$name
-        printf '#!/bin/sh\nexec "%s" -m tests.fuzz.explore %s "$@"\n' "$python" "$name" >"$program"
+        program=$made/atheris-$name
+        printf '#!/bin/sh\nexec "%s" -m tests.fuzz.run_atheris %s "$@"\n' "$python" "$name" >"$program"
         chmod +x "$program"
         env PYTHONPATH="$made/site" FUZZ_PROGRAM="$program" nice -n 19 "$program" "$@"
     fi

@@ -1,4 +1,4 @@
-"""What holds for every test: our code must not block the event loop; log lines are plain."""
+"""Rules of every test: the product's code must not block the event loop, and log lines have no colours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from blockbuster import BlockBuster, blockbuster_ctx
 
 from tests import cpu_starvation
 
-OUR_PACKAGES = ["trunkline", "api", "calls", "sipcore", "models", "storage", "media", "config"]
+PRODUCT_PACKAGES = ["trunkline", "api", "calls", "sipcore", "models", "storage", "media", "config"]
 
 
 structlog.configure(
@@ -25,25 +25,25 @@ structlog.configure(
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        cpu_starvation.mark(item)
+        cpu_starvation.mark_flaky(item)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if cpu_starvation.concerns(item):
-        cpu_starvation.begin()
+    if cpu_starvation.is_real_time(item):
+        cpu_starvation.start_measuring()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    cpu_starvation.tell(terminalreporter)
+    cpu_starvation.report_reruns(terminalreporter)
 
 
 @contextmanager
 def blocking_fails() -> Iterator[BlockBuster]:
-    """A call that blocks (files, sleep, sockets) raises `BlockingError` when our code makes it in an event loop."""
-    with blockbuster_ctx(OUR_PACKAGES) as blockbuster:
-        blockbuster.functions["os.path.abspath"].deactivate()  # asks for the current folder, touches no disk
+    """Makes a blocking call (files, sleep, sockets) of the product's code in an event loop raise `BlockingError`."""
+    with blockbuster_ctx(PRODUCT_PACKAGES) as blockbuster:
+        blockbuster.functions["os.path.abspath"].deactivate()  # reads the current folder's path, not the disk
         for method in ("execute", "fetchall"):
-            # looks at shared memory only
+            # reads shared memory only
             blockbuster.functions[f"sqlite3.Cursor.{method}"].can_block_in(
                 "storage/database/change_counter.py", "number"
             )
@@ -53,6 +53,6 @@ def blocking_fails() -> Iterator[BlockBuster]:
 
 @pytest.fixture(autouse=True)
 def blocking_the_loop_fails() -> Iterator[BlockBuster]:
-    """In every test."""
+    """Applies `blocking_fails` to every test."""
     with blocking_fails() as blockbuster:
         yield blockbuster

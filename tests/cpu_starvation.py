@@ -1,8 +1,8 @@
-"""How long a test has waited for a processor.
+"""CPU starvation of tests: the time that the threads of a test have waited for a processor.
 
-Tests of calls and models measure sound and time as they pass. Where a machine gives them no processor, a failure tells
-of the machine, not of the server: such a test runs once more, and the end of the run tells how it failed. Where there
-are processors enough, as on a developer's own machine, every failure counts.
+Tests of calls and models measure audio and time in real time. On an overloaded machine a failure is that of the
+machine, not of the product: such a test is run once more, and the end of the run reports its failure. On a machine with
+enough processors every failure counts.
 """
 
 from __future__ import annotations
@@ -13,47 +13,47 @@ from typing import Final
 
 import pytest
 
-ENOUGH: Final = 0.02
-"""Share of a test's time that all its threads, and those of the processes that it started and that still run, together
-may wait and still have had a machine of their own."""
-IN_REAL_TIME: Final = ("tests/calls/", "tests/models/", "tests/sipcore/", "tests/trunkline/")
+MAX_WAIT_SHARE: Final = 0.02
+"""Share of a test's duration up to which its threads, and those of its running child processes, may wait in total
+without starvation."""
+REAL_TIME_TESTS: Final = ("tests/calls/", "tests/models/", "tests/sipcore/", "tests/trunkline/")
 
-_begun: tuple[float, dict[str, int]] = (0.0, {})
-
-
-def begin() -> None:
-    """A test begins."""
-    global _begun
-    _begun = time.monotonic(), _waited_ns()
+_start: tuple[float, dict[str, int]] = (0.0, {})
 
 
-def happened() -> bool:
-    """Whether the test that runs had to wait for processors."""
-    began_s, before = _begun
+def start_measuring() -> None:
+    """Starts to measure a test."""
+    global _start
+    _start = time.monotonic(), _waited_ns()
+
+
+def was_starved() -> bool:
+    """True if the current test has waited for processors for more than `MAX_WAIT_SHARE` of its duration."""
+    began_s, before = _start
     waited_ns = sum(waited - before.get(thread, 0) for thread, waited in _waited_ns().items())
-    return waited_ns / 1e9 > ENOUGH * (time.monotonic() - began_s)
+    return waited_ns / 1e9 > MAX_WAIT_SHARE * (time.monotonic() - began_s)
 
 
-def concerns(item: pytest.Item) -> bool:
-    """Whether a test runs in real time."""
-    return item.nodeid.startswith(IN_REAL_TIME)
+def is_real_time(item: pytest.Item) -> bool:
+    """True if the test runs in real time."""
+    return item.nodeid.startswith(REAL_TIME_TESTS)
 
 
-def mark(item: pytest.Item) -> None:
-    """A test that runs in real time may run twice."""
-    if concerns(item):
-        item.add_marker(pytest.mark.flaky(reruns=1, condition=happened))
+def mark_flaky(item: pytest.Item) -> None:
+    """Lets a test that runs in real time run once more if it fails and was starved."""
+    if is_real_time(item):
+        item.add_marker(pytest.mark.flaky(reruns=1, condition=was_starved))
 
 
-def tell(terminal: pytest.TerminalReporter) -> None:
-    """Why tests ran twice, at the end of the run."""
+def report_reruns(terminal: pytest.TerminalReporter) -> None:
+    """Prints the failures of tests that were run once more, at the end of the run."""
     for report in terminal.getreports("rerun"):
-        terminal.section(f"ran twice: {report.nodeid}", sep="_")
+        terminal.section(f"rerun: {report.nodeid}", sep="_")
         terminal.line(report.longreprtext)
 
 
 def _waited_ns() -> dict[str, int]:
-    """For how long each thread was ready and did not run (Linux: /proc/PID/task/TID/schedstat)."""
+    """The time that each thread was runnable and did not run, ns (Linux: /proc/PID/task/TID/schedstat)."""
     waited = {}
     processes = ["self"]
     for process in processes:
@@ -61,7 +61,7 @@ def _waited_ns() -> dict[str, int]:
             try:
                 waited[thread.name] = int((thread / "schedstat").read_text().split()[1])
                 processes += (thread / "children").read_text().split()
-            except OSError:  # it has just ended
+            except OSError:  # the thread has just ended
                 continue
     return waited
 

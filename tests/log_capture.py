@@ -1,4 +1,4 @@
-"""The log as it is written: a test waits for what is told."""
+"""Captures log events as they are written, so that a test can wait for them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from structlog.testing import capture_logs
 
 
 @contextmanager
-def hearing(beginning: str) -> Iterator[asyncio.Queue[dict[str, Any]]]:
-    """The log's events whose names begin so, as they come; on the event loop."""
-    heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+def capture_events(prefix: str) -> Iterator[asyncio.Queue[dict[str, Any]]]:
+    """A queue of the log events whose names begin with `prefix`; for events that are logged on the event loop."""
+    events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
-    def take(_: object, level: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-        if event["event"].startswith(beginning):
-            heard.put_nowait({**event, "level": level})
+    def capture(_: object, level: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        if event["event"].startswith(prefix):
+            events.put_nowait({**event, "level": level})
         raise structlog.DropEvent
 
-    with capture_logs(processors=[take]):
-        yield heard
+    with capture_logs(processors=[capture]):
+        yield events

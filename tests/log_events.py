@@ -1,4 +1,4 @@
-"""The log events of the product, read from its source: each with its levels and the fields that are written there."""
+"""The log events of the product, parsed from its source: each with its levels and its fields."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
-ROOMS: Final = ("api", "calls", "config", "media", "models", "sipcore", "storage", "trunkline")
+PACKAGES: Final = ("api", "calls", "config", "media", "models", "sipcore", "storage", "trunkline")
 LEVELS: Final = {name: name for name in ("debug", "info", "warning", "error")} | {"exception": "error"}
 EVENT: Final = re.compile(r"[a-z_]+(\.[a-z_]+)*")
 
 
 @dataclass
 class LogEvent:
-    """What the calls that log one event have in common; `**` arguments name no field here."""
+    """The levels and fields of all calls that log one event, without the fields of `**` arguments."""
 
     levels: set[str] = field(default_factory=set)
     fields: set[str] = field(default_factory=set)
@@ -27,7 +27,7 @@ class LogEvent:
 
 @dataclass
 class Source:
-    """The events whose name is written where they are logged, and the expressions that make the other names."""
+    """The events whose name is a constant, and the expressions of the other names."""
 
     events: defaultdict[str, LogEvent] = field(default_factory=lambda: defaultdict(LogEvent))
     computed: list[ComputedName] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Source:
 
 @dataclass(frozen=True)
 class ComputedName:
-    """A name that is put together when it is logged. `within` is the class around it."""
+    """A name that is computed when the event is logged. `within` is the class that contains the call."""
 
     expression: str
     within: str | None
@@ -44,28 +44,28 @@ class ComputedName:
 
 
 def from_source() -> Source:
-    """All events that the rooms log."""
+    """All events that the product logs."""
     source = Source()
     for path, tree in syntax_trees():
-        _File(path, source).visit(tree)
+        _EventVisitor(path, source).visit(tree)
     return source
 
 
 def first_arguments(name: str) -> set[str]:
-    """The texts that calls of a class or function have as their first argument, in all rooms."""
-    called = [each for _, tree in syntax_trees() for each in ast.walk(tree) if isinstance(each, ast.Call) and each.args]
-    first = [each.args[0] for each in called if _last_name(each.func) == name]
+    """The string constants that are first arguments of calls of a class or function, in all packages."""
+    calls = [each for _, tree in syntax_trees() for each in ast.walk(tree) if isinstance(each, ast.Call) and each.args]
+    first = [each.args[0] for each in calls if _last_name(each.func) == name]
     return {each.value for each in first if isinstance(each, ast.Constant) and isinstance(each.value, str)}
 
 
 @cache
 def syntax_trees() -> list[tuple[Path, ast.Module]]:
-    """The files of all rooms, parsed."""
-    paths = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    """The parsed files of all packages."""
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
     return [(path, ast.parse(path.read_text())) for path in paths]
 
 
-class _File(ast.NodeVisitor):
+class _EventVisitor(ast.NodeVisitor):
     """Collects the events of one file."""
 
     def __init__(self, path: Path, source: Source) -> None:
@@ -95,9 +95,9 @@ class _File(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         methods = list(self._methods(node.func))
         if methods and node.args:
-            self._note(node.args[0], methods, {each.arg for each in node.keywords if each.arg} - {"exc_info"})
+            self._add(node.args[0], methods, {each.arg for each in node.keywords if each.arg} - {"exc_info"})
         elif len(node.args) > 1 and isinstance(node.args[0], ast.Attribute):  # callback(log.info, "event")
-            self._note(node.args[1], list(self._methods(node.args[0])), set())
+            self._add(node.args[1], list(self._methods(node.args[0])), set())
         self.generic_visit(node)
 
     def _in_scope(self, node: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -109,14 +109,14 @@ class _File(ast.NodeVisitor):
         self._scopes.pop()
 
     def _methods(self, called: ast.expr) -> Iterator[ast.Attribute]:
-        """The methods of loggers that a call may be of: more than one where the level depends on something."""
+        """The logger methods that the call may call: more than one if the level is computed."""
         for each in self._values(called):
             for part in ast.walk(each):
                 if isinstance(part, ast.Attribute) and part.attr in LEVELS and _last_name(part.value) in self._loggers:
                     yield part
 
     def _values(self, expression: ast.expr) -> list[ast.expr]:
-        """What a local name stands for; anything else stands for itself."""
+        """The possible values of a local name or conditional expression; else the expression itself."""
         if isinstance(expression, ast.Name):
             found = next((scope[expression.id] for scope in reversed(self._scopes) if expression.id in scope), None)
             return found or [expression]
@@ -124,7 +124,7 @@ class _File(ast.NodeVisitor):
             return [expression.body, expression.orelse]
         return [expression]
 
-    def _note(self, name: ast.expr, methods: list[ast.Attribute], fields: set[str]) -> None:
+    def _add(self, name: ast.expr, methods: list[ast.Attribute], fields: set[str]) -> None:
         levels = {LEVELS[each.attr] for each in methods}
         fields = fields.union(*(self._loggers[_last_name(each.value)] for each in methods))
         values = [part for each in self._values(name) for part in self._values(each)]

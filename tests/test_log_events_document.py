@@ -18,7 +18,7 @@ ROW = re.compile(r"^\| `([a-z_.]+)` \| ([a-z, ]+) \| (.*?)\| (.+) \|$", re.MULTI
 
 @dataclass(frozen=True)
 class Row:
-    """What the page says of an event."""
+    """The page's row of an event."""
 
     event: str
     levels: frozenset[str]
@@ -34,16 +34,16 @@ def rows() -> list[Row]:
 
 @pytest.fixture(scope="module")
 def logged() -> dict[str, LogEvent]:
-    """The events of the code, those with computed names included: what the guard counts becomes `sip.{kind}`, and a
-    class that logs a name it was given gets it as its first argument."""
+    """The events of the code, including those with computed names: the counters of the guard are logged as
+    `sip.{kind}`, and a class that logs a given name has it as its first argument."""
     source = from_source()
     for name in source.computed:
         if name.within is None:
-            assert name.expression == "f'sip.{kind}'", f"where do the names of {name.expression} come from?"
+            assert name.expression == "f'sip.{kind}'", f"unknown names of {name.expression}"
             events = {f"sip.{kind}" for kind in source_guard.drop_counts()}
         else:
             events = first_arguments(name.within)
-        assert events, f"where do the names of {name.expression} come from?"
+        assert events, f"unknown names of {name.expression}"
         for event in events:
             source.events[event].levels |= name.levels
             source.events[event].fields |= name.fields

@@ -39,7 +39,7 @@ def described() -> list[Metric]:
 
 
 def registered() -> Iterator[Metric]:
-    """Every metric that is constructed with a name of ours; counters are exposed as `_total`."""
+    """Every metric that the product constructs; counters are exposed with the suffix `_total`."""
     for _, tree in syntax_trees():
         nodes = list(ast.walk(tree))
         imported = {
@@ -83,6 +83,6 @@ def test_every_line_of_a_table_is_a_row() -> None:
     assert len(lines) == len(described()) > 40
 
 
-def test_every_reason_of_the_guard_is_named() -> None:
+def test_every_drop_reason_of_the_guard_is_documented() -> None:
     row = next(text for name, *_, text in ROW.findall(PAGE.read_text()) if name == "trunkline_sip_turned_away_total")
     assert set(source_guard.drop_counts()) <= set(re.findall(r"`(\w+)`", row))

@@ -1,4 +1,4 @@
-"""The set-up takes the pinned pjproject source and no other, and says where an older one is kept."""
+"""The setup builds only the pinned pjproject source, and names the archive of older versions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not Path("/usr/lib/apt/apt-helper").exists(), re
 
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
-    """Runs a script of the set-up with a pin of our own, and with a mirror whose index tells of a newer version."""
+    """Runs a script of the setup with a pin of the test, and with a mirror whose index has only a newer version."""
     scripts = tmp_path / "scripts"
     shutil.copytree(ROOT / "scripts", scripts)
     (scripts / "pjproject.env").write_text(
@@ -41,61 +41,63 @@ def script(tmp_path: Path) -> Script:
     index.chmod(0o755)
 
     def run(name: str, *arguments: str | Path, **environment: str | Path) -> subprocess.CompletedProcess[str]:
-        known = {"PATH": f"{index.parent}:{os.environ['PATH']}", "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
-        given = {key: str(value) for key, value in environment.items()}
+        base = {"PATH": f"{index.parent}:{os.environ['PATH']}", "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+        overrides = {key: str(value) for key, value in environment.items()}
         command = [str(scripts / name), *map(str, arguments)]
-        return subprocess.run(command, env=known | given, capture_output=True, text=True, check=False)
+        return subprocess.run(command, env=base | overrides, capture_output=True, text=True, check=False)
 
     return run
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path) -> Callable[[bytes], Path]:
-    """A file of that content where a mirror has it: its folder is the mirror."""
+def mirrored(tmp_path: Path) -> Callable[[bytes], Path]:
+    """Writes the pinned file with a content into the mirror. Returns its path."""
 
-    def made(content: bytes) -> Path:
+    def write(content: bytes) -> Path:
         path = tmp_path / "mirror" / POOL.replace("%2b", "+").replace("%7e", "~")
         path.parent.mkdir(parents=True)
         path.write_bytes(content)
         return path
 
-    return made
+    return write
 
 
-def test_the_pin_is_whole() -> None:
+def test_the_pin_has_the_hash_of_the_tested_source() -> None:
     pin = (ROOT / "scripts/pjproject.env").read_text()
     assert "pjproject_sha256=6860c2f7604b4eee75f38151a9ef69774eb3f0c5286fc1d14bc1db2dc5a9e8aa\n" in pin
 
 
-def test_what_has_the_pinned_hash_is_taken_from_where_the_operator_says(
-    script: Script, elsewhere: Callable[[bytes], Path], tmp_path: Path
+def test_a_source_with_the_pinned_hash_is_downloaded_from_the_operators_uri(
+    script: Script, mirrored: Callable[[bytes], Path], tmp_path: Path
 ) -> None:
-    done = script("pjproject-source.sh", tmp_path / "cache", PJPROJECT_URI=f"file:{elsewhere(CONTENT)}")
+    done = script("pjproject-source.sh", tmp_path / "cache", PJPROJECT_URI=f"file:{mirrored(CONTENT)}")
     assert done.returncode == 0, done.stderr
     path = Path(done.stdout.splitlines()[-1])
     assert (path.name, path.read_bytes()) == (f"pjproject-{SHA256}.tar.xz", CONTENT)
     again = script("pjproject-source.sh", tmp_path / "cache", PJPROJECT_URI="file:/nowhere")
-    assert (again.returncode, again.stdout) == (0, f"{path}\n"), "it is there already"
+    assert (again.returncode, again.stdout) == (0, f"{path}\n"), "the file is in the cache"
 
 
-def test_what_has_another_hash_is_not_taken(script: Script, elsewhere: Callable[[bytes], Path], tmp_path: Path) -> None:
-    done = script("fetch-pjproject.sh", tmp_path / "cache/x", PJPROJECT_URI=f"file:{elsewhere(CONTENT + b'!')}")
+def test_a_source_with_another_hash_is_rejected(
+    script: Script, mirrored: Callable[[bytes], Path], tmp_path: Path
+) -> None:
+    done = script("fetch-pjproject.sh", tmp_path / "cache/x", PJPROJECT_URI=f"file:{mirrored(CONTENT + b'!')}")
     assert done.returncode == 1
     assert "is not there, or is not the pinned pjproject 2.17" in done.stderr
     assert "Debian's snapshot archive" in done.stderr and SHA256 in done.stderr
     assert not list((tmp_path / "cache").iterdir())
 
 
-def test_a_mirror_that_has_moved_on_may_still_have_the_file(
-    script: Script, elsewhere: Callable[[bytes], Path], tmp_path: Path
+def test_a_mirror_with_a_newer_index_may_still_have_the_file(
+    script: Script, mirrored: Callable[[bytes], Path], tmp_path: Path
 ) -> None:
-    elsewhere(CONTENT)
+    mirrored(CONTENT)
     done = script("fetch-pjproject.sh", tmp_path / "cache/x", DEBIAN_MIRROR=f"file:{tmp_path / 'mirror'}")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "cache/x").read_bytes() == CONTENT
 
 
-def test_a_mirror_that_has_moved_on_is_told_with_the_place_of_the_older_one(script: Script, tmp_path: Path) -> None:
+def test_the_error_for_a_mirror_without_the_file_names_the_archive(script: Script, tmp_path: Path) -> None:
     done = script("fetch-pjproject.sh", tmp_path / "cache/x", DEBIAN_MIRROR=f"file:{tmp_path / 'mirror'}")
     assert done.returncode == 1
     assert "has moved on: it has http://mirror/newer-Xpjproject.tar.xz, not the pinned" in done.stderr
@@ -103,18 +105,18 @@ def test_a_mirror_that_has_moved_on_is_told_with_the_place_of_the_older_one(scri
     assert not (tmp_path / "cache/x").exists()
 
 
-def test_a_damaged_copy_in_the_cache_is_fetched_anew(
-    script: Script, elsewhere: Callable[[bytes], Path], tmp_path: Path
+def test_a_damaged_copy_in_the_cache_is_downloaded_again(
+    script: Script, mirrored: Callable[[bytes], Path], tmp_path: Path
 ) -> None:
-    kept = tmp_path / f"cache/pjproject-{SHA256}.tar.xz"
-    kept.parent.mkdir()
-    kept.write_bytes(b"half")
-    done = script("pjproject-source.sh", kept.parent, PJPROJECT_URI=f"file:{elsewhere(CONTENT)}")
+    cached = tmp_path / f"cache/pjproject-{SHA256}.tar.xz"
+    cached.parent.mkdir()
+    cached.write_bytes(b"half")
+    done = script("pjproject-source.sh", cached.parent, PJPROJECT_URI=f"file:{mirrored(CONTENT)}")
     assert done.returncode == 0 and "is damaged" in done.stderr
-    assert kept.read_bytes() == CONTENT
+    assert cached.read_bytes() == CONTENT
 
 
-def test_a_source_that_the_operator_names_is_taken_with_a_warning(script: Script, tmp_path: Path) -> None:
+def test_the_operators_source_is_built_with_a_warning(script: Script, tmp_path: Path) -> None:
     own = tmp_path / "own.tar.gz"
     own.write_bytes(CONTENT)
     assert script("pjproject-source.sh", tmp_path / "cache", PJPROJECT=own).stderr == ""

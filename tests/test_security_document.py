@@ -11,10 +11,10 @@ TOPICS: Final = ("Firewall", "TLS for the API", "TLS and SRTP", "Backups", "User
 
 
 def section(title: str) -> str:
-    """What stands below a heading of the page, up to the next one."""
-    found = re.search(rf"^## {title}$(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert found is not None, title
-    return found[1]
+    """The text below a heading of the page, up to the next heading."""
+    match = re.search(rf"^## {title}$(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert match is not None, title
+    return match[1]
 
 
 def test_every_boundary_names_tests() -> None:
@@ -24,7 +24,7 @@ def test_every_boundary_names_tests() -> None:
         assert re.search(r"`test_\w+`", row.rpartition(" | ")[2]), row
 
 
-def test_what_is_not_protected_is_said() -> None:
+def test_unprotected_aspects_are_listed() -> None:
     assert section("Not protected").count("\n- **") > 5
 
 

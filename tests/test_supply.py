@@ -1,4 +1,4 @@
-"""What Trunkline consists of is told whole, and an audit that could not be made is not taken for a clean one."""
+"""The SBOM is complete, and a vulnerability audit that could not be made does not count as clean."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT: Final = Path(__file__).parent.parent
 COPYRIGHT: Final = "Files: *\nLicense: BSD-3-clause\n\nFiles: debian/*\nLicense: BSD-3-clause\n\nLicense: MIT\n text\n"
 
 
-def test_the_document_has_the_locks_packages_and_what_no_index_knows_of() -> None:
+def test_the_sbom_has_the_packages_of_the_locks_and_those_of_no_index() -> None:
     locks = dict.fromkeys(("aiohttp", "ruamel-yaml", "sherpa-onnx"), "requirements.lock")
     environment: dict[str, Any] = {
         "bomFormat": "CycloneDX",
@@ -34,7 +34,7 @@ def test_the_document_has_the_locks_packages_and_what_no_index_knows_of() -> Non
     }
     document = sbom.composed(environment, locks, [sbom.pjsip(ROOT)], "1.2")
     assert [each["name"] for each in document["components"]] == ["aiohttp", "pjproject", "ruamel.yaml", "sherpa_onnx"]
-    assert document["components"][3]["licenses"] == [{"license": {"id": "Apache-2.0"}}], "its metadata tell none"
+    assert document["components"][3]["licenses"] == [{"license": {"id": "Apache-2.0"}}], "its metadata have no licence"
     assert document["components"][0]["properties"] == [{"name": "trunkline:lock", "value": "requirements.lock"}]
     assert document["dependencies"] == [
         {"ref": "trunkline", "dependsOn": ["aiohttp==3", "pjproject", "ruamel.yaml==1", "sherpa_onnx==1"]},
@@ -63,7 +63,7 @@ def test_the_distributions_packages_have_version_and_licences(tmp_path: Path) ->
         sbom.distribution(["libopus0", "libgsm1"], facts, "debian-12", tmp_path)
 
 
-def test_what_is_compiled_into_a_package_is_named_with_its_version(tmp_path: Path) -> None:
+def test_libraries_compiled_into_a_package_are_listed_with_their_versions(tmp_path: Path) -> None:
     for name in ("libllama.so", "libllama.so.0", "libllama.so.0.5.0", "libggml.so.0.25.3", "libggml-base.so.0.25.3"):
         (tmp_path / name).touch()
     assert {each["name"]: each["version"] for each in sbom.bundled(tmp_path)} == {
@@ -72,14 +72,14 @@ def test_what_is_compiled_into_a_package_is_named_with_its_version(tmp_path: Pat
     }
 
 
-def test_swagger_ui_is_named_with_the_version_that_is_installed() -> None:
+def test_swagger_ui_is_listed_with_the_installed_version() -> None:
     (packages,) = Path(sys.prefix).glob("lib/python3*/site-packages")
     found = sbom.swagger_ui(packages)
     assert re.fullmatch(r"pkg:npm/swagger-ui-dist@5\.\d+\.\d+", found["purl"])
 
 
 def test_every_package_of_the_locks_is_installed_under_a_name_that_is_found() -> None:
-    """So that none is missing from the document because it is written in another way."""
+    """No package is missing from the SBOM because its name is spelled differently."""
     installed = {
         sbom.normalized(path.name.partition("-")[0])
         for path in Path(sys.prefix).glob("lib/python3*/site-packages/*.dist-info")
@@ -94,22 +94,22 @@ REPORT: Final = {"dependencies": [{"name": "a", "version": "1", "vulns": []}]}
 VULNERABLE: Final = {
     "dependencies": [{"name": "a", "version": "1", "vulns": [{"id": "CVE-2026-1", "fix_versions": ["2"]}]}]
 }
-HALF: Final = {"dependencies": [*REPORT["dependencies"], {"name": "b", "skip_reason": "not found"}]}
+PARTLY_CHECKED: Final = {"dependencies": [*REPORT["dependencies"], {"name": "b", "skip_reason": "not found"}]}
 NONE: Final = {"dependencies": [{"name": "b", "skip_reason": "not found"}]}
 
 
 @pytest.mark.parametrize(
-    ("report", "status", "said"),
+    ("report", "status", "output"),
     [
         (REPORT, audit.CLEAN, "x.lock: 1 packages, no known vulnerability"),
         (VULNERABLE, audit.VULNERABLE, "x.lock: a 1: CVE-2026-1, fixed in 2"),
-        (HALF, audit.NOT_CHECKED, "x.lock: b: NOT CHECKED: not found"),
+        (PARTLY_CHECKED, audit.NOT_CHECKED, "x.lock: b: NOT CHECKED: not found"),
         (NONE, audit.NOT_CHECKED, "x.lock: NOT CHECKED: the database knows none of these packages (not found)"),
         (None, audit.NOT_CHECKED, "x.lock: NOT CHECKED: no database of vulnerabilities was reached (no route to host)"),
     ],
 )
-def test_an_audit_tells_clean_from_vulnerable_from_not_checked(
-    report: dict[str, Any] | None, status: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_audit_distinguishes_clean_vulnerable_and_not_checked(
+    report: dict[str, Any] | None, status: int, output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = tmp_path / "pip-audit"
     write = (
@@ -120,4 +120,4 @@ def test_an_audit_tells_clean_from_vulnerable_from_not_checked(
     )
     program.chmod(0o755)
     assert audit.main(str(program), "x.lock") == status
-    assert capsys.readouterr().out.strip() == said
+    assert capsys.readouterr().out.strip() == output

@@ -1,4 +1,5 @@
-"""An event loop on which waiting takes no time: its clock jumps to the next timer when nothing else is to be done."""
+"""An event loop with a virtual clock: waiting takes no time, because the clock jumps to the next timer when no callback
+is ready."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 
-class _Jumping(selectors.DefaultSelector):
-    """Instead of waiting it moves the clock on."""
+class _VirtualSelector(selectors.DefaultSelector):
+    """Advances the virtual clock instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -20,26 +21,26 @@ class _Jumping(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise RuntimeError("everything waits for something that will never happen")
+            raise RuntimeError("deadlock: there is neither a ready callback nor a timer")
         self.now_s += max(timeout, 0.0)
         return super().select(0)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """`time()` begins at 0. What is given to another thread is done at once in this one."""
+    """`time()` begins at 0. `run_in_executor` runs the function at once on this thread."""
 
     def __init__(self) -> None:
-        self._jumping = _Jumping()
-        super().__init__(self._jumping)
+        self._virtual_selector = _VirtualSelector()
+        super().__init__(self._virtual_selector)
 
     def time(self) -> float:
-        return self._jumping.now_s
+        return self._virtual_selector.now_s
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         done = self.create_future()
         try:
             done.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - whoever waits for it gets it
+        except Exception as error:  # noqa: BLE001 - raised where the future is awaited
             done.set_exception(error)
         return done
 
@@ -51,7 +52,7 @@ def run_virtually(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 def virtually(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """A test that lives on a virtual clock."""
+    """Decorates a test so that it runs on a virtual clock."""
 
     @wraps(test)
     def run() -> None:

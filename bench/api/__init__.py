@@ -1,1 +1,1 @@
-"""Benchmarks of the REST API, against a FastAPI peer and between tenants."""
+"""Benchmarks of the REST API: throughput compared with FastAPI, and the effect of one tenant's load on another."""

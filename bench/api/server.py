@@ -1,5 +1,5 @@
-"""The measured side of the API's bench: the whole server as `trunkline serve` runs it, log lines to a file; only the
-models are replaced by ones that answer at once, so that two cores can hold a hundred conversations."""
+"""The measured server of the API benchmarks (a worker process): the whole server as `trunkline serve` runs it, with its
+log in a file and scripted models that answer at once, so that two cores can run a hundred conversations."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import uvloop
 
-from bench.api.data import another_tenant, fill
+from bench.api.sample_data import insert_sample_data, insert_second_tenant
 from bench.turn.scripted_models import scripted_models
-from bench.worker_process import obey
+from bench.worker_process import serve_commands
 from config import logging as logs
 from config.settings import Settings
 from trunkline.server.startup import SWITCH_INTERVAL_S, running_server
@@ -35,10 +35,10 @@ def _settings(folder: Path) -> Settings:
 
 
 async def main() -> None:
-    """Take orders."""
+    """Serves commands from stdin."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     async with AsyncExitStack() as stack:
-        orders: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {}
+        handlers: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {}
 
         async def start(folder: str) -> dict[str, Any]:
             log = stack.enter_context(await asyncio.to_thread(Path(folder, "server.log").open, "w"))
@@ -46,17 +46,17 @@ async def main() -> None:
             server = await stack.enter_async_context(
                 running_server(_settings(Path(folder)), lambda _: scripted_models(ANSWER))
             )
-            prepared = await server.database.write(fill)
+            sample_data = await server.database.write(insert_sample_data)
             database = server.database
 
             async def add_tenant() -> dict[str, Any]:
-                return {"key": await database.write(another_tenant)}
+                return {"key": await database.write(insert_second_tenant)}
 
-            orders["add_tenant"] = add_tenant
-            return {"origin": server.api_origin, "sip_port": server.sip_port, **prepared}
+            handlers["add_tenant"] = add_tenant
+            return {"origin": server.api_origin, "sip_port": server.sip_port, **sample_data}
 
-        orders["start"] = start
-        await obey(orders)
+        handlers["start"] = start
+        await serve_commands(handlers)
 
 
 if __name__ == "__main__":

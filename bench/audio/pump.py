@@ -1,8 +1,9 @@
-"""What a G.711 call costs the server, and how evenly its packets leave, with and without a Python thread that spins.
+"""CPU and memory of a G.711 call in the audio pump, and the regularity of its packets, with and without a spinning
+Python thread.
 
-Three processes on one machine: the server (measured), the load (the callers, with a pump of their own) and this one,
-which watches the wire. CPU is the server process's alone, without the spinning thread; kernel work for a packet is
-charged to its sender, as it is everywhere.
+Three processes on one machine: the measured server, the callers, which have a pump of their own, and this one, which
+captures packets. CPU is that of the server process alone, without the spinning thread; the kernel's work for a packet
+is charged to its sender, as usual.
 """
 
 from __future__ import annotations
@@ -15,52 +16,52 @@ from typing import Any, Final
 import numpy as np
 
 from bench.audio.pump_server import PORTS
-from bench.capture.departure_times import SentPackets
+from bench.capture.rtp_send_times import RtpSendTimes
 from bench.worker_process import Worker, resident_kb, thread_seconds
 
 CALLS: Final = (50, 100, 200, 250)
 SECONDS: Final = 20.0
 SETTLE_S: Final = 4.0
-"""Jitter buffers fill and the callers begin to speak."""
-WATCHED: Final = 25
-"""Calls of which the wire is watched."""
+"""Time in which jitter buffers fill and the callers begin to speak."""
+CAPTURED_CALLS: Final = 25
+"""Calls whose packets are captured."""
 SPINNING: Final = "spinning"
-CPU_TARGET: Final = 0.25
-"""Percent of a core per call, with voice activity and recording."""
-DEVIATION_TARGET_MS: Final = 3.0
+CPU_GOAL: Final = 0.25
+"""Percent of a core per call, with voice activity detection and recording."""
+DEVIATION_GOAL_MS: Final = 3.0
 
 
 async def measure(calls: int, seconds: float, with_engine: bool) -> list[dict[str, Any]]:
-    """Two rows for one number of calls: without and with a spinning thread."""
+    """Returns two rows for one number of calls: without and with a spinning thread."""
     async with Worker("bench.audio.pump_server") as server, Worker("bench.audio.pump_load") as load:
-        port = (await server.do("start", calls=calls, with_engine=with_engine))["port"]
+        port = (await server.request("start", calls=calls, with_engine=with_engine))["port"]
         empty_kb = resident_kb(server.pid)
-        await load.do("start", calls=calls, port=port)
+        await load.request("start", calls=calls, port=port)
         await asyncio.sleep(SETTLE_S)
         rows = []
         for spinning in (False, True):
-            await server.do("spin", on=spinning)
-            row = await _window(server, calls, seconds)
+            await server.request("spin", on=spinning)
+            row = await _measure_once(server, calls, seconds)
             rows.append({"calls": calls, "engine": with_engine, "spinning": spinning, **row})
-        await server.do("spin", on=False)
+        await server.request("spin", on=False)
         rows[0]["memory_kb_per_call"] = round((resident_kb(server.pid) - empty_kb) / calls)
         return rows
 
 
-async def _window(server: Worker, calls: int, seconds: float) -> dict[str, Any]:
+async def _measure_once(server: Worker, calls: int, seconds: float) -> dict[str, Any]:
     await asyncio.sleep(1.0)
-    every = 2 * max(1, calls // WATCHED)  # each call has two ports
-    before, cpu_before = await server.do("stats", reset=True), thread_seconds(server.pid)
+    every = 2 * max(1, calls // CAPTURED_CALLS)  # each call has two ports
+    before, cpu_before = await server.request("stats", reset=True), thread_seconds(server.pid)
     began = asyncio.get_running_loop().time()
-    with SentPackets(PORTS[0], PORTS[-1], every) as sent:
+    with RtpSendTimes(PORTS[0], PORTS[-1], every) as send_times:
         await asyncio.sleep(seconds)
-        after, cpu_after = await server.do("stats", reset=False), thread_seconds(server.pid)
-        took = asyncio.get_running_loop().time() - began
+        after, cpu_after = await server.request("stats", reset=False), thread_seconds(server.pid)
+        elapsed_s = asyncio.get_running_loop().time() - began
     if after["calls"] != calls:
-        raise RuntimeError(f"{after['calls']} of {calls} calls are left")
-    wire = sent.deviations_ms()
+        raise RuntimeError(f"only {after['calls']} of {calls} calls are active")
+    wire_deviations = send_times.deviations_ms()
     percent = {
-        name: round(100 * (cpu_after[name] - cpu_before.get(name, 0.0)) / took, 2)
+        name: round(100 * (cpu_after[name] - cpu_before.get(name, 0.0)) / elapsed_s, 2)
         for name in cpu_after
         if name != SPINNING
     }
@@ -70,8 +71,10 @@ async def _window(server: Worker, calls: int, seconds: float) -> dict[str, Any]:
         "cpu_by_thread": {name: share for name, share in percent.items() if share},
         "lateness_ms": [round(value, 2) for value in after["lateness_ms"]],
         "deviation_ms": [round(value, 2) for value in after["deviation_ms"]],
-        "wire_calls": sent.streams,
-        "wire_deviation_ms": [round(float(value), 2) for value in (*np.percentile(wire, [50, 99]), wire.max())],
+        "captured_calls": send_times.streams,
+        "wire_deviation_ms": [
+            round(float(value), 2) for value in (*np.percentile(wire_deviations, [50, 99]), wire_deviations.max())
+        ],
         "skipped_ticks": after["skipped_ticks"] - before["skipped_ticks"],
         "engine_ms_per_tick": _engine_ms(before, after),
         "realtime": after["realtime"],
@@ -90,25 +93,27 @@ async def run(
     return [row for number in calls for row in await measure(number, seconds, with_engine)]
 
 
-def misses(rows: list[dict[str, Any]]) -> list[str]:
-    """Which rows miss which target, in words."""
-    found = []
+def missed_goals(rows: list[dict[str, Any]]) -> list[str]:
+    """The goals that rows miss, in words."""
+    missed = []
     for row in rows:
         name = f"{row['calls']} calls" + (", spinning thread" if row["spinning"] else "")
-        if not row["spinning"] and row["cpu_percent_per_call"] > CPU_TARGET:
-            found.append(f"{name}: {row['cpu_percent_per_call']} % of a core per call, more than {CPU_TARGET} %")
-        if row["wire_deviation_ms"][1] > DEVIATION_TARGET_MS:
+        if not row["spinning"] and row["cpu_percent_per_call"] > CPU_GOAL:
+            missed.append(f"{name}: {row['cpu_percent_per_call']} % of a core per call, more than {CPU_GOAL} %")
+        if row["wire_deviation_ms"][1] > DEVIATION_GOAL_MS:
             p99 = row["wire_deviation_ms"][1]
-            found.append(f"{name}: packets deviate by {p99} ms (p99), more than {DEVIATION_TARGET_MS} ms")
-    return found
+            missed.append(f"{name}: packets deviate by {p99} ms (p99), more than {DEVIATION_GOAL_MS} ms")
+    return missed
 
 
 def main() -> None:
-    """Print the rows as JSON."""
+    """Prints the rows as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("calls", nargs="*", type=int, default=CALLS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
-    parser.add_argument("--no-engine", action="store_true", help="the pump alone: no voice activity, no recording")
+    parser.add_argument(
+        "--no-engine", action="store_true", help="the pump alone, without voice activity detection and recording"
+    )
     options = parser.parse_args()
     for row in asyncio.run(run(tuple(options.calls), options.seconds, not options.no_engine)):
         print(json.dumps(row))

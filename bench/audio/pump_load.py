@@ -1,4 +1,4 @@
-"""The other ends of the calls of the pump's bench: each plays speech, active for 39 % of the time (ITU-T P.59)."""
+"""The callers of the pump benchmark (a worker process): each sends speech, active for 39 % of the time (ITU-T P.59)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.encryption import NONE, settings_of
-from bench.worker_process import obey
+from bench.encryption import UNENCRYPTED, encryption_settings
+from bench.worker_process import serve_commands
 from config import logging as logs
 from media.audio_port import Samples
 from models.protocols import VoiceSettings
@@ -31,7 +31,7 @@ SENTENCES = (
 
 
 async def speech_pattern() -> Samples:
-    """One side of a talk: sentences, with pauses that make up the rest."""
+    """One side of a conversation: sentences with pauses, speech for `ACTIVITY` of the time. `int16[n]` at `RATE`."""
     flite = FliteTextToSpeech()
     settings = VoiceSettings(voice=flite.voices()[0], speed=1.0, stability=1.0, rate=RATE)
     parts = []
@@ -43,7 +43,7 @@ async def speech_pattern() -> Samples:
 
 
 class PumpLoad:
-    """Calls, and keeps them talking."""
+    """Places calls and keeps their audio queues filled with speech."""
 
     def __init__(self, calls: int, encryption: Mapping[str, Any]) -> None:
         self.endpoint = Endpoint(
@@ -54,7 +54,7 @@ class PumpLoad:
                 rtp_last_port=46000,
                 codecs=("PCMU",),
                 max_calls=calls,
-                **settings_of(encryption),
+                **encryption_settings(encryption),
             ),
             lambda leg: None,
         )
@@ -62,7 +62,8 @@ class PumpLoad:
         self._legs: list[tuple[Leg, int]] = []
 
     async def start(self, calls: int, port: int, number: str) -> dict[str, Any]:
-        """Place the calls."""
+        """Places the calls one after the other and begins to send speech. Returns their number and the slowest setup,
+        ms."""
         await self.endpoint.start()
         self.endpoint.set_sources(["127.0.0.1"])
         slowest_s = 0.0
@@ -72,39 +73,40 @@ class PumpLoad:
             media = await asyncio.wait_for(leg.wait_connected(), 10)
             self._legs.append((leg, media.slot))
             slowest_s = max(slowest_s, time.perf_counter() - began_s)
-        self._talking = asyncio.create_task(self._talk(await speech_pattern()))
+        self._feeding = asyncio.create_task(self._feed(await speech_pattern()))
         return {"calls": len(self._legs), "slowest_ms": slowest_s * 1000}
 
-    async def _talk(self, talk: Samples) -> None:
-        """Each call begins elsewhere in the talk; queues are kept filled for twice the time between two visits."""
+    async def _feed(self, speech: Samples) -> None:
+        """Each call begins at another offset of the speech; a queue is filled up to twice the interval between two
+        top-ups."""
         ahead = 2 * TOP_UP_S * RATE
-        at = {slot: number * len(talk) // len(self._legs) for number, (_, slot) in enumerate(self._legs)}
+        at = {slot: number * len(speech) // len(self._legs) for number, (_, slot) in enumerate(self._legs)}
         while True:
             for _, slot in self._legs:
                 queued = self.endpoint.pump.written(slot) - self.endpoint.pump.taken(slot)
-                piece = np.take(talk, np.arange(at[slot], at[slot] + max(0, ahead - queued)), mode="wrap")
-                at[slot] = (at[slot] + self.endpoint.pump.write(slot, piece)) % len(talk)
+                samples = np.take(speech, np.arange(at[slot], at[slot] + max(0, ahead - queued)), mode="wrap")
+                at[slot] = (at[slot] + self.endpoint.pump.write(slot, samples)) % len(speech)
             await asyncio.sleep(TOP_UP_S)
 
     async def hang_up(self) -> dict[str, Any]:
-        """End every call."""
-        self._talking.cancel()
+        """Hangs up every call."""
+        self._feeding.cancel()
         await asyncio.gather(*(leg.hangup() for leg, _ in self._legs))
         return {}
 
     async def close(self) -> None:
-        """Hang up."""
-        self._talking.cancel()
+        """Closes the endpoint, which ends the calls."""
+        self._feeding.cancel()
         await self.endpoint.close()
 
 
 async def main() -> None:
-    """Take orders."""
+    """Serves commands from stdin."""
     logs.configure("error", "console")
     loads: list[PumpLoad] = []
 
     async def start(
-        calls: int, port: int, number: str = "bench", encryption: Mapping[str, Any] = NONE
+        calls: int, port: int, number: str = "bench", encryption: Mapping[str, Any] = UNENCRYPTED
     ) -> dict[str, Any]:
         loads.append(PumpLoad(calls, encryption))
         return await loads[0].start(calls, port, number)
@@ -112,7 +114,7 @@ async def main() -> None:
     async def hang_up() -> dict[str, Any]:
         return await loads[0].hang_up()
 
-    await obey({"start": start, "hang_up": hang_up})
+    await serve_commands({"start": start, "hang_up": hang_up})
     for load in loads:
         await load.close()
 

@@ -1,4 +1,5 @@
-"""The measured side of the pump's bench: endpoint, pump, tick engine with voice activity, recordings; no talk."""
+"""The measured server of the pump benchmark (a worker process): SIP endpoint, pump, tick engine with voice activity
+detection, recordings; no conversation."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.encryption import NONE, settings_of
-from bench.worker_process import obey
+from bench.encryption import UNENCRYPTED, encryption_settings
+from bench.worker_process import serve_commands
 from config import logging as logs
 from media.engine.call_audio import CallEvent
 from media.engine.engine import AudioEngine
@@ -23,18 +24,18 @@ from sipcore.settings import EndpointSettings
 PORTS = range(40000, 42000)
 
 
-class IgnoringListener:
-    """A conversation that counts what it is told."""
+class CountingListener:
+    """Counts the media events of all calls and ignores their content."""
 
     events = 0
 
     def media_events(self, events: Sequence[CallEvent]) -> None:
-        """Count."""
+        """Counts the events."""
         self.events += len(events)
 
 
 class PumpServer:
-    """Answers every call and records it."""
+    """Answers every call and, if `with_engine`, records it and detects voice activity."""
 
     def __init__(self, calls: int, with_engine: bool, folder: Path, encryption: Mapping[str, Any]) -> None:
         self.endpoint = Endpoint(
@@ -46,7 +47,7 @@ class PumpServer:
                 codecs=("PCMU",),
                 max_calls=calls,
                 max_invites_per_second=100_000,
-                **settings_of(encryption),
+                **encryption_settings(encryption),
             ),
             self._on_incoming,
         )
@@ -55,11 +56,11 @@ class PumpServer:
         self._writer = RecordingWriter()
         self._engine = AudioEngine(self.endpoint.pump, asyncio.get_running_loop().call_soon_threadsafe)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._listener = IgnoringListener()
+        self._listener = CountingListener()
         self._spinning = threading.Event()
 
     async def start(self) -> dict[str, Any]:
-        """Open the port."""
+        """Starts the endpoint, the recording writer and the engine. Returns the SIP port."""
         await self.endpoint.start()
         self.endpoint.set_sources(["127.0.0.1"])
         self._writer.start()
@@ -68,11 +69,11 @@ class PumpServer:
         return {"port": self.endpoint.sip_port}
 
     def _on_incoming(self, leg: Leg) -> None:
-        task = asyncio.create_task(self._hold(leg))
+        task = asyncio.create_task(self._serve(leg))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _hold(self, leg: Leg) -> None:
+    async def _serve(self, leg: Leg) -> None:
         media = await leg.answer()
         if self._with_engine:
             path = self._folder / f"{leg.sip_call_id}.wav"
@@ -83,7 +84,7 @@ class PumpServer:
         leg.release()
 
     async def spin(self, on: bool) -> dict[str, Any]:
-        """Start or stop a thread of Python that never rests."""
+        """Starts or stops a Python thread that spins and thereby competes for the GIL."""
         if on:
             self._spinning.set()
             threading.Thread(target=_spin, args=(self._spinning,), daemon=True).start()
@@ -92,7 +93,7 @@ class PumpServer:
         return {}
 
     async def stats(self, reset: bool) -> dict[str, Any]:
-        """The pump's and the engine's counters."""
+        """The counters of the pump and the engine; `reset` resets those of the pump."""
         pump, engine = self.endpoint.pump.stats(reset=reset), self._engine.stats
         return {
             "calls": pump.calls,
@@ -110,7 +111,7 @@ class PumpServer:
         }
 
     async def close(self) -> None:
-        """Take it down in order."""
+        """Closes the engine, then the endpoint, then the recording writer."""
         self._spinning.clear()
         if self._with_engine:
             await asyncio.to_thread(self._engine.close)
@@ -126,12 +127,12 @@ def _spin(on: threading.Event) -> None:
 
 
 async def main() -> None:
-    """Take orders."""
+    """Serves commands from stdin."""
     logs.configure("error", "console")
     servers: list[PumpServer] = []
     with tempfile.TemporaryDirectory() as folder:
 
-        async def start(calls: int, with_engine: bool, encryption: Mapping[str, Any] = NONE) -> dict[str, Any]:
+        async def start(calls: int, with_engine: bool, encryption: Mapping[str, Any] = UNENCRYPTED) -> dict[str, Any]:
             servers.append(PumpServer(calls, with_engine, Path(folder), encryption))
             return await servers[0].start()
 
@@ -141,7 +142,7 @@ async def main() -> None:
         async def stats(reset: bool) -> dict[str, Any]:
             return await servers[0].stats(reset)
 
-        await obey({"start": start, "spin": spin, "stats": stats})
+        await serve_commands({"start": start, "spin": spin, "stats": stats})
         for server in servers:
             await server.close()
 

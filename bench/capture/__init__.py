@@ -1,1 +1,1 @@
-"""RTP packets as the network card sends them: captured, and when each left."""
+"""Packet capture of RTP on the loopback interface: payloads, levels and send times."""

@@ -1,4 +1,4 @@
-"""A packet socket on the loopback interface with the kernel's time stamps. Needs CAP_NET_RAW."""
+"""Packet capture on the loopback interface: a packet socket with the kernel's time stamps. Needs CAP_NET_RAW."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ ETH_P_ALL: Final = 3
 SO_TIMESTAMPNS: Final = 35
 SO_ATTACH_FILTER: Final = 26
 PACKET_OUTGOING: Final = 4
-RTP_AT: Final = 14 + 20 + 8
-"""Ethernet, IPv4 without options, UDP."""
+RTP_OFFSET: Final = 14 + 20 + 8
+"""Bytes before the RTP header: Ethernet, IPv4 without options, UDP."""
 
 
 class PacketCapture:
-    """Sees every packet that is sent, or those that a classic BPF `program` picks, while the block runs; subclasses
-    keep what they want of them in `keep`, which runs on a thread of its own."""
+    """Captures every packet that is sent, or those that a classic BPF `program` accepts, while its `with` block runs.
+    Subclasses override `on_packet`, which runs on the capture thread."""
 
-    def __init__(self, snap: int, program: bytes = b"") -> None:
-        """`snap`: bytes that are seen of each packet."""
-        self._snap = snap
+    def __init__(self, snap_length: int, program: bytes = b"") -> None:
+        """`snap_length`: captured bytes of each packet."""
+        self._snap_length = snap_length
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         if program:
             buffer = ctypes.create_string_buffer(program)
@@ -35,8 +35,8 @@ class PacketCapture:
         self._stop = Event()
         self._thread = Thread(target=self._collect, daemon=True)
 
-    def keep(self, frame: bytes, at_ns: int) -> None:
-        """A packet, and when it was sent (CLOCK_REALTIME)."""
+    def on_packet(self, frame: bytes, at_ns: int) -> None:
+        """Called for each packet with the time at which it was sent (CLOCK_REALTIME)."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -51,9 +51,9 @@ class PacketCapture:
     def _collect(self) -> None:
         while not self._stop.is_set():
             try:
-                frame, extra, _, address = self._socket.recvmsg(self._snap, 256)
+                frame, ancillary, _, address = self._socket.recvmsg(self._snap_length, 256)
             except TimeoutError:
                 continue
             if address[2] == PACKET_OUTGOING:
-                seconds, nanoseconds = struct.unpack("qq", extra[0][2][:16])
-                self.keep(frame, seconds * 1_000_000_000 + nanoseconds)
+                seconds, nanoseconds = struct.unpack("qq", ancillary[0][2][:16])
+                self.on_packet(frame, seconds * 1_000_000_000 + nanoseconds)

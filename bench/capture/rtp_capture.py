@@ -1,5 +1,5 @@
-"""RTP as it was on the wire of the loopback interface: when each packet was sent, and its G.711 level. The kernel picks
-the packets of the calls that are watched, so that many others cost next to nothing."""
+"""RTP capture on the loopback interface: send time, ports and G.711 payload of each packet. The kernel filters the
+packets of the captured calls (BPF), so that the other calls cost next to nothing."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.capture.packet_socket import PACKET_OUTGOING, RTP_AT, PacketCapture
+from bench.capture.packet_socket import PACKET_OUTGOING, RTP_OFFSET, PacketCapture
 
-_HEADER: Final = RTP_AT + 12
+_PAYLOAD_OFFSET: Final = RTP_OFFSET + 12
 _PACKET_TYPE: Final = -0x1000 + 4
 """SKF_AD_OFF + SKF_AD_PKTTYPE."""
 
 
 @dataclass(frozen=True)
 class Packet:
-    """One RTP packet: when it was sent, its UDP ports, and its payload (G.711 mu-law)."""
+    """One RTP packet: its send time, its UDP ports, and its payload (G.711 mu-law)."""
 
     at_s: float
     source: int
@@ -37,7 +37,7 @@ def mulaw_peak(payload: bytes) -> int:
 
 
 def _program(first: int, last: int, every: int) -> bytes:
-    """Keep outgoing UDP from or to the ports `first`, `first + every`, ... up to `last`."""
+    """A BPF program that accepts outgoing UDP from or to the ports `first`, `first + every`, ... up to `last`."""
     instructions = [
         (0x28, 0, 0, _PACKET_TYPE),
         (0x15, 0, 15, PACKET_OUTGOING),
@@ -62,31 +62,32 @@ def _program(first: int, last: int, every: int) -> bytes:
 
 
 class RtpCapture(PacketCapture):
-    """Collects the RTP packets from and to every `every`-th of the server's `ports` while the block runs."""
+    """Collects the RTP packets from and to every `every`-th of the server's `ports` while its `with` block runs."""
 
     def __init__(self, ports: range, every: int = 2) -> None:
         super().__init__(2048, _program(ports[0], ports[-1], every))
         self._ports = ports
         self.packets: list[Packet] = []
 
-    def keep(self, frame: bytes, at_ns: int) -> None:
-        """IPv4, UDP, RTP: nothing of ours has options or extensions."""
-        if len(frame) <= _HEADER or frame[RTP_AT] >> 6 != 2:
+    def on_packet(self, frame: bytes, at_ns: int) -> None:
+        """Records an RTP packet; assumes IPv4 without options and RTP without extensions, as all processes here
+        send."""
+        if len(frame) <= _PAYLOAD_OFFSET or frame[RTP_OFFSET] >> 6 != 2:
             return
         source, target = struct.unpack_from("!HH", frame, 34)
-        self.packets.append(Packet(at_ns / 1e9, source, target, frame[_HEADER:]))
+        self.packets.append(Packet(at_ns / 1e9, source, target, frame[_PAYLOAD_OFFSET:]))
 
     def calls(self) -> list[tuple[list[Packet], list[Packet]]]:
-        """The packets of each call: the caller's, and the server's."""
-        found: dict[int, tuple[list[Packet], list[Packet]]] = {}
+        """The packets of each call: those of the caller, and those of the server."""
+        streams: dict[int, tuple[list[Packet], list[Packet]]] = {}
         for packet in self.packets:
-            ours = packet.source in self._ports
-            port = packet.source if ours else packet.target
-            found.setdefault(port, ([], []))[ours].append(packet)
-        return list(found.values())
+            from_server = packet.source in self._ports
+            port = packet.source if from_server else packet.target
+            streams.setdefault(port, ([], []))[from_server].append(packet)
+        return list(streams.values())
 
 
 def levels(packets: list[Packet]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-    """Times (s) and peaks of packets."""
+    """Send times (s) and peak levels (16-bit PCM) of the packets."""
     times = np.array([packet.at_s for packet in packets])
     return times, np.array([mulaw_peak(packet.payload) for packet in packets], np.int32)

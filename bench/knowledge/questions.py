@@ -1,5 +1,5 @@
-"""Texts and questions for the search in documents: handbooks of businesses that do not exist, in four languages,
-written for this purpose. A line that begins with `?` is a question that the passage above it answers in other words."""
+"""Corpus and questions for the document search: handbooks of invented businesses in four languages, written for this
+purpose. A line that begins with `?` is a question that the passage above it answers in other words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOLDER: Final = Path(__file__).with_name("corpus")
 
 @dataclass(frozen=True)
 class HandbookQuestion:
-    """What somebody asks, in which language, and the first line of the passage that answers: its headings."""
+    """A question, its language, and the relevant passage, by its first line (its headings)."""
 
     text: str
     language: str
@@ -21,7 +21,7 @@ class HandbookQuestion:
 
 @dataclass(frozen=True)
 class Handbook:
-    """A Markdown document in a language, and questions to it."""
+    """A Markdown document in one language, and the questions that it answers."""
 
     name: str
     language: str
@@ -30,7 +30,7 @@ class Handbook:
 
 
 def handbooks() -> list[Handbook]:
-    """All of them, in the order of their names."""
+    """All handbooks, sorted by name."""
     return [_read(path) for path in sorted(FOLDER.glob("*.md"))]
 
 

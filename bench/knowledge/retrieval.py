@@ -1,11 +1,11 @@
-"""How well and how fast documents are searched: `python -m bench.knowledge.retrieval quality|speed`.
+"""Quality and speed of the document search: `python -m bench.knowledge.retrieval quality|speed`.
 
-Quality: 216 questions to 72 passages (`bench.knowledge.questions`), each to an agent that has the handbooks of all
-languages and speaks the question's. `--models DIR --model NAME` adds a model of sentences that is installed; without
-it the joining of words and meaning is tried with simulated vectors of several qualities, which say nothing of any
-real model.
+Quality: 216 questions to 72 passages (`bench.knowledge.questions`), each asked of an agent that has the handbooks of
+all languages and speaks that of the question. `--models DIR --model NAME` selects an installed embedding model; without
+it, the fusion of keyword and vector scores is measured with simulated vectors of several qualities, whose results do
+not hold for any real model.
 
-Speed: 50,000 passages of one agent; the question is read by a network of the shape of MiniLM
+Speed: 50,000 passages of one agent; the question is embedded by a network of the shape of MiniLM
 (`bench.models.random_minilm`).
 """
 
@@ -48,8 +48,7 @@ from storage.agents import agents
 from storage.database.database import Database
 from storage.document_reader.chunker import Chunk, chunks_of
 from storage.document_reader.formats.markdown import blocks_from_markdown
-from storage.document_reader.terms import stop_words
-from storage.document_reader.terms import tokenizer as words
+from storage.document_reader.terms import stop_words, tokenizer
 from storage.document_reader.terms.tokenizer import ENGLISH, terms_of
 from storage.knowledge import content_index, documents
 from storage.knowledge.documents import DocumentFields
@@ -58,238 +57,250 @@ from storage.tables.agent_fields import AgentFields
 from trunkline.server.startup import SWITCH_INTERVAL_S
 
 LANGUAGES: Final = ("en", "de", "es", "fr")
-QUALITIES: Final = (0.2, 0.3, 0.4)
-"""Mean cosines of a question with its passage, of simulated vectors; others are at 0."""
-SIZE: Final = 128
+MEAN_COSINES: Final = (0.2, 0.3, 0.4)
+"""Mean cosine similarities of simulated question vectors with their passage; with other passages it is 0."""
+DIMENSIONS: Final = 128
 PASSAGES: Final = 50_000
-MOST: Final = 10
+MAX_RANK: Final = 10
 TRIES: Final = 7
-"""Of each question, for its time."""
+"""Timed repetitions of each question."""
 Scores = dict[str, float]
-"""By the first lines of passages."""
+"""Scores of passages by their first lines."""
 
 
 class SimulatedEmbeddings:
-    """Vectors without a model: each passage has one of its own, and a question lies near its answer's, now more, now
-    less."""
+    """Simulates an embedding model: each passage has a random vector, and a question's vector is similar to that of its
+    relevant passage, with random deviation."""
 
-    dimensions = SIZE
+    dimensions = DIMENSIONS
 
     def __init__(self, cosine: float, questions: Iterable[HandbookQuestion]) -> None:
         self.name = self.version = f"simulated-{cosine}"
-        self.scale = ScoreCalibration(1.28 / SIZE**0.5, cosine)
+        self.scale = ScoreCalibration(1.28 / DIMENSIONS**0.5, cosine)
         self._cosine = cosine
         self._answers = {question.text: question.passage for question in questions}
 
     async def embed(self, texts: Sequence[str], *, query: bool) -> NDArray[np.float32]:
         """See `Embeddings`."""
-        return np.stack([self._asked(text) if query else _vector(text.splitlines()[0]) for text in texts])
+        return np.stack([self._query_vector(text) if query else _random_vector(text.splitlines()[0]) for text in texts])
 
-    def _asked(self, text: str) -> NDArray[np.float32]:
-        noise = _vector(text)
-        near = float(np.clip(np.random.default_rng(zlib.crc32(text.encode())).normal(self._cosine, 0.12), -1, 1))
-        row = near * _vector(self._answers[text]) + (1 - near**2) ** 0.5 * noise
-        whole: NDArray[np.float32] = (row / np.linalg.norm(row)).astype(np.float32)
-        return whole
+    def _query_vector(self, text: str) -> NDArray[np.float32]:
+        noise = _random_vector(text)
+        cosine = float(np.clip(np.random.default_rng(zlib.crc32(text.encode())).normal(self._cosine, 0.12), -1, 1))
+        vector = cosine * _random_vector(self._answers[text]) + (1 - cosine**2) ** 0.5 * noise
+        return _normalized(vector)
 
 
-def _vector(text: str) -> NDArray[np.float32]:
-    vector = np.random.default_rng(zlib.crc32(text.encode())).standard_normal(SIZE)
-    whole: NDArray[np.float32] = (vector / np.linalg.norm(vector)).astype(np.float32)
-    return whole
+def _random_vector(text: str) -> NDArray[np.float32]:
+    return _normalized(np.random.default_rng(zlib.crc32(text.encode())).standard_normal(DIMENSIONS))
+
+
+def _normalized(vector: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+    unit: NDArray[np.float32] = (vector / np.linalg.norm(vector)).astype(np.float32)
+    return unit
 
 
 @dataclass(frozen=True)
 class KnowledgeBases:
-    """A database, and an agent for each language."""
+    """A database, and the id of an agent for each language."""
 
     database: Database
     agents: Mapping[str, str]
 
 
 @asynccontextmanager
-async def with_knowledge_bases(
-    folder: Path, texts: Sequence[Handbook], languages: Sequence[str] = LANGUAGES
+async def open_knowledge_bases(
+    folder: Path, corpus: Sequence[Handbook], languages: Sequence[str] = LANGUAGES
 ) -> AsyncIterator[KnowledgeBases]:
-    """Agents that have all handbooks."""
+    """Creates a database with an agent for each language, each with all handbooks, and opens it until the block
+    ends."""
     database = Database(f"sqlite+aiosqlite:///{folder / 'trunkline.db'}")
     await database.open()
     owner = (await database.write(lambda conn: organizations.create(conn, "bench"))).id
-    made = {}
+    agent_ids = {}
     for language in languages:
         fields = AgentFields(name=language, language_hint=language, knowledge_search_instructions="always")
         agent = (await database.write(partial(agents.create, organization_id=owner, fields=fields))).id
-        made[language] = agent
-        for text in texts:
-            chunks = list(chunks_of(blocks_from_markdown(text.markdown), language=language))
-            await database.write(partial(_document, owner=owner, agent=agent, chunks=chunks, language=language))
-    yield KnowledgeBases(database, made)
+        agent_ids[language] = agent
+        for handbook in corpus:
+            chunks = list(chunks_of(blocks_from_markdown(handbook.markdown), language=language))
+            await database.write(partial(_add_document, owner=owner, agent=agent, chunks=chunks, language=language))
+    yield KnowledgeBases(database, agent_ids)
     await database.close()
 
 
-def _document(conn: sa.Connection, owner: str, agent: str, chunks: Sequence[Chunk], language: str) -> str:
-    """A document that is ready; its content's id."""
-    number = str(uuid.uuid4())
+def _add_document(conn: sa.Connection, owner: str, agent: str, chunks: Sequence[Chunk], language: str) -> str:
+    """Inserts a document that is ready. Returns the id of its content."""
+    content = str(uuid.uuid4())
     fields = DocumentFields(agent_id=agent, name="Handbook", filename="a.md", mime_type="text/markdown", file_size=1,
-                            sha256=number)  # fmt: skip
-    documents.create(conn, owner, number, fields)
+                            sha256=content)  # fmt: skip
+    documents.create(conn, owner, content, fields)
     (document,) = documents.claim_pending(conn, limit=1)
     for begin in range(0, len(chunks), 1000):
         documents.add_chunks(conn, document, chunks[begin : begin + 1000])
-    documents.finish(conn, number, language)
-    return number
+    documents.finish(conn, content, language)
+    return content
 
 
-async def index_vectors(knowledge_bases: KnowledgeBases, meanings: VectorSearch) -> None:
-    """Vectors for all passages."""
-    keeper = KnowledgeIndexer(knowledge_bases.database, meanings)
-    task = asyncio.create_task(keeper.run())
-    await keeper.idle()
+async def index_vectors(knowledge_bases: KnowledgeBases, vector_search: VectorSearch) -> None:
+    """Computes the vectors of all passages."""
+    indexer = KnowledgeIndexer(knowledge_bases.database, vector_search)
+    task = asyncio.create_task(indexer.run())
+    await indexer.idle()
     task.cancel()
     await asyncio.wait([task])
 
 
-def ranked(name: str, ranks: Sequence[int | None]) -> dict[str, Any]:
-    """A row: `places` are the ranks of the right passages, from 1 on; None: not found."""
-    at = lambda most: sum(rank is not None and rank <= most for rank in ranks) / len(ranks)  # noqa: E731
+def rank_metrics(name: str, ranks: Sequence[int | None]) -> dict[str, Any]:
+    """A row with recall and MRR. `ranks` are those of the relevant passages, from 1; None: not found."""
+    recall = lambda at: sum(rank is not None and rank <= at for rank in ranks) / len(ranks)  # noqa: E731
     mrr = sum(1 / rank for rank in ranks if rank is not None) / len(ranks)
-    return {"search": name, "recall@1": at(1), "recall@5": at(5), "MRR": mrr, "questions": len(ranks)}
+    return {"search": name, "recall@1": recall(1), "recall@5": recall(5), "MRR": mrr, "questions": len(ranks)}
 
 
-async def searched(
-    knowledge_bases: KnowledgeBases, questions: Sequence[HandbookQuestion], meanings: VectorSearch | None
+async def search_ranks(
+    knowledge_bases: KnowledgeBases, questions: Sequence[HandbookQuestion], vector_search: VectorSearch | None
 ) -> list[int | None]:
-    """As calls do."""
-    search, ranks = KnowledgeSearch(knowledge_bases.database, meanings), list[int | None]()
+    """The ranks of the relevant passages in the search that calls use; None: not found."""
+    search, ranks = KnowledgeSearch(knowledge_bases.database, vector_search), list[int | None]()
     for question in questions:
-        found = await search.search(knowledge_bases.agents[question.language], question.text, MOST)
-        ranks.append(_rank([each.content.splitlines()[0] for each in found], question.passage))
+        passages = await search.search(knowledge_bases.agents[question.language], question.text, MAX_RANK)
+        ranks.append(_rank([each.content.splitlines()[0] for each in passages], question.passage))
     return ranks
 
 
-def _rank(found: Sequence[str], wanted: str) -> int | None:
-    return found.index(wanted) + 1 if wanted in found else None
+def _rank(passages: Sequence[str], relevant: str) -> int | None:
+    return passages.index(relevant) + 1 if relevant in passages else None
 
 
-JOININGS: Final[Mapping[str, Callable[[Scores, Scores], Scores]]] = {
-    "meaning alone": lambda words, meaning: meaning,
-    "either missing (ours)": lambda words, meaning: _each(words, meaning, combined_score),
-    "mean": lambda words, meaning: _each(words, meaning, lambda a, b: (a + b) / 2),
-    "the larger": lambda words, meaning: _each(words, meaning, max),
-    "reciprocal ranks, k = 60": lambda words, meaning: _reciprocal(words, meaning, 60),
-    "reciprocal ranks, k = 10": lambda words, meaning: _reciprocal(words, meaning, 10),
+FUSIONS: Final[Mapping[str, Callable[[Scores, Scores], Scores]]] = {
+    "vectors alone": lambda keyword, vector: vector,
+    "either missing (used)": lambda keyword, vector: _fuse(keyword, vector, combined_score),
+    "mean": lambda keyword, vector: _fuse(keyword, vector, lambda a, b: (a + b) / 2),
+    "maximum": lambda keyword, vector: _fuse(keyword, vector, max),
+    "reciprocal rank fusion, k = 60": lambda keyword, vector: _fuse_ranks(keyword, vector, 60),
+    "reciprocal rank fusion, k = 10": lambda keyword, vector: _fuse_ranks(keyword, vector, 10),
 }
+"""Fusions of keyword and vector scores."""
 
 
-def _each(words: Scores, meaning: Scores, join: Callable[[float, float], float]) -> Scores:
-    return {key: join(words.get(key, 0.0), meaning.get(key, 0.0)) for key in {**words, **meaning}}
+def _fuse(keyword: Scores, vector: Scores, fuse: Callable[[float, float], float]) -> Scores:
+    return {key: fuse(keyword.get(key, 0.0), vector.get(key, 0.0)) for key in {**keyword, **vector}}
 
 
-def _reciprocal(words: Scores, meaning: Scores, k: int) -> Scores:
-    score: Scores = {}
-    for scores in (words, meaning):
-        for rank, key in enumerate(_order(scores), 1):
-            score[key] = score.get(key, 0.0) + 1 / (k + rank)
-    return score
+def _fuse_ranks(keyword: Scores, vector: Scores, k: int) -> Scores:
+    fused: Scores = {}
+    for scores in (keyword, vector):
+        for rank, key in enumerate(_by_score(scores), 1):
+            fused[key] = fused.get(key, 0.0) + 1 / (k + rank)
+    return fused
 
 
-def _order(scores: Scores) -> list[str]:
+def _by_score(scores: Scores) -> list[str]:
     return sorted(scores, key=lambda key: (-scores[key], key))
 
 
-async def compared(
-    knowledge_bases: KnowledgeBases, questions: Sequence[HandbookQuestion], meanings: VectorSearch
+async def fusion_ranks(
+    knowledge_bases: KnowledgeBases, questions: Sequence[HandbookQuestion], vector_search: VectorSearch
 ) -> dict[str, list[int | None]]:
-    """The places of right passages by each way to join."""
-    ranks: dict[str, list[int | None]] = {name: [] for name in JOININGS}
+    """The ranks of the relevant passages by each of `FUSIONS`; None: not found."""
+    ranks: dict[str, list[int | None]] = {name: [] for name in FUSIONS}
     for question in questions:
         agent = knowledge_bases.agents[question.language]
-        words, meaning = await _both(knowledge_bases.database, agent, question.text, meanings)
-        for name, join in JOININGS.items():
-            ranks[name].append(_rank(_order(join(words, meaning))[:MOST], question.passage))
+        keyword, vector = await _scores(knowledge_bases.database, agent, question.text, vector_search)
+        for name, fuse in FUSIONS.items():
+            ranks[name].append(_rank(_by_score(fuse(keyword, vector))[:MAX_RANK], question.passage))
     return ranks
 
 
-async def _both(database: Database, agent: str, text: str, meanings: VectorSearch) -> tuple[Scores, Scores]:
-    def look(conn: sa.Connection) -> tuple[KeywordSearch, Any]:
-        words = KeywordSearch(conn, agent, text)
-        return words, words.best(conn)
+async def _scores(database: Database, agent: str, text: str, vector_search: VectorSearch) -> tuple[Scores, Scores]:
+    """Keyword scores and vector scores above 0."""
 
-    words, found = await database.read(look)
-    near = await meanings.similarities(agent, text)
-    assert near is not None, "vectors are there"
-    all_of = {**found, **await database.read(partial(words.score, passages=list(near.nearest)))}
-    first = {number: each.content.splitlines()[0] for number, each in all_of.items()}
-    told = near.of(sorted(first))
-    by_words = {name: all_of[number].score for number, name in first.items() if all_of[number].score > 0}
-    return by_words, {name: told[number] for number, name in first.items() if told.get(number, 0) > 0}
+    def search_keywords(conn: sa.Connection) -> tuple[KeywordSearch, Any]:
+        search = KeywordSearch(conn, agent, text)
+        return search, search.best(conn)
+
+    search, best = await database.read(search_keywords)
+    similarities = await vector_search.similarities(agent, text)
+    assert similarities is not None, "there are vectors"
+    passages = {**best, **await database.read(partial(search.score, passages=list(similarities.nearest)))}
+    first_lines = {number: passage.content.splitlines()[0] for number, passage in passages.items()}
+    vector = similarities.of(sorted(first_lines))
+    return (
+        {line: passages[number].score for number, line in first_lines.items() if passages[number].score > 0},
+        {line: vector[number] for number, line in first_lines.items() if vector.get(number, 0) > 0},
+    )
 
 
 async def quality(model: Embeddings | None) -> list[dict[str, Any]]:
     """The rows of the table."""
-    texts = handbooks()
-    questions = [question for text in texts for question in text.questions]
+    corpus = handbooks()
+    questions = [question for handbook in corpus for question in handbook.questions]
     rows = []
     with tempfile.TemporaryDirectory() as name:
-        with mock.patch.multiple(words, stems=_folded), mock.patch.multiple(stop_words, stems=_folded):
+        with mock.patch.multiple(tokenizer, stems=_unstemmed), mock.patch.multiple(stop_words, stems=_unstemmed):
             stop_words.stop_terms.cache_clear()
-            async with with_knowledge_bases(Path(name), texts) as knowledge_bases:
-                rows.append(ranked("words with their endings", await searched(knowledge_bases, questions, None)))
+            async with open_knowledge_bases(Path(name), corpus) as knowledge_bases:
+                rows.append(rank_metrics("keywords, unstemmed", await search_ranks(knowledge_bases, questions, None)))
         stop_words.stop_terms.cache_clear()
     with tempfile.TemporaryDirectory() as name:
-        async with with_knowledge_bases(Path(name), texts) as knowledge_bases:
-            ranks = await searched(knowledge_bases, questions, None)
-            rows.append(ranked("words", ranks))
+        async with open_knowledge_bases(Path(name), corpus) as knowledge_bases:
+            ranks = await search_ranks(knowledge_bases, questions, None)
+            rows.append(rank_metrics("keywords", ranks))
             for language in LANGUAGES:
-                some = [rank for rank, question in zip(ranks, questions, strict=True) if question.language == language]
-                rows.append(ranked(f"words, {language}", some))
-            for each in [model] if model else [SimulatedEmbeddings(cosine, questions) for cosine in QUALITIES]:
-                rows += await _with(knowledge_bases, questions, each)
+                of_language = [
+                    rank for rank, question in zip(ranks, questions, strict=True) if question.language == language
+                ]
+                rows.append(rank_metrics(f"keywords, {language}", of_language))
+            for each in [model] if model else [SimulatedEmbeddings(cosine, questions) for cosine in MEAN_COSINES]:
+                rows += await _fusion_rows(knowledge_bases, questions, each)
     return rows
 
 
-def _folded(word: str, _language: str) -> tuple[str, ...]:
-    return (words.fold(word),)
+def _unstemmed(word: str, _language: str) -> tuple[str, ...]:
+    return (tokenizer.fold(word),)
 
 
-async def _with(
+async def _fusion_rows(
     knowledge_bases: KnowledgeBases, questions: Sequence[HandbookQuestion], model: Embeddings
 ) -> list[dict[str, Any]]:
     scale = model.scale if isinstance(model, SimulatedEmbeddings) else None
-    meanings = VectorSearch(knowledge_bases.database, model, scale=scale)
-    await index_vectors(knowledge_bases, meanings)
-    rows = [ranked(f"{model.name}, as searched", await searched(knowledge_bases, questions, meanings))]
-    for name, ranks in (await compared(knowledge_bases, questions, meanings)).items():
-        rows.append(ranked(f"{model.name}, {name}", ranks))
+    vector_search = VectorSearch(knowledge_bases.database, model, scale=scale)
+    await index_vectors(knowledge_bases, vector_search)
+    rows = [rank_metrics(f"{model.name}, as searched", await search_ranks(knowledge_bases, questions, vector_search))]
+    for name, ranks in (await fusion_ranks(knowledge_bases, questions, vector_search)).items():
+        rows.append(rank_metrics(f"{model.name}, {name}", ranks))
     return rows
 
 
-async def speed(passages: int, asked: int) -> list[dict[str, Any]]:
-    """p50 and p99 of a search among so many passages of 200 words, ms."""
+async def speed(passages: int, question_count: int) -> list[dict[str, Any]]:
+    """Latencies of searches among `passages` passages of 200 words: p50 and p99, ms."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     random = np.random.default_rng(3)
     vocabulary = np.array([_word(number) for number in range(20_000)])
-    shares = 1 / np.arange(10, 20_010)
-    shares /= shares.sum()
+    frequencies = 1 / np.arange(10, 20_010)
+    frequencies /= frequencies.sum()
     with tempfile.TemporaryDirectory() as name, ExitStack() as opened:
         folder = Path(name)
         model = _minilm(folder, vocabulary.tolist())
         opened.callback(model.close)
-        async with with_knowledge_bases(folder, (), (ENGLISH,)) as knowledge_bases:
+        async with open_knowledge_bases(folder, (), (ENGLISH,)) as knowledge_bases:
             agent = knowledge_bases.agents[ENGLISH]
-            said = partial(random.choice, vocabulary, p=shares)
-            await _fill(knowledge_bases.database, agent, passages, model.version, random, said)
-            meanings = VectorSearch(knowledge_bases.database, model, scale=ScoreCalibration(0.1, 0.5))
+            draw_words = partial(random.choice, vocabulary, p=frequencies)
+            await _fill(knowledge_bases.database, agent, passages, model.version, random, draw_words)
+            vector_search = VectorSearch(knowledge_bases.database, model, scale=ScoreCalibration(0.1, 0.5))
             rows = []
             for count in (4, 6, 12):
-                questions = [" ".join(said(count)) for _ in range(asked)]
+                questions = [" ".join(draw_words(count)) for _ in range(question_count)]
                 for kind, search in (
-                    ("words", KnowledgeSearch(knowledge_bases.database)),
-                    ("both", KnowledgeSearch(knowledge_bases.database, meanings)),
+                    ("keywords", KnowledgeSearch(knowledge_bases.database)),
+                    ("keywords and vectors", KnowledgeSearch(knowledge_bases.database, vector_search)),
                 ):  # fmt: skip
-                    rows.append(await _timed(f"{count} words asked, {kind}", search, agent, questions))
+                    rows.append(await _search_row(f"question of {count} words, {kind}", search, agent, questions))
             rows.append(
-                await _row("a question's vector, 12 words", lambda text: model.embed([text], query=True), questions)
+                await _row(
+                    "embedding of a question of 12 words", lambda text: model.embed([text], query=True), questions
+                )
             )
     return rows
 
@@ -300,19 +311,27 @@ def _word(number: int) -> str:
 
 
 async def _fill(
-    database: Database, agent: str, passages: int, model: str, random: np.random.Generator, said: Callable[[int], Any]
+    database: Database,
+    agent: str,
+    passages: int,
+    model: str,
+    random: np.random.Generator,
+    draw_words: Callable[[int], Any],
 ) -> None:
+    """Inserts documents of 1,000 passages with random words and vectors."""
     owner = await database.read(lambda conn: conn.execute(sa.text("SELECT id FROM organizations")).scalar_one())
     for begin in range(0, passages, 1000):
-        texts = [" ".join(said(200)) for _ in range(min(1000, passages - begin))]
+        texts = [" ".join(draw_words(200)) for _ in range(min(1000, passages - begin))]
         chunks = [Chunk(index, text, " ".join(terms_of(text, ENGLISH))) for index, text in enumerate(texts)]
-        content = await database.write(partial(_document, owner=owner, agent=agent, chunks=chunks, language=ENGLISH))
+        content = await database.write(
+            partial(_add_document, owner=owner, agent=agent, chunks=chunks, language=ENGLISH)
+        )
         vectors = random.standard_normal((len(chunks), random_minilm.WIDTH)).astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        await database.write(partial(_vectors, content=content, model=model, rows=quantize(vectors)))
+        await database.write(partial(_add_vectors, content=content, model=model, rows=quantize(vectors)))
 
 
-def _vectors(conn: sa.Connection, content: str, model: str, rows: Sequence[bytes]) -> None:
+def _add_vectors(conn: sa.Connection, content: str, model: str, rows: Sequence[bytes]) -> None:
     content_index.begin_vectors(conn, content, model, limit=1_000)
     numbers = [number for number, _ in content_index.passage_texts(conn, content, after=0, limit=len(rows))]
     content_index.add_vectors(conn, content, list(zip(numbers, rows, strict=True)))
@@ -320,6 +339,7 @@ def _vectors(conn: sa.Connection, content: str, model: str, rows: Sequence[bytes
 
 
 def _minilm(folder: Path, words: Sequence[str]) -> OnnxEmbeddings:
+    """An embedding model of the shape of MiniLM with random weights and this vocabulary."""
     vocabulary = {word: number for number, word in enumerate(("[PAD]", "[UNK]", *words))}
     tokenizer = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
@@ -331,35 +351,36 @@ def _minilm(folder: Path, words: Sequence[str]) -> OnnxEmbeddings:
     return OnnxEmbeddings(folder / "model.onnx", folder / "tokenizer.json", "minilm shape", RECIPES["mean"])
 
 
-async def _timed(name: str, search: KnowledgeSearch, agent: str, questions: Sequence[str]) -> dict[str, Any]:
+async def _search_row(name: str, search: KnowledgeSearch, agent: str, questions: Sequence[str]) -> dict[str, Any]:
     for question in questions[:5]:
         await search.search(agent, question, 4)
-        await asyncio.sleep(0.5)  # the vectors come in
+        await asyncio.sleep(0.5)  # until the vectors are loaded
     return await _row(name, lambda question: search.search(agent, question, 4), questions)
 
 
 async def _row(name: str, ask: Callable[[str], Awaitable[object]], questions: Sequence[str]) -> dict[str, Any]:
-    """Times, of each question the first one and the best of `TRIES`, which is nearer to what a machine takes that has
-    no other work; and what all threads took of the cores."""
-    first, best, used = [], [], []
+    """Latencies of the first repetition and of the best of `TRIES`, which is closer to that of an idle machine; and the
+    CPU time of all threads."""
+    first, best, cpu = [], [], []
     for question in questions:
-        tries = [await _once(ask, question) for _ in range(TRIES)]
+        tries = [await _timed(ask, question) for _ in range(TRIES)]
         first.append(tries[0][0])
-        best.append(min(took for took, _ in tries))
-        used.append(min(cores for _, cores in tries))
-    figures = {"ms": first, f"ms, best of {TRIES}": best, "ms of a core": used}
-    shares = {"p50": 0.5, "p99": 0.99}
+        best.append(min(elapsed_ms for elapsed_ms, _ in tries))
+        cpu.append(min(cpu_ms for _, cpu_ms in tries))
+    figures = {"ms": first, f"ms, best of {TRIES}": best, "CPU ms": cpu}
+    quantiles = {"p50": 0.5, "p99": 0.99}
     return {"search": name} | {
-        f"{share} {what}": float(np.quantile(values, at))
-        for what, values in figures.items()
-        for share, at in shares.items()
+        f"{quantile} {figure}": float(np.quantile(values, at))
+        for figure, values in figures.items()
+        for quantile, at in quantiles.items()
     }
 
 
-async def _once(ask: Callable[[str], Awaitable[object]], question: str) -> tuple[float, float]:
-    began, begun = time.perf_counter(), time.process_time()
+async def _timed(ask: Callable[[str], Awaitable[object]], question: str) -> tuple[float, float]:
+    """The elapsed time and the CPU time of one question, ms."""
+    began_s, cpu_s = time.perf_counter(), time.process_time()
     await ask(question)
-    return (time.perf_counter() - began) * 1000, (time.process_time() - begun) * 1000
+    return (time.perf_counter() - began_s) * 1000, (time.process_time() - cpu_s) * 1000
 
 
 def _installed(directory: Path, name: str) -> Embeddings | None:
@@ -367,18 +388,18 @@ def _installed(directory: Path, name: str) -> Embeddings | None:
 
 
 def main() -> None:
-    """Print a table."""
+    """Prints a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("quality", "speed"))
     parser.add_argument("--models", type=Path, default=Path("data/models"))
     parser.add_argument("--model")
     parser.add_argument("--passages", type=int, default=PASSAGES)
-    parser.add_argument("--asked", type=int, default=300)
+    parser.add_argument("--questions", type=int, default=300)
     options = parser.parse_args()
     if options.what == "quality":
         rows = asyncio.run(quality(_installed(options.models, options.model) if options.model else None))
     else:
-        rows = asyncio.run(speed(options.passages, options.asked))
+        rows = asyncio.run(speed(options.passages, options.questions))
     columns = list(rows[0])
     print("|".join(["", *columns, ""]), "|".join(["", *["---"] * len(columns), ""]), sep="\n")
     for row in rows:

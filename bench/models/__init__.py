@@ -1,1 +1,1 @@
-"""Benchmarks of the models, and random models of real sizes to measure with."""
+"""Benchmarks of the models, and generators of random-weight models of real sizes for them."""

@@ -1,19 +1,19 @@
-"""Measures the end-of-turn models: what an answer of Smart Turn costs, and how often each of them is right.
+"""End-of-turn models: CPU time of Smart Turn, and the accuracy of each model.
 
     python -m bench.models.end_of_turn [cost | accuracy]
 
-Sentences spoken by flite are judged at their end and at the word in their middle, after some silence, each with a
-quiet room's noise; the words are those that the recognizer has by then. Synthetic voices are not people: their melody
-says less about whether more is coming, and a sentence that is cut off does not slow down before the cut.
+Sentences spoken by flite are classified at their end and after the word in their middle, after some silence, each with
+background noise; the words are those that the recognizer has by then. Synthetic voices are not people: their prosody
+is less informative about the end of a turn, and a sentence that is cut off does not slow down before the cut.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import ctypes
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -54,47 +54,48 @@ SENTENCES = (
 SILENCES_MS = (50, 200, 400)
 THRESHOLDS = (0.1, 0.5)
 BEFORE_MS = 300
-"""What a call keeps from before the beginning of speech."""
+"""Audio before the beginning of speech that a call keeps."""
 NOISE = 20.0
-"""Standard deviation in steps of 16 bits (-64 dB)."""
+"""Standard deviation of the noise in 16-bit steps (-64 dB)."""
 RUNS = 60
-LINE_HZ = (300, 3400)
+TELEPHONE_BAND_HZ = (300, 3400)
 
 
 @dataclass(frozen=True)
 class SpokenSentence:
-    """A sentence, or its first half; `complete` says which. `int16[n]` at 16 kHz without silence at its end."""
+    """A sentence (`complete`), or its first half. `int16[n]` at 16 kHz without silence at its end."""
 
     complete: bool
-    sound: Samples
+    samples: Samples
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What was said about one sound after some silence. The rules say None without words."""
+class Prediction:
+    """The end-of-turn probabilities for one sentence after some silence: of Smart Turn (`acoustic`), and of the lexical
+    rules, which is None without words."""
 
-    line: str
+    band: str
     silence_ms: int
     complete: bool
-    sound: float
-    words: float | None
+    acoustic: float
+    lexical: float | None
 
     @property
-    def both(self) -> float:
-        """As Smart Turn's stream answers."""
-        sure = self.words is not None and (self.words <= DANGLING or self.words >= COMPLETE)
-        return self.words if sure and self.words is not None else self.sound
+    def combined(self) -> float:
+        """The probability that Smart Turn's stream returns: that of the lexical rules if they are certain."""
+        certain = self.lexical is not None and (self.lexical <= DANGLING or self.lexical >= COMPLETE)
+        return self.lexical if certain and self.lexical is not None else self.acoustic
 
 
-JUDGES: dict[str, Callable[[Verdict], float]] = {
-    "Smart Turn alone": lambda verdict: verdict.sound,
-    "lexical rules": lambda verdict: verdict.words or 0.0,
-    "Smart Turn, overruled by words that are sure": lambda verdict: verdict.both,
+MODELS: dict[str, Callable[[Prediction], float]] = {
+    "Smart Turn alone": lambda prediction: prediction.acoustic,
+    "lexical rules": lambda prediction: prediction.lexical or 0.0,
+    "Smart Turn, overruled by certain lexical rules": lambda prediction: prediction.combined,
 }
 
 
-def spoken() -> Iterator[SpokenSentence]:
-    """All sentences in all voices, complete and cut behind the word in the middle."""
+def spoken_sentences() -> Iterator[SpokenSentence]:
+    """All sentences in all voices, complete and cut after the word in the middle."""
     library = FliteLibrary()
     for voice in VOICES:
         for text in SENTENCES:
@@ -106,110 +107,117 @@ def spoken() -> Iterator[SpokenSentence]:
             yield SpokenSentence(False, utterance.samples[: int(ends[len(ends) // 2 - 1] * utterance.rate)])
 
 
-def telephone(sound: Samples) -> Samples:
-    """What is left at 8 kHz of a sound at 16 kHz: 300 to 3400 Hz."""
-    spectrum = np.fft.rfft(sound.astype(np.float64))
-    hz = np.fft.rfftfreq(len(sound), 1 / 16000)
-    spectrum[(hz < LINE_HZ[0]) | (hz > LINE_HZ[1])] = 0
-    narrow = soxr.resample(np.fft.irfft(spectrum, len(sound)), 16000, 8000)
-    line: Samples = np.clip(narrow, -32768, 32767).astype(np.int16)
-    return line
+def telephone_band(samples: Samples) -> Samples:
+    """Audio at 16 kHz reduced to 300 to 3400 Hz at 8 kHz."""
+    spectrum = np.fft.rfft(samples.astype(np.float64))
+    hz = np.fft.rfftfreq(len(samples), 1 / 16000)
+    spectrum[(hz < TELEPHONE_BAND_HZ[0]) | (hz > TELEPHONE_BAND_HZ[1])] = 0
+    narrow = soxr.resample(np.fft.irfft(spectrum, len(samples)), 16000, 8000)
+    clipped: Samples = np.clip(narrow, -32768, 32767).astype(np.int16)
+    return clipped
 
 
-def heard(sound: Samples, rate: int) -> Samples:
-    """The sound after `BEFORE_MS` and before the longest silence, all with noise."""
-    room = np.random.default_rng(len(sound)).normal(0, NOISE, len(sound) + (BEFORE_MS + SILENCES_MS[-1]) * rate // 1000)
+def with_noise(samples: Samples, rate: int) -> Samples:
+    """The audio between `BEFORE_MS` and the longest silence, all with noise."""
+    length = len(samples) + (BEFORE_MS + SILENCES_MS[-1]) * rate // 1000
+    mixed = np.random.default_rng(len(samples)).normal(0, NOISE, length)
     start = BEFORE_MS * rate // 1000
-    room[start : start + len(sound)] += sound
-    return np.clip(np.rint(room), -32768, 32767).astype(np.int16)
+    mixed[start : start + len(samples)] += samples
+    return np.clip(np.rint(mixed), -32768, 32767).astype(np.int16)
 
 
-async def judged(recognizer: PocketsphinxSpeechToText, network: Network, each: SpokenSentence) -> list[Verdict]:
-    """The sound in full and through a telephone line, after each of the silences."""
-    rules, verdicts = LexicalEndOfTurn(), []
-    for line, rate, sound in (("16 kHz", 16000, each.sound), ("telephone", 8000, telephone(each.sound))):
-        whole, fed = heard(sound, rate), 0
-        ear = recognizer.open(rate=rate, language="en", on_words=lambda words: None)
+async def predict(recognizer: PocketsphinxSpeechToText, network: Network, sentence: SpokenSentence) -> list[Prediction]:
+    """The predictions in full band and in the telephone band, after each of the silences."""
+    rules, predictions = LexicalEndOfTurn(), []
+    for band, rate, samples in (
+        ("16 kHz", 16000, sentence.samples),
+        ("telephone", 8000, telephone_band(sentence.samples)),
+    ):
+        audio, fed = with_noise(samples, rate), 0
+        stream = recognizer.open(rate=rate, language="en", on_words=lambda words: None)
         for silence_ms in SILENCES_MS:
-            end = len(whole) - (SILENCES_MS[-1] - silence_ms) * rate // 1000
-            ear.feed(whole[fed:end])
+            end = len(audio) - (SILENCES_MS[-1] - silence_ms) * rate // 1000
+            stream.feed(audio[fed:end])
             fed = end
-            text = await ear.flush()
-            p = network.probability(whole[:end], rate)
-            verdicts.append(
-                Verdict(line, silence_ms, each.complete, p, rules.probability(text, "en") if text else None)
-            )
-        ear.close()
-    return verdicts
+            text = await stream.flush()
+            acoustic = network.probability(audio[:end], rate)
+            lexical = rules.probability(text, "en") if text else None
+            predictions.append(Prediction(band, silence_ms, sentence.complete, acoustic, lexical))
+        stream.close()
+    return predictions
 
 
-def accuracy(verdicts: list[Verdict]) -> Iterator[dict[str, object]]:
-    """A row for each judge, line and silence: at each threshold the complete sentences that were ended, the others that
-    were cut off, and what was right, %."""
-    for line in dict.fromkeys(verdict.line for verdict in verdicts):
+def accuracy(predictions: list[Prediction]) -> Iterator[dict[str, object]]:
+    """A row for each band, silence and model: at each threshold the complete sentences that were ended, the incomplete
+    ones that were cut off, and the accuracy, %."""
+    for band in dict.fromkeys(prediction.band for prediction in predictions):
         for silence_ms in SILENCES_MS:
-            chosen = [verdict for verdict in verdicts if (verdict.line, verdict.silence_ms) == (line, silence_ms)]
-            complete = np.array([verdict.complete for verdict in chosen])
-            for name, judge in JUDGES.items():
-                p = np.array([judge(verdict) for verdict in chosen])
-                row: dict[str, object] = {"line": line, "silence_ms": silence_ms, "judge": name}
+            selected = [each for each in predictions if (each.band, each.silence_ms) == (band, silence_ms)]
+            complete = np.array([prediction.complete for prediction in selected])
+            for name, model in MODELS.items():
+                p = np.array([model(prediction) for prediction in selected])
+                row: dict[str, object] = {"band": band, "silence_ms": silence_ms, "model": name}
                 for threshold in THRESHOLDS:
                     ended = p >= threshold
-                    parts = ended[complete].mean(), ended[~complete].mean(), (ended == complete).mean()
-                    row[f"at {threshold}: ended / cut off / right, %"] = [round(100 * float(part)) for part in parts]
+                    shares = ended[complete].mean(), ended[~complete].mean(), (ended == complete).mean()
+                    row[f"at {threshold}: ended / cut off / right, %"] = [round(100 * float(share)) for share in shares]
                 yield row
 
 
-def cost(threads: int) -> Iterator[dict[str, object]]:
-    """What features and whole answers take for 3 and 8 s of telephone sound; `cpu_ms` includes all threads."""
+def cost(threads: int, runs: int) -> Iterator[dict[str, object]]:
+    """Times of feature extraction and of the whole prediction for 3 and 8 s of telephone audio; `cpu_ms` is the sum
+    over all threads."""
     network = Network(model_path(), threads)
     for seconds in (3, 8):
-        sound = np.random.default_rng(0).normal(0, 1000, seconds * 8000).astype(np.int16)
-        wide = soxr.resample(sound, 8000, 16000)
-        features, _ = timed(partial(log_mel, wide))
-        answer, cpu_ms = timed(partial(network.probability, sound, 8000))
+        narrow = np.random.default_rng(0).normal(0, 1000, seconds * 8000).astype(np.int16)
+        wide = soxr.resample(narrow, 8000, 16000)
+        features, _ = timed(partial(log_mel, wide), runs)
+        prediction, cpu_ms = timed(partial(network.probability, narrow, 8000), runs)
         yield {
             "threads": threads,
-            "sound_s": seconds,
+            "audio_s": seconds,
             "features_ms": features,
-            "answer_ms": answer,
+            "prediction_ms": prediction,
             "cpu_ms": cpu_ms,
-            "answers_per_core_s": round(1000 / cpu_ms, 1),
+            "predictions_per_core_s": round(1000 / cpu_ms, 1),
         }
 
 
-def timed(work: Callable[[], object]) -> tuple[dict[str, float], float]:
-    """p50 and p95 of it, and the CPU that one takes, ms."""
+def timed(work: Callable[[], object], runs: int) -> tuple[dict[str, float], float]:
+    """p50 and p95 of the elapsed times, and the mean CPU time, ms."""
     work()
-    took, used = [], time.process_time()
-    for _ in range(RUNS):
+    elapsed_ms, cpu_s = [], time.process_time()
+    for _ in range(runs):
         began = time.perf_counter()
         work()
-        took.append((time.perf_counter() - began) * 1000)
-    used = (time.process_time() - used) * 1000 / RUNS
-    p50, p95 = np.percentile(took, [50, 95])
-    return {"p50": round(float(p50), 1), "p95": round(float(p95), 1)}, round(used, 1)
+        elapsed_ms.append((time.perf_counter() - began) * 1000)
+    cpu_ms = (time.process_time() - cpu_s) * 1000 / runs
+    p50, p95 = np.percentile(elapsed_ms, [50, 95])
+    return {"p50": round(float(p50), 1), "p95": round(float(p95), 1)}, round(cpu_ms, 1)
 
 
 async def measure_accuracy() -> None:
-    """Print the rows."""
+    """Prints the rows."""
     recognizer, network = await asyncio.to_thread(PocketsphinxSpeechToText), Network(model_path())
-    utterances = list(spoken())
-    verdicts = [verdict for each in utterances for verdict in await judged(recognizer, network, each)]
+    sentences = list(spoken_sentences())
+    predictions = [each for sentence in sentences for each in await predict(recognizer, network, sentence)]
     await asyncio.to_thread(recognizer.close)
-    print(json.dumps({"utterances": len(utterances), "voices": list(VOICES)}))
-    for row in accuracy(verdicts):
+    print(json.dumps({"sentences": len(sentences), "voices": list(VOICES)}))
+    for row in accuracy(predictions):
         print(json.dumps(row))
 
 
 def main() -> None:
     """The command."""
-    wanted = sys.argv[1:] or ["cost", "accuracy"]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=("cost", "accuracy"), help="by default both")
+    parser.add_argument("--runs", type=int, default=RUNS, help="repetitions of each timed prediction")
+    options = parser.parse_args()
     print(json.dumps({"cores": os.cpu_count(), "model": model_path().name}))
-    if "cost" in wanted:
-        for row in (*cost(1), *cost(2)):
+    if options.what in (None, "cost"):
+        for row in (*cost(1, options.runs), *cost(2, options.runs)):
             print(json.dumps(row))
-    if "accuracy" in wanted:
+    if options.what in (None, "accuracy"):
         asyncio.run(measure_accuracy())
 
 

@@ -1,8 +1,9 @@
-"""Fits `models/stt/pocketsphinx/telephone_band.json`: how the recognizer's features of telephone sound differ from
-those of full sound.
+"""Fits `models/stt/pocketsphinx/telephone_band.json`: the difference of the recognizer's features between
+telephone-band and full-band audio.
 
-The same speech (flite's voices) is heard twice, in full and through a telephone line and `TelephoneBand`; the linear
-map from the one's cepstra to the other's, by least squares, is what the model's means are changed by.
+The features of the same speech (flite's voices) are computed twice, in full band and after a telephone line and
+`TelephoneBand`; the linear map from the one's cepstra to the other's, by least squares, is applied to the model's
+means.
 
     python -m bench.models.fit_telephone_band > models/stt/pocketsphinx/telephone_band.json
 """
@@ -46,7 +47,7 @@ Cepstra = NDArray[np.float64]
 
 
 class FrontEnd:
-    """The recognizer's own features, from the log that it writes of them."""
+    """The recognizer's own features, read from its feature log."""
 
     def __init__(self, folder: Path) -> None:
         models = model_path()
@@ -65,8 +66,8 @@ class FrontEnd:
         return values
 
 
-def through_the_line(samples: Samples) -> Samples:
-    """16 kHz sound as it comes out of an 8 kHz mu-law line and our own band; cut to remove the filters' delay."""
+def telephone_audio(samples: Samples) -> Samples:
+    """Audio at 16 kHz after an 8 kHz mu-law line and `TelephoneBand`, without the filters' delay."""
     narrow = np.clip(soxr.resample(samples / 32768, 16000, 8000), -1, 1)
     code = np.rint(np.sign(narrow) * np.log1p(255 * np.abs(narrow)) / np.log(256) * 127) / 127
     line = (np.sign(code) * (256 ** np.abs(code) - 1) / 255 * 32767).astype(np.int16)
@@ -75,7 +76,7 @@ def through_the_line(samples: Samples) -> Samples:
 
 
 def speech_frames(wide: Cepstra, narrow: Cepstra) -> tuple[Cepstra, Cepstra]:
-    """The frames of both that are speech (the louder four fifths), without their means."""
+    """The frames of both that are speech (the louder four fifths), minus their means."""
     count = min(len(wide), len(narrow))
     wide, narrow = wide[:count], narrow[:count]
     loud = wide[:, 0] > np.percentile(wide[:, 0], 20)
@@ -83,7 +84,7 @@ def speech_frames(wide: Cepstra, narrow: Cepstra) -> tuple[Cepstra, Cepstra]:
 
 
 def main() -> None:
-    """Fit, print the JSON on stdout and what the fit explains on stderr."""
+    """Fits the map; prints it as JSON on stdout, and the share of the variance that remains on stderr."""
     library = FliteLibrary()
     full, line, means = [], [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -91,15 +92,15 @@ def main() -> None:
         for voice in VOICES:
             for text in SENTENCES:
                 speech = np.pad(library.speak(text, voice, 1.0).samples, 3200)
-                narrow = front_end.cepstra(through_the_line(speech))
+                narrow = front_end.cepstra(telephone_audio(speech))
                 wide, telephone = speech_frames(front_end.cepstra(DitheredWideBand().push(speech)), narrow)
                 full.append(wide)
                 line.append(telephone)
                 means.append(narrow.mean(axis=0))
     x, y = np.vstack(full), np.vstack(line)
     solution = np.linalg.lstsq(np.c_[x, np.ones(len(x))], y, rcond=None)[0]
-    left = np.var(y - np.c_[x, np.ones(len(x))] @ solution, axis=0) / np.var(y, axis=0)
-    print(f"{len(x)} frames; variance left: {left.round(2).tolist()}", file=sys.stderr)
+    residual = np.var(y - np.c_[x, np.ones(len(x))] @ solution, axis=0) / np.var(y, axis=0)
+    print(f"{len(x)} frames; residual variance: {residual.round(2).tolist()}", file=sys.stderr)
     result = {
         "means": solution[:-1].T.round(5).tolist(),
         "offsets": solution[-1].round(5).tolist(),

@@ -1,6 +1,6 @@
-"""llama-cpp-python's own class for a model, which ours is compared with.
+"""llama-cpp-python's high-level class `Llama`, with which Trunkline's use of llama.cpp is compared.
 
-It imports diskcache, for a cache that nobody here uses and that is not installed: an empty module stands for it.
+The package imports diskcache for a cache that is not used here and not installed: an empty module replaces it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def llama_class() -> Any:
-    """`llama_cpp.Llama`; the package's `__init__` is run, if `models.llm.llama.native` has left it out."""
+    """Returns `llama_cpp.Llama`; runs the package's `__init__` if `models.llm.llama.native` has skipped it."""
     sys.modules.setdefault("diskcache", ModuleType("diskcache"))
     package = import_module("llama_cpp")
     if not hasattr(package, "Llama"):

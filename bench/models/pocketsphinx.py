@@ -1,9 +1,9 @@
-"""Measures the recognizer: real-time factor, what `end_turn` takes, and how long the event loop and a 1 ms beat stand
-still meanwhile (what a decoder that held the GIL would do to them).
+"""Speech to text by pocketsphinx: CPU per second of speech, latency of `end_turn`, lag of the event loop and stalls of
+a 1 ms timer thread in the meantime (which a decoder that held the GIL would cause).
 
-    python -m bench.models.pocketsphinx [callers]
+    python -m bench.models.pocketsphinx [CALLERS...]
 
-Sound is fed at the pace of a call, 20 ms at a time, by a thread of its own.
+Audio is fed in real time, 20 ms at a time, by a thread of its own.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ TURNS = 5
 FRAME = 160
 
 
-class TickThread:
-    """The longest and the typical stall of a thread that wants to run every millisecond, ms."""
+class TimerThread:
+    """Records the stalls of a thread that should run every millisecond, ms."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
@@ -37,7 +37,7 @@ class TickThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the measurement."""
+        """Ends the measurement."""
         self._stop.set()
         self._thread.join()
 
@@ -50,7 +50,7 @@ class TickThread:
 
 
 def feed(streams: list[SpeechToTextStream], sound: Samples) -> None:
-    """Feed all streams at the pace of a call."""
+    """Feeds all streams in real time."""
     began = time.perf_counter()
     for number, start in enumerate(range(0, len(sound), FRAME)):
         time.sleep(max(0.0, began + number * 0.02 - time.perf_counter()))
@@ -59,15 +59,15 @@ def feed(streams: list[SpeechToTextStream], sound: Samples) -> None:
 
 
 async def loop_lag(lags: list[float]) -> None:
-    """Note how much later than asked for the loop wakes us, ms."""
+    """Records the event loop's lag after each sleep of 5 ms, ms; runs until cancelled."""
     while True:
-        asked = time.perf_counter() + 0.005
+        due_s = time.perf_counter() + 0.005
         await asyncio.sleep(0.005)
-        lags.append((time.perf_counter() - asked) * 1000)
+        lags.append((time.perf_counter() - due_s) * 1000)
 
 
 async def measure(callers: int) -> dict[str, object]:
-    """Let that many callers say the sentence at once, a few turns each."""
+    """Measures `TURNS` turns in which `callers` callers say the sentence at the same time. Returns a row."""
     voice = FliteTextToSpeech()
     speech = await voice.synthesize(SENTENCE, VoiceSettings("flite/rms", 1.0, 0.5, 8000))
     sound = np.pad(speech.samples, 800)
@@ -76,12 +76,12 @@ async def measure(callers: int) -> dict[str, object]:
     await asyncio.gather(*(stream.end_turn() for stream in streams))
     lags: list[float] = []
     lag = asyncio.create_task(loop_lag(lags))
-    beat, finishes, used = TickThread(), [], time.process_time()
+    timer, latencies_ms, cpu_s = TimerThread(), [], time.process_time()
     for _ in range(TURNS):
         await asyncio.to_thread(feed, list(streams), sound)
-        finishes += await asyncio.gather(*(timed_finish(stream) for stream in streams))
-    used = time.process_time() - used
-    beat.stop()
+        latencies_ms += await asyncio.gather(*(end_turn_latency(stream) for stream in streams))
+    cpu_s = time.process_time() - cpu_s
+    timer.stop()
     lag.cancel()
     await asyncio.to_thread(recognizer.close)
     voice.close()
@@ -89,15 +89,15 @@ async def measure(callers: int) -> dict[str, object]:
         "callers": callers,
         "cores": os.cpu_count(),
         "sentence_s": round(len(sound) / 8000, 2),
-        "cpu_s_per_s_of_speech": round(used / (TURNS * callers * len(sound) / 8000), 3),
-        "finish_ms": percentiles(finishes),
+        "cpu_s_per_s_of_speech": round(cpu_s / (TURNS * callers * len(sound) / 8000), 3),
+        "end_turn_ms": percentiles(latencies_ms),
         "loop_lag_ms": percentiles(lags),
-        "thread_stall_ms": percentiles(beat.stalls),
+        "thread_stall_ms": percentiles(timer.stalls),
     }
 
 
-async def timed_finish(stream: SpeechToTextStream) -> float:
-    """ms that `end_turn` takes after the last sound."""
+async def end_turn_latency(stream: SpeechToTextStream) -> float:
+    """Duration of `end_turn` after the last audio, ms."""
     began = time.perf_counter()
     await stream.end_turn()
     return (time.perf_counter() - began) * 1000

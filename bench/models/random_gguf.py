@@ -1,9 +1,9 @@
-"""Language models of real shapes with random weights: as quick and as slow as real ones, but their words mean nothing.
+"""GGUF language models of real shapes with random weights: as fast as real ones, but their words are meaningless.
 
-The sizes are those of published models; weights are quantized as llama.cpp's own tool does it for "Q4_0": matrices in 4
-bits, the embeddings, which are also the output, in 6. The vocabulary is made up of words of two syllables, so that an
-answer, read again as a part of the talk, has the tokens that it was written with. Words alone can be written: all other
-tokens, those that end an answer too, have embeddings of zero.
+The sizes are those of published models; weights are quantized like those of llama.cpp's own tool for "Q4_0": matrices
+in 4 bits, the embeddings, which are also the output, in 6. The vocabulary consists of words of two syllables, so that
+an answer that becomes part of the prompt has the same tokens as when it was generated. Only words can be generated: all
+other tokens, including those that end an answer, have embeddings of zero.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bench.models.random_vocabulary import SPACE, syllables, words
 
 FOLDER: Final = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "trunkline" / "bench-models"
 _VERSION: Final = 1
-"""Of what is written here: files of another one are not used."""
+"""Version of the file's content; files of other versions are not used."""
 _TEMPLATE: Final = (
     "{%- if messages[0].role == 'system' %}<|im_start|>system\n{{ messages[0].content }}<|im_end|>\n{% endif %}"
     "{%- for message in messages %}{% if not (loop.first and message.role == 'system') %}"
@@ -39,7 +39,7 @@ _TILE: Final = 64
 
 @dataclass(frozen=True)
 class ModelShape:
-    """A transformer's sizes. `syllables` make `syllables` squared words; `vocabulary` includes what pads it."""
+    """Sizes of a transformer. `syllables` give `syllables` squared words; `vocabulary` includes padding tokens."""
 
     width: int
     layers: int
@@ -57,11 +57,11 @@ SHAPES: Final = {
     "0.6B": ModelShape(1024, 28, 16, 8, 128, 3072, 388, 151_936),
     "1.7B": ModelShape(2048, 28, 16, 8, 128, 6144, 388, 151_936),
 }
-"""Of stories15M, Qwen3-0.6B and Qwen3-1.7B."""
+"""The shapes of stories15M, Qwen3-0.6B and Qwen3-1.7B."""
 
 
 def shape_file(name: str, folder: Path = FOLDER) -> Path:
-    """The file of a shape, written when it is not there yet (seconds)."""
+    """The path of a shape's file, which is written if it does not exist yet (takes seconds)."""
     path = folder / f"{name}-q4_0-{_VERSION}.gguf"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def shape_file(name: str, folder: Path = FOLDER) -> Path:
 
 
 def write(path: Path, shape: ModelShape) -> None:
-    """A GGUF file of the architecture qwen3, always the same."""
+    """Writes a GGUF file of the architecture qwen3, always with the same content."""
     writer = gguf.GGUFWriter(path, "qwen3")
     writer.add_name(path.name.partition("-")[0])
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q4_0)
@@ -97,7 +97,7 @@ def write(path: Path, shape: ModelShape) -> None:
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, shape: ModelShape) -> slice:
-    """Which tokens can be written."""
+    """Adds the tokenizer. Returns the range of the tokens that can be generated."""
     bytes_, known = _byte_names(), syllables(shape.syllables)
     spaced = [SPACE + syllable for syllable in known]
     tokens = [*bytes_, *known, *spaced, *(SPACE + word for word in words(shape.syllables))]
@@ -123,7 +123,7 @@ def _add_tokenizer(writer: gguf.GGUFWriter, shape: ModelShape) -> slice:
 
 
 def _byte_names() -> list[str]:
-    """What byte-level BPE writes for each byte: itself where it prints, else a letter from U+0100 on."""
+    """The character of byte-level BPE for each byte: the byte's own if it is printable, else one from U+0100 on."""
     plain = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in plain]
     named = {byte: chr(byte) for byte in plain} | {byte: chr(256 + place) for place, byte in enumerate(others)}
@@ -131,8 +131,9 @@ def _byte_names() -> list[str]:
 
 
 def _add_embeddings(writer: gguf.GGUFWriter, rng: np.random.Generator, shape: ModelShape, writable: slice) -> None:
-    """Each row of its own: of equal ones the first would always be taken. In 6 bits (Q6_K: 128 + 64 bytes of digits, 16
-    scales, one 16-bit scale of all), where rows divide into blocks of 256, else in 8."""
+    """Adds random embeddings, each row different, because of equal ones the first would always be sampled. In 6 bits
+    (Q6_K: 128 + 64 bytes of values, 16 scales, one 16-bit scale of all) if rows divide into blocks of 256, else in
+    8."""
     rows, width = shape.vocabulary, shape.width
     if width % 256:
         numbers = np.zeros((rows, width), np.float32)
@@ -176,7 +177,7 @@ def _add_layers(writer: gguf.GGUFWriter, rng: np.random.Generator, shape: ModelS
 
 
 def main() -> None:
-    """Print where a shape's file is."""
+    """Prints the path of a shape's file, which is written if it does not exist yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shape", choices=SHAPES)
     print(shape_file(parser.parse_args().shape))

@@ -1,8 +1,8 @@
 """A VITS network of the shape of Piper's medium voices, with random weights: the same encoder, flow and HiFi-GAN
-decoder (63 MB). It says nothing, and takes as long as the real one.
+decoder (63 MB). As fast as a real one, but its audio is noise.
 
-Left out, because they take no time worth counting: relative positions of the attention, and the flow that draws the
-lengths; each id lasts three frames, about as much as in speech.
+Omitted, because they take negligible time: relative positions of the attention, and the flow that predicts the
+durations; each phoneme id lasts three frames, about as long as in speech.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ FLOW_LAYERS: Final = 4
 FLOW_KERNEL: Final = 5
 DECODER_WIDTH: Final = 256
 UPSAMPLE: Final = ((8, 16), (8, 16), (4, 8))
-"""Rate and kernel."""
+"""Upsampling rate and kernel size of each layer."""
 RESIDUAL: Final = ((3, (1, 2)), (5, (2, 6)), (7, (3, 12)))
-"""Kernel and dilations."""
-FRAMES_OF_AN_ID: Final = 3
+"""Kernel size and dilations of each residual block."""
+FRAMES_PER_ID: Final = 3
 RATE: Final = 22050
 HOP: Final = 256
 
@@ -44,19 +44,19 @@ class _VitsGraph:
         self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
         return name
 
-    def keep(self, values: Any) -> str:
+    def constant(self, values: Any) -> str:
         name = f"w{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(np.asarray(values), name))
         return name
 
     def real(self, value: float) -> str:
-        return self.keep(np.float32(value))
+        return self.constant(np.float32(value))
 
     def ints(self, *values: int) -> str:
-        return self.keep(np.array(values, np.int64))
+        return self.constant(np.array(values, np.int64))
 
     def random(self, *shape: int, inputs: int) -> str:
-        return self.keep((self._random.standard_normal(shape, np.float32) / np.sqrt(inputs)).astype(np.float32))
+        return self.constant((self._random.standard_normal(shape, np.float32) / np.sqrt(inputs)).astype(np.float32))
 
     def conv(self, x: str, wide_in: int, wide_out: int, kernel: int, dilation: int = 1) -> str:
         weight, bias = self.random(wide_out, wide_in, kernel, inputs=wide_in * kernel), self.random(wide_out, inputs=1)
@@ -73,7 +73,7 @@ class _VitsGraph:
 
 
 def write(folder: Path) -> tuple[Path, Path]:
-    """The voice's two files. Some seconds."""
+    """Writes the voice's two files. Returns their paths. Takes some seconds."""
     net = _VitsGraph()
     lengths = _lengths(net)
     x = _decoded(net, _flowed(net, _stretched(net, _encoded(net), lengths)))
@@ -113,14 +113,14 @@ def _settings() -> dict[str, Any]:
 
 
 def _lengths(net: _VitsGraph) -> str:
-    """Frames of each id, [ids]."""
+    """Number of frames of each phoneme id, [ids]."""
     ids = net.op("Reshape", net.op("Cast", "input", to=TensorProto.FLOAT), net.ints(-1))
-    even = net.add(net.op("Mul", ids, net.real(0)), net.real(FRAMES_OF_AN_ID))
-    return net.op("Ceil", net.op("Mul", even, net.op("Gather", "scales", net.keep(np.array(1, np.int64)))))
+    even = net.add(net.op("Mul", ids, net.real(0)), net.real(FRAMES_PER_ID))
+    return net.op("Ceil", net.op("Mul", even, net.op("Gather", "scales", net.constant(np.array(1, np.int64)))))
 
 
 def _encoded(net: _VitsGraph) -> str:
-    """[1, WIDTH, ids]."""
+    """The encoder's output, [1, WIDTH, ids]."""
     x = net.op("Transpose", net.op("Gather", net.random(SYMBOLS, WIDTH, inputs=WIDTH), "input"), perm=[0, 2, 1])
     for _ in range(LAYERS):
         query, key, value = (net.conv(x, WIDTH, WIDTH, 1) for _ in range(3))
@@ -134,15 +134,15 @@ def _encoded(net: _VitsGraph) -> str:
 
 
 def _stretched(net: _VitsGraph, x: str, lengths: str) -> str:
-    """[1, WIDTH, frames], with noise."""
-    ends = net.op("CumSum", lengths, net.keep(np.array(0, np.int64)))
+    """The encoder's output by frame, with noise, [1, WIDTH, frames]."""
+    ends = net.op("CumSum", lengths, net.constant(np.array(0, np.int64)))
     total = net.op("ReduceSum", lengths, net.ints(0), keepdims=0)
     frames = net.op("Range", net.real(0), total, net.real(1))
     passed = net.op("GreaterOrEqual", net.op("Unsqueeze", frames, net.ints(-1)), ends)
-    place = net.op("ReduceSum", net.op("Cast", passed, to=TensorProto.INT64), net.ints(-1), keepdims=0)
-    long = net.op("Gather", x, place, axis=2)
-    noise = net.op("RandomNormalLike", long, dtype=TensorProto.FLOAT)
-    return net.add(long, net.op("Mul", noise, net.op("Gather", "scales", net.keep(np.array(0, np.int64)))))
+    index = net.op("ReduceSum", net.op("Cast", passed, to=TensorProto.INT64), net.ints(-1), keepdims=0)
+    frames_x = net.op("Gather", x, index, axis=2)
+    noise = net.op("RandomNormalLike", frames_x, dtype=TensorProto.FLOAT)
+    return net.add(frames_x, net.op("Mul", noise, net.op("Gather", "scales", net.constant(np.array(0, np.int64)))))
 
 
 def _flowed(net: _VitsGraph, z: str) -> str:
@@ -164,13 +164,13 @@ def _flowed(net: _VitsGraph, z: str) -> str:
 
 
 def _decoded(net: _VitsGraph, z: str) -> str:
-    """[1, 1, samples], -1 to 1."""
+    """The HiFi-GAN decoder's output, [1, 1, samples], -1 to 1."""
     x, wide = net.conv(z, WIDTH, DECODER_WIDTH, 7), DECODER_WIDTH
     for rate, kernel in UPSAMPLE:
         x = net.up(net.op("LeakyRelu", x, alpha=0.1), wide, rate, kernel)
         wide //= 2
-        heard = [_residual(net, x, wide, size, dilations) for size, dilations in RESIDUAL]
-        x = net.op("Mul", net.add(net.add(heard[0], heard[1]), heard[2]), net.real(1 / 3))
+        blocks = [_residual(net, x, wide, size, dilations) for size, dilations in RESIDUAL]
+        x = net.op("Mul", net.add(net.add(blocks[0], blocks[1]), blocks[2]), net.real(1 / 3))
     return net.op("Tanh", net.conv(net.op("LeakyRelu", x, alpha=0.01), wide, 1, 7))
 
 

@@ -1,7 +1,7 @@
 """A streaming Zipformer transducer of the shape of `zipformer-en` (icefall, June 2023): the same matrices, states and
-convolutions, with random weights. It hears nothing, and takes as long as the real one.
+convolutions, with random weights. As fast as the real one, but it recognizes nothing.
 
-Left out, because they take no time worth counting: positions of the attention, balancing, and bypass scales.
+Omitted, because they take negligible time: positions of the attention, balancing, and bypass scales.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ JOINED: Final = 512
 
 
 class ZipformerGraph:
-    """Nodes of a graph, each named by its number; every method gives the name of what it makes."""
+    """Builds the nodes of a graph, named by their number; every method returns the name of its output."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -39,48 +39,48 @@ class ZipformerGraph:
         self._random = np.random.default_rng(0)
 
     def op(self, kind: str, *inputs: str, **attributes: object) -> str:
-        """A node with one output."""
+        """Adds a node with one output."""
         return self.ops(kind, 1, *inputs, **attributes)[0]
 
     def ops(self, kind: str, outputs: int, *inputs: str, **attributes: object) -> list[str]:
-        """A node."""
+        """Adds a node."""
         names = [f"t{len(self.nodes)}_{number}" for number in range(outputs)]
         self.nodes.append(helper.make_node(kind, list(inputs), names, **attributes))
         return names
 
     def weight(self, *shape: int) -> str:
-        """Random numbers, small enough for what comes of them to stay so."""
+        """Adds random weights that are scaled to keep the variance of the activations."""
         values = self._random.standard_normal(shape, np.float32) / np.sqrt(np.prod(shape[:-1]), dtype=np.float32)
-        return self._keep(values.astype(np.float32))
+        return self._constant(values.astype(np.float32))
 
     def ints(self, *values: int) -> str:
-        """A constant."""
-        return self._keep(np.array(values, np.int64))
+        """Adds an integer constant."""
+        return self._constant(np.array(values, np.int64))
 
     def linear(self, x: str, wide_in: int, wide_out: int) -> str:
         """x @ W."""
         return self.op("MatMul", x, self.weight(wide_in, wide_out))
 
     def swoosh(self, x: str) -> str:
-        """An activation."""
+        """The Swoosh activation, approximated by x * sigmoid(x)."""
         return self.op("Mul", x, self.op("Sigmoid", x))
 
     def split(self, x: str, parts: int) -> list[str]:
-        """Equal parts of the last axis."""
+        """Splits the last axis into equal parts."""
         return self.ops("Split", parts, x, axis=-1, num_outputs=parts)
 
     def last(self, x: str, count: int, axis: int) -> str:
-        """The last so many along an axis."""
+        """The last `count` elements along an axis."""
         return self.op("Slice", x, self.ints(-count), self.ints(2**31 - 1), self.ints(axis))
 
-    def _keep(self, values: np.ndarray) -> str:
+    def _constant(self, values: np.ndarray) -> str:
         name = f"w{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(values, name))
         return name
 
 
 class Layer:
-    """One layer of a stack, and the six states that it keeps."""
+    """One layer of a stack with its six states."""
 
     def __init__(self, net: ZipformerGraph, stack: int, states: Sequence[str]) -> None:
         self._net = net
@@ -91,7 +91,7 @@ class Layer:
         self.next: list[str] = []
 
     def run(self, x: str) -> str:
-        """[batch, steps, dim] to the same."""
+        """[batch, steps, dim] -> [batch, steps, dim]."""
         key, gated, value1, value2, conv1, conv2 = self._states
         net = self._net
         attention, next_key = self._attention(x, key)
@@ -120,7 +120,8 @@ class Layer:
         return net.linear(net.swoosh(net.linear(x, self._dim, wide)), wide, self._dim)
 
     def _with_past(self, x: str, past: str) -> tuple[str, str]:
-        """[batch, steps, n] behind [left, batch, n]; and the new past."""
+        """`x`, [batch, steps, n], after the left context `past`, [left, batch, n]. Returns both and the new left
+        context."""
         net = self._net
         both = net.op("Concat", past, net.op("Transpose", x, perm=[1, 0, 2]), axis=0)
         return net.op("Transpose", both, perm=[1, 0, 2]), net.last(both, self._left, 0)
@@ -130,7 +131,7 @@ class Layer:
         return net.op("Transpose", net.op("Reshape", x, net.ints(0, 0, self._heads, -1)), perm=perm)
 
     def _attention(self, x: str, past: str) -> tuple[str, str]:
-        """[batch, heads, steps, left + steps]."""
+        """The attention weights, [batch, heads, steps, left + steps], and the new left context."""
         net, wide = self._net, self._heads * QUERY
         keys, next_past = self._with_past(net.linear(x, self._dim, wide), past)
         queries = self._by_head(net.linear(x, self._dim, wide), [0, 2, 1, 3])
@@ -166,7 +167,7 @@ class Layer:
 
 
 def write(folder: Path) -> None:
-    """encoder.onnx (8-bit matrices, as released), decoder.onnx, joiner.onnx and tokens.txt."""
+    """Writes encoder.onnx (8-bit matrices, as released), decoder.onnx, joiner.onnx and tokens.txt."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     _save(folder / "float.onnx", *_encoder())
@@ -215,8 +216,8 @@ def _fitted(net: ZipformerGraph, x: str, before: int, after: int) -> str:
     return x if after == before else net.op("Slice", x, net.ints(0), net.ints(after), net.ints(2))
 
 
-def _thinned(net: ZipformerGraph, x: str, steps: int, by: int, wide: int) -> str:
-    """The mean of each few steps."""
+def _downsampled(net: ZipformerGraph, x: str, steps: int, by: int, wide: int) -> str:
+    """The mean of every `by` steps."""
     return net.op("ReduceMean", net.op("Reshape", x, net.ints(0, steps // by, by, wide)), net.ints(2), keepdims=0)
 
 
@@ -230,7 +231,7 @@ def _encoder() -> Graph:
         x = _fitted(net, x, wide, dim)
         wide, whole, down = dim, x, DOWN[stack]
         if down > 1:
-            x = _thinned(net, x, STEPS, down, dim)
+            x = _downsampled(net, x, STEPS, down, dim)
         for _ in range(LAYERS[stack]):
             shapes = _state_shapes(stack)
             names = [f"state{number + each}" for each in range(6)]
@@ -245,7 +246,7 @@ def _encoder() -> Graph:
             again = net.op("Tile", net.op("Unsqueeze", x, net.ints(2)), net.ints(1, 1, down, 1))
             x = net.op("Add", whole, net.op("Reshape", again, net.ints(0, STEPS, dim)))
     x = _fitted(net, x, wide, max(DIMS))
-    halved = _thinned(net, x, STEPS, 2, max(DIMS))
+    halved = _downsampled(net, x, STEPS, 2, max(DIMS))
     net.nodes.append(helper.make_node("Identity", [net.linear(halved, max(DIMS), JOINED)], ["encoder_out"]))
     net.nodes.append(helper.make_node("Identity", [next_embedding], ["new_embed_states"]))
     net.nodes.append(helper.make_node("Identity", ["processed_lens"], ["new_processed_lens"]))

@@ -1,5 +1,5 @@
-"""Speech to text for many calls by a Zipformer of the real shape (`bench.models.random_zipformer`): decoded in batches
-and one by one, with the two searches, and how long a caller waits for the text of a turn when others speak."""
+"""Speech to text for many calls by a Zipformer of real shape (`bench.models.random_zipformer`): real-time factor by
+batch size and search, and the latency of a turn's text while other callers speak, batched and unbatched."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ Row = dict[str, Any]
 
 
 async def run(quick: bool) -> list[Row]:
-    """The rows of the table. A minute; `quick`: half of that."""
+    """The rows of the table. Takes a minute; with `quick` some seconds."""
     with tempfile.TemporaryDirectory(prefix="trunkline-") as folder:
         path = Path(folder)
         await asyncio.to_thread(random_zipformer.write, path)
-        rows = await asyncio.to_thread(_factors, path, quick)
+        rows = await asyncio.to_thread(_real_time_factors, path, quick)
         recognizer, tokens = await asyncio.to_thread(_recognizer, path, True), read_tokens(path / "tokens.txt")
         for most in (None, 1):
             model = await asyncio.to_thread(_loaded, recognizer, tokens, most)
             for calls in (4, 16) if quick else (1, 4, 8, 16, 32):
-                rows.append(await _turns(model, calls, "one by one" if most else "together"))
+                rows.append(
+                    await _turns(model, calls, "unbatched" if most else "batched", TURN_S / 4 if quick else TURN_S)
+                )
             await asyncio.to_thread(model.close)
     return rows
 
@@ -49,16 +51,16 @@ def _loaded(recognizer: Any, tokens: Tokens, most: int | None) -> SherpaSpeechTo
 
 
 def _recognizer(folder: Path, beam: bool) -> Any:
-    make = ENGINES["zipformer"]
-    paths = {role: str(folder / ("tokens.txt" if role == "tokens" else f"{role}.onnx")) for role in make.files}
+    engine = ENGINES["zipformer"]
+    paths = {role: str(folder / ("tokens.txt" if role == "tokens" else f"{role}.onnx")) for role in engine.files}
     vocabulary = folder / "bpe.vocab"
     tokens = read_tokens(folder / "tokens.txt")
-    vocabulary.write_text("".join(f"{symbol}\t{-place}\n" for place, symbol in enumerate(tokens.symbols)))
-    return recognizer_config(make, paths, 1, (tokens.unit, str(vocabulary)) if beam else None).recognizer()
+    vocabulary.write_text("".join(f"{symbol}\t{-index}\n" for index, symbol in enumerate(tokens.symbols)))
+    return recognizer_config(engine, paths, 1, (tokens.unit, str(vocabulary)) if beam else None).recognizer()
 
 
-def _factors(folder: Path, quick: bool) -> list[Row]:
-    """Seconds of a core for a second of a caller's sound, by the number of streams in a batch."""
+def _real_time_factors(folder: Path, quick: bool) -> list[Row]:
+    """Real-time factors on one core per stream, by batch size."""
     rows = []
     for search, beam in (("greedy", False), ("beam", True)):
         recognizer = _recognizer(folder, beam)
@@ -66,61 +68,62 @@ def _factors(folder: Path, quick: bool) -> list[Row]:
             recognizer, measure_chunk_timing(recognizer), (1, 4, 16) if quick else (1, 2, 4, 8, 16, 32)
         )
         for count, factor in speed.real_time_factor.items():
-            rows.append({"what": "real-time factor", "search": search, "batch": count, "factor": round(factor, 4)})
+            row = {"what": "real-time factor", "search": search, "batch": count, "real_time_factor": round(factor, 4)}
+            rows.append(row)
     return rows
 
 
-async def _turns(model: SherpaSpeechToText, calls: int, how: str) -> Row:
-    """All callers speak at once for some seconds, and end their turns one after another."""
+async def _turns(model: SherpaSpeechToText, calls: int, batching: str, turn_s: float) -> Row:
+    """All callers speak at the same time for `turn_s`, and end their turns one after the other."""
     streams = [model.open(rate=CALL_RATE, language=None, on_words=lambda words: None) for _ in range(calls)]
     began = time.process_time()
-    waits = await _speak(streams)
-    took = time.process_time() - began
+    latencies_s = await _speak(streams, turn_s)
+    cpu_s = time.process_time() - began
     for stream in streams:
         stream.close()
     return {
         "what": "text after a turn's end",
         "calls": calls,
-        "batch": how,
-        "p50_ms": round(float(np.percentile(waits, 50)) * 1000),
-        "p95_ms": round(float(np.percentile(waits, 95)) * 1000),
-        "core_s_per_s": round(took / TURN_S / calls, 3),
+        "batch": batching,
+        "p50_ms": round(float(np.percentile(latencies_s, 50)) * 1000),
+        "p95_ms": round(float(np.percentile(latencies_s, 95)) * 1000),
+        "cpu_s_per_s": round(cpu_s / turn_s / calls, 3),
     }
 
 
-async def _speak(streams: Sequence[SherpaStream]) -> list[float]:
-    """How long each waits for its text, in s. Sound comes as it does in calls: 20 ms of each, every 20 ms."""
-    sound = (noise(TURN_S * 2)[: int(TURN_S * CALL_RATE * 2)] * 20000).astype(np.int16)
-    frame = int(CALL_RATE * TICK_S)
-    over = [threading.Event() for _ in streams]
+async def _speak(streams: Sequence[SherpaStream], turn_s: float) -> list[float]:
+    """Feeds audio in real time, 20 ms of each stream every 20 ms. Returns the latency of each text, s."""
+    sound = (noise(turn_s * 2)[: int(turn_s * CALL_RATE * 2)] * 20000).astype(np.int16)
+    frame, ticks = int(CALL_RATE * TICK_S), int(turn_s / TICK_S)
+    turn_ended = [threading.Event() for _ in streams]
 
-    def tick() -> None:
+    def feed_all() -> None:
         began = time.monotonic()
-        for number in range(int(TURN_S / TICK_S) + len(streams)):
-            for at, stream in enumerate(streams):
-                if at <= number < at + int(TURN_S / TICK_S):
-                    stream.feed(sound[(number - at) * frame : (number - at + 1) * frame])
-                elif number == at + int(TURN_S / TICK_S):
-                    over[at].set()
+        for number in range(ticks + len(streams)):
+            for start, stream in enumerate(streams):
+                if start <= number < start + ticks:
+                    stream.feed(sound[(number - start) * frame : (number - start + 1) * frame])
+                elif number == start + ticks:
+                    turn_ended[start].set()
             time.sleep(max(0.0, began + (number + 1) * TICK_S - time.monotonic()))
-        for event in over:
+        for event in turn_ended:
             event.set()
 
-    async def turn(stream: SherpaStream, ended: threading.Event) -> float:
+    async def end_turn(stream: SherpaStream, ended: threading.Event) -> float:
         await asyncio.to_thread(ended.wait)
         began = time.monotonic()
         await stream.end_turn()
         return time.monotonic() - began
 
-    thread = threading.Thread(target=tick)
+    thread = threading.Thread(target=feed_all)
     thread.start()
-    waits = await asyncio.gather(*(turn(stream, ended) for stream, ended in zip(streams, over, strict=True)))
+    latencies_s = await asyncio.gather(*map(end_turn, streams, turn_ended))
     await asyncio.to_thread(thread.join)
-    return list(waits)
+    return list(latencies_s)
 
 
 def main() -> None:
-    """Print the rows."""
+    """Prints the rows."""
     for row in asyncio.run(run(quick=False)):
         print(row)
 

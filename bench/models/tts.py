@@ -1,6 +1,6 @@
-"""Text to speech: how soon a first clause can be heard, and how much of a core speech takes: a Piper voice of the real
-shape (`bench.models.random_vits`), flite, espeak-ng's library and the program espeak-ng started for each sentence; and
-what the caches save."""
+"""Text to speech: latency of the first clause and real-time factor of a Piper voice of real shape
+(`bench.models.random_vits`), flite, espeak-ng as a library and as a program started for each sentence; and the latency
+of the speech caches."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from models.tts.piper.text_to_speech import PiperTextToSpeech
 
-FIRST: Final = "Thank you for calling,"
-LONG: Final = "we are open from nine in the morning to five in the afternoon on all days of the week but Sunday."
+FIRST_CLAUSE: Final = "Thank you for calling,"
+SENTENCE: Final = "we are open from nine in the morning to five in the afternoon on all days of the week but Sunday."
 RATE: Final = 8000
 
 Row = dict[str, Any]
 
 
 async def run(quick: bool) -> list[Row]:
-    """The rows of the table. Half a minute; `quick`: some seconds."""
+    """The rows of the table. Takes half a minute; with `quick` some seconds."""
     times = 3 if quick else 10
     with tempfile.TemporaryDirectory(prefix="trunkline-") as name:
         folder = Path(name)
@@ -46,7 +46,7 @@ async def run(quick: bool) -> list[Row]:
         if shutil.which("espeak-ng"):
             rows.append(await _program(times))
         for at_once in (1, 4) if quick else (1, 2, 4, 8):
-            rows.append(await _together(piper, at_once))
+            rows.append(await _concurrent(piper, at_once))
         rows += await _caches(piper, folder, times)
         for model in (piper, flite, espeak):
             model.close()
@@ -55,9 +55,9 @@ async def run(quick: bool) -> list[Row]:
 
 async def _row(name: str, model: TextToSpeech, voice: str, times: int) -> Row:
     settings = VoiceSettings(voice, 1.0, 0.5, RATE)
-    first = [await _ms(lambda: model.synthesize(FIRST, settings)) for _ in range(times)]
-    long = [await _ms(lambda: model.synthesize(LONG, settings)) for _ in range(times)]
-    speech = await model.synthesize(LONG, settings)
+    first = [await _ms(lambda: model.synthesize(FIRST_CLAUSE, settings)) for _ in range(times)]
+    long = [await _ms(lambda: model.synthesize(SENTENCE, settings)) for _ in range(times)]
+    speech = await model.synthesize(SENTENCE, settings)
     seconds = len(speech.samples) / speech.rate
     return {
         "what": name,
@@ -71,48 +71,48 @@ async def _program(times: int) -> Row:
         arguments = ["espeak-ng", "--stdout", "-v", "en-us", "-s", "165", text]
         return subprocess.run(arguments, capture_output=True, check=True).stdout
 
-    first = [await _ms(lambda: asyncio.to_thread(speak, FIRST)) for _ in range(times)]
-    long = [await _ms(lambda: asyncio.to_thread(speak, LONG)) for _ in range(times)]
-    seconds = (len(speak(LONG)) - 44) / 2 / 22050
+    first = [await _ms(lambda: asyncio.to_thread(speak, FIRST_CLAUSE)) for _ in range(times)]
+    long = [await _ms(lambda: asyncio.to_thread(speak, SENTENCE)) for _ in range(times)]
+    seconds = (len(speak(SENTENCE)) - 44) / 2 / 22050
     return {
-        "what": "espeak-ng, a program a sentence",
+        "what": "espeak-ng, a process per sentence",
         "first_clause_ms": round(statistics.median(first), 1),
         "real_time_factor": round(statistics.median(long) / 1000 / seconds, 4),
     }
 
 
-async def _together(piper: PiperTextToSpeech, at_once: int) -> Row:
-    """All begin a sentence at the same moment: the last one's wait, how many times faster than speaking, and cores that
-    a second of speech takes, which other work on the machine does not change much."""
+async def _concurrent(piper: PiperTextToSpeech, at_once: int) -> Row:
+    """Synthesizes `at_once` sentences at the same time. Returns the latency of the last one, the speed as a multiple of
+    real time, and the CPU time per second of speech, which other load on the machine hardly changes."""
     settings = VoiceSettings("piper/medium", 1.0, 0.5, RATE)
-    began, worked = time.perf_counter(), time.process_time()
-    speeches = await asyncio.gather(*(piper.synthesize(f"{number}, {LONG}", settings) for number in range(at_once)))
-    took, worked = time.perf_counter() - began, time.process_time() - worked
-    spoken = sum(len(speech.samples) / speech.rate for speech in speeches)
+    began, cpu_s = time.perf_counter(), time.process_time()
+    speeches = await asyncio.gather(*(piper.synthesize(f"{number}, {SENTENCE}", settings) for number in range(at_once)))
+    elapsed_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_s
+    speech_s = sum(len(speech.samples) / speech.rate for speech in speeches)
     return {
-        "what": f"piper, {at_once} at once",
-        "last_ms": round(took * 1000),
-        "times_real_time": round(spoken / took, 1),
-        "cores_a_second": round(worked / spoken, 3),
+        "what": f"piper, {at_once} concurrent sentences",
+        "last_ms": round(elapsed_s * 1000),
+        "times_real_time": round(speech_s / elapsed_s, 1),
+        "cpu_s_per_s": round(cpu_s / speech_s, 3),
     }
 
 
 async def _caches(piper: PiperTextToSpeech, folder: Path, times: int) -> list[Row]:
     settings = VoiceSettings("piper/medium", 1.0, 0.5, RATE)
     files = await asyncio.to_thread(SpeechDiskCache, folder / "speech", 1 << 26)
-    await SpeechCache(files=files).speech(piper, LONG, settings)
+    await SpeechCache(files=files).speech(piper, SENTENCE, settings)
     await asyncio.to_thread(files.close)
     files = await asyncio.to_thread(SpeechDiskCache, folder / "speech", 1 << 26)
     disk, memory = [], []
     for _ in range(times):
         cache = SpeechCache(files=files)
-        ask = partial(cache.speech, piper, LONG, settings)
+        ask = partial(cache.speech, piper, SENTENCE, settings)
         disk.append(await _ms(ask))
         memory.append(await _ms(ask))
     await asyncio.to_thread(files.close)
     return [
-        {"what": "kept on the disk", "sentence_ms": round(statistics.median(disk), 2)},
-        {"what": "kept in memory", "sentence_ms": round(statistics.median(memory), 3)},
+        {"what": "cached on disk", "sentence_ms": round(statistics.median(disk), 2)},
+        {"what": "cached in memory", "sentence_ms": round(statistics.median(memory), 3)},
     ]
 
 

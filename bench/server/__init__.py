@@ -1,1 +1,1 @@
-"""Benchmarks of the whole server: concurrent calls, soak, backup, retention."""
+"""Benchmarks of the whole server: capacity, soak test, backup, retention."""

@@ -1,8 +1,8 @@
-"""What a backup costs: its time and size, and how long writes of a server wait while it is made.
+"""Backup: its time and size, and the latency of the server's writes during it.
 
-The database's own class writes 100 times a second, as a server does that ends a hundred calls; `trunkline backup` runs
-beside it as a process of its own. Its data: calls with a talk of 4 kB each, and a recording of a megabyte for a part of
-them.
+`Database` writes 100 times per second, like a server on which a hundred calls end per second; `trunkline backup` runs
+at the same time as a separate process. The data are calls with a transcript of 4 kB each, some of them with a recording
+of 1 MB.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import os
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import sqlalchemy as sa
 
+from bench.server.write_load import write_until
 from config import secrets
 from config.clock import utc_now
 from config.settings import Settings
@@ -28,67 +30,54 @@ from storage.calls import calls, recordings
 from storage.database import secret_key
 from storage.database.database import Database
 
-WRITES_PER_S: Final = 100
 IDLE_S: Final = 10.0
 RATE: Final = 8000
 RECORDING_FRAMES: Final = 262_144
-"""A megabyte: 33 s of a telephone call."""
-TALK: Final[list[calls.TranscriptItem]] = [{"role": "user", "content": "we would like a berth " * 9}] * 20
+"""1 MB: 33 s of a telephone call."""
+TRANSCRIPT: Final[list[calls.TranscriptItem]] = [{"role": "user", "content": "we would like a berth " * 9}] * 20
 
 
-def _call(conn: sa.Connection, owner: str, *, recorded: bool = False) -> calls.Call:
-    """A call from its arrival to its end."""
+def _insert_ended_call(conn: sa.Connection, organization_id: str, *, recorded: bool = False) -> calls.Call:
+    """Inserts an inbound call and ends it."""
     call = calls.create_inbound(
-        conn, organization_id=owner, agent_id=owner, phone_number_id=owner, provider="sip", call_sid="bench",
-        customer_number="1",
+        conn, organization_id=organization_id, agent_id=organization_id, phone_number_id=organization_id,
+        provider="sip", call_sid="bench", customer_number="1",
     )  # fmt: skip
     calls.finish(
-        conn, call.id, status="completed", ended_reason="agent_ended", ended_at=utc_now(), transcript=TALK,
+        conn, call.id, status="completed", ended_reason="agent_ended", ended_at=utc_now(), transcript=TRANSCRIPT,
         recording=recorded,
     )  # fmt: skip
     return call
 
 
-async def _furnish(settings: Settings, database: Database, many: int, recorded: int) -> str:
-    """Fill the data directory; the organization's id."""
+async def _fill(settings: Settings, database: Database, call_count: int, recorded_count: int) -> str:
+    """Fills the data directory with calls and recordings. Returns the organization's id."""
     key = secrets.load_or_create(settings.secret_key_path)
     await database.write(lambda conn: secret_key.verify(conn, key))
-    owner = (await database.write(lambda conn: organizations.create(conn, "bench"))).id
-    await database.write(lambda conn: [_call(conn, owner) for _ in range(many - recorded)])
-    heard = await database.write(lambda conn: [_call(conn, owner, recorded=True) for _ in range(recorded)])
-    await asyncio.to_thread(_record, settings.data_dir, heard)
-    return owner
+    organization_id = (await database.write(lambda conn: organizations.create(conn, "bench"))).id
+    await database.write(
+        lambda conn: [_insert_ended_call(conn, organization_id) for _ in range(call_count - recorded_count)]
+    )
+    recorded = await database.write(
+        lambda conn: [_insert_ended_call(conn, organization_id, recorded=True) for _ in range(recorded_count)]
+    )
+    await asyncio.to_thread(_write_recordings, settings.data_dir, recorded)
+    return organization_id
 
 
-def _record(data_dir: Path, heard: list[calls.Call]) -> None:
-    """Recordings of a soft noise, each its own."""
-    dice = np.random.default_rng(7)
-    for call in heard:
+def _write_recordings(data_dir: Path, recorded: list[calls.Call]) -> None:
+    """Writes a recording of quiet noise for each call, each different."""
+    rng = np.random.default_rng(7)
+    for call in recorded:
         path = recordings.path_of(data_dir, call.id, call.created_at)
         path.parent.mkdir(parents=True, exist_ok=True)
-        sound = dice.normal(0, 300, 2 * RECORDING_FRAMES).astype("<i2")
-        path.write_bytes(wav_header(RATE, RECORDING_FRAMES) + sound.tobytes())
+        noise = rng.normal(0, 300, 2 * RECORDING_FRAMES).astype("<i2")
+        path.write_bytes(wav_header(RATE, RECORDING_FRAMES) + noise.tobytes())
     os.sync()
 
 
-async def _writes(database: Database, owner: str, until: asyncio.Event) -> list[float]:
-    """How long each write took, in s; they begin at even times, whatever became of those before."""
-    took: list[float] = []
-
-    async def write() -> None:
-        began = time.perf_counter()
-        await database.write(lambda conn: _call(conn, owner))
-        took.append(time.perf_counter() - began)
-
-    async with asyncio.TaskGroup() as group:
-        while not until.is_set():
-            group.create_task(write())
-            await asyncio.sleep(1 / WRITES_PER_S)
-    return took
-
-
-async def _command(*arguments: str | Path, data_dir: Path) -> float:
-    """Run a command of ours; its time in s."""
+async def _run_command(*arguments: str | Path, data_dir: Path) -> float:
+    """Runs a `trunkline` command. Returns its duration, s."""
     began = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "trunkline.cli.main", *arguments, stderr=asyncio.subprocess.DEVNULL,
@@ -99,8 +88,8 @@ async def _command(*arguments: str | Path, data_dir: Path) -> float:
     return time.perf_counter() - began
 
 
-async def run(many: int = 100_000, recorded: int = 1000) -> list[dict[str, Any]]:
-    """A row without a backup, one with, one with a compressed one."""
+async def run(call_count: int = 100_000, recorded_count: int = 1000, idle_s: float = IDLE_S) -> list[dict[str, Any]]:
+    """Returns three rows: no backup for `idle_s`, a plain backup, a compressed backup."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="trunkline-bench-") as folder:
         settings = Settings(data_dir=Path(folder) / "data")
@@ -108,37 +97,39 @@ async def run(many: int = 100_000, recorded: int = 1000) -> list[dict[str, Any]]
         database = Database(settings.database_url)
         await database.open()
         try:
-            owner = await _furnish(settings, database, many, recorded)
-            for what, name in (("none", None), ("plain", "backup.tar"), ("compressed", "backup.tar.gz")):
-                over = asyncio.Event()
-                writing = asyncio.create_task(_writes(database, owner, over))
-                target = None if name is None else Path(folder) / name
-                spent = None
-                if target is None:
-                    await asyncio.sleep(IDLE_S)
+            organization_id = await _fill(settings, database, call_count, recorded_count)
+            for kind, name in (("none", None), ("plain", "backup.tar"), ("compressed", "backup.tar.gz")):
+                stop = asyncio.Event()
+                write = partial(_insert_ended_call, organization_id=organization_id)
+                writing = asyncio.create_task(write_until(stop, database, write))
+                archive = None if name is None else Path(folder) / name
+                backup_s = None
+                if archive is None:
+                    await asyncio.sleep(idle_s)
                 else:
-                    spent = await _command("backup", target, data_dir=settings.data_dir)
-                over.set()
-                row = _row(what, await writing, spent, target, database.path)
-                if target is not None:
-                    there = Path(folder) / f"restored-{what}"
-                    row["restored_s"] = round(await _command("restore", target, data_dir=there), 1)
+                    backup_s = await _run_command("backup", archive, data_dir=settings.data_dir)
+                stop.set()
+                row = _row(kind, await writing, backup_s, archive, database.path)
+                if archive is not None:
+                    restored_dir = Path(folder) / f"restored-{kind}"
+                    row["restored_s"] = round(await _run_command("restore", archive, data_dir=restored_dir), 1)
                 rows.append(row)
         finally:
             await database.close()
     return rows
 
 
-def _row(what: str, took: list[float], spent: float | None, target: Path | None, database: Path) -> dict[str, Any]:
-    p50, p99, most = (round(float(value) * 1000, 1) for value in np.percentile(took, (50, 99, 100)))
-    size = None if target is None else round(target.stat().st_size / 1e6)
+def _row(
+    kind: str, latencies_s: list[float], backup_s: float | None, archive: Path | None, database: Path
+) -> dict[str, Any]:
+    p50, p99, longest = (round(float(value) * 1000, 1) for value in np.percentile(latencies_s, (50, 99, 100)))
     return {
-        "backup": what,
+        "backup": kind,
         "database_mb": round(database.stat().st_size / 1e6),
-        "size_mb": size,
-        "s": None if spent is None else round(spent, 1),
-        "writes": len(took),
-        "write_ms": [p50, p99, most],
+        "size_mb": None if archive is None else round(archive.stat().st_size / 1e6),
+        "s": None if backup_s is None else round(backup_s, 1),
+        "writes": len(latencies_s),
+        "write_ms": [p50, p99, longest],
     }
 
 

@@ -1,1 +1,1 @@
-"""Benchmarks of turn taking: response latency and barge-in, against Pipecat."""
+"""Benchmarks of turn taking: response latency and barge-in, compared with Pipecat."""

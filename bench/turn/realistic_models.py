@@ -1,8 +1,8 @@
-"""Models of real sizes in calls: they compute as much as real ones. What callers say and hear is set, for random
-weights hear and say nothing.
+"""Models of real sizes with random weights, for calls: they take as much computation as real ones. The recognized words
+are scripted, because random weights recognize none.
 
-The recognizer is a Zipformer (`zipformer_shape`), whose words are replaced by scripted ones. The language model
-(`model_shapes`) writes words of its own, of which every eighth ends a sentence. The voice is flite.
+The recognizer is a Zipformer (`bench.models.random_zipformer`), whose words are replaced by scripted ones. The language
+model (`bench.models.random_gguf`) writes random words, of which every eighth ends a sentence. The voice is flite.
 """
 
 from __future__ import annotations
@@ -23,20 +23,18 @@ from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from models.stt.sherpa.tokens import read_tokens
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 
-SENTENCE: Final = 8
-"""Words of the model that make a sentence."""
-ANSWERED: Final = 30
-"""Tokens of an answer."""
+WORDS_PER_SENTENCE: Final = 8
+MAX_ANSWER_TOKENS: Final = 30
 
 
 class RealisticSttStream:
-    """Hears with a real network, and tells scripted words when that is done."""
+    """Decodes with a real network, and returns scripted words when it has finished."""
 
     def __init__(self, real: SpeechToTextStream, on_words: Callable[[str], None]) -> None:
         self._real, self._script = real, InstantSttStream(on_words)
 
     def feed(self, samples: Samples) -> None:
-        """To both."""
+        """Feeds both streams."""
         self._real.feed(samples)
         self._script.feed(samples)
 
@@ -45,30 +43,30 @@ class RealisticSttStream:
         return self._script.partial()
 
     async def flush(self) -> str:
-        """When the network is done."""
+        """Returns the scripted words when the network has decoded all sound."""
         await self._real.flush()
         return await self._script.flush()
 
     async def end_turn(self) -> str:
-        """When the network is done."""
+        """Returns the scripted words when the network has decoded all sound."""
         await self._real.end_turn()
         return await self._script.end_turn()
 
     def reset(self) -> None:
-        """Both forget."""
+        """Resets both streams."""
         self._real.reset()
         self._script.reset()
 
     def close(self) -> None:
-        """Both end."""
+        """Closes both streams."""
         self._real.close()
         self._script.close()
 
 
 class RealisticStt:
-    """`models.protocols.SpeechToText`."""
+    """A speech-to-text model whose streams are `RealisticSttStream`s."""
 
-    name = "weighty-ear"
+    name = "realistic-stt"
 
     def __init__(self, real: SpeechToText) -> None:
         self._real = real
@@ -76,39 +74,40 @@ class RealisticStt:
     def open(
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
     ) -> SpeechToTextStream:
-        """A stream. Calls are of one language, whatever they say."""
+        """Opens a stream in English, whatever `language` is."""
         return RealisticSttStream(self._real.open(rate=rate, language="en", on_words=lambda words: None), on_words)
 
 
 class RealisticLlm:
-    """`models.protocols.LanguageModel`."""
+    """A language model of real size whose random words are divided into sentences."""
 
-    name = "weighty-language"
+    name = "realistic-llm"
 
     def __init__(self, real: LlamaLanguageModel) -> None:
         self._real = real
 
     async def respond(self, prompt: ChatPrompt) -> AsyncGenerator[LlmOutput, None]:
-        """What the model writes, in sentences."""
+        """Yields the model's words, with a full stop after every `WORDS_PER_SENTENCE`."""
         words = 0
         async with aclosing(self._real.respond(prompt)) as parts:
             async for part in parts:
                 words += 1
-                ends = isinstance(part, TextDelta) and words % SENTENCE == 0
+                ends = isinstance(part, TextDelta) and words % WORDS_PER_SENTENCE == 0
                 yield TextDelta(part.text + ".") if ends and isinstance(part, TextDelta) else part
 
 
-def realistic_models(language: str, folder: Path) -> Catalogue:
-    """A catalogue of these; `language` is a file, `folder` takes those of the recognizer. Some seconds."""
-    model = RealisticLlm(LlamaLanguageModel(Path(language), max_tokens=ANSWERED, context_length=2048))
+def realistic_models(llm_path: str, folder: Path) -> Catalogue:
+    """A catalogue of models of real sizes: `llm_path` is a GGUF file; the recognizer's files are written to `folder`.
+    Takes some seconds."""
+    model = RealisticLlm(LlamaLanguageModel(Path(llm_path), max_tokens=MAX_ANSWER_TOKENS, context_length=2048))
     info = LanguageModelInfo(language_model_id(model.name), model.name, "llama.cpp", 2048, True)
     return Catalogue(RealisticStt(_speech_to_text(folder)), {info: model}, [FliteTextToSpeech()], CertainTurnDetector())
 
 
 def _speech_to_text(folder: Path) -> SpeechToText:
     random_zipformer.write(folder)
-    make: Any = ENGINES["zipformer"]
-    paths = {role: str(folder / ("tokens.txt" if role == "tokens" else f"{role}.onnx")) for role in make.files}
-    recognizer = recognizer_config(make, paths, 1, None).recognizer()
+    engine: Any = ENGINES["zipformer"]
+    paths = {role: str(folder / ("tokens.txt" if role == "tokens" else f"{role}.onnx")) for role in engine.files}
+    recognizer = recognizer_config(engine, paths, 1, None).recognizer()
     tokens = read_tokens(folder / "tokens.txt")
     return SherpaSpeechToText("zipformer", recognizer, tokens, languages=("en",), biased=False, threads=1)

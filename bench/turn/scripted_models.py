@@ -1,5 +1,5 @@
-"""Models whose words and times are set: at once, so that what remains is our own share of the time, or as long after as
-good ones of today take. They wait without burning CPU."""
+"""Scripted models: fixed words and fixed latencies. With no latency what remains is the server's own share of the time;
+with typical ones they take as long as good models do today. They wait without using the CPU."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from models.tts.flite.text_to_speech import FliteTextToSpeech
 
 WORDS = "hello there"
 HANG_UP = ToolCall(END_CALL, END_CALL, "{}")
-"""The end of an answer after which the agent hangs up."""
+"""The tool call at the end of an answer after which the agent hangs up."""
 
 
 @dataclass(frozen=True)
 class Delays:
-    """How long the models take, s. `text`: from the end of sound to its text; `settled_text`: the same when nothing but
-    silence has come since it was asked for before, as a recognizer that decodes along has nothing left to do then.
-    `token`: from the prompt to the answer. `sentence`: to speak a sentence."""
+    """Latencies of the models, s. `text`: from the end of speech to its text; `settled_text`: the same if only silence
+    has followed since an earlier flush, because a streaming recognizer has nothing left to decode then.
+    `token`: from the prompt to the answer. `sentence`: synthesis of a sentence."""
 
     text: float = 0.0
     settled_text: float = 0.0
@@ -41,129 +41,129 @@ class Delays:
     sentence: float = 0.0
 
 
-NONE: Final = Delays()
-REALISTIC: Final = Delays(text=0.08, settled_text=0.005, token=0.15, sentence=0.06)
-QUIET: Final = 100
-"""A peak under this (int16) is silence: 0.3 % of full scale, more than what G.711 leaves of it."""
+NO_DELAYS: Final = Delays()
+TYPICAL_DELAYS: Final = Delays(text=0.08, settled_text=0.005, token=0.15, sentence=0.06)
+SILENCE_PEAK: Final = 100
+"""Audio with a lower peak (int16) is silence: 0.3 % of full scale, more than the noise of G.711."""
 
 
 class InstantSttStream:
-    """Knows the words as soon as there is sound."""
+    """Recognizes `WORDS` as soon as there is sound, without latency."""
 
     def __init__(self, on_words: Callable[[str], None]) -> None:
         self._on_words = on_words
         self._fed = False
 
     def feed(self, samples: Samples) -> None:
-        """Any sound is the words."""
+        """Any sound is recognized as `WORDS`."""
         if not self._fed:
             self._fed = True
             self._on_words(WORDS)
 
     def partial(self) -> str:
-        """The words, once there was sound."""
+        """`WORDS`, or an empty text before any sound."""
         return WORDS if self._fed else ""
 
     async def flush(self) -> str:
-        """At once."""
+        """Returns the text at once."""
         return self.partial()
 
     async def end_turn(self) -> str:
-        """At once."""
+        """Returns the text at once."""
         text, self._fed = self.partial(), False
         return text
 
     def reset(self) -> None:
-        """Nothing was heard."""
+        """Forgets the sound."""
         self._fed = False
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Does nothing."""
 
 
 class DelayedSttStream(InstantSttStream):
-    """Knows the words as soon as there is sound, and takes its time to be sure of them."""
+    """Recognizes `WORDS` as soon as there is sound, and returns the final text after a delay."""
 
     def __init__(self, on_words: Callable[[str], None], delays: Delays) -> None:
         super().__init__(on_words)
         self._delays = delays
-        self._undecoded = False  # sound came since the text was asked for last
-        self._ready_at = 0.0  # `loop.time()` at which the text of what was asked for is there
+        self._undecoded = False  # speech has come since the last flush
+        self._ready_at = 0.0  # `loop.time()` at which the text of the last flush is ready
 
     def feed(self, samples: Samples) -> None:
         """Silence needs no decoding."""
         super().feed(samples)
-        if not self._undecoded and np.abs(samples.astype(np.int32)).max(initial=0) >= QUIET:
+        if not self._undecoded and np.abs(samples.astype(np.int32)).max(initial=0) >= SILENCE_PEAK:
             self._undecoded = True
 
     async def flush(self) -> str:
-        """After `Delays.text`."""
-        await self._decoded()
+        """Returns the text after `Delays.text` or `Delays.settled_text`."""
+        await self._decode()
         return self.partial()
 
     async def end_turn(self) -> str:
-        """After `Delays.text` or `Delays.settled_text`."""
-        await self._decoded()
+        """Returns the text after `Delays.text` or `Delays.settled_text`."""
+        await self._decode()
         return await super().end_turn()
 
-    async def _decoded(self) -> None:
+    async def _decode(self) -> None:
         now = asyncio.get_running_loop().time()
-        takes = self._delays.text if self._undecoded else self._delays.settled_text
-        self._undecoded, self._ready_at = False, max(self._ready_at, now + takes)
+        delay_s = self._delays.text if self._undecoded else self._delays.settled_text
+        self._undecoded, self._ready_at = False, max(self._ready_at, now + delay_s)
         await asyncio.sleep(self._ready_at - now)
 
 
 class ScriptedStt:
-    """`models.protocols.SpeechToText`."""
+    """A speech-to-text model that recognizes `WORDS`."""
 
-    name = "scripted-ear"
+    name = "scripted-stt"
 
-    def __init__(self, delays: Delays = NONE) -> None:
+    def __init__(self, delays: Delays = NO_DELAYS) -> None:
         self._delays = delays
 
     def open(
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
     ) -> SpeechToTextStream:
-        """A stream."""
+        """Opens a stream, with delays if there are any."""
         return DelayedSttStream(on_words, self._delays) if self._delays.text else InstantSttStream(on_words)
 
 
 class ScriptedLlm:
-    """Always gives the same answer."""
+    """A language model that always gives the same answer."""
 
-    name = "scripted-language"
+    name = "scripted-llm"
 
-    def __init__(self, answer: str, delays: Delays = NONE) -> None:
+    def __init__(self, answer: str, delays: Delays = NO_DELAYS) -> None:
         self._text = answer
         self._delays = delays
 
     async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
-        """After `Delays.token`, all of it."""
+        """Yields the whole answer after `Delays.token`."""
         if self._delays.token:
             await asyncio.sleep(self._delays.token)
         yield TextDelta(self._text)
 
 
 class ScriptedTts:
-    """flite, remembered from the first time on."""
+    """flite, which synthesizes every text only once."""
 
-    name = "scripted-voice"
+    name = "scripted-tts"
 
-    def __init__(self, delays: Delays = NONE) -> None:
+    def __init__(self, delays: Delays = NO_DELAYS) -> None:
         self._flite = FliteTextToSpeech()
         self._delays = delays
         self._known: dict[tuple[str, int], SynthesizedSpeech] = {}
 
     def voices(self) -> Sequence[str]:
-        """Those of flite."""
+        """The voices of flite."""
         return self._flite.voices()
 
     def language_of(self, voice: str) -> str | None:
-        """English."""
+        """The language of a voice of flite."""
         return self._flite.language_of(voice)
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
-        """After `Delays.sentence`, but for the first time."""
+        """Returns the speech after `Delays.sentence`; the first time later, because it is synthesized then."""
         if self._delays.sentence:
             await asyncio.sleep(self._delays.sentence)
         key = (text, settings.rate)
@@ -172,36 +172,36 @@ class ScriptedTts:
         return self._known[key]
 
     def close(self) -> None:
-        """End flite's thread."""
+        """Ends flite's thread."""
         self._flite.close()
 
 
 class CertainTurnDetector:
-    """Every turn is over when it is asked; its own stream for all calls."""
+    """An end-of-turn model for which every turn has ended; it is also its own stream."""
 
-    name = "sure"
+    name = "certain"
     latency_ms = 0
 
     def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> CertainTurnDetector:
-        """The same for all."""
+        """Returns itself."""
         return self
 
     def feed(self, samples: Samples) -> None:
-        """Sound says nothing."""
+        """Ignores the audio."""
 
     def ask(self, answer: Callable[[float | None], None]) -> None:
-        """Always."""
+        """Answers with probability 1."""
         answer(1.0)
 
     def reset(self) -> None:
-        """Nothing is kept."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Does nothing."""
 
 
-def scripted_models(answer: str, delays: Delays = NONE) -> Catalogue:
-    """A catalogue of these."""
+def scripted_models(answer: str, delays: Delays = NO_DELAYS) -> Catalogue:
+    """A catalogue of scripted models."""
     language = ScriptedLlm(answer, delays)
     info = LanguageModelInfo(language_model_id(language.name), language.name, "builtin", 4096, True)
     return Catalogue(ScriptedStt(delays), {info: language}, [ScriptedTts(delays)], CertainTurnDetector())

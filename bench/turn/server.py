@@ -1,5 +1,5 @@
-"""The measured side of the benches of turns and of capacity, and of the soak: the whole server as `trunkline serve`
-runs it, log lines to a file; only the models are scripted."""
+"""The measured server of the turn and capacity benchmarks and of the soak test (a worker process): the whole server as
+`trunkline serve` runs it, with its log in a file and scripted or random-weight models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import sqlalchemy as sa
 import uvloop
 
 from bench.turn.scripted_models import Delays, scripted_models
-from bench.worker_process import obey
+from bench.worker_process import serve_commands
 from config import logging as logs
 from config.log_writer import LogWriter
 from config.settings import Settings
@@ -31,7 +31,7 @@ from trunkline.server.startup import SWITCH_INTERVAL_S, freeze_gc, running_serve
 
 PORTS: Final = range(40000, 42000)
 NUMBER: Final = "2000"
-MAIN: Final = "event loop"
+EVENT_LOOP_THREAD: Final = "event loop"
 
 
 def _settings(folder: Path, changes: dict[str, Any]) -> Settings:
@@ -47,59 +47,59 @@ def _settings(folder: Path, changes: dict[str, Any]) -> Settings:
 
 
 def _prepare(conn: sa.Connection, agent: dict[str, Any]) -> None:
-    """A trunk that takes every call of this machine to one agent."""
+    """Creates a trunk that connects every call from this machine to one agent."""
     organization = organizations.create(conn, "bench")
-    made = agents.create(conn, organization.id, AgentFields(name="bench", **agent))
+    created = agents.create(conn, organization.id, AgentFields(name="bench", **agent))
     number = PhoneNumberFields(
         name="bench",
         number=NUMBER,
         provider="sip",
         sip_mode="ip_allowlist",
         sip_ip="127.0.0.1",
-        agent_id=made.id,
+        agent_id=created.id,
         sip_qualify_seconds=0,
     )
     phone_numbers.create(conn, organization.id, number)
 
 
-def _models(answer: str, delays: Delays, weights: str | None, folder: Path) -> Catalogue:
-    if weights is None:
+def _models(answer: str, delays: Delays, llm_path: str | None, folder: Path) -> Catalogue:
+    if llm_path is None:
         return scripted_models(answer, delays)
-    from bench.turn.realistic_models import realistic_models  # nothing of it counts as memory of the other benches
+    from bench.turn.realistic_models import realistic_models  # imported here to take no memory in other benchmarks
 
-    return realistic_models(weights, folder)
+    return realistic_models(llm_path, folder)
 
 
 def _name_threads() -> None:
     for thread in threading.enumerate():
-        name = MAIN if thread is threading.main_thread() else thread.name
+        name = EVENT_LOOP_THREAD if thread is threading.main_thread() else thread.name
         comm = Path(f"/proc/self/task/{thread.native_id}/comm")
         if comm.exists():
             comm.write_text("database" if "connection_worker" in name else name[:15])
 
 
 async def name_threads() -> dict[str, Any]:
-    """Give Python's threads the names by which the system tells their CPU time apart (15 characters)."""
+    """Sets the kernel's names of Python's threads (15 characters), by which their CPU time is reported."""
     await asyncio.to_thread(_name_threads)
     return {}
 
 
 def _ended(conn: sa.Connection) -> dict[str, Any]:
-    """The calls that are over: how many, how they ended, and what their RTP was like. The database adds up: to bring
-    every call here would cost the process that is measured memory that grows with their number."""
+    """The number of ended calls, their end reasons, and their received and lost RTP packets. The database computes the
+    sums, because loading every call would take memory in the measured process."""
     calls = tables.calls.c
-    over = calls.ended_at.is_not(None)
-    reasons = conn.execute(sa.select(calls.ended_reason, sa.func.count()).where(over).group_by(calls.ended_reason))
+    has_ended = calls.ended_at.is_not(None)
+    reasons = conn.execute(sa.select(calls.ended_reason, sa.func.count()).where(has_ended).group_by(calls.ended_reason))
     counted: dict[str, int] = dict(reasons.tuples().all())
     received, lost = (
-        conn.execute(sa.select(sa.func.sum(sa.func.json_extract(calls.media_quality, path))).where(over)).scalar()
+        conn.execute(sa.select(sa.func.sum(sa.func.json_extract(calls.media_quality, path))).where(has_ended)).scalar()
         for path in ("$.received.packets", "$.received.lost")
     )
     return {"ended": sum(counted.values()), "reasons": counted, "received": received or 0, "lost": lost or 0}
 
 
-async def _facts(server: Server) -> dict[str, Any]:
-    """What is in use now, and what has ended."""
+async def _status(server: Server) -> dict[str, Any]:
+    """The resources that are in use now, and the calls that have ended. Resets the pump's statistics."""
     pump = server.endpoint.pump.stats(reset=True)
     return {
         "calls": server.calls.active_call_count,
@@ -115,7 +115,7 @@ async def _facts(server: Server) -> dict[str, Any]:
 
 
 async def main() -> None:
-    """Take orders."""
+    """Serves commands from stdin."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     async with AsyncExitStack() as stack:
         servers: list[Server] = []
@@ -126,11 +126,11 @@ async def main() -> None:
             delays: dict[str, float],
             agent: dict[str, Any],
             settings: dict[str, Any] | None = None,
-            weights: str | None = None,
+            llm_path: str | None = None,
         ) -> dict[str, Any]:
             log = stack.enter_context(await asyncio.to_thread(Path(folder, "server.log").open, "w"))
             logs.configure("info", "json", stack.enter_context(LogWriter(log)))
-            models = await asyncio.to_thread(_models, answer, Delays(**delays), weights, Path(folder))
+            models = await asyncio.to_thread(_models, answer, Delays(**delays), llm_path, Path(folder))
             server = await stack.enter_async_context(
                 running_server(_settings(Path(folder), settings or {}), lambda _: models)
             )
@@ -140,10 +140,10 @@ async def main() -> None:
             freeze_gc()
             return {"port": server.sip_port}
 
-        async def facts() -> dict[str, Any]:
-            return await _facts(servers[0])
+        async def status() -> dict[str, Any]:
+            return await _status(servers[0])
 
-        await obey({"start": start, "name_threads": name_threads, "facts": facts})
+        await serve_commands({"start": start, "name_threads": name_threads, "status": status})
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Webhook delivery while its processes are killed."""
+"""Fault injection for webhook delivery: the sender is killed and the receivers fail."""

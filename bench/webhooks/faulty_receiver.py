@@ -1,4 +1,4 @@
-"""A webhook receiver that misbehaves by plan, and keeps a log of all that came."""
+"""A webhook receiver that fails by plan and records all requests."""
 
 from __future__ import annotations
 
@@ -15,68 +15,67 @@ from typing import Final, Literal, Self
 
 from aiohttp import web
 
-Kind = Literal["answers", "answers late", "status 500", "hangs", "drops", "redirects", "status 204"]
-FAILURES: Final[tuple[Kind, ...]] = ("status 500", "hangs", "drops", "redirects", "status 204")
-SUCCESSES: Final[tuple[Kind, ...]] = ("answers", "answers", "answers late")
+Behaviour = Literal["answers", "answers late", "status 500", "hangs", "drops", "redirects", "status 204"]
+FAILURES: Final[tuple[Behaviour, ...]] = ("status 500", "hangs", "drops", "redirects", "status 204")
+SUCCESSES: Final[tuple[Behaviour, ...]] = ("answers", "answers", "answers late")
 LATE_S: Final = 0.2
 
 
 @dataclass(frozen=True)
-class Arrival:
-    """A request that came. Times are of the system's monotonic clock, s: `at` when it was there, `ended` when it was
-    answered or dropped, which is before its sender knew; of one that hangs, `at`."""
+class ReceivedRequest:
+    """A received request. Times are of the system's monotonic clock, s: `answered_s` is that of the response or of the
+    dropped connection, which the sender knows only later; for a request that hangs, it is `received_s`."""
 
-    delivery: str
+    delivery_id: str
     attempt: int
     call_id: str
-    kind: Kind
-    at: float
-    ended: float
-    sha256: str
-    verified: bool
+    behaviour: Behaviour
+    received_s: float
+    answered_s: float
+    body_sha256: str
+    signatures_valid: bool
 
     @property
     def succeeded(self) -> bool:
-        """It got status 200."""
-        return self.kind in SUCCESSES
+        """True if the response was status 200."""
+        return self.behaviour in SUCCESSES
 
 
-def planned(seed: int, failing: Sequence[int], delivery: str, attempt: int) -> Kind:
-    """What becomes of an attempt: the same whenever it comes. So many attempts of an event fail as one of `failing`
-    says, drawn by chance."""
-    fails = random.Random(f"{seed} {delivery}").choice(failing)
-    return random.Random(f"{seed} {delivery} {attempt}").choice(FAILURES if attempt <= fails else SUCCESSES)
+def planned_behaviour(seed: int, failed_attempts: Sequence[int], delivery_id: str, attempt: int) -> Behaviour:
+    """The receiver's behaviour for an attempt, which is the same whenever it is repeated. The number of attempts of an
+    event that fail is drawn from `failed_attempts`."""
+    failures = random.Random(f"{seed} {delivery_id}").choice(failed_attempts)
+    return random.Random(f"{seed} {delivery_id} {attempt}").choice(FAILURES if attempt <= failures else SUCCESSES)
 
 
-def verified(headers: dict[str, str], body: bytes, secret: str) -> bool:
-    """Both signatures hold."""
+def are_signatures_valid(headers: dict[str, str], body: bytes, secret: str) -> bool:
+    """True if both signatures are those of the body with this secret."""
     signed = f"{headers.get('webhook-id')}.{headers.get('webhook-timestamp')}.".encode() + body
     standard = base64.b64encode(hmac.digest(secret.encode(), signed, "sha256")).decode()
-    simple = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-    return (headers.get("X-Service-Signature"), headers.get("webhook-signature")) == (simple, f"v1,{standard}")
+    plain = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    return (headers.get("X-Service-Signature"), headers.get("webhook-signature")) == (plain, f"v1,{standard}")
 
 
 @dataclass
-class StormReceiver:
-    """Listens at several ports on loopback, so that it is several receivers for a sender."""
+class FaultyReceiver:
+    """Listens on several ports on loopback, which are separate receivers for a sender."""
 
     secret: str
     seed: int
     timeout_s: float
-    """The sender's."""
-    failing: Sequence[int]
-    log: list[Arrival] = field(default_factory=list)
+    """The sender's response timeout."""
+    failed_attempts: Sequence[int]
+    """Numbers of failed attempts, one of which is drawn for each event."""
+    requests: list[ReceivedRequest] = field(default_factory=list)
     redirected: int = 0
-    """Requests to where redirects lead."""
+    """Requests to the target of the redirects."""
     urls: list[str] = field(default_factory=list)
-    done: set[str] = field(default_factory=set)
-    """Calls whose event got status 200."""
 
     async def listen(self, ports: int) -> Self:
-        """Begin."""
+        """Opens the ports."""
         app = web.Application()
-        app.router.add_post("/hook", self._take)
-        app.router.add_route("*", "/elsewhere", self._elsewhere)
+        app.router.add_post("/hook", self._receive)
+        app.router.add_route("*", "/redirected", self._receive_redirected)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         for _ in range(ports):
@@ -85,37 +84,40 @@ class StormReceiver:
         return self
 
     async def close(self) -> None:
-        """End."""
+        """Closes the ports."""
         await self._runner.cleanup()
 
-    async def _elsewhere(self, request: web.Request) -> web.Response:
+    async def _receive_redirected(self, request: web.Request) -> web.Response:
         self.redirected += 1
         return web.Response()
 
-    async def _take(self, request: web.Request) -> web.Response:
+    async def _receive(self, request: web.Request) -> web.Response:
         body = await request.read()
-        at = time.monotonic()
+        received_s = time.monotonic()
         headers = dict(request.headers)
-        delivery, attempt = headers["X-Service-Delivery"], int(headers["X-Service-Attempt"])
-        call_id = json.loads(body)["callId"]
-        kind = planned(self.seed, self.failing, delivery, attempt)
-        if kind == "answers late":
+        delivery_id, attempt = headers["X-Service-Delivery"], int(headers["X-Service-Attempt"])
+        behaviour = planned_behaviour(self.seed, self.failed_attempts, delivery_id, attempt)
+        if behaviour == "answers late":
             await asyncio.sleep(LATE_S)
-        arrival = Arrival(
-            delivery, attempt, call_id, kind, at, at if kind == "hangs" else time.monotonic(),
-            hashlib.sha256(body).hexdigest(), verified(headers, body, self.secret),
-        )  # fmt: skip
-        self.log.append(arrival)
-        if arrival.succeeded:
-            self.done.add(call_id)
-        return await self._answer(request, kind)
+        received = ReceivedRequest(
+            delivery_id=delivery_id,
+            attempt=attempt,
+            call_id=json.loads(body)["callId"],
+            behaviour=behaviour,
+            received_s=received_s,
+            answered_s=received_s if behaviour == "hangs" else time.monotonic(),
+            body_sha256=hashlib.sha256(body).hexdigest(),
+            signatures_valid=are_signatures_valid(headers, body, self.secret),
+        )
+        self.requests.append(received)
+        return await self._respond(request, behaviour)
 
-    async def _answer(self, request: web.Request, kind: Kind) -> web.Response:
-        match kind:
+    async def _respond(self, request: web.Request, behaviour: Behaviour) -> web.Response:
+        match behaviour:
             case "status 500" | "status 204":
-                return web.Response(status=int(kind.removeprefix("status ")))
+                return web.Response(status=int(behaviour.removeprefix("status ")))
             case "redirects":
-                return web.Response(status=307, headers={"Location": "/elsewhere"})
+                return web.Response(status=307, headers={"Location": "/redirected"})
             case "drops" if request.transport is not None:
                 request.transport.abort()
             case "hangs":

@@ -1,4 +1,5 @@
-"""What must hold after a storm of webhooks: told by the receiver's log, the moments of the kills and the database."""
+"""Invariants of webhook delivery under fault injection, checked against the receiver's requests, the times of the kills
+and the sender's database."""
 
 from __future__ import annotations
 
@@ -8,26 +9,26 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from bench.webhooks.faulty_receiver import Arrival
+from bench.webhooks.faulty_receiver import ReceivedRequest
 
-MOST_ATTEMPTS: Final = 5
-READ_LATE_S: Final = 1.0
-"""How long after the end of its sender a request may still lie unread at the receiver."""
+MAX_ATTEMPTS: Final = 5
+MAX_READ_DELAY_S: Final = 1.0
+"""Longest time for which a request may remain unread at the receiver after its sender was killed."""
 
 
 @dataclass(frozen=True)
 class Kill:
-    """Of a sender: the signal was sent at `since`, the process was gone at `until` (monotonic clock, s)."""
+    """A kill of the sender: the times of the signal and of the end of the process (monotonic clock, s)."""
 
-    since: float
-    until: float
+    signalled_s: float
+    ended_s: float
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """An attempt as the sender's database has it; times in ms since 1970."""
+class RecordedAttempt:
+    """An attempt in the sender's database; times in ms since 1970."""
 
-    delivery: str
+    delivery_id: str
     attempt: int
     status: str
     created_ms: int
@@ -35,93 +36,99 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Storm:
-    """All that is known. `calls` were asked for, and `expected` are those that ended; `delays_s` is the schedule."""
+class DeliveryHistory:
+    """The history of all deliveries: the number of calls that were requested, the calls that ended, the requests at the
+    receiver, the kills, the attempts in the database, and the sender's retry delays."""
 
-    calls: int
-    expected: frozenset[str]
-    log: Sequence[Arrival]
+    requested_calls: int
+    ended_calls: frozenset[str]
+    requests: Sequence[ReceivedRequest]
     kills: Sequence[Kill]
-    recorded: Sequence[Recorded]
-    delays_s: Sequence[float]
+    attempts: Sequence[RecordedAttempt]
+    retry_delays_s: Sequence[float]
     redirected: int = 0
 
 
-def by_delivery(log: Iterable[Arrival]) -> dict[str, list[Arrival]]:
-    """The requests of each event, in the order of coming."""
-    found: defaultdict[str, list[Arrival]] = defaultdict(list)
-    for each in sorted(log, key=lambda arrival: arrival.at):
-        found[each.delivery].append(each)
+def requests_by_delivery(requests: Iterable[ReceivedRequest]) -> dict[str, list[ReceivedRequest]]:
+    """The requests of each event by the id of its delivery, in the order of their times."""
+    deliveries: defaultdict[str, list[ReceivedRequest]] = defaultdict(list)
+    for request in sorted(requests, key=lambda each: each.received_s):
+        deliveries[request.delivery_id].append(request)
+    return deliveries
+
+
+def repeated_requests(history: DeliveryHistory) -> int:
+    """Number of requests that repeat an attempt, because a kill interrupted it before its end was recorded."""
+    return len(history.requests) - len({(each.delivery_id, each.attempt) for each in history.requests})
+
+
+def violations(history: DeliveryHistory) -> list[str]:
+    """The violated invariants, in words."""
+    found = list(_call_violations(history))
+    attempts = _attempts_by_delivery(history.attempts)
+    for delivery_id, requests in requests_by_delivery(history.requests).items():
+        found += [f"event {delivery_id}: {each}" for each in _request_violations(requests, history)]
+        recorded = attempts.get(delivery_id, [])
+        found += [f"event {delivery_id}: {each}" for each in _attempt_violations(requests, recorded, history)]
     return found
 
 
-def cut(storm: Storm) -> int:
-    """Requests that came again because a kill had cut their attempt before its end was recorded."""
-    return len(storm.log) - len({(each.delivery, each.attempt) for each in storm.log})
+def _call_violations(history: DeliveryHistory) -> Iterator[str]:
+    if len(history.ended_calls) != history.requested_calls:
+        yield f"{len(history.ended_calls)} calls ended, {history.requested_calls} were requested"
+    deliveries = defaultdict(set)
+    for request in history.requests:
+        deliveries[request.call_id].add(request.delivery_id)
+    yield from (f"call {each}: no webhook was received" for each in sorted(history.ended_calls - set(deliveries)))
+    yield from (f"call {each} has not ended" for each in sorted(set(deliveries) - history.ended_calls))
+    yield from (f"call {each} has {len(ids)} events" for each, ids in deliveries.items() if len(ids) > 1)
+    if history.redirected:
+        yield f"{history.redirected} redirects were followed"
 
 
-def faults(storm: Storm) -> list[str]:
-    """What does not hold; empty when all does."""
-    found = list(_of_all(storm))
-    recorded = _recorded_by_delivery(storm.recorded)
-    for delivery, arrivals in by_delivery(storm.log).items():
-        found += [f"event {delivery}: {fault}" for fault in _of_event(arrivals, storm)]
-        found += [f"event {delivery}: {fault}" for fault in _of_record(arrivals, recorded.get(delivery, []), storm)]
-    return found
-
-
-def _of_all(storm: Storm) -> Iterator[str]:
-    if len(storm.expected) != storm.calls:
-        yield f"{len(storm.expected)} calls ended, {storm.calls} were asked for"
-    told = defaultdict(set)
-    for each in storm.log:
-        told[each.call_id].add(each.delivery)
-    yield from (f"call {each}: no request told of it" for each in sorted(storm.expected - set(told)))
-    yield from (f"call {each} is none of those that ended" for each in sorted(set(told) - storm.expected))
-    yield from (f"call {each} has {len(ids)} events" for each, ids in told.items() if len(ids) > 1)
-    if storm.redirected:
-        yield f"{storm.redirected} redirects were followed"
-
-
-def _of_event(arrivals: Sequence[Arrival], storm: Storm) -> Iterator[str]:
-    if not any(each.succeeded for each in arrivals):
+def _request_violations(requests: Sequence[ReceivedRequest], history: DeliveryHistory) -> Iterator[str]:
+    """The violations in the requests of one event."""
+    if not any(each.succeeded for each in requests):
         yield "never answered with 200"
-    if len({each.sha256 for each in arrivals}) > 1:
+    if len({each.body_sha256 for each in requests}) > 1:
         yield "its body changed"
-    if not all(each.verified for each in arrivals):
-        yield "a signature does not hold"
-    if not all(1 <= each.attempt <= MOST_ATTEMPTS for each in arrivals):
-        yield f"an attempt has a number outside 1..{MOST_ATTEMPTS}"
-    for earlier, later in pairwise(arrivals):
-        yield from _of_pair(earlier, later, storm)
+    if not all(each.signatures_valid for each in requests):
+        yield "a signature is invalid"
+    if not all(1 <= each.attempt <= MAX_ATTEMPTS for each in requests):
+        yield f"an attempt has a number outside 1..{MAX_ATTEMPTS}"
+    for earlier, later in pairwise(requests):
+        yield from _pair_violations(earlier, later, history)
 
 
-def _of_pair(earlier: Arrival, later: Arrival, storm: Storm) -> Iterator[str]:
-    """Two requests of an event, one after the other."""
+def _pair_violations(earlier: ReceivedRequest, later: ReceivedRequest, history: DeliveryHistory) -> Iterator[str]:
+    """The violations in two consecutive requests of an event."""
     if later.attempt == earlier.attempt:
-        if not any(earlier.at - READ_LATE_S <= kill.until and kill.since <= later.at for kill in storm.kills):
+        begin_s = earlier.received_s - MAX_READ_DELAY_S
+        if not any(begin_s <= kill.ended_s and kill.signalled_s <= later.received_s for kill in history.kills):
             yield f"attempt {later.attempt} came twice without a kill between"
     elif later.attempt != earlier.attempt + 1:
         yield f"attempt {later.attempt} came after {earlier.attempt}"
-    elif later.at < earlier.ended + storm.delays_s[earlier.attempt - 1]:
-        wait_s = later.at - earlier.ended
+    elif later.received_s < earlier.answered_s + history.retry_delays_s[earlier.attempt - 1]:
+        wait_s = later.received_s - earlier.answered_s
         yield f"attempt {later.attempt} came {wait_s:.3f} s after {earlier.attempt} had failed"
 
 
-def _of_record(arrivals: Sequence[Arrival], recorded: Sequence[Recorded], storm: Storm) -> Iterator[str]:
-    """What the database says of an event."""
-    if [each.attempt for each in recorded] != sorted({each.attempt for each in arrivals}):
-        yield f"attempts {[each.attempt for each in recorded]} are recorded"
-    if recorded and [each.status for each in recorded] != ["failed"] * (len(recorded) - 1) + ["succeeded"]:
-        yield f"recorded as {[each.status for each in recorded]}"
-    for earlier, later in pairwise(recorded):
+def _attempt_violations(
+    requests: Sequence[ReceivedRequest], attempts: Sequence[RecordedAttempt], history: DeliveryHistory
+) -> Iterator[str]:
+    """The violations in the recorded attempts of an event."""
+    if [each.attempt for each in attempts] != sorted({each.attempt for each in requests}):
+        yield f"attempts {[each.attempt for each in attempts]} are recorded"
+    if attempts and [each.status for each in attempts] != ["failed"] * (len(attempts) - 1) + ["succeeded"]:
+        yield f"recorded as {[each.status for each in attempts]}"
+    for earlier, later in pairwise(attempts):
         wait_ms = later.created_ms - earlier.created_ms - earlier.duration_ms
-        if wait_ms < 1000 * storm.delays_s[earlier.attempt - 1]:
+        if wait_ms < 1000 * history.retry_delays_s[earlier.attempt - 1]:
             yield f"attempt {later.attempt} began {wait_ms} ms after the end of {earlier.attempt}"
 
 
-def _recorded_by_delivery(recorded: Iterable[Recorded]) -> dict[str, list[Recorded]]:
-    found: defaultdict[str, list[Recorded]] = defaultdict(list)
-    for each in sorted(recorded, key=lambda one: one.attempt):
-        found[each.delivery].append(each)
-    return found
+def _attempts_by_delivery(attempts: Iterable[RecordedAttempt]) -> dict[str, list[RecordedAttempt]]:
+    deliveries: defaultdict[str, list[RecordedAttempt]] = defaultdict(list)
+    for attempt in sorted(attempts, key=lambda each: each.attempt):
+        deliveries[attempt.delivery_id].append(attempt)
+    return deliveries

@@ -1,5 +1,5 @@
-"""The smallest process that ends calls and sends their webhooks: database, `CallFinalizer` and `WebhookSender`. It
-takes orders; a call that is ordered again after a kill is not made again."""
+"""A minimal process that ends calls and sends their webhooks: database, `CallFinalizer` and `WebhookSender` (a worker
+process). A command that is repeated after a kill does not create a second call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bench.worker_process import obey
+from bench.worker_process import serve_commands
 from calls.call_record.outcome import CallOutcome
 from calls.egress.address_rules import EgressRules
 from calls.egress.client import EgressClient, tls_context
@@ -29,15 +29,15 @@ from storage.database.database import Database
 from storage.webhooks import attempt_claims
 
 
-def _called(conn: sa.Connection, sid: str, call: dict[str, str]) -> str | None:
-    """The id of a new call; None when it is there."""
+def _create_call(conn: sa.Connection, sid: str, call: dict[str, str]) -> str | None:
+    """Creates a call unless there is one with this SIP Call-ID. Returns the id of a new call, else None."""
     if conn.execute(sa.select(tables.calls.c.id).where(tables.calls.c.call_sid == sid)).first() is not None:
         return None
     return calls.create_inbound(conn, provider="sip", call_sid=sid, customer_number="1", **call).id
 
 
 async def main() -> None:
-    """Begin, take orders, drain."""
+    """Starts the sender, serves commands from stdin, and drains the sender."""
     logs.configure("error", "console")
     settings = Settings.load(None, dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True)))
     async with AsyncExitStack() as stack:
@@ -46,27 +46,27 @@ async def main() -> None:
         stack.enter_context(server_lock.lock_database(database.path))
         stack.push_async_callback(database.close)
         await database.open()
-        await database.write(attempt_claims.release_all)  # we hold the lock: who had them is dead
+        await database.write(attempt_claims.release_all)  # the lock proves that their owner has ended
         client = EgressClient(EgressRules(settings.egress.allow), tls_context(None))
         stack.push_async_callback(client.close)
         webhooks = settings.webhooks
         policy = DeliveryPolicy(webhooks.allow_http, webhooks.timeout_s, webhooks.retry_delays_s)
-        deliverer = WebhookSender(database, client, key, policy)
-        after_call = CallFinalizer(database, key, "http://127.0.0.1", deliverer.wake)
-        await after_call.recover(Path(settings.data_dir))
-        sending = asyncio.create_task(deliverer.run())
+        sender = WebhookSender(database, client, key, policy)
+        finalizer = CallFinalizer(database, key, "http://127.0.0.1", sender.wake)
+        await finalizer.recover(Path(settings.data_dir))
+        sending = asyncio.create_task(sender.run())
 
         async def end(sid: str, call: dict[str, str]) -> dict[str, Any]:
-            made = await database.write(partial(_called, sid=sid, call=call))
-            if made is not None:
-                await after_call.finish(made, CallOutcome("failed", "busy", utc_now()), None)
+            call_id = await database.write(partial(_create_call, sid=sid, call=call))
+            if call_id is not None:
+                await finalizer.finish(call_id, CallOutcome("failed", "busy", utc_now()), None)
             return {}
 
-        async def nothing() -> dict[str, Any]:
+        async def ping() -> dict[str, Any]:
             return {}
 
-        await obey({"end": end, "nothing": nothing})
-        await deliverer.drain(1)
+        await serve_commands({"end": end, "ping": ping})
+        await sender.drain(1)
         sending.cancel()
 
 

@@ -46,8 +46,8 @@ class OutboundClient:
 
     async def wait_for_callee(self, index: int = 0) -> Callee:
         """Wait until the callee with this index is called."""
-        await until(lambda: len(self.harness.callees.called) > index)
-        return self.harness.callees.called[index]
+        await until(lambda: len(self.harness.callees.dialled) > index)
+        return self.harness.callees.dialled[index]
 
     async def update_number(self, **changes: Any) -> None:
         """Change the number in the database."""

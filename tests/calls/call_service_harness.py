@@ -193,7 +193,7 @@ async def call_service(
 ) -> AsyncIterator[CallServiceHarness]:
     """A `CallService` that takes and places calls; afterwards all of it is closed. `per_second` is the pace of outbound
     calls; only the test measures the models of `load_shedder`."""
-    database = WatchedDatabase(await database_template.put(data_dir))
+    database = WatchedDatabase(await database_template.copy_to(data_dir))
     await database.open()
     pump = ArrayPump()
     post = asyncio.get_running_loop().call_soon_threadsafe

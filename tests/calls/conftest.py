@@ -34,6 +34,6 @@ def secrets() -> Secrets:
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = await database_template.opened(tmp_path)
+    database = await database_template.open_copy(tmp_path)
     yield database
     await database.close()

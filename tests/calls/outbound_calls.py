@@ -42,8 +42,8 @@ async def queue(harness: CallServiceHarness, line: NumberAndAgent, to: str = "+4
 
 async def callee(harness: CallServiceHarness, place: int = 0) -> Callee:
     """Wait until somebody is called."""
-    await until(lambda: len(harness.callees.called) > place)
-    return harness.callees.called[place]
+    await until(lambda: len(harness.callees.dialled) > place)
+    return harness.callees.dialled[place]
 
 
 async def stored(harness: CallServiceHarness, call: Call) -> Call:

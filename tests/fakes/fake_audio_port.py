@@ -1,4 +1,4 @@
-"""An audio port on arrays and a virtual clock, and an event loop that runs when the test says so."""
+"""An audio port on arrays with a virtual clock, and an event loop that is run by the test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RING_MS = 30_000
 
 @dataclass(slots=True)
 class _Slot:
-    """One slot of an `ArrayPort`: the caller's audio, the agent's queued audio, and the audio that was sent."""
+    """One slot of an `ArrayPort`: the caller's audio, the agent's queued audio, and the sent audio."""
 
     rate: int
     caller: Samples
@@ -45,7 +45,7 @@ class _Slot:
 
 
 class ArrayPort:
-    """An `AudioPort` on arrays and a virtual clock: `step` is one pass of the pump, 20 ms later."""
+    """An `AudioPort` on arrays with a virtual clock: `step` is one tick of the pump, 20 ms later."""
 
     def __init__(self, rows: int = 4, start_ms: int = 1_000_000) -> None:
         self._rows = rows
@@ -54,30 +54,30 @@ class ArrayPort:
         self.now_ms = start_ms
 
     def open(self, rate: int = 8000, caller: Samples | None = None, jitter_ms: int = 0) -> int:
-        """A new slot on the lowest free row, whose caller says these samples, then digital silence. With `jitter_ms`
-        the sound is heard so much later than it arrives."""
+        """Opens a slot on the lowest free row. Its caller sends `caller`, then digital silence; the jitter buffer
+        delays it by `jitter_ms`."""
         used = {row_of(slot) for slot in self._slots}
         row = min(set(range(self._rows)) - used)
         self._generation += 1
         slot = self._generation << 16 | row
-        said = np.zeros(0, np.int16) if caller is None else caller
-        late = np.zeros(jitter_ms * rate // 1000, np.int16)
-        self._slots[slot] = _Slot(rate, np.concatenate([late, said]), jitter_ms)
+        samples = np.zeros(0, np.int16) if caller is None else caller
+        delay = np.zeros(jitter_ms * rate // 1000, np.int16)
+        self._slots[slot] = _Slot(rate, np.concatenate([delay, samples]), jitter_ms)
         return slot
 
     def close(self, slot: int) -> None:
-        """Give a slot back."""
+        """Closes a slot."""
         del self._slots[slot]
 
     def speak(self, slot: int, samples: Samples) -> None:
-        """Let the caller say this from now on."""
+        """Replaces the caller's audio from now on."""
         slot_state = self._slots[slot]
         before = np.zeros(slot_state.position, np.int16)
         before[: len(slot_state.caller)] = slot_state.caller[: slot_state.position]
         slot_state.caller = np.concatenate([before, samples])
 
     def step(self, ms: int = TICK_MS) -> None:
-        """One tick of the pump: `ms` of audio from every caller, and as much to every caller."""
+        """Advances the clock by `ms`: receives audio from every caller and sends as much to each."""
         self.now_ms += ms
         for slot_state in self._slots.values():
             count = slot_state.rate * ms // 1000
@@ -95,7 +95,7 @@ class ArrayPort:
             slot_state.sent.append(said)
 
     def sent(self, slot: int) -> Samples:
-        """All audio that was sent since the slot was opened, with silence."""
+        """All audio that was sent since the slot was opened, including silence."""
         return np.concatenate([np.zeros(0, np.int16), *self._slots[slot].sent])
 
     def paused(self, slot: int) -> bool:
@@ -169,17 +169,17 @@ class ArrayPort:
 
 
 class FakeEventLoop:
-    """Replaces the event loop's `call_soon_threadsafe`: keeps what is posted until `run`."""
+    """Replaces the event loop's `call_soon_threadsafe`: `run` calls the posted callbacks."""
 
     def __init__(self) -> None:
         self._posted: list[Callable[[], None]] = []
 
     def post(self, work: Callable[[], None]) -> None:
-        """Keep a callback."""
+        """Posts a callback."""
         self._posted.append(work)
 
     def run(self) -> None:
-        """Call what was posted."""
+        """Calls the posted callbacks."""
         posted, self._posted = self._posted, []
         for work in posted:
             work()

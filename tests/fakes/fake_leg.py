@@ -1,4 +1,5 @@
-"""Legs without SIP: the real `Leg` and `LegDriver` on a dialog that notes its commands, and an array port as pump."""
+"""Legs without SIP: the real `Leg` and `LegDriver` with a dialog that records its commands, and an array port as
+pump."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ NO_PACKETS = RtpTotals(
 
 
 class ArrayPump(ArrayPort):
-    """An array port with the rest of a pump that legs use."""
+    """An array port with the other methods of a pump that legs use."""
 
     def __init__(self, rows: int = 8) -> None:
         super().__init__(rows)
@@ -40,7 +41,7 @@ class ArrayPump(ArrayPort):
         self._dialled_ms = 0
         self.totals = NO_PACKETS
         self.last_packet_ns: int | None = None
-        """When the last packet came; None: just now."""
+        """Arrival time of the last packet; None: now."""
 
     def slot_stats(self, slot: int) -> SlotStats:
         self.rate(slot)
@@ -51,7 +52,7 @@ class ArrayPump(ArrayPort):
         return self.totals
 
     def send_dtmf(self, slot: int, keys: str) -> None:
-        """Keys that take 200 ms each and make no sound."""
+        """Records DTMF digits, which take 200 ms each and are silent."""
         self.dialled.append(keys)
         self._dialled_ms = self.now_ms + 200 * len(keys)
 
@@ -64,13 +65,13 @@ class ArrayPump(ArrayPort):
 
 
 class RecordingDialog:
-    """A `DialogControl` that records the statuses it sends. 200 is followed by audio, unless `mute`; a final status or
-    BYE by the leg's end."""
+    """A `DialogControl` that records the statuses it sends. 200 is followed by media, unless `mute`; a final status or
+    BYE by the end of the leg."""
 
     def __init__(self, pump: ArrayPump, caller: Samples | None) -> None:
         self.sent: list[int] = []
         self.headers: dict[str, str] = {}
-        """The last one of each name."""
+        """The last value of each sent header."""
         self.driver: LegDriver | None = None
         self.mute = False
         self.answered_held = False
@@ -102,7 +103,7 @@ class RecordingDialog:
 
 
 class Phone:
-    """The caller of one leg. `caller` is its audio after the answer."""
+    """The caller of an inbound leg. `caller` is its audio after the answer."""
 
     numbers = 0
 
@@ -139,21 +140,21 @@ class Phone:
 
     @property
     def sent(self) -> list[int]:
-        """The statuses that the caller got; -1 is a BYE."""
+        """The statuses sent to the caller; -1 is a BYE."""
         return self.dialog.sent
 
     def holds(self, on: bool = True) -> None:
-        """Put us on hold, or come back."""
+        """The caller holds or resumes the call."""
         assert self.leg.media is not None
         self.driver.on_media(self.leg.media, on)
 
     def hangs_up(self, code: int = 200, why: ReasonHeader = NO_REASON) -> None:
-        """BYE, or after `code` 487: CANCEL."""
+        """The caller sends BYE, or CANCEL if `code` is 487."""
         self.driver.on_ended(code, "", why)
 
 
 class Callee:
-    """The callee of an outbound leg, which the test directs."""
+    """The callee of an outbound leg, controlled by the test."""
 
     def __init__(self, pump: ArrayPump, uri: str, caller: NameAddr | None, sip_call_id: str) -> None:
         self.uri = uri
@@ -170,45 +171,45 @@ class Callee:
 
     @property
     def sent(self) -> list[int]:
-        """What the callee got after the INVITE; -1 is a BYE or a CANCEL."""
+        """The statuses sent to the callee after the INVITE; -1 is a BYE or a CANCEL."""
         return self.dialog.sent
 
     def rings(self, *, early_media: bool = False) -> None:
-        """180, or 183 with sound."""
+        """The callee sends 180, or 183 with early media."""
         self.driver.on_ringing()
         if early_media:
-            self._has_sound()
+            self._start_media()
 
     def answers(self, *, mute: bool = False) -> None:
-        """200, with sound unless `mute`."""
+        """The callee sends 200, with media unless `mute`."""
         if not mute and not self.leg.has_media:
-            self._has_sound()
+            self._start_media()
         self.driver.on_answered()
 
     def ends(self, code: int = 200, why: ReasonHeader = NO_REASON) -> None:
-        """BYE, or a final status in place of an answer; 0: no response at all."""
+        """The callee sends BYE, or a final status instead of 200; 0: no response."""
         self.driver.on_ended(code, "", why)
 
-    def _has_sound(self) -> None:
+    def _start_media(self) -> None:
         self.driver.on_media(Media(self._pump.open(8000), 8000, "PCMU"), False)
 
 
 class Callees:
-    """All callees: stands for `Endpoint.call` and for the trunks. `gate` holds INVITEs back, `found` trunks; `error` is
-    raised instead of sending an INVITE."""
+    """All callees: replaces `Endpoint.call` and the trunk registry. INVITEs wait until `gate` is set, trunks until
+    `trunk_found` is; `error` is raised instead of sending an INVITE."""
 
     def __init__(self, pump: ArrayPump) -> None:
-        self.called: list[Callee] = []
+        self.dialled: list[Callee] = []
         self.address: str | None = SOURCE
         self.error: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
-        self.asked = 0
-        self.ports: list[int | None] = []
+        self.dial_count = 0
+        self.trunk_ports: list[int | None] = []
         """Ports of the trunks of the calls."""
-        self.found = asyncio.Event()
-        self.found.set()
-        self.is_looked_for = asyncio.Event()
+        self.trunk_found = asyncio.Event()
+        self.trunk_found.set()
+        self.trunk_requested = asyncio.Event()
         self._pump = pump
 
     async def dial(
@@ -222,18 +223,18 @@ class Callees:
         follow: FollowContact | None,
     ) -> Leg:
         assert trunk is not None
-        self.asked += 1
-        self.ports.append(trunk.port)
+        self.dial_count += 1
+        self.trunk_ports.append(trunk.port)
         await self.gate.wait()
         if self.error is not None:
             raise self.error
-        self.called.append(Callee(self._pump, request_uri(trunk, to), caller, str(sip_call_id)))
-        self.called[-1].headers, self.called[-1].follow = headers, follow
-        return self.called[-1].leg
+        self.dialled.append(Callee(self._pump, request_uri(trunk, to), caller, str(sip_call_id)))
+        self.dialled[-1].headers, self.dialled[-1].follow = headers, follow
+        return self.dialled[-1].leg
 
     async def trunk_of(self, number: PhoneNumber) -> Trunk:
-        self.is_looked_for.set()
-        await self.found.wait()
+        self.trunk_requested.set()
+        await self.trunk_found.wait()
         if self.address is None:
             raise InviteError("unresolved", "the trunk's host is unknown")
         return Trunk(

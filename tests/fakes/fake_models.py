@@ -1,4 +1,4 @@
-"""Models for calls over real SIP: the words of a caller and the answers are set, the voice is real."""
+"""Models for calls over real SIP: scripted speech recognition and language model, and flite as text to speech."""
 
 from __future__ import annotations
 
@@ -22,27 +22,26 @@ from models.tts.flite.text_to_speech import FliteTextToSpeech
 from tests.fakes.scripted_call import AlwaysEndOfTurn
 
 BROKEN = "broken"
-"""The language hint, the prompt or the text that makes a model raise."""
+"""The language, system prompt or text for which a model raises an exception."""
 
 
 class CertainStt(SpeechToText):
-    """Understand `bench.turn.scripted_models.WORDS` as soon as there is sound; raise for a caller who speaks
-    `BROKEN`."""
+    """Recognizes `bench.turn.scripted_models.WORDS` as soon as there is sound; raises for the language `BROKEN`."""
 
-    name = "sure-ears"
+    name = "certain-stt"
 
     def open(
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
     ) -> SpeechToTextStream:
         if language == BROKEN:
-            raise RuntimeError("the ears fail")
+            raise RuntimeError("the speech-to-text model fails")
         return InstantSttStream(on_words)
 
 
 class PromptedLlm:
-    """Says what its prompt says, after the first line break; END hangs up after it. `BROKEN` raises."""
+    """Answers with its system prompt up to END, at which it hangs up. The system prompt `BROKEN` makes it raise."""
 
-    name = "prompted"
+    name = "prompted-llm"
 
     def __init__(self) -> None:
         self.prompts: list[ChatPrompt] = []
@@ -59,9 +58,9 @@ class PromptedLlm:
 
 
 class FragileTts(TextToSpeech):
-    """flite; raises when it is to say `BROKEN`."""
+    """flite; raises for a text that contains `BROKEN`."""
 
-    name = "fragile-voice"
+    name = "fragile-tts"
 
     def __init__(self) -> None:
         self._flite = FliteTextToSpeech()
@@ -74,7 +73,7 @@ class FragileTts(TextToSpeech):
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         if BROKEN in text:
-            raise RuntimeError("the voice fails")
+            raise RuntimeError("the text-to-speech model fails")
         return await self._flite.synthesize(text, settings)
 
     def close(self) -> None:
@@ -82,7 +81,7 @@ class FragileTts(TextToSpeech):
 
 
 def ready_models(_: Settings) -> Catalogue:
-    """For `running`: models that load at once."""
+    """A catalogue of these models, as a model loader of the server."""
     language = PromptedLlm()
     info = LanguageModelInfo(language_model_id(language.name), language.name, "builtin", 4096, True)
     return Catalogue(CertainStt(), {info: language}, [FragileTts()], AlwaysEndOfTurn())

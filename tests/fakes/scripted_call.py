@@ -48,12 +48,12 @@ from tests.fakes.fake_audio_port import ArrayPort
 
 RATE = 8000
 WORD_MS = 100
-"""Speech of each word by the scripted text to speech."""
+"""Duration of each word of the scripted text to speech."""
 
 
 class ScriptedLlm:
-    """One answer after the other; each is a text, a list of parts, or an error to raise. `gate` holds every
-    answer back until it is set."""
+    """A language model with scripted answers, one after the other; each is a text, a list of parts, or an error to
+    raise. Answers wait until `gate` is set."""
 
     name = "scripted"
 
@@ -78,23 +78,24 @@ class ScriptedLlm:
 
 
 class ScriptedTts:
-    """Every word is `WORD_MS` of a constant; `gate` holds back every sentence after the first `free` ones."""
+    """A text-to-speech model whose words are `WORD_MS` of a constant. Sentences after the first `ungated_sentences` wait
+    until `gate` is set."""
 
     name = "scripted"
 
     def __init__(self) -> None:
         self.spoken: list[str] = []
-        self.free = 1_000
+        self.ungated_sentences = 1_000
         self.gate = asyncio.Event()
         self.error: Exception | None = None
-        self.news = asyncio.Event()
+        self._requested = asyncio.Event()
 
     async def until_spoken(self, sentences: int) -> None:
-        """Wait in real time until this number of sentences was requested."""
+        """Waits, in real time, until `sentences` sentences were requested."""
         async with asyncio.timeout(5):
             while len(self.spoken) < sentences:
-                self.news.clear()
-                await self.news.wait()
+                self._requested.clear()
+                await self._requested.wait()
         await settle()
 
     def voices(self) -> Sequence[str]:
@@ -109,8 +110,8 @@ class ScriptedTts:
         if self.error is not None:
             raise self.error
         self.spoken.append(text)
-        self.news.set()
-        if len(self.spoken) > self.free:
+        self._requested.set()
+        if len(self.spoken) > self.ungated_sentences:
             await self.gate.wait()
         per_word = settings.rate * WORD_MS // 1000
         words, end = [], 0
@@ -121,16 +122,16 @@ class ScriptedTts:
 
 
 class ScriptedSttStream:
-    """Recognizes what the test sets. `fed` counts the samples of the open turn."""
+    """A speech-to-text stream with scripted texts. `fed` is the number of samples of the current turn."""
 
     def __init__(self, texts: deque[str], on_words: Callable[[str], None]) -> None:
         self.texts = texts
         self.on_words = on_words
         self.fed = 0
         self.turns: list[int] = []
-        self.settled = ""
-        self.words = "..."
-        self.unsettled: Exception | None = None
+        self.flush_text = ""
+        self.partial_text = "..."
+        self.flush_error: Exception | None = None
         self.closed = False
 
     def feed(self, samples: Samples) -> None:
@@ -139,12 +140,12 @@ class ScriptedSttStream:
         self.fed += len(samples)
 
     def partial(self) -> str:
-        return self.words
+        return self.partial_text
 
     async def flush(self) -> str:
-        if self.unsettled is not None:
-            raise self.unsettled
-        return self.settled
+        if self.flush_error is not None:
+            raise self.flush_error
+        return self.flush_text
 
     async def end_turn(self) -> str:
         self.turns.append(self.fed)
@@ -159,7 +160,7 @@ class ScriptedSttStream:
 
 
 class ScriptedStt:
-    """Opens `ScriptedSttStream`s that share one list of texts."""
+    """A speech-to-text model whose `ScriptedSttStream`s share one queue of texts."""
 
     name = "scripted"
 
@@ -178,7 +179,7 @@ class ScriptedStt:
 
 
 class AlwaysEndOfTurn:
-    """An end-of-turn model, and its streams, for which every turn is over."""
+    """An end-of-turn model for which every turn has ended; it is also its own stream."""
 
     name = "always"
     latency_ms = 0
@@ -206,13 +207,13 @@ def scripted_catalogue(llm: LanguageModel, stt: ScriptedStt, tts: ScriptedTts) -
 
 
 async def settle() -> None:
-    """Run all callbacks of the event loop that are ready."""
+    """Runs the callbacks of the event loop that are ready."""
     for _ in range(30):
         await asyncio.sleep(0)
 
 
 class ScriptedCall:
-    """A conversation on a real playout and an array port. The test drives the caller and the clock."""
+    """A conversation with a real playout on an array port. The test controls the caller and the clock."""
 
     def __init__(
         self,
@@ -259,7 +260,7 @@ class ScriptedCall:
 
     @property
     def written_ms(self) -> int:
-        """Audio that was ever written to the port."""
+        """Duration of all audio that was written to the port."""
         return self.port.written(self.slot) * 1000 // RATE
 
     async def starts_speaking(self) -> None:
@@ -276,13 +277,13 @@ class ScriptedCall:
         await settle()
 
     async def falls_silent(self, text: str) -> None:
-        """The caller may have finished; `text` was recognized so far."""
-        self.stt.settled = text
+        """The caller is silent and may have finished its turn; `text` was recognized so far."""
+        self.stt.flush_text = text
         self.events.media_events([Speculate(self.port.now_ms)])
         await settle()
 
     async def goes_on(self) -> None:
-        """The caller goes on after a pause."""
+        """The caller resumes its speech after a pause."""
         self.events.media_events([SpeechResumed(self.port.now_ms)])
         await settle()
 
@@ -291,24 +292,24 @@ class ScriptedCall:
         self.events.put(UserIdle())
 
     async def makes_noise(self) -> None:
-        """The speech that began is dropped: it was noise."""
+        """The speech that began is dropped as noise."""
         self.events.media_events([TurnDropped(self.port.now_ms, "short")])
         await settle()
 
     async def says(self, text: str) -> None:
-        """A whole turn of the caller."""
+        """A complete turn of the caller."""
         await self.starts_speaking()
         await self.stops_speaking(text)
 
     async def interrupts(self) -> None:
-        """The caller barges in: the engine flushes at once, its events come a moment later."""
+        """The caller barges in: the engine flushes the playout at once; its events come afterwards."""
         now = float(self.port.now_ms)
         self.playout.flush()
         self.events.media_events([SpeechStarted(now, now), BargeIn(now, now)])
         await settle()
 
     async def play(self, ms: int) -> None:
-        """Send the agent's audio for this time."""
+        """Advances the clock by `ms`, in which the agent's audio is sent."""
         for _ in range(ms // TICK_MS):
             await self._tick()
 
@@ -328,6 +329,6 @@ class ScriptedCall:
         await settle()
 
     async def close(self) -> None:
-        """End the conversation, if it has not ended."""
+        """Ends the conversation if it has not ended."""
         self.run.cancel()
         await asyncio.wait((self.run,))

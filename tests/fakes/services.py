@@ -1,4 +1,4 @@
-"""The API's services for tests without calls and SIP: what a test does not set does nothing."""
+"""The API's services for tests without calls and SIP: services that a test does not set do nothing."""
 
 from __future__ import annotations
 

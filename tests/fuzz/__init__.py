@@ -1,1 +1,1 @@
-"""Our parsers and the inputs that a fuzzer makes: `make fuzz` looks for them, `make test` reads those that are kept."""
+"""Fuzzing of all parsers: `make fuzz` searches for inputs that break one, `make test` replays the stored inputs."""

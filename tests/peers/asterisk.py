@@ -1,4 +1,5 @@
-"""A real PBX: Asterisk, from the folder that `scripts/asterisk.sh` keeps, each started as a process of its own."""
+"""The PBX Asterisk, from the Debian folder that `scripts/asterisk.sh` creates; each instance is a process of its
+own."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.sipp_baresip import Process, free_port
+from tests.peers.ports import free_port
+from tests.peers.process import Process
 
 _SCRIPT = Path(__file__).parents[2] / "scripts/asterisk.sh"
 _MODULES = (
@@ -32,28 +34,28 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="Asterisk runs in a fo
 
 
 @functools.cache
-def _home() -> Path:
-    found = subprocess.run([str(_SCRIPT)], check=True, capture_output=True, text=True).stdout
-    return Path(found.splitlines()[-1])
+def _root() -> Path:
+    printed = subprocess.run([str(_SCRIPT)], check=True, capture_output=True, text=True).stdout
+    return Path(printed.splitlines()[-1])
 
 
 class Asterisk(Process):
-    """Asterisk with these configuration files; `{port}`, `{folder}` and the names in `values` are filled in there.
-    `port` is where its PJSIP listens; `folder` is seen by Asterisk as `inside`."""
+    """Asterisk with these configuration files, in which `{port}`, `{folder}` and the names of `values` are replaced.
+    `port` is its SIP port. Its folder is `inside` for Asterisk, which runs in a chroot, and `spool` for the test."""
 
     def __init__(self, files: Mapping[str, str], **values: object) -> None:
         super().__init__()
         self.port = free_port()
-        self._root = _home()
+        self._root = _root()
         self._own = Path(tempfile.mkdtemp(prefix="trunkline-", dir=self._root / "var/tmp"))
         self.inside = f"/{self._own.relative_to(self._root)}"
-        """Its folder, as Asterisk sees it."""
+        """Its folder as a path in the chroot."""
         self._files = files
         self._values = {"port": self.port, "folder": self.inside, **values}
 
     @property
     def spool(self) -> Path:
-        """The same folder, seen from here: recordings, sounds, call files."""
+        """The same folder as a path of the system: recordings, sounds, call files."""
         return self._own
 
     async def __aenter__(self) -> Asterisk:
@@ -78,7 +80,7 @@ class Asterisk(Process):
         shutil.rmtree(self._own)
 
     async def cli(self, command: str) -> str:
-        """What a command of its console prints."""
+        """Runs a console command. Returns its output."""
         child = await asyncio.create_subprocess_exec(
             "chroot", str(self._root), "asterisk", "-C", f"{self.inside}/asterisk.conf", "-rx", command,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
@@ -86,8 +88,8 @@ class Asterisk(Process):
         printed, _ = await asyncio.wait_for(child.communicate(), 10)
         return printed.decode(errors="replace")
 
-    async def calls(self, extension: str, *, context: str = "from-tests") -> None:
-        """Let one of its extensions call: `extension` is dialled in `context`, and talks to `talk` there."""
+    async def originate(self, extension: str, *, context: str = "from-tests") -> None:
+        """Originates a call that dials `extension` in `context` and connects it to `context`'s extension `talk`."""
         printed = await self.cli(f"channel originate Local/{extension}@{context} extension talk@{context}")
         assert "fail" not in printed.lower(), printed
 
@@ -96,7 +98,7 @@ class Asterisk(Process):
             while "fully booted" not in await self.cli("core waitfullybooted"):
                 if self.child.returncode is not None:
                     raise AssertionError(f"Asterisk: exit {self.child.returncode}\n{self.output()}")
-                await asyncio.sleep(0.05)  # its control socket is not there yet
+                await asyncio.sleep(0.05)  # the control socket does not exist yet
 
     def _directories(self) -> str:
         modules = next(self._root.glob("usr/lib/*/asterisk/modules"))

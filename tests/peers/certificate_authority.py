@@ -1,4 +1,4 @@
-"""A certificate authority of our own, and certificates from it, as PEM files."""
+"""A certificate authority for tests, and certificates signed by it, as PEM files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from sipcore.settings import TlsFiles
 
 
 class Authority:
-    """`root` is its own certificate's file; each certificate gets files of its own in the folder."""
+    """A certificate authority: `root` is the file of its certificate; the certificates that it signs are written to
+    `folder`."""
 
     def __init__(self, folder: Path, name: str = "Test authority") -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -34,8 +35,8 @@ class Authority:
         file: str = "server",
         key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | None = None,
     ) -> TlsFiles:
-        """Write a key, a new one unless given, and its certificate for host names and addresses, valid between two days
-        counted from now; the authority's own is the one to trust."""
+        """Writes a certificate for host names and addresses, and its key, which is new unless given. `days`: the first
+        and the last day of its validity, relative to now. Returns both files and the root to trust."""
         key = key or ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
         leaf = self._signed(subject, key, x509.BasicConstraints(ca=False, path_length=None), list(names), days)

@@ -1,4 +1,4 @@
-"""A real browser: Debian's Chromium, the kind without windows, driven over its DevTools protocol."""
+"""The browser Chromium, as Debian packages it (headless), controlled over its DevTools protocol."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any, Final
 from aiohttp import ClientSession, ClientWebSocketResponse
 
 PROGRAM: Final = "/usr/lib/chromium/chromium-headless-shell"
-"""Not the command of that name: that is a script, and to end it would leave the browser running."""
+"""Not the command of that name, because that is a script whose end would leave the browser running."""
 STARTED: Final = re.compile(r"DevTools listening on ws://(127\.0\.0\.1:\d+)/")
 FLAGS: Final = (
-    "--no-sandbox",  # root has none; only pages of the tests are opened
+    "--no-sandbox",  # root has no sandbox; only pages of the tests are opened
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--disable-background-networking",
@@ -31,27 +31,27 @@ FLAGS: Final = (
 )
 
 
-class Outside:
-    """Stands where everything beyond this machine would be: the browser's proxy. It answers nothing and remembers what
-    was asked of it."""
+class RecordingProxy:
+    """The browser's HTTP proxy, which gets every request to another machine: records the request lines and answers
+    nothing."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
-        self._heard = asyncio.Event()
+        self.requests: list[str] = []
+        self._received = asyncio.Event()
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take one connection."""
-        self.asked.append((await reader.readline()).decode(errors="replace").strip())
-        self._heard.set()
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Records the request of one connection and closes it."""
+        self.requests.append((await reader.readline()).decode(errors="replace").strip())
+        self._received.set()
         writer.close()
 
-    async def heard(self) -> None:
-        """Return once anything was asked."""
-        await self._heard.wait()
+    async def wait_for_request(self) -> None:
+        """Waits for the first request."""
+        await self._received.wait()
 
 
 class Tab:
-    """One page of the browser. `events` are the DevTools events of what it opened, oldest first."""
+    """One page of the browser. `events` are its DevTools events, oldest first."""
 
     def __init__(self, socket: ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -59,7 +59,7 @@ class Tab:
         self.events: list[dict[str, Any]] = []
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Carry out a DevTools command and give its result. Raises `RuntimeError` when the browser refuses."""
+        """Runs a DevTools command. Returns its result. Raises `RuntimeError` for an error response."""
         self._sent += 1
         number = self._sent
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
@@ -74,63 +74,63 @@ class Tab:
             return result
 
     async def open(self, address: str) -> None:
-        """Go to a page and wait until it is loaded whole."""
+        """Navigates to a page and waits until it is loaded."""
         self.events.clear()
-        went = await self.call("Page.navigate", url=address)
-        if "errorText" in went:
-            raise RuntimeError(f"{address}: {went['errorText']}")
-        await self.until("Page.loadEventFired")
+        navigation = await self.call("Page.navigate", url=address)
+        if "errorText" in navigation:
+            raise RuntimeError(f"{address}: {navigation['errorText']}")
+        await self.wait_for("Page.loadEventFired")
 
-    async def until(self, name: str) -> None:
-        """Return once the event has come."""
-        while not self.told(name):
+    async def wait_for(self, name: str) -> None:
+        """Waits for an event of this name."""
+        while not self.events_named(name):
             self.events.append(await self._socket.receive_json())
 
-    def told(self, name: str) -> list[dict[str, Any]]:
-        """What the events of this name said."""
+    def events_named(self, name: str) -> list[dict[str, Any]]:
+        """The parameters of the events of this name."""
         return [each["params"] for each in self.events if each.get("method") == name]
 
-    async def ask(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page."""
+    async def evaluate(self, expression: str) -> Any:
+        """Evaluates a JavaScript expression in the page. Returns its value."""
         answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
-    async def size(self, width: int, height: int) -> None:
-        """The window's size in CSS pixels."""
+    async def set_size(self, width: int, height: int) -> None:
+        """Sets the size of the viewport in CSS pixels."""
         await self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
         )
 
-    async def prefer(self, scheme: str, media: str = "screen") -> None:
-        """The reader's wish, light or dark, and what the page is for: screen or print."""
+    async def set_color_scheme(self, scheme: str, media: str = "screen") -> None:
+        """Emulates the preferred color scheme, `light` or `dark`, and the media type, `screen` or `print`."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         await self.call("Emulation.setEmulatedMedia", media=media, features=features)
 
-    async def picture(self) -> bytes:
-        """What is seen now, as a PNG file's bytes."""
-        taken = await self.call("Page.captureScreenshot", format="png")
-        return base64.b64decode(taken["data"])
+    async def screenshot(self) -> bytes:
+        """The visible page as a PNG file."""
+        captured = await self.call("Page.captureScreenshot", format="png")
+        return base64.b64decode(captured["data"])
 
-    def complaints(self) -> list[str]:
-        """What the browser has against the page: blocked parts, failed requests, script errors."""
-        logged = [each["entry"]["text"] for each in self.told("Log.entryAdded")]
-        raised = [each["exceptionDetails"]["text"] for each in self.told("Runtime.exceptionThrown")]
-        failed = [each["errorText"] for each in self.told("Network.loadingFailed")]
-        issues = [each["issue"]["code"] for each in self.told("Audits.issueAdded")]
+    def problems(self) -> list[str]:
+        """The problems that the browser reports for the page: blocked parts, failed requests, script errors."""
+        logged = [each["entry"]["text"] for each in self.events_named("Log.entryAdded")]
+        raised = [each["exceptionDetails"]["text"] for each in self.events_named("Runtime.exceptionThrown")]
+        failed = [each["errorText"] for each in self.events_named("Network.loadingFailed")]
+        issues = [each["issue"]["code"] for each in self.events_named("Audits.issueAdded")]
         return [*logged, *raised, *failed, *issues]
 
-    def requested(self) -> list[str]:
-        """The addresses that the page asked for."""
-        return [each["request"]["url"] for each in self.told("Network.requestWillBeSent")]
+    def requested_urls(self) -> list[str]:
+        """The URLs that the page has requested."""
+        return [each["request"]["url"] for each in self.events_named("Network.requestWillBeSent")]
 
 
 @asynccontextmanager
-async def browser() -> AsyncIterator[tuple[Tab, Outside]]:
-    """A fresh browser with one tab; this machine is all that it can reach."""
-    outside = Outside()
-    proxy = await asyncio.start_server(outside.answer, "127.0.0.1", 0)
+async def browser() -> AsyncIterator[tuple[Tab, RecordingProxy]]:
+    """Starts a new browser with one tab, which can reach only this machine."""
+    recording_proxy = RecordingProxy()
+    proxy = await asyncio.start_server(recording_proxy.handle, "127.0.0.1", 0)
     with tempfile.TemporaryDirectory(prefix="trunkline-browser-", ignore_cleanup_errors=True) as folder:
         child = await asyncio.create_subprocess_exec(
             PROGRAM,
@@ -145,34 +145,34 @@ async def browser() -> AsyncIterator[tuple[Tab, Outside]]:
         )
         if child.stderr is None:
             raise RuntimeError("the browser has no stderr")
-        said = asyncio.create_task(_drained(child.stderr, address := asyncio.get_running_loop().create_future()))
+        reading = asyncio.create_task(_read_log(child.stderr, address := asyncio.get_running_loop().create_future()))
         try:
             async with _tab(await address) as tab:
-                yield tab, outside
+                yield tab, recording_proxy
         finally:
             child.terminate()
             await child.wait()
-            await said
+            await reading
             proxy.close()
 
 
-async def _drained(stream: asyncio.StreamReader, address: asyncio.Future[str]) -> None:
-    """Read what the browser says to its end; where it listens becomes `address`."""
-    said = b""
+async def _read_log(stream: asyncio.StreamReader, address: asyncio.Future[str]) -> None:
+    """Reads the browser's log to its end; sets `address` to that of its DevTools."""
+    log = b""
     async for line in stream:
-        said += line
-        if not address.done() and (found := STARTED.search(line.decode(errors="replace"))):
-            address.set_result(found[1])
+        log += line
+        if not address.done() and (match := STARTED.search(line.decode(errors="replace"))):
+            address.set_result(match[1])
     if not address.done():
-        address.set_exception(RuntimeError(f"the browser did not start: {said.decode(errors='replace')}"))
+        address.set_exception(RuntimeError(f"the browser did not start: {log.decode(errors='replace')}"))
 
 
 @asynccontextmanager
 async def _tab(address: str) -> AsyncIterator[Tab]:
     async with ClientSession() as session:
         async with session.put(f"http://{address}/json/new?about:blank") as response:
-            made = await response.json()
-        async with session.ws_connect(made["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+            target = await response.json()
+        async with session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
             tab = Tab(socket)
             for domain in ("Page", "Runtime", "Log", "Network", "Audits"):
                 await tab.call(f"{domain}.enable")

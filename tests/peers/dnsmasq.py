@@ -1,10 +1,11 @@
-"""A name server that is not ours: Debian's dnsmasq, with just the records of the test."""
+"""The DNS server dnsmasq, as Debian packages it, with the records of a test."""
 
 from __future__ import annotations
 
 import asyncio
 
-from tests.peers.sipp_baresip import Process, free_port
+from tests.peers.ports import free_port
+from tests.peers.process import Process
 
 OPTIONS = (
     "no-resolv", "no-hosts", "no-daemon", "bind-interfaces", "listen-address=127.0.0.1", "user=root", "pid-file",
@@ -13,7 +14,7 @@ OPTIONS = (
 
 
 class NameServer(Process):
-    """Answers on `address`. Records are lines of dnsmasq's configuration; `ttl_s` is what they all have."""
+    """A DNS server on `address`. Records are lines of dnsmasq's configuration; all have the TTL `ttl_s`."""
 
     def __init__(self, *records: str, ttl_s: int = 60) -> None:
         super().__init__()
@@ -22,11 +23,11 @@ class NameServer(Process):
         self.address = "127.0.0.1", free_port()
 
     async def __aenter__(self) -> NameServer:
-        await self.change(*self._records)
+        await self.set_records(*self._records)
         return self
 
-    async def change(self, *records: str) -> None:
-        """Begin to answer with these records, and no others."""
+    async def set_records(self, *records: str) -> None:
+        """Replaces all records, by a restart."""
         await self.stop()
         lines = (*OPTIONS, f"port={self.address[1]}", f"local-ttl={self._ttl_s}", *records)
         config = self.folder / "dnsmasq.conf"
@@ -35,22 +36,23 @@ class NameServer(Process):
         async with asyncio.timeout(10):
             while "started, version" not in await asyncio.to_thread(self.output):
                 assert self.child.returncode is None, self.output()
-                await asyncio.sleep(0.01)  # it tells nobody but its log
+                await asyncio.sleep(0.01)  # there is no event but this line
 
     async def stop(self) -> None:
-        """Be gone: questions get no answer from now on."""
+        """Stops the server: queries get no response from now on."""
         if self._child is not None and self._child.returncode is None:
             self._child.kill()
             await self._child.wait()
 
 
 class SlowNameServer(asyncio.DatagramProtocol):
-    """Takes questions on `address` and lets them wait until `answers` is set; then another server answers."""
+    """A DNS server on `address` that forwards queries to `upstream` once `released` is set."""
 
-    def __init__(self, behind: NameServer) -> None:
-        self._behind = behind.address
-        self.answers = asyncio.Event()
-        self.asked = asyncio.Event()
+    def __init__(self, upstream: NameServer) -> None:
+        self._upstream = upstream.address
+        self.released = asyncio.Event()
+        self.queried = asyncio.Event()
+        """Set at the first query."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._transport: asyncio.DatagramTransport
 
@@ -66,29 +68,29 @@ class SlowNameServer(asyncio.DatagramProtocol):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """The address and port on which it listens."""
         host, port = self._transport.get_extra_info("sockname")[:2]
         return host, port
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        self.asked.set()
-        task = asyncio.create_task(self._answer(data, addr))
+        self.queried.set()
+        task = asyncio.create_task(self._forward(data, addr))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, question: bytes, asker: tuple[str, int]) -> None:
-        await self.answers.wait()
+    async def _forward(self, query: bytes, client: tuple[str, int]) -> None:
+        await self.released.wait()
         loop = asyncio.get_running_loop()
-        answered: asyncio.Future[bytes] = loop.create_future()
+        response: asyncio.Future[bytes] = loop.create_future()
 
-        class Behind(asyncio.DatagramProtocol):
+        class UpstreamProtocol(asyncio.DatagramProtocol):
             def datagram_received(self, data: bytes, addr: object) -> None:
-                if not answered.done():
-                    answered.set_result(data)
+                if not response.done():
+                    response.set_result(data)
 
-        transport, _ = await loop.create_datagram_endpoint(Behind, remote_addr=self._behind)
-        transport.sendto(question)
+        transport, _ = await loop.create_datagram_endpoint(UpstreamProtocol, remote_addr=self._upstream)
+        transport.sendto(query)
         try:
-            self._transport.sendto(await asyncio.wait_for(answered, 5), asker)
+            self._transport.sendto(await asyncio.wait_for(response, 5), client)
         finally:
             transport.close()

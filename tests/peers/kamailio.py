@@ -1,4 +1,4 @@
-"""Debian's Kamailio as registrar and proxy with digest: a process with its own folder, ended by its own handle."""
+"""Kamailio, as Debian packages it, as registrar and proxy with digest authentication."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 from uuid import uuid4
 
-from tests.peers.sipp_baresip import Process, free_port
+from tests.peers.ports import free_port
+from tests.peers.process import Process
 
 _CONFIG = """
 #!KAMAILIO
@@ -87,8 +88,8 @@ event_route[htable:mod-init] {{
 
 
 class Kamailio(Process):
-    """A registrar and proxy on loopback; `async with`. A call for one of `numbers` goes to the contact that its user
-    has registered, without a password; every other INVITE must show one (407) and goes where `routes` says."""
+    """A registrar and proxy on loopback; use `async with`. It routes an INVITE for one of `numbers` to the registered
+    contact of its user without authentication; every other INVITE is challenged (407) and routed by `routes`."""
 
     def __init__(
         self,
@@ -104,12 +105,12 @@ class Kamailio(Process):
         nonce_expire_s: int = 300,
         settings: str = "",
     ) -> None:
-        """`passwords` by user; `numbers`: the user that each belongs to; `routes`: a `sip:` URI by the number dialled;
-        `settings`: more lines of its configuration."""
+        """`passwords` by user; `numbers`: the user of each number; `routes`: a `sip:` URI by dialled number;
+        `settings`: additional lines of the configuration."""
         super().__init__()
         self.host = host
         self.port = free_port(host)
-        self._facts: dict[str, object] = {
+        self._parameters: dict[str, object] = {
             "realm": realm, "algorithm": algorithm, "min_expires": min_expires, "max_expires": max_expires,
             "nonce_expire_s": nonce_expire_s, "settings": settings,
         }  # fmt: skip
@@ -127,7 +128,7 @@ class Kamailio(Process):
             for key, value in rows.items()
         ]
         listen = "\n".join(f"listen={kind}:{self.target}" for kind in ("udp", "tcp"))
-        config = _CONFIG.format(listen=listen, folder=self.folder, tables="\n".join(tables), **self._facts)
+        config = _CONFIG.format(listen=listen, folder=self.folder, tables="\n".join(tables), **self._parameters)
         (self.folder / "kamailio.cfg").write_text(config.lstrip())
         await self.start(
             "kamailio", "-DD", "-E", "-f", str(self.folder / "kamailio.cfg"), "-P", str(self.folder / "pid"),
@@ -140,41 +141,41 @@ class Kamailio(Process):
                 except OSError:
                     if self.child.returncode is not None:
                         raise AssertionError(f"kamailio: exit {self.child.returncode}\n{self.output()}") from None
-                    await asyncio.sleep(0.02)  # it says nowhere that it listens
+                    await asyncio.sleep(0.02)  # there is no event for it
                 else:
                     return self
 
     async def rpc(self, method: str, *parameters: object) -> Any:
-        """Call one of its remote procedures. Raises `OSError` while it does not listen, `AssertionError` for a
-        refusal."""
+        """Calls a JSON-RPC method. Raises `OSError` while Kamailio does not listen, `AssertionError` for an error
+        response."""
         loop = asyncio.get_running_loop()
-        own = self.folder / f"answer-{uuid4().hex[:8]}"  # others may ask at the same time
+        client_path = self.folder / f"client-{uuid4().hex[:8]}"  # unique, because calls may be concurrent
         with (
-            contextlib.ExitStack() as gone,
-            contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as asking,
+            contextlib.ExitStack() as stack,
+            contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as client,
         ):
-            asking.setblocking(False)
-            asking.bind(str(own))
-            gone.callback(own.unlink)
-            asking.connect(str(self.folder / "rpc"))
+            client.setblocking(False)
+            client.bind(str(client_path))
+            stack.callback(client_path.unlink)
+            client.connect(str(self.folder / "rpc"))
             await loop.sock_sendall(
-                asking, json.dumps({"jsonrpc": "2.0", "method": method, "params": parameters, "id": 1}).encode()
+                client, json.dumps({"jsonrpc": "2.0", "method": method, "params": parameters, "id": 1}).encode()
             )
-            answer = json.loads(await asyncio.wait_for(loop.sock_recv(asking, 1 << 20), 5))
-        if "error" in answer:
-            raise AssertionError(f"kamailio: {method}: {answer['error']}")
-        return answer["result"]
+            response = json.loads(await asyncio.wait_for(loop.sock_recv(client, 1 << 20), 5))
+        if "error" in response:
+            raise AssertionError(f"kamailio: {method}: {response['error']}")
+        return response["result"]
 
     async def set_password(self, user: str, password: str) -> None:
-        """From now on."""
+        """Sets the password of a user."""
         await self.rpc("htable.sets", "passwords", user, password)
 
     async def set_route(self, number: str, uri: str) -> None:
-        """Where a call for a number goes from now on."""
+        """Sets the route of a dialled number."""
         await self.rpc("htable.sets", "routes", number, uri)
 
     async def contacts(self, user: str) -> list[str]:
-        """The contact URIs that a user has registered and that have not expired."""
+        """The registered contact URIs of a user that have not expired."""
         aors = [
             each["Info"]
             for domain in (await self.rpc("ul.dump"))["Domains"]
@@ -184,9 +185,9 @@ class Kamailio(Process):
         contacts = [each["Contact"] for aor in aors for each in aor["Contacts"]]
         return [each["Address"] for each in contacts if each["Expires"] not in ("expired", "deleted")]
 
-    async def until_bound(self, user: str, count: int = 1, timeout_s: float = 10) -> list[str]:
-        """Wait until a user has that many contacts; returns them."""
+    async def wait_for_contacts(self, user: str, count: int = 1, timeout_s: float = 10) -> list[str]:
+        """Waits until a user has `count` contacts. Returns them."""
         async with asyncio.timeout(timeout_s):
-            while len(found := await self.contacts(user)) != count:  # noqa: ASYNC110 - it tells nobody
+            while len(contacts := await self.contacts(user)) != count:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.02)
-        return found
+        return contacts

@@ -20,7 +20,7 @@ from sipcore.endpoint import Endpoint
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.trunks.trunk import Trunk
-from tests.peers.sipp_baresip import free_port
+from tests.peers.ports import free_port
 
 SPEED = 30
 HURRIED = ("faketime", "-f", f"+0 x{SPEED}")

@@ -13,7 +13,7 @@ from sipcore.audio.pump import Pump
 from sipcore.dialogs.leg import Leg, Media
 from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings
-from tests.peers.sipp_baresip import RTP_PORTS, free_port
+from tests.peers.ports import RTP_PORTS, free_port
 
 CAPACITY = 19200
 """Samples of one read: 400 ms at 48 kHz."""

@@ -20,7 +20,7 @@ from sipcore.endpoint import Endpoint
 from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings
 from sipcore.trunks.trunk import Trunk
-from tests.peers.sipp_baresip import free_port
+from tests.peers.ports import free_port
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import RawPhone
 

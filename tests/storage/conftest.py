@@ -14,7 +14,7 @@ from tests import database_template
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await database_template.opened(tmp_path)
+    opened = await database_template.open_copy(tmp_path)
     yield opened
     await opened.close()
 

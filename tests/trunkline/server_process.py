@@ -20,7 +20,7 @@ from aiohttp import web
 
 from storage.accounts import api_keys, organizations
 from storage.database.database import Database
-from tests.peers.sipp_baresip import RTP_PORTS, free_port
+from tests.peers.ports import RTP_PORTS, free_port
 from tests.trunkline.initial_data import copy_initial_data
 
 TRUNKLINE = str(Path(sys.executable).with_name("trunkline"))

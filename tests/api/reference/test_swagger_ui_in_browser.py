@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 
 from api.routes import openapi_json
 from tests.api.conftest import Api
-from tests.peers.chromium import PROGRAM, Outside, Tab, browser
+from tests.peers.chromium import PROGRAM, RecordingProxy, Tab, browser
 
 pytestmark = pytest.mark.skipif(
     not Path(PROGRAM).exists(), reason="the system's archive has no chromium-headless-shell (Ubuntu has none)"
@@ -35,7 +35,7 @@ TYPE_KEY = """(() => {
 
 
 @pytest.fixture
-async def opened() -> AsyncIterator[tuple[Tab, Outside]]:
+async def opened() -> AsyncIterator[tuple[Tab, RecordingProxy]]:
     async with browser() as found:
         yield found
 
@@ -50,36 +50,36 @@ async def _appears(tab: Tab, selector: str) -> None:
 
 async def _click(tab: Tab, selector: str) -> None:
     await _appears(tab, selector)
-    await tab.ask(f"document.querySelector({json.dumps(selector)}).click()")
+    await tab.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
 
 
-def _assert_own_origin_only(api: Api, tab: Tab, outside: Outside) -> None:
+def _assert_own_origin_only(api: Api, tab: Tab, proxy: RecordingProxy) -> None:
     origin = str(api.client.make_url("/"))
-    requested = [each for each in tab.requested() if not each.startswith("data:")]
+    requested = [each for each in tab.requested_urls() if not each.startswith("data:")]
     assert [each for each in requested if not each.startswith(origin)] == []
-    assert outside.asked == []
+    assert proxy.requests == []
     # GenericIssue is Chromium's advice on the labels of form fields.
-    assert [each for each in tab.complaints() if each != "GenericIssue"] == []
-    assert [each for each in tab.told("Runtime.consoleAPICalled") if each["type"] == "error"] == []
+    assert [each for each in tab.problems() if each != "GenericIssue"] == []
+    assert [each for each in tab.events_named("Runtime.consoleAPICalled") if each["type"] == "error"] == []
 
 
 async def test_every_operation_is_listed_and_nothing_is_blocked_or_of_another_origin(
-    api: Api, opened: tuple[Tab, Outside]
+    api: Api, opened: tuple[Tab, RecordingProxy]
 ) -> None:
-    tab, outside = opened
+    tab, proxy = opened
     await tab.open(_address(api))
     await _appears(tab, LIST_AGENTS)
-    assert sorted(map(tuple, await tab.ask(LISTED))) == sorted(OPERATIONS)
-    _assert_own_origin_only(api, tab, outside)
+    assert sorted(map(tuple, await tab.evaluate(LISTED))) == sorted(OPERATIONS)
+    _assert_own_origin_only(api, tab, proxy)
 
 
-async def test_an_operation_is_tried_out_with_a_key(api: Api, opened: tuple[Tab, Outside]) -> None:
-    tab, outside = opened
+async def test_an_operation_is_tried_out_with_a_key(api: Api, opened: tuple[Tab, RecordingProxy]) -> None:
+    tab, proxy = opened
     await api.create("/agents", {"name": "Reception"})
     await tab.open(_address(api))
     await _click(tab, ".auth-wrapper .authorize")
     await _appears(tab, ".auth-container input")
-    await tab.ask(TYPE_KEY % json.dumps(api.key))
+    await tab.evaluate(TYPE_KEY % json.dumps(api.key))
     await _click(tab, ".auth-btn-wrapper button[type=submit]")
     await _click(tab, ".auth-btn-wrapper .btn-done")
     await _click(tab, f"{LIST_AGENTS} .opblock-summary-control")
@@ -87,20 +87,22 @@ async def test_an_operation_is_tried_out_with_a_key(api: Api, opened: tuple[Tab,
     await _click(tab, f"{LIST_AGENTS} .execute")
     response = f"{LIST_AGENTS} .live-responses-table .response"
     await _appears(tab, response)
-    assert await tab.ask(f"document.querySelector('{response} .response-col_status').textContent") == "200"
-    assert "Reception" in await tab.ask(f"document.querySelector('{response} .response-col_description').textContent")
-    _assert_own_origin_only(api, tab, outside)
-    assert await tab.ask("JSON.stringify({...localStorage, ...sessionStorage})") == "{}", "the key is kept nowhere"
+    assert await tab.evaluate(f"document.querySelector('{response} .response-col_status').textContent") == "200"
+    assert "Reception" in await tab.evaluate(
+        f"document.querySelector('{response} .response-col_description').textContent"
+    )
+    _assert_own_origin_only(api, tab, proxy)
+    assert await tab.evaluate("JSON.stringify({...localStorage, ...sessionStorage})") == "{}", "the key is kept nowhere"
 
 
-async def test_a_url_with_a_fragment_opens_its_operation(api: Api, opened: tuple[Tab, Outside]) -> None:
+async def test_a_url_with_a_fragment_opens_its_operation(api: Api, opened: tuple[Tab, RecordingProxy]) -> None:
     tab, _ = opened
     await tab.open(_address(api, "#/Agents/updateAgent"))
     await _appears(tab, "#operations-Agents-updateAgent.is-open")
 
 
-async def test_a_request_to_another_origin_would_be_detected(opened: tuple[Tab, Outside]) -> None:
-    tab, outside = opened
+async def test_a_request_to_another_origin_would_be_detected(opened: tuple[Tab, RecordingProxy]) -> None:
+    tab, proxy = opened
     page = "<!DOCTYPE html><title>x</title><img src='http://elsewhere.example/x.png'><script>nothing()</script>"
 
     async def blocking(_request: web.Request) -> web.Response:
@@ -111,6 +113,6 @@ async def test_a_request_to_another_origin_would_be_detected(opened: tuple[Tab, 
     app.router.add_get("/", blocking)
     async with TestServer(app) as server:
         await tab.open(str(server.make_url("/")))
-        await outside.heard()
-    assert outside.asked == ["GET http://elsewhere.example/x.png HTTP/1.1"]
-    assert any("Content Security Policy" in each for each in tab.complaints())
+        await proxy.wait_for_request()
+    assert proxy.requests == ["GET http://elsewhere.example/x.png HTTP/1.1"]
+    assert any("Content Security Policy" in each for each in tab.problems())

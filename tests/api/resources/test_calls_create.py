@@ -164,7 +164,7 @@ async def test_a_call_from_a_number_without_a_usable_trunk_fails(outbound: Outbo
         lambda conn: calls.get_by_id(conn, answer["data"]["id"]), lambda call: call is not None and call.ended_at
     )
     assert (ended.status, ended.ended_reason) == ("failed", "unreachable")
-    assert outbound.harness.callees.called == []
+    assert outbound.harness.callees.dialled == []
 
 
 # ---- limits ----
@@ -209,7 +209,7 @@ async def test_a_repeated_request_places_one_call(outbound: OutboundClient) -> N
     assert ({response.status for response in responses}, len(bodies)) == ({201}, 1)
     await outbound.wait_for_callee()
     assert len(await outbound.list_calls()) == 1
-    assert len(outbound.harness.callees.called) == 1
+    assert len(outbound.harness.callees.dialled) == 1
 
 
 async def test_a_deleted_call_is_neither_shown_nor_placed_again_by_a_repetition(outbound: OutboundClient) -> None:

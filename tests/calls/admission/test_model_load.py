@@ -144,7 +144,7 @@ async def test_a_call_that_we_make_stays_queued_until_the_models_keep_up(
             call = await queue(harness, line)
             await until(lambda: any(line["event"] == "call.waits_for_models" for line in lines))
         assert (await stored(harness, call)).status == "queued"
-        assert harness.callees.called == []
+        assert harness.callees.dialled == []
         await models.become(0.5)
         await callee(harness)
 

@@ -30,7 +30,7 @@ NOBODY = NameAddr("", "")
 
 @pytest_asyncio.fixture
 async def database(tmp_path: Path) -> AsyncIterator[WatchedDatabase]:
-    database = WatchedDatabase(await database_template.put(tmp_path))
+    database = WatchedDatabase(await database_template.copy_to(tmp_path))
     await database.open()
     yield database
     await database.close()

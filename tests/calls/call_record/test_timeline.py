@@ -53,7 +53,7 @@ async def dials(call: ScriptedCall, digits: str) -> None:
 async def test_a_turn_tells_every_moment_of_its_way(begin: Begin) -> None:
     call = begin(LISTENS, "Hello caller. Bye.")
     call.llm.gate.clear()
-    call.tts.free = 0
+    call.tts.ungated_sentences = 0
     await call.play(1000)
     await call.says("hello")
     await call.play(60)
@@ -152,7 +152,7 @@ async def test_an_interrupted_answer_ends_when_it_is_cut(begin: Begin) -> None:
 
 async def test_a_turn_that_goes_on_keeps_its_beginning_and_moves_its_end(begin: Begin) -> None:
     call = begin(LISTENS, "Too early.", "Now I know.")
-    call.tts.free = 0
+    call.tts.ungated_sentences = 0
     await call.play(1000)
     await call.says("I would like")
     assert turns(call)[0]["first_token_ms"] == 1000

@@ -127,7 +127,7 @@ async def test_the_language_model_gets_the_talk_so_far(begin: Begin) -> None:
 
 async def test_the_first_sentence_is_spoken_before_the_answer_is_complete(begin: Begin) -> None:
     call = begin(LISTENS, [TextDelta("One two. "), TextDelta("Three four.")])
-    call.tts.free = 1
+    call.tts.ungated_sentences = 1
     await call.says("go")
     assert call.tts.spoken == ["One two.", "Three four."]
     assert call.written_ms == 2 * WORD_MS
@@ -151,7 +151,7 @@ async def test_sentences_follow_each_other_without_a_gap(begin: Begin) -> None:
 
 async def test_between_two_sentences_the_agent_counts_as_speaking(begin: Begin) -> None:
     call = begin(LISTENS, "One two. Three four.")
-    call.tts.free = 1
+    call.tts.ungated_sentences = 1
     await call.says("go")
     await call.play(3 * WORD_MS)
     assert call.port.more(call.slot)

@@ -153,7 +153,7 @@ async def test_words_of_a_later_sentence_are_kept_with_the_sentences_before_it(b
 
 async def test_nothing_of_a_cancelled_answer_is_spoken_later(begin: Begin) -> None:
     call = begin(LISTENS, "One two. Three four. Five six.", "Yes?")
-    call.tts.free = 1
+    call.tts.ungated_sentences = 1
     await call.says("count")
     await call.play(WORD_MS)
     await call.interrupts()
@@ -175,7 +175,7 @@ async def test_a_cancelled_answer_closes_its_language_model(begin: Begin) -> Non
 
 async def test_sound_written_between_the_flush_and_its_news_is_not_heard(begin: Begin) -> None:
     call = begin(LISTENS, "One two. Three four.", "Yes?")
-    call.tts.free = 1
+    call.tts.ungated_sentences = 1
     await call.says("count")
     await call.play(WORD_MS)
     call.playout.flush()
@@ -205,7 +205,7 @@ async def test_digits_let_no_greeting_out_over_the_caller(begin: Begin) -> None:
 async def test_a_turn_that_goes_on_after_a_tool_is_asked_of_the_model_as_a_whole(begin: Begin) -> None:
     tool_call = ToolCall("1", "nonsense", "{}")
     call = begin(LISTENS, [tool_call], "At nine.", "On Sundays at ten.", tools=[EndCallTool()], may_end_call=False)
-    call.tts.free = 0
+    call.tts.ungated_sentences = 0
     await call.says("when do you open")
     await call.says("on Sundays")
     assert call.llm.prompts[-1].messages[-1] == ChatMessage("user", "when do you open on Sundays")

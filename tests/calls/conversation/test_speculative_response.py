@@ -180,7 +180,7 @@ async def test_a_tool_without_effects_is_asked_at_once_and_kept_with_the_turn_al
 
 async def test_a_turn_that_goes_on_before_its_answer_is_heard_is_guessed_as_a_whole(begin: Begin) -> None:
     call = begin(LISTENS, "At nine.", "On Sundays at ten.")
-    call.tts.free = 0
+    call.tts.ungated_sentences = 0
     await call.says("when do you open")
     await call.starts_speaking()
     await call.falls_silent("on Sundays")
@@ -214,7 +214,7 @@ async def test_a_guess_that_fails_ends_nothing(begin: Begin) -> None:
 
 async def test_a_recognizer_that_cannot_settle_ends_nothing(begin: Begin) -> None:
     call = begin(LISTENS, "At nine.")
-    call.stt.unsettled = ModelError("not now")
+    call.stt.flush_error = ModelError("not now")
     await call.starts_speaking()
     await call.falls_silent("when do you open")
     await call.stops_speaking("when do you open")

@@ -303,7 +303,7 @@ async def test_keys_are_pressed_after_the_words_before_them(begin: Begin) -> Non
 
     answer = [TextDelta("Pressing one for you."), ToolCall("1", "send_dtmf", '{"digits": "1"}')]
     call = begin(LISTENS, answer, "Done.", tools=[SendDtmfTool(press)])
-    call.tts.free = 0
+    call.tts.ungated_sentences = 0
     await call.says("press one")
     assert pressed == []
     call.tts.gate.set()

@@ -107,7 +107,7 @@ class Archive:
 @asynccontextmanager
 async def open_archive(data_dir: Path) -> AsyncIterator[Archive]:
     """An archive without documents; no process may outlive it."""
-    database = await database_template.opened(data_dir)
+    database = await database_template.open_copy(data_dir)
     owner = (await database.write(lambda conn: organizations.create(conn, "default"))).id
     fields = AgentFields(name="Anna", knowledge_search_instructions="always")
     agent = await database.write(lambda conn: agents.create(conn, owner, fields))

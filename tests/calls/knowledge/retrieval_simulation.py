@@ -148,7 +148,7 @@ async def _turn(pace: Pace, way: Way) -> Outcome:
 
 
 def _heard(call: ScriptedCall, lookup: KnowledgePrefetch, words: str) -> None:
-    call.stt.words = words
+    call.stt.partial_text = words
     lookup.on_partial_transcript(words)
 
 

@@ -55,7 +55,7 @@ class Speaker:
         )
 
     async def hears(self, text: str) -> None:
-        self.call.stt.words = text
+        self.call.stt.partial_text = text
         self.prefetch.on_partial_transcript(text)
         await settle()
 
@@ -125,7 +125,7 @@ async def test_the_model_reads_it_while_the_caller_still_speaks(begin: Begin) ->
 async def test_what_is_found_later_for_the_same_words_counts(begin: Begin) -> None:
     speaker = begin(FixedSearch(COST), "Ten tons.")
     await speaker.call.starts_speaking()
-    speaker.call.stt.words = "does a berth have a crane"
+    speaker.call.stt.partial_text = "does a berth have a crane"
     speaker.prefetch.on_partial_transcript("does a berth have")  # the recognizer is ahead of the search
     await settle()
     speaker.fixed_search.found = [CRANE]
@@ -175,7 +175,7 @@ async def test_what_is_not_sure_is_left_to_the_model_to_ask_for(begin: Begin, fo
 async def test_more_of_a_turn_keeps_the_passages_of_its_beginning(begin: Begin) -> None:
     speaker = begin(FixedSearch(COST), "Twenty.", "Twenty, and the crane ten.")
     speaker.call.tts.gate.clear()
-    speaker.call.tts.free = 0
+    speaker.call.tts.ungated_sentences = 0
     await speaker.is_asked(ASKED)
     speaker.fixed_search.found = [CRANE]
     await speaker.is_asked("and how much does the crane lift")

@@ -68,5 +68,5 @@ async def test_calls_are_placed_in_the_order_of_their_queueing_at_the_pace_of_th
             call = await queue(harness, line, f"+491701{last}")
             await until(lambda: utc_now() > call.created_at)  # noqa: B023 - two in one millisecond have no order
         await callee(harness, 5)
-        assert [each.leg.facts.to_addr.user for each in harness.callees.called] == [f"+491701{n}" for n in range(6)]
+        assert [each.leg.facts.to_addr.user for each in harness.callees.dialled] == [f"+491701{n}" for n in range(6)]
         assert times[-1] - times[0] >= 4 * 0.02, "five gaps, of which a late first look may take some"

@@ -125,7 +125,7 @@ async def test_a_call_that_waits_is_not_dialled_once_its_ground_is_taken_away(
         with capture_logs() as lines:
             harness.pacer.gate.set()
             assert how(await ended(harness, call)) == ("failed", "unreachable")
-        assert harness.callees.asked == 0
+        assert harness.callees.dial_count == 0
         queued, end = await log_of(harness, call)
         assert (end.verdict, end.detail, end.destination) == ("not_dialled", why, "+4917012")
         assert (end.number, end.client) == ("+4930100", "192.0.2.7")
@@ -188,7 +188,7 @@ async def test_a_number_deleted_while_its_trunk_is_resolved_is_not_dialled_from(
         async with changing(harness, monkeypatch, lambda conn: _delete_number(conn, line)):
             harness.pacer.gate.set()
             assert how(await ended(harness, call)) == ("failed", "unreachable")
-        assert harness.callees.asked == 0
+        assert harness.callees.dial_count == 0
 
 
 @pytest.mark.parametrize("revoked", [True, False])
@@ -211,4 +211,4 @@ async def test_a_database_that_takes_no_writes_lets_out_only_what_may_go(
             assert how(await ended(harness, call)) == ("failed", "unreachable")
         else:
             await callee(harness)
-        assert harness.callees.asked == (not revoked)
+        assert harness.callees.dial_count == (not revoked)

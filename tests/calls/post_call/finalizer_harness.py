@@ -132,7 +132,7 @@ def fallen_back() -> float:
 @asynccontextmanager
 async def open_finalizer(folder: Path, *forms: Answer, max_wait_s: float = 30.0) -> AsyncIterator[FinalizerHarness]:
     """A finalizer over the database in a folder."""
-    database = WatchedDatabase(await database_template.put(folder))
+    database = WatchedDatabase(await database_template.copy_to(folder))
     await database.open()
     language, woken = Writer(*forms), list[None]()
     models = scripted_catalogue(language, ScriptedStt(), ScriptedTts())

@@ -211,7 +211,7 @@ async def test_a_trunk_whose_host_is_unknown_is_unreachable(tmp_path: Path) -> N
         harness.callees.address = None
         call = await queue(harness, await harness.create_number())
         assert how(await ended(harness, call)) == ("failed", "unreachable")
-        assert harness.callees.asked == 0
+        assert harness.callees.dial_count == 0
 
 
 async def test_a_fault_ends_its_call_alone_as_error_and_is_logged_once(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ async def test_a_call_whose_agent_is_deleted_before_it_is_placed_fails(tmp_path:
         await harness.database.write(lambda conn: agents.delete(conn, number.organization_id, agent.id))
         harness.service.start_queued_calls()
         assert how(await ended(harness, call)) == ("failed", "unreachable")
-        assert harness.callees.asked == 0
+        assert harness.callees.dial_count == 0
 
 
 async def test_a_database_in_trouble_does_not_stop_the_queue_for_good(

@@ -22,7 +22,7 @@ async def test_a_queued_call_that_is_hung_up_is_never_placed(tmp_path: Path) -> 
         assert (how(end), end.call_sid) == (("no_answer", "api_hangup"), None)
         harness.service.start_queued_calls()
         assert not await harness.service.hangup(waiting.id)
-        assert harness.callees.asked == 1
+        assert harness.callees.dial_count == 1
 
 
 async def test_a_call_that_nobody_has_looked_for_yet_can_be_hung_up(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ async def test_a_call_that_is_hung_up_while_its_invite_is_sent_is_cancelled(tmp_
     async with call_service(tmp_path) as harness:
         harness.callees.gate.clear()
         call = await queue(harness, await harness.create_number())
-        await until(lambda: harness.callees.asked)
+        await until(lambda: harness.callees.dial_count)
         hanging_up = asyncio.create_task(harness.service.hangup(call.id))
         await until(lambda: harness.service.active_calls()[0]._lifecycle.is_ending)  # type: ignore[attr-defined]
         harness.callees.gate.set()
@@ -84,9 +84,9 @@ async def test_whatever_comes_first_each_call_is_placed_once_and_ends_once(tmp_p
         await harness.service.drain(0)
         ends = {call.id: how(call) for call in await harness.all_calls()}
         assert ends == dict.fromkeys(ids, ("no_answer", "api_hangup"))
-        dialled = [each.leg.facts.to_addr.user for each in harness.callees.called]
+        dialled = [each.leg.facts.to_addr.user for each in harness.callees.dialled]
         assert len(dialled) == len(set(dialled))
-        assert all(each.sent == [-1] for each in harness.callees.called)
+        assert all(each.sent == [-1] for each in harness.callees.dialled)
 
 
 async def test_a_drain_places_nothing_more_and_lets_what_rings_go_on(tmp_path: Path) -> None:

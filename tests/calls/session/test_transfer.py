@@ -137,7 +137,7 @@ async def test_every_wish_of_a_peer_that_may_not_wish_stands_in_the_audit_log(
 ) -> None:
     async with call_service(tmp_path) as harness:
         await refused(await referring(harness), to)
-        assert harness.callees.called == []
+        assert harness.callees.dialled == []
         assert await harness.database.read(verdicts) == [(destination, "refer_refused")]
 
 
@@ -187,7 +187,7 @@ async def test_the_trunk_of_a_transfer_is_the_one_that_the_number_has_now(tmp_pa
         await refused(phone, wish("300", "192.0.2.77"))
         asked = Asked(phone, wish(host="192.0.2.77"))
         there = await callee(harness)
-        assert (harness.callees.ports, there.caller) == ([5099], NameAddr("+4930100", "New"))
+        assert (harness.callees.trunk_ports, there.caller) == ([5099], NameAddr("+4930100", "New"))
         there.ends(486)
         assert await asked.answer == 486
 
@@ -210,7 +210,7 @@ async def test_a_referral_beyond_the_rules_calls_nobody(tmp_path: Path, to: Refe
     async with call_service(tmp_path) as harness:
         phone = await referring(harness, sip_allow_refer=True, outbound_prefixes=["+49", "200"])
         await refused(phone, to)
-        assert harness.callees.called == []
+        assert harness.callees.dialled == []
         assert [verdict for _, verdict in await harness.database.read(verdicts)] == ["refer_refused"]
 
 
@@ -249,12 +249,12 @@ async def test_a_transfer_has_a_place_of_its_own_while_both_sides_are_there(
         await until(lambda: 200 in second.sent)
         assert harness.service.is_full == (limits.process == 2)
         await refused(phone, wish())
-        assert len(harness.callees.called) == 1
+        assert len(harness.callees.dialled) == 1
         second.hangs_up()
         await harness.ended_call(second)
         asked = Asked(phone, wish())
         (await callee(harness, 1)).answers()
-        assert await asked.answer is harness.callees.called[1].leg
+        assert await asked.answer is harness.callees.dialled[1].leg
         assert not harness.service.is_full
 
 
@@ -308,19 +308,19 @@ async def test_a_transfer_that_waits_for_its_turn_ends_with_its_call(tmp_path: P
         await asked.accepted.wait()
         await harness.service.hangup((await harness.stored_call(phone)).id)
         assert await asked.answer == 503
-        assert len(harness.callees.called) == 1
+        assert len(harness.callees.dialled) == 1
 
 
 async def test_a_transfer_whose_call_ends_while_its_trunk_is_looked_for_calls_nobody(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         phone = await referring(harness, sip_allow_refer=True)
-        harness.callees.found.clear()
+        harness.callees.trunk_found.clear()
         asked = Asked(phone, wish())
-        await harness.callees.is_looked_for.wait()
+        await harness.callees.trunk_requested.wait()
         await harness.service.hangup((await harness.stored_call(phone)).id)
-        harness.callees.found.set()
+        harness.callees.trunk_found.set()
         assert await asked.answer == 503
-        assert harness.callees.called == []
+        assert harness.callees.dialled == []
 
 
 @pytest.mark.parametrize("change_", [{"sip_allow_refer": False}, {"outbound_prefixes": ["+49"]}])
@@ -336,4 +336,4 @@ async def test_rights_that_were_taken_back_while_a_transfer_waited_count(
             await asked.accepted.wait()
             await change(harness, **change_)
         assert await asked.answer == 503
-        assert harness.callees.called == []
+        assert harness.callees.dialled == []

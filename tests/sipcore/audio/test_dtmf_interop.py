@@ -13,7 +13,8 @@ from media.dtmf.keys import DtmfMethod
 from sipcore.dialogs.leg import Leg
 from sipcore.settings import EndpointSettings
 from tests.media.dtmf.dtmf_signals import digits, gap, key, sent
-from tests.peers.sipp_baresip import Baresip, Sipp
+from tests.peers.baresip import Baresip
+from tests.peers.sipp import Sipp
 from tests.sipcore.loopback_phone import Phone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -33,7 +34,7 @@ async def keys_until_the_end(leg: Leg) -> list[tuple[str, DtmfMethod]]:
 
 
 async def test_dtmf_of_sipp_by_rfc4733_is_received(phone: Phone) -> None:
-    async with Sipp("keys_by_events", phone.target, hold_ms=3000, echo=False) as sipp:
+    async with Sipp("dtmf_events", phone.target, call_ms=3000, echo=False) as sipp:
         keys = await keys_until_the_end(await phone.next_leg())
         await sipp.finished()
     assert keys == [(digit, "rfc4733") for digit in "19*#"]
@@ -41,7 +42,7 @@ async def test_dtmf_of_sipp_by_rfc4733_is_received(phone: Phone) -> None:
 
 @pytest.mark.parametrize("transport", ["u1", "t1"])
 async def test_dtmf_of_sipp_by_sip_info_is_received(phone: Phone, transport: str) -> None:
-    async with Sipp("keys_by_info", phone.target, keys=PCMU, hold_ms=300, transport=transport) as sipp:
+    async with Sipp("dtmf_info", phone.target, keys=PCMU, call_ms=300, transport=transport) as sipp:
         keys = await keys_until_the_end(await phone.next_leg())
         await sipp.finished()
     assert keys == [(digit, "info") for digit in "4*#"]
@@ -84,7 +85,7 @@ async def test_baresip_receives_each_sent_digit_once(phone: Phone, codec: str) -
 
 async def test_peer_without_rfc4733_gets_in_band_tones(phone: Phone) -> None:
     """sipp echoes the audio that it receives."""
-    async with Sipp("hold", phone.target, keys=PCMU, hold_ms=3500) as sipp:
+    async with Sipp("call", phone.target, keys=PCMU, call_ms=3500) as sipp:
         leg = await phone.next_leg()
         media = await leg.answer()
         track = phone.ears.follow(media.slot)

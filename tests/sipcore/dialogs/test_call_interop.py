@@ -8,7 +8,8 @@ import pytest
 
 from sipcore.dialogs.leg import Leg
 from sipcore.settings import EndpointSettings
-from tests.peers.sipp_baresip import Baresip, Sipp
+from tests.peers.baresip import Baresip
+from tests.peers.sipp import Sipp
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.tones import loudest_hz, sounding_s, tone
 
@@ -20,7 +21,7 @@ PCMU = {"pt": "0", "codec": "PCMU/8000", "ptime": "20"}
 
 @pytest.mark.parametrize("transport", ["u1", "t1"])
 async def test_call_from_sipp_is_answered_and_echoes_our_audio(phone: Phone, transport: str) -> None:
-    async with Sipp("hold", phone.target, keys=PCMU, hold_ms=700, transport=transport) as sipp:
+    async with Sipp("call", phone.target, keys=PCMU, call_ms=700, transport=transport) as sipp:
         leg = await phone.next_leg()
         await leg.send_ringing()
         media = await leg.answer()
@@ -36,7 +37,7 @@ async def test_call_from_sipp_is_answered_and_echoes_our_audio(phone: Phone, tra
 
 
 async def test_our_bye_ends_a_call_from_sipp(phone: Phone) -> None:
-    async with Sipp("stay", phone.target, keys=PCMU) as sipp:
+    async with Sipp("call_until_bye", phone.target, keys=PCMU) as sipp:
         leg = await phone.next_leg()
         await leg.answer()
         await leg.hangup()
@@ -53,7 +54,7 @@ async def test_thirty_calls_at_ten_a_second_all_succeed(phone: Phone) -> None:
             ends.append(asyncio.create_task(hold(leg)))
         return [await end for end in ends]
 
-    async with Sipp("hold", phone.target, calls=30, rate=10, keys=PCMU, hold_ms=500) as sipp:
+    async with Sipp("call", phone.target, calls=30, rate=10, keys=PCMU, call_ms=500) as sipp:
         codes = await asyncio.wait_for(serve(30), 20)
         await sipp.finished()
         statistics = sipp.statistics()
@@ -88,7 +89,7 @@ async def test_call_from_baresip_has_audio_in_both_directions(phone: Phone, code
         await leg.hangup()
         await baresip.event("CALL_CLOSED")
         leg.release()
-        theirs, heard = baresip.heard()
+        theirs, heard = baresip.received_audio()
     assert (media.codec.lower(), media.rate) == (ours.lower(), rate)
     assert loudest_hz(track.heard, rate) == pytest.approx(440, abs=5)
     assert sounding_s(track.heard, rate) > 0.8

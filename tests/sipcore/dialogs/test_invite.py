@@ -13,7 +13,7 @@ from sipcore.dialogs.invite_error import InviteError, TargetUnreachable
 from sipcore.dialogs.leg import Leg, LegEnd
 from sipcore.messages.headers import NameAddr
 from sipcore.settings import EndpointSettings
-from tests.peers.sipp_baresip import free_port
+from tests.peers.ports import free_port
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone

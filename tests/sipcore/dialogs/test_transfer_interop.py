@@ -10,7 +10,7 @@ import pytest
 from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import EndpointSettings
 from sipcore.messages.refer import ReferRequest
-from tests.peers.sipp_baresip import Baresip
+from tests.peers.baresip import Baresip
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.tones import loudest_hz, tone
 
@@ -47,5 +47,5 @@ async def test_refer_of_baresip_transfers_its_call_to_another_phone(phone: Phone
         await second.event("CALL_CLOSED")
         await asyncio.wait_for(leg.ended, 5)
         leg.release()
-        rate, heard = second.heard()
+        rate, heard = second.received_audio()
         assert loudest_hz(heard, rate) == pytest.approx(800, abs=10)

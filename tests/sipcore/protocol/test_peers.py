@@ -9,7 +9,7 @@ import pytest
 from sipcore.dialogs.leg import Leg
 from sipcore.settings import EndpointSettings
 from sipcore.trace.sip_message import SipMessage
-from tests.peers.sipp_baresip import Sipp
+from tests.peers.sipp import Sipp
 from tests.sipcore.live_call import ended
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.tones import loudest_hz, tone
@@ -35,7 +35,7 @@ async def rings_until_acknowledged(phone: Phone, leg: Leg) -> None:
 
 @pytest.mark.parametrize("transport", ["u1", "t1"])
 async def test_sipp_caller_with_100rel_session_timer_and_hold(phone: Phone, transport: str) -> None:
-    async with Sipp("reliable_caller", phone.target, hold_ms=500, transport=transport) as sipp:
+    async with Sipp("reliable_provisional_caller", phone.target, call_ms=500, transport=transport) as sipp:
         leg = await phone.next_leg()
         holds: list[bool] = []
         leg.on_hold_change = holds.append
@@ -53,7 +53,7 @@ async def test_sipp_caller_with_100rel_session_timer_and_hold(phone: Phone, tran
 
 
 async def test_sipp_caller_without_an_offer(phone: Phone) -> None:
-    async with Sipp("late_caller", phone.target, hold_ms=500) as sipp:
+    async with Sipp("late_offer", phone.target, call_ms=500) as sipp:
         leg = await phone.next_leg()
         await leg.send_ringing()
         media = await leg.answer()
@@ -66,7 +66,7 @@ async def test_sipp_caller_without_an_offer(phone: Phone) -> None:
 
 
 async def test_sipp_callee_with_reliable_early_media(phone: Phone) -> None:
-    async with Sipp("reliable_callee", phone.target, hold_ms=500) as sipp:
+    async with Sipp("reliable_provisional_callee", phone.target, call_ms=500) as sipp:
         leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{sipp.port}")
         media = await asyncio.wait_for(leg.wait_connected(), 8)
         track = phone.ears.follow(media.slot)

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
 from sipcore.resolver.target import SipHostPort, SipTarget, Transport
-from tests.peers.sipp_baresip import free_port
+from tests.peers.ports import free_port
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone

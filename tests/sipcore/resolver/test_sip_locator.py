@@ -15,7 +15,7 @@ from sipcore.resolver.dns_records import DnsAnswer, LookupFailed, SrvRecord
 from sipcore.resolver.sip_locator import SipLocator, order_srv
 from sipcore.resolver.target import SipHostPort, SipTarget, Transport, ip_literal_targets
 from tests.peers.dnsmasq import NameServer, SlowNameServer
-from tests.peers.sipp_baresip import free_port
+from tests.peers.ports import free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -160,8 +160,8 @@ async def test_slow_name_server_times_out(server: NameServer) -> None:
         with pytest.raises(LookupFailed, match="no answer in time"):
             await locator(slow.address, timeout_s=0.2).locate(SipHostPort("one.test", 5060))
         asking = asyncio.ensure_future(locator(slow.address).locate(SipHostPort("one.test", 5060)))
-        await slow.asked.wait()
-        slow.answers.set()
+        await slow.queried.wait()
+        slow.released.set()
         assert (await asking).targets == (SipTarget("192.0.2.1", 5060, "udp"),)
 
 

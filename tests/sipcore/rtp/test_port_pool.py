@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from sipcore import _native
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import Leg
-from tests.peers.sipp_baresip import RTP_PORTS
+from tests.peers.ports import RTP_PORTS
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Dialog, RawPhone
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from media.audio_port import Samples
 from sipcore.dialogs.leg import Leg, Media
 from sipcore.settings import EndpointSettings
-from tests.peers.sipp_baresip import Baresip
+from tests.peers.baresip import Baresip
 from tests.sipcore.dialogs.test_wire import connected, over, packets_of
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
@@ -41,7 +41,7 @@ async def assert_audio_both_ways(phone: Phone, baresip: Baresip, leg: Leg, media
     await leg.hangup()
     await baresip.event("CALL_CLOSED")
     leg.release()
-    rate, heard = baresip.heard()
+    rate, heard = baresip.received_audio()
     assert loudest_hz(track.heard, 8000) == pytest.approx(440, abs=5)
     assert sounding_s(track.heard, 8000) > 0.6
     assert loudest_hz(heard, rate) == pytest.approx(1000, abs=5)

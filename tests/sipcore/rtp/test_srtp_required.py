@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from sipcore.settings import EndpointSettings
-from tests.peers.sipp_baresip import Baresip
+from tests.peers.baresip import Baresip
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone

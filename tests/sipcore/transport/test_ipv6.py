@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from sipcore.messages.headers import NameAddr
 from sipcore.settings import EndpointSettings
-from tests.peers.sipp_baresip import Baresip
+from tests.peers.baresip import Baresip
 from tests.sipcore.dialogs.test_wire import connected, over, packets_of
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee

@@ -14,7 +14,7 @@ import pytest
 from config.errors import StartupError
 from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings
-from tests.peers.sipp_baresip import free_port
+from tests.peers.ports import free_port
 from tests.sipcore.accelerated_endpoint import HurriedPhone
 from tests.sipcore.raw.raw_phone import RawPhone
 

@@ -21,8 +21,9 @@ from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.transport.tls_identity import UnusableTlsFile
 from sipcore.trunks.trunk import Trunk
+from tests.peers.baresip import Baresip
 from tests.peers.certificate_authority import Authority
-from tests.peers.sipp_baresip import Baresip, free_port
+from tests.peers.ports import free_port
 from tests.sipcore.accelerated_endpoint import HurriedPhone
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Message, RawPhone
@@ -254,7 +255,7 @@ async def assert_audio_both_ways(phone: Phone, baresip: Baresip, leg: Leg) -> No
     await leg.hangup()
     await baresip.event("CALL_CLOSED")
     leg.release()
-    rate, heard = baresip.heard()
+    rate, heard = baresip.received_audio()
     assert loudest_hz(track.heard, 8000) == pytest.approx(440, abs=5)
     assert loudest_hz(heard, rate) == pytest.approx(1000, abs=5)
     assert sounding_s(heard, rate) > 0.3

@@ -20,7 +20,7 @@ from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.trunks import qualify, registration
 from sipcore.trunks.trunk import Trunk
 from tests.peers.certificate_authority import Authority
-from tests.peers.sipp_baresip import free_port
+from tests.peers.ports import free_port
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Message, RawPhone
 from tests.sipcore.raw.raw_tls import Connection, server_context, serving

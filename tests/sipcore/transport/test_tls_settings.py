@@ -14,7 +14,7 @@ from config.errors import StartupError
 from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings, TlsFiles
 from tests.peers.certificate_authority import Authority
-from tests.peers.sipp_baresip import free_port
+from tests.peers.ports import free_port
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.transport.test_tls import end_of_call
 

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.trunks import qualify
 from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, Trunk
-from tests.peers.sipp_baresip import free_port
+from tests.peers.ports import free_port
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Message, RawPhone
 

@@ -17,7 +17,7 @@ from sipcore.security.digest import Credentials, DigestVerifier, digest_paramete
 from sipcore.settings import EndpointSettings
 from sipcore.trunks import registration, registration_client
 from sipcore.trunks.trunk import Trunk, TrunkStatus
-from tests.log_capture import hearing
+from tests.log_capture import capture_events
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Message
 from tests.sipcore.raw.raw_registrar import RawRegistrar, accepts, challenge, challenges, credentials, knows, says
@@ -254,7 +254,7 @@ async def test_result_of_unregistering_is_logged(
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await watch.until("registered")
         registrar.then(answer)
-        with hearing("trunk.") as heard:
+        with capture_events("trunk.") as heard:
             await watch.endpoint.set_trunks([])
             events = [await asyncio.wait_for(heard.get(), 8) for _ in range(2)]
         assert [each["event"] for each in events] == ["trunk.removed", told[1]]

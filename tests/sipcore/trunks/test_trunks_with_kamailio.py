@@ -49,8 +49,8 @@ async def without_trunks(phone: Phone, kamailio: Kamailio) -> AsyncIterator[None
     """Each test ends without bindings."""
     yield
     await phone.endpoint.set_trunks([])
-    await kamailio.until_bound("ann", 0)
-    await kamailio.until_bound("bob", 0)
+    await kamailio.wait_for_contacts("ann", 0)
+    await kamailio.wait_for_contacts("bob", 0)
 
 
 def ann(kamailio: Kamailio, **changes: Any) -> Trunk:
@@ -101,7 +101,7 @@ async def test_inbound_call_uses_the_registration(
     phone: Phone, kamailio: Kamailio, caller: RawPhone, transport: Any
 ) -> None:
     await phone.endpoint.set_trunks([ann(kamailio, transport=transport)])
-    [contact] = await kamailio.until_bound("ann")
+    [contact] = await kamailio.wait_for_contacts("ann")
     assert contact.startswith(f"sip:{NUMBER}@127.0.0.1:")
     dialog = caller.dialog()
     dialog.target = f"sip:{NUMBER}@{kamailio.target}"
@@ -185,7 +185,7 @@ async def test_changing_and_removing_trunks_does_not_affect_others_and_live_call
     phone: Phone, kamailio: Kamailio, caller: RawPhone
 ) -> None:
     await phone.endpoint.set_trunks([ann(kamailio), bob(kamailio)])
-    [bound] = await kamailio.until_bound("bob")
+    [bound] = await kamailio.wait_for_contacts("bob")
     await until(phone, "ann", "registered")
     leg = await phone.endpoint.call(OUTSIDE, trunk=ann(kamailio), caller=NameAddr(NUMBER, ""))
     callee = await RawCallee.called(caller)
@@ -197,7 +197,7 @@ async def test_changing_and_removing_trunks_does_not_affect_others_and_live_call
     await phone.endpoint.set_trunks([wrong, bob(kamailio)])
     status = await until(phone, "ann", "failed")
     assert status.detail == "401 Unauthorized from 127.0.0.1: the user name or the password is wrong"
-    await kamailio.until_bound("ann", 0)
+    await kamailio.wait_for_contacts("ann", 0)
     await phone.endpoint.set_trunks([bob(kamailio)])
     assert phone.endpoint.trunk_status("ann").state == "unregistered"
 

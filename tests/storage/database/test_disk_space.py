@@ -25,7 +25,7 @@ async def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     """A database on a disk of 8 MiB; probes are not cached."""
     monkeypatch.setattr(disk_space, "MIN_PROBE_INTERVAL_S", 0.0)
     with tiny_disk(tmp_path / "data", "8m"):
-        database = await database_template.opened(tmp_path / "data")
+        database = await database_template.open_copy(tmp_path / "data")
         yield database
         await database.close()
 
@@ -46,7 +46,7 @@ async def test_a_probe_names_the_full_disk(stored: Database) -> None:
 
 
 async def test_a_folder_on_a_disk_of_its_own_is_probed(tmp_path: Path) -> None:
-    database = await database_template.opened(tmp_path)
+    database = await database_template.open_copy(tmp_path)
     with tiny_disk(tmp_path / "recordings", "1m"), filled(tmp_path / "recordings"):
         found = await DiskSpace(database, tmp_path, 0).probe()
     await database.close()

@@ -10,7 +10,8 @@ from zipfile import ZipFile
 import pytest
 
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
-from tests.peers.sipp_baresip import Baresip, Sipp
+from tests.peers.baresip import Baresip
+from tests.peers.sipp import Sipp
 from tests.trunkline.api_client import Client
 from tests.trunkline.conftest import GREETING, Office
 from tests.trunkline.recording_analysis import audible, heard_words, read_wav, share_heard
@@ -22,7 +23,7 @@ HOLD = {"pt": "0", "codec": "PCMU/8000", "ptime": "20"}
 
 async def test_sipp_calls_and_hangs_up(office: Office) -> None:
     since = office.server.log.mark()
-    async with Sipp("hold", office.server.target, hold_ms=800, keys=HOLD) as sipp:
+    async with Sipp("call", office.server.target, call_ms=800, keys=HOLD) as sipp:
         await sipp.finished()
     ended = await office.server.event("call.ended", since=since)
     call = await office.client.call(ended["call_id"])
@@ -49,7 +50,7 @@ async def _export_and_delete(office: Office, call_id: str) -> None:
 
 async def test_ten_concurrent_calls_are_all_stored(office: Office) -> None:
     since = office.server.log.mark()
-    async with Sipp("hold", office.server.target, calls=10, rate=50, hold_ms=1500, keys=HOLD) as sipp:
+    async with Sipp("call", office.server.target, calls=10, rate=50, call_ms=1500, keys=HOLD) as sipp:
         answered = await office.server.log.events_of("call.answered", 10, since=since)
         assert not office.server.log.all("call.ended", since), "all ten live at once"
         await sipp.finished()
@@ -76,7 +77,7 @@ async def test_call_limits_reject_with_486_for_an_organization_and_503_for_the_s
     since = office.server.log.mark()
     async with calling(office.server.target, "200") as call:
         assert (await refusal(office.server.target, "200")).status == 486
-        async with Sipp("hold", office.server.target, calls=11, rate=100, hold_ms=2500, keys=HOLD) as sipp:
+        async with Sipp("call", office.server.target, calls=11, rate=100, call_ms=2500, keys=HOLD) as sipp:
             await office.server.log.events_of("call.answered", 12, since=since)
             full = await refusal(office.server.target, "100")
             assert (full.status, full.header("Retry-After")) == (503, "10")
@@ -98,7 +99,7 @@ async def test_baresip_receives_the_greeting_and_its_tone_is_no_turn(
         await office.server.event("turn.agent", call_id=answered["call_id"])
         await phone.command("hangup")
         await phone.event("CALL_CLOSED")
-        rate, heard = phone.heard()
+        rate, heard = phone.received_audio()
     ended = await office.server.event("call.ended", call_id=answered["call_id"])
     assert (ended["reason"], ended["turns"], ended["recorded"]) == ("customer_ended", 0, True)
     call = await office.client.call(ended["call_id"])

@@ -15,7 +15,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from bench.turn.scripted_models import WORDS
-from bench.turn.turn_latency import SOUND
+from bench.turn.turn_latency import SOUND_PEAK
 from calls.metrics import RESPONSE_GAP
 from storage import tables
 from tests.fakes.fake_models import BROKEN
@@ -132,7 +132,7 @@ async def test_the_timeline_has_the_response_gap_at_the_caller(local_server: Loc
         call.say(said)
         await call.hung_up()
         heard = np.abs(call.sound(first).astype(np.int32)).reshape(-1, FRAME).max(axis=1)
-    gap_ms = 20 * (np.flatnonzero(heard >= SOUND)[0] - np.flatnonzero(np.abs(said) >= SOUND)[-1] / FRAME)
+    gap_ms = 20 * (np.flatnonzero(heard >= SOUND_PEAK)[0] - np.flatnonzero(np.abs(said) >= SOUND_PEAK)[-1] / FRAME)
     await local_server.ended(call_id)
     timeline = await local_server.client.v1("GET", f"calls/{call_id}/timeline")
     assert (timeline["callId"], timeline["status"]) == (call_id, "completed")

@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from bench.turn.scripted_models import WORDS
 from storage import tables
 from tests.media.speech import speech
-from tests.peers.sipp_baresip import Baresip, free_port
+from tests.peers.baresip import Baresip
+from tests.peers.ports import free_port
 from tests.trunkline.callees import ReceivedCall, TrunkPhone, trunk_phone
 from tests.trunkline.recording_analysis import audible, read_wav
 from tests.trunkline.server_in_process import LocalServer, open_local_server
@@ -122,7 +123,7 @@ async def test_baresip_is_called_and_holds_a_conversation(local_server: LocalSer
         call_id = await start(local_server, body)
         await baresip.event("CALL_ESTABLISHED")
         await baresip.event("CALL_CLOSED")
-        _, heard = baresip.heard()
+        _, heard = baresip.received_audio()
     ended = await local_server.ended(call_id)
     assert outcome(ended) == ("completed", "agent_ended")
     assert [item["content"] for item in ended["transcript"]] == ["Good morning.", WORDS, "Thank you."]

@@ -26,7 +26,7 @@ from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
 from storage.tables.agent_fields import AgentFields
-from tests.peers.sipp_baresip import free_port
+from tests.peers.ports import free_port
 from tests.trunkline.recording_analysis import audible, heard_words, read_wav, share_heard
 from tests.trunkline.server_process import LOOPBACK, TRUNKLINE, command, environment, merged, until
 from trunkline.demo import analysis as demo_analysis

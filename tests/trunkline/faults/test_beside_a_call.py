@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.peers.sipp_baresip import free_port
+from tests.peers.ports import free_port
 from tests.trunkline.api_client import Client
 from tests.trunkline.conftest import Office
 from tests.trunkline.server_process import command, environment, merged

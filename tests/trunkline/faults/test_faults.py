@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from media.audio_port import Samples
 from storage.calls import calls
-from tests.peers.sipp_baresip import Sipp
+from tests.peers.sipp import Sipp
 from tests.sipcore.raw.raw_phone import RawPhone, parse
 from tests.trunkline.conftest import GREETING, WEBHOOK_SECRET, Office
 from tests.trunkline.recording_analysis import audible, read_wav
@@ -123,7 +123,7 @@ async def test_a_caller_that_stops_sending_ends_only_its_own_call(branch: Office
     since = branch.server.log.mark()
     async with (
         calling(branch.server.target) as other,
-        Sipp("stay", branch.server.target, keys=HOLD) as caller,
+        Sipp("call_until_bye", branch.server.target, keys=HOLD) as caller,
     ):
         lost = (await branch.server.log.events_of("call.answered", 2, since=since))[1]["call_id"]
         caller.child.kill()

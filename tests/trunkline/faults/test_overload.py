@@ -22,7 +22,7 @@ from calls import service
 from sipcore import _native
 from sipcore.security import source_guard
 from storage import tables
-from tests.peers.sipp_baresip import RTP_PORTS
+from tests.peers.ports import RTP_PORTS
 from tests.sipcore.raw.raw_phone import Dialog, RawPhone
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.sip_phone import PhoneCall, calling, dialled

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from tests.peers.asterisk import Asterisk, needs_root
 from tests.peers.certificate_authority import Authority
-from tests.peers.sipp_baresip import free_port
+from tests.peers.ports import free_port
 from tests.trunkline.recording_analysis import audible, read_wav
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 from tests.trunkline.server_process import until

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.peers.sipp_baresip import Baresip, Sipp
+from tests.peers.baresip import Baresip
+from tests.peers.sipp import Sipp
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone
 from tests.sipcore.security.test_digest import Caller, DigestVerifier
 from tests.trunkline.conftest import Office
@@ -37,7 +38,7 @@ async def test_sipp_authenticates_and_calls(office: Office, number: str, transpo
     before = await _calls(office)
     credentials = (USER, PASSWORD)
     async with Sipp(
-        "hold_proven", office.server.target, user=number, keys=PCMU, transport=transport, credentials=credentials
+        "call_with_digest", office.server.target, user=number, keys=PCMU, transport=transport, credentials=credentials
     ) as sipp:
         await sipp.finished()
     assert len(await _calls(office)) == len(before) + 1, "the question was no call"

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.peers.sipp_baresip import Baresip, Process, free_port
+from tests.peers.baresip import Baresip
+from tests.peers.ports import free_port
+from tests.peers.process import Process
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.server_in_process import LocalServer, open_local_server
 

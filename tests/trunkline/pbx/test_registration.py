@@ -107,7 +107,7 @@ async def test_a_registration_from_the_creation_of_its_number_to_its_deletion(
         assert told["number"] == (await local_server.client.v1("GET", f"phone-numbers/{bob}"))["number"]
         assert told["why"] == f"401 Unauthorized from {PROVIDER}: the user name or the password is wrong"
         assert await status(local_server, bob) == ("failed", told["why"])
-        await kamailio.until_bound("bob", 0)
+        await kamailio.wait_for_contacts("bob", 0)
         await local_server.client.v1("PATCH", f"phone-numbers/{ann}", {"sipPassword": "guess"})
         await local_server.log.event("trunk.failed", trunk=ann)
         await call.hears(5)
@@ -119,9 +119,9 @@ async def test_a_registration_from_the_creation_of_its_number_to_its_deletion(
     since = local_server.log.mark()
     await local_server.client.v1("PATCH", f"phone-numbers/{bob}", {"sipPassword": "swordfish"})
     await local_server.log.event("trunk.registered", trunk=bob, since=since)
-    assert await kamailio.until_bound("bob") == [bobs]
+    assert await kamailio.wait_for_contacts("bob") == [bobs]
     assert await local_server.client.status("DELETE", f"phone-numbers/{bob}") == 200
-    await kamailio.until_bound("bob", 0)
+    await kamailio.wait_for_contacts("bob", 0)
     assert await local_server.client.status("DELETE", f"phone-numbers/{ann}") == 200
 
 

@@ -59,7 +59,7 @@ async def wait_qualified(local_server: LocalServer, number_id: str) -> dict[str,
 
 async def test_a_trunk_by_srv_is_called_calls_and_is_qualified(local_server: LocalServer, servers: NameServer) -> None:
     async with RawPhone(local_server.target, SBC) as sbc:
-        await servers.change(
+        await servers.set_records(
             f"srv-host=_sip._udp.pbx.test,sbc.pbx.test,{sbc.sip.port},10,1",
             f"host-record=sbc.pbx.test,{SBC}",
             "host-record=pbx.test,127.0.0.99",

@@ -84,7 +84,7 @@ async def test_a_status_discloses_nothing_about_addresses_that_are_not_granted(t
     """No port scan of this machine: neither a response nor an error of the address is visible."""
     bob = tenants.bob
     assert await bob.refused_fields({"number": "902", "sipIp": "127.0.0.1", "sipPort": 22}) == ["sipIp"]
-    await tenants.names.change(f"host-record=evil.test,{HERS}", "host-record=scan.test,127.0.0.1")
+    await tenants.names.set_records(f"host-record=evil.test,{HERS}", "host-record=scan.test,127.0.0.1")
     await run(tenants.server, "trunk", "allow", "bob", "scan.test")
     open_port, closed_port = tenants.server.api_port, tenants.server.api_port + 1
     statuses = set()

@@ -13,7 +13,7 @@ from config.settings import Settings
 from sipcore.endpoint import Endpoint as RealEndpoint
 from sipcore.transport.tls_identity import TlsIdentity, read_identity
 from tests.peers.certificate_authority import Authority
-from tests.peers.sipp_baresip import free_port
+from tests.peers.ports import free_port
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.sipcore.raw.raw_tls import Connection, client_context
 from tests.trunkline.server_process import Server

@@ -26,7 +26,7 @@ from storage.accounts import organizations
 from storage.database import secret_key
 from storage.database.database import Database
 from tests.fakes.fake_models import ready_models
-from tests.peers.sipp_baresip import free_port
+from tests.peers.ports import free_port
 from tests.trunkline.server_process import LOOPBACK, TRUNKLINE, command, environment, merged, until
 from trunkline import admin
 from trunkline.server.startup import running_server

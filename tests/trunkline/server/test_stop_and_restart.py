@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from tests.peers.kamailio import Kamailio
-from tests.peers.sipp_baresip import RTP_PORTS
+from tests.peers.ports import RTP_PORTS
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone, Rtp
 from tests.sipcore.raw.raw_registrar import RawRegistrar, accepts, says

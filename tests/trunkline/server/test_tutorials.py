@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.sipp_baresip import free_port
+from tests.peers.ports import free_port
 from tests.sipcore.raw.raw_phone import RawPhone
 from tests.trunkline.server_process import TRUNKLINE, Server, until
 from tests.trunkline.sip_phone import known
