@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the Debian packages of the named lists (scripts/packages-NAME.txt) that are missing; silent when none is.
-# A name that ends with ? is installed where the system's archive has it.
+# Installs the missing Debian packages of lists (scripts/packages-NAME.txt); prints nothing if none is missing.
+# A name that ends with ? is optional: installed if the system's archive has it.
 # usage: apt-packages.sh NAME...
 # shellcheck disable=SC2086  # one word per package, and per word of $apt
 set -eu
@@ -13,10 +13,10 @@ optional=$(printf '%s\n' "$wanted" | sed -n 's/?$//p')
 installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $needed $optional 2>/dev/null | sed -n 's/^installed //p' | sort -u || true)
 
 not_installed() { printf '%s\n' $1 | grep -vxF -e "$installed" || true; }
-there_is() { for package in $1; do ! apt-cache policy "$package" | grep -q 'Candidate: [^(]' || echo "$package"; done; }
+available() { for package in $1; do ! apt-cache policy "$package" | grep -q 'Candidate: [^(]' || echo "$package"; done; }
 
 missing=$(not_installed "$needed")
-[ -n "$missing" ] || missing=$(there_is "$(not_installed "$optional")")
+[ -n "$missing" ] || missing=$(available "$(not_installed "$optional")")
 [ -n "$missing" ] || exit 0
 
 missing=$(printf '%s' "$missing" | tr '\n' ' ')
@@ -28,12 +28,12 @@ if [ "$(id -u)" -ne 0 ]; then
     as_root=sudo
     sudo true || fail "sudo was refused" "$remedy"
 fi
-# The lock may be held by an unattended upgrade on a machine that has just started.
+# An unattended upgrade of a machine that has just started may hold the lock.
 apt="$as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300"
 
 say "==> Debian packages: $missing"
 watched "reading package lists" '^(Get|Hit)' "" $apt update
-missing=$(printf '%s\n' $missing $(there_is "$(not_installed "$optional")") | sort -u | tr '\n' ' ')
+missing=$(printf '%s\n' $missing $(available "$(not_installed "$optional")") | sort -u | tr '\n' ' ')
 planned=$($apt install --simulate --no-install-recommends $missing 2>/dev/null | grep -c '^Inst' || true)
-# Each package is fetched, unpacked and set up.
+# Each package is downloaded, unpacked and configured.
 watched "installing $planned packages" '^(Get:|Unpacking|Setting up)' "$((3 * planned)) steps" $apt install --yes --no-install-recommends $missing

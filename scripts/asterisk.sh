@@ -1,6 +1,6 @@
 #!/bin/sh
-# Keeps a folder with Debian's development suite and Asterisk in it, for the tests that call a real PBX; the system itself
-# gets no package of that suite. Prints the folder. Root only, once on a machine (about a minute).
+# Creates a chroot with Debian's development suite and Asterisk, for the tests with a real PBX; the system itself gets no
+# package of that suite. Prints its path. Root only; once on a machine (about a minute).
 set -eu
 cd "$(dirname "$0")"
 . ./progress.sh
@@ -12,7 +12,7 @@ if [ -x "$home/usr/sbin/asterisk" ]; then
     say "$home"
     exit 0
 fi
-[ "$(id -u)" -eq 0 ] || fail "making a Debian folder needs root" "run: sudo make test"
+[ "$(id -u)" -eq 0 ] || fail "creating a Debian chroot needs root" "run: sudo make test"
 ./apt-packages.sh fresh >&2
 mkdir -p "$cache"
 exec 9>"$cache/asterisk.lock"
@@ -39,7 +39,7 @@ install_asterisk() {
     copy_machine_settings
     printf '#!/bin/sh\nexit 101\n' >"$work/usr/sbin/policy-rc.d" # no service is started
     chmod 755 "$work/usr/sbin/policy-rc.d"
-    # In a mount namespace of its own: what is mounted for it is gone with it.
+    # In a mount namespace of its own, which ends the mounts.
     unshare --mount --propagation private sh -eu -c '
         mount -t proc proc "$1/proc"
         mount --bind /dev "$1/dev"
@@ -49,7 +49,7 @@ install_asterisk() {
 }
 {
     say "==> Asterisk, for the tests: once on this machine"
-    watched "1/2 making a Debian folder" '^I: (Retrieving|Unpacking|Configuring) ' 350 debootstrap --variant=minbase \
+    watched "1/2 creating a Debian chroot" '^I: (Retrieving|Unpacking|Configuring) ' 350 debootstrap --variant=minbase \
         --keyring=/usr/share/keyrings/debian-archive-keyring.gpg sid "$work" "$mirror"
     watched "2/2 installing Asterisk into it" '^(Get:|Unpacking|Setting up)' "" install_asterisk
 } >&2

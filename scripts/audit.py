@@ -1,6 +1,6 @@
-"""Known vulnerabilities of the locked packages: `audit.py PIP-AUDIT LOCK...`, with the program of pip-audit.
+"""Checks the locked packages for known vulnerabilities: `audit.py PIP-AUDIT LOCK...`, where PIP-AUDIT is the program pip-audit.
 
-Exit status: 0 none is known, 1 some are, 3 not checked (no database was reached): never taken for none.
+Exit status: 0 no known vulnerability, 1 at least one, 3 not checked, because no database was reached.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TIMEOUT_S: Final = "15"
 
 
 def audit(program: str, lock: str) -> int:
-    """Check one lock and say what was found."""
+    """Checks one lock and prints the result. Returns `CLEAN`, `VULNERABLE` or `NOT_CHECKED`."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command = [program, "--requirement", lock, "--no-deps", "--disable-pip", "--progress-spinner", "off"]
@@ -48,9 +48,9 @@ def audit(program: str, lock: str) -> int:
 
 
 def main(program: str, *locks: str) -> int:
-    """The worst of all: a vulnerability before a lock that was not checked."""
-    found = {audit(program, lock) for lock in locks}
-    return VULNERABLE if VULNERABLE in found else NOT_CHECKED if NOT_CHECKED in found else CLEAN
+    """Returns the exit status: that of a vulnerability takes precedence over that of a lock that was not checked."""
+    statuses = {audit(program, lock) for lock in locks}
+    return VULNERABLE if VULNERABLE in statuses else NOT_CHECKED if NOT_CHECKED in statuses else CLEAN
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Builds llama.cpp with its Python bindings for this machine's processor into ~/.cache/trunkline/llama-KEY, once for each
 # version, set of options and processor.
-# usage: build-llama.sh [path]   path: only say where the wheel is
-# With LLAMA_PROCESSORS=all it is built for every kind of processor, and the best one is taken when it is loaded.
+# usage: build-llama.sh [path]   path: only prints the folder of the wheel
+# With LLAMA_PROCESSORS=all it is built for every processor variant, and the best one is selected when it is loaded.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/trunkline
@@ -10,10 +10,10 @@ cd "$root"
 . scripts/progress.sh
 remedy="see $cache/logs/llama.log; check that pip reaches its package index, then run the same command again"
 
-# For the machine: a build for the least of all processors takes several times as long for every word. Programs, server
-# and the part for images are not needed.
-# AMX stays out: llama.cpp's kernels for it end the process with SIGSEGV (ggml-org/llama.cpp#20824). The image goes without
-# the one variant that has them, and takes that of the processors before it.
+# Built for this machine, because a generic build takes several times as long for every token. Programs, server and
+# image support are not needed.
+# AMX is disabled, because llama.cpp's kernels for it end the process with SIGSEGV (ggml-org/llama.cpp#20824). The container
+# image omits the one variant that has them and uses that of the previous processor generation.
 if [ "${LLAMA_PROCESSORS:-}" = all ]; then
     target="-DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON -DCMAKE_INSTALL_BINDIR=llama_cpp/lib"
     left_out='**/libggml-cpu-sapphirerapids.so'
@@ -22,7 +22,7 @@ else
     target=-DGGML_NATIVE=ON left_out= files=140
     no_amx="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
     takes() { ${CC:-cc} "$@" -E -x c /dev/null >/dev/null 2>&1; }
-    # A compiler that is older than these flags makes no such code.
+    # A compiler that does not know these flags generates no such code.
     if [ "$(uname -m)" = x86_64 ] && { takes $no_amx || ! takes; }; then
         target="$target -DCMAKE_C_FLAGS='$no_amx' -DCMAKE_CXX_FLAGS='$no_amx'"
     fi
@@ -46,7 +46,7 @@ trap 'exit 130' INT TERM
 start_log llama
 say "==> llama.cpp: building, once on this machine (several minutes)"
 "${PYTHON:-python3}" -m venv "$work/venv"
-watched "1/2 installing what builds it" '^Collecting' "$(grep -c == requirements-llama-build.lock)" \
+watched "1/2 installing its build tools" '^Collecting' "$(grep -c == requirements-llama-build.lock)" \
     "$work/venv/bin/pip" install --no-input --disable-pip-version-check --no-deps --require-hashes \
     -r requirements-llama-build.lock
 export CMAKE_ARGS="$options" CMAKE_BUILD_PARALLEL_LEVEL="${JOBS:-$(nproc)}" PATH="$work/venv/bin:$PATH" TMPDIR="$work"

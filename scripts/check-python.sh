@@ -1,5 +1,5 @@
 #!/bin/sh
-# Ends with a clear message when $PYTHON (default python3) cannot run or build Trunkline.
+# Fails with a message if $PYTHON (default python3) cannot run or build Trunkline.
 set -eu
 cd "$(dirname "$0")"
 . ./progress.sh

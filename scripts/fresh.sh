@@ -1,7 +1,7 @@
 #!/bin/sh
-# Proves the set-up on a fresh machine: makes a folder with a minimal Debian 12 and nothing but git, make and python3,
-# clones what is committed here into it, and runs `make TARGET` there with an empty home.
-# Only the machine's own way to its mirrors (pip and apt settings, CA certificates) goes in with it.
+# Tests the setup on a fresh system: creates a chroot with a minimal Debian 12 with git, make and python3 only, clones the
+# committed state of this checkout into it, and runs `make TARGET` there with an empty home.
+# Only the machine's settings for its mirrors (pip, apt, CA certificates) are copied.
 # usage: fresh.sh [TARGET]      TARGET: a target of the Makefile (default demo)
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -10,28 +10,28 @@ cd "$root/scripts"
 target=${1:-demo}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/trunkline/fresh
 base=$cache/debian-12-$(dpkg --print-architecture).tar
-remedy="see the log named above; a broken base goes away with: rm -rf $cache"
+remedy="see the log named above; to remove a broken base: rm -rf $cache"
 
-[ "$(id -u)" -eq 0 ] || fail "making a Debian folder needs root" "run: sudo make fresh"
+[ "$(id -u)" -eq 0 ] || fail "creating a Debian chroot needs root" "run: sudo make fresh"
 ./apt-packages.sh fresh
 mkdir -p "$cache"
 work=$(mktemp -d "$cache/work.XXXXXX")
-# All mounts are made in a mount namespace of their own and end with it; --one-file-system guards against the rest.
+# All mounts are in a mount namespace of their own and end with it; --one-file-system protects other file systems.
 trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT TERM
 
 make_base() {
     mirror=$(./apt-mirror.sh debian)
     [ -n "$mirror" ] || fail "no Debian mirror is configured in apt's sources" "set DEBIAN_MIRROR to one"
-    watched "making a minimal Debian 12" '^I: (Retrieving|Unpacking|Configuring) ' 350 debootstrap --variant=minbase \
+    watched "creating a minimal Debian 12" '^I: (Retrieving|Unpacking|Configuring) ' 350 debootstrap --variant=minbase \
         --include=git,make,python3 --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
         bookworm "$work/base" "$mirror"
-    watched "keeping it for the next time" "" "" tar --one-file-system -C "$work/base" -cf "$base.part" .
+    watched "caching it for the next run" "" "" tar --one-file-system -C "$work/base" -cf "$base.part" .
     mv "$base.part" "$base"
     rm -rf --one-file-system "$work/base"
 }
 
-# pip's settings, apt's proxies and date checks, certificates and name resolution: how this machine reaches its mirrors.
+# The machine's settings for its mirrors: pip, apt's proxies and date checks, certificates and name resolution.
 copy_machine_settings() {
     cp /etc/resolv.conf /etc/hosts "$work/root/etc/"
     apt-config dump | grep -iE '^Acquire::([a-z]+::Proxy|Check-)' >"$work/root/etc/apt/apt.conf.d/80machine" || true
@@ -53,7 +53,7 @@ $(passed_environment)
 SETTINGS
     set -- "$@" make -C /srv/trunkline "$target"
     # shellcheck disable=SC2016  # expanded by the inner shell
-    # The process namespace ends everything that the run has left behind.
+    # The process namespace ends all processes of the run.
     unshare --mount --pid --fork --kill-child --propagation private sh -eu -c '
         inside=$1
         shift
@@ -68,9 +68,9 @@ start_log fresh
 [ -f "$base" ] || make_base
 mkdir "$work/root"
 watched "unpacking it" "" "" tar -C "$work/root" -xf "$base"
-[ -z "$(git -C "$root" status --porcelain)" ] || say "    note: changes that are not committed are left out"
+[ -z "$(git -C "$root" status --porcelain)" ] || say "    note: uncommitted changes are not included"
 git clone --quiet --no-local "$root" "$work/root/srv/trunkline"
 copy_machine_settings
-say "==> make $target, in there"
+say "==> make $target in the chroot"
 run_inside
 say "==> make $target succeeded on a fresh Debian 12"

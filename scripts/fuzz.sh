@@ -1,11 +1,11 @@
 #!/bin/sh
-# Coverage-guided fuzzing of our parsers: those in C with libFuzzer and PJSIP under the sanitizers for addresses and undefined
-# behaviour, those in Python with Atheris. What breaks one is kept in build/fuzz/crashes.
-# usage: fuzz.sh [NAME]...   which parsers (default: all; `fuzz.sh list` names them)
-#        fuzz.sh replay      every kept input once, those in C under the sanitizers
-#        fuzz.sh keep NAME   let tests/fuzz/corpus have the fewest inputs that reach all places which those found reach;
-#                       those with names of their own stay
-# FUZZ_SECONDS=600           for how long each is fuzzed
+# Coverage-guided fuzzing of the parsers: those in C with libFuzzer and PJSIP under AddressSanitizer and
+# UndefinedBehaviorSanitizer, those in Python with Atheris. Inputs that break a parser are stored in build/fuzz/crashes.
+# usage: fuzz.sh [NAME]...   fuzzes these parsers (default: all; `fuzz.sh list` prints their names)
+#        fuzz.sh replay [NAME]...   checks every stored input once, those of the parsers in C under the sanitizers
+#        fuzz.sh keep NAME   minimizes the corpus: replaces tests/fuzz/corpus/NAME by the fewest inputs with the coverage of
+#                            all found ones; inputs with names of their own stay
+# FUZZ_SECONDS=600           duration for each parser, s
 # shellcheck source=scripts/sanitized.sh
 . "$(dirname "$0")/sanitized.sh"
 made=$root/build/fuzz
@@ -28,7 +28,7 @@ compile() { # OBJECT SOURCE
     clang $options $flags -c "$2" -o "$1"
 }
 
-# All that is ours and needs no Python, then a program for each parser.
+# Compiles the native code that does not need Python, then links a program for each parser.
 build_native() {
     scripts/build-pjsip.sh sanitize
     description=build/pjsip-sanitize/lib/pkgconfig/libpjproject.pc
@@ -39,8 +39,8 @@ build_native() {
     rm -rf "$made/native"
     mkdir -p "$made/native/ours"
     sources=$(find sipcore/native -name '*.c' ! -path 'sipcore/native/python/*' | sort)
-    watched "compiling our parsers" "" "" compile_all
-    watched "linking a program for each" "" "" link_all
+    watched "compiling the native parsers" "" "" compile_all
+    watched "linking a fuzzer for each" "" "" link_all
     echo "$key" >"$made/native/key"
 }
 
@@ -61,7 +61,7 @@ link_all() {
 is_native() { printf '%s\n' "$native" | grep -qx "$1"; }
 is_known() { printf '%s\n%s\n' "$native" "$in_python" | grep -qx "$1"; }
 
-# The fuzzer of one parser with libFuzzer's options.
+# Runs the fuzzer of one parser with libFuzzer's options.
 fuzzer() { # NAME OPTIONS...
     name=$1
     shift
@@ -76,7 +76,7 @@ fuzzer() { # NAME OPTIONS...
     fi
 }
 
-folders_of() { # NAME: what is read besides what was found
+folders_of() { # NAME: the folders of the stored inputs
     for folder in "tests/fuzz/corpus/$1" "tests/fuzz/crashes/$1"; do [ ! -d "$folder" ] || echo "$folder"; done
 }
 
@@ -109,7 +109,7 @@ keep() { # NAME
     # shellcheck disable=SC2046  # one word per folder
     fuzzer "$1" -merge=1 -use_counters=0 -artifact_prefix="$made/" -max_len=$longest "$made/fewest" "$made/corpus/$1" $(folders_of "$1") >"$log.merge" 2>&1
     [ -n "$(ls "$made/fewest")" ] || { tail -n 30 "$log.merge"; fail "failed: merging the inputs of $1" "$remedy"; }
-    # What somebody has named tests a rule, whether or not it reaches a place of its own.
+    # An input with a name tests a rule, whether or not it adds coverage.
     find "tests/fuzz/corpus/$1" -type f 2>/dev/null | grep -vE '/[0-9a-f]{40}$' | xargs -r cp -t "$made/fewest"
     rm -rf "tests/fuzz/corpus/$1"
     mv "$made/fewest" "tests/fuzz/corpus/$1"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Pins the newest version of every dependency, with the hashes of all its files, in requirements.lock,
-# requirements-dev.lock and those of the benches, of llama.cpp, of the sentence model, of fuzzing, and of the SBOM and the
-# audit. Works in a throw-away environment; the lock files name no package index.
+# requirements-dev.lock and the locks of the benchmarks, llama.cpp, the embedding model, fuzzing, and the SBOM and
+# audit tools. Works in a temporary environment; the lock files name no package index.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/progress.sh

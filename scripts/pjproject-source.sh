@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the path of the pjproject source to build: PJPROJECT=, whose content may be another than the pinned one
-# (pjproject.env) and is then warned of, or the pinned tarball, which is fetched into FOLDER once.
+# Prints the path of the pjproject source to build: PJPROJECT=, with a warning if it is not the pinned one
+# (pjproject.env), or the pinned tarball, which is downloaded into FOLDER once.
 # usage: pjproject-source.sh FOLDER
 set -eu
 folder=$1
@@ -26,11 +26,11 @@ fi
 
 pinned=$folder/pjproject-$pjproject_sha256.tar.xz
 if [ -e "$pinned" ] && [ "$(hash_of "$pinned")" != "$pjproject_sha256" ]; then
-    say "    $pinned is damaged: fetching it anew" >&2
+    say "    $pinned is damaged: downloading it again" >&2
     rm -f "$pinned"
 fi
 if [ ! -e "$pinned" ]; then
-    say "==> PJSIP: fetching the source of pjproject $pjproject_version" >&2
+    say "==> PJSIP: downloading the source of pjproject $pjproject_version" >&2
     start_log pjproject
     watched "downloading the source package's index and the tarball (about 20 MB)" '^Get' 3 \
         ./fetch-pjproject.sh "$pinned" >&2

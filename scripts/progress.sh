@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Sourced by the set-up scripts: say what is being done, how far it is, and what to do when it fails.
+# Progress and error messages; sourced by the setup scripts.
 
 say() { printf '%s\n' "$*"; }
 
@@ -8,15 +8,15 @@ fail() { # MESSAGE REMEDY
     exit 1
 }
 
-start_log() { # NAME: names the file that watched commands write to from here on
+start_log() { # NAME: sets the log file of the watched commands that follow
     log=${XDG_CACHE_HOME:-$HOME/.cache}/trunkline/logs/$1.log
     mkdir -p "$(dirname "$log")"
     : >"$log"
 }
 
-# Runs a command with its output in $log. Every five seconds it says how many of the command's lines match PATTERN
-# (of TOTAL, when known), or only the time when PATTERN is empty.
-# On failure it shows the last lines, the log's path and $remedy, and ends the script.
+# Runs a command with its output in $log. Prints every five seconds the number of output lines that match PATTERN (of
+# TOTAL, if known), or only the time if PATTERN is empty.
+# On failure it prints the last lines, the log's path and $remedy, and ends the script.
 watched() { # TITLE PATTERN TOTAL COMMAND...
     title=$1 pattern=$2 total=$3
     shift 3
@@ -34,7 +34,7 @@ watched() { # TITLE PATTERN TOTAL COMMAND...
     fail "failed: $title" "${remedy:-read $log, then run the same command again}"
 }
 
-# Ends with its parent too, so that an interrupted script leaves nothing behind.
+# Ends with its parent process, so that an interrupted script leaves no process.
 report_progress() { # TITLE PATTERN TOTAL LINES_BEFORE
     seconds=0
     while sleep 1 && kill -0 $$ 2>/dev/null; do

@@ -1,16 +1,17 @@
 #!/bin/sh
-# The SIP and RTP tests and mutated messages under sanitizers: first PJSIP and the native code with those for addresses and
-# undefined behaviour, then the native code with that for threads. Every report is a failure unless tests/sanitize/*.supp
-# says why it is none. Tests that fail are named and fail nothing: what is slow here may be late, and `make test` has them.
+# Runs the SIP and RTP tests and mutated messages under sanitizers: first PJSIP and the native code with AddressSanitizer and
+# UndefinedBehaviorSanitizer, then the native code with ThreadSanitizer. Every report that tests/sanitize/*.supp does not
+# suppress is a failure. Failed tests are printed but do not fail the run, because timeouts are expected at this speed;
+# `make test` runs them, too.
 # usage: sanitize.sh [address | thread]...
-# MESSAGES=20000   how many mutated messages
-# TESTS="files"    which tests (default: all of tests/sipcore; for threads those of the pump, RTP, guard, tap and TLS)
+# MESSAGES=20000   number of mutated messages
+# TESTS="files"    tests to run (default: all of tests/sipcore; for threads those of the pump, RTP, guard, tap and TLS)
 # shellcheck source=scripts/sanitized.sh
 . "$(dirname "$0")/sanitized.sh"
 suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
 status=0
 
-# The extension beside the one that is installed, once for each content.
+# Builds the extension next to the installed one, once for each content of the sources.
 build_extension() { # KIND COMPILER PJSIP OPTIONS LINK_OPTIONS
     folder=$root/build/sanitize/$1
     key=$({ find setup.py sipcore/native -type f | sort | xargs tail -n +1; readlink -f "$3"; echo "$2 $4"; } | sha256sum)
@@ -22,7 +23,7 @@ build_extension() { # KIND COMPILER PJSIP OPTIONS LINK_OPTIONS
     echo "$key" >"$folder/key"
 }
 
-# Runs with a sanitizer and PJSIP; what the sanitizer reports goes to files of its own.
+# Runs a command with a sanitizer and its PJSIP; the sanitizer writes its reports to files.
 with_sanitizer() { # KIND RUNTIME PJSIP COMMAND...
     kind=$1 runtime=$2 pjsip=$3
     shift 3
@@ -36,7 +37,7 @@ with_sanitizer() { # KIND RUNTIME PJSIP COMMAND...
         nice "$@"
 }
 
-# Nothing would be found in the extension that is installed.
+# The installed extension has no sanitizer.
 check_extension() { # KIND RUNTIME PJSIP
     used=$(with_sanitizer "$1" "$2" "$3" "$python" -c 'from sipcore import _native; print(_native.__file__)') || used="none"
     [ "$used" = "$root/build/sanitize/$1/sipcore/_native$suffix" ] || fail "Python uses another extension: $used" "$remedy"
@@ -47,7 +48,7 @@ run_tests() { # KIND RUNTIME PJSIP FILES
     say "==> $1: tests"
     # shellcheck disable=SC2086  # one word per file
     with_sanitizer "$1" "$2" "$3" "$python" -m pytest -q -p no:cacheprovider --timeout 600 --reruns 2 $4 || ended=$?
-    # 1: tests failed. Anything else but 0 is no end that pytest has.
+    # 1: tests failed. Other statuses except 0 are those of a crash.
     [ "${ended:-0}" -le 1 ] || { say "    pytest ended with $ended"; status=1; }
     unset ended
 }
@@ -57,11 +58,11 @@ run_messages() { # KIND RUNTIME PJSIP
     with_sanitizer "$1" "$2" "$3" "$python" -m tests.sanitize.mutated_messages "${MESSAGES:-20000}" || status=1
 }
 
-tell_reports() { # KIND
+print_reports() { # KIND
     found=$(grep -lE 'ERROR: |WARNING: |runtime error:' "$root/build/sanitize/$1"/report.* 2>/dev/null || true)
     [ -n "$found" ] || { say "    $1: no reports"; return; }
     status=1
-    say "    $1: reports, the whole of each in"
+    say "    $1: reports, in full in"
     say "$found"
     # shellcheck disable=SC2086  # one word per file
     grep -hE '^SUMMARY|runtime error:' $found | sort | uniq -c | sort -rn
@@ -73,10 +74,10 @@ address() {
     rm -f build/sanitize/address/report.*
     run_tests address "$sanitizer_runtime" "$root/build/pjsip-sanitize" "${TESTS:-tests/sipcore}"
     run_messages address "$sanitizer_runtime" "$root/build/pjsip-sanitize"
-    tell_reports address
+    print_reports address
 }
 
-# PJSIP is not built for it: its locks are seen all the same, and what it does without locks is its own affair.
+# PJSIP is not instrumented: its locks are seen all the same, and its unlocked accesses are not checked.
 thread() {
     build_extension thread gcc build/pjsip "$thread_options" "$thread_options"
     rm -f build/sanitize/thread/report.*
@@ -86,11 +87,11 @@ thread() {
         dialogs/test_call_table rtp/test_srtp transport/test_tls test_endpoint; do echo "tests/sipcore/$part.py"; done)
     run_tests thread "$thread_runtime" "$root/build/pjsip" "${TESTS:-$usual}"
     run_messages thread "$thread_runtime" "$root/build/pjsip"
-    tell_reports thread
+    print_reports thread
 }
 
 start_log sanitize
 [ $# -gt 0 ] || set -- address thread
 for kind in "$@"; do "$kind"; done
-[ "$status" -eq 0 ] || fail "sanitizers reported something" "read the reports, fix what they tell of, or explain it in tests/sanitize/*.supp"
-say "    no sanitizer reported anything"
+[ "$status" -eq 0 ] || fail "sanitizers reported something" "read the reports, fix their causes, or suppress them with a reason in tests/sanitize/*.supp"
+say "    no reports of the sanitizers"

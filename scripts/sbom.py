@@ -1,7 +1,9 @@
-"""What Trunkline consists of, as a CycloneDX document: `sbom.py ENVIRONMENT.json OUTPUT.json`, where ENVIRONMENT.json
-is what cyclonedx-py found installed in .venv. Of that the packages of the runtime's locks are kept, not those of tests
-and checks, and what no package index knows of is added: PJSIP, llama.cpp and Swagger UI inside of their Python
-packages, and the packages of the distribution that it runs with."""
+"""Software bill of materials of Trunkline as a CycloneDX document: `sbom.py ENVIRONMENT.json OUTPUT.json`.
+
+ENVIRONMENT.json is cyclonedx-py's document of .venv. Its packages of the runtime's locks are included, those of tests and
+checks are not. Components that are in no package index are added: PJSIP, llama.cpp and Swagger UI, which are parts of
+Python packages, and the distribution's packages.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ from urllib.parse import quote
 
 ROOT: Final = Path(__file__).parents[1]
 LOCKS: Final = ("requirements.lock", "requirements-llama.lock")
-"""What `make setup` installs to run."""
+"""The locks of the packages that `make setup` installs."""
 BUNDLED: Final = {"llama.cpp": ("libllama.so.*.*.*", "MIT"), "ggml": ("libggml.so.*.*.*", "MIT")}
-"""What the package llama-cpp-python has compiled into it, by the libraries whose names tell the versions."""
-UNTOLD_LICENSES: Final = {"protobuf": "BSD-3-Clause", "sherpa-onnx": "Apache-2.0"}
-"""Of packages whose metadata name none that the format knows."""
+"""Components compiled into llama-cpp-python: the pattern of the library whose name has the version, and the licence."""
+MISSING_LICENSES: Final = {"protobuf": "BSD-3-Clause", "sherpa-onnx": "Apache-2.0"}
+"""Licences of packages whose metadata have none that the format knows."""
 _LOCKED: Final = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)", re.MULTILINE)
 _LICENSE: Final = re.compile(r"^License: *(\S.*)$", re.MULTILINE)
 Component = dict[str, Any]
@@ -33,25 +35,25 @@ def normalized(name: str) -> str:
 
 
 def locked(root: Path) -> dict[str, str]:
-    """The names of the runtime's packages, each with the lock that has it."""
+    """The normalized names of the runtime's packages, each with its lock."""
     return {normalized(name): lock for lock in LOCKS for name, _ in _LOCKED.findall((root / lock).read_text())}
 
 
-def of_the_runtime(components: Iterable[Component], locks: dict[str, str]) -> list[Component]:
-    """Those that a lock of the runtime names, each with that lock."""
-    kept = []
+def runtime_components(components: Iterable[Component], locks: dict[str, str]) -> list[Component]:
+    """The components that are in a lock of the runtime, each with its lock as a property."""
+    selected = []
     for component in components:
         name = normalized(component["name"])
         if name in locks:
             note = {"name": "trunkline:lock", "value": locks[name]}
-            kept.append(component | {"properties": [*component.get("properties", []), note]})
-            if name in UNTOLD_LICENSES and not component.get("licenses"):
-                kept[-1]["licenses"] = [{"license": {"id": UNTOLD_LICENSES[name]}}]
-    return kept
+            selected.append(component | {"properties": [*component.get("properties", []), note]})
+            if name in MISSING_LICENSES and not component.get("licenses"):
+                selected[-1]["licenses"] = [{"license": {"id": MISSING_LICENSES[name]}}]
+    return selected
 
 
 def pjsip(root: Path) -> Component:
-    """The pinned source, whose binaries `make setup` builds."""
+    """The component of the pinned PJSIP source, which `make setup` builds."""
     pin = dict(re.findall(r"^pjproject_(\w+)=\"?([^\"\n]*)\"?$", (root / "scripts/pjproject.env").read_text(), re.M))
     package, _, version = pin["package"].partition(" ")
     return {
@@ -69,11 +71,11 @@ def pjsip(root: Path) -> Component:
 
 
 def bundled(libraries: Path) -> list[Component]:
-    """What is compiled into llama-cpp-python."""
-    found = []
+    """The components that are compiled into llama-cpp-python; `libraries` is the folder of its libraries."""
+    components = []
     for name, (pattern, license_id) in BUNDLED.items():
         (library,) = libraries.glob(pattern)
-        found.append(
+        components.append(
             {
                 "type": "library",
                 "bom-ref": f"llama-cpp-python/{name}",
@@ -84,15 +86,15 @@ def bundled(libraries: Path) -> list[Component]:
                 "externalReferences": [{"type": "vcs", "url": f"https://github.com/ggml-org/{name}"}],
             }
         )
-    return found
+    return components
 
 
 def swagger_ui(packages: Path) -> Component:
-    """The script and style sheet in drf-spectacular-sidecar, whose metadata tell the version."""
+    """The component Swagger UI in drf-spectacular-sidecar, whose metadata have the version."""
     (metadata,) = packages.glob("drf_spectacular_sidecar-*.dist-info/METADATA")
     found = re.search(r"Swagger UI`_ version ``([\d.]+)``", metadata.read_text())
     if found is None:
-        raise SystemExit(f"error: {metadata} does not tell the version of Swagger UI")
+        raise SystemExit(f"error: {metadata} does not contain the version of Swagger UI")
     return {
         "type": "library",
         "bom-ref": "drf-spectacular-sidecar/swagger-ui-dist",
@@ -104,46 +106,47 @@ def swagger_ui(packages: Path) -> Component:
     }
 
 
-def distribution(names: Iterable[str], facts: str, distro: str, documents: Path) -> list[Component]:
-    """The packages of the distribution of those names; `facts` are lines of package, version and architecture."""
-    wanted, found = set(names), []
-    for line in facts.splitlines():
+def distribution_packages(names: Iterable[str], installed: str, distro: str, documents: Path) -> list[Component]:
+    """The components of the named packages of the distribution. `installed` has lines of package, version and
+    architecture; `documents` is /usr/share/doc. Ends the program with a message if one is not installed."""
+    required, components = set(names), []
+    for line in installed.splitlines():
         name, version, architecture = line.split("\t")
-        if name in wanted:
-            where = f"arch={architecture}&distro={quote(distro)}"
-            found.append(
+        if name in required:
+            qualifiers = f"arch={architecture}&distro={quote(distro)}"
+            components.append(
                 {
                     "type": "library",
                     "bom-ref": f"deb/{name}",
                     "name": name,
                     "version": version,
                     "licenses": _licenses(documents / name / "copyright"),
-                    "purl": f"pkg:deb/debian/{name}@{quote(version, safe=':+~.-')}?{where}",
+                    "purl": f"pkg:deb/debian/{name}@{quote(version, safe=':+~.-')}?{qualifiers}",
                 }
             )
-    missing = wanted - {each["name"] for each in found}
+    missing = required - {each["name"] for each in components}
     if missing:
         raise SystemExit(f"error: not installed: {', '.join(sorted(missing))}\n  what to do: make setup")
-    return found
+    return components
 
 
 def _licenses(copyright_file: Path) -> list[dict[str, Any]]:
-    """The short names of a machine-readable copyright file; the file itself where it is none."""
+    """The licences' short names in a machine-readable copyright file, or a reference to the file if it has none."""
     text = copyright_file.read_text(errors="replace") if copyright_file.exists() else ""
     names = list(dict.fromkeys(each.strip() for each in _LICENSE.findall(text)))
     return [{"license": {"name": each}} for each in names or [f"see {copyright_file}"]]
 
 
-def composed(
+def compose(
     environment: dict[str, Any], locks: dict[str, str], added: list[Component], version: str
 ) -> dict[str, Any]:
-    """The document: Trunkline, what it is made of, and what asks for what."""
-    components = [*of_the_runtime(environment["components"], locks), *added]
-    there = {each["bom-ref"] for each in components}
+    """The document: Trunkline, its components, and their dependencies."""
+    components = [*runtime_components(environment["components"], locks), *added]
+    references = {each["bom-ref"] for each in components}
     dependencies = [
-        {"ref": each["ref"], "dependsOn": sorted(there.intersection(each.get("dependsOn", ())))}
+        {"ref": each["ref"], "dependsOn": sorted(references.intersection(each.get("dependsOn", ())))}
         for each in environment.get("dependencies", ())
-        if each["ref"] in there
+        if each["ref"] in references
     ]
     main = {
         "type": "application",
@@ -155,31 +158,31 @@ def composed(
     return environment | {
         "metadata": {**environment.get("metadata", {}), "component": main},
         "components": sorted(components, key=lambda each: str(each["bom-ref"])),
-        "dependencies": [{"ref": "trunkline", "dependsOn": sorted(there)}, *dependencies],
+        "dependencies": [{"ref": "trunkline", "dependsOn": sorted(references)}, *dependencies],
     }
 
 
 def _distro() -> str:
-    facts = platform.freedesktop_os_release()
-    return f"{facts['ID']}-{facts.get('VERSION_ID', '')}"
+    release = platform.freedesktop_os_release()
+    return f"{release['ID']}-{release.get('VERSION_ID', '')}"
 
 
 def main(environment_path: str, output_path: str) -> None:
-    """Write the document and say what it holds."""
+    """Writes the document and prints the number of its components."""
     (libraries,) = (ROOT / ".venv/lib").glob("python3*/site-packages/llama_cpp/lib")
-    facts = subprocess.run(
+    installed = subprocess.run(
         ["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${Architecture}\n"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
     names = (ROOT / "scripts/packages-run.txt").read_text().split()
-    packages = distribution(names, facts, _distro(), Path("/usr/share/doc"))
+    packages = distribution_packages(names, installed, _distro(), Path("/usr/share/doc"))
     found = re.search(r"^version = (.+)$", (ROOT / "setup.cfg").read_text(), re.MULTILINE)
     assert found is not None
     environment = json.loads(Path(environment_path).read_text())
     added = [pjsip(ROOT), *bundled(libraries), swagger_ui(libraries.parents[1]), *packages]
-    document = composed(environment, locked(ROOT), added, found[1])
+    document = compose(environment, locked(ROOT), added, found[1])
     Path(output_path).write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     print(f"    {len(document['components'])} components in {output_path}")
 

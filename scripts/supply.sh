@@ -1,6 +1,6 @@
 #!/bin/sh
-# What Trunkline consists of (sbom: build/sbom.cdx.json, CycloneDX 1.6), and whether vulnerabilities of it are known (audit:
-# exit status 0 none, 1 some, 3 not checked because no database was reached). Both tools have an environment of their own.
+# sbom: writes the software bill of materials (build/sbom.cdx.json, CycloneDX 1.6). audit: checks for known vulnerabilities
+# (exit status 0: none, 1: some, 3: not checked because no database was reached). Their tools have an environment of their own.
 # usage: supply.sh sbom | audit
 set -eu
 cd "$(dirname "$0")/.."
@@ -11,7 +11,7 @@ content=$(sha256sum <requirements-supply.lock)
 if [ "$(cat "$venv/.stamp" 2>/dev/null)" != "$content" ]; then
     start_log supply
     "${PYTHON:-python3}" -m venv --clear "$venv"
-    watched "installing what makes it" '^Collecting' "$(grep -c == requirements-supply.lock)" "$venv/bin/pip" install \
+    watched "installing the SBOM and audit tools" '^Collecting' "$(grep -c == requirements-supply.lock)" "$venv/bin/pip" install \
         --no-input --disable-pip-version-check --no-deps --require-hashes -r requirements-supply.lock
     echo "$content" >"$venv/.stamp"
 fi

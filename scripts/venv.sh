@@ -1,8 +1,9 @@
 #!/bin/sh
-# Makes .venv with the locked dependencies, pjsua2 and this project in it; does nothing when all is as it should be.
-# usage: venv.sh [dev | peer]   dev: what tests and checks need, too
-#                               peer: instead, build/peer, build/peer-turn and build/peer-models with nothing but what
-#                               the benches of the API, of turns and of models are compared with
+# Creates .venv with the locked dependencies, pjsua2 and this project; does nothing if it is up to date.
+# usage: venv.sh [dev | peer]   dev: also the packages for tests and checks
+#                               peer: instead, build/peer, build/peer-turn and build/peer-models with the software that
+#                               the benchmarks of the API, of turns and of models are compared with (FastAPI, Pipecat,
+#                               xllamacpp)
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -33,7 +34,7 @@ install_lock() { # NAME LOCKFILE
     stamp "$1" "$content"
 }
 
-# Built for this machine by build-llama.sh, which says where it is.
+# build-llama.sh has built the wheel for this machine; `path` prints its folder.
 install_llama() {
     wheel=$(scripts/build-llama.sh path)
     is_stamped llama "$wheel" && return
@@ -43,28 +44,28 @@ install_llama() {
     stamp llama "$wheel"
 }
 
-# pjsua2 stays in the cache, beside the libraries that it was linked with.
+# pjsua2 stays in the cache with the libraries that it is linked with.
 add_pjsua2() {
     site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
     readlink -f build/pjsip/python >"$site/pjsua2.pth"
 }
 
-# Compiled once for each content of its sources; a second checkout copies it.
+# Compiled once for each content of the sources; other checkouts copy it from the cache.
 build_extension() {
     prefix=$(readlink -f build/pjsip)
     suffix=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
     key=$({ find setup.py sipcore/native -type f | sort | xargs tail -n +1; echo "$prefix $suffix"; } | sha256sum | cut -c 1-16)
-    kept=${XDG_CACHE_HOME:-$HOME/.cache}/trunkline/native-$key.so
+    cached=${XDG_CACHE_HOME:-$HOME/.cache}/trunkline/native-$key.so
     built=sipcore/_native$suffix
-    if [ ! -e "$kept" ]; then
+    if [ ! -e "$cached" ]; then
         started
         watched "compiling the audio pump" "" "" "$venv/bin/python" setup.py -q build_ext --force --build-lib build/native --build-temp build/native
-        cp "build/native/$built" "$kept.$$"
-        mv "$kept.$$" "$kept"
+        cp "build/native/$built" "$cached.$$"
+        mv "$cached.$$" "$cached"
     fi
-    cmp -s "$kept" "$built" && return
-    # Renamed into place: a running server has the old file mapped.
-    cp "$kept" "$built.$$"
+    cmp -s "$cached" "$built" && return
+    # Replaced by a rename, because a running server has mapped the old file.
+    cp "$cached" "$built.$$"
     mv "$built.$$" "$built"
 }
 

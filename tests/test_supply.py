@@ -32,7 +32,7 @@ def test_the_sbom_has_the_packages_of_the_locks_and_those_of_no_index() -> None:
             {"ref": "pytest==9"},
         ],
     }
-    document = sbom.composed(environment, locks, [sbom.pjsip(ROOT)], "1.2")
+    document = sbom.compose(environment, locks, [sbom.pjsip(ROOT)], "1.2")
     assert [each["name"] for each in document["components"]] == ["aiohttp", "pjproject", "ruamel.yaml", "sherpa_onnx"]
     assert document["components"][3]["licenses"] == [{"license": {"id": "Apache-2.0"}}], "its metadata have no licence"
     assert document["components"][0]["properties"] == [{"name": "trunkline:lock", "value": "requirements.lock"}]
@@ -56,11 +56,11 @@ def test_the_distributions_packages_have_version_and_licences(tmp_path: Path) ->
     (tmp_path / "libopus0").mkdir()
     (tmp_path / "libopus0/copyright").write_text(COPYRIGHT)
     facts = "libopus0\t1.3.1-3\tamd64\nbash\t5.2\tamd64\n"
-    (found,) = sbom.distribution(["libopus0"], facts, "debian-12", tmp_path)
+    (found,) = sbom.distribution_packages(["libopus0"], facts, "debian-12", tmp_path)
     assert found["purl"] == "pkg:deb/debian/libopus0@1.3.1-3?arch=amd64&distro=debian-12"
     assert [each["license"]["name"] for each in found["licenses"]] == ["BSD-3-clause", "MIT"]
     with pytest.raises(SystemExit, match="not installed: libgsm1"):
-        sbom.distribution(["libopus0", "libgsm1"], facts, "debian-12", tmp_path)
+        sbom.distribution_packages(["libopus0", "libgsm1"], facts, "debian-12", tmp_path)
 
 
 def test_libraries_compiled_into_a_package_are_listed_with_their_versions(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
-"""Spoilt messages of every kind to an endpoint of ours (`python -m tests.sanitize.mutated_messages COUNT [SEED]`):
-requests that begin something, over datagrams and over streams, requests within calls, answers to calls of ours, RTP and
-RTCP; in between and at the end, calls go on. Which messages they are, the seed says."""
+"""Sends mutated messages of every kind to an endpoint: `python -m tests.sanitize.mutated_messages COUNT [SEED]`.
+
+Requests outside of dialogs over UDP and TCP, requests within calls, responses to outbound calls, RTP and RTCP; in between
+and at the end calls must succeed. The same seed gives the same messages.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ from tests.sipcore.torture.message_mutator import Mutator
 SETTINGS = EndpointSettings(codecs=("opus", "G722", "PCMU"), max_calls=100, max_invites_per_second=0)
 
 
-async def over_datagrams(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
-    """Requests that begin something."""
+async def send_udp_requests(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
+    """Sends requests outside of dialogs over UDP."""
     source = beginnings(raw)
     async with turned_away(phone):
         for _ in range(AT_ONCE):
@@ -31,8 +33,8 @@ async def over_datagrams(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
         await raw.settled()
 
 
-async def over_streams(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
-    """The same, several over one connection, which the other side may close."""
+async def send_tcp_requests(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
+    """Sends requests outside of dialogs over TCP, several over one connection, which the endpoint may close."""
     host, port = phone.target.split(":")
     source = beginnings(raw)
     async with turned_away(phone):
@@ -46,8 +48,8 @@ async def over_streams(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
         await raw.settled()
 
 
-async def as_sound(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
-    """RTP and RTCP of a call."""
+async def send_rtp(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
+    """Sends RTP and RTCP in a call."""
     async with RawPhone(phone.target) as caller:
         call = await LiveCall.made(phone, caller)
         assert caller._rtp_target is not None
@@ -62,11 +64,11 @@ async def as_sound(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
         call.leg.release()
 
 
-KINDS = (over_datagrams, over_datagrams, over_streams, within_a_call, in_answer, as_sound)
+KINDS = (send_udp_requests, send_udp_requests, send_tcp_requests, within_a_call, in_answer, send_rtp)
 
 
 async def main(count: int, seed: int) -> None:
-    """Send them all; a call at the end must come about."""
+    """Sends `count` messages; a call at the end must succeed."""
     mutate = Mutator(seed)
     sent = 0
     async with Phone(SETTINGS) as phone, RawPhone(phone.target) as raw:
@@ -74,9 +76,9 @@ async def main(count: int, seed: int) -> None:
         while sent < count:
             try:
                 await KINDS[sent // AT_ONCE % len(KINDS)](phone, raw, mutate)
-            except TimeoutError:  # a raw phone says everything once, and a slow machine loses some of it
+            except TimeoutError:  # a raw phone does not retransmit, and a slow machine loses packets
                 late += 1
-                assert late <= 1 + sent // 1000, f"{late} of the first {sent} messages' calls did not come about"
+                assert late <= 1 + sent // 1000, f"{late} calls during the first {sent} messages failed"
             sent += AT_ONCE
             while not raw.sip.received.empty():
                 raw.sip.received.get_nowait()
@@ -85,7 +87,7 @@ async def main(count: int, seed: int) -> None:
                 print(f"    {sent} of {count} messages", flush=True)
         call = await phone.call()
         await call.end()
-    print(f"    {sent} messages, seed {seed}, {late} calls late; then a call came about")
+    print(f"    {sent} messages, seed {seed}, {late} calls timed out; the last call succeeded")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Found through PYTHONPATH, this lets a process and those that it starts use another build of `sipcore._native`: the
-one that NATIVE_EXTENSION names."""
+"""Makes a process and its children, which find this module through PYTHONPATH, import another build of `sipcore._native`:
+the file NATIVE_EXTENSION."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "sipcore._native"
 
 
 class Finder:
-    """Knows one module."""
+    """Finds `sipcore._native`."""
 
     @staticmethod
     def find_spec(
