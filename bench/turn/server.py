@@ -46,7 +46,7 @@ def _settings(folder: Path, changes: dict[str, Any]) -> Settings:
     )
 
 
-def _prepare(conn: sa.Connection, agent: dict[str, Any]) -> None:
+def _insert_trunk_and_agent(conn: sa.Connection, agent: dict[str, Any]) -> None:
     """Creates a trunk that connects every call from this machine to one agent."""
     organization = organizations.create(conn, "bench")
     created = agents.create(conn, organization.id, AgentFields(name="bench", **agent))
@@ -134,7 +134,7 @@ async def main() -> None:
             server = await stack.enter_async_context(
                 running_server(_settings(Path(folder), settings or {}), lambda _: models)
             )
-            await server.database.write(partial(_prepare, agent=agent))
+            await server.database.write(partial(_insert_trunk_and_agent, agent=agent))
             await server.sources.refresh()
             servers.append(server)
             freeze_gc()

@@ -59,16 +59,16 @@ def server_events(data: bytes) -> None:
     whole, cut = _events(data, len(data) or 1), _events(data, 1 + (data[0] if data else 0) % 13)
     assert whole == cut
     answer = ChatStreamParser(str(number) for number in count())
-    said = ""
+    text = ""
     try:
         for event in whole or ():
-            said += answer.feed(parse_json(event))
-            assert len(said) <= chat_stream_parser.MAX_TEXT
+            text += answer.feed(parse_json(event))
+            assert len(text) <= chat_stream_parser.MAX_TEXT
         calls = answer.calls()
     except RemoteModelError as error:
         check_storable(str(error))
         return
-    check_storable(said + answer.rest())
+    check_storable(text + answer.rest())
     assert len(calls) <= chat_stream_parser.MAX_CALLS
     assert len({call.id for call in calls}) == len(calls)
     for call in calls:

@@ -135,7 +135,7 @@ class Baresip(Process):
             f"audio_source aufile,{self._play}",
             "audio_player aubridge,nowhere",
             "audio_alert aubridge,nowhere",
-            f"snd_path {self.folder / 'heard'}",
+            f"snd_path {self.folder / 'received'}",
             f"rtp_ports {free_port()}-65000",
         ]
         return "\n".join(lines) + "\n"
