@@ -41,15 +41,15 @@ async def _turn(quick: bool) -> list[Row]:
     """Trunkline, then Pipecat, each alone on the machine."""
     pipecat_latency.require_environment()
     if quick:
-        rows = await turn_latency.run((4,), 6.0, scenarios=QUICK_SCENARIOS, settle_s=1.0)
-        return [*rows, *await pipecat_latency.run((2,), 6.0, settle_s=1.0)]
+        rows = await turn_latency.run((4,), 8.0, scenarios=QUICK_SCENARIOS, settle_s=1.0)
+        return [*rows, *await pipecat_latency.run((2,), 9.0, settle_s=0.0)]
     return [*await turn_latency.run(), *await pipecat_latency.run()]
 
 
 BENCHMARKS: Final = {
     "pump": Benchmark(
         "Audio pump: G.711 calls with voice activity detection and recording; three values are p50 / p99 / max",
-        lambda quick: pump.run((20,), 3.0) if quick else pump.run(),
+        lambda quick: pump.run((4,), 1.0, settle_s=1.0) if quick else pump.run(),
         {
             "calls": "calls",
             "spinning": "spinning thread",
@@ -103,7 +103,7 @@ BENCHMARKS: Final = {
     ),
     "api": Benchmark(
         "API throughput: Trunkline and FastAPI with SQLAlchemy, alone and during calls; packets are p50 / p99 / max",
-        lambda quick: route_throughput.run(1, 1, 4, settle_s=1.0) if quick else route_throughput.run(),
+        lambda quick: route_throughput.run_quick() if quick else route_throughput.run(),
         {
             "route": "route",
             "connections": "connections",

@@ -23,15 +23,14 @@ TAIL_LINES: Final = 15
 """Last lines of a failed benchmark's output that are printed."""
 COMMANDS: Final = (
     *(("bench", name, "--quick", "--results", "{folder}") for name in BENCHMARKS),
-    ("bench.encryption", "2", "--seconds", "1"),
     ("bench.audio.echo_cancellation", "--quick"),
-    ("bench.models.pocketsphinx", "1"),
+    ("bench.models.pocketsphinx", "--turns", "1", "1"),
     ("bench.models.end_of_turn", "cost", "--runs", "2"),
-    ("bench.models.fit_telephone_band",),
+    ("bench.models.fit_telephone_band", "--sentences", "1"),
     ("bench.models.random_gguf", "15M"),
     ("bench.knowledge.hostile_documents", "JSON"),
     ("bench.knowledge.retrieval", "quality"),
-    ("bench.knowledge.retrieval", "speed", "--passages", "1000", "--questions", "10"),
+    ("bench.knowledge.retrieval", "speed", "--passages", "1000", "--questions", "3"),
     ("bench.server.soak", "--calls", "2", "--minutes", "0.03", "--warm-up", "2", "--rest", "1"),
 )
 """Modules with their arguments; `{folder}` is a temporary folder."""

@@ -1,4 +1,5 @@
-"""Checks the locked packages for known vulnerabilities: `audit.py PIP-AUDIT LOCK...`, where PIP-AUDIT is the program pip-audit.
+"""Checks the locked packages for known vulnerabilities: `audit.py PIP-AUDIT LOCK...`, where PIP-AUDIT is the program
+pip-audit.
 
 Exit status: 0 no known vulnerability, 1 at least one, 3 not checked, because no database was reached.
 """

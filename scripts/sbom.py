@@ -1,8 +1,8 @@
 """Software bill of materials of Trunkline as a CycloneDX document: `sbom.py ENVIRONMENT.json OUTPUT.json`.
 
-ENVIRONMENT.json is cyclonedx-py's document of .venv. Its packages of the runtime's locks are included, those of tests and
-checks are not. Components that are in no package index are added: PJSIP, llama.cpp and Swagger UI, which are parts of
-Python packages, and the distribution's packages.
+ENVIRONMENT.json is cyclonedx-py's document of .venv. Its packages of the runtime's locks are included, those of tests
+and checks are not. Components that are in no package index are added: PJSIP, llama.cpp and Swagger UI, which are parts
+of Python packages, and the distribution's packages.
 """
 
 from __future__ import annotations
@@ -137,9 +137,7 @@ def _licenses(copyright_file: Path) -> list[dict[str, Any]]:
     return [{"license": {"name": each}} for each in names or [f"see {copyright_file}"]]
 
 
-def compose(
-    environment: dict[str, Any], locks: dict[str, str], added: list[Component], version: str
-) -> dict[str, Any]:
+def compose(environment: dict[str, Any], locks: dict[str, str], added: list[Component], version: str) -> dict[str, Any]:
     """The document: Trunkline, its components, and their dependencies."""
     components = [*runtime_components(environment["components"], locks), *added]
     references = {each["bom-ref"] for each in components}

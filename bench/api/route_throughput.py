@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,13 +125,13 @@ def requests(call_id: str) -> dict[str, LoadRequest]:
     }
 
 
-async def measure_without_calls(seconds: int, repeats: int) -> list[Row]:
+async def measure_without_calls(seconds: int, repeats: int, connection_counts: Sequence[int]) -> list[Row]:
     """Measures Trunkline and FastAPI in turns, with no other load on the machine."""
     rows = []
     with TemporaryDirectory() as folder:
         async with trunkline_server(folder) as server, fastapi_server(folder, server) as other:
             for name, request in requests(server.call["id"]).items():
-                for connections in CONNECTIONS:
+                for connections in connection_counts:
                     figures = await _in_turns(server.target, other, request, connections, seconds, repeats)
                     rows.append({"route": name, "connections": connections, "calls": 0, **figures})
     return rows
@@ -150,7 +150,9 @@ async def _in_turns(
     return {**median_result(results[trunkline]), **fastapi_result}
 
 
-async def measure_during_calls(seconds: int, repeats: int, calls: int, settle_s: float = SETTLE_S) -> list[Row]:
+async def measure_during_calls(
+    seconds: int, repeats: int, connection_counts: Sequence[int], calls: int, settle_s: float = SETTLE_S
+) -> list[Row]:
     """Measures Trunkline during calls; before each run, packets are captured for the same time without requests."""
     rows = []
     with TemporaryDirectory() as folder:
@@ -160,7 +162,7 @@ async def measure_during_calls(seconds: int, repeats: int, calls: int, settle_s:
             await load.request("start", calls=calls, port=server.sip_port, number=NUMBER)
             await asyncio.sleep(settle_s)
             for name, request in requests(server.call["id"]).items():
-                for connections in CONNECTIONS:
+                for connections in connection_counts:
                     figures = await _measure_load(server.target, request, connections, seconds, repeats, calls)
                     rows.append({"route": name, "connections": connections, "calls": calls, **figures})
             live = await send(server.target, "GET", "/v1/calls?status=in_progress&limit=1")
@@ -197,19 +199,28 @@ def _summary(deviations: NDArray[np.float64]) -> list[float]:
     return [round(float(value), 2) for value in (*np.percentile(deviations, [50, 99]), deviations.max())]
 
 
-async def run(
-    seconds: int = SECONDS, repeats: int = REPEATS, calls: int = CALLS, settle_s: float = SETTLE_S
-) -> list[Row]:
+async def run(seconds: int = SECONDS, repeats: int = REPEATS, calls: int = CALLS) -> list[Row]:
     """The rows of the table. Ends the program with a message if wrk or FastAPI is not installed."""
+    require_programs()
+    return [
+        *await measure_without_calls(seconds, repeats, CONNECTIONS),
+        *await measure_during_calls(seconds, repeats, CONNECTIONS, calls),
+    ]
+
+
+async def run_quick() -> list[Row]:
+    """The rows of the table with the smallest parameters, which prove that everything works."""
+    require_programs()
+    return [*await measure_without_calls(1, 1, (2,)), *await measure_during_calls(1, 1, (2,), 4, settle_s=1.0)]
+
+
+def require_programs() -> None:
+    """Ends the program with a message if wrk or FastAPI is not installed."""
     wrk_path()
     if not FASTAPI_PYTHON.exists():
         raise SystemExit(
             "python -m bench: build/peer is missing; `scripts/venv.sh peer` creates it (`make bench` runs it)"
         )
-    return [
-        *await measure_without_calls(seconds, repeats),
-        *await measure_during_calls(seconds, repeats, calls, settle_s),
-    ]
 
 
 def missed_goals(rows: list[Row]) -> list[str]:

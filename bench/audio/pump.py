@@ -31,13 +31,13 @@ CPU_GOAL: Final = 0.25
 DEVIATION_GOAL_MS: Final = 3.0
 
 
-async def measure(calls: int, seconds: float, with_engine: bool) -> list[dict[str, Any]]:
+async def measure(calls: int, seconds: float, with_engine: bool, settle_s: float = SETTLE_S) -> list[dict[str, Any]]:
     """Returns two rows for one number of calls: without and with a spinning thread."""
     async with Worker("bench.audio.pump_server") as server, Worker("bench.audio.pump_load") as load:
         port = (await server.request("start", calls=calls, with_engine=with_engine))["port"]
         empty_kb = resident_kb(server.pid)
         await load.request("start", calls=calls, port=port)
-        await asyncio.sleep(SETTLE_S)
+        await asyncio.sleep(settle_s)
         rows = []
         for spinning in (False, True):
             await server.request("spin", on=spinning)
@@ -87,10 +87,10 @@ def _engine_ms(before: dict[str, Any], after: dict[str, Any]) -> float | None:
 
 
 async def run(
-    calls: tuple[int, ...] = CALLS, seconds: float = SECONDS, with_engine: bool = True
+    calls: tuple[int, ...] = CALLS, seconds: float = SECONDS, with_engine: bool = True, settle_s: float = SETTLE_S
 ) -> list[dict[str, Any]]:
     """The rows of the table."""
-    return [row for number in calls for row in await measure(number, seconds, with_engine)]
+    return [row for number in calls for row in await measure(number, seconds, with_engine, settle_s)]
 
 
 def missed_goals(rows: list[dict[str, Any]]) -> list[str]:

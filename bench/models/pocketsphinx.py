@@ -1,17 +1,17 @@
 """Speech to text by pocketsphinx: CPU per second of speech, latency of `end_turn`, lag of the event loop and stalls of
 a 1 ms timer thread in the meantime (which a decoder that held the GIL would cause).
 
-    python -m bench.models.pocketsphinx [CALLERS...]
+    python -m bench.models.pocketsphinx [--turns N] [CALLERS...]
 
 Audio is fed in real time, 20 ms at a time, by a thread of its own.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
-import sys
 import threading
 import time
 
@@ -66,8 +66,8 @@ async def loop_lag(lags: list[float]) -> None:
         lags.append((time.perf_counter() - due_s) * 1000)
 
 
-async def measure(callers: int) -> dict[str, object]:
-    """Measures `TURNS` turns in which `callers` callers say the sentence at the same time. Returns a row."""
+async def measure(callers: int, turns: int) -> dict[str, object]:
+    """Measures `turns` turns in which `callers` callers say the sentence at the same time. Returns a row."""
     voice = FliteTextToSpeech()
     speech = await voice.synthesize(SENTENCE, VoiceSettings("flite/rms", 1.0, 0.5, 8000))
     sound = np.pad(speech.samples, 800)
@@ -77,7 +77,7 @@ async def measure(callers: int) -> dict[str, object]:
     lags: list[float] = []
     lag = asyncio.create_task(loop_lag(lags))
     timer, latencies_ms, cpu_s = TimerThread(), [], time.process_time()
-    for _ in range(TURNS):
+    for _ in range(turns):
         await asyncio.to_thread(feed, list(streams), sound)
         latencies_ms += await asyncio.gather(*(end_turn_latency(stream) for stream in streams))
     cpu_s = time.process_time() - cpu_s
@@ -89,7 +89,7 @@ async def measure(callers: int) -> dict[str, object]:
         "callers": callers,
         "cores": os.cpu_count(),
         "sentence_s": round(len(sound) / 8000, 2),
-        "cpu_s_per_s_of_speech": round(cpu_s / (TURNS * callers * len(sound) / 8000), 3),
+        "cpu_s_per_s_of_speech": round(cpu_s / (turns * callers * len(sound) / 8000), 3),
         "end_turn_ms": percentiles(latencies_ms),
         "loop_lag_ms": percentiles(lags),
         "thread_stall_ms": percentiles(timer.stalls),
@@ -109,6 +109,15 @@ def percentiles(values: list[float]) -> dict[str, float]:
     return {"p50": round(float(p50), 1), "p99": round(float(p99), 1), "max": round(max(values), 1)}
 
 
+def main() -> None:
+    """Prints the rows as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("callers", nargs="*", type=int, default=(1, 4))
+    parser.add_argument("--turns", type=int, default=TURNS)
+    options = parser.parse_args()
+    for callers in options.callers:
+        print(json.dumps(asyncio.run(measure(callers, options.turns))))
+
+
 if __name__ == "__main__":
-    for count in map(int, sys.argv[1:] or ("1", "4")):
-        print(json.dumps(asyncio.run(measure(count))))
+    main()

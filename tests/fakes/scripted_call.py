@@ -78,8 +78,8 @@ class ScriptedLlm:
 
 
 class ScriptedTts:
-    """A text-to-speech model whose words are `WORD_MS` of a constant. Sentences after the first `ungated_sentences` wait
-    until `gate` is set."""
+    """A text-to-speech model whose words are `WORD_MS` of a constant. Sentences after the first `ungated_sentences`
+    wait until `gate` is set."""
 
     name = "scripted"
 

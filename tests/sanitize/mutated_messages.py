@@ -1,7 +1,7 @@
 """Sends mutated messages of every kind to an endpoint: `python -m tests.sanitize.mutated_messages COUNT [SEED]`.
 
-Requests outside of dialogs over UDP and TCP, requests within calls, responses to outbound calls, RTP and RTCP; in between
-and at the end calls must succeed. The same seed gives the same messages.
+Requests outside of dialogs over UDP and TCP, requests within calls, responses to outbound calls, RTP and RTCP; in
+between and at the end calls must succeed. The same seed gives the same messages.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Makes a process and its children, which find this module through PYTHONPATH, import another build of `sipcore._native`:
-the file NATIVE_EXTENSION."""
+"""Makes a process and its children, which find this module through PYTHONPATH, import another build of
+`sipcore._native`: the file NATIVE_EXTENSION."""
 
 from __future__ import annotations
 
