@@ -1,10 +1,10 @@
 #!/bin/sh
 # Builds PJSIP's shared libraries and its Python binding pjsua2 into ~/.cache/trunkline/pjsip-KEY, once for each
-# content of source, options, Python and distribution; then links build/pjsip of this checkout to it.
-# usage: build-pjsip.sh [sanitize]   sanitize: instead, with clang's address and undefined-behaviour sanitizers and
-#                                    libFuzzer's coverage, linked as build/pjsip-sanitize
+# content of source, options, Python and distribution; then points build/pjsip in this checkout there.
+# usage: build-pjsip.sh [sanitize]   sanitize: instead, with clang's address and undefined-behaviour sanitizers and what
+#                                    libFuzzer is guided by; build/pjsip-sanitize points there
 # PJPROJECT=/path   source tree or tarball to build instead of the pinned one
-# PYTHON=/path      the Python of the binding (default python3)
+# PYTHON=/path      the Python that the binding is for (default python3)
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/trunkline
@@ -16,7 +16,7 @@ remedy="see $cache/logs; then run the same command again, or give another source
 # shellcheck source=pjproject.env
 . ./pjproject.env
 
-# NDEBUG: a failed assertion that a received packet causes must return an error, not abort the process.
+# NDEBUG: a failed assertion caused by a stranger's packet must return an error, not abort the process.
 name=pjsip options="-O2 -fPIC -DNDEBUG" link_options= preloaded=
 if [ "${1:-}" = sanitize ]; then
     name=pjsip-sanitize
@@ -30,7 +30,7 @@ mkdir -p "$cache" "$root/build"
 exec 9>"$cache/pjsip.lock"
 flock -n 9 || { say "    waiting for another build of PJSIP on this machine"; flock 9; }
 
-# --- The source, and the key of its build in the cache ----------------------------------------------------------------
+# --- Where the source comes from, and under which key its build is kept ---------------------------------------------
 source=$(./pjproject-source.sh "$cache")
 
 content_of() { # the SHA-256 of a file, or of a tree's sources
@@ -55,7 +55,7 @@ if [ -d "$prefix" ]; then
     exit 0
 fi
 
-# --- Build in a temporary folder; only a finished build is moved into the cache -----------------------------------------
+# --- Build in a folder of its own; only a finished build is moved into its place -------------------------------------
 work=$(mktemp -d "$cache/build.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
@@ -71,16 +71,16 @@ cd "$work/tree"
 [ -f version.mak ] || fail "$source is not a pjproject source" "check PJPROJECT="
 version=$(sed -nE 's/^export PJ_VERSION_(MAJOR|MINOR|REV) *:= *([0-9]+).*/\2/p' version.mak | paste -s -d .)
 [ "$version" = "$pjproject_version" ] ||
-    say "    warning: this is pjproject $version, Trunkline is tested with $pjproject_version; building it anyway"
+    say "    warning: this is pjproject $version, Trunkline is tested with $pjproject_version; building it all the same"
 [ ! -d "$source" ] || make distclean >/dev/null 2>&1 || true
 
 cp "$root/scripts/config_site.h" pjlib/include/pj/config_site.h
-# Each pool allocation separately: else a sanitizer detects only accesses beyond the whole pool.
+# Each allocation from a pool on its own: else a sanitizer sees only what goes beyond the whole pool.
 [ "$name" = pjsip ] || echo "#define PJ_POOL_DEBUG 1" >>pjlib/include/pj/config_site.h
-# The distribution's tarball lacks the source of this sound driver; no sound device is used.
+# This sound driver's source is not in the distribution's tarball, and we use no sound device.
 sed -i 's/ bdimad_dev\.o//' pjmedia/build/Makefile
 
-# Codec and SRTP libraries of the distribution, because its tarball has none bundled.
+# Codec and SRTP libraries are the distribution's: its tarball has no bundled ones.
 watched "2/5 configuring" '^checking' 120 ./configure --prefix="$prefix" \
     --enable-shared --enable-epoll --enable-libsamplerate \
     --with-external-srtp --with-external-speex --with-external-gsm \
@@ -90,12 +90,12 @@ watched "2/5 configuring" '^checking' 120 ./configure --prefix="$prefix" \
     --disable-silk --disable-opencore-amr \
     CFLAGS="$options" CXXFLAGS="$options" LDFLAGS="-Wl,-rpath,$prefix/lib$link_options"
 
-# -threads releases the GIL in every call into PJSIP; directors acquire it again in callbacks.
+# -threads lets go of Python's lock in every call into PJSIP; directors take it again when PJSIP calls back.
 includes=$(for part in pjlib pjlib-util pjnath pjmedia pjsip; do printf '%s' "-I$work/tree/$part/include "; done)
 python_include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 binding=$work/tree/pjsip-apps/src/swig/python
 
-# A single file, whose compilation takes one core about as long as the libraries take on the others.
+# One file that keeps one core busy for most of the time that the libraries take on the others.
 compile_binding() {
     cd "$binding"
     # shellcheck disable=SC2086  # one word per flag
@@ -107,7 +107,7 @@ compile_binding() {
     echo "$ended" >"$work/binding.ended"
 } >"$work/binding.log" 2>&1 &
 
-# Not by `wait`, because after a long build the process id may be that of another child.
+# Not by `wait`: after a long build its number may be another process's, the progress report's for example.
 finish_binding() {
     until [ -s "$work/binding.ended" ]; do sleep 0.2; done
     [ "$(cat "$work/binding.ended")" -eq 0 ] || {
