@@ -12,7 +12,7 @@ import pytest
 from tests.fuzz.parsers import CORPUS, NATIVE, NATIVE_PARSERS, stored_inputs
 
 ROOT = Path(__file__).parents[2]
-PJSIP = ROOT / "build/pjsip_flags/lib/pkgconfig/libpjproject.pc"
+PJSIP = ROOT / "build/pjsip/lib/pkgconfig/libpjproject.pc"
 
 
 def pjsip_flags(*options: str) -> list[str]:
@@ -35,13 +35,8 @@ def compile_harness(name: str, folder: Path) -> Path:
 def test_a_parser_accepts_every_stored_input(name: str, tmp_path: Path) -> None:
     inputs = stored_inputs(name)
     assert inputs, f"no seeds in {CORPUS / name}"
-    command = [
-        sys.executable,
-        "-m",
-        "tests.fuzz.replay_native",
-        str(compile_harness(name, tmp_path)),
-        *map(str, inputs),
-    ]
+    harness = compile_harness(name, tmp_path)
+    command = [sys.executable, "-m", "tests.fuzz.replay_native", str(harness), *map(str, inputs)]
     replay = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=50)
     read = replay.stdout.split()
     assert replay.returncode == 0, f"{name} breaks on {read[-1:]}: {replay.stderr}"
@@ -58,19 +53,10 @@ def test_a_harness_ends_the_process_if_an_invariant_is_violated(tmp_path: Path) 
     library = tmp_path / "broken.so"
     include = f"-I{ROOT}/sipcore/native"
     subprocess.run(
-        [
-            "cc",
-            "-shared",
-            "-fPIC",
-            "-o",
-            library,
-            source,
-            NATIVE / "stack.c",
-            include,
-            *pjsip_flags("--cflags", "--libs"),
-        ],
+        ["cc", "-shared", "-fPIC", "-o", library, source, NATIVE / "stack.c", include,
+         *pjsip_flags("--cflags", "--libs")],
         check=True,
-    )
+    )  # fmt: skip
     command = [sys.executable, "-m", "tests.fuzz.replay_native", str(library), str(source)]
     replay = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=50)
     assert replay.returncode != 0

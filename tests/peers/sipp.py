@@ -22,7 +22,7 @@ class Sipp(Process):
         calls: int = 1,
         rate: int = 10,
         user: str = "100",
-        hold_ms: int = 500,
+        call_ms: int = 500,
         keys: dict[str, str] | None = None,
         transport: str = "u1",
         host: str = "127.0.0.1",
@@ -40,7 +40,7 @@ class Sipp(Process):
             "sipp", target, "-sf", str(SCENARIOS / f"{scenario}.xml"), "-s", user, "-m", str(calls), "-r", str(rate),
             "-t", transport, "-i", host, "-p", str(self.port), "-mi", host, "-mp", str(self.media_port),
             "-nostdin", "-trace_err", "-error_file", "errors.log", "-trace_stat", "-stf", "stat.csv",
-            "-d", str(hold_ms), "-timeout", str(timeout_s), "-timeout_error",
+            "-d", str(call_ms), "-timeout", str(timeout_s), "-timeout_error",
         ]  # fmt: skip
         if echo:
             self._command.append("-rtp_echo")
