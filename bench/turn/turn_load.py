@@ -151,7 +151,9 @@ class TurnLoad:
             upper = pump.read(received, sent, counts, info)
             now, longest = time.monotonic() * 1000, int(counts[:upper].max(initial=0))
             is_valid = np.arange(longest) < counts[:upper, np.newaxis]
-            audible = (np.abs(received[:upper, :longest].astype(np.int32)) * is_valid).max(axis=1, initial=0) >= MIN_AUDIBLE_PEAK
+            audible = (np.abs(received[:upper, :longest].astype(np.int32)) * is_valid).max(
+                axis=1, initial=0
+            ) >= MIN_AUDIBLE_PEAK
             for call in self._calls:
                 caller = call.caller
                 caller.on_agent_audio(now, bool(audible[row_of(call.slot)]))

@@ -36,10 +36,10 @@ from config.settings import Settings
 from storage import tables
 from storage.accounts import api_keys, organizations
 from storage.agents import agents
-from storage.tables.agent_fields import AgentFields
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumberFields
+from storage.tables.agent_fields import AgentFields
 
 SECRET: Final = "webhook secret"
 RECEIVERS: Final = 4

@@ -89,7 +89,7 @@ async def test_the_remote_model_is_listed_and_is_the_default(local_server: Local
         4096,
         True,
     )
-    assert (second["name"], second["isDefault"]) == ("prompted", False)
+    assert (second["name"], second["isDefault"]) == ("prompted-llm", False)
 
 
 async def test_the_local_model_answers_if_the_remote_one_is_killed_during_a_response(
@@ -119,7 +119,7 @@ async def test_the_local_model_answers_if_the_remote_one_is_killed_during_a_resp
     assert second == ("assistant", LOCAL), "while the remote one is gone the local one answers at once"
     fell = local_server.log.all("model.fell_back", since)
     assert [(each["model"], each["to"], each["said_characters"] > 0) for each in fell] == [
-        (NAME, "prompted", True),
-        (NAME, "prompted", False),
+        (NAME, "prompted-llm", True),
+        (NAME, "prompted-llm", False),
     ]
     assert not [line for line in local_server.log.lines if KEY in line]
