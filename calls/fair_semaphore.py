@@ -1,6 +1,5 @@
-"""A semaphore shared by organizations: each may hold as many slots as are free, so that n organizations that take all
-they can get leave one part in n + 1 to the next one (Choudhury and Hahne's dynamic thresholds for shared buffers,
-1998)."""
+"""A semaphore shared fairly by organizations: each may hold as many slots as are free, so that n greedy organizations
+leave one part in n + 1 for the next one (dynamic thresholds for shared buffers, Choudhury and Hahne 1998)."""
 
 from __future__ import annotations
 
@@ -19,15 +18,15 @@ class FairSemaphore:
         self._free = limit
         self._owner_limit = limit if owner_limit is None else owner_limit
         self._held = Counter[str]()
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._waiters: dict[str, deque[asyncio.Future[None]]] = {}
 
-    def waiting(self, owner: str) -> int:
-        """The number of the owner's waiters."""
-        return len(self._waiting.get(owner, ()))
+    def waiter_count(self, owner: str) -> int:
+        """The number of waiters of this owner."""
+        return len(self._waiters.get(owner, ()))
 
     @asynccontextmanager
     async def slot(self, owner: str) -> AsyncIterator[None]:
-        """Hold a slot, once there is one, while the block runs."""
+        """Wait for a slot and hold it while the block runs."""
         await self.acquire(owner)
         try:
             yield
@@ -36,22 +35,22 @@ class FairSemaphore:
 
     def can_acquire(self, owner: str) -> bool:
         """True if `acquire` returns at once."""
-        return owner not in self._waiting and self._has_slot(owner)
+        return owner not in self._waiters and self._has_slot(owner)
 
     async def acquire(self, owner: str) -> None:
         """Wait for a slot and hold it until `release`."""
         if self.can_acquire(owner):
-            self._hold(owner)
+            self._take_slot(owner)
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(owner, deque()).append(turn)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(owner, deque()).append(waiter)
         try:
-            await turn
+            await waiter
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if waiter.done() and not waiter.cancelled():
                 self.release(owner)
             else:
-                self._withdraw(owner, turn)
+                self._remove_waiter(owner, waiter)
             raise
 
     def release(self, owner: str) -> None:
@@ -64,24 +63,24 @@ class FairSemaphore:
     def _has_slot(self, owner: str) -> bool:
         return self._held[owner] < min(self._free, self._owner_limit)
 
-    def _hold(self, owner: str) -> None:
+    def _take_slot(self, owner: str) -> None:
         self._free -= 1
         self._held[owner] += 1
 
     def _wake_waiters(self) -> None:
-        while may := [owner for owner in self._waiting if self._has_slot(owner)]:
-            owner = min(may, key=self._held.__getitem__)  # the first of them: owners take turns
-            turns = self._waiting.pop(owner)
-            turn = turns.popleft()
-            if turns:
-                self._waiting[owner] = turns
-            if not turn.done():  # else its waiter has just given up
-                turn.set_result(None)
-                self._hold(owner)
+        while eligible := [owner for owner in self._waiters if self._has_slot(owner)]:
+            owner = min(eligible, key=self._held.__getitem__)  # the first of them: owners take turns
+            waiters = self._waiters.pop(owner)
+            waiter = waiters.popleft()
+            if waiters:
+                self._waiters[owner] = waiters
+            if not waiter.done():  # else it was cancelled
+                waiter.set_result(None)
+                self._take_slot(owner)
 
-    def _withdraw(self, owner: str, turn: asyncio.Future[None]) -> None:
-        turns = self._waiting.get(owner, deque())
-        with suppress(ValueError):  # its turn had come
-            turns.remove(turn)
-        if not turns:
-            self._waiting.pop(owner, None)
+    def _remove_waiter(self, owner: str, waiter: asyncio.Future[None]) -> None:
+        waiters = self._waiters.get(owner, deque())
+        with suppress(ValueError):  # it was woken already
+            waiters.remove(waiter)
+        if not waiters:
+            self._waiters.pop(owner, None)

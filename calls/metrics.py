@@ -6,7 +6,7 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
-LIVE_CALLS: Final = Gauge("trunkline_live_calls", "Calls that wait to be placed, ring or are answered")
+LIVE_CALLS: Final = Gauge("trunkline_live_calls", "Calls that are queued, ringing or answered")
 PLACED_CALLS: Final = Counter("trunkline_placed_calls", "Outbound calls whose INVITE was sent")
 REFUSED_CALLS: Final = Counter("trunkline_refused_calls", "Inbound calls that were rejected", ["sip_status"])
 DIGESTS: Final = Counter("trunkline_inbound_digests", "Inbound digest authentications, by outcome", ["outcome"])
@@ -18,10 +18,10 @@ CALL_SETUP: Final = Histogram(
     buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 45.0, 90.0),
 )
 EXPECTED_WAIT: Final = Gauge(
-    "trunkline_expected_wait_seconds", "How long a response would wait for the models now, smoothed over 10 s"
+    "trunkline_expected_wait_seconds", "Expected wait of a response for the models now, smoothed over 10 s"
 )
 MODELS_SLOW: Final = Gauge("trunkline_models_slow", "1 while responses wait longer than max_answer_wait_s")
-INTERRUPTIONS: Final = Counter("trunkline_interruptions", "Barge-ins: a caller interrupted the agent")
+INTERRUPTIONS: Final = Counter("trunkline_interruptions", "Barge-ins: callers' interruptions of the agent")
 RESPONSE_GAP: Final = Histogram(
     "trunkline_response_gap_seconds",
     "From the end of the caller's speech to the agent's first audio",
@@ -29,7 +29,7 @@ RESPONSE_GAP: Final = Histogram(
 )
 TURN_STAGE: Final = Histogram(
     "trunkline_turn_stage_seconds",
-    "Stages between the end of the caller's speech and the agent's first audio",
+    "Duration of the stages between the end of the caller's speech and the agent's first audio",
     ["stage"],
     buckets=(0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.0, 2.0, 4.0, 8.0),
 )
@@ -39,7 +39,7 @@ BARGE_IN: Final = Histogram(
     buckets=(0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0),
 )
 SPOKEN_PIECES: Final = Counter(
-    "trunkline_spoken_pieces", "Pieces of speech for agents, by origin; only `made` ones were synthesized", ["origin"]
+    "trunkline_spoken_pieces", "Pieces of agents' speech, by origin; only `made` ones were synthesized", ["origin"]
 )
 SPECULATIONS: Final = Counter(
     "trunkline_speculations", "Speculative responses, begun before the end of the caller's turn", ["outcome"]
@@ -47,14 +47,14 @@ SPECULATIONS: Final = Counter(
 TOOL_USES: Final = Counter("trunkline_tool_uses", "Tool calls of agents", ["outcome"])
 ANALYSIS: Final = Histogram(
     "trunkline_analysis_seconds",
-    "Time to analyze an ended call (summary, extracted data); `fell_back`: the language model failed",
+    "Duration of a call analysis (summary, extracted data); `fell_back`: the language model failed",
     ["outcome"],
     buckets=(0.05, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0),
 )
 WEBHOOK_ATTEMPTS: Final = Counter("trunkline_webhook_attempts", "Webhook delivery attempts", ["outcome"])
 TOOL_SECONDS: Final = Histogram(
     "trunkline_tool_seconds",
-    "HTTP requests of tools, the wait for a free slot included",
+    "Duration of tools' HTTP requests, the wait for a free slot included",
     ["outcome"],
     buckets=(0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 5.0, 10.0, 30.0),
 )

@@ -1,5 +1,5 @@
-"""Quota metrics of organizations, sizes of new recordings, and removal of the files of documents that could not be
-read."""
+"""Quota metrics of organizations. Also stores the sizes of new recordings, and removes the files of failed
+documents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from calls.worker import PeriodicWorker
+from calls.periodic_worker import PeriodicWorker
 from config.clock import utc_now
 from storage.accounts import quotas
 from storage.accounts.quotas import QuotaUsage
@@ -24,19 +24,19 @@ from storage.database.database import Database
 from storage.knowledge import documents, files
 
 CHECK_EVERY_S: Final = 30.0
-"""The greatest age of the figures."""
+"""Also the greatest age of the figures."""
 RETRY_AFTER_S: Final = 30.0
-FILES_AT_ONCE: Final = 200
-"""Files handled between two transactions."""
-FAILED_KEPT: Final = timedelta(days=1)
-"""The file of a document that could not be read is kept this long, so that the operator can look into the cause."""
+FILES_PER_TRANSACTION: Final = 200
+"""Files in one transaction."""
+FAILED_FILE_MAX_AGE: Final = timedelta(days=1)
+"""Age at which the file of a failed document is removed: until then the operator can look into the cause."""
 
 log = structlog.get_logger()
 
 
 class QuotaMonitor(Collector):
-    """`run` keeps figures and sizes up to date until it is cancelled. `defaults` are the quotas of organizations
-    without their own."""
+    """`run` updates figures and sizes until it is cancelled. `defaults` are the quotas of organizations without their
+    own."""
 
     def __init__(self, database: Database, data_dir: Path, defaults: Mapping[str, int]) -> None:
         self._database = database
@@ -55,11 +55,11 @@ class QuotaMonitor(Collector):
         REGISTRY.unregister(self)
 
     def describe(self) -> Iterator[Metric]:
-        """No names in advance, so that registration reads nothing."""
+        """Yields nothing: the registry takes the names from each scrape."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """The figures of the last check: a scrape reads nothing."""
+        """Yields the figures of the last check. Does not read the database."""
         labels = ["organization", "quota"]
         used = GaugeMetricFamily("trunkline_quota_used", "Use of a quota, in items or bytes", labels=labels)
         limit = GaugeMetricFamily("trunkline_quota_limit", "Limit of a quota, in items or bytes", labels=labels)
@@ -76,23 +76,23 @@ class QuotaMonitor(Collector):
 
     async def _check(self) -> bool:
         await self.measure_recordings()
-        await self.remove_failed()
+        await self.remove_failed_files()
         self._usage = await self._database.read(partial(quotas.usage_of_all, defaults=self._defaults))
         self._warn_about_recordings()
         return True
 
     async def measure_recordings(self) -> None:
         """Store the sizes of new recordings; a missing file has size 0."""
-        read = partial(quotas.recordings_without_size, limit=FILES_AT_ONCE)
+        read = partial(quotas.recordings_without_size, limit=FILES_PER_TRANSACTION)
         while batch := await self._database.read(read):
             sizes = await asyncio.to_thread(self._sizes, batch)
             await self._database.write(partial(quotas.set_recording_sizes, sizes=sizes), deferrable=True)
 
-    async def remove_failed(self) -> None:
+    async def remove_failed_files(self) -> None:
         """Remove the files of documents that failed a day ago. A file that cannot be removed is tried again."""
-        read = partial(documents.failed_files, before=utc_now() - FAILED_KEPT, limit=FILES_AT_ONCE)
+        read = partial(documents.failed_files, before=utc_now() - FAILED_FILE_MAX_AGE, limit=FILES_PER_TRANSACTION)
         while batch := await self._database.read(read):
-            removed = await asyncio.to_thread(self._removed, batch)
+            removed = await asyncio.to_thread(self._remove_files, batch)
             if not removed:
                 return
             await self._database.write(
@@ -103,11 +103,12 @@ class QuotaMonitor(Collector):
     def _sizes(self, calls: Sequence[tuple[str, datetime]]) -> dict[str, int]:
         return {call_id: recordings.size(self._data_dir, call_id, at) for call_id, at in calls}
 
-    def _removed(self, content_ids: Sequence[str]) -> list[str]:
+    def _remove_files(self, content_ids: Sequence[str]) -> list[str]:
+        """Returns the contents whose files were removed."""
         return [each for each in content_ids if files.remove(self._data_dir, each)]
 
     def _warn_about_recordings(self) -> None:
-        """Recordings over the quota are not cut: the operator gets one warning when an organization goes over it."""
+        """Log one warning when an organization exceeds its quota. Its recordings are not cut."""
         recordings_usage = {
             owner: each for owner, usage in self._usage.items() if (each := usage.get(quotas.RECORDINGS)) is not None
         }

@@ -1,4 +1,4 @@
-"""All calls of this process: admission of inbound INVITEs, queued outbound calls, active calls, drain and shutdown."""
+"""The calls of this process: admission of inbound INVITEs, queued outbound calls, active calls, drain and shutdown."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import sqlalchemy as sa
 import structlog
 
 from calls import metrics
-from calls.admission.capacity import ConcurrencyLimits, TransferLegs
+from calls.admission.concurrency_limits import ConcurrencyLimits, TransferLegs
 from calls.admission.digest_auth import AuthenticationRequired, InboundDigestAuth
-from calls.admission.model_load import ModelLoadShedder
+from calls.admission.load_shedding import ModelLoadShedder
 from calls.admission.number_routing import InboundRoute, match_number, require_active_agent
 from calls.admission.rejection import RETRY_AFTER_S, CallRejected
 from calls.call_record import sip_metadata
 from calls.outbound.dialer import OutboundDialer
 from calls.session.call_session import CallSession
+from calls.session.call_snapshot import CallSnapshot
 from calls.session.dependencies import CallDependencies
 from calls.session.outbound_call import OutboundCall
-from calls.session.snapshot import CallSnapshot
 from calls.session.transfer import TransferSupport
 from config.errors import LimitExceeded, TrunklineError, Unavailable
 from sipcore.dialogs.leg import InviteFacts, Leg
@@ -34,15 +34,15 @@ from storage.database.database import StorageUnavailable
 from storage.phone_numbers.trunk_rules import Policy
 
 MAX_PENDING_INVITES: Final = 64
-"""INVITEs that wait for the database at the same time; further ones get 503 with Retry-After, so that a database that
-does not answer costs no more than that."""
+"""INVITEs that wait for the database at once; further ones get 503 with Retry-After, so that a database that does not
+respond ties up no more of them."""
 ADMISSION_TIMEOUT_S: Final = 4.0
-"""Time for the database to admit an INVITE; then it gets 503, because its trunk may have another route."""
+"""Time to admit an INVITE; afterwards it gets 503, because its trunk may have another route."""
 HANGUP_ANALYSIS_WAIT_S: Final = 2.0
 """Time that `hangup` waits for the analysis of the call."""
 
 AdmissionCheck = Callable[[sa.Connection, str], None]
-"""Takes an organization's id, in the transaction that stores its call. Raises `CallRejected`."""
+"""Called with an organization's id in the transaction that stores its call. Raises `CallRejected`."""
 
 log = structlog.get_logger()
 
@@ -63,7 +63,7 @@ class ActiveCall(Protocol):
         """End the call; the first reason counts."""
 
     async def run(self) -> None:
-        """The whole life of the call. Raises `StorageUnavailable` when its end could not be stored."""
+        """Run the call until its end is stored. Raises `StorageUnavailable` if that fails."""
 
 
 @dataclass
@@ -72,14 +72,14 @@ class _PendingInvite:
 
     leg: Leg
     timed_out: bool = False
-    """It was rejected after `ADMISSION_TIMEOUT_S`. Read on the database's thread as well."""
+    """True once it was rejected after `ADMISSION_TIMEOUT_S`. Also read on the database's thread."""
 
 
 class CallService:
-    """`incoming` takes a new inbound leg; the endpoint calls it on the event loop. Without `dialer` no call is placed.
-    `digest_auth` challenges INVITEs to numbers that ask for it. With `load_shedder`, INVITEs get 503 while the models
-    cannot answer in time. `check_admission` may reject a call that all other rules admit. `trunk_policy` says which
-    organizations' source addresses count."""
+    """The endpoint calls `on_incoming_call` for each new inbound leg, on the event loop. Without `dialer` no call is
+    placed. `digest_auth` challenges INVITEs to numbers with `sip_inbound_auth`. With `load_shedder`, INVITEs get 503
+    while the models cannot answer in time. `check_admission` may reject a call that all other rules admit.
+    `trunk_policy` decides which organizations' source addresses count."""
 
     def __init__(
         self,
@@ -106,13 +106,13 @@ class CallService:
         self._draining = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._active: dict[str, tuple[ActiveCall, asyncio.Task[None]]] = {}
-        self._ends_lost: frozenset[str] = frozenset()
-        """Calls that have ended, but are open in the database until the next start."""
+        self._lost_ends: frozenset[str] = frozenset()
+        """Ids of calls that have ended, but are open in the database until the next start."""
         self._queue_lock = asyncio.Lock()
         self._queue_check_scheduled = False
         self._pending_invites = 0
         self.on_capacity_changed: Callable[[], None] | None = None
-        """Called when a call or a transfer leg was added or removed: the process may have become full, or not full."""
+        """Called after a call or a transfer leg was added or removed: `is_full` may have changed."""
 
     @property
     def active_call_count(self) -> int:
@@ -121,17 +121,17 @@ class CallService:
 
     @property
     def is_full(self) -> bool:
-        """True if the process has no place for one more call."""
+        """True if the process has reached its limit of concurrent calls."""
         return len(self._active) + self._transfer_legs.total >= self._limits.process
 
     @property
     def _ended_but_open(self) -> frozenset[str]:
-        """Calls that have ended, but are still open in the database."""
-        return self._ends_lost | self._deps.finalizer.unstored.ended
+        """Ids of calls that have ended, but are still open in the database."""
+        return self._lost_ends | self._deps.finalizer.disk_full_buffer.ended_calls
 
     @property
-    def draining(self) -> bool:
-        """True if no new calls are taken."""
+    def is_draining(self) -> bool:
+        """True once no new calls are admitted or placed."""
         return self._draining
 
     def active_calls(self) -> list[ActiveCall]:
@@ -139,14 +139,15 @@ class CallService:
         return [call for call, _ in self._active.values()]
 
     async def recover(self) -> int:
-        """At start-up, before calls are taken: close the calls that a dead process left open. Returns their number."""
+        """Close the calls that a dead process left open; returns their number. For start-up, before calls are
+        admitted."""
         closed = await self._deps.finalizer.recover(self._deps.data_dir)
         if closed:
             log.warning("calls.recovered", closed=closed)
         return closed
 
-    def incoming(self, leg: Leg) -> None:
-        """Take a new inbound leg, or reject it; returns at once."""
+    def on_incoming_call(self, leg: Leg) -> None:
+        """Admit a new inbound leg and run its call, or reject it; returns at once."""
         self._spawn(self._handle_invite(leg))
 
     def check_capacity(self, conn: sa.Connection, organization: Organization) -> None:
@@ -155,7 +156,7 @@ class CallService:
         the process's is, or while it drains."""
         if self._draining:
             raise Unavailable("The server is shutting down", RETRY_AFTER_S)
-        match self._limits.exceeded(
+        match self._limits.exceeded_limit(
             conn, organization.id, organization.max_calls, self._ended_but_open, self._transfer_legs
         ):
             case "organization":
@@ -164,16 +165,16 @@ class CallService:
                 raise Unavailable("The server is full", RETRY_AFTER_S)
 
     def start_queued_calls(self) -> None:
-        """Queued outbound calls may have been stored: start them; returns at once."""
+        """Start the queued outbound calls that were stored; returns at once."""
         if not self._queue_check_scheduled:
             self._queue_check_scheduled = True
             self._spawn(self._start_queued())
 
     async def hangup(self, call_id: str) -> bool:
-        """End an active call as `api_hangup` and wait until its end is stored, or kept until it can be. False when the
-        call is not active in this process."""
+        """End an active call as `api_hangup` and wait until its end is stored, or is buffered until it can be. Returns
+        False if the call is not active in this process."""
         if call_id not in self._active:
-            await self._take_queued()
+            await self._run_queued()
         if call_id not in self._active:
             return False
         call, task = self._active[call_id]
@@ -183,8 +184,8 @@ class CallService:
         return True
 
     async def drain(self, timeout_s: float) -> None:
-        """Take and place no new calls and wait for the active ones; after `timeout_s` they end as `server_shutdown`.
-        Calls without a leg do so at once. Returns when the end of every call is stored."""
+        """Admit and place no new calls and wait for the active ones; after `timeout_s` they end as `server_shutdown`.
+        Calls without a leg end at once. Returns when the end of every call is stored."""
         self._draining = True
         until_s = time.monotonic() + timeout_s
         await self._start_queued()
@@ -200,24 +201,23 @@ class CallService:
         await self._deps.finalizer.drain(until_s - time.monotonic())
 
     def end_all(self, reason: EndedReason = "server_shutdown") -> None:
-        """End every call now, and take no new ones."""
+        """End every call now, and admit no new ones."""
         self._draining = True
         for call, _ in list(self._active.values()):
             call.end(reason)
 
     def end_all_without_analysis(self) -> None:
-        """End every call now, and wait for no model to analyse them."""
+        """End every call now; no analysis waits for a model."""
         self.end_all("server_shutdown")
         self._deps.finalizer.skip_model_analysis()
 
     def on_disk_space(self) -> None:
-        """The disk has space again: store from now on what was kept in memory; returns at once."""
+        """Store the calls that a full disk kept in memory, because it has space again; returns at once."""
         self._deps.finalizer.on_disk_space()
         self._spawn(self._store_active_calls())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A task that belongs to no request: its log lines do not carry the id of the request that happened to start
-        it."""
+        """Returns a task in an empty context: its log lines do not carry the id of the request that started it."""
         task = asyncio.create_task(work, context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -226,13 +226,13 @@ class CallService:
     async def _start_queued(self) -> None:
         self._queue_check_scheduled = False
         try:
-            await self._take_queued()
-        except StorageUnavailable as trouble:
-            log.error("calls.queue_not_read", cause=trouble.cause)
+            await self._run_queued()
+        except StorageUnavailable as error:
+            log.error("calls.queue_not_read", cause=error.cause)
 
-    async def _take_queued(self) -> None:
-        """Start every queued call. One reader after the other: a call that has ended after its row was read cannot be
-        started again."""
+    async def _run_queued(self) -> None:
+        """Run every queued call in a task of its own. Readers take turns, so that a call that ended after its row was
+        read is not started again."""
         dialer = self._dialer
         if dialer is None:
             return
@@ -244,7 +244,7 @@ class CallService:
                 log.info("call.queued", call_id=call.call.id, agent=call.call.agent_id)
 
     async def _handle_invite(self, leg: Leg) -> None:
-        """The whole life of an inbound leg. An error ends this leg alone."""
+        """Admit an inbound leg and run its call, or reject it. An error ends this leg alone."""
         facts = leg.facts
         event = log.bind(source=facts.source, dialled=facts.request_user, sip_call_id=facts.sip_call_id)
         try:
@@ -257,9 +257,9 @@ class CallService:
         except CallRejected as rejection:
             event.info("call.refused", code=rejection.code, why=rejection.message)
             await self._count_and_reject(leg, rejection)
-        except Unavailable as trouble:
-            event.error("call.refused", code=503, why=str(trouble))
-            await self._count_and_reject(leg, CallRejected(503, trouble.message, trouble.retry_after_s))
+        except Unavailable as error:
+            event.error("call.refused", code=503, why=str(error))
+            await self._count_and_reject(leg, CallRejected(503, error.message, error.retry_after_s))
         except Exception as error:  # noqa: BLE001 - it ends this leg alone
             event.error("call.refused", code=500, why=repr(error), exc_info=error)
             await self._count_and_reject(leg, CallRejected(500, "a fault"))
@@ -277,8 +277,9 @@ class CallService:
             log.warning("call.refusal_failed", sip_call_id=leg.facts.sip_call_id, error=repr(error))
 
     async def _admit(self, leg: Leg) -> CallSession | None:
-        """The session of an inbound leg, registered; None when the INVITE was rejected meanwhile because the database
-        did not answer in time. Raises `CallRejected`, `AuthenticationRequired`, and other errors."""
+        """Returns the session of an inbound leg, which is active from now on; None if the INVITE was rejected meanwhile
+        because the database did not respond in time. Raises `CallRejected`, `AuthenticationRequired`, and other
+        errors."""
         if self._pending_invites >= MAX_PENDING_INVITES:
             raise CallRejected(503, "too many callers wait for the database", RETRY_AFTER_S)
         invite = _PendingInvite(leg)
@@ -291,12 +292,14 @@ class CallService:
                 late = CallRejected(503, "the database does not answer", RETRY_AFTER_S)
                 log.error("call.refused", code=late.code, why=late.message, sip_call_id=leg.sip_call_id)
                 await self._count_and_reject(leg, late)
-            return await self._registered(admitting, invite)
+            return await self._register_admitted(admitting, invite)
         finally:
             self._pending_invites -= 1
 
-    async def _registered(self, admitting: asyncio.Future[CallSession], invite: _PendingInvite) -> CallSession | None:
-        """The session, if the INVITE was admitted. One that was stored after the timeout is ended at once."""
+    async def _register_admitted(
+        self, admitting: asyncio.Future[CallSession], invite: _PendingInvite
+    ) -> CallSession | None:
+        """Returns the session if the INVITE was admitted. One that was stored after the timeout is ended at once."""
         try:
             session = await admitting
         except TrunklineError:
@@ -321,24 +324,24 @@ class CallService:
             raise CallRejected(503, "the server is draining", RETRY_AFTER_S)
         if self._load_shedder is None:
             return await self._create_session(invite, route)
-        if (why := self._load_shedder.admit()) is not None:
+        if (why := self._load_shedder.admit_inbound()) is not None:
             raise CallRejected(503, why, RETRY_AFTER_S)
         try:
             return await self._create_session(invite, route)
         except BaseException:
-            self._load_shedder.withdraw()
+            self._load_shedder.undo_admission()
             raise
         finally:
-            self._load_shedder.entered()
+            self._load_shedder.end_admission()
 
     async def _create_session(self, invite: _PendingInvite, route: InboundRoute) -> CallSession:
         facts = invite.leg.facts
         try:
             call = await self._database.write(lambda conn: self._store_call(conn, invite, route))
-        except StorageUnavailable as trouble:
-            if not trouble.disk_full:
+        except StorageUnavailable as error:
+            if not error.disk_full:
                 raise
-            call = await self._keep_call_in_memory(invite, route)
+            call = await self._create_in_memory(invite, route)
         log.info(
             "call.incoming",
             call_id=call.id,
@@ -362,9 +365,9 @@ class CallService:
         timeout."""
         organization_id = route.number.organization_id
         if invite.timed_out:
-            raise CallRejected(503, "the caller was told so")
+            raise CallRejected(503, "the INVITE was rejected after the admission timeout")
         self._check_admission(conn, organization_id)
-        exceeded = self._limits.exceeded(
+        exceeded = self._limits.exceeded_limit(
             conn, organization_id, route.max_calls, self._ended_but_open, self._transfer_legs
         )
         _reject_if_exceeded(exceeded)
@@ -372,39 +375,39 @@ class CallService:
         calls.insert(conn, call)
         return call
 
-    async def _keep_call_in_memory(self, invite: _PendingInvite, route: InboundRoute) -> Call:
-        """A call that begins without a row, because the disk is full: admitted by the same rules, it is stored when
-        there is space. Raises `CallRejected`, `StorageUnavailable`, and `Unavailable` when too many calls wait."""
+    async def _create_in_memory(self, invite: _PendingInvite, route: InboundRoute) -> Call:
+        """Returns a call without a row, because the disk is full: it is admitted by the same rules, and stored when
+        there is space. Raises `CallRejected`, `StorageUnavailable`, and `Unavailable` if too many calls wait."""
         organization_id = route.number.organization_id
         await self._database.read(lambda conn: self._check_admission(conn, organization_id), priority="calls")
         if invite.timed_out:
-            raise CallRejected(503, "the caller was told so")
-        unstored = self._deps.finalizer.unstored
+            raise CallRejected(503, "the INVITE was rejected after the admission timeout")
+        buffer = self._deps.finalizer.disk_full_buffer
         owners = {
-            **unstored.open_rows(),
+            **buffer.open_calls(),
             **{active.call.id: active.call.organization_id for active in self.active_calls()},
         }
         open_calls = OpenCallCounts(sum(owner == organization_id for owner in owners.values()), len(owners))
         _reject_if_exceeded(
-            self._limits.exceeded_with(open_calls, organization_id, route.max_calls, self._transfer_legs)
+            self._limits.exceeded_limit_by(open_calls, organization_id, route.max_calls, self._transfer_legs)
         )
         call = _new_call(invite.leg.facts, route)
-        unstored.add(call)
+        buffer.add(call)
         return call
 
     async def _store_active_calls(self) -> None:
         for active in self.active_calls():
             answered_at = active.snapshot().answered_at
             try:
-                await self._deps.finalizer.store_live(active.call, answered_at)
-            except TrunklineError as trouble:
-                log.debug("call.progress_not_stored", call_id=active.call.id, cause=str(trouble))
+                await self._deps.finalizer.store_active_call(active.call, answered_at)
+            except TrunklineError as error:
+                log.debug("call.progress_not_stored", call_id=active.call.id, cause=str(error))
 
     def _transfer_support(self, dialer: OutboundDialer) -> TransferSupport:
         return TransferSupport(dialer.dial_transfer, self._transfer_legs)
 
     def _register(self, call: ActiveCall, task: asyncio.Task[None]) -> None:
-        """The call is active from now on, until `_run_call` returns."""
+        """Make the call active until `_run_call` returns."""
         self._active[call.call.id] = call, task
         self._capacity_changed()
 
@@ -416,7 +419,7 @@ class CallService:
             self.on_capacity_changed()
 
     async def _run_call(self, call: ActiveCall) -> None:
-        """The life of a registered call."""
+        """Run a registered call."""
         call_id = call.call.id
         if self._draining:
             call.end("server_shutdown")
@@ -424,7 +427,7 @@ class CallService:
         try:
             await call.run()
         except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
-            self._ends_lost |= {call_id}
+            self._lost_ends |= {call_id}
             log.error("call.end_lost", call_id=call_id, error=repr(error), remedy="closed at the next start")
         finally:
             del self._active[call_id]
@@ -433,7 +436,7 @@ class CallService:
 
 
 def _reject_if_exceeded(limit: Literal["organization", "process"] | None) -> None:
-    """Raises `CallRejected` when a limit is reached."""
+    """Raises `CallRejected` if a limit is reached."""
     match limit:
         case "organization":
             raise CallRejected(486, "the organization has too many calls")
@@ -442,7 +445,7 @@ def _reject_if_exceeded(limit: Literal["organization", "process"] | None) -> Non
 
 
 def _new_call(facts: InviteFacts, route: InboundRoute) -> Call:
-    """The call of an inbound leg, as it arrives."""
+    """Returns the call of an inbound leg as it is stored first."""
     number = route.number
     return calls.new_inbound(
         organization_id=number.organization_id,

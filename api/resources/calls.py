@@ -25,7 +25,7 @@ from api.routing.route import (
 from api.schemas.addresses import HOST_NAME, IPV4, IPV6, PORT
 from api.schemas.base import NoBody
 from api.schemas.calls import Call, CallCreate, CallListItem, CallQuery, LinkQuery, Transcript
-from calls.outbound import audit_log, permissions
+from calls.outbound import dial_audit, permissions
 from config.clock import utc_now
 from config.errors import Conflict, FieldProblem, Invalid, NotFound, Unavailable
 from config.signed_links import recording_path, signed_url
@@ -63,7 +63,7 @@ def create(context: RequestContext[CallCreate, NoQuery]) -> Call:
         metadata=body.metadata,
     )
     attempt = outbound_audit.record(conn, dial_request, "queued", call_id=stored.id)
-    context.after_commit.extend((partial(audit_log.log_attempt, attempt), services.call_queued))
+    context.after_commit.extend((partial(dial_audit.log_attempt, attempt), services.call_queued))
     return Call.of(stored, None)
 
 

@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 from api.auth.authentication import API_KEY
 from api.routing.route import RequestContext
 from api.schemas.base import UUID_PATTERN
-from calls.outbound import audit_log
+from calls.outbound import dial_audit
 from calls.outbound.permissions import DialRejection
 from config.errors import Invalid, TrunklineError
 from sipcore.messages.headers import printable
@@ -57,7 +57,7 @@ def audit_errors(context: RequestContext[Any, Any], dial_request: DialRequest) -
 def audit_rejection(conn: sa.Connection, dial_request: DialRequest, rejection: DialRejection) -> None:
     """Record a rejected request with the reason."""
     detail = printable(_error_text(rejection.error), MAX_DETAIL)
-    audit_log.log_attempt(outbound_audit.record(conn, dial_request, rejection.verdict, detail=detail))
+    dial_audit.log_attempt(outbound_audit.record(conn, dial_request, rejection.verdict, detail=detail))
 
 
 def _error_text(error: TrunklineError) -> str:

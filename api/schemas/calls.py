@@ -67,11 +67,11 @@ def _check_metadata(metadata: object) -> object:
         return metadata
     problems: list[InitErrorDetails] = []
     for name, value in check_bounds(metadata).items():
-        if name.startswith(sip_metadata.METADATA_PREFIX) and (why := sip_metadata.why_not_a_header(name, value)):
+        if name.startswith(sip_metadata.METADATA_PREFIX) and (why := sip_metadata.header_problem(name, value)):
             problems.append(_problem(name, why))
     if problems:
         raise ValidationError.from_exception_data("metadata", problems)
-    if why := sip_metadata.why_too_many_headers(metadata):
+    if why := sip_metadata.header_limit_problem(metadata):
         raise PydanticCustomError("headers", "{message}", {"message": why})
     return metadata
 

@@ -47,7 +47,7 @@ class UploadSlots:
         return partial(self._semaphore.release, owner)
 
     async def _wait(self, request: web.Request, owner: str) -> None:
-        if self._semaphore.waiting(owner) >= MAX_WAITING:
+        if self._semaphore.waiter_count(owner) >= MAX_WAITING:
             raise Unavailable("Too many uploads at once", RETRY_AFTER_S)
         try:
             with request.app[DEADLINES].paused():

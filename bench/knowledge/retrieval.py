@@ -146,7 +146,7 @@ async def index_vectors(knowledge_bases: KnowledgeBases, vector_search: VectorSe
     """Computes the vectors of all passages."""
     indexer = KnowledgeIndexer(knowledge_bases.database, vector_search)
     task = asyncio.create_task(indexer.run())
-    await indexer.idle()
+    await indexer.wait_idle()
     task.cancel()
     await asyncio.wait([task])
 
@@ -225,7 +225,7 @@ async def _scores(database: Database, agent: str, text: str, vector_search: Vect
     assert similarities is not None, "there are vectors"
     passages = {**best, **await database.read(partial(search.score, passages=list(similarities.nearest)))}
     first_lines = {number: passage.content.splitlines()[0] for number, passage in passages.items()}
-    vector = similarities.of(sorted(first_lines))
+    vector = similarities.of_passages(sorted(first_lines))
     return (
         {line: passages[number].score for number, line in first_lines.items() if passages[number].score > 0},
         {line: vector[number] for number, line in first_lines.items() if vector.get(number, 0) > 0},

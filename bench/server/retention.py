@@ -23,7 +23,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from bench.server.write_load import write_until
-from calls.post_call.retention import Retention
+from calls.post_call.retention_worker import RetentionWorker
 from storage import tables
 from storage.accounts import organizations
 from storage.calls import calls, sip_traces
@@ -119,7 +119,7 @@ async def _measure(folder: Path, call_count: int, secure_delete: str, idle_s: fl
             await asyncio.sleep(idle_s)
         else:
             await _set_secure_delete(database, secure_delete)
-            removed = await Retention(database, folder).run_once(NOW)
+            removed = await RetentionWorker(database, folder).run_once(NOW)
         elapsed_s = time.perf_counter() - began
         stop.set()
         p50, p99, longest = np.percentile(np.array(await writing) * 1000, (50, 99, 100))

@@ -20,15 +20,15 @@ log = structlog.get_logger()
 
 
 class AuthenticationRequired(CallRejected):
-    """The 401 that challenges an INVITE without credentials, or with a stale nonce. Every call to a number with
-    `sip_inbound_auth` begins with it."""
+    """The 401 that challenges an INVITE without credentials, or with a stale nonce. The first INVITE of every call to a
+    number with `sip_inbound_auth` gets it."""
 
     def __init__(self, headers: HeaderLines) -> None:
-        super().__init__(401, "the caller has to say who it is", headers=headers)
+        super().__init__(401, "the caller must authenticate", headers=headers)
 
 
 class InboundDigestAuth:
-    """Challenges callers of numbers with `sip_inbound_auth` for the number's SIP user and password."""
+    """Authenticates callers of numbers with `sip_inbound_auth` by the number's SIP user and password."""
 
     def __init__(self, secrets: Secrets, digest: DigestVerifier, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._secrets: Final = secrets
@@ -40,7 +40,7 @@ class InboundDigestAuth:
         if not number.sip_inbound_auth:
             return
         if number.sip_username is None or number.sip_password_encrypted is None:
-            raise CallRejected(403, "the number asks for credentials, and has none")
+            raise CallRejected(403, "the number requires credentials, and has none")
         credentials = Credentials(number.sip_username, self._secrets.decrypt(number.sip_password_encrypted))
         now_s = self._clock_s()
         outcome = self._digest.verify(
@@ -70,13 +70,13 @@ class InboundDigestAuth:
 
 
 def _uri_check(facts: InviteFacts, number: PhoneNumber) -> Callable[[str], bool]:
-    """Returns the test of a digest's `uri`: its user must be the dialled number, because proxies change the host. A
+    """Returns the check of a digest's `uri`: its user must be the dialled number, because proxies change the host. A
     `uri` without a user, as sipp sends it, must have the host and port of the request URI."""
 
-    def names(uri: str) -> bool:
+    def matches(uri: str) -> bool:
         user = uri_user(uri)
         if not user:
             return facts.request_host_port != "" and uri_host_port(uri) == facts.request_host_port
         return user.removeprefix("+") == number.number.removeprefix("+")
 
-    return names
+    return matches

@@ -7,18 +7,18 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from calls.admission.rejection import CallRejected
-from calls.call_record.billing import has_no_funds
+from calls.call_record.billing import is_balance_exhausted
 from config.settings_tables import BillingSettings
 from storage.accounts import organizations
 
 
-def reject_without_funds(conn: sa.Connection, organization_id: str) -> None:
+def require_balance(conn: sa.Connection, organization_id: str) -> None:
     """Raises `CallRejected` (480, as for a number without an agent) if the organization has no funds."""
     organization = organizations.get(conn, organization_id)
-    if organization is not None and has_no_funds(organization):
+    if organization is not None and is_balance_exhausted(organization):
         raise CallRejected(480, "the organization has no funds")
 
 
-def inbound_funds_check(settings: BillingSettings) -> Callable[[sa.Connection, str], None]:
+def inbound_balance_check(settings: BillingSettings) -> Callable[[sa.Connection, str], None]:
     """The check that the setting `inbound_when_empty` asks for."""
-    return reject_without_funds if settings.inbound_when_empty == "refuse" else lambda *_: None
+    return require_balance if settings.inbound_when_empty == "refuse" else lambda *_: None

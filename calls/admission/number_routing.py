@@ -1,4 +1,4 @@
-"""Number routing of inbound calls: from the source and the dialled number to the active agent that answers, or to the
+"""Number routing of inbound calls: maps the source and the dialled number to the active agent that answers, or to the
 SIP status that rejects the call."""
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from storage.phone_numbers.trunk_rules import Policy, TrunkRules
 
 log = structlog.get_logger()
 SourceAliases = Callable[[str], Collection[str]]
-"""Returns the names that the database has for a source address: itself, and the host names that resolve to it."""
+"""Returns the names of a source address in the database: itself, and the host names that resolve to it."""
 
 
 def no_aliases(source: str) -> tuple[str]:
-    """The aliases of a source that no host name resolves to: itself."""
+    """Returns the aliases of a source that no host name resolves to: itself."""
     return (source,)
 
 
@@ -42,14 +42,13 @@ def match_number(
     """Returns the number, with its agent, that an inbound INVITE is for: by its source, known to the database by these
     `aliases`, and by the user of the request URI, else of To, each exactly or with or without `+`. Only numbers that
     may use the source under the operator's `policy` match. Raises `CallRejected`: 404 if the trunk has no such number,
-    or several organizations have it. Not 503, because a PBX would then turn away from this server with every other call
-    as well."""
+    or several organizations have it. Not 503, because a PBX would then send no other call to this server either."""
     try:
         rules = replace(trunk_grants.current_rules(conn, policy), own_addresses=own_addresses())
         target = _match_dialled(conn, facts, aliases, rules)
-    except AmbiguousNumber as contested:
-        _log_ambiguous(facts, contested.numbers, None)
-        raise CallRejected(404, "several organizations have this number from this source") from contested
+    except AmbiguousNumber as error:
+        _log_ambiguous(facts, error.numbers, None)
+        raise CallRejected(404, "several organizations have this number from this source") from error
     if target is None:
         raise CallRejected(404, "unknown number")
     if target.other_matches:
@@ -57,14 +56,14 @@ def match_number(
     return target
 
 
-def _log_ambiguous(facts: InviteFacts, numbers: Sequence[PhoneNumber], taken: PhoneNumber | None) -> None:
+def _log_ambiguous(facts: InviteFacts, numbers: Sequence[PhoneNumber], matched: PhoneNumber | None) -> None:
     log.warning(
         "call.contested",
         source=facts.source,
         sip_call_id=facts.sip_call_id,
         numbers=[f"{each.number} ({each.id}) of organization {each.organization_id}" for each in numbers],
-        taken=None if taken is None else taken.id,
-        remedy="give the source to one of them alone (trunkline trunk allow, deny), or take the other number away",
+        taken=None if matched is None else matched.id,
+        remedy="grant the source to one of them alone (trunkline trunk allow, deny), or delete the other number",
     )
 
 

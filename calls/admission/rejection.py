@@ -21,8 +21,8 @@ class InsufficientFunds(TrunklineError):
 
 
 class CallRejected(TrunklineError):
-    """An inbound call is rejected with the final SIP status `code`. `retry_after_s` goes into Retry-After; `headers`
-    are added to the response."""
+    """Rejection of an inbound call with the final SIP status `code`. `retry_after_s` is the value of Retry-After;
+    `headers` are added to the response."""
 
     def __init__(self, code: int, why: str, retry_after_s: int | None = None, headers: HeaderLines = ()) -> None:
         super().__init__(why)

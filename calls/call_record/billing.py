@@ -1,4 +1,4 @@
-"""Billing of calls on paid plans: a rate card, and one debit in the transaction that ends the call."""
+"""Billing of calls on paid plans: the rate card, and one debit in the transaction that ends the call."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from storage.accounts.organizations import Organization
 from storage.calls.calls import Call
 from storage.tables.columns import rounded_money
 
-SERVER: Final = "server"
+MADE_BY_SERVER: Final = "server"
 """`made_by` of the balance changes that calls make."""
 _ONE_MS: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
 class RateCard:
-    """Prices in the currency of the balances: of a connected minute, of 1,000 tokens, of a minute of audio that is
-    transcribed, and of 1,000 characters that are synthesized."""
+    """Prices in the currency of the balances: of a connected minute, of 1,000 tokens, of a minute of transcribed audio,
+    and of 1,000 synthesized characters."""
 
     telephony: Decimal = Decimal(0)
     tokens: Decimal = Decimal(0)
@@ -34,7 +34,7 @@ class RateCard:
 
     @classmethod
     def from_settings(cls, settings: BillingSettings) -> Self:
-        """The prices of the settings, exact to the digit."""
+        """Returns the prices of the settings, exact to the digit."""
         prices = (
             settings.telephony_per_minute,
             settings.inference_per_1000_tokens,
@@ -44,8 +44,8 @@ class RateCard:
         return cls(*(Decimal(str(price)) for price in prices))
 
     def cost_of(self, usage: CallUsage) -> Decimal:
-        """Computed exactly, then rounded once, to the millionth. Nothing is rounded up to whole minutes or
-        thousands."""
+        """Returns the cost, computed exactly, then rounded once, to the millionth. Nothing is rounded up to whole
+        minutes or thousands."""
         minutes = self.telephony * _ms(usage.telephony_s) + self.speech_to_text * _ms(usage.heard_s)
         thousands = self.tokens * usage.tokens + self.text_to_speech * usage.spoken_characters
         return rounded_money((minutes + 60 * thousands) / 60_000)
@@ -59,14 +59,14 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def has_no_funds(organization: Organization) -> bool:
-    """True if a paid plan's balance is used up. Calls that are under way go on all the same."""
+def is_balance_exhausted(organization: Organization) -> bool:
+    """True if a paid plan's balance is used up. Active calls go on all the same."""
     return organization.plan == "paid" and organization.balance <= 0
 
 
 def charge(conn: sa.Connection, call: Call, usage: CallUsage, card: RateCard) -> float | None:
-    """Store what an ended call used, and take its cost from the balance; in the transaction that ends the call. Returns
-    the cost; None on the free plan. Telephony counts from the stored answer to the stored end."""
+    """Store the usage of an ended call and debit its cost, in the transaction that ends the call. Returns the cost;
+    None on the free plan. Telephony counts from the stored answer to the stored end."""
     usage = replace(usage, telephony_s=_connected_s(call))
     organization = organizations.get(conn, call.organization_id)
     if organization is None or organization.plan != "paid":
@@ -75,11 +75,11 @@ def charge(conn: sa.Connection, call: Call, usage: CallUsage, card: RateCard) ->
     cost = card.cost_of(usage)
     balances.store_bill(conn, call.id, usage.to_json(), cost)
     if cost:
-        balances.change(conn, organization.id, -cost, made_by=SERVER, call_id=call.id, note=_note(call, usage))
+        balances.change(conn, organization.id, -cost, made_by=MADE_BY_SERVER, call_id=call.id, note=_note(call, usage))
     return float(cost)
 
 
-def count_charged(call: Call, usage: CallUsage) -> None:
+def observe_usage(call: Call, usage: CallUsage) -> None:
     """Update the metrics of a call that was charged, once that is stored."""
     metrics.USED_SECONDS.labels(what="telephony").inc(_connected_s(call))
     metrics.USED_SECONDS.labels(what="hearing").inc(usage.heard_s)
@@ -96,7 +96,7 @@ def _connected_s(call: Call) -> float:
 
 
 def _note(call: Call, usage: CallUsage) -> str:
-    """The note of a balance change. It outlives the call, so it holds no personal data."""
+    """Returns the note of a balance change. It outlives the call, so it has no personal data."""
     return (
         f"{call.direction} call: {usage.telephony_s} s connected, {usage.tokens} tokens, "
         f"{usage.heard_s} s heard, {usage.spoken_characters} characters spoken"

@@ -1,4 +1,4 @@
-"""Context variables: `{{name}}` in prompts and greetings becomes the call's value."""
+"""Context variables: placeholders `{{name}}` in prompts and greetings are replaced by the call's values."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ log = structlog.get_logger()
 
 
 def as_text(value: ContextValue) -> str:
-    """The value as text: strings as they are, booleans as `true`/`false`, numbers as in JSON."""
+    """Returns the value as text: strings unchanged, booleans as `true`/`false`, numbers as in JSON."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def substitute(text: str, values: Mapping[str, ContextValue], *, call_id: str) -> str:
-    """Replaces every `{{name}}` in `text` once: placeholders inside a value stay. A name without a value becomes empty
-    and is logged. What is not a placeholder (`{{#if x}}`) stays."""
+    """Returns `text` with every `{{name}}` replaced once: placeholders inside a value stay. A name without a value
+    becomes empty and is logged. Other braces (`{{#if x}}`) stay."""
     missing: list[str] = []
 
     def value_of(match: re.Match[str]) -> str:
@@ -40,14 +40,14 @@ def substitute(text: str, values: Mapping[str, ContextValue], *, call_id: str) -
 
 
 def call_values(
-    given: Mapping[str, ContextValue],
+    context_variables: Mapping[str, ContextValue],
     *,
     call_id: str,
     customer_number: str,
     phone_number: str,
     sip_variables: Mapping[str, str] | None = None,
 ) -> dict[str, ContextValue]:
-    """The values of placeholders: the variables given with the call, and those they leave open: `call_id`,
+    """Returns the values of placeholders: the call's `context_variables`, and unless these set them: `call_id`,
     `customer_number` (the remote party), `phone_number` (ours) and the call's `sip_variables`."""
     defaults: dict[str, ContextValue] = {
         **(sip_variables or {}),
@@ -55,4 +55,4 @@ def call_values(
         "customer_number": customer_number,
         "phone_number": phone_number,
     }
-    return defaults | dict(given)
+    return defaults | dict(context_variables)

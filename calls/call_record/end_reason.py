@@ -1,4 +1,4 @@
-"""The `endedReason` of calls: from the SIP status to the stored reason, and from there to the Q.850 cause."""
+"""The `endedReason` of calls: maps the SIP status to the stored reason, and that to the Q.850 cause."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _INVITE_ERRORS: Final[dict[InviteErrorKind, EndedReason]] = {
     "call_ended": "unreachable",
     "rejected_locally": "unreachable",
 }
-"""The API knows one reason for all of them; the log has the kind."""
+"""The API has one reason for all of them; the log has the kind."""
 
 
 def ended_reason_of_invite_error(kind: InviteErrorKind) -> EndedReason:
-    """The `endedReason` of an outbound call whose INVITE could not be sent."""
+    """Returns the `endedReason` of an outbound call whose INVITE could not be sent."""
     return _INVITE_ERRORS[kind]
 
 
 def ended_reason_of(end: LegEnd, *, inbound: bool, answered: bool) -> EndedReason:
-    """The `endedReason` of a call that the remote side ended. A BYE, or the caller's CANCEL (487), is the customer's
-    decision; a call that another phone has answered was not answered here; anything else is a failure on the way."""
+    """Returns the `endedReason` of a call that the remote side ended. A BYE, or the caller's CANCEL (487), is
+    `customer_ended`; a call that was answered elsewhere is `no_answer`; anything else is `unreachable`."""
     if not answered and not inbound:
         return unanswered_reason(end.code, end.cause.number if end.cause else None)
     if not answered and end.completed_elsewhere:
@@ -49,20 +49,20 @@ def ended_reason_of(end: LegEnd, *, inbound: bool, answered: bool) -> EndedReaso
 
 
 def end_status_of(reason: EndedReason, *, answered: bool) -> EndStatus:
-    """The status with which a call ends."""
+    """Returns the final status of a call."""
     if answered:
         return "completed"
     return "no_answer" if reason in ("no_answer", "customer_ended", "api_hangup") else "failed"
 
 
 def q850_cause_of(reason: EndedReason | None) -> int:
-    """The Q.850 cause of our BYE or rejection when a call ends for this reason."""
+    """Returns the Q.850 cause of the BYE or rejection that ends a call for this reason."""
     return reason_header.NORMAL_CLEARING if reason is None else _CAUSES.get(reason, reason_header.NORMAL_CLEARING)
 
 
 def sip_end_of(end: LegEnd) -> dict[str, Any]:
-    """The SIP end of a leg as it is stored and shown. A timeout has no status and no originator. Only a rejection has a
-    phrase."""
+    """Returns the SIP end of a leg as it is stored and shown. A timeout has no status and no originator. Only a
+    rejection has a phrase."""
     return {
         "statusCode": end.code or None,
         "reasonPhrase": COMPLETED_ELSEWHERE if end.completed_elsewhere else end.reason if end.code >= 300 else None,

@@ -10,7 +10,7 @@ from prometheus_client import Counter, Histogram
 from sipcore.audio.call_quality import CallQuality, DirectionQuality
 from sipcore.dialogs.leg import Leg
 
-_WAYS: Final = ("received", "sent")
+_DIRECTIONS: Final = ("received", "sent")
 LOSS: Final = Histogram(
     "trunkline_rtp_loss_ratio",
     "Share of a call's RTP packets that were lost, at its end",
@@ -35,8 +35,8 @@ log = structlog.get_logger()
 
 
 def final_media_quality(leg: Leg, call_id: str) -> dict[str, Any] | None:
-    """The quality of a leg whose media has ended, also counted in the metrics; None without media. To be called before
-    the leg is released."""
+    """Returns the quality of a leg whose media has ended, and observes it in the metrics; None without media. Call it
+    before the leg is released."""
     try:
         quality = leg.quality()
     except KeyError:
@@ -49,40 +49,40 @@ def final_media_quality(leg: Leg, call_id: str) -> dict[str, Any] | None:
 
 def _observe(quality: CallQuality) -> None:
     FOREIGN_PACKETS.inc(quality.foreign)
-    for way, heard in zip(_WAYS, (quality.received, quality.sent), strict=True):
-        if heard is None or heard.mos is None:
+    for name, direction in zip(_DIRECTIONS, (quality.received, quality.sent), strict=True):
+        if direction is None or direction.mos is None:
             continue
-        LOSS.labels(way).observe(heard.loss)
-        JITTER.labels(way).observe(heard.jitter_ms / 1000)
-        MOS.labels(way).observe(heard.mos)
+        LOSS.labels(name).observe(direction.loss)
+        JITTER.labels(name).observe(direction.jitter_ms / 1000)
+        MOS.labels(name).observe(direction.mos)
 
 
 def to_json(quality: CallQuality) -> dict[str, Any]:
-    """The figures as they are stored, and as clients see them."""
+    """Returns the figures as they are stored and shown to clients."""
     return {
         "codec": quality.codec,
         "received": {
-            **_direction(quality.received),
+            **_direction_to_json(quality.received),
             "duplicate": quality.duplicate,
             "reordered": quality.reordered,
             "foreign": quality.foreign,
             "malformed": quality.malformed,
             "discardedMs": round(quality.discarded_ms),
         },
-        "sent": {"packets": quality.packets_sent} if quality.sent is None else _direction(quality.sent),
+        "sent": {"packets": quality.packets_sent} if quality.sent is None else _direction_to_json(quality.sent),
         "roundTripMs": _rounded(quality.round_trip_ms),
         "maxRoundTripMs": _rounded(quality.round_trip_max_ms),
     }
 
 
-def _direction(heard: DirectionQuality) -> dict[str, Any]:
+def _direction_to_json(quality: DirectionQuality) -> dict[str, Any]:
     return {
-        "packets": heard.packets,
-        "lost": heard.lost,
-        "lossPercent": round(100 * heard.loss, 2),
-        "jitterMs": round(heard.jitter_ms, 1),
-        "maxJitterMs": round(heard.jitter_max_ms, 1),
-        "mos": None if heard.mos is None else round(heard.mos, 2),
+        "packets": quality.packets,
+        "lost": quality.lost,
+        "lossPercent": round(100 * quality.loss, 2),
+        "jitterMs": round(quality.jitter_ms, 1),
+        "maxJitterMs": round(quality.jitter_max_ms, 1),
+        "mos": None if quality.mos is None else round(quality.mos, 2),
     }
 
 

@@ -1,7 +1,7 @@
-"""Metering of what a call is billed by, while it goes on.
+"""Usage metering of a call, by which it is billed.
 
-The customer pays for what the call got: speculative responses that were dropped are not counted. Cached speech and
-cached prompts count like new ones, because a bill must not depend on what else the server did that day."""
+Speculative responses that were dropped are not counted. Cached speech and cached prompts count like new ones, because a
+bill must not depend on the server's other calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from models.token_usage import TokenUsage
 class CallUsage:
     """The usage of a call. `telephony_s`: seconds from its answer to its end; `prompt_tokens` and `completion_tokens`:
     read and written by language models; `heard_s`: seconds of the caller's audio that was transcribed;
-    `spoken_characters`: of the sentences that the agent began to say. Seconds are exact to the millisecond."""
+    `spoken_characters`: of the sentences that were queued for playout. Seconds are exact to the millisecond."""
 
     telephony_s: float = 0.0
     prompt_tokens: int = 0
@@ -32,7 +32,7 @@ class CallUsage:
         return self.prompt_tokens + self.completion_tokens
 
     def plus(self, other: CallUsage) -> CallUsage:
-        """The sum of both."""
+        """Returns the sum of both."""
         return CallUsage(
             round(self.telephony_s + other.telephony_s, 3),
             self.prompt_tokens + other.prompt_tokens,
@@ -42,18 +42,18 @@ class CallUsage:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON, for `calls.usage` and drafts."""
+        """Returns JSON for the columns of usage."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any] | None) -> Self:
-        """The usage that `to_json` gave; `NO_USAGE` for None."""
+        """Returns the usage of a `to_json`; `NO_USAGE` for None."""
         names = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in (stored or {}).items() if name in names})
 
 
 NO_USAGE: Final = CallUsage()
-"""The usage of a call that used nothing."""
+"""All zero."""
 
 
 class MeteredSpeechToText:
@@ -70,7 +70,7 @@ class MeteredSpeechToText:
         self.close = stream.close
 
     def feed(self, samples: Samples) -> None:
-        """Count the samples, and pass them on."""
+        """Count the samples, and feed them to the stream."""
         self.samples += len(samples)
         self._stream.feed(samples)
 
@@ -84,32 +84,32 @@ class UsageMeter:
         self._characters = 0
 
     def new_token_count(self) -> TokenUsage:
-        """A count for a response that continues from the billed ones. Its tokens are billed from `count_tokens` on,
-        those before included."""
+        """Returns a count for a response, which continues from the billed ones. `count_tokens` bills its tokens, also
+        those before that."""
         return TokenUsage(self._token_counts[-1] if self._token_counts else None)
 
     def count_tokens(self, tokens: TokenUsage) -> None:
-        """The response with this count is given: bill it."""
+        """Bill the response with this count, because it was confirmed."""
         if tokens not in self._token_counts:
-            for over in self._token_counts[-2:-1]:  # the one before may still wait for a tool
-                over.discard_prompt()
+            for finished in self._token_counts[-2:-1]:  # the last one may still wait for a tool
+                finished.discard_prompt()
             self._token_counts.append(tokens)
 
     def meter_stt(self, stream: SpeechToTextStream, rate: int) -> MeteredSpeechToText:
-        """The same stream, at `rate` Hz, metered."""
+        """Returns the stream, at `rate` Hz, metered."""
         metered = MeteredSpeechToText(stream)
         self._stt_streams.append((metered, rate))
         return metered
 
     def count_spoken(self, sentence: str) -> None:
-        """The agent says a sentence, as it is written in the transcript."""
+        """Count a sentence that was queued for playout, as it is written in the transcript."""
         self._characters += len(sentence)
 
     def usage(self) -> CallUsage:
-        """The usage so far, without telephony, which is known when the call has ended."""
+        """Returns the usage so far, without telephony, which is known when the call has ended."""
         return CallUsage(
             prompt_tokens=sum(tokens.prompt_tokens for tokens in self._token_counts),
             completion_tokens=sum(tokens.completion_tokens for tokens in self._token_counts),
-            heard_s=round(sum(ear.samples / rate for ear, rate in self._stt_streams), 3),
+            heard_s=round(sum(stream.samples / rate for stream, rate in self._stt_streams), 3),
             spoken_characters=self._characters,
         )

@@ -1,4 +1,4 @@
-"""The outcome of a call: how it ended, and what the session hands over to be stored."""
+"""The outcome of a call, which the session hands over to be stored at the call's end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from storage.calls.calls import EndedReason, EndStatus, TranscriptItem
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """How a call ended. `answered_at` is stored if it has not been yet; `recorded`: its recording holds audio."""
+    """How a call ended, and its record. `answered_at` is stored unless it has been; `recorded`: its recording holds
+    audio."""
 
     status: EndStatus
     reason: EndedReason

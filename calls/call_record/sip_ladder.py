@@ -10,15 +10,15 @@ from storage.calls.sip_traces import SipTrace, StoredSipMessage
 
 WIDTH: Final = 100
 TIME_COLUMNS: Final = 15
-"""For the time, in seconds since the first message."""
+"""Columns of the time, in seconds since the first message."""
 OUR_COLUMN: Final = 20
-"""This server's lifeline, with its address above."""
+"""Column of this server's lifeline, with its address above."""
 MAX_PEERS: Final = 3
 """Further peers share the last lifeline."""
 
 
 def draw(sip: SipTrace) -> str:
-    """At most 100 columns: this server at the left, and a lifeline for each peer."""
+    """Returns the diagram, at most 100 columns wide: this server at the left, and a lifeline for each peer."""
     peers = list(dict.fromkeys(_peer(message) for message in sip.messages))
     if not peers:
         return "no SIP messages\n"
@@ -36,7 +36,7 @@ def _peer(message: StoredSipMessage) -> str:
 
 
 def _columns(peers: Sequence[str]) -> dict[str, int]:
-    """The column of each address's lifeline."""
+    """Returns the column of each address's lifeline."""
     lines = min(len(peers), MAX_PEERS)
     right = WIDTH - 12
     step = (right - OUR_COLUMN) // lines
@@ -44,17 +44,17 @@ def _columns(peers: Sequence[str]) -> dict[str, int]:
 
 
 def _head(first: StoredSipMessage, peers: Sequence[str], columns: dict[str, int]) -> Iterator[str]:
-    ours = first["source"] if first["direction"] == "sent" else first["target"]
-    names = {OUR_COLUMN: ours}
+    own_address = first["source"] if first["direction"] == "sent" else first["target"]
+    names = {OUR_COLUMN: own_address}
     for peer in peers:
         names[columns[peer]] = peer if columns[peer] not in names else "others"
     yield _centred({OUR_COLUMN: "Trunkline", **dict.fromkeys(columns.values(), "peer")})
-    room = min(39, min(columns.values()) - OUR_COLUMN - 2)
-    yield _centred({column: _cropped(name, room) for column, name in names.items()})
+    width = min(39, min(columns.values()) - OUR_COLUMN - 2)
+    yield _centred({column: _cropped(name, width) for column, name in names.items()})
 
 
-def _cropped(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: room - 3]}..."
+def _cropped(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def _centred(texts: dict[int, str]) -> str:
@@ -76,15 +76,16 @@ def _row(message: StoredSipMessage, columns: dict[str, int]) -> str:
     """`1.234 s    |------- 200 OK (INVITE), SDP ------>|`"""
     sent, column = message["direction"] == "sent", columns[_peer(message)]
     line = _rungs(f"{message['offset_ms'] / 1000:>{TIME_COLUMNS - 4}.3f} s", columns)
-    room = column - OUR_COLUMN - 1
-    text = f" {_label(message, room - 5)} ".center(room - 1, "-")
+    width = column - OUR_COLUMN - 1
+    text = f" {_label(message, width - 5)} ".center(width - 1, "-")
     return line[: OUR_COLUMN + 1] + (f"{text}>" if sent else f"<{text}") + line[column:]
 
 
-def _label(message: StoredSipMessage, room: int) -> str:
-    """The longest label that fits: a request without its URI if that is too long, a response without its method."""
+def _label(message: StoredSipMessage, width: int) -> str:
+    """Returns the longest label that fits: a request without its URI if that is too long, a response without its
+    method."""
     notes = [*(["SDP"] if message["sdp"] else []), *(["again"] if message["again"] else [])]
     note = f" [{', '.join(notes)}]" if notes else ""
-    whole = message["summary"]
-    short = whole.rpartition(" (")[0] if whole.endswith(")") else whole.partition(" ")[0]
-    return next((text for text in (whole + note, short + note, short) if len(text) <= room), short[:room])
+    full = message["summary"]
+    short = full.rpartition(" (")[0] if full.endswith(")") else full.partition(" ")[0]
+    return next((text for text in (full + note, short + note, short) if len(text) <= width), short[:width])

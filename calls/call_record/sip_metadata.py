@@ -14,12 +14,12 @@ from storage.calls.calls import Call
 ANONYMOUS: Final = "anonymous"
 """The customer's number if the caller withholds it (RFC 3323)."""
 METADATA_PREFIX: Final = "sip."
-"""Metadata keys of this prefix are SIP headers: of an inbound INVITE, or to be sent with an outbound one."""
+"""Prefix of metadata keys that are SIP headers: of an inbound INVITE, or for an outbound one."""
 SENDABLE_HEADERS: Final = ("Subject", "Call-Info", "Alert-Info", "User-to-User", "Diversion")
 """Headers that an outbound INVITE may carry, besides X-... and P-..."""
 MAX_HEADERS: Final = 16
 MAX_HEADER_BYTES: Final = 2048
-"""Of all names and values together: PJSIP can still send an INVITE with them."""
+"""Bytes of all names and values together with which PJSIP can still send an INVITE."""
 VARIABLE_PREFIX: Final = "sip_"
 """Prefix of the context variables made of SIP headers."""
 _SET_BY_CALLER: Final = frozenset(("caller_number", "caller_name", "customer_number", "diverted_from"))
@@ -28,12 +28,12 @@ _ASSERTED: Final = frozenset(("P-Asserted-Identity", "P-Preferred-Identity"))
 _IDENTITIES: Final = _ASSERTED | {"Remote-Party-ID"}
 _SENDABLE: Final = re.compile(rf"{'|'.join(SENDABLE_HEADERS)}|[XP]-[A-Za-z0-9.!%*_+`'~-]{{1,62}}", re.IGNORECASE)
 _USER: Final = re.compile(r"[A-Za-z0-9._+-]{1,64}")
-_NO_NAME: Final = re.compile(r"[^a-z0-9]+")
+_NON_NAME_CHARACTERS: Final = re.compile(r"[^a-z0-9]+")
 
 
 def remote_number(facts: InviteFacts) -> str:
-    """The caller's number: the asserted identity if that is a phone number, else the user of From if it is a valid
-    name. `ANONYMOUS` if it is withheld or private."""
+    """Returns the caller's number: the asserted identity if that is a phone number, else the user of From by
+    `safe_user`. `ANONYMOUS` if it is withheld or private."""
     if captured_headers.privacy_requested(facts.headers):
         return ANONYMOUS
     asserted = captured_headers.asserted_identity(facts.headers)
@@ -43,21 +43,21 @@ def remote_number(facts: InviteFacts) -> str:
 
 
 def safe_user(user: str) -> str:
-    """A user part as agents, logs and clients may see it: callers write anything, so `ANONYMOUS` unless it is a phone
-    number or a short token."""
+    """Returns a user part as agents, logs and clients may see it: `ANONYMOUS` unless it is a phone number or a short
+    token, because callers choose it freely."""
     return user if _USER.fullmatch(user) else ANONYMOUS
 
 
 def headers_to_metadata(facts: InviteFacts) -> dict[str, str]:
-    """The headers of an inbound INVITE as metadata, such as `sip.X-Customer-Id`. Several of one name are joined by
-    commas (RFC 3261 7.3.1). Headers that tell the identity of a private caller are left out."""
+    """Returns the headers of an inbound INVITE as metadata, such as `sip.X-Customer-Id`. Several of one name are joined
+    by commas (RFC 3261 7.3.1). Headers with the identity of a private caller are omitted."""
     hidden = _IDENTITIES if captured_headers.privacy_requested(facts.headers) else frozenset()
     return {METADATA_PREFIX + name: ", ".join(values) for name, values in facts.headers.items() if name not in hidden}
 
 
 def sip_variables(call: Call, number: str, facts: InviteFacts) -> dict[str, str]:
-    """Context variables: caller's and called number, the diverting number, and `sip_x_customer_id` for the metadata
-    `sip.X-Customer-Id`. `number` is ours."""
+    """Returns context variables: calling and called number, the diverting number, and `sip_x_customer_id` for the
+    metadata `sip.X-Customer-Id`. `number` is our phone number."""
     caller, called, diverter = call.customer_number, number, captured_headers.diverted_from(facts.headers)
     if call.direction == "outbound":
         caller, called = called, caller
@@ -76,7 +76,7 @@ def is_set_by_caller(name: str) -> bool:
 
 
 def _caller_name(facts: InviteFacts) -> str:
-    """The caller's display name."""
+    """Returns the caller's display name."""
     if captured_headers.privacy_requested(facts.headers):
         return ""
     return (
@@ -88,11 +88,11 @@ def _header_variables(metadata: Mapping[str, Any]) -> dict[str, str]:
     headers = {
         name: value for name, value in metadata.items() if name.startswith(METADATA_PREFIX) and isinstance(value, str)
     }
-    return {_NO_NAME.sub("_", name.lower()).strip("_"): value for name, value in headers.items()}
+    return {_NON_NAME_CHARACTERS.sub("_", name.lower()).strip("_"): value for name, value in headers.items()}
 
 
-def why_not_a_header(name: str, value: object) -> str | None:
-    """Returns why a metadata key of the prefix `sip.` cannot be a header of an outbound INVITE; None if it can."""
+def header_problem(name: str, value: object) -> str | None:
+    """Returns why a metadata item of the prefix `sip.` cannot be a header of an outbound INVITE; None if it can."""
     header = name.removeprefix(METADATA_PREFIX)
     if _SENDABLE.fullmatch(header) is None or header.title() in _ASSERTED:
         return f"Calls take along headers X-... and P-... (but no identity), {', '.join(SENDABLE_HEADERS)}"
@@ -105,8 +105,8 @@ def why_not_a_header(name: str, value: object) -> str | None:
     return None
 
 
-def why_too_many_headers(metadata: Mapping[str, Any]) -> str | None:
-    """Returns why all the headers together cannot be sent; None if they can."""
+def header_limit_problem(metadata: Mapping[str, Any]) -> str | None:
+    """Returns why all the headers together cannot be sent, because there are limits; None if they can."""
     lines = [f"{name}: {value}" for name, value in metadata.items() if name.startswith(METADATA_PREFIX)]
     if len(lines) > MAX_HEADERS or len("\r\n".join(lines).encode(errors="replace")) > MAX_HEADER_BYTES:
         return f"Calls take along at most {MAX_HEADERS} headers, of {MAX_HEADER_BYTES} bytes together"
@@ -114,10 +114,9 @@ def why_too_many_headers(metadata: Mapping[str, Any]) -> str | None:
 
 
 def outbound_headers(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The headers of an outbound INVITE: metadata of the prefix `sip.` that can be sent."""
-    ours = {name: value for name, value in metadata.items() if name.startswith(METADATA_PREFIX)}
+    """Returns the headers of an outbound INVITE: metadata of the prefix `sip.` that can be sent."""
     return [
         (name.removeprefix(METADATA_PREFIX), value)
-        for name, value in ours.items()
-        if why_not_a_header(name, value) is None
+        for name, value in metadata.items()
+        if name.startswith(METADATA_PREFIX) and header_problem(name, value) is None
     ]

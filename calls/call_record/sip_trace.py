@@ -1,4 +1,4 @@
-"""SIP traces of calls: assigns messages to calls, and stores them a moment after the call's end."""
+"""SIP traces of calls: assigns messages to calls, and stores them shortly after the call's end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from storage.calls.sip_traces import SipTrace, StoredSipMessage
 from storage.database.database import Database, StorageUnavailable
 
 STORE_DELAY_S: Final = 1.0
-"""Messages that come within this time belong to the call: the response to a BYE, and a BYE that is sent again."""
+"""From a call's end until its messages are stored: the response to a BYE and a retransmitted BYE come in this time."""
 DISK_FULL_RETRY_S: Final = 10.0
 """The wait after the disk was full."""
 MAX_WAITING: Final = 1000
@@ -27,7 +27,7 @@ BATCH_SIZE: Final = 8
 """Calls whose messages are stored in one transaction."""
 
 DialogMessages = tuple[Sequence[LoggedMessage], int]
-"""A call's messages, and how many were left out."""
+"""A call's messages, and the number of omitted ones."""
 
 log = structlog.get_logger()
 
@@ -41,7 +41,7 @@ class TracedCall:
 
 
 class CallSipTraces:
-    """The traces of all calls. For the event loop only. `update_log` brings the SIP log up to date."""
+    """The traces of all calls. For the event loop only. `update_log` updates the SIP log."""
 
     def __init__(self, database: Database, sip_log: SipLog, update_log: Callable[[], None]) -> None:
         self._database = database
@@ -56,12 +56,12 @@ class CallSipTraces:
         self._closing = False
 
     def start(self, call: TracedCall, facts: InviteFacts) -> None:
-        """Trace a call, which has got a leg."""
+        """Start to trace a call that has a leg."""
         self._facts[call.call_id] = facts
         self._traced[_trace_key(facts)] = call
 
     def dialog_key(self, call_id: str) -> DialogKey | None:
-        """The dialog of a call that is active or has just ended."""
+        """Returns the dialog of a call that is active or has just ended."""
         facts = self._facts.get(call_id)
         return None if facts is None else self._log.find_dialog(*_trace_key(facts))
 
@@ -72,18 +72,18 @@ class CallSipTraces:
             await asyncio.shield(waiter)
 
     def call_of(self, key: DialogKey) -> TracedCall | None:
-        """The call of a dialog, while it is traced."""
+        """Returns the call of a dialog while it is traced, else None."""
         tag = "" if key.role == "caller" else key.caller_tag
         return self._traced.get(key._replace(caller_tag=tag))
 
     async def messages(self, call_id: str) -> SipTrace | None:
-        """The messages so far of a call that is active or has just ended; None if it is not traced."""
+        """Returns the messages so far of a call that is active or has just ended; None if it is not traced."""
         self._update_log()
         messages = self._messages_of(call_id)
-        return None if messages is None else await asyncio.to_thread(_call_sip, *messages)
+        return None if messages is None else await asyncio.to_thread(_to_sip_trace, *messages)
 
-    def call_ended(self, call_id: str) -> None:
-        """The call's end is stored: its messages are stored after `STORE_DELAY_S`."""
+    def on_call_ended(self, call_id: str) -> None:
+        """Store the call's messages after `STORE_DELAY_S`, because its end is stored."""
         if call_id not in self._facts:
             return
         self._ended.append(call_id)
@@ -91,7 +91,7 @@ class CallSipTraces:
             self._store_timer = asyncio.get_running_loop().call_later(STORE_DELAY_S, self._store_ended)
 
     async def close(self) -> None:
-        """Store what is left."""
+        """Store the messages of all ended calls now."""
         self._closing = True
         if self._store_timer is not None:
             self._store_timer.cancel()
@@ -128,7 +128,7 @@ class CallSipTraces:
         space."""
         try:
             traces = await asyncio.to_thread(
-                lambda: {call_id: _call_sip(*messages) for call_id, messages in messages_by_call.items()}
+                lambda: {call_id: _to_sip_trace(*messages) for call_id, messages in messages_by_call.items()}
             )
             if traces:
                 await self._database.write(lambda conn: sip_traces.store(conn, traces), deferrable=True)
@@ -142,15 +142,15 @@ class CallSipTraces:
         except Exception as error:
             log.error("calls.sip_not_stored", calls=len(messages_by_call), error=repr(error), exc_info=error)
         for call_id in ended:
-            self._forget(call_id)
+            self._stop_tracing(call_id)
 
     def _store_later(self, ended: Sequence[str]) -> None:
-        """Store them later, when the disk may have space."""
+        """Store the messages of these calls later, when the disk may have space."""
         self._ended += ended
         if self._store_timer is None:
             self._store_timer = asyncio.get_running_loop().call_later(DISK_FULL_RETRY_S, self._store_ended)
 
-    def _forget(self, call_id: str) -> None:
+    def _stop_tracing(self, call_id: str) -> None:
         key = self.dialog_key(call_id)
         if key is not None:
             self._log.remove_dialog(key)
@@ -161,28 +161,28 @@ class CallSipTraces:
 
 
 def _trace_key(facts: InviteFacts) -> DialogKey:
-    """Without the tag of an outbound call, which is not known yet: its Call-ID is unique."""
+    """Returns the key of a traced call; of an outbound call without its tag, which is not known yet."""
     if facts.direction == "outbound":
         return DialogKey(facts.sip_call_id, "caller", "")
     return DialogKey(facts.sip_call_id, "callee", facts.from_tag)
 
 
-def _call_sip(logged: Sequence[LoggedMessage], left_out: int) -> SipTrace:
+def _to_sip_trace(logged: Sequence[LoggedMessage], left_out: int) -> SipTrace:
     first_ns = logged[0].message.at_ns if logged else 0
-    return SipTrace([sip_entry(each, first_ns) for each in logged], left_out)
+    return SipTrace([stored_message(each, first_ns) for each in logged], left_out)
 
 
-def sip_entry(logged: LoggedMessage, first_ns: int) -> StoredSipMessage:
-    """A message as it may be shown."""
+def stored_message(logged: LoggedMessage, first_ns: int) -> StoredSipMessage:
+    """Returns a message as it is stored and shown."""
     message, retransmitted = logged
-    ends = (message.ours, message.peer) if message.sent else (message.peer, message.ours)
+    addresses = (message.ours, message.peer) if message.sent else (message.peer, message.ours)
     return {
         "at": iso(datetime.fromtimestamp(message.at_ns / 1e9, UTC)),
         "offset_ms": (message.at_ns - first_ns) // 1_000_000,
         "direction": "sent" if message.sent else "received",
         "transport": message.transport,
-        "source": ends[0],
-        "target": ends[1],
+        "source": addresses[0],
+        "target": addresses[1],
         "summary": message.summary,
         "cseq": message.cseq,
         "sdp": message.with_sdp,

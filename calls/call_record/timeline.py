@@ -1,5 +1,5 @@
-"""Timeline of a call: the times of each turn, which stage of a response took how long, and the passages of documents it
-cited. Holds no words of the conversation."""
+"""Timeline of a call: the times of each turn and of the stages of its response, and the passages of documents that it
+cited. Has no words of the conversation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from media.turns.events import TurnEnded, TurnEndReason
 
 EndedBy = TurnEndReason | Literal["digits", "silence"]
-"""What ended the caller's turn. `silence`: the caller said nothing, and the agent asks whether they are still there."""
+"""What ended the caller's turn. `silence`: the caller was idle, and the agent prompts."""
 MOMENTS: Final = (
     *("speech_start_ms", "speech_end_ms", "turn_end_ms", "text_ready_ms"),
     *("first_token_ms", "speech_ready_ms", "agent_start_ms", "interrupted_ms", "agent_end_ms"),
@@ -20,22 +20,21 @@ MOMENTS: Final = (
 
 @dataclass(eq=False)
 class ResponseTiming:
-    """Times of a response; the first of several counts. `speculative`: the response was begun before the end of the
-    turn."""
+    """Times of a response; the first of several counts. `speculative`: it was begun before the end of the turn."""
 
     now_ms: Callable[[], float] = field(repr=False)
     speculative: bool = False
     scripted: bool = False
-    """Its text is fixed: no language model is asked."""
+    """Its text is fixed, without a language model."""
     first_token_ms: float | None = None
     speech_ready_ms: float | None = None
 
-    def first_token(self) -> None:
+    def mark_first_token(self) -> None:
         """The language model returned its first token."""
         if self.first_token_ms is None and not self.scripted:
             self.first_token_ms = self.now_ms()
 
-    def speech_ready(self) -> None:
+    def mark_speech_ready(self) -> None:
         """The first audio of the response is ready."""
         if self.speech_ready_ms is None:
             self.speech_ready_ms = self.now_ms()
@@ -53,8 +52,8 @@ class ToolTiming:
 
 @dataclass(frozen=True)
 class CitedPassage:
-    """A passage of a document that a response was given: the document's id and name at that time, the passage's number
-    in it from 0 on, and its score, 0..1."""
+    """A passage of a document that a response had in its context: the document's id and name at that time, the
+    passage's number in it from 0 on, and its score, 0..1."""
 
     document_id: str
     document: str
@@ -80,19 +79,19 @@ class TimelineTurn:
     interrupted_ms: float | None = None
     agent_end_ms: float | None = None
     played_ms: float = 0.0
-    """How much of the response's audio was sent."""
+    """Duration of the response's audio that was sent."""
     tools: list[ToolTiming] = field(default_factory=list)
     sources: list[CitedPassage] = field(default_factory=list)
     """In order; a passage may be there twice."""
 
     @property
     def first_token_ms(self) -> float | None:
-        """When the language model returned its first token."""
+        """Time of the language model's first token."""
         return self.response.first_token_ms if self.response else None
 
     @property
     def speech_ready_ms(self) -> float | None:
-        """When the first audio of the response was ready."""
+        """Time at which the first audio of the response was synthesized."""
         return self.response.speech_ready_ms if self.response else None
 
     @property
@@ -103,7 +102,7 @@ class TimelineTurn:
         return self.agent_start_ms - self.speech_end_ms
 
     def to_json(self, zero_ms: float) -> dict[str, Any]:
-        """As it is stored: whole ms since `zero_ms`."""
+        """Returns the turn as it is stored: whole ms since `zero_ms`."""
         moments = {name: getattr(self, name) for name in MOMENTS}
         return {
             "turn": self.number,
@@ -128,7 +127,7 @@ class TimelineTurn:
 
 
 def _distinct(sources: Sequence[CitedPassage]) -> list[CitedPassage]:
-    """Each passage where it came first, with the best of its scores."""
+    """Returns each passage once, in the order of first citations, with the best of its scores."""
     best: dict[tuple[str, int], CitedPassage] = {}
     for source in sources:
         passage = source.document_id, source.position
@@ -152,30 +151,30 @@ class Timeline:
         self.now_ms = now_ms
         """The present, ms on the arrival clock."""
         self._turns: list[TimelineTurn] = []
-        self._speaking: TimelineTurn | None = None  # the one whose answer plays, or is about to
+        self._speaking: TimelineTurn | None = None  # the one whose response plays, or is about to
         self._audible = False
 
     def items(self) -> list[dict[str, Any]]:
-        """The turns so far, as they are stored."""
+        """Returns the turns so far, as they are stored."""
         return [turn.to_json(self._zero_ms) for turn in self._turns]
 
     @property
     def turn(self) -> TimelineTurn:
-        """The newest turn. There is one once either side has said something."""
+        """The newest turn. There is one once either side has spoken."""
         return self._turns[-1]
 
     def add_opening(self) -> None:
-        """The agent speaks first."""
+        """Add turn 0: the agent speaks first."""
         self._turns.append(TimelineTurn(0))
 
     def add_idle_prompt(self) -> None:
-        """The agent speaks because the caller is silent."""
+        """Add a turn for a prompt of the agent to an idle caller."""
         number = self._turns[-1].number if self._turns else 0
         self._turns.append(TimelineTurn(number, ended_by="silence", turn_end_ms=self.now_ms()))
 
     def add_caller_turn(self, number: int, ended: TurnEnded | None) -> None:
-        """The transcript of a turn is ready; without `ended` it is DTMF digits. With the newest turn's number the
-        caller went on speaking: the response that was prepared is dropped."""
+        """Add a turn whose transcript is ready; without `ended` it is DTMF digits. With the number of the newest turn,
+        extend that: the response that was prepared for it is dropped."""
         now = self.now_ms()
         if not self._turns or self.turn.number != number:
             self._turns.append(TimelineTurn(number))
@@ -190,40 +189,40 @@ class Timeline:
                 turn.speech_start_ms = ended.speech_start_ms
 
     def set_response(self, response: ResponseTiming) -> TimelineTurn:
-        """The newest turn gets this response, which may have been begun before the end of the turn. Returns that
+        """Set the response of the newest turn, which may have been begun before the end of the turn. Returns that
         turn."""
         self.turn.response = response
         return self.turn
 
-    def response_queued(self) -> None:
-        """The first audio of a response is handed to the playout. It answers the newest turn, whatever it was prepared
-        for: a greeting that had to wait for the caller is heard as the response to that turn."""
+    def on_response_queued(self) -> None:
+        """The first audio of a response was queued for playout. It belongs to the newest turn, whatever it was prepared
+        for: a greeting that had to wait for the caller is the response to the caller's turn."""
         self._speaking = self.turn
-        if self._audible:  # sound follows on sound: there will be no news of it
-            self._mark_audible(self.turn, self.now_ms())
+        if self._audible:  # audio follows on audio without an event of the engine
+            self._set_agent_start(self.turn, self.now_ms())
 
-    def agent_audible(self, at_ms: float) -> None:
+    def on_agent_started(self, at_ms: float) -> None:
         """The agent's audio has begun."""
         turn, self._audible = self._speaking, True
         if turn is not None and turn.agent_start_ms is None:
-            self._mark_audible(turn, at_ms)
+            self._set_agent_start(turn, at_ms)
 
-    def agent_silent(self) -> None:
+    def on_agent_stopped(self) -> None:
         """The agent's audio has ended."""
         self._audible = False
 
-    def interrupted(self, at_ms: float) -> None:
+    def on_interruption(self, at_ms: float) -> None:
         """The caller interrupted the response that plays, if one does."""
         if self._speaking is not None and self._speaking.interrupted_ms is None:
             self._speaking.interrupted_ms = at_ms
 
-    def response_ended(self, played_ms: float) -> None:
+    def on_response_ended(self, played_ms: float) -> None:
         """No more of the response will be played."""
         turn, self._speaking = self._speaking, None
         if turn is not None and turn.agent_start_ms is not None:
             turn.agent_end_ms = self.now_ms()
             turn.played_ms += played_ms
 
-    def _mark_audible(self, turn: TimelineTurn, at_ms: float) -> None:
+    def _set_agent_start(self, turn: TimelineTurn, at_ms: float) -> None:
         turn.agent_start_ms = at_ms
         self._on_agent_audible(turn)

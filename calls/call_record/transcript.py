@@ -1,4 +1,4 @@
-"""Transcript of a call: what either side said and the other heard, and the tools that were used."""
+"""Transcript of a call: the recognized words of the user, the played words of the agent, and the tool calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.calls.calls import TranscriptItem
 
 @dataclass(eq=False)
 class TranscriptLine:
-    """One item of the transcript. An assistant's line grows as it is played; an empty one is not stored."""
+    """One item of the transcript. An assistant's line grows while it is played; an empty one is not stored."""
 
     role: Literal["user", "assistant"]
     text: str
@@ -20,7 +20,7 @@ class TranscriptLine:
 
 @dataclass(frozen=True)
 class ToolUse:
-    """A tool call and its result. The language model sees it; it is not an item of the stored transcript."""
+    """A tool call and its result: a message for the language model, but no item of the stored transcript."""
 
     call: ToolCall
     result: str
@@ -41,18 +41,18 @@ class Transcript:
         self.turn_count += 1
 
     def extend_user_turn(self, text: str) -> None:
-        """Add to the caller's last turn, which has no response yet. It moves behind the tools used for its first part,
+        """Extend the caller's last turn, which has no response yet. It moves behind the tool calls for its first part,
         because it is still to be answered."""
-        said = [index for index, line in enumerate(self._lines) if isinstance(line, TranscriptLine) and line.text]
-        last = self._lines[said[-1]] if said else None
+        spoken = [index for index, line in enumerate(self._lines) if isinstance(line, TranscriptLine) and line.text]
+        last = self._lines[spoken[-1]] if spoken else None
         if isinstance(last, TranscriptLine) and last.role == "user":
-            del self._lines[said[-1]]
+            del self._lines[spoken[-1]]
             self._lines.append(TranscriptLine("user", f"{last.text} {text}"))
         else:
             self.add_user_turn(text)
 
     def add_agent_line(self, line: TranscriptLine) -> None:
-        """The agent begins to say `line`; its text is set as it is played."""
+        """Add a line whose text is set while the agent's audio is played."""
         self._lines.append(line)
 
     def add_tool_use(self, use: ToolUse) -> None:
@@ -60,27 +60,28 @@ class Transcript:
         self._lines.append(use)
 
     def messages_after_tools(self, tool_uses: Sequence[ToolUse]) -> list[ChatMessage]:
-        """`messages` as they would be after these tool calls."""
+        """Returns `messages` as they would be after these tool calls."""
         return self._copy_with(tool_uses).messages()
 
     def messages_after_turn(
         self, text: str, *, extends_turn: bool, tool_uses: Sequence[ToolUse] = ()
     ) -> list[ChatMessage]:
-        """`messages` as they would be after these tool calls and a turn of the caller, or more of the last one."""
-        trial = self._copy_with(tool_uses)
+        """Returns `messages` as they would be after these tool calls and a turn of the caller, or more of the last
+        one."""
+        copy = self._copy_with(tool_uses)
         if extends_turn:
-            trial.extend_user_turn(text)
+            copy.extend_user_turn(text)
         else:
-            trial.add_user_turn(text)
-        return trial.messages()
+            copy.add_user_turn(text)
+        return copy.messages()
 
     def _copy_with(self, tool_uses: Sequence[ToolUse]) -> Transcript:
-        trial = Transcript()
-        trial._lines = [*self._lines, *tool_uses]
-        return trial
+        copy = Transcript()
+        copy._lines = [*self._lines, *tool_uses]
+        return copy
 
     def items(self) -> list[TranscriptItem]:
-        """The items as they are stored."""
+        """Returns the items as they are stored."""
         return [
             {"role": line.role, "content": line.text}
             for line in self._lines
@@ -88,7 +89,7 @@ class Transcript:
         ]
 
     def messages(self) -> list[ChatMessage]:
-        """The messages for a language model."""
+        """Returns the messages for a language model."""
         messages: list[ChatMessage] = []
         for line in self._lines:
             if isinstance(line, ToolUse):
@@ -100,8 +101,8 @@ class Transcript:
 
 
 def played_text(speech: SynthesizedSpeech, played_samples: int) -> str:
-    """The text of a piece of speech of which `played_samples` were played: up to the last word that was played to its
-    end. Without word timings, the same share of the text as of the audio, cut between words."""
+    """Returns the text of speech of which `played_samples` were played: up to the last word that was played to its end.
+    Without word timings, the same share of the text as of the audio, cut between words."""
     if played_samples >= len(speech.samples):
         return speech.text
     if speech.words:

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the response gap: the time from the caller's last audio to the agent's first."""
+"""Prometheus metrics of the response gap: from the end of the caller's speech to the agent's first audio."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _STAGES: Final = (
     ("first_speech", "speech_ready_ms"),
     ("first_packet", "agent_start_ms"),
 )
-"""Each lasts from the end of the previous one, the first from the end of speech."""
+"""Names and ends of the stages. Each begins at the end of the previous one, the first at the end of speech."""
 
 
 def observe(turn: TimelineTurn) -> None:
     """Observe a turn whose response becomes audible. A stage that ended before the previous one, because the response
-    was begun in the caller's silence, counts as 0."""
+    was speculative, counts as 0."""
     if turn.gap_ms is None or turn.speech_end_ms is None:
         return
     metrics.RESPONSE_GAP.observe(turn.gap_ms / 1000)

@@ -1,7 +1,8 @@
 """One response of the agent: text -> sentences -> speech -> playout, one sentence ahead of what is played.
 
 The first sentence is played as soon as it is synthesized; while a sentence plays, the next one waits behind it in the
-ring, so that there is no gap between them. A response may be prepared before it is certain that it will be given.
+ring, so that there is no gap between them. A response may be prepared speculatively, and is played once it is
+confirmed.
 """
 
 from __future__ import annotations
@@ -22,28 +23,28 @@ from models.protocols import ChatPrompt, SynthesizedSpeech
 from models.text.sentence_splitter import SentenceSplitter
 
 SENTENCES_AHEAD: Final = 1
-"""Sentences that are ready behind the one that plays."""
+"""Sentences that wait behind the one that plays."""
 
 
 class ResponseState(Enum):
-    """Where a response stands.
+    """The state of a response.
 
     SPECULATIVE  -- confirm -------------------->  PREPARING
-    PREPARING    -- its first sound is queued -->  SPEAKING
-    PREPARING or SPEAKING  -- hold ------------->  HELD
-    HELD  -- release -->  SPEAKING if it has started, else PREPARING
-    PREPARING, SPEAKING or HELD  -- all of it is sent -->  FINISHED
+    PREPARING    -- its first audio is queued -->  SPEAKING
+    PREPARING or SPEAKING  -- suspend ---------->  SUSPENDED
+    SUSPENDED  -- resume -->  SPEAKING if it has started, else PREPARING
+    PREPARING, SPEAKING or SUSPENDED  -- all of it is sent -->  FINISHED
     any  -- cancel -->  CANCELLED
     SPECULATIVE or CANCELLED  -- a model fails -->  FAILED
     """
 
     SPECULATIVE = auto()
-    """It is made while the user's turn may still go on; nothing of it is heard."""
+    """It is generated while the user's turn may still go on; nothing of it is played."""
     PREPARING = auto()
-    """It is given, unless the user speaks; none of its sound is queued for playout yet."""
+    """It is confirmed; none of its audio is queued for playout yet."""
     SPEAKING = auto()
-    """Some of its sound was queued for playout."""
-    HELD = auto()
+    """Some of its audio was queued for playout."""
+    SUSPENDED = auto()
     """No further sentence begins, because the user speaks."""
     FINISHED = auto()
     CANCELLED = auto()
@@ -52,9 +53,9 @@ class ResponseState(Enum):
 
 @dataclass(frozen=True)
 class ResponseOptions:
-    """What is special about a response. `not_before`: `loop.time()` before which it stays silent. `uninterruptible`: a
-    barge-in does not cut it. `scripted`: its text is fixed and does not depend on what the user says, so it is said in
-    any case."""
+    """Options of a response. `not_before`: `loop.time()` before which it stays silent. `uninterruptible`: a barge-in
+    does not cut it. `scripted`: its text is fixed and does not depend on the user's words, so words that come before it
+    do not replace it."""
 
     not_before: float = 0.0
     uninterruptible: bool = False
@@ -62,7 +63,7 @@ class ResponseOptions:
 
 
 _SentenceOfLine = tuple[str, TranscriptLine]
-"""A sentence, and the line of the transcript that it belongs to."""
+"""A sentence, and its line of the transcript."""
 
 
 @dataclass
@@ -74,9 +75,9 @@ class _QueuedSentence:
 
 @dataclass(eq=False)
 class AgentResponse:
-    """What a response says is one line of the transcript, and a further line after each `SegmentEnd`. `prompt` is what
-    the language model was asked, None for a fixed text. `on_line` is called before the first sound of each line. No
-    sound of it is heard before `confirm`."""
+    """The text of a response is one line of the transcript, and a further line after each `SegmentEnd`. `prompt` is the
+    prompt of the language model, None for a fixed text. `on_line` is called before the first audio of each line.
+    Nothing is played before `confirm`."""
 
     parts: AsyncGenerator[ResponsePart, None]
     output: SpeechOutput
@@ -85,95 +86,96 @@ class AgentResponse:
     prompt: ChatPrompt | None = None
     on_line: Callable[[TranscriptLine], None] = lambda _: None
     next_action: EndCall | None = None
-    """What the agent does once all of the response has been heard."""
+    """What the agent does once all of the response has been played."""
     task: asyncio.Task[None] | None = None
-    """Runs `run`; None while the response is speculative, and its task belongs to the speculation."""
+    """The task of `run`; None while the response is speculative: `SpeculativeResponse` has it."""
     turn: TimelineTurn | None = None
     """The turn that it answers, once it is confirmed."""
     unconfirmed_uses: list[tuple[ToolUse, ToolTiming, tuple[CitedPassage, ...]]] = field(default_factory=list)
-    """Tools that were used before it was confirmed."""
+    """Tool calls before it was confirmed."""
     _state: ResponseState = ResponseState.SPECULATIVE
     _sentences: list[_QueuedSentence] = field(default_factory=list)
     _unsent: list[Utterance] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _segments_generated: int = 0
-    _segments_queued: int = 0  # all sentences of so many segments were queued for playout
+    _segments_queued: int = 0  # segments whose sentences are all queued for playout
 
     @property
     def state(self) -> ResponseState:
-        """Where it stands."""
+        """The current state."""
         return self._state
 
     @property
     def has_started(self) -> bool:
-        """True once some of its sound was queued for playout."""
+        """True once some of its audio was queued for playout."""
         return bool(self._sentences)
 
     @property
     def is_confirmed(self) -> bool:
-        """True once it was confirmed, also when it was cancelled afterwards."""
+        """True once it was confirmed, also after it was cancelled."""
         return self.turn is not None
 
     @property
-    def is_due(self) -> bool:
-        """True while it is being given: the call cannot go on when it fails."""
-        return self._state in (ResponseState.PREPARING, ResponseState.SPEAKING, ResponseState.HELD)
+    def is_active(self) -> bool:
+        """True while it is confirmed and neither finished nor cancelled: the call cannot go on if it fails."""
+        return self._state in (ResponseState.PREPARING, ResponseState.SPEAKING, ResponseState.SUSPENDED)
 
     @property
-    def heard_text(self) -> str:
-        """What was heard of it at the last `update_transcript`."""
+    def played_text(self) -> str:
+        """The text that had been played at the last `update_transcript`."""
         lines = dict.fromkeys(sentence.line for sentence in self._sentences)
         return " ".join(line.text for line in lines if line.text)
 
     @property
-    def heard_ms(self) -> float:
-        """The length of its sound that was sent."""
+    def played_ms(self) -> float:
+        """The duration of its audio that was sent."""
         sent = sum(self.output.playout.played(sentence.utterance) for sentence in self._sentences)
         return sent * 1000 / self.output.settings.rate
 
     def confirm(self, turn: TimelineTurn) -> None:
-        """It is given as the answer to this turn."""
+        """Make it the response to this turn: it is played from now on."""
         self.turn = turn
         self._enter(ResponseState.PREPARING)
 
-    def hold(self) -> None:
-        """Begin no further sentence for now: the user speaks."""
+    def suspend(self) -> None:
+        """Begin no further sentence, because the user speaks."""
         if self._state in (ResponseState.PREPARING, ResponseState.SPEAKING):
-            self._enter(ResponseState.HELD)
+            self._enter(ResponseState.SUSPENDED)
 
-    def release(self) -> None:
-        """Undo `hold`."""
-        if self._state is ResponseState.HELD:
+    def resume(self) -> None:
+        """Undo `suspend`."""
+        if self._state is ResponseState.SUSPENDED:
             self._enter(ResponseState.SPEAKING if self.has_started else ResponseState.PREPARING)
 
     def cancel(self) -> None:
-        """Say nothing more of it. The caller of this method flushes the playout."""
+        """Stop it for good. The caller of this method flushes the playout."""
         self._enter(ResponseState.CANCELLED)
         if self.task is not None:
             self.task.cancel()
 
     def fail(self) -> None:
-        """It cannot be given: a model has failed."""
+        """Mark it as failed, because a model has failed."""
         self._enter(ResponseState.FAILED)
 
     async def wait_confirmed(self) -> None:
         """Wait for `confirm`."""
-        await self._until(lambda: self.is_confirmed)
+        await self._wait_until(lambda: self.is_confirmed)
 
     async def wait_segments_queued(self) -> None:
         """Wait until all segments that were generated so far are queued for playout."""
         generated = self._segments_generated
-        await self._until(lambda: self._segments_queued >= generated)
+        await self._wait_until(lambda: self._segments_queued >= generated)
 
     def on_utterance_sent(self, utterance: Utterance) -> None:
-        """An utterance, perhaps one of this response, was sent to its end."""
+        """Take note of an utterance, perhaps one of this response, that was sent to its end."""
         if utterance in self._unsent:
             self._unsent.remove(utterance)
             self._changed.set()
             self.update_transcript()
 
     def update_transcript(self) -> None:
-        """Set the transcript's lines to what was heard by now. Right also after the playout was flushed or closed."""
+        """Set the transcript's lines to the text that has been played. Correct also after the playout was flushed or
+        closed."""
         texts: dict[TranscriptLine, list[str]] = {}
         for sentence in self._sentences:
             played = played_text(sentence.speech, self.output.playout.played(sentence.utterance))
@@ -182,8 +184,8 @@ class AgentResponse:
             line.text = " ".join(text for text in parts if text)
 
     async def run(self) -> None:
-        """Give the response; returns when all of it has been sent. Cancelling stops it for good. Raises what a model
-        raised, in an exception group."""
+        """Generate and play the response; returns when all of it has been sent. Cancelling stops it for good. Raises
+        the errors of models in an exception group."""
         sentences: asyncio.Queue[_SentenceOfLine | SegmentEnd | None] = asyncio.Queue()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._generate(sentences))
@@ -198,7 +200,7 @@ class AgentResponse:
             async for part in self.parts:
                 match part:
                     case SpeakText(text):
-                        self.timing.first_token()
+                        self.timing.mark_first_token()
                         for sentence in splitter.feed(text):
                             sentences.put_nowait((sentence, line))
                     case SegmentEnd():
@@ -226,22 +228,23 @@ class AgentResponse:
             speech = await self.output.synthesize(sentence)
             if len(speech.samples) == 0:
                 continue
-            self.timing.speech_ready()
+            self.timing.mark_speech_ready()
             await self._wait_to_speak()
             self._queue(speech, line)
-            await self._until(lambda: len(self._unsent) <= SENTENCES_AHEAD)
+            await self._wait_until(lambda: len(self._unsent) <= SENTENCES_AHEAD)
         self.output.playout.expect_more(False)
-        await self._until(lambda: not self._unsent)
+        await self._wait_until(lambda: not self._unsent)
 
     async def _wait_to_speak(self) -> None:
         await self.wait_confirmed()
         wait_s = self.options.not_before - asyncio.get_running_loop().time()
         if not self.has_started and wait_s > 0:
             await asyncio.sleep(wait_s)
-        await self._until(lambda: self._state is not ResponseState.HELD)
+        await self._wait_until(lambda: self._state is not ResponseState.SUSPENDED)
 
     def _queue(self, speech: SynthesizedSpeech, line: TranscriptLine) -> None:
-        """Queue a sentence for playout, unless the one before it was flushed: then the cancellation is on its way."""
+        """Queue a sentence for playout, unless the one before it was flushed, because then the response is about to be
+        cancelled."""
         playout = self.output.playout
         if self.has_started and self._sentences[-1].utterance.flushed:
             return
@@ -260,7 +263,7 @@ class AgentResponse:
         self._state = state
         self._changed.set()
 
-    async def _until(self, holds: Callable[[], bool]) -> None:
-        while not holds():
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
             self._changed.clear()
             await self._changed.wait()

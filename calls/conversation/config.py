@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ConversationConfig:
-    """Its placeholders are filled. `greeting` None: the language model writes the first message, if the agent speaks
-    first. `user_idle_ms`: silence of both sides after which the agent asks whether the user is still there; 0 never."""
+    """Texts have their placeholders filled. `greeting` None: the language model writes the first message, if the agent
+    speaks first. `user_idle_ms`: silence of both sides after which the agent prompts the user; 0 never."""
 
     system_prompt: str
     greeting: str | None = None

@@ -1,5 +1,5 @@
-"""One conversation: the agent listens, responds and is interrupted. All events come through one queue and are handled
-in order; `Conversation._handle` shows what each of them does."""
+"""One conversation of the agent with the user. All events come through one queue and are handled in order:
+`Conversation._handle` has all transitions."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ log = structlog.get_logger()
 
 
 class Conversation:
-    """`run` holds the conversation; `close` brings the transcript to what was heard, whenever it stops.
+    """`run` holds the conversation; `close` completes the transcript, however it stopped.
 
-    `set_uninterruptible` tells the audio engine whether a barge-in may cut what plays; `on_progress` is called when
-    the transcript has changed for good, and when the agent becomes audible; `on_inband_digit` gets DTMF tones that were
-    detected in the audio."""
+    `set_uninterruptible` sets whether a barge-in cuts the playout; `on_progress` is called after a lasting change of
+    the transcript, and when the agent becomes audible; `on_inband_digit` gets DTMF tones that were detected in the
+    audio."""
 
     def __init__(
         self,
@@ -87,23 +87,23 @@ class Conversation:
             config.user_idle_ms, lambda: events.put(UserIdle()), loop.call_later, loop.time
         )
         self._prefill = PromptPrefill(llm.model)
-        self._generator.on_documents_found(self._prefill_while_user_speaks)
+        self._generator.call_on_documents_found(self._prefill_while_user_speaks)
         self._state = ConversationState()
-        self._response: AgentResponse | None = None  # the one that is given at the moment
+        self._response: AgentResponse | None = None  # the confirmed one that is prepared or played
         self._speculative: SpeculativeResponse | None = None
         self._log = log.bind(call_id=call_id)
 
     async def run(self) -> ConversationEnd:
-        """Talk until the agent ends the call; returns why. Raises in an exception group what a model or the audio
-        engine raised."""
+        """Hold the conversation until the agent ends the call; returns why. Raises the errors of models and of the
+        audio engine in an exception group."""
         end: ConversationEnd | None = None
         async with asyncio.TaskGroup() as group:
-            self._open(group)
+            self._speak_first(group)
             try:
                 while end is None:
                     self._idle_timer.set_idle(self._is_idle)
                     await self._handle(await self._events.get(), group)
-                    end = None if self._state.user_is_speaking else self._state.end_requested
+                    end = None if self._state.is_user_speaking else self._state.end_requested
             finally:
                 self._idle_timer.reset()
                 self._prefill.close()
@@ -112,8 +112,8 @@ class Conversation:
         return end
 
     def close(self) -> None:
-        """Nothing more is heard: cancel the response, so that the transcript ends where the sound did. DTMF entries
-        that were not handled yet come into the transcript without a response."""
+        """Cancel the response, so that the transcript ends where the audio did. DTMF entries that were not handled yet
+        come into the transcript without a response."""
         for event in self._events.drain():
             if isinstance(event, DtmfEntry):
                 self.transcript.add_user_turn(event.digits)
@@ -130,9 +130,9 @@ class Conversation:
         state = self._state
         match event:
             case SpeechStarted():
-                state.user_started_speaking()
-                if self._response is not None and not (self._response.has_started and state.agent_is_audible):
-                    self._response.hold()
+                state.on_speech_started()
+                if self._response is not None and not (self._response.has_started and state.is_agent_audible):
+                    self._response.suspend()
             case SpeechStopped() | AskEndOfTurn():
                 pass  # for the audio engine alone
             case Speculate():
@@ -140,39 +140,39 @@ class Conversation:
             case SpeechResumed():
                 self._drop_speculative()
             case TurnDropped():
-                state.user_stopped_speaking()
+                state.on_speech_ended()
                 self._drop_speculative()
                 if self._response is not None:
-                    self._response.release()
+                    self._response.resume()
             case TurnEnded():
-                state.user_stopped_speaking()
+                state.on_speech_ended()
                 await self._end_turn(event, group)
             case BargeIn():
-                self._interrupt(event)
+                self._on_barge_in(event)
             case AgentStarted(at_ms):
-                state.agent_is_audible = True
-                self.timeline.agent_audible(at_ms)
+                state.is_agent_audible = True
+                self.timeline.on_agent_started(at_ms)
                 self._on_progress()
             case PlayoutPaused(at_ms):
                 state.playout_paused_ms = at_ms
             case PlayoutResumed():
                 state.playout_paused_ms = None
             case AgentStopped():
-                state.agent_is_audible = False
-                self.timeline.agent_silent()
-                if state.user_is_speaking and self._response is not None:  # it waits for a tool
-                    self._response.hold()
+                state.is_agent_audible = False
+                self.timeline.on_agent_stopped()
+                if state.is_user_speaking and self._response is not None:  # it waits for a tool
+                    self._response.suspend()
             case UtterancePlayed(utterance=utterance):
                 if self._response is not None:
                     self._response.on_utterance_sent(utterance)
             case ResponseFinished(response):
-                self._finish(response, group)
+                self._on_response_finished(response, group)
             case DtmfDetected():
                 self._on_inband_digit(event)
             case DtmfKeyPressed():
                 self._idle_timer.reset()
             case DtmfEntry(digits):
-                self._user_said(digits, group)
+                self._on_user_input(digits, group)
             case UserIdle():
                 self._prompt_idle_user(group)
             case HoldChanged(held):
@@ -184,95 +184,98 @@ class Conversation:
 
     @property
     def _is_idle(self) -> bool:
-        """True while neither side speaks nor is about to."""
+        """True while neither side speaks or is about to speak."""
         no_response = self._response is None and self._speculative is None
-        return no_response and not (self._state.user_is_speaking or self._state.agent_is_audible)
+        return no_response and not (self._state.is_user_speaking or self._state.is_agent_audible)
 
     async def _end_turn(self, ended: TurnEnded, group: asyncio.TaskGroup) -> None:
         text = (await self._stt.end_turn()).strip()
         if text:
-            self._user_said(text, group, ended)
+            self._on_user_input(text, group, ended)
             return
         self._drop_speculative()
         if self._response is not None:
-            self._response.release()
+            self._response.resume()
         if self._state.user is UserState.NOT_UNDERSTOOD and self._response is None:
-            self._state.user_asked_to_repeat()
-            self._give(self._generator.scripted(self._generator.phrases.say_again, ResponseOptions()), group)
+            self._state.on_repeat_prompt()
+            self._start_response(
+                self._generator.scripted_response(self._generator.phrases.repeat_prompt, ResponseOptions()), group
+            )
 
-    def _user_said(self, text: str, group: asyncio.TaskGroup, ended: TurnEnded | None = None) -> None:
-        """Take words of the user, or the digits of a DTMF entry when no turn has `ended`, and respond to them."""
+    def _on_user_input(self, text: str, group: asyncio.TaskGroup, ended: TurnEnded | None = None) -> None:
+        """Respond to the words of a turn that has `ended`; without `ended`, to the digits of a DTMF entry."""
         response, dtmf = self._response, ended is None
-        self._generator.user_said(text, continues=not dtmf and self._continues_turn, dtmf=dtmf)
-        self._state.user_understood(dtmf=dtmf)
+        self._generator.add_user_turn(text, continues=not dtmf and self._continues_turn, dtmf=dtmf)
+        self._state.on_user_input(dtmf=dtmf)
         self.timeline.add_caller_turn(self.transcript.turn_count, ended)
         ended_by = self.timeline.turn.ended_by
         self._log.info("turn.user", turn=self.transcript.turn_count, ended_by=ended_by, characters=len(text))
         self._log.debug("turn.user.text", text=text)
         self._on_progress()
-        if response is not None and self._outlasts(response, text):
-            self._state.response_owed |= response.has_started and response.options.uninterruptible
+        if response is not None and self._continues_after(response, text):
+            self._state.response_pending |= response.has_started and response.options.uninterruptible
             self._drop_speculative()
-            if not self._state.user_is_speaking:  # DTMF may come while the user speaks
-                response.release()
+            if not self._state.is_user_speaking:  # DTMF may come while the user speaks
+                response.resume()
             return
-        options = self._options
+        options = self._next_options
         if response is not None:
             self._drop_response(response)
         self._respond(options, group)
 
-    def _outlasts(self, response: AgentResponse, text: str) -> bool:
-        """True if the present response goes on after these words: nothing interrupts an uninterruptible one, a greeting
-        is said in any case, and an "okay" to an agent that waits for a tool asks for nothing."""
+    def _continues_after(self, response: AgentResponse, text: str) -> bool:
+        """True if the current response goes on after these words: it is uninterruptible, or a greeting that has not
+        started, or it waits for a tool and the words are a backchannel ("okay")."""
         if response.options.uninterruptible and response.has_started:
             return True
         if response.options.scripted and not response.has_started:
             return True
-        return self._generator.waits_for_tool(response) and is_backchannel(text, self._config.language)
+        return self._generator.is_waiting_for_tool(response) and is_backchannel(text, self._config.language)
 
     @property
     def _continues_turn(self) -> bool:
-        """True if the next words continue the last turn, because nothing of its response was heard."""
+        """True if the next words continue the last turn, because nothing of its response was played."""
         response = self._response
         unheard = response is not None and not response.has_started and not response.options.scripted
         last_turn = self._state.last_turn
         return last_turn is LastTurn.OPEN or (unheard and last_turn is not LastTurn.DTMF)
 
     @property
-    def _options(self) -> ResponseOptions:
-        """The options of the response to what is being said: those of a response that it replaces before that has
-        started."""
+    def _next_options(self) -> ResponseOptions:
+        """The options of the next response: those of a response that it replaces before that has started."""
         if self._response is not None and not self._response.has_started:
             return self._response.options
         return ResponseOptions()
 
-    def _interrupt(self, event: BargeIn) -> None:
-        """The engine has flushed the playout already; what was written since then goes too."""
-        stopped_ms = self._state.playout_flushed(event.at_ms)
+    def _on_barge_in(self, event: BargeIn) -> None:
+        """Drop the response. The engine has flushed the playout already; audio that was written since is flushed,
+        too."""
+        stopped_ms = self._state.on_playout_flushed(event.at_ms)
         response = self._response
         if response is None or not response.has_started:
             return
         metrics.INTERRUPTIONS.inc()
         metrics.BARGE_IN.observe(max(stopped_ms - event.speech_start_ms, 0.0) / 1000)
         self._drop_response(response, stopped_ms)
-        self._state.user_interrupted_agent(heard=bool(response.heard_text))
-        self._log.info("call.interrupted", heard_characters=len(response.heard_text))
+        self._state.on_barge_in(played=bool(response.played_text))
+        self._log.info("call.interrupted", heard_characters=len(response.played_text))
 
     def _prompt_idle_user(self, group: asyncio.TaskGroup) -> None:
-        """Ask whether the user is still there, or say goodbye; nothing if a side speaks since the timer expired."""
+        """Ask whether the user is still there, or say goodbye; does nothing if a side speaks since the timer
+        expired."""
         if not self._is_idle:
             return
         self.timeline.add_idle_prompt()
-        last = self._state.user_prompted()
+        last = self._state.on_user_idle()
         phrases = self._generator.phrases
-        text = phrases.silent_goodbye if last else phrases.still_there
+        text = phrases.idle_goodbye if last else phrases.idle_prompt
         self._log.info("call.silent", asked=self._state.idle_prompts - 1, hangs_up=last)
-        self._give(self._generator.scripted(text, ResponseOptions(), end_call=last), group)
+        self._start_response(self._generator.scripted_response(text, ResponseOptions(), end_call=last), group)
 
     # ---- speculative responses and prefill ----
 
     def _speculate(self, group: asyncio.TaskGroup) -> None:
-        """The user may have finished: prepare a response."""
+        """Prepare a response, because the user may have finished."""
         self._drop_speculative()
         response = self._response
         if response is None or not (response.has_started or response.options.scripted):
@@ -280,26 +283,27 @@ class Conversation:
             speculative.task = group.create_task(self._prepare(speculative, group))
 
     async def _prepare(self, speculative: SpeculativeResponse, group: asyncio.TaskGroup) -> None:
-        """Make the response to the words so far. A speech recognizer that fails here fails again at the turn's end."""
+        """Generate the response to the words so far. A failure of the speech recognizer is only logged, because it
+        fails again at the turn's end."""
         try:
             text = (await self._stt.flush()).strip()
         except ModelError as error:
             self._log.info("guess.failed", error=str(error))
             return
         if text:
-            prompt = self._generator.prompt_if_said(text, continues=self._continues_turn)
+            prompt = self._generator.speculative_prompt(text, continues=self._continues_turn)
             self._prefill.stop()
-            speculative.response = self._generator.generate(prompt, self._options, group, speculative=True)
-            await self._run(speculative.response)
+            speculative.response = self._generator.generate(prompt, self._next_options, group, speculative=True)
+            await self._run_response(speculative.response)
 
     def _drop_speculative(self) -> None:
-        """The user's turn goes on, or is answered otherwise."""
+        """Cancel the speculative response, because the turn goes on or gets another response."""
         speculative, self._speculative = self._speculative, None
         if speculative is not None:
             self._generator.cancel(speculative)
 
     def _prefill_while_user_speaks(self) -> None:
-        """The documents have passages about what the user is saying."""
+        """Prefill the passages that were found for the words of the user, who is still speaking."""
         if self._response is not None or self._speculative is not None:
             return
         if prompt := self._generator.prefill_prompt(self._stt.partial()):
@@ -307,8 +311,8 @@ class Conversation:
 
     # ---- the agent's responses ----
 
-    def _open(self, group: asyncio.TaskGroup) -> None:
-        """Say the first message, if the agent speaks first."""
+    def _speak_first(self, group: asyncio.TaskGroup) -> None:
+        """Start the first message, if the agent speaks first."""
         config = self._config
         if not config.speaks_first:
             return
@@ -321,37 +325,37 @@ class Conversation:
         if config.greeting is None:
             self._respond(options, group)
         else:
-            self._give(self._generator.scripted(config.greeting, options), group)
+            self._start_response(self._generator.scripted_response(config.greeting, options), group)
 
     def _respond(self, options: ResponseOptions, group: asyncio.TaskGroup) -> None:
-        """Respond to the transcript as it stands; with the speculative response, if it answers just that."""
+        """Respond to the transcript, by the speculative response if it has exactly this prompt."""
         prompt = self._generator.prompt(self.transcript.messages())
         self._prefill.stop()
         speculative = self._speculative
         response = None if speculative is None else speculative.response_to(prompt)
         if speculative is None or response is None:
             self._drop_speculative()
-            self._give(self._generator.generate(prompt, options, group), group)
+            self._start_response(self._generator.generate(prompt, options, group), group)
             return
         metrics.SPECULATIONS.labels(outcome="used").inc()
         self._speculative, self._response = None, response
         response.task = speculative.task
         self._generator.confirm(response)
 
-    def _give(self, response: AgentResponse, group: asyncio.TaskGroup) -> None:
-        """Begin a response that is certain to be given."""
+    def _start_response(self, response: AgentResponse, group: asyncio.TaskGroup) -> None:
+        """Confirm a response and run it."""
         self._response = response
         self._generator.confirm(response)
-        if self._state.user_is_speaking:
-            response.hold()
-        response.task = group.create_task(self._run(response))
+        if self._state.is_user_speaking:
+            response.suspend()
+        response.task = group.create_task(self._run_response(response))
 
-    async def _run(self, response: AgentResponse) -> None:
-        """An error in a response that is not given does not end the call."""
+    async def _run_response(self, response: AgentResponse) -> None:
+        """Run a response. An error in one that is not active does not end the call."""
         try:
             await response.run()
         except Exception as error:
-            if response.is_due:
+            if response.is_active:
                 raise
             response.fail()
             self._log.warning("answer.failed_unheard", error=repr(error))
@@ -359,28 +363,28 @@ class Conversation:
             self._events.put(ResponseFinished(response))
 
     def _on_line(self, response: AgentResponse, line: TranscriptLine) -> None:
-        """A line of a response is about to be heard."""
+        """Add a line of a response to the transcript, because its first audio is about to be queued."""
         self.transcript.add_agent_line(line)
         if not response.has_started:
-            self.timeline.response_queued()
+            self.timeline.on_response_queued()
             if response.options.uninterruptible:
                 self._set_uninterruptible(True)
 
-    def _finish(self, response: AgentResponse, group: asyncio.TaskGroup) -> None:
-        """A response was sent to its end. If the agent wants to hang up after it, a user who speaks at this moment may
-        have more to say."""
+    def _on_response_finished(self, response: AgentResponse, group: asyncio.TaskGroup) -> None:
+        """Take the next action after a response was sent to its end. If that ends the call, it does so once the user is
+        not speaking."""
         if response is not self._response:
             return
         self._end_response(response)
         if response.next_action is not None:
-            self._state.agent_said_goodbye(failed=response.next_action.failed)
-        elif self._state.response_owed:
-            self._state.response_owed = False
+            self._state.on_goodbye(failed=response.next_action.failed)
+        elif self._state.response_pending:
+            self._state.response_pending = False
             self._respond(ResponseOptions(), group)
 
     def _drop_response(self, response: AgentResponse, at_ms: float | None = None) -> None:
-        """Cut the present response, at the present or at `at_ms`."""
-        self.timeline.interrupted(self.timeline.now_ms() if at_ms is None else at_ms)
+        """Cut the current response, now or at `at_ms`."""
+        self.timeline.on_interruption(self.timeline.now_ms() if at_ms is None else at_ms)
         response.cancel()
         if response.has_started:
             self._playout.flush()
@@ -391,10 +395,10 @@ class Conversation:
         if not response.has_started:
             return
         response.update_transcript()
-        self.timeline.response_ended(response.heard_ms)
+        self.timeline.on_response_ended(response.played_ms)
         if response.options.uninterruptible:
             self._set_uninterruptible(False)
-        self._log.info("turn.agent", heard_characters=len(response.heard_text))
-        self._log.debug("turn.agent.text", text=response.heard_text)
+        self._log.info("turn.agent", heard_characters=len(response.played_text))
+        self._log.debug("turn.agent.text", text=response.played_text)
         self._on_progress()
         self._prefill.start(self._generator.prompt(self.transcript.messages()))

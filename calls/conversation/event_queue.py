@@ -1,4 +1,4 @@
-"""The events of a conversation, in order."""
+"""The event queue of a conversation."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ ConversationEvent = CallEvent | ControlEvent
 
 
 class EventQueue:
-    """The `CallEventListener` of a call's audio, and the queue of all other events of its conversation."""
+    """The events of a conversation, in order. It is the `CallEventListener` of the call's audio."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[ConversationEvent] = asyncio.Queue()
 
     def media_events(self, events: Sequence[CallEvent]) -> None:
-        """Take events from the audio engine."""
+        """Put events of the audio engine."""
         for event in events:
             self._queue.put_nowait(event)
 
     def put(self, event: ControlEvent) -> None:
-        """Take an event from another part, on the event loop."""
+        """Put an event of another part, on the event loop."""
         self._queue.put_nowait(event)
 
     async def get(self) -> ConversationEvent:
-        """The next event."""
+        """Wait for the next event and return it."""
         return await self._queue.get()
 
     def drain(self) -> list[ConversationEvent]:
-        """Take out all events that were not handled."""
+        """Remove all events that were not handled, and return them."""
         return [self._queue.get_nowait() for _ in range(self._queue.qsize())]

@@ -1,5 +1,5 @@
-"""Prefills the language model's prompt before it is asked: the system prompt while the phone rings, and what was heard
-of a response while the caller speaks."""
+"""Prefills the language model's prompt ahead of the request: the system prompt while the phone rings, and the played
+part of a response while the caller speaks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ log = structlog.get_logger()
 
 
 class PromptPrefill:
-    """For one call. The newest prompt counts."""
+    """The prefill of one call. A new prompt replaces the one before."""
 
     def __init__(self, model: LanguageModel) -> None:
         """Does nothing for a model that cannot prefill."""
         self._model = model if isinstance(model, SupportsPrefill) else None
         self._task: asyncio.Task[None] | None = None
-        self._prompt: ChatPrompt | None = None  # what is prefilled
+        self._prompt: ChatPrompt | None = None  # the one that is prefilled
         self._closed = False
 
     def start(self, prompt: ChatPrompt) -> None:
-        """Prefill a prompt that the user's words will follow, unless that is under way; returns at once."""
+        """Start to prefill a prompt that the user's words will follow, unless it has been started; returns at once."""
         if prompt == self._prompt:
             return
         self.stop()
@@ -33,19 +33,19 @@ class PromptPrefill:
             self._task = asyncio.create_task(self._prefill(self._model, prompt))
 
     def stop(self) -> None:
-        """The model is asked now, and reads the prompt by itself."""
+        """Stop, because the model is asked now and reads the prompt itself."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
         self._prompt = None
 
     def close(self) -> None:
-        """The call has ended. Idempotent."""
+        """Stop for good. Idempotent."""
         self._closed = True
         self.stop()
 
     async def _prefill(self, model: SupportsPrefill, prompt: ChatPrompt) -> None:
-        """An error here comes again when the model is asked, and is handled there."""
+        """Log errors only, because they occur again when the model is asked, and are handled there."""
         try:
             await model.prefill(prompt)
         except ModelError as error:

@@ -1,4 +1,4 @@
-"""Makes the responses of one call: prompts the language model, runs its tools, and records what they returned."""
+"""Generates the responses of one call: prompts the language model, runs its tools, and records their results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.stock_phrases import StockPhrases, stock_phrases
 from calls.conversation.tool_loop import ToolCallingLoop, scripted_parts
 from calls.knowledge.context_injection import KnowledgeInjector
-from calls.tools.arguments import MAX_REPORTED_NAME
+from calls.tools.arguments import MAX_REPORTED_NAME_LENGTH
 from calls.tools.builtin_tools import SEND_DTMF
 from calls.tools.toolset import ToolResult, ToolSet
 from config.errors import ModelError
@@ -39,31 +39,31 @@ class LlmWithTools:
 
 
 def knowledge_injector(llm: LlmWithTools) -> KnowledgeInjector:
-    """Injects nothing for a model that takes up no passages that it has not asked for."""
+    """Returns the call's injector, which injects nothing for a model that uses only passages that it has asked for."""
     return KnowledgeInjector(None if isinstance(llm.model, RestartsResponse) else llm.tools.knowledge_prefetch)
 
 
 def first_prompt(call_id: str, config: ConversationConfig, tools: ToolSet) -> ChatPrompt:
-    """The prompt of a call before anything is said."""
+    """Returns the prompt of a call without messages."""
     return ChatPrompt(call_id, config.system_prompt, (), config.language, tools.definitions)
 
 
 MAX_LLM_FAILURES: Final = 2
-"""Failures of the language model in a row after which the agent says goodbye."""
+"""Consecutive failures of the language model after which the agent says goodbye."""
 STILL_RUNNING: Final = "This was called and still works: its result will follow. Do not call it again."
-"""The result in the prompt of a tool that has not returned yet."""
+"""The result of a running tool in the prompt."""
 
 
 @dataclass(eq=False)
 class SpeculativeResponse:
-    """The response to the words so far, should the user's turn end with them. `response` is None until the speech
-    recognizer has told these words, and when there are none."""
+    """The response to the words so far, in case the user's turn ends with them. `response` is None until the speech
+    recognizer has returned these words, and if there are none."""
 
     task: asyncio.Task[None] | None = None
     response: AgentResponse | None = None
 
     def response_to(self, prompt: ChatPrompt) -> AgentResponse | None:
-        """The response, if it answers just this prompt and has not failed."""
+        """Returns the response if it has exactly this prompt and has not failed."""
         response = self.response
         if response is None or response.prompt != prompt or response.state is ResponseState.FAILED:
             return None
@@ -83,8 +83,8 @@ class _RunningTool:
 
 
 class ResponseGenerator:
-    """Makes responses, and keeps the tools that they run. A tool of a confirmed response goes on when that is cut, and
-    ends with the call. `on_line` is called before the first sound of each line of a response."""
+    """Generates responses and runs their tools. A tool of a confirmed response goes on when that is cut, and ends with
+    the call. `on_line` is called before the first audio of each line of a response."""
 
     def __init__(
         self,
@@ -111,46 +111,49 @@ class ResponseGenerator:
         self._log = log.bind(call_id=call_id)
 
     def prompt(self, messages: Sequence[ChatMessage]) -> ChatPrompt:
-        """The prompt after these messages. Tools that are still running are in it, before the user's last words: the
-        model need not call them again."""
+        """Returns the prompt with these messages. Tools that are running are in it, before the user's last words, so
+        that the model does not call them again."""
         last = len(messages) - 1 if messages and messages[-1].role == "user" else len(messages)
-        pending = [message for tool in self._running_tools if tool.is_pending for message in _pending(tool.call)]
+        pending = [
+            message for tool in self._running_tools if tool.is_pending for message in _pending_messages(tool.call)
+        ]
         prompt = first_prompt(self._call_id, self._config, self._llm.tools)
         return replace(prompt, messages=(*messages[:last], *pending, *messages[last:]))
 
-    def prompt_if_said(self, text: str, *, continues: bool) -> ChatPrompt:
-        """The prompt should the user's turn be this text; `continues`: as more of the last turn."""
-        known = self._knowledge.context_for(text)
-        return self.prompt(self._transcript.messages_after_turn(text, extends_turn=continues, tool_uses=known))
+    def speculative_prompt(self, text: str, *, continues: bool) -> ChatPrompt:
+        """Returns the prompt in case the user's turn is this text; `continues`: as more of the last turn."""
+        passages = self._knowledge.context_for(text)
+        return self.prompt(self._transcript.messages_after_turn(text, extends_turn=continues, tool_uses=passages))
 
     def prefill_prompt(self, text: str) -> ChatPrompt | None:
-        """The part of the prompt that is known before a turn that begins like this is over; None: nothing new."""
-        known = self._knowledge.refreshed_context_for(text)
-        return self.prompt(self._transcript.messages_after_tools(known)) if known else None
+        """Returns the prompt up to a turn that begins with this text, with the passages about it; None without new
+        passages."""
+        passages = self._knowledge.refreshed_context_for(text)
+        return self.prompt(self._transcript.messages_after_tools(passages)) if passages else None
 
-    def user_said(self, text: str, *, continues: bool, dtmf: bool) -> None:
-        """Add a turn of the user to the transcript, or more of the last turn, after the passages about it."""
+    def add_user_turn(self, text: str, *, continues: bool, dtmf: bool) -> None:
+        """Add a turn of the user to the transcript, or extend the last turn, after the passages about it."""
         for use in () if dtmf else self._knowledge.commit(text):
             self._transcript.add_tool_use(use)
-        if continues:  # what was being prepared answers only its first part
+        if continues:  # the response that was prepared answers only its first part
             self._transcript.extend_user_turn(text)
         else:
             self._transcript.add_user_turn(text)
 
-    def on_documents_found(self, call: Callable[[], None]) -> None:
-        """Have `call` called when passages were found for what the user is saying."""
+    def call_on_documents_found(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever passages were found for the words of the user, who is still speaking."""
         if self._llm.tools.knowledge_prefetch is not None:
-            self._llm.tools.knowledge_prefetch.on_found = call
+            self._llm.tools.knowledge_prefetch.on_results = callback
 
     def generate(
         self, prompt: ChatPrompt, options: ResponseOptions, group: asyncio.TaskGroup, *, speculative: bool = False
     ) -> AgentResponse:
-        """A response by the language model; `group` runs its tools."""
+        """Returns a response by the language model; `group` runs its tools."""
 
         async def before_tool(call: ToolCall) -> None:
             if self._llm.tools.has_effects(call.name):
                 await response.wait_confirmed()
-            if call.name == SEND_DTMF:  # keys are pressed after the words before them
+            if call.name == SEND_DTMF:  # DTMF is sent after the words before it
                 await response.wait_segments_queued()
 
         def run_tool(call: ToolCall) -> asyncio.Task[ToolResult]:
@@ -164,7 +167,7 @@ class ResponseGenerator:
             await response.wait_confirmed()
 
         def on_failure(error: ModelError) -> bool:
-            if not response.is_confirmed:  # the model is asked again, should a response be needed
+            if not response.is_confirmed:  # the model is asked again if a response is needed
                 raise error
             self._failures += 1
             self._log.error("answer.failed", error=str(error), failures=self._failures)
@@ -189,17 +192,17 @@ class ResponseGenerator:
         response.on_line = lambda line: self._on_line(response, line)
         return response
 
-    def scripted(self, text: str, options: ResponseOptions, *, end_call: bool = False) -> AgentResponse:
-        """A response with a fixed text, after which the call may end."""
+    def scripted_response(self, text: str, options: ResponseOptions, *, end_call: bool = False) -> AgentResponse:
+        """Returns a response with a fixed text, after which the call ends if `end_call`."""
         timing = ResponseTiming(self._timeline.now_ms, scripted=True)
         response = AgentResponse(scripted_parts(text, end_call=end_call), self._output, timing, options)
         response.on_line = lambda line: self._on_line(response, line)
         return response
 
     def confirm(self, response: AgentResponse) -> None:
-        """The response is given to the newest turn: what it has asked of tools meanwhile comes into the transcript."""
+        """Make it the response to the newest turn: the tool calls that it has made so far come into the transcript."""
         turn = self._timeline.set_response(response.timing)
-        turn.sources += self._knowledge.take_cited()
+        turn.sources += self._knowledge.pop_cited()
         for use, timing, sources in response.unconfirmed_uses:
             self._record_use(turn, use, timing, sources)
         response.unconfirmed_uses.clear()
@@ -207,13 +210,12 @@ class ResponseGenerator:
             self._llm.meter.count_tokens(response.prompt.tokens)
         response.confirm(turn)
 
-    def waits_for_tool(self, response: AgentResponse) -> bool:
-        """True if a tool of this confirmed response is running."""
+    def is_waiting_for_tool(self, response: AgentResponse) -> bool:
+        """True while a tool of this confirmed response is running."""
         return any(tool.response is response and tool.is_pending for tool in self._running_tools)
 
     def cancel(self, speculative: SpeculativeResponse) -> None:
-        """The user's turn goes on, or is answered otherwise: end the speculative response with its tools, which have no
-        effects."""
+        """Cancel the speculative response with its tools, which have no effects."""
         response = speculative.response
         if response is not None:
             metrics.SPECULATIONS.labels(outcome="wasted").inc()
@@ -225,7 +227,7 @@ class ResponseGenerator:
             speculative.task.cancel()
 
     def close(self) -> None:
-        """End the tools that are running, and the search in the documents."""
+        """Cancel the tools that are running, and the search in the documents."""
         if self._llm.tools.knowledge_prefetch is not None:
             self._llm.tools.knowledge_prefetch.close()
         for tool in self._running_tools:
@@ -236,8 +238,8 @@ class ResponseGenerator:
         result = await self._llm.tools.run(call)
         metrics.TOOL_USES.labels(outcome="ok" if result.ok else "failed").inc()
         use = ToolUse(call, result.content, result.ok)
-        timing = ToolTiming(call.name[:MAX_REPORTED_NAME], start_ms, self._timeline.now_ms(), result.ok)
-        if response.turn is None:  # its turn is not over, so there is no place for it in the transcript yet
+        timing = ToolTiming(call.name[:MAX_REPORTED_NAME_LENGTH], start_ms, self._timeline.now_ms(), result.ok)
+        if response.turn is None:  # its turn is not over, and so not in the transcript yet
             response.unconfirmed_uses.append((use, timing, result.sources))
         else:
             self._record_use(response.turn, use, timing, result.sources)
@@ -252,6 +254,6 @@ class ResponseGenerator:
         self._knowledge.mark_known(sources)
 
 
-def _pending(call: ToolCall) -> tuple[ChatMessage, ChatMessage]:
+def _pending_messages(call: ToolCall) -> tuple[ChatMessage, ChatMessage]:
     called = ChatMessage("assistant", "", tool_calls=(call,))
     return called, ChatMessage("tool", STILL_RUNNING, tool_call_id=call.id, ok=False)

@@ -1,4 +1,4 @@
-"""Speech output of a call: normalizes sentences, and synthesizes them at the call's rate."""
+"""Speech output of a call: normalizes sentences and synthesizes them at the call's rate."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from media.playout import Playout
 from models.protocols import SynthesizedSpeech, TextToSpeech, VoiceSettings, WordTiming
 from models.tts.text_normalization import Spoken, normalize_for_speech
 
-_NORMALIZED_INLINE: Final = 60
-"""Characters that are normalized in less time than a thread takes to start, about 1 ms at most."""
+_MAX_INLINE_CHARACTERS: Final = 60
+"""Longer sentences are normalized in a thread: shorter ones take less time than a thread takes to start, 1 ms at
+most."""
 
 
 @dataclass(frozen=True)
 class SpeechOutput:
-    """A voice, and the playout of its audio. `language_hint` is the BCP 47 tag of the agent's language, None for the
-    voice's own. `on_spoken` is called with every sentence that is queued for playout."""
+    """A voice, and the playout of its audio. `language_hint` is the BCP 47 tag of the agent's language, None for that
+    of the voice. `on_spoken` is called with every sentence that is queued for playout."""
 
     tts: TextToSpeech
     settings: VoiceSettings
@@ -31,12 +32,12 @@ class SpeechOutput:
 
     @property
     def language(self) -> str | None:
-        """The BCP 47 tag of what is spoken: the agent's, else the voice's."""
+        """The BCP 47 tag of the spoken language: the agent's, else the voice's."""
         return self.language_hint or self.tts.language_of(self.settings.voice)
 
     async def synthesize(self, sentence: str) -> SynthesizedSpeech:
-        """The speech of a sentence at the call's rate; figures and signs are normalized to words. Its text and the ends
-        of its words are those of the sentence as it was given. No samples for a sentence without words. Raises
+        """Returns the speech of a sentence at the call's rate; figures and signs are normalized to words. Its text and
+        the ends of its words are those of the original sentence. No samples for a sentence without words. Raises
         `ModelError`."""
         spoken = await self._normalize(sentence)
         if not spoken.text:
@@ -51,13 +52,14 @@ class SpeechOutput:
         )
 
     async def _normalize(self, sentence: str) -> Spoken:
-        if len(sentence) <= _NORMALIZED_INLINE:
+        if len(sentence) <= _MAX_INLINE_CHARACTERS:
             return normalize_for_speech(sentence, self.language)
         return await asyncio.to_thread(normalize_for_speech, sentence, self.language)
 
 
 def _written_words(words: Sequence[WordTiming], spoken: Spoken, sentence: str) -> Iterator[WordTiming]:
-    """The ends of the sentence's own words. One that is spoken as several words ends with the last of them."""
+    """Yields the ends of the original sentence's words. One that is spoken as several words ends with the last of
+    them."""
     for word in words:
         end = spoken.original_end(word.char_end, sentence)
         if end is not None:

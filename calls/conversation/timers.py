@@ -7,10 +7,10 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """What `loop.call_later` returns."""
+    """The result of `loop.call_later`."""
 
     def cancel(self) -> None:
-        """Do not call the function."""
+        """Cancel the call of the function."""
 
 
 CallLater = Callable[[float, Callable[[], None]], Timer]

@@ -1,4 +1,4 @@
-"""The tool-calling loop of one response: the language model is asked, its tools run, and it is asked again."""
+"""The tool-calling loop of one response: asks the language model, runs the tools that it calls, and asks it again."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from config.errors import ModelError
 from models.protocols import END_CALL, ChatMessage, ChatPrompt, LanguageModel, LlmOutput, TextDelta, ToolCall
 
 MAX_TOOL_ROUNDS: Final = 5
-"""Rounds in which a model may call tools; then it is asked without any."""
+"""Requests in which a model may call tools; then it is asked without any."""
 MAX_TOOL_CALLS: Final = 8
-"""Tool calls in one round; further ones are refused."""
+"""Tool calls in the answer to one request; further ones are refused."""
 FILLER_AFTER_S: Final = 0.8
-"""Time of a tool after which the agent says a few words meanwhile."""
+"""Duration of a tool call after which the agent speaks a filler."""
 
 
 @dataclass(frozen=True)
@@ -30,24 +30,24 @@ class SpeakText:
 
 @dataclass(frozen=True)
 class SegmentEnd:
-    """The end of a segment: its text is spoken without waiting for more, because what follows may take a while."""
+    """The end of a segment: its text is spoken without waiting for more, because the next part may take a while."""
 
 
 @dataclass(frozen=True)
 class EndCall:
-    """The last part: hang up once all of the response has been heard. `failed`: because the language model fails."""
+    """The last part: hang up once all of the response has been played. `failed`: because the language model fails."""
 
     failed: bool = False
 
 
 ResponsePart = SpeakText | SegmentEnd | EndCall
 RunTool = Callable[[ToolCall], "asyncio.Task[ToolResult]"]
-"""Begins to run a tool. It goes on when the response is cut; the owner of the task keeps its result."""
+"""Starts a tool. It goes on when the response is cut; the owner of the task gets its result."""
 
 
 @dataclass
 class _ModelTurn:
-    """What the model returned in one round."""
+    """The model's answer to one request."""
 
     texts: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
@@ -74,7 +74,7 @@ class ToolCallingLoop:
     phrases: StockPhrases
 
     async def parts(self) -> AsyncGenerator[ResponsePart, None]:
-        """The response; an excuse where the model fails. Raises what `on_failure` raises."""
+        """Yields the response; an apology where the model fails. Raises what `on_failure` raises."""
         try:
             async with aclosing(self._parts()) as parts:
                 async for part in parts:
@@ -82,13 +82,13 @@ class ToolCallingLoop:
         except ModelError as error:
             last = self.on_failure(error)
             yield SegmentEnd()
-            yield SpeakText(self.phrases.cannot_answer if last else self.phrases.failed)
+            yield SpeakText(self.phrases.final_apology if last else self.phrases.apology)
             if last:
                 yield EndCall(failed=True)
 
     async def _parts(self) -> AsyncGenerator[ResponsePart, None]:
         messages = tuple(self.prompt.messages)
-        has_spoken = has_filled = False
+        has_spoken = filler_spoken = False
         for tools in (*([self.prompt.tools] * MAX_TOOL_ROUNDS), ()):
             turn = _ModelTurn()
             async with aclosing(self._ask(replace(self.prompt, messages=messages, tools=tools), turn)) as texts:
@@ -102,9 +102,9 @@ class ToolCallingLoop:
                 yield SegmentEnd()
                 running = asyncio.ensure_future(self._run_tools(turn.calls))
                 try:
-                    if not (has_filled or turn.ends_call or turn.text.strip()) and await self._wait_if_slow(running):
-                        has_filled = True
-                        yield SpeakText(self.phrases.one_moment)
+                    if not (filler_spoken or turn.ends_call or turn.text.strip()) and await self._is_slow(running):
+                        filler_spoken = True
+                        yield SpeakText(self.phrases.filler)
                         yield SegmentEnd()
                     results = await running
                 finally:
@@ -115,10 +115,10 @@ class ToolCallingLoop:
             if turn.ends_call or not turn.calls:
                 break
         if not (has_spoken or turn.ends_call) and messages != self.prompt.messages:
-            yield SpeakText(self.phrases.not_done)
+            yield SpeakText(self.phrases.no_result)
 
     async def _ask(self, prompt: ChatPrompt, turn: _ModelTurn) -> AsyncGenerator[SpeakText, None]:
-        """The model's text; all that it returns goes into `turn`. Text after the end of the call is left out."""
+        """Yields the model's text; all that it returns goes into `turn`. Text after the end of the call is dropped."""
         async with _closing(self.llm.respond(prompt)) as answer:
             async for part in answer:
                 if isinstance(part, TextDelta):
@@ -130,8 +130,8 @@ class ToolCallingLoop:
                 else:
                     turn.calls.append(part)
 
-    async def _wait_if_slow(self, running: asyncio.Future[list[ChatMessage]]) -> bool:
-        """Wait for the tools, for `FILLER_AFTER_S` from the confirmation on. Returns True if they still run."""
+    async def _is_slow(self, running: asyncio.Future[list[ChatMessage]]) -> bool:
+        """Wait for the tools, until `FILLER_AFTER_S` after the confirmation. Returns True if they still run."""
         confirmed = asyncio.ensure_future(self.wait_confirmed())
         try:
             await asyncio.wait((running, confirmed), return_when=asyncio.FIRST_COMPLETED)
@@ -141,7 +141,7 @@ class ToolCallingLoop:
         return not running.done()
 
     async def _run_tools(self, calls: Sequence[ToolCall]) -> list[ChatMessage]:
-        """Run the tools at the same time; their results in the order of the calls."""
+        """Run the tools at the same time. Returns their results in the order of the calls."""
         return list(await asyncio.gather(*(self._run_one(call, index) for index, call in enumerate(calls))))
 
     async def _run_one(self, call: ToolCall, index: int) -> ChatMessage:
@@ -154,7 +154,7 @@ class ToolCallingLoop:
 
 @asynccontextmanager
 async def _closing(parts: AsyncIterator[LlmOutput]) -> AsyncIterator[AsyncIterator[LlmOutput]]:
-    """The parts; closed at the end, so that the model stops."""
+    """Closes the parts at the end of the block, so that the model stops."""
     try:
         yield parts
     finally:
@@ -163,7 +163,7 @@ async def _closing(parts: AsyncIterator[LlmOutput]) -> AsyncIterator[AsyncIterat
 
 
 async def scripted_parts(text: str, *, end_call: bool = False) -> AsyncGenerator[ResponsePart, None]:
-    """A fixed text, after which the call may end."""
+    """Yields a fixed text, after which the call ends if `end_call`."""
     yield SpeakText(text)
     if end_call:
         yield EndCall()

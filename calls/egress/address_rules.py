@@ -9,12 +9,12 @@ from typing import Final
 from config.special_addresses import METADATA_SERVICES, Address, Network, embedded_ipv4
 
 TUNNELS: Final = (IPv6Network("64:ff9b:1::/48"), IPv6Network("2001::/32"))
-"""Tunnel prefixes whose addresses embed IPv4 addresses: local-use NAT64 (RFC 8215), at a position that only the network
-knows, and Teredo (RFC 4380), with two of them."""
+"""Tunnel prefixes whose addresses embed IPv4 addresses: local-use NAT64 (RFC 8215), at a position that depends on the
+network, and Teredo (RFC 4380), with two of them."""
 V4_COMPATIBLE: Final = IPv6Network("::/96")
-"""RFC 4291 2.5.5.1, deprecated, and still understood by some stacks."""
+"""RFC 4291 2.5.5.1: deprecated, but some stacks still support it."""
 THIS_NETWORK: Final = IPv4Network("0.0.0.0/8")
-"""RFC 1122: reaches the own host on Linux."""
+"""RFC 1122: reaches the local host on Linux."""
 
 
 def _embedded(address: Address) -> Address:
@@ -30,16 +30,17 @@ def _networks(cidrs: Iterable[str]) -> tuple[Network, ...]:
 
 
 class EgressRules:
-    """The IP addresses that may be connected to. Loopback, link-local (metadata services with it), multicast, reserved,
-    unspecified and tunnel addresses are refused unless `allow` lists them; `deny` refuses more, and wins."""
+    """The IP addresses that may be connected to. Loopback, link-local (metadata services included), multicast,
+    reserved, unspecified and tunnel addresses are refused unless `allow` lists them; `deny` refuses more, and has
+    precedence."""
 
     def __init__(self, allow: Sequence[str] = (), deny: Sequence[str] = ()) -> None:
         """Both are lists of CIDR blocks. Raises `ValueError` for an invalid one."""
         self._allow = _networks(allow)
         self._deny = _networks(deny)
 
-    def permits(self, address: str) -> bool:
-        """True if `address` (a literal, an IPv6 zone is ignored) may be connected to."""
+    def is_allowed(self, address: str) -> bool:
+        """True if `address` (a literal; an IPv6 zone is ignored) may be connected to."""
         literal = ip_address(address.partition("%")[0])
         addresses = {literal, _embedded(literal)}
         if any(each in network for each in addresses for network in self._deny):

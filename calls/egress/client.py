@@ -1,7 +1,7 @@
-"""The HTTP client for addresses that users choose: it checks each address as it connects to it.
+"""The HTTP client for URLs that users choose: checks each address when it connects to it.
 
 A check of the host name or of the resolver's answer is not enough (an address literal is never resolved, and a second
-lookup may answer differently), so the check is made where the socket is created, for every connection."""
+lookup may have another answer), so the check is made where the socket is created, for every connection."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from calls.egress.address_rules import EgressRules
-from calls.egress.threaded_resolver import ThreadedResolver, lookups_of
+from calls.egress.threaded_resolver import ThreadedResolver, lookups_for
 from config.errors import EgressError
 
 NOT_ALLOWED: Final = "is not allowed"
-"""Marks a refusal: the errors of a host's several addresses come as one `OSError` with only their texts."""
+"""Marks a refusal, because the errors of a host's several addresses are one `OSError` with only their texts."""
 CHUNK: Final = 16 * 1024
 """Bytes per read."""
 
@@ -38,7 +38,7 @@ class AddressRefused(OSError):
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """A response. `body` holds at most `max_bytes`; `truncated`: there were more."""
+    """A response. `body` has at most `max_bytes`; `truncated`: there were more."""
 
     status: int
     headers: CIMultiDictProxy[str]
@@ -47,32 +47,32 @@ class HttpResponse:
 
 
 class EgressStream:
-    """A response that is read as it arrives. `headers` are case-insensitive."""
+    """A streamed response. `headers` are case-insensitive."""
 
     def __init__(self, response: aiohttp.ClientResponse, max_bytes: int) -> None:
         self.status: Final = response.status
         self.headers: Final = response.headers
         self._response = response
-        self._left = max_bytes
+        self._remaining_bytes = max_bytes
 
     async def read(self, within_s: float) -> bytes:
-        """Returns the next bytes, b"" at the end. Raises `EgressError`: "timeout" if none come within `within_s`,
+        """Returns the next bytes, b"" at the end. Raises `EgressError`: "timeout" if none arrive within `within_s`,
         "connection" if the connection breaks, "refused" if the response exceeds its limit."""
-        async with _as_egress_error(f"nothing more within {within_s:.3g} s"), asyncio.timeout(within_s):
+        async with _as_egress_error(f"no more data within {within_s:.3g} s"), asyncio.timeout(within_s):
             chunk = await self._response.content.read(CHUNK)
-        self._left -= len(chunk)
-        if self._left < 0:
+        self._remaining_bytes -= len(chunk)
+        if self._remaining_bytes < 0:
             raise EgressError("refused", "the answer is longer than it may be")
         return chunk
 
 
 @asynccontextmanager
-async def _as_egress_error(too_late: str) -> AsyncIterator[None]:
-    """Turns the errors of the block into `EgressError`; `too_late` is the message of a timeout."""
+async def _as_egress_error(timeout_message: str) -> AsyncIterator[None]:
+    """Turns the errors of the block into `EgressError`."""
     try:
         yield
     except TimeoutError as error:
-        raise EgressError("timeout", too_late) from error
+        raise EgressError("timeout", timeout_message) from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         refusal = _refusal_text(error)
         if refusal is not None:
@@ -81,8 +81,8 @@ async def _as_egress_error(too_late: str) -> AsyncIterator[None]:
 
 
 def tls_context(ca_file: str | None) -> ssl.SSLContext:
-    """The system's certificate authorities and those of `ca_file` (PEM). Reads files: for start-up. Raises `OSError` or
-    `ssl.SSLError` if the file cannot be read."""
+    """Returns a context with the system's certificate authorities and those of `ca_file` (PEM). Reads files: for
+    start-up. Raises `OSError` or `ssl.SSLError` if the file cannot be read."""
     context = ssl.create_default_context()
     if ca_file is not None:
         context.load_verify_locations(cafile=ca_file)
@@ -92,14 +92,14 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
 class EgressClient:
     """Sends requests under `rules`: no redirects, no proxy from the environment, no cookies, bounded in size and time.
     Each request has a connection of its own, so that none fails because the server closed an idle one. The caller
-    bounds how many run at once (`EgressConcurrency`). Requests that must not wait behind others' slow name servers need
-    a client of their own. To be created and closed inside the running loop."""
+    limits concurrent requests (`EgressConcurrency`). Requests that must not wait behind others' slow name servers need
+    a client of their own. Create and close it inside the running loop."""
 
     def __init__(self, rules: EgressRules, tls: ssl.SSLContext) -> None:
         self._rules = rules
-        self._names = ThreadedResolver()
+        self._resolver = ThreadedResolver()
         connector = aiohttp.TCPConnector(
-            ssl=tls, socket_factory=self._socket, limit=0, force_close=True, resolver=self._names
+            ssl=tls, socket_factory=self._socket, limit=0, force_close=True, resolver=self._resolver
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -111,7 +111,7 @@ class EgressClient:
 
     def _socket(self, info: AddrInfoType) -> socket.socket:
         family, kind, protocol, _, target = info
-        if not self._rules.permits(str(target[0])):
+        if not self._rules.is_allowed(str(target[0])):
             raise AddressRefused(str(target[0]))
         return socket.socket(family=family, type=kind, proto=protocol)
 
@@ -127,9 +127,9 @@ class EgressClient:
         owner: str | None = None,
     ) -> HttpResponse:
         """Send one request and read at most `max_bytes` of the response, both within `timeout_s`. Any status is a
-        response, a redirect too. A `URL` is sent as it is, a text is parsed. `owner` (an organization) has a bounded
-        number of DNS lookups at once. Raises `EgressError`."""
-        with lookups_of(owner):
+        response, also a redirect. A `URL` is sent unchanged, a text is parsed. `owner` (an organization) has a limited
+        number of concurrent DNS lookups. Raises `EgressError`."""
+        with lookups_for(owner):
             async with _as_egress_error(f"no complete answer within {timeout_s:g} s"), asyncio.timeout(timeout_s):
                 return await self._exchange(method, url, headers or {}, body, max_bytes)
 
@@ -145,8 +145,8 @@ class EgressClient:
         head_s: float,
         max_bytes: int,
     ) -> AsyncIterator[EgressStream]:
-        """Send one request and stream the response, at most `max_bytes` of it. The connection is made within
-        `connect_s`, the response's headers arrive within `head_s` of the beginning. Leaving the block closes the
+        """Send one request and stream the response, at most `max_bytes` of it. `connect_s` is the time for the
+        connection, `head_s` the time from the beginning to the response's headers. Leaving the block closes the
         connection. Raises `EgressError`."""
         limits = aiohttp.ClientTimeout(total=None, connect=connect_s)
         request = self._session.request(method, url, headers=headers, data=body, allow_redirects=False, timeout=limits)
@@ -181,11 +181,11 @@ class EgressClient:
     async def close(self) -> None:
         """Close every connection."""
         await self._session.close()
-        await self._names.close()
+        await self._resolver.close()
 
 
 def _describe(error: Exception) -> str:
-    """The error in words, without the URL, which may hold credentials."""
+    """Returns the error in words, without the URL, which may have credentials."""
     match error:
         case aiohttp.InvalidURL(description=description):
             return f"the address {description or 'is no usable URL'}"
@@ -196,7 +196,7 @@ def _describe(error: Exception) -> str:
 
 
 def _refusal_text(error: BaseException | None) -> str | None:
-    """The text of the refusal if the address rules are the root cause of `error`."""
+    """Returns the text of the refusal if the address rules are the root cause of `error`."""
     while error is not None:
         if isinstance(error, OSError) and error.errno == errno.EACCES and NOT_ALLOWED in str(error):
             return str(error.strerror)

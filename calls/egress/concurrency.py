@@ -1,4 +1,4 @@
-"""Concurrency of outbound HTTP requests, shared fairly between organizations."""
+"""Concurrency limits of outbound HTTP requests, shared fairly by organizations."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from calls.fair_semaphore import FairSemaphore
 
 
 class EgressConcurrency(FairSemaphore):
-    """The outbound requests that run at once: `limit` in all, and at most `owner_limit` of each organization, so that
-    organizations with slow servers leave room for the others, however many they are."""
+    """Concurrent outbound requests: `limit` in all, and at most `owner_limit` of each organization, so that any number
+    of organizations with slow servers leaves slots for the others."""
 
     def __init__(self, limit: int = 128, owner_limit: int = 32) -> None:
         super().__init__(limit, owner_limit)

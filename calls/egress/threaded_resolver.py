@@ -1,4 +1,4 @@
-"""DNS lookups of outbound HTTP, in threads of their own."""
+"""DNS lookups of outbound HTTP, in a thread pool of their own."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from typing import Any, Final
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 THREADS: Final = 64
-"""The system's resolver blocks for as long as it likes: in the shared thread pool, a few names whose servers do not
-answer would hold up files and models too."""
+"""A pool of its own, because the system's resolver may block for long: in the shared pool, a few names whose servers do
+not respond would delay files and models, too."""
 OWNER_LIMIT: Final = 8
-"""Lookups of one owner at once, and at most as many as threads are left. Only the resolver ends a lookup, long after
-the request has been given up."""
+"""Concurrent lookups of one owner, and at most as many as there are free threads. Only the resolver ends a lookup, long
+after the request was abandoned."""
 
-_owner: ContextVar[str | None] = ContextVar("asker", default=None)
+_owner: ContextVar[str | None] = ContextVar("owner", default=None)
 
 
 @contextmanager
-def lookups_of(owner: str | None) -> Iterator[None]:
-    """Lookups in the block count for `owner`; None has no limit of its own."""
+def lookups_for(owner: str | None) -> Iterator[None]:
+    """Counts the lookups in the block for `owner`; None has no limit of its own."""
     token = _owner.set(owner)
     try:
         yield
@@ -35,8 +35,8 @@ def lookups_of(owner: str | None) -> Iterator[None]:
 
 
 class ThreadedResolver(AbstractResolver):
-    """Asks the system's resolver. An owner whose name servers do not answer leaves threads for the others: lookups
-    beyond its share fail at once, because they would wait behind its own."""
+    """Looks names up by the system's resolver. An owner whose name servers do not respond leaves threads for the
+    others: lookups beyond its share fail at once, because they would wait behind its own."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, "egress-names")
@@ -45,15 +45,14 @@ class ThreadedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Returns the addresses of `host`. Raises `OSError`, at once if the owner has its share of lookups under
-        way."""
-        ask = partial(
+        """Returns the addresses of `host`. Raises `OSError`, at once if the owner has used up its share."""
+        look_up = partial(
             socket.getaddrinfo, host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
         )
         self._check_share()
-        looked_up = self._threads.submit(ask)
-        self._under_way.append((_owner.get(), looked_up))
-        found = await asyncio.wrap_future(looked_up)
+        lookup = self._threads.submit(look_up)
+        self._under_way.append((_owner.get(), lookup))
+        addresses = await asyncio.wrap_future(lookup)
         return [
             ResolveResult(
                 hostname=host,
@@ -63,14 +62,14 @@ class ThreadedResolver(AbstractResolver):
                 proto=protocol,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for kind, _, protocol, _, address in found
+            for kind, _, protocol, _, address in addresses
         ]
 
     def _check_share(self) -> None:
-        asker = _owner.get()
+        owner = _owner.get()
         self._under_way = [each for each in self._under_way if not each[1].done()]
         share = min(OWNER_LIMIT, THREADS - len(self._under_way))
-        if asker is not None and [each for each, _ in self._under_way].count(asker) >= share:
+        if owner is not None and [each for each, _ in self._under_way].count(owner) >= share:
             raise OSError(errno.EAGAIN, "too many host names are being looked up")
 
     async def close(self) -> None:
@@ -79,6 +78,6 @@ class ThreadedResolver(AbstractResolver):
 
 
 def _scoped(address: Sequence[object]) -> str:
-    """The address, with its interface if it is IPv6 link-local."""
+    """Returns the address, with its zone if it is IPv6 link-local."""
     scope = address[3] if len(address) == 4 else 0
     return f"{address[0]}%{scope}" if scope else str(address[0])

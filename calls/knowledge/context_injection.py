@@ -1,5 +1,5 @@
 """Knowledge injection (RAG): puts the passages about the caller's words into the language model's context, so that it
-need not search for them first."""
+need not call the search first."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from models.protocols import SEARCH_KNOWLEDGE, ToolCall
 from storage.knowledge.passages import FoundPassage
 
 MIN_SCORE: Final = 0.45
-"""A passage is injected from this score on."""
-MIN_SCORE_BY_MEANING: Final = 0.6
-"""The same for scores with a part for meaning, because texts on similar matters score higher by it than by keywords."""
+"""Minimum score of an injected passage that was found by keywords alone."""
+MIN_HYBRID_SCORE: Final = 0.6
+"""The same with a similarity by vectors, because texts on similar matters have a higher score by it than by
+keywords."""
 MAX_PASSAGES: Final = 2
-"""The most passages to inject: without a GPU, a model takes seconds to read them, which it has while the caller
+"""Passages to inject at most: without a GPU, a model takes seconds to read them, which it has while the caller
 speaks."""
 SECOND_PASSAGE_RATIO: Final = 0.8
-"""A second passage is injected if it has this share of the best score."""
+"""Minimum share of the best score for a second passage."""
 MAX_CHARACTERS: Final = 8_000
-"""Of all passages together."""
+"""Characters of all passages together."""
 
 
 class KnowledgeInjector:
-    """The injector of one call. `prefetch` None: there are no documents."""
+    """The injector of one call. `prefetch` None: no passages are injected."""
 
     def __init__(self, prefetch: KnowledgePrefetch | None) -> None:
         self._prefetch = prefetch
@@ -37,17 +38,17 @@ class KnowledgeInjector:
         self._uses = 0
 
     def context_for(self, text: str) -> list[ToolUse]:
-        """Returns what precedes these words of the caller, as a tool call: nothing if no relevant passage was found
-        yet. The same text gets the same passages until `commit`."""
+        """Returns the passages for these words of the caller, as a tool call that precedes them; empty if no relevant
+        passage was found yet. The same text gets the same passages until `commit`."""
         return self._as_tool_use(self._choose(text))
 
     def refreshed_context_for(self, text: str) -> list[ToolUse]:
-        """`context_for`, chosen anew: the search has found something, and no response has the old passages yet."""
+        """Returns `context_for`, chosen anew: for new search results, before a response has the old passages."""
         self._chosen = ("", [])
         return self.context_for(text)
 
     def commit(self, text: str) -> list[ToolUse]:
-        """`context_for` words that the caller has said: the passages are in the conversation from now on."""
+        """Returns `context_for` a completed turn of the caller: the passages are in the conversation from now on."""
         chosen = self._choose(text)
         uses = self._as_tool_use(chosen)
         self._chosen = ("", [])
@@ -59,11 +60,11 @@ class KnowledgeInjector:
         return uses
 
     def mark_known(self, sources: Sequence[CitedPassage]) -> None:
-        """These passages are in the conversation: they are not injected again."""
+        """Do not inject these passages again, because they are in the conversation."""
         self._known.update((source.document_id, source.position) for source in sources)
 
-    def take_cited(self) -> list[CitedPassage]:
-        """Returns the passages injected since the last call of this: the response being made cites them."""
+    def pop_cited(self) -> list[CitedPassage]:
+        """Returns the passages injected since the last call of this method, which the next response cites."""
         cited, self._cited = self._cited, []
         return cited
 
@@ -85,7 +86,7 @@ class KnowledgeInjector:
     def _as_tool_use(self, chosen: Sequence[FoundPassage]) -> list[ToolUse]:
         if not chosen:
             return []
-        # The same for the same passages: what the model has read ahead does not change with the caller's next word.
+        # The same for the same passages, so that a prefilled prompt does not change with the caller's next word.
         query = ", ".join(dict.fromkeys(found.document for found in chosen))
         call = ToolCall(
             f"recalled_{self._uses + 1}", SEARCH_KNOWLEDGE, json.dumps({"query": query}, ensure_ascii=False)
@@ -94,17 +95,17 @@ class KnowledgeInjector:
 
 
 def passages_as_text(found: Sequence[FoundPassage]) -> str:
-    """Passages as a language model gets them, each with its document's name."""
+    """Returns passages as text for a language model, each with its document's name."""
     return "\n\n".join(f"From the document {each.document}:\n{each.content}" for each in found)[:MAX_CHARACTERS]
 
 
 def cited_passage(found: FoundPassage) -> CitedPassage:
-    """A passage as the timeline stores it."""
+    """Returns a passage as the timeline stores it."""
     return CitedPassage(found.document_id, found.document, found.position, round(found.score, 4))
 
 
 def _is_relevant(found: FoundPassage) -> bool:
-    return found.score >= (MIN_SCORE_BY_MEANING if found.by_vector else MIN_SCORE)
+    return found.score >= (MIN_HYBRID_SCORE if found.by_vector else MIN_SCORE)
 
 
 def _passage_key(found: FoundPassage) -> tuple[str, int]:

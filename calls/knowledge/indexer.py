@@ -1,5 +1,5 @@
-"""Indexes documents for search: keywords in the language of their agents, and a vector for each passage by the loaded
-embeddings model. Searches go on meanwhile with what is indexed."""
+"""Indexes documents for search: keywords in the language of their agents, and a vector of each passage by the loaded
+embeddings model. Searches meanwhile use what is indexed already."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from calls.knowledge.vector_search import VectorSearch
-from calls.worker import PeriodicWorker
+from calls.periodic_worker import PeriodicWorker
 from config.errors import ModelError
 from models.embeddings.vector_index import quantize
 from models.protocols import Embeddings
@@ -23,19 +23,19 @@ from storage.knowledge.content_index import PassageText
 TERMS_PER_TRANSACTION: Final = 100
 """Passages whose keywords are indexed in one transaction, some 20 ms."""
 VECTORS_PER_TRANSACTION: Final = 16
-"""Passages between two transactions; a second of one core for a small model."""
+"""Passages that are embedded between two transactions: a second of one core for a small model."""
 REMOVALS_PER_TRANSACTION: Final = 1_000
 """Vectors of another model that one transaction removes, some 5 ms."""
 CHECK_EVERY_S: Final = 60.0
-"""Without a wake: an agent's languageHint may have changed."""
+"""Interval without a `wake`, because an agent's languageHint may have changed."""
 RETRY_S: Final = 30.0
-"""The wait after the database or the model failed."""
+"""The wait after a failure of the database or the model."""
 
 log = structlog.get_logger()
 
 
 class KnowledgeIndexer:
-    """`run` keeps the index up to date until it is cancelled. Each step is stored: the next start continues from
+    """`run` updates the index until it is cancelled. Each step is stored, so that the next start continues from
     there."""
 
     def __init__(self, database: Database, vectors: VectorSearch | None = None) -> None:
@@ -44,12 +44,12 @@ class KnowledgeIndexer:
         self._worker = PeriodicWorker("knowledge.not_kept", CHECK_EVERY_S, RETRY_S)
 
     def wake(self) -> None:
-        """A document is ready, or an agent has changed."""
+        """Index now, because a document is ready or an agent has changed."""
         self._worker.wake()
 
-    async def idle(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until everything is indexed."""
-        await self._worker.idle()
+        await self._worker.wait_idle()
 
     async def run(self) -> None:
         """Index at once, whenever `wake` is called, and every `CHECK_EVERY_S`."""
@@ -86,8 +86,8 @@ class KnowledgeIndexer:
             try:
                 await self._embed(content_id, model)
             except ModelError as error:
-                failed = error  # a passage that the model refuses is in the way of its own document alone
-            if self._worker.is_woken:  # words go first, and newer documents: many vectors take hours
+                failed = error  # a passage that the model refuses fails its own document alone
+            if self._worker.is_woken:  # keywords of newer documents have priority: many vectors take hours
                 return
         if failed is not None:
             raise failed

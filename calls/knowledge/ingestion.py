@@ -1,4 +1,4 @@
-"""Document ingestion: reads uploaded documents into passages, and removes what deleted documents leave behind."""
+"""Document ingestion: reads uploaded documents into passages, and removes files and passages of deleted documents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from calls.worker import PeriodicWorker
+from calls.periodic_worker import PeriodicWorker
 from config.clock import utc_now
 from storage.database.database import Database, StorageUnavailable
 from storage.document_reader.base.errors import BROKEN, UnreadableDocument
@@ -22,25 +22,25 @@ from storage.knowledge import content_index, documents, files, passages
 from storage.knowledge.documents import Document
 
 CONCURRENT_READS: Final = 3
-"""Documents read at once, each in a process of its own."""
+"""Documents that are read at once, each in a process of its own."""
 CONCURRENT_READS_PER_ORGANIZATION: Final = 2
-"""Of these, of one organization, so that another organization's first document begins at once."""
+"""The same for one organization, so that another organization's first document begins at once."""
 PASSAGES_PER_TRANSACTION: Final = 100
-"""Passages stored or removed in one transaction: some 20 ms, then other writers have their turn."""
+"""Passages stored or removed in one transaction, which takes some 20 ms, so that other writers wait no longer."""
 CHECK_EVERY_S: Final = 60.0
-"""Without a wake."""
+"""Interval without a `wake`."""
 RETRY_S: Final = 5.0
-"""The wait after the database failed."""
+"""The wait after a failure of the database."""
 
-_TROUBLE: Final = "knowledge.storage_trouble"
+_STORAGE_FAILURE_EVENT: Final = "knowledge.storage_trouble"
 
 T = TypeVar("T")
 log = structlog.get_logger()
 
 
 class DocumentIngester:
-    """`run` reads pending documents and removes deleted ones until it is cancelled; a document that was being read then
-    is read again after the next start."""
+    """`run` reads pending documents and removes deleted ones until it is cancelled. A document whose reading was
+    cancelled is read again after the next start."""
 
     def __init__(
         self,
@@ -49,38 +49,38 @@ class DocumentIngester:
         on_ready: Callable[[], None] = lambda: None,
         on_removed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_ready` is called when a document has become ready, `on_removed` when the passages of one are gone."""
+        """`on_ready` is called after a document became ready, `on_removed` after the passages of one were removed."""
         self._on_ready = on_ready
         self._on_removed = on_removed
         self._database = database
         self._data_dir = data_dir
         self._reading: dict[str, asyncio.Task[None]] = {}
-        self._read_worker = PeriodicWorker(_TROUBLE, CHECK_EVERY_S, RETRY_S)
-        self._remove_worker = PeriodicWorker(_TROUBLE, CHECK_EVERY_S, RETRY_S)
+        self._read_worker = PeriodicWorker(_STORAGE_FAILURE_EVENT, CHECK_EVERY_S, RETRY_S)
+        self._remove_worker = PeriodicWorker(_STORAGE_FAILURE_EVENT, CHECK_EVERY_S, RETRY_S)
 
     async def recover(self) -> None:
-        """Take up what the last process did not finish. To be called at start-up, before clients upload."""
+        """Make the documents pending whose reading a dead process did not finish. For start-up, before clients
+        upload."""
         await self._database.write(documents.reset_interrupted)
 
     def wake(self) -> None:
-        """Documents were uploaded or deleted."""
+        """Work now, because documents were uploaded or deleted."""
         self._read_worker.wake()
         self._remove_worker.wake()
 
-    async def idle(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until nothing is pending, processing or to be removed."""
-        await self._read_worker.idle()
-        await self._remove_worker.idle()
+        await self._read_worker.wait_idle()
+        await self._remove_worker.wait_idle()
 
     async def run(self) -> None:
-        """Work at once and whenever `wake` is called."""
+        """Work at once, whenever `wake` is called, and every `CHECK_EVERY_S`."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._remove_worker.run(self._remove_gone))
+            group.create_task(self._remove_worker.run(self._remove_deleted))
             await self._read_worker.run(partial(self._read_pending, group))
 
     async def _read_pending(self, group: asyncio.TaskGroup) -> bool:
-        """Start reading as many documents as there is room for, and cancel deleted ones. Returns True if none is being
-        read."""
+        """Start to read documents up to the limits, and cancel deleted ones. Returns True if none is being read."""
         if self._reading:
             for content_id in await self._database.read(
                 partial(documents.unreferenced, content_ids=list(self._reading))
@@ -100,7 +100,7 @@ class DocumentIngester:
         structlog.contextvars.bind_contextvars(document_id=document.id)
         try:
             for_agent = partial(content_index.agent_language, agent_id=document.agent_id)
-            language = await _retrying(partial(self._database.read, for_agent))
+            language = await _with_retries(partial(self._database.read, for_agent))
             await self._store_until_done(document, await self._passages(document, language), language)
         except Exception as error:
             log.error("knowledge.document_broken", error=repr(error), exc_info=error)
@@ -110,7 +110,7 @@ class DocumentIngester:
             self._read_worker.wake()
 
     async def _fail(self, document: Document) -> None:
-        """Store that it failed; if that cannot be stored, the next start reads the document again."""
+        """Store the document as failed; if that cannot be stored, the next start reads the document again."""
         try:
             await self._store_until_done(document, BROKEN, ENGLISH)
         except Exception as error:
@@ -128,10 +128,10 @@ class DocumentIngester:
             return unreadable.message
 
     async def _store_until_done(self, document: Document, outcome: list[Chunk] | str, language: str) -> None:
-        await _retrying(partial(self._store, document, outcome, language))
+        await _with_retries(partial(self._store, document, outcome, language))
 
     async def _store(self, document: Document, outcome: list[Chunk] | str, language: str) -> None:
-        """Store the result in batches, from the beginning: the passages of an earlier attempt are removed first."""
+        """Store the result in batches, after removing the passages of an earlier attempt."""
         await self._remove_passages(document.content_id)
         if isinstance(outcome, str):
             await self._database.write(partial(documents.fail, content_id=document.content_id, reason=outcome))
@@ -146,9 +146,9 @@ class DocumentIngester:
             seconds = (utc_now() - document.updated_at).total_seconds()
             log.info("knowledge.ready", passages=len(outcome), seconds=seconds)
 
-    async def _remove_gone(self) -> bool:
-        """Remove the files and passages of deleted documents, and duplicate files. Always returns True: nothing is
-        under way afterwards. A file that cannot be removed is tried again in the next run."""
+    async def _remove_deleted(self) -> bool:
+        """Remove the files and passages of deleted documents, and duplicate files. Always returns True, because nothing
+        is under way afterwards. The next run tries a file that cannot be removed again."""
         last, any_removed = "", False
         while deleted := await self._database.read(partial(documents.pending_removals, limit=100, after=last)):
             for document_id in deleted:
@@ -169,12 +169,12 @@ class DocumentIngester:
             pass
 
 
-async def _retrying(work: Callable[[], Awaitable[T]]) -> T:
-    """Returns the result of `work`, tried again while the database fails."""
+async def _with_retries(work: Callable[[], Awaitable[T]]) -> T:
+    """Returns the result of `work`, which is tried again while the database fails."""
     while True:
         try:
             return await work()
         except StorageUnavailable as error:
             write = log.debug if error.disk_full else log.error  # `DiskSpace` logs a full disk once
-            write(_TROUBLE, cause=error.cause, again_in_s=RETRY_S)
+            write(_STORAGE_FAILURE_EVENT, cause=error.cause, again_in_s=RETRY_S)
         await asyncio.sleep(RETRY_S)

@@ -1,5 +1,5 @@
-"""Knowledge prefetch: searches an agent's documents while the caller is still speaking, so that the response need not
-wait."""
+"""Knowledge prefetch: searches an agent's documents while the caller is still speaking, so that the response does not
+wait for the search."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from storage.document_reader.terms.tokenizer import ENGLISH
 from storage.knowledge.passages import FoundPassage
 
 MAX_PASSAGES: Final = 4
-"""The most results of a search; about 200 words each."""
+"""Results of a search at most; about 200 words each."""
 CONCURRENT_SEARCHES: Final = 1
-"""Prefetches of all calls at once: they do not delay the searches of responses, and take at most one core."""
+"""Concurrent prefetches of all calls, so that they take at most one core and do not delay the searches of responses."""
 PAUSE_FACTOR: Final = 4.0
-"""After a prefetch its call waits this many times as long as it took, because searches are slow with many passages or
-on a busy machine."""
+"""Ratio of a call's pause after a prefetch to the duration of that, because searches are slow with many passages or on
+a busy machine."""
 RETRY_S: Final = 0.03
 """A call that got no slot tries again after this time."""
 MIN_OVERLAP: Final = 0.75
-"""Two questions are alike if they share this part of the terms that either has."""
+"""Minimum Jaccard index of the terms of two questions that share results."""
 _CACHED_SEARCHES: Final = 4
-"""Searches that are kept: the caller's words grow, and a model asks in its own words."""
-_FRESH_S: Final = 30.0
-"""The greatest age of a result that is used: documents change."""
+"""Cached searches, because the transcript grows, and a model asks in its own words."""
+_MAX_AGE_S: Final = 30.0
+"""Age up to which a result is used, because documents change."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class _Search:
-    """A search under way or done, and its distinct terms."""
+    """A search that is under way or done, and its distinct terms."""
 
     terms: frozenset[str]
     task: asyncio.Task[list[FoundPassage]]
     begun_s: float
 
-    def found(self) -> list[FoundPassage] | None:
+    def results(self) -> list[FoundPassage] | None:
         """Returns its results; None while it is under way, and if it failed."""
         search = self.task
         return search.result() if search.done() and not (search.cancelled() or search.exception()) else None
 
 
 class KnowledgePrefetch:
-    """The prefetch of one call, on the event loop. One search at a time, for the newest words."""
+    """The prefetch of one call, on the event loop: one search at a time, for the newest words."""
 
     _running: ClassVar[int] = 0
 
@@ -68,7 +68,7 @@ class KnowledgePrefetch:
         self._searches: deque[_Search] = deque(maxlen=_CACHED_SEARCHES)
         self._pending_text: str | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self.on_found: Callable[[], None] = lambda: None
+        self.on_results: Callable[[], None] = lambda: None
         """Called when a prefetch has found something."""
 
     def on_partial_transcript(self, text: str) -> None:
@@ -79,17 +79,17 @@ class KnowledgePrefetch:
         self._start_search()
 
     def cached(self, text: str) -> list[FoundPassage]:
-        """Returns what was found for a question like this one, the best first, without waiting."""
-        search = self._nearest(text, [each for each in self._fresh() if each.found() is not None])
-        return (search.found() if search else None) or []
+        """Returns the results of a prefetch for a similar question, the best first, without waiting."""
+        search = self._nearest(text, [each for each in self._recent_searches() if each.results() is not None])
+        return (search.results() if search else None) or []
 
     async def search(self, text: str) -> list[FoundPassage]:
-        """Returns the passages that answer best, the best first: those of a prefetch for a question like this one, else
-        those of a new search. Raises `StorageUnavailable`."""
-        search = self._nearest(text, self._fresh())
+        """Returns the best passages, the best first: those of a prefetch for a similar question, else those of a new
+        search. Raises `StorageUnavailable`."""
+        search = self._nearest(text, self._recent_searches())
         if search is not None:
             await asyncio.wait((search.task,))
-            found = search.found()
+            found = search.results()
             if found is not None:
                 return found
         return await self._knowledge.search(self._agent_id, text, MAX_PASSAGES)
@@ -104,15 +104,15 @@ class KnowledgePrefetch:
 
     def _start_search(self) -> None:
         """Search for the newest words if their terms are new: now, or as soon as a slot is free."""
-        searches = bool(self._searches) and not self._searches[-1].task.done()
-        if self._pending_text is None or searches or self._timer is not None or not self._enabled:
+        is_searching = bool(self._searches) and not self._searches[-1].task.done()
+        if self._pending_text is None or is_searching or self._timer is not None or not self._enabled:
             return
         if KnowledgePrefetch._running >= CONCURRENT_SEARCHES:
             self._retry_in(RETRY_S)
             return
         text, self._pending_text = self._pending_text, None
         terms = self._terms(text)
-        if terms <= stop_terms(self._language) or any(search.terms == terms for search in self._fresh()):
+        if terms <= stop_terms(self._language) or any(search.terms == terms for search in self._recent_searches()):
             return
         KnowledgePrefetch._running += 1
         search = asyncio.create_task(self._knowledge.search(self._agent_id, text, MAX_PASSAGES))
@@ -120,7 +120,7 @@ class KnowledgePrefetch:
         search.add_done_callback(self._search_done)
 
     def _search_done(self, search: asyncio.Task[list[FoundPassage]]) -> None:
-        """A failure is only logged: the search of the response meets it again, and handles it."""
+        """Log a failure only, because it occurs again in the search of the response, and is handled there."""
         KnowledgePrefetch._running -= 1
         error = None if search.cancelled() else search.exception()
         if isinstance(error, StorageUnavailable):
@@ -128,7 +128,7 @@ class KnowledgePrefetch:
         elif error is not None:
             log.error("lookup.broken", agent_id=self._agent_id, error=repr(error), exc_info=error)
         elif not search.cancelled() and search.result():
-            self.on_found()
+            self.on_results()
         if self._enabled:
             self._retry_in(PAUSE_FACTOR * (asyncio.get_running_loop().time() - self._searches[-1].begun_s))
 
@@ -139,8 +139,8 @@ class KnowledgePrefetch:
         self._timer = None
         self._start_search()
 
-    def _fresh(self) -> list[_Search]:
-        not_before_s = asyncio.get_running_loop().time() - _FRESH_S
+    def _recent_searches(self) -> list[_Search]:
+        not_before_s = asyncio.get_running_loop().time() - _MAX_AGE_S
         return [search for search in self._searches if search.begun_s >= not_before_s]
 
     def _terms(self, text: str) -> frozenset[str]:
@@ -148,7 +148,7 @@ class KnowledgePrefetch:
         return frozenset(query.terms) if query else frozenset()
 
     def _nearest(self, text: str, searches: Iterable[_Search]) -> _Search | None:
-        """Returns the most similar of these searches if it is similar enough."""
+        """Returns the most similar of these searches, if any has `MIN_OVERLAP`."""
         terms = self._terms(text)
         overlaps = [(len(terms & search.terms) / len(terms | search.terms), search) for search in searches]
         overlap, search = max(overlaps, key=lambda each: each[0], default=(0.0, None))

@@ -1,4 +1,4 @@
-"""Knowledge search: the search of an agent's documents that the API, the tool of calls and the prefetch share."""
+"""Knowledge search in an agent's documents, for the API, the search tool and the prefetch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from storage.database.database import Database
 from storage.knowledge.passages import FoundPassage, KeywordSearch
 
 KEYWORD_WEIGHT: Final = 0.8
-MEANING_WEIGHT: Final = 0.8
-"""The highest score that each part can give alone: see `combined_score`."""
+VECTOR_WEIGHT: Final = 0.8
+"""The maximum score by keywords or by vectors alone: see `combined_score`."""
 
 
 T = TypeVar("T")
@@ -26,34 +26,33 @@ class ReadTransaction(Protocol):
     """A read transaction; see `Database.read`."""
 
     def __call__(self, work: Callable[[sa.Connection], T], /) -> Awaitable[T]:
-        """Returns what the work returns."""
+        """Returns the result of the work."""
 
 
 class KnowledgeSearch:
-    """Searches passages by keywords and, with an embeddings model, by meaning."""
+    """Searches passages by keywords and, with an embeddings model, by vectors (hybrid search)."""
 
     def __init__(self, database: Database, vectors: VectorSearch | None = None) -> None:
         self._database = database
         self._vectors = vectors
 
-    async def search(self, agent_id: str, text: str, most: int, *, owner: str | None = None) -> list[FoundPassage]:
-        """Returns the passages of the agent's ready documents that answer best, the best first; `text` is untrusted.
-        `owner` is the owner of the database reads (`Database.read`), by default the agent. Raises
-        `StorageUnavailable`."""
+    async def search(self, agent_id: str, text: str, limit: int, *, owner: str | None = None) -> list[FoundPassage]:
+        """Returns the best passages of the agent's ready documents, the best first; `text` is untrusted. `owner` is the
+        owner of the database reads (`Database.read`), by default the agent. Raises `StorageUnavailable`."""
         read = partial(self._database.read, owner=owner or agent_id)
         keywords = asyncio.ensure_future(read(partial(KeywordSearch, agent_id=agent_id, text=text)))
         if self._vectors is None:
-            return _best(await self._by_words(keywords, read), most)
-        by_meaning = self._by_meaning(self._vectors, keywords, read, agent_id, text)
-        found, (similarities, nearest) = await asyncio.gather(self._by_words(keywords, read), by_meaning)
-        return _best(found if similarities is None else _with_similarities({**nearest, **found}, similarities), most)
+            return _best(await self._by_keywords(keywords, read), limit)
+        by_vectors = self._by_vectors(self._vectors, keywords, read, agent_id, text)
+        found, (similarities, nearest) = await asyncio.gather(self._by_keywords(keywords, read), by_vectors)
+        return _best(found if similarities is None else _with_similarities({**nearest, **found}, similarities), limit)
 
-    async def _by_words(
+    async def _by_keywords(
         self, keywords: asyncio.Future[KeywordSearch], read: ReadTransaction
     ) -> dict[int, FoundPassage]:
         return await read((await keywords).best)
 
-    async def _by_meaning(
+    async def _by_vectors(
         self,
         vectors: VectorSearch,
         keywords: asyncio.Future[KeywordSearch],
@@ -61,7 +60,7 @@ class KnowledgeSearch:
         agent_id: str,
         text: str,
     ) -> tuple[Similarities | None, dict[int, FoundPassage]]:
-        """Returns the similarities of passages, None if not known, and the nearest passages."""
+        """Returns the similarities of passages, None if they are not known, and the nearest passages."""
         similarities = await vectors.similarities(agent_id, text)
         keyword_search = await keywords
         if similarities is None or not similarities.nearest:
@@ -70,14 +69,14 @@ class KnowledgeSearch:
 
 
 def combined_score(keywords: float, meaning: float) -> float:
-    """One score of two, 0..1: each is the probability that the passage answers, and both can miss. A passage found by
-    both is better than one found by either alone; nothing else of the question or of other passages counts, so that
-    scores of different questions can be compared."""
-    return 1 - (1 - KEYWORD_WEIGHT * keywords) * (1 - MEANING_WEIGHT * meaning)
+    """Returns one score of two, 0..1: each is the probability that the passage answers, and both can miss (noisy-or). A
+    passage found by both is better than one found by either alone; nothing else of the question or of other passages
+    counts, so that scores of different questions can be compared."""
+    return 1 - (1 - KEYWORD_WEIGHT * keywords) * (1 - VECTOR_WEIGHT * meaning)
 
 
 def _with_similarities(found: Mapping[int, FoundPassage], similarities: Similarities) -> dict[int, FoundPassage]:
-    by_passage = similarities.of(list(found))
+    by_passage = similarities.of_passages(list(found))
     return {
         number: replace(
             each, score=combined_score(each.score, by_passage.get(number, 0.0)), by_vector=number in by_passage
@@ -86,5 +85,5 @@ def _with_similarities(found: Mapping[int, FoundPassage], similarities: Similari
     }
 
 
-def _best(found: Mapping[int, FoundPassage], most: int) -> list[FoundPassage]:
-    return sorted(found.values(), key=lambda each: -each.score)[:most]
+def _best(found: Mapping[int, FoundPassage], limit: int) -> list[FoundPassage]:
+    return sorted(found.values(), key=lambda each: -each.score)[:limit]

@@ -1,5 +1,5 @@
-"""Vector search: the similarity of an agent's passages to a question. The vectors of agents that are searched are
-cached in memory, within a bound; those of others are read at the next question."""
+"""Vector search: the similarity of an agent's passages to a question. The vectors of the agents that were searched last
+are cached in memory, up to a limit; others are read at the next question."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ from models.protocols import Embeddings
 from storage.database.database import Database, StorageUnavailable
 from storage.knowledge import content_index
 
-MAX_BYTES: Final = 256 * 1024 * 1024
-"""Of cached vectors: 650,000 passages of 384 dimensions."""
-NEAREST: Final = 32
-"""Passages that a search gets by meaning."""
+MAX_CACHE_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of cached vectors: 650,000 passages of 384 dimensions."""
+MAX_NEAREST: Final = 32
+"""Passages that a search finds by vectors."""
 READ_TIMEOUT_S: Final = 0.3
-"""A search waits this long for vectors that are not cached, then goes on by keywords alone. The next search has
+"""Time for reading vectors that are not cached; afterwards the search goes on by keywords alone, and the next one has
 them."""
 EMBED_TIMEOUT_S: Final = 0.5
-"""A search waits this long for the vector of its question."""
+"""Time for the vector of a question."""
 MAX_CHARACTERS: Final = 2_000
 """Characters of a question that are embedded."""
-MAX_EMBEDDING: Final = 8
-"""Questions embedded at once; further ones are searched by keywords alone. Behind more of them all would wait too long,
-and the model would seem to have failed."""
+MAX_CONCURRENT_EMBEDDINGS: Final = 8
+"""Questions embedded at once; further ones are searched by keywords alone, because with more of them all would exceed
+`EMBED_TIMEOUT_S`, and the model would seem to have failed."""
 CONCURRENT_READS: Final = 2
-"""Agents whose vectors are read at once: each may take as much memory as the whole cache."""
+"""Agents whose vectors are read at once, because each may take as much memory as the cache."""
 _MODEL_RETRY_S: Final = 10.0
-"""The model is not asked again for this time after a failure."""
+"""The wait after a failure of the model."""
 
 log = structlog.get_logger()
 
 
 class Similarities:
-    """Similarities of an agent's passages to a question. `nearest` are the most similar ones, by id: 0..1; unrelated
-    passages are left out."""
+    """Similarities of an agent's passages to a question. `nearest` are those of the most similar ones, by id: 0..1;
+    unrelated passages are omitted."""
 
     def __init__(self, passages: NDArray[np.int64], cosines: NDArray[np.float32], scale: ScoreCalibration) -> None:
         """`passages` are ids in ascending order, as many as `cosines`, at least one."""
         self._passages, self._cosines, self._scale = passages, cosines, scale
-        most = min(NEAREST, len(cosines))
+        most = min(MAX_NEAREST, len(cosines))
         best = np.argpartition(-cosines, most - 1)[:most]
         found = {int(passages[index]): scale.similarity(float(cosines[index])) for index in best}
         self.nearest: Final = {number: similarity for number, similarity in found.items() if similarity > 0}
 
-    def of(self, numbers: list[int]) -> dict[int, float]:
-        """The similarities of other passages; one without a vector is left out."""
+    def of_passages(self, numbers: list[int]) -> dict[int, float]:
+        """Returns the similarities of these passages; one without a vector is omitted."""
         indices = np.searchsorted(self._passages, numbers)
         known = [(number, index) for number, index in zip(numbers, indices.tolist(), strict=True)
                  if index < len(self._passages) and self._passages[index] == number]  # fmt: skip
@@ -68,19 +68,23 @@ class _AgentVectors:
 
     content_ids: tuple[str, ...]
     passages: NDArray[np.int64]
-    nearest: VectorIndex
+    index: VectorIndex
 
 
 class VectorSearch:
     """Vector search with one embeddings model."""
 
     def __init__(
-        self, database: Database, model: Embeddings, max_bytes: int = MAX_BYTES, scale: ScoreCalibration | None = None
+        self,
+        database: Database,
+        model: Embeddings,
+        max_cache_bytes: int = MAX_CACHE_BYTES,
+        scale: ScoreCalibration | None = None,
     ) -> None:
-        """`scale` maps the model's cosines to similarities, if that is known: else `calibrate` is to be called."""
+        """`scale` maps the model's cosines to similarities. Without it, `calibrate` has to be called."""
         self.model: Final = model
         self._database = database
-        self._max_bytes = max_bytes
+        self._max_cache_bytes = max_cache_bytes
         self._cached: OrderedDict[str, _AgentVectors] = OrderedDict()
         self._reading: dict[str, asyncio.Task[_AgentVectors | None]] = {}
         self._scale = scale
@@ -104,13 +108,13 @@ class VectorSearch:
         if vectors is None:
             return None
         question = await self._embed(text)
-        if question is None or len(question) != vectors.nearest.dimensions:
+        if question is None or len(question) != vectors.index.dimensions:
             return None
-        return await asyncio.to_thread(lambda: Similarities(vectors.passages, vectors.nearest.cosines(question), scale))
+        return await asyncio.to_thread(lambda: Similarities(vectors.passages, vectors.index.cosines(question), scale))
 
     async def _embed(self, text: str) -> NDArray[np.float32] | None:
         """Returns the vector of a question; None if the model fails or takes too long."""
-        if self._embedding >= MAX_EMBEDDING:
+        if self._embedding >= MAX_CONCURRENT_EMBEDDINGS:
             return None
         self._embedding += 1
         try:
@@ -126,7 +130,7 @@ class VectorSearch:
         return question
 
     async def calibrate(self) -> None:
-        """Measure the scale of the model's cosines once: until then, searches go by keywords alone. Raises
+        """Measure the scale of the model's cosines once; before that, searches use keywords alone. Raises
         `ModelError`."""
         if self._scale is None:
             self._scale = await calibrate(self.model)
@@ -156,7 +160,7 @@ class VectorSearch:
         except StorageUnavailable as error:
             log.error("knowledge.vectors_not_read", cause=error.cause)
             return None
-        if rows is None or (vectors is not None and vectors.nearest.size > self._max_bytes):
+        if rows is None or (vectors is not None and vectors.index.size > self._max_cache_bytes):
             self._mark_too_large(agent_id, content_ids)
             return None
         if vectors is not None:
@@ -172,7 +176,7 @@ class VectorSearch:
             some = await self._database.read(read)
             rows += some
             size += sum(len(vector) for _, vector in some)
-            if size > self._max_bytes:
+            if size > self._max_cache_bytes:
                 return None
         return rows
 
@@ -180,11 +184,11 @@ class VectorSearch:
         """Cache vectors in place of the least recently used ones."""
         self._cached[agent_id] = vectors
         self._cached.move_to_end(agent_id)
-        while sum(each.nearest.size for each in self._cached.values()) > self._max_bytes:
+        while sum(each.index.size for each in self._cached.values()) > self._max_cache_bytes:
             self._cached.popitem(last=False)
 
     def _mark_too_large(self, agent_id: str, content_ids: tuple[str, ...]) -> None:
-        """They are not read again until the agent's contents change."""
+        """Do not read these vectors again until the agent's contents change."""
         self._cached.pop(agent_id, None)
         if agent_id not in self._too_large:
             log.warning("knowledge.too_many_vectors", agent_id=agent_id, documents=len(content_ids))
@@ -193,7 +197,7 @@ class VectorSearch:
 
 def _agent_vectors(content_ids: tuple[str, ...], rows: list[tuple[int, bytes]]) -> _AgentVectors:
     rows.sort(key=lambda row: row[0])
-    # A remote model may have become another one of the same name: the newest vectors are of today's.
+    # A remote model may have been replaced under the same name: the newest vectors are those of the current one.
     rows = [row for row in rows if len(row[1]) == len(rows[-1][1])]
     return _AgentVectors(
         content_ids, np.array([number for number, _ in rows], np.int64), VectorIndex([row for _, row in rows])

@@ -1,4 +1,4 @@
-"""Sends outbound INVITEs through the trunk of a phone number."""
+"""Dialer: sends outbound INVITEs through the trunk of a phone number."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from calls.admission.model_load import ModelLoadShedder
+from calls.admission.load_shedding import ModelLoadShedder
 from calls.outbound.pacing import CallPacer
 from calls.trunks.provisioning import trunk_destinations
 from sipcore.dialogs.invite_error import InviteError
@@ -21,17 +21,17 @@ from storage.phone_numbers.trunk_rules import Policy
 
 
 def trunk_problem(number: PhoneNumber, *, tcp: bool) -> str | None:
-    """Why no outbound call can be placed from this number; None when one can. `tcp`: this server has a SIP/TCP
+    """Returns why no outbound call can be placed from this number; None if one can. `tcp`: this server has a SIP/TCP
     listener."""
     if number.source is None:
         return "the number has no trunk: set sipMode and its fields"
-    if not tcp and any(place and place.transport == "tcp" for place in trunk_destinations(number)):
-        return "its trunk is reached over TCP, which this server does not speak"
+    if not tcp and any(each and each.transport == "tcp" for each in trunk_destinations(number)):
+        return "its trunk uses SIP/TCP, for which this server has no listener"
     return None
 
 
 CurrentNumber = Callable[[], Awaitable[PhoneNumber]]
-"""The number that a call is placed from, as it is stored now. Raises `InviteError` when no call may be placed."""
+"""Returns the number that a call is placed from, as it is stored now. Raises `InviteError` if it may not be placed."""
 
 
 class SendInvite(Protocol):
@@ -47,7 +47,7 @@ class SendInvite(Protocol):
         headers: HeaderLines,
         follow: FollowContact | None,
     ) -> Awaitable[Leg]:
-        """The leg, as soon as the INVITE is on its way. Raises `InviteError` when it cannot be sent."""
+        """Returns the leg, as soon as the INVITE was sent. Raises `InviteError` if it cannot be sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class OutboundDialer:
     trunk_policy: Policy = "open"
 
     async def trunk(self, number: PhoneNumber) -> Trunk:
-        """The trunk of a number, ready for use. Raises `InviteError`."""
+        """Returns the trunk of a number, ready for use. Raises `InviteError`."""
         problem = trunk_problem(number, tcp=self.tcp)
         if problem is not None:
             raise InviteError("trunk_unusable", problem)
@@ -72,7 +72,7 @@ class OutboundDialer:
     async def dial_transfer(
         self, number: CurrentNumber, to: str, headers: HeaderLines, ending: asyncio.Future[EndedReason]
     ) -> Leg:
-        """Place the second leg of a transfer, unless the call is `ending` when the pacer lets the leg go. Raises
+        """Place the second leg of a transfer, unless the call is `ending` after the pacer's wait. Raises
         `InviteError`."""
         if not await self.pacer.wait_unless_ending(ending):
             raise InviteError("call_ended", "the call has ended")

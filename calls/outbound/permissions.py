@@ -12,7 +12,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from calls.admission.rejection import InsufficientFunds
-from calls.call_record.billing import has_no_funds
+from calls.call_record.billing import is_balance_exhausted
 from config.clock import utc_now
 from config.errors import FieldProblem, Invalid, LimitExceeded, NotGranted, TrunklineError
 from storage.accounts import api_keys, organizations
@@ -28,14 +28,14 @@ from storage.phone_numbers.trunk_rules import Policy
 
 _DIALABLE: Final = re.compile(r"\+[1-9][0-9]{1,14}|[0-9]{2,15}")
 """E.164, or an internal extension."""
-MINUTE: Final = timedelta(seconds=60)
+RATE_WINDOW: Final = timedelta(seconds=60)
 
 
 def allowed_destination(number: PhoneNumber, organization: Organization, destination: str) -> str | None:
-    """Returns what to dial to reach `destination` from this number; None if it may not be called. A destination is
-    E.164 or an internal extension of 2 to 15 digits, exactly: `0049`, separators and SIP users are not normalized, so
-    that what was checked is what is dialled. The prefixes of the organization and of the number must both allow it;
-    without prefixes, any destination is allowed."""
+    """Returns the number to dial for `destination`; None if it may not be called from this number. A destination is
+    exactly E.164 or an internal extension of 2 to 15 digits: `0049`, separators and SIP users are not normalized, so
+    that the checked number is the dialled number. The prefixes of the organization and of the number must both allow
+    it; without prefixes, any destination is allowed."""
     if _DIALABLE.fullmatch(destination) is None:
         return None
     allowed = all(_has_prefix(destination, each.outbound_prefixes) for each in (organization, number))
@@ -48,7 +48,7 @@ def _has_prefix(destination: str, prefixes: Sequence[str] | None) -> bool:
 
 @dataclass(frozen=True)
 class DialRejection:
-    """Why a call is not made: for the audit log, and for the client."""
+    """Why a call is not placed: for the audit log, and for the client."""
 
     verdict: Verdict
     error: TrunklineError
@@ -62,20 +62,20 @@ def dial_rejection(
     check_call_capacity: Callable[[sa.Connection, Organization], None],
     policy: Policy = "open",
 ) -> DialRejection | None:
-    """Returns the first reason against a call that the API requests; None if there is none. Exact in the transaction
+    """Returns the first reason against a call that a client requests; None if there is none. Exact in the transaction
     that stores the call and its attempt, because such transactions run one after the other. `check_call_capacity`
-    raises if there is no room for one more call."""
+    raises if a concurrency limit is reached."""
     if not may_use_trunk(conn, number, policy):
         problem = FieldProblem("phoneNumberId", "The operator has not given its trunk to this organization")
         return DialRejection("refused_trunk", NotGranted([problem]))
     if allowed_destination(number, organization, to) is None:
         return DialRejection("refused_prefix", Invalid([FieldProblem("to", "Calls from this number may not go there")]))
-    if has_no_funds(organization):
+    if is_balance_exhausted(organization):
         return DialRejection("refused_funds", InsufficientFunds())
     try:
         check_call_capacity(conn, organization)
-    except TrunklineError as full:
-        return DialRejection("refused_ceiling", full)
+    except TrunklineError as error:
+        return DialRejection("refused_ceiling", error)
     wait_s = rate_limit_wait_s(conn, number, organization, utc_now())
     if wait_s is not None:
         return DialRejection(
@@ -87,21 +87,21 @@ def dial_rejection(
 def rate_limit_wait_s(
     conn: sa.Connection, number: PhoneNumber, organization: Organization, now: datetime
 ) -> int | None:
-    """Returns how long the limits of the number and of the organization delay one more call: whole seconds, 1 to 60;
-    None if they allow it now. A limit counts the calls made in the previous 60 seconds."""
+    """Returns for how long the limits of the number and of the organization delay one more call: whole seconds, 1 to
+    60; None if they allow it now. A limit counts the calls placed in the previous 60 seconds."""
     full_since = [
-        made
-        for cap, number_id in ((number.outbound_per_minute, number.id), (organization.outbound_per_minute, None))
-        if cap is not None
+        placed_at
+        for limit, number_id in ((number.outbound_per_minute, number.id), (organization.outbound_per_minute, None))
+        if limit is not None
         and (
-            made := outbound_audit.nth_newest(
-                conn, cap, now - MINUTE, organization_id=organization.id, phone_number_id=number_id
+            placed_at := outbound_audit.nth_newest(
+                conn, limit, now - RATE_WINDOW, organization_id=organization.id, phone_number_id=number_id
             )
         )
     ]
     if not full_since:
         return None
-    return min(max(math.ceil((max(full_since) + MINUTE - now).total_seconds()), 1), 60)
+    return min(max(math.ceil((max(full_since) + RATE_WINDOW - now).total_seconds()), 1), 60)
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ def may_use_trunk(conn: sa.Connection, number: PhoneNumber, policy: Policy) -> b
 
 
 def recheck_dial(conn: sa.Connection, call: Call, policy: Policy = "open") -> DialClearance | str:
-    """Returns what a queued call is dialled with, by the state of the database when its turn has come; else why it is
-    no longer dialled: deleting a number, narrowing prefixes or revoking an API key stops queued calls."""
+    """Returns the number and agent of a queued call by the current state of the database; else why it is no longer
+    dialled: deleting a number, narrowing prefixes or revoking an API key stops queued calls."""
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
     organization = organizations.get(conn, call.organization_id)
     agent = agents.get(conn, call.organization_id, call.agent_id or "")
@@ -135,7 +135,7 @@ def recheck_dial(conn: sa.Connection, call: Call, policy: Policy = "open") -> Di
         return "the operator has taken the number's trunk from the organization"
     if allowed_destination(number, organization, call.customer_number) is None:
         return "calls from this number may not go there any more"
-    if has_no_funds(organization):
+    if is_balance_exhausted(organization):
         return "the organization has no funds"
     if attempt is not None and attempt.api_key_id is not None and api_keys.is_revoked(conn, attempt.api_key_id):
         return "the API key was revoked"

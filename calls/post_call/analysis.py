@@ -46,30 +46,30 @@ ATTEMPTS: Final = 2
 """A model that fails is asked once more."""
 CONCURRENT_ANALYSES: Final = 4
 """Calls that one model analyzes at once: when many calls end together, some analyses are done in time rather than none,
-and a remote server, which knows no priorities, keeps room for active calls. No model waits for another one."""
+and a remote server, which has no priorities, has capacity for active calls. No model waits for another one."""
 RETRY_HINT: Final = " Answer in plain words."
-"""Added to the second request, because the same request gets the same answer."""
+"""Appended to the second request, because the same request would get the same answer."""
 STOPPED: Final = "the server stopped"
 RULES_RESERVE_S: Final = 0.5
-"""The part of the longest wait that is left for the rules."""
+"""The part of `max_wait_s` that is reserved for the rules."""
 CANCEL_GRACE_S: Final = 0.2
-"""The time that a cancelled model has to stop."""
+"""Time for a cancelled model to stop."""
 DEFAULT_CONTEXT_LENGTH: Final = 4096
-"""Tokens of a model that does not give its context length."""
+"""Tokens; for a model that does not state its context length."""
 
 log = structlog.get_logger()
 T = TypeVar("T")
 Kind = Literal["string", "boolean", "number"]
 
 
-def is_analysis_wanted(agent: Agent, transcript: Sequence[TranscriptItem]) -> bool:
-    """True if the agent asks for an analysis and the caller said something."""
-    asked = agent.post_call_summary_enabled or bool(agent.post_call_extraction_schema)
-    return asked and any(item["role"] == "user" and item["content"].strip() for item in transcript)
+def needs_analysis(agent: Agent, transcript: Sequence[TranscriptItem]) -> bool:
+    """True if the agent has post-call analysis enabled and the caller said something."""
+    enabled = agent.post_call_summary_enabled or bool(agent.post_call_extraction_schema)
+    return enabled and any(item["role"] == "user" and item["content"].strip() for item in transcript)
 
 
-def unknown_values(agent: Agent) -> dict[str, Any]:
-    """Every value that the agent extracts, as None."""
+def null_values(agent: Agent) -> dict[str, Any]:
+    """Returns every value that the agent extracts, as None."""
     return {each["name"]: None for each in agent.post_call_extraction_schema}
 
 
@@ -79,7 +79,7 @@ class _Failed(Exception):
 
 @dataclass
 class _ModelAnalysis:
-    """The analysis of one call by a model. `failures`: what the model failed at, in words."""
+    """The analysis of one call by a model. `failures`: the model's failures in words."""
 
     call_id: str
     agent: Agent
@@ -103,48 +103,48 @@ class CallAnalyzer:
     async def analyze(
         self, call_id: str, agent: Agent, transcript: Sequence[TranscriptItem], model_skipped: asyncio.Event
     ) -> tuple[Analysis, CallUsage]:
-        """Returns the analysis, and what it used. Rules do it if the agent's model cannot be constrained to a JSON
-        schema, fails twice or takes too long, or `model_skipped` is set."""
+        """Returns the analysis, and its usage. Rules do it if the agent's model cannot be constrained to a JSON schema,
+        fails twice or takes too long, or `model_skipped` is set."""
         model, context_length = self._model_of(agent)
         summary, values = None, None
-        trouble: list[str] = []
+        failures: list[str] = []
         usage = NO_USAGE
         if isinstance(model, SupportsJsonSchema):
             work = _ModelAnalysis(call_id, agent, transcript, model, self._slots[model.name], context_length)
             summary, values = await self._by_model(work, model_skipped)
-            trouble = work.failures
+            failures = work.failures
             usage = CallUsage(prompt_tokens=work.tokens.prompt_tokens, completion_tokens=work.tokens.completion_tokens)
-        by_model = isinstance(model, SupportsJsonSchema) and not trouble
+        by_model = isinstance(model, SupportsJsonSchema) and not failures
         if not by_model:
             try:
                 summary, values = await asyncio.to_thread(_by_rules, agent, transcript, summary, values)
-            except Exception as fault:  # noqa: BLE001 - the call is closed whatever is wrong with its rules
-                trouble.append(_log_fault(call_id, fault))
-                values = unknown_values(agent) if values is None else values
-        found = Analysis(summary=summary, extractions=values or {}, method="model" if by_model else "extractive")
-        return Analysis(**found, error="; ".join(trouble)) if trouble else found, usage
+            except Exception as fault:  # noqa: BLE001 - the call is closed even if its rules fail
+                failures.append(_log_fault(call_id, fault))
+                values = null_values(agent) if values is None else values
+        analysis = Analysis(summary=summary, extractions=values or {}, method="model" if by_model else "extractive")
+        return Analysis(**analysis, error="; ".join(failures)) if failures else analysis, usage
 
     def _model_of(self, agent: Agent) -> tuple[LanguageModel, int]:
         """Returns the agent's model, else the default one, and its context length in tokens."""
-        wanted = None if agent.slm_model_id is None else UUID(agent.slm_model_id)
+        model_id = None if agent.slm_model_id is None else UUID(agent.slm_model_id)
         try:
-            model = self._models.llm(wanted)
+            model = self._models.llm(model_id)
         except NotFound:
-            model, wanted = self._models.llm(None), None
+            model, model_id = self._models.llm(None), None
         for info in self._models.language_models():
-            if info.id == wanted or (wanted is None and info.is_default):
+            if info.id == model_id or (model_id is None and info.is_default):
                 return model, info.context_length or DEFAULT_CONTEXT_LENGTH
         return model, DEFAULT_CONTEXT_LENGTH
 
     async def _by_model(
         self, work: _ModelAnalysis, model_skipped: asyncio.Event
     ) -> tuple[str | None, dict[str, Any] | None]:
-        """Returns the summary and the values, each None if the model did not give it."""
+        """Returns the summary and the values, each None if the model did not return it."""
         if model_skipped.is_set():
             work.failures.append(STOPPED)
             return None, None
-        found: list[Any] = [None, None]
-        asking = asyncio.create_task(self._ask_in_slot(work, found))
+        results: list[Any] = [None, None]
+        asking = asyncio.create_task(self._ask_in_slot(work, results))
         stopped = asyncio.create_task(model_skipped.wait())
         limit_s = max(self._max_wait_s - RULES_RESERVE_S, self._max_wait_s / 2)
         await asyncio.wait((asking, stopped), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
@@ -156,96 +156,97 @@ class CallAnalyzer:
             await asyncio.wait((asking,), timeout=CANCEL_GRACE_S)
         elif fault := _fault_of(asking):
             work.failures.append(_log_fault(work.call_id, fault))
-        return found[0], found[1]
+        return results[0], results[1]
 
-    async def _ask_in_slot(self, work: _ModelAnalysis, found: list[Any]) -> None:
+    async def _ask_in_slot(self, work: _ModelAnalysis, results: list[Any]) -> None:
         async with work.slots:
-            await self._ask(work, found)
+            await self._ask(work, results)
 
-    async def _ask(self, work: _ModelAnalysis, found: list[Any]) -> None:
-        """Each part of the transcript gets all its questions before the next part, so that the model can reuse the
-        prompt."""
+    async def _ask(self, work: _ModelAnalysis, results: list[Any]) -> None:
+        """Set summary and values in `results` by requests to the model. All requests about one part of the transcript
+        come before those about the next part, so that the model can reuse the prompt."""
         parts = await asyncio.to_thread(transcript_parts, work.transcript, work.context_length)
         forms = await asyncio.to_thread(value_forms, work.agent.post_call_extraction_schema, work.context_length)
-        summed = _PartialResult[list[str]](work, "summary", [], work.agent.post_call_summary_enabled)
+        summaries = _PartialResult[list[str]](work, "summary", [], work.agent.post_call_summary_enabled)
         values = _PartialResult(
-            work, "extraction", unknown_values(work.agent), bool(work.agent.post_call_extraction_schema)
+            work, "extraction", null_values(work.agent), bool(work.agent.post_call_extraction_schema)
         )
-        for place, text in enumerate(parts, 1):
-            await summed.ask(partial(_summarize, work, text))
-            if place == len(parts) == 1 and summed.found:
-                found[0] = summed.found[0]
-            await values.ask(partial(_extract, work, text, forms))
-        found[1] = values.found
+        for text in parts:
+            await summaries.extend(partial(_summarize, work, text))
+            if len(parts) == 1 and summaries.value:
+                results[0] = summaries.value[0]
+            await values.extend(partial(_extract, work, text, forms))
+        results[1] = values.value
         if len(parts) > 1:
-            await summed.ask(partial(_join_summaries, work))
-            found[0] = None if summed.found is None else summed.found[0]
+            await summaries.extend(partial(_join_summaries, work))
+            results[0] = None if summaries.value is None else summaries.value[0]
 
 
 def _fault_of(work: asyncio.Task[None]) -> BaseException | None:
-    """The exception that ended `work`, also if the model cancelled it."""
+    """Returns the exception that ended `work`, also if the model cancelled it."""
     return asyncio.CancelledError("called off by the model") if work.cancelled() else work.exception()
 
 
 def _log_fault(call_id: str, fault: BaseException) -> str:
-    """Log a fault in our code. Returns it in words."""
+    """Log an unexpected exception. Returns it in words."""
     log.error("call.analysis_fault", call_id=call_id, error=repr(fault), exc_info=fault)
     return f"the analysis broke: {type(fault).__name__}"
 
 
 class _PartialResult(Generic[T]):
-    """The result so far of something that is `wanted`: None if it is not, or if the model has failed at it."""
+    """The result so far of one part of the analysis: None if it is not `enabled`, or if the model has failed at it."""
 
-    def __init__(self, work: _ModelAnalysis, what: str, nothing: T, wanted: bool) -> None:
+    def __init__(self, work: _ModelAnalysis, name: str, empty: T, enabled: bool) -> None:
         self._work = work
-        self._what = what
-        self.found: T | None = nothing if wanted else None
+        self._name = name
+        self.value: T | None = empty if enabled else None
 
-    async def ask(self, more: Callable[[T], Awaitable[T]]) -> None:
+    async def extend(self, request: Callable[[T], Awaitable[T]]) -> None:
         """Extend the result by a request to the model."""
-        if self.found is None:
+        if self.value is None:
             return
         try:
-            self.found = await more(self.found)
+            self.value = await request(self.value)
         except _Failed as failed:
-            self._work.failures.append(f"{self._what}: {failed}")
-            self.found = None
+            self._work.failures.append(f"{self._name}: {failed}")
+            self.value = None
 
 
-async def _summarize(work: _ModelAnalysis, text: str, said: list[str]) -> list[str]:
-    return [*said, await _ask_model(work, summary_prompt(text, work.agent.language_hint), parse_summary)]
+async def _summarize(work: _ModelAnalysis, text: str, summaries: list[str]) -> list[str]:
+    return [*summaries, await _ask_model(work, summary_prompt(text, work.agent.language_hint), parse_summary)]
 
 
-async def _join_summaries(work: _ModelAnalysis, said: list[str]) -> list[str]:
-    """Join several summaries, and the summaries of these, until one is left."""
-    while len(said) > 1:
-        texts = transcript_parts([TranscriptItem(role="", content=each) for each in said], work.context_length)
-        if len(texts) >= len(said):
-            return [truncated(" ".join(said), MAX_SUMMARY_LENGTH)]
-        said = [await _ask_model(work, join_prompt(text, work.agent.language_hint), parse_summary) for text in texts]
-    return said
+async def _join_summaries(work: _ModelAnalysis, summaries: list[str]) -> list[str]:
+    """Join several summaries, and the joined ones again, until one is left."""
+    while len(summaries) > 1:
+        texts = transcript_parts([TranscriptItem(role="", content=each) for each in summaries], work.context_length)
+        if len(texts) >= len(summaries):
+            return [truncated(" ".join(summaries), MAX_SUMMARY_LENGTH)]
+        prompts = [join_prompt(text, work.agent.language_hint) for text in texts]
+        summaries = [await _ask_model(work, prompt, parse_summary) for prompt in prompts]
+    return summaries
 
 
 async def _extract(
-    work: _ModelAnalysis, text: str, forms: Sequence[ValueForm], found: dict[str, Any]
+    work: _ModelAnalysis, text: str, forms: Sequence[ValueForm], values: dict[str, Any]
 ) -> dict[str, Any]:
     """Later values replace earlier ones."""
     for form in forms:
-        check = partial(parse_values, names=form.names, kinds=form.kinds)
-        found = merged(found, await _ask_model(work, values_prompt(text, form), check))
-    return found
+        parse = partial(parse_values, names=form.names, kinds=form.kinds)
+        values = merged(values, await _ask_model(work, values_prompt(text, form), parse))
+    return values
 
 
-async def _ask_model(work: _ModelAnalysis, question: AnalysisPrompt, check: Callable[[str], T]) -> T:
-    """Returns one checked answer of the model, which is asked again if it fails. Raises `_Failed` if it fails again."""
-    (system, text), schema = question
+async def _ask_model(work: _ModelAnalysis, analysis_prompt: AnalysisPrompt, parse: Callable[[str], T]) -> T:
+    """Returns the parsed output of the model, which is asked again if it fails. Raises `_Failed` if it fails again."""
+    (system, text), schema = analysis_prompt
     failure, shown = "", ""
     for left in reversed(range(ATTEMPTS)):
         started_s = time.monotonic()
-        said = [ChatMessage("user", text + RETRY_HINT if failure else text)]
-        asked = ChatPrompt(work.call_id, system, said, work.agent.language_hint, tokens=work.tokens)
+        messages = [ChatMessage("user", text + RETRY_HINT if failure else text)]
+        prompt = ChatPrompt(work.call_id, system, messages, work.agent.language_hint, tokens=work.tokens)
         try:
-            return check(await work.model.complete_json(asked, schema))
+            return parse(await work.model.complete_json(prompt, schema))
         except (ModelError, InvalidModelOutput) as error:
             failure, shown = str(error), _public_failure(error)
         except Exception as error:
@@ -257,21 +258,22 @@ async def _ask_model(work: _ModelAnalysis, question: AnalysisPrompt, check: Call
 
 
 def _public_failure(error: ModelError | InvalidModelOutput) -> str:
-    """The failure as clients see it: addresses, files and the words of remote servers are only logged."""
+    """Returns the failure for clients, without the addresses, files and texts of remote servers, which are only
+    logged."""
     return f"the model's server: {error.kind}" if isinstance(error, RemoteModelError) else str(error).partition(": ")[0]
 
 
 def _by_rules(
     agent: Agent, transcript: Sequence[TranscriptItem], summary: str | None, values: dict[str, Any] | None
 ) -> tuple[str | None, dict[str, Any]]:
-    """Fills in what is missing of summary and values."""
+    """Returns summary and values, each by rules if it is missing."""
     turns = [("user" if item["role"] == "user" else "assistant", item["content"]) for item in transcript]
     if agent.post_call_summary_enabled and summary is None:
         summary = summarize(turns, agent.language_hint)
     if values is None:
-        wanted = [
+        fields = [
             FieldSpec(each["name"], each["description"], cast(Kind, each["type"]))
             for each in agent.post_call_extraction_schema
         ]
-        values = extract_values(wanted, turns)
+        values = extract_values(fields, turns)
     return summary, values

@@ -1,7 +1,7 @@
 """Prompts of call analysis. Pure.
 
-The transcript is given as text and not as messages, because the model is to describe it and not to answer it. The keys
-that a model writes are plain, whatever the names of the values are, so that any name works and none can be made up."""
+The transcript is text and not messages, because the model is to describe it and not to answer it. The keys of the
+model's output are plain, so that values may have any name and the model can invent none."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from storage.calls.calls import TranscriptItem
 from storage.tables.agent_fields import ExtractionField
 
 MAX_FIELDS: Final = 8
-"""Values of one request: the model's output has room for them."""
+"""Values of one request, so that they fit into the model's output."""
 MAX_VALUE_LENGTH: Final = 200
 """Characters of an extracted text."""
 MAX_SUMMARY_LENGTH: Final = 600
 _MAX_HINT_LENGTH: Final = 300
 """Characters of a field's name and of its description in a prompt."""
-_MIN_PART: Final = 400
-"""The least size of a part, whatever the context length."""
+_MIN_PART_BYTES: Final = 400
+"""Minimum bytes of a part, also for short contexts."""
 _TRANSCRIPT_SHARE: Final = 0.5
 """Share of the context for the transcript: the rest is for the question and the answer."""
 _FIELDS_SHARE: Final = 0.15
 """Share of the context for the descriptions of values."""
 _BYTES_PER_TOKEN: Final = 3
-"""Of UTF-8, roughly."""
+"""UTF-8 bytes, roughly."""
 _MAX_PART_BYTES: Final = 24_000
-"""The largest part, whatever the context length, because a CPU takes too long to read more."""
+"""Maximum bytes of a part, also for long contexts, because a CPU takes too long to read more."""
 _PLAIN: Final = re.compile(r"(?!value_\d)[A-Za-z_][A-Za-z0-9_]{0,39}")
 _SPEAKERS: Final = {"user": "Caller: ", "assistant": "Agent: "}
 _DATA: Final = (
@@ -44,7 +44,7 @@ AnalysisPrompt = tuple[tuple[str, str], dict[str, Any]]
 
 @dataclass(frozen=True)
 class ValueForm:
-    """Values to extract, as a model writes them: `names` and `kinds` by key."""
+    """Values to extract by one request: `names` and `kinds` by the keys of the model's output."""
 
     names: Mapping[str, str]
     kinds: Mapping[str, str]
@@ -53,13 +53,13 @@ class ValueForm:
 
 
 def transcript_parts(transcript: Sequence[TranscriptItem], context_length: int) -> list[str]:
-    """The transcript as texts that each fit into `context_length` tokens; a longer line is cut."""
-    room = max(_MIN_PART, min(int(context_length * _TRANSCRIPT_SHARE * _BYTES_PER_TOKEN), _MAX_PART_BYTES))
+    """Returns the transcript as texts that each fit into `context_length` tokens; a longer line is cut."""
+    max_bytes = max(_MIN_PART_BYTES, min(int(context_length * _TRANSCRIPT_SHARE * _BYTES_PER_TOKEN), _MAX_PART_BYTES))
     parts, part, size = [], list[str](), 0
     for item in transcript:
-        for line in _pieces(_SPEAKERS.get(item["role"], "") + " ".join(_encodable(item["content"]).split()), room):
+        for line in _pieces(_SPEAKERS.get(item["role"], "") + " ".join(_encodable(item["content"]).split()), max_bytes):
             cost = len(line.encode()) + 1
-            if part and size + cost > room:
+            if part and size + cost > max_bytes:
                 parts.append("\n".join(part))
                 part, size = [], 0
             part.append(line)
@@ -68,36 +68,36 @@ def transcript_parts(transcript: Sequence[TranscriptItem], context_length: int) 
 
 
 def _encodable(text: str) -> str:
-    """The text without characters that UTF-8 cannot encode."""
+    """Returns the text without characters that UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
-def _pieces(line: str, room: int) -> list[str]:
-    """The line in pieces of at most `room` bytes."""
+def _pieces(line: str, max_bytes: int) -> list[str]:
+    """Returns the line in pieces of at most `max_bytes` bytes."""
     pieces = []
-    while len(line.encode()) > room:
-        head = line.encode()[:room].decode(errors="ignore")
+    while len(line.encode()) > max_bytes:
+        head = line.encode()[:max_bytes].decode(errors="ignore")
         pieces.append(head)
         line = line[len(head) :]
     return [*pieces, line] if line else pieces
 
 
 def summary_prompt(text: str, language: str | None) -> AnalysisPrompt:
-    """The prompt for the summary of a transcript, or of a part of it."""
-    wish = (
+    """Returns the prompt for the summary of a transcript, or of a part of it."""
+    instruction = (
         "Summarise the call in two or three plain sentences: what the caller wanted, what was said that matters, and "
         f"what came of it. Say nothing that is not in the transcript. {_in_language(language)}"
     )
-    return (_DATA, f"Transcript:\n{text}\n\n{wish}"), _summary_schema()
+    return (_DATA, f"Transcript:\n{text}\n\n{instruction}"), _summary_schema()
 
 
 def join_prompt(text: str, language: str | None) -> AnalysisPrompt:
-    """The prompt that joins the summaries of a transcript's parts."""
-    wish = (
+    """Returns the prompt that joins the summaries of a transcript's parts."""
+    instruction = (
         "These are summaries of the parts of one call, in order. Put them together in two or three plain sentences. "
         f"Say nothing that is not in them. {_in_language(language)}"
     )
-    return (_DATA, f"Summaries:\n{text}\n\n{wish}"), _summary_schema()
+    return (_DATA, f"Summaries:\n{text}\n\n{instruction}"), _summary_schema()
 
 
 def _summary_schema() -> dict[str, Any]:
@@ -110,12 +110,12 @@ def _in_language(tag: str | None) -> str:
 
 
 def value_forms(fields: Sequence[ExtractionField], context_length: int) -> list[ValueForm]:
-    """The values to extract, grouped so that their descriptions fit into `context_length` tokens."""
-    room = int(context_length * _FIELDS_SHARE * _BYTES_PER_TOKEN)
+    """Returns the values to extract, grouped so that their descriptions fit into `context_length` tokens."""
+    max_bytes = int(context_length * _FIELDS_SHARE * _BYTES_PER_TOKEN)
     forms, group = [], list[ExtractionField]()
     for field in fields:
         longer = [*group, field]
-        if group and (len(group) == MAX_FIELDS or len(_form(longer).lines.encode()) > room):
+        if group and (len(group) == MAX_FIELDS or len(_form(longer).lines.encode()) > max_bytes):
             forms.append(_form(group))
             longer = [field]
         group = longer
@@ -123,7 +123,7 @@ def value_forms(fields: Sequence[ExtractionField], context_length: int) -> list[
 
 
 def _form(fields: Sequence[ExtractionField]) -> ValueForm:
-    keys = {_key(place, field["name"]): field for place, field in enumerate(fields, 1)}
+    keys = {_key(number, field["name"]): field for number, field in enumerate(fields, 1)}
     lines = [f"- {key} ({field['type']}): {_field_description(key, field)}" for key, field in keys.items()]
     properties = {key: _value_schema(field["type"]) for key, field in keys.items()}
     return ValueForm(
@@ -134,26 +134,26 @@ def _form(fields: Sequence[ExtractionField]) -> ValueForm:
     )
 
 
-def _key(place: int, name: str) -> str:
-    """The name itself if it is plain, because it helps a small model."""
-    return name if _PLAIN.fullmatch(name) else f"value_{place}"
+def _key(number: int, name: str) -> str:
+    """Returns the name itself if it is plain, because that helps a small model."""
+    return name if _PLAIN.fullmatch(name) else f"value_{number}"
 
 
 def _field_description(key: str, field: ExtractionField) -> str:
-    """The description of a field in a prompt: one line, the name quoted because it may be anything."""
+    """Returns the description of a field for a prompt: one line, with the quoted name if that differs from the key."""
     name, what = (" ".join(_encodable(field[each]).split())[:_MAX_HINT_LENGTH] for each in ("name", "description"))
     return what if name == key else f"{json.dumps(name, ensure_ascii=False)}: {what}"
 
 
 def _value_schema(kind: str) -> dict[str, Any]:
-    bound = {"maxLength": MAX_VALUE_LENGTH} if kind == "string" else {}
-    return {"type": [kind, "null"], **bound}
+    limit = {"maxLength": MAX_VALUE_LENGTH} if kind == "string" else {}
+    return {"type": [kind, "null"], **limit}
 
 
 def values_prompt(text: str, form: ValueForm) -> AnalysisPrompt:
-    """The prompt that extracts the values of a form."""
-    wish = (
+    """Returns the prompt that extracts the values of a form."""
+    instruction = (
         "Fill in these values from what was said in the call. A value that was not said is null. Where a value was "
         f"corrected, the later one counts.\n{form.lines}"
     )
-    return (_DATA, f"Transcript:\n{text}\n\n{wish}"), form.schema
+    return (_DATA, f"Transcript:\n{text}\n\n{instruction}"), form.schema

@@ -1,4 +1,4 @@
-"""Validation of what a language model wrote for a call analysis. Pure."""
+"""Validation of a language model's output for a call analysis. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Final
 MAX_SUMMARY_LENGTH: Final = 2000
 """Characters; more is cut."""
 MAX_VALUE_LENGTH: Final = 1000
-_UNSAID: Final = frozenset({"", "null", "none", "n/a", "unknown", "not said", "not specified", "not mentioned"})
-"""What models write for a text that was not said."""
+_NULL_TEXTS: Final = frozenset({"", "null", "none", "n/a", "unknown", "not said", "not specified", "not mentioned"})
+"""Texts that models write for a value that was not said."""
 
 
 class InvalidModelOutput(Exception):
-    """The model's output is not what was asked for."""
+    """The model's output does not match the request."""
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def parse_summary(text: str) -> str:
 
 def parse_values(text: str, names: Mapping[str, str], kinds: Mapping[str, str]) -> dict[str, Any]:
     """Returns the values in the output by their `names`: exactly these, of their `kinds`, None if not said. Raises
-    `InvalidModelOutput` for a key that was not asked for, or a value of another kind."""
+    `InvalidModelOutput` for an unknown key, or a value of another kind."""
     answer = _object(text)
     if unknown := answer.keys() - names.keys():
         raise InvalidModelOutput(f"the answer holds {len(unknown)} keys that were not asked for")
@@ -55,7 +55,7 @@ def _checked(value: object, kind: str) -> str | float | bool | None:
             return value
         case "string", str():
             plain = truncated(_plain(value), MAX_VALUE_LENGTH)
-            return None if plain.lower() in _UNSAID else plain
+            return None if plain.lower() in _NULL_TEXTS else plain
     raise InvalidModelOutput(f"a value is no {kind}")
 
 
@@ -68,19 +68,19 @@ def _is_finite(value: float) -> bool:
 
 
 def _plain(text: str) -> str:
-    """The text without line breaks and characters that cannot be shown or stored."""
-    shown = "".join(each if each.isprintable() else " " for each in text)
-    return " ".join(shown.split())
+    """Returns the text without line breaks and characters that cannot be shown or stored."""
+    printable = "".join(each if each.isprintable() else " " for each in text)
+    return " ".join(printable.split())
 
 
-def truncated(text: str, longest: int) -> str:
-    """At most `longest` characters, cut between words if possible."""
-    if len(text) <= longest:
+def truncated(text: str, max_length: int) -> str:
+    """Returns at most `max_length` characters, cut between words if possible."""
+    if len(text) <= max_length:
         return text
-    head = text[: longest - 1]
-    return f"{head.rsplit(' ', 1)[0] if ' ' in head[longest // 2 :] else head}…"
+    head = text[: max_length - 1]
+    return f"{head.rsplit(' ', 1)[0] if ' ' in head[max_length // 2 :] else head}…"
 
 
 def merged(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """Both: a later value replaces an earlier one unless it is None."""
+    """Returns both: a later value replaces an earlier one unless it is None."""
     return {**earlier, **{name: value for name, value in later.items() if value is not None}}

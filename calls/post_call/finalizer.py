@@ -1,6 +1,6 @@
-"""Finalization of calls. A call to be analyzed first gets its pending end stored, so that its place is free and nothing
-is lost if the process dies; then it is analyzed, which takes a while; then it is closed: its end, the analysis and the
-webhook are stored in one transaction. Any other call is closed at once."""
+"""Finalization of calls. The end of a call to be analyzed is first stored as pending, so that the call does not count
+any more and nothing is lost if the process dies; then it is analyzed, which takes a while; then it is closed: its end,
+the analysis and the webhook are stored in one transaction. Any other call is closed at once."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import sqlalchemy as sa
 import structlog
 
 from calls import metrics
-from calls.call_record.billing import FREE, RateCard, charge, count_charged
+from calls.call_record.billing import FREE, RateCard, charge, observe_usage
 from calls.call_record.metering import CallUsage
 from calls.call_record.outcome import CallOutcome
-from calls.post_call.analysis import CallAnalyzer, is_analysis_wanted
+from calls.post_call.analysis import CallAnalyzer, needs_analysis
+from calls.post_call.disk_full_buffer import DiskFullBuffer
 from calls.post_call.redaction import redactor
-from calls.post_call.unstored_calls import UnstoredCalls
 from calls.post_call.webhook_payload import call_completed_payload
 from config.clock import utc_now
 from config.secrets import Secrets
@@ -41,19 +41,19 @@ STORE_RETRIES_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between the attempts to store a call's end while the database fails. After them the call stays open in the
 database and is closed at the next start."""
 PENDING_RETRY_S: Final = 60.0
-"""The wait after that if the end is pending: this process closes the call, or the next one."""
-LOST_DATA: Final = ["the end", "what was said last", "media quality", "the usage that it is billed by"]
+"""Interval of further attempts if the end is pending: this process closes the call, or the next one."""
+LOST_DATA: Final = ["the end", "the last words of the transcript", "media quality", "usage and cost"]
 LOST_REMEDY: Final = "closed at the next start"
 CONCURRENT_RECOVERIES: Final = 4
-"""Calls left by a dead process that are analyzed at once, besides new ones."""
+"""Calls of a dead process that are analyzed at once, besides new ones."""
 
 log = structlog.get_logger()
 T = TypeVar("T")
 
 
 class CallFinalizer:
-    """Ends calls in the database. `origin` is the scheme, host and port of links to this server; `on_webhook` is called
-    when a webhook waits to be sent."""
+    """Stores the ends of calls. `origin` is the scheme, host and port of links to this server; `on_webhook` is called
+    after a webhook was put into the outbox."""
 
     def __init__(
         self,
@@ -72,63 +72,63 @@ class CallFinalizer:
         self._rate_card = rate_card
         self._analyzer = analyzer
         self._closing: dict[str, asyncio.Task[None]] = {}
-        """Calls whose end is pending."""
+        """The tasks of calls that are finalized in the background."""
         self._stopping = asyncio.Event()
         self._model_skipped = asyncio.Event()
-        self._disk_has_room = asyncio.Event()
-        self.unstored: Final = UnstoredCalls()
+        self._disk_has_space = asyncio.Event()
+        self.disk_full_buffer: Final = DiskFullBuffer()
         self._recovering = asyncio.Semaphore(CONCURRENT_RECOVERIES)
 
     async def finish(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
-        """Store the end of a call and its webhook, or a pending end if the call is to be analyzed: then it is closed
-        later. `agent` counts if it was deleted meanwhile. While the database fails this is tried again for half a
-        minute; then raises `StorageUnavailable`. With a full disk it returns at once, and the end is stored when there
-        is space. Redaction comes first, if the organization wants it."""
+        """Store the end of a call and its webhook, or a pending end if the call is to be analyzed and closed later.
+        `agent` counts if it was deleted meanwhile. While the database fails this is tried again for half a minute; then
+        raises `StorageUnavailable`. With a full disk it returns at once, and the end is stored when there is space. The
+        outcome is redacted by the organization's rules before it is stored."""
         try:
-            kept = await self._finish(call_id, outcome, agent)
+            pending = await self._finish(call_id, outcome, agent)
         except StorageUnavailable as error:
-            if not error.disk_full or not self.unstored.add_end(call_id):
+            if not error.disk_full or not self.disk_full_buffer.add_end(call_id):
                 raise
-            self._in_background(call_id, self._finish_when_disk_has_room(call_id, outcome, agent))
+            self._in_background(call_id, self._finish_when_disk_has_space(call_id, outcome, agent))
         else:
-            if kept is not None:
-                self._in_background(call_id, self._analyze_and_close(call_id, kept, agent))
+            if pending is not None:
+                self._in_background(call_id, self._analyze_and_close(call_id, pending, agent))
 
     async def _finish(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> CallOutcome | None:
-        """Close a call, or store its pending end: then returns the redacted outcome, which is to be analyzed."""
+        """Close a call, or store its pending end and return the redacted outcome, which is to be analyzed."""
         outcome = await self._redact(call_id, outcome)
-        if agent is None or self._analyzer is None or not is_analysis_wanted(agent, outcome.transcript):
+        if agent is None or self._analyzer is None or not needs_analysis(agent, outcome.transcript):
             await self._close(call_id, outcome, agent, None)
             return None
-        return outcome if await self._retrying(call_id, partial(_store_pending, call_id, outcome)) else None
+        return outcome if await self._with_retries(call_id, partial(_store_pending, call_id, outcome)) else None
 
-    async def _finish_when_disk_has_room(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
-        """`_finish` in the background, once the disk has space."""
+    async def _finish_when_disk_has_space(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
+        """`_finish`, and analysis, in the background, once the disk has space."""
         try:
-            kept = await self._finish(call_id, outcome, agent)
+            pending = await self._finish(call_id, outcome, agent)
         except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
-            lost = ["the call"] if self.unstored.row(call_id) is not None else LOST_DATA
+            lost = ["the call"] if self.disk_full_buffer.row(call_id) is not None else LOST_DATA
             log.error("call.end_lost", call_id=call_id, error=repr(error), lost=lost, remedy=LOST_REMEDY)
         else:
-            if kept is not None:
-                await self._analyze_and_close(call_id, kept, agent)
+            if pending is not None:
+                await self._analyze_and_close(call_id, pending, agent)
         finally:
-            self.unstored.remove_end(call_id)
+            self.disk_full_buffer.remove_end(call_id)
 
     def on_disk_space(self) -> None:
-        """The disk has space: store what waits for it."""
-        room, self._disk_has_room = self._disk_has_room, asyncio.Event()
-        room.set()
+        """Store the ends that wait for disk space now, because there is some."""
+        waited_for, self._disk_has_space = self._disk_has_space, asyncio.Event()
+        waited_for.set()
 
-    async def store_live(self, call: Call, answered_at: datetime | None) -> None:
-        """Store the row of an active call, and its answer, for which there was no space. Raises
+    async def store_active_call(self, call: Call, answered_at: datetime | None) -> None:
+        """Store the row of an active call, and its answer, which a full disk kept in memory. Raises
         `StorageUnavailable`."""
 
         def store(conn: sa.Connection) -> bool:
             return answered_at is not None and calls.mark_answered(conn, call.id, answered_at)
 
-        await self._database.write(partial(self.unstored.with_row, call.id, store))
-        self.unstored.row_stored(call.id)
+        await self._database.write(partial(self.disk_full_buffer.insert_row_and, call.id, store))
+        self.disk_full_buffer.remove_row(call.id)
 
     async def wait_closed(self, call_id: str, timeout_s: float) -> bool:
         """Wait until a call with a pending end is closed. Returns False if that takes longer than `timeout_s`."""
@@ -136,7 +136,7 @@ class CallFinalizer:
         return task is None or bool((await asyncio.wait((task,), timeout=timeout_s))[0])
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait for the analyses; after `timeout_s` rules do the rest. Returns when every call is closed."""
+        """Wait for the analyses; after `timeout_s` rules complete them. Returns when every call is closed."""
         self._stopping.set()
         if self._closing and timeout_s > 0:
             await asyncio.wait(set(self._closing.values()), timeout=timeout_s)
@@ -145,7 +145,7 @@ class CallFinalizer:
             await asyncio.wait(set(self._closing.values()))
 
     def skip_model_analysis(self) -> None:
-        """The server stops: from now on no analysis waits for a model."""
+        """Complete all analyses by rules from now on, because the server stops."""
         self._stopping.set()
         self._model_skipped.set()
 
@@ -157,7 +157,7 @@ class CallFinalizer:
         """Analyze and close a call with a pending end. A failure concerns this call alone."""
         try:
             analysis = None
-            if agent is not None and self._analyzer is not None and is_analysis_wanted(agent, outcome.transcript):
+            if agent is not None and self._analyzer is not None and needs_analysis(agent, outcome.transcript):
                 started_s = time.monotonic()
                 analysis, usage = await self._analyzer.analyze(call_id, agent, outcome.transcript, self._model_skipped)
                 outcome = replace(outcome, usage=outcome.usage.plus(usage))
@@ -167,49 +167,49 @@ class CallFinalizer:
             log.error("call.end_lost", call_id=call_id, error=repr(error), remedy=LOST_REMEDY)
 
     async def _close(self, call_id: str, outcome: CallOutcome, agent: Agent | None, analysis: Analysis | None) -> None:
-        ended = await self._retrying(call_id, partial(self._store, call_id, outcome, agent, analysis))
+        ended = await self._with_retries(call_id, partial(self._store, call_id, outcome, agent, analysis))
         if ended is not None:
-            call, announced = ended
+            call, has_webhook = ended
             _observe(call, outcome.usage)
-            if announced:
+            if has_webhook:
                 self._on_webhook()
 
     async def _redact(self, call_id: str, outcome: CallOutcome) -> CallOutcome:
-        call = self.unstored.row(call_id)
+        call = self.disk_full_buffer.row(call_id)
         rules_of = partial(redactor.redaction_rules, call_id=call_id)
         if call is not None:
             rules_of = partial(redactor.redaction_rules_of_organization, organization_id=call.organization_id)
-        rules = await self._retrying(call_id, rules_of, self._database.read)
+        rules = await self._with_retries(call_id, rules_of, self._database.read)
         return await asyncio.to_thread(redactor.redact_outcome, outcome, rules) if rules else outcome
 
-    async def _retrying(
+    async def _with_retries(
         self,
         call_id: str,
         work: Callable[[sa.Connection], T],
         transaction: Callable[[Callable[[sa.Connection], T]], Awaitable[T]] | None = None,
     ) -> T:
-        """Returns the result of a transaction (by default one that writes), tried again for half a minute, and for a
-        pending end, here or in the database, until the server stops. Then raises `StorageUnavailable`, at once if the
-        disk is full and a session waits."""
-        run, is_kept = transaction or self._with_row(call_id), call_id in self._closing
-        for wait_s in chain(STORE_RETRIES_S, repeat(PENDING_RETRY_S) if is_kept else ()):
+        """Returns the result of a transaction (by default one that writes), which is tried again for half a minute, in
+        the background until the server stops. Then raises `StorageUnavailable`; at once if the disk is full and a
+        session waits."""
+        run, in_background = transaction or self._with_row(call_id), call_id in self._closing
+        for wait_s in chain(STORE_RETRIES_S, repeat(PENDING_RETRY_S) if in_background else ()):
             stop = self._stopping if wait_s == PENDING_RETRY_S else self._model_skipped
             try:
                 return await run(work)
             except StorageUnavailable as error:
-                if stop.is_set() if is_kept else error.disk_full:
-                    raise  # the next start closes it, or we do when there is room
+                if stop.is_set() if in_background else error.disk_full:
+                    raise  # the next start closes the call, or this process when there is space
                 write = log.debug if error.disk_full else log.error  # `DiskSpace` logs a full disk once
                 write("call.end_not_stored", call_id=call_id, cause=error.cause, again_in_s=wait_s)
-                await (_wait_for_any((stop, self._disk_has_room), wait_s) if is_kept else asyncio.sleep(wait_s))
+                await (_wait_for_any((stop, self._disk_has_space), wait_s) if in_background else asyncio.sleep(wait_s))
         return await run(work)
 
     def _with_row(self, call_id: str) -> Callable[[Callable[[sa.Connection], T]], Awaitable[T]]:
-        """Returns a runner of writes about a call: they store the call's row with them if it is missing."""
+        """Returns a runner of write transactions about a call, which also store the call's row if it is missing."""
 
         async def run(work: Callable[[sa.Connection], T]) -> T:
-            result = await self._database.write(partial(self.unstored.with_row, call_id, work))
-            self.unstored.row_stored(call_id)
+            result = await self._database.write(partial(self.disk_full_buffer.insert_row_and, call_id, work))
+            self.disk_full_buffer.remove_row(call_id)
             return result
 
         return run
@@ -217,7 +217,8 @@ class CallFinalizer:
     def _store(
         self, call_id: str, outcome: CallOutcome, agent: Agent | None, analysis: Analysis | None, conn: sa.Connection
     ) -> tuple[Call, bool] | None:
-        """Returns the call, and whether it has a webhook; None if it had ended before."""
+        """Store the end of a call and its webhook. Returns the call, and True if there is a webhook; None if the call
+        was closed before."""
         call = calls.finish(
             conn,
             call_id,
@@ -236,19 +237,19 @@ class CallFinalizer:
         if call is None:
             return None
         call = replace(call, cost=charge(conn, call, outcome.usage, self._rate_card))
-        return call, self._announce(conn, call, agent)
+        return call, self._add_webhook(conn, call, agent)
 
     async def recover(self, data_dir: Path) -> int:
-        """End the calls that a dead process left open, and put their webhooks into the outbox, in one transaction;
-        calls with a pending end are analyzed and closed in the background. Returns how many there were."""
-        closed, kept = await self._database.write(partial(self._close_interrupted, data_dir))
+        """Close the calls that a dead process left open, and put their webhooks into the outbox, in one transaction;
+        calls with a pending end are analyzed and closed in the background. Returns the number of both."""
+        closed, pending = await self._database.write(partial(self._close_interrupted, data_dir))
         for call in closed:
             _observe(call, CallUsage.from_json(call.usage))
         if closed:
             self._on_webhook()
-        for call, pending_end, agent in kept:
+        for call, pending_end, agent in pending:
             self._in_background(call.id, self._recover_call(call.id, _outcome_of(call, pending_end), agent))
-        return len(closed) + len(kept)
+        return len(closed) + len(pending)
 
     async def _recover_call(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         async with self._recovering:
@@ -262,14 +263,14 @@ class CallFinalizer:
             replace(call, cost=charge(conn, call, CallUsage.from_json(call.usage), self._rate_card)) for call in closed
         ]
         for call in closed:
-            self._announce(conn, call, None)
+            self._add_webhook(conn, call, None)
         kept = pending_finalization.all_pending(conn)
         return closed, [(call, pending_end, _agent_of(conn, call)) for call, pending_end in kept]
 
-    def _announce(self, conn: sa.Connection, call: Call, kept: Agent | None) -> bool:
-        """Put the event into the outbox if the call's agent has a webhook; `kept` is the agent if it is no longer
-        stored."""
-        agent = _agent_of(conn, call, closed=True) or kept
+    def _add_webhook(self, conn: sa.Connection, call: Call, deleted_agent: Agent | None) -> bool:
+        """Put the webhook into the outbox if the call's agent has one; `deleted_agent` is the agent if it is no longer
+        stored. Returns True if there is a webhook."""
+        agent = _agent_of(conn, call, closed=True) or deleted_agent
         if agent is None or not agent.post_call_webhook_url:
             return False
         now = utc_now()
@@ -295,7 +296,7 @@ async def _wait_for_any(events: Iterable[asyncio.Event], wait_s: float) -> None:
 
 
 def _agent_of(conn: sa.Connection, call: Call, *, closed: bool = False) -> Agent | None:
-    """The agent as it is now; if it was deleted during the call, as it was then: the call keeps that until it is
+    """Returns the agent as it is now; if it was deleted during the call, its snapshot, which is removed if the call is
     `closed`."""
     if call.agent_id is None:
         return None
@@ -350,7 +351,7 @@ def _observe_analysis(call_id: str, analysis: Analysis, took_s: float) -> None:
 
 def _observe(call: Call, usage: CallUsage) -> None:
     metrics.ENDED_CALLS.labels(direction=call.direction, reason=call.ended_reason).inc()
-    count_charged(call, usage)
+    observe_usage(call, usage)
     log.info(
         "call.ended",
         call_id=call.id,

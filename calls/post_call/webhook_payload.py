@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from calls.post_call.analysis import unknown_values
+from calls.post_call.analysis import null_values
 from config.clock import iso
 from config.signed_links import recording_path, transcript_path
 from storage.agents.agents import Agent
@@ -13,8 +13,8 @@ from storage.calls.calls import Call
 
 
 def call_completed_payload(call: Call, agent: Agent, link: Callable[[str], str]) -> bytes:
-    """Returns UTF-8 JSON. `link` makes a path an absolute, signed URL. Every value that the agent extracts is there,
-    null if it is not known."""
+    """Returns UTF-8 JSON. `link` returns the absolute, signed URL of a path. `extractedData` has every value that the
+    agent extracts, null if it is not known."""
     payload = {
         "event": "call.completed",
         "callId": call.id,
@@ -30,9 +30,9 @@ def call_completed_payload(call: Call, agent: Agent, link: Callable[[str], str])
         "recordingUrl": link(recording_path(call.id)) if call.recorded else None,
         "transcriptUrl": link(transcript_path(call.id)) if call.transcript else None,
         "summary": call.analysis["summary"] if call.analysis else None,
-        "extractedData": call.analysis["extractions"] if call.analysis else unknown_values(agent),
+        "extractedData": call.analysis["extractions"] if call.analysis else null_values(agent),
         "contextVariables": call.context_variables,
         "metadata": call.metadata,
     }
-    # Half of a character is no UTF-8, and no reason for a call not to end.
+    # A lone surrogate cannot be encoded, and must not keep a call from ending.
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

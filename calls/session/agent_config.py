@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class AgentModels:
-    """The models that an agent uses. `voice_name` is one of the voices of `voice`."""
+    """The models that an agent uses. `voice_name` is one of the voices of `tts`."""
 
     llm: LanguageModel
     stt: SpeechToText
@@ -34,12 +34,12 @@ class AgentModels:
 
     @property
     def names(self) -> list[str]:
-        """For the log."""
+        """The names of speech recognizer, language model and voice, for the log."""
         return [self.stt.name, self.llm.name, self.voice_name]
 
 
 def models_for(agent: Agent, catalogue: Catalogue) -> AgentModels:
-    """The models that the agent names. One that is not installed any more is replaced by the default and logged."""
+    """Returns the models of the agent. One that is no longer installed is replaced by the default and logged."""
     llm_id = _parse_uuid(agent.slm_model_id)
     voice_id = _parse_uuid(agent.voice_id)
     try:
@@ -60,7 +60,7 @@ def _parse_uuid(text: str | None) -> UUID | None:
 
 
 def context_values(call: Call, number: str, facts: InviteFacts) -> dict[str, ContextValue]:
-    """The values of placeholders in this call. `number` is our phone number."""
+    """Returns the values of placeholders in this call. `number` is our phone number."""
     return call_values(
         call.context_variables,
         call_id=call.id,
@@ -71,7 +71,7 @@ def context_values(call: Call, number: str, facts: InviteFacts) -> dict[str, Con
 
 
 def conversation_config(agent: Agent, values: Mapping[str, ContextValue], call_id: str) -> ConversationConfig:
-    """The conversation of the agent in a call, its placeholders filled with `values`."""
+    """Returns the agent's configuration for a conversation, its placeholders filled with `values`."""
     greeting = (agent.agent_greeting or "").strip() if agent.agent_greeting_enabled else ""
     speaks_first = agent.first_speaker == "agent"
     return ConversationConfig(
@@ -86,5 +86,5 @@ def conversation_config(agent: Agent, values: Mapping[str, ContextValue], call_i
 
 
 def turn_settings(agent: Agent) -> TurnSettings:
-    """The turn-taking settings of an agent, whose fields have the same names."""
+    """Returns the turn-taking settings of an agent, whose fields have the same names."""
     return TurnSettings(**{each.name: getattr(agent, each.name) for each in fields(TurnSettings)})

@@ -1,4 +1,4 @@
-"""Background sounds of calls: loops at the calls' sample rates, made once for all calls that play them."""
+"""Background sounds of calls: loops at the calls' sample rates, rendered once for all calls that play them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from sipcore._native import Background
 
 DUCKED_VOLUME: Final = 10 ** (-10 / 20)
-"""The share of a sound's volume that is left under the agent's speech: 10 dB less sounds half as loud, so
-the place stays the same and steps back. Speech is about 22 dB under full scale and a preset 26, so even at volume 1
-there are 14 dB between them; more than 15 add nothing to how well speech is understood (IEC 60268-16)."""
+"""The factor of a sound's volume under the agent's speech: 10 dB less sounds half as loud, so the sound stays present
+and recedes. Speech is about 22 dB under full scale and a preset 26, so even at volume 1 there are 14 dB between them;
+more than 15 add nothing to the intelligibility of speech (IEC 60268-16)."""
 MAX_CACHE_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of loops that are cached for later calls; the least recently used goes first. Calls keep what they play."""
+"""Bytes of loops that are cached for later calls; the least recently used is dropped first. Calls keep the loops that
+they play."""
 _MARGIN: Final = SAMPLE_RATE // 10
-"""Samples around a loop that the resampler gets; its filter is shorter."""
+"""Samples around a loop that the resampler gets, because its filter is shorter than that."""
 _Key = tuple[str, int]
 
 
@@ -65,7 +66,7 @@ class BackgroundSounds:
             return cached
         if key not in self._loading:
             self._loading[key] = asyncio.create_task(self._load(key), name="background sound")
-        # Another call may wait for it when this one has ended.
+        # Another call may wait for it after this one has ended.
         return await asyncio.shield(self._loading[key])
 
     async def _load(self, key: _Key) -> _LoadedLoop:
@@ -80,14 +81,14 @@ class BackgroundSounds:
 
     def _render(self, sound_id: str, rate: int) -> _LoadedLoop:
         path = path_of(self._data_dir, sound_id)
-        samples = at_rate(read_wav(path), rate)
+        samples = resample_loop(read_wav(path), rate)
         if len(samples) == 0:
             raise InvalidSound(f"{path.name} holds no sound")
         return _LoadedLoop(self._pump.load_background(samples), samples.nbytes)
 
 
-def at_rate(loop: Samples, rate: int) -> Samples:
-    """Resample a loop from SAMPLE_RATE to another rate without a seam: as a circle, repeated where its length would
+def resample_loop(loop: Samples, rate: int) -> Samples:
+    """Resample a loop from SAMPLE_RATE to another rate without a seam: circularly, and repeated where its length would
     otherwise be no whole number of the new samples."""
     if rate == SAMPLE_RATE or len(loop) == 0:
         return loop

@@ -22,11 +22,11 @@ from calls.conversation.event_queue import EventQueue
 from calls.conversation.prompt_prefill import PromptPrefill
 from calls.conversation.response_generator import first_prompt
 from calls.session.agent_config import AgentModels, conversation_config, models_for, turn_settings
+from calls.session.call_snapshot import CallSnapshot
 from calls.session.conversation_runner import CallParticipants, ConversationRunner, load_tools, open_speech_input
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle
 from calls.session.progress import write_progress
-from calls.session.snapshot import CallSnapshot
 from calls.session.transfer import ReferHandler, ReroutePolicy, TransferSupport, trunk_address_check
 from calls.tools.toolset import ToolSet
 from config.clock import utc_now
@@ -39,13 +39,13 @@ from storage.calls.calls import Call, EndedReason
 from storage.phone_numbers.phone_numbers import PhoneNumber
 
 RECORDING_CLOSE_TIMEOUT_S: Final = 5.0
-"""Time for a recording to close; afterwards it counts as it is on the disk."""
+"""Time for a recording to close; afterwards what is on the disk counts."""
 
 log = structlog.get_logger()
 
 
 class CallSession:
-    """`run` is the whole life of a call that was admitted, or placed; `end` ends it from outside."""
+    """`run` runs a call that was admitted or placed until its end is stored; `end` ends it from outside."""
 
     has_leg: Final = True
 
@@ -60,8 +60,7 @@ class CallSession:
         transfers: TransferSupport | None = None,
         lifecycle: CallLifecycle | None = None,
     ) -> None:
-        """Without `transfers` a REFER of the peer is declined, whatever its number allows. Without `lifecycle` one
-        begins here."""
+        """Without `transfers` every REFER of the peer is declined. Without `lifecycle` the call begins as RINGING."""
         self.call = call
         self._agent = agent
         self._number = number
@@ -93,8 +92,8 @@ class CallSession:
 
     async def run(self) -> None:
         """Ring, answer or be answered, hold the conversation, hang up, store the end. An error ends this call as
-        `error` and is logged once. Raises `StorageUnavailable` when the end could not be stored."""
-        self._leg.ended.add_done_callback(self._leg_ended)
+        `error` and is logged once. Raises `StorageUnavailable` if the end could not be stored."""
+        self._leg.ended.add_done_callback(self._on_leg_ended)
         if self._deps.sip_traces is not None:
             self._deps.sip_traces.start(TracedCall(self.call.id, self._number.id), self._leg.facts)
         try:
@@ -109,9 +108,9 @@ class CallSession:
         try:
             await self._deps.finalizer.finish(self.call.id, self._outcome(reason, media_quality), self._agent)
         finally:
-            self._lifecycle.closed()
+            self._lifecycle.mark_ended()
             if self._deps.sip_traces is not None:
-                self._deps.sip_traces.call_ended(self.call.id)
+                self._deps.sip_traces.on_call_ended(self.call.id)
 
     def _outcome(self, reason: EndedReason, media_quality: dict[str, Any] | None) -> CallOutcome:
         conversation, lifecycle = self._conversation, self._lifecycle
@@ -131,7 +130,7 @@ class CallSession:
         )
 
     async def _ring_and_converse(self) -> None:
-        """The call until it is hung up. When this returns, the reason of its end is known or on its way."""
+        """Run the call until it is hung up. Afterwards the reason of its end is known, or the leg is about to end."""
         models = models_for(self._agent, self._deps.models)
         participants = CallParticipants(self.call, self._agent, self._number.number, self._leg, self._meter)
         config = conversation_config(self._agent, participants.values, self.call.id)
@@ -146,8 +145,8 @@ class CallSession:
         media = await self._connect()
         if media is None:
             return
-        answered_at = self._lifecycle.answered()
-        self._lifecycle.audio_flows()
+        answered_at = self._lifecycle.mark_answered()
+        self._lifecycle.mark_active()
         self._log.info("call.answered", codec=media.codec, rate=media.rate, models=models.names)
         with closing(open_speech_input(models, participants, tools, media.rate, self._on_transcript)) as speech_input:
             async with self._call_audio(media, models.end_of_turn.latency_ms) as (audio, events):
@@ -170,13 +169,13 @@ class CallSession:
             await self._leg.send_ringing()
 
     async def _connect(self) -> Media | None:
-        """Answer, or wait until the callee does; None when the call ends before audio was negotiated."""
+        """Answer, or wait for the callee's answer. Returns None if the call ends before audio was negotiated."""
         if self._is_inbound:
-            return await self._media_of(self._leg.answer())
-        return await self._media_of(self._leg.wait_connected()) if await self._wait_answered() else None
+            return await self._wait_for_media(self._leg.answer())
+        return await self._wait_for_media(self._leg.wait_connected()) if await self._wait_answered() else None
 
     async def _wait_answered(self) -> bool:
-        """Wait until the callee answers, for `ring_timeout_s` at most. False when the call ends first."""
+        """Wait for the callee's answer, for `ring_timeout_s` at most. Returns False if the call ends first."""
         ringing = asyncio.create_task(self._store_ringing())
         await asyncio.wait(
             (self._leg.answered, self._lifecycle.ending),
@@ -188,7 +187,7 @@ class CallSession:
         if not ringing.cancelled():
             ringing.result()
         if self._leg.answered.done():
-            self._lifecycle.answered()
+            self._lifecycle.mark_answered()
             return True
         if not self._lifecycle.is_ending:
             self.end("no_answer" if await self._leg.latest_status() else "unreachable")
@@ -199,9 +198,9 @@ class CallSession:
         self._log.info("call.ringing")
         await write_progress(self._deps.database, self.call.id, partial(calls.mark_ringing, call_id=self.call.id))
 
-    async def _media_of(self, connecting: Coroutine[Any, Any, Media]) -> Media | None:
-        """The negotiated audio; None when the call ends first. A peer may confirm the dialog and never negotiate audio:
-        that is a media timeout as any other."""
+    async def _wait_for_media(self, connecting: Coroutine[Any, Any, Media]) -> Media | None:
+        """Returns the negotiated audio; None if the call ends first. A peer that confirms the dialog and never
+        negotiates audio is a media timeout, too."""
         answering = asyncio.ensure_future(connecting)
         await asyncio.wait(
             (answering, self._lifecycle.ending),
@@ -220,7 +219,7 @@ class CallSession:
 
     @asynccontextmanager
     async def _call_audio(self, media: Media, ask_ahead_ms: float) -> AsyncIterator[tuple[CallAudio, EventQueue]]:
-        """The call in the audio engine, recorded. Leaving it hangs up and closes the recording."""
+        """Adds the call to the audio engine and records it. Leaving the block hangs up and closes the recording."""
         closed: asyncio.Future[RecordingResult] = asyncio.get_running_loop().create_future()
         recording = self._open_recording(media, closed)
         events = EventQueue()
@@ -243,11 +242,12 @@ class CallSession:
             recordings.path_of(self._deps.data_dir, self.call.id, self.call.created_at),
             rate=media.rate,
             call_id=self.call.id,
-            on_closed=lambda result: _set_from_thread(loop, closed, result),
+            on_closed=lambda result: _set_result_from_thread(loop, closed, result),
         )
 
     async def _close_recording(self, recording: Recording, closed: asyncio.Future[RecordingResult]) -> bool:
-        """Wait until the engine has released the call and its recording is on the disk. True if it holds audio."""
+        """Wait until the engine has released the call and its recording is on the disk. Returns True if it holds
+        audio."""
         await asyncio.wait((closed,), timeout=RECORDING_CLOSE_TIMEOUT_S)
         if closed.done():
             return closed.result().frames > 0
@@ -264,22 +264,22 @@ class CallSession:
                 await self._leg.reject(500)
             else:
                 await self._leg.hangup(q850_cause_of(reason))
-        except Exception as error:  # noqa: BLE001 - the end of the call is stored whatever SIP says
+        except Exception as error:  # noqa: BLE001 - the end of the call is stored all the same
             self._log.error("call.hangup_failed", error=repr(error), exc_info=error)
 
     def _release_media(self) -> None:
-        """Give the pump's slot back. A leg that was hung up before it had audio may get some until it ends."""
+        """Free the pump's slot. A leg that was hung up before it had audio may get audio until it ends."""
         if self._leg.has_media:
             self._leg.release()
         else:
             self._leg.ended.add_done_callback(lambda _: self._leg.release())
 
     def _on_transcript(self, backchannel: bool) -> None:
-        """From a model's thread: the speech recognizer has words."""
+        """Called on a model's thread when the speech recognizer has other words."""
         if self._audio is not None:
             self._audio.on_transcript(backchannel)
 
-    def _leg_ended(self, ended: asyncio.Future[LegEnd]) -> None:
+    def _on_leg_ended(self, ended: asyncio.Future[LegEnd]) -> None:
         if ended.cancelled() or not ended.result().by_peer:
             return
         answered = self._lifecycle.is_answered or self._leg.answered.done()
@@ -290,16 +290,16 @@ class CallSession:
         return self._leg.facts.direction == "inbound"
 
 
-def _set_from_thread(
+def _set_result_from_thread(
     loop: asyncio.AbstractEventLoop, closed: asyncio.Future[RecordingResult], result: RecordingResult
 ) -> None:
-    """From the writer's thread; nothing happens when the loop is closed."""
+    """Called on the writer's thread. Does nothing if the loop is closed."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(closed.set_result, result)
 
 
 def _first_error(error: BaseException) -> BaseException:
-    """The first error in an exception group."""
+    """Returns the first error in an exception group, or the error itself."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

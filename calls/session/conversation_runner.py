@@ -1,5 +1,5 @@
-"""Runs the conversation of an answered call with all that belongs to it: speech recognition, DTMF, progress in the
-database, background sound and the RTP timeout."""
+"""Runs the conversation of an answered call, with speech recognition, DTMF, stored progress, background sound and the
+RTP timeout."""
 
 from __future__ import annotations
 
@@ -45,19 +45,20 @@ from storage.calls import calls
 from storage.calls.calls import Call
 from storage.database.database import StorageUnavailable
 
-NO_RTP_S: Final = 3.0
-"""Time without any RTP packet from the answer on after which a warning is logged: the caller is not heard."""
+NO_RTP_WARNING_S: Final = 3.0
+"""Time without any RTP packet since the answer after which a warning is logged: the caller's audio does not arrive."""
 BYE_DELAY_S: Final = 0.2
-"""Between the last sample that was sent and our BYE: the caller's jitter buffer still holds audio."""
-PROGRESS_AFTER_S: Final = 1.0
-"""Time after which a change of the transcript is stored, with the changes meanwhile: each time all of it is written."""
+"""Between the last sample that was sent and the BYE, because the caller's jitter buffer still holds audio."""
+PROGRESS_DELAY_S: Final = 1.0
+"""Time from a change of the transcript until it is stored, with the changes meanwhile, because all of it is written
+each time."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class CallParticipants:
-    """The agent, on our `number`, and the caller on the leg; and the meter of what they use."""
+    """The agent with our `number`, the caller's leg, and the meter of their usage."""
 
     call: Call
     agent: Agent
@@ -91,8 +92,8 @@ def open_speech_input(
     rate: int,
     on_transcript: Callable[[bool], None],
 ) -> SpeechInput:
-    """For a call at `rate` Hz. `on_transcript` is called from a model's thread whenever the speech recognizer has other
-    words; True: they are a backchannel."""
+    """Returns the streams for a call at `rate` Hz. `on_transcript` is called on a model's thread whenever the speech
+    recognizer has other words, with True if they are a backchannel."""
     agent = participants.agent
     values = participants.call.context_variables.values()
     phrases = hot_words(agent.name, agent.system_prompt or "", values, tools.definitions)
@@ -110,7 +111,7 @@ def open_speech_input(
 
 
 async def load_tools(participants: CallParticipants, deps: CallDependencies) -> ToolSet:
-    """The agent's tools. When the database cannot be read, the call has those that need none."""
+    """Returns the agent's tools; only the built-in ones if the database cannot be read."""
     agent, call, leg = participants.agent, participants.call, participants.leg
     try:
         return await load_toolset(
@@ -121,13 +122,13 @@ async def load_tools(participants: CallParticipants, deps: CallDependencies) -> 
             send_digits=leg.send_digits,
             knowledge_search=deps.knowledge_search,
         )
-    except StorageUnavailable as trouble:
-        log.warning("call.without_own_tools", call_id=call.id, cause=trouble.cause)
+    except StorageUnavailable as error:
+        log.warning("call.without_own_tools", call_id=call.id, cause=error.cause)
         return builtin_toolset(agent, call.id, leg.send_digits)
 
 
 class ConversationRunner:
-    """`run` returns when the call is to end; afterwards the transcript of `conversation` is what was heard."""
+    """`run` returns when the call is to end; the transcript of `conversation` is complete then."""
 
     def __init__(
         self,
@@ -168,19 +169,19 @@ class ConversationRunner:
         )
 
     def _new_timeline(self) -> Timeline:
-        """A timeline that counts from the answer, a moment ago, which has its time on another clock."""
+        """Returns a timeline from the answer on, whose time is converted from wall-clock to engine time."""
         now_ms = self._deps.engine.now_ms
         since_answer = utc_now() - self._answered_at
         return Timeline(now_ms() - since_answer.total_seconds() * 1000, now_ms, turn_metrics.observe)
 
     def _on_inband_digit(self, key: DtmfDetected) -> None:
-        """A DTMF tone was detected in the audio: the caller's, or the echo of one that we sent."""
+        """Pass on a DTMF tone that was detected in the audio, unless it is the echo of one that we sent."""
         if not self._dtmf_echo.is_echo(key.at_ms):
             self._dtmf.on_digit(key.digit, "inband", key.at_ms)
 
     async def run(self, lifecycle: CallLifecycle) -> None:
-        """Hold the conversation until the call is to end; it ends the call when the conversation ends, and at the time
-        limit of the agent. Raises what went wrong."""
+        """Hold the conversation until the call is to end. Ends the call when the conversation ends, and at the agent's
+        `max_call_duration_seconds`. Raises the errors of its tasks in an exception group."""
         leg = self._participants.leg
         self._connect_dtmf_and_hold(leg)
         limit = asyncio.get_running_loop().call_later(
@@ -215,17 +216,16 @@ class ConversationRunner:
         call_id, owner = self._participants.call.id, self._participants.call.organization_id
         rules = redactor.REDACT_EVERYTHING  # until the organization's are known
 
-        def answered(conn: sa.Connection) -> bool:
+        def store_answer(conn: sa.Connection) -> bool:
             nonlocal rules
-            rules = redactor.redaction_rules_of_organization(
-                conn, owner
-            )  # the call's row may wait for space on a full disk
+            # Not those of the call: its row may wait for space on a full disk.
+            rules = redactor.redaction_rules_of_organization(conn, owner)
             return calls.mark_answered(conn, call_id, self._answered_at)
 
-        await write_progress(self._deps.database, call_id, answered, deferrable=True)
+        await write_progress(self._deps.database, call_id, store_answer, deferrable=True)
         while True:
             await self._progressed.wait()
-            await asyncio.sleep(PROGRESS_AFTER_S)
+            await asyncio.sleep(PROGRESS_DELAY_S)
             self._progressed.clear()
             transcript, timeline = self.conversation.transcript, self.conversation.timeline
             items, turns = await redactor.redact_progress(transcript.items(), timeline.items(), rules)
@@ -240,7 +240,7 @@ class ConversationRunner:
             await write_progress(self._deps.database, call_id, write, deferrable=True)
 
     async def _play_background(self) -> None:
-        """Play the agent's background sound under the call; one that cannot be read is logged and left out."""
+        """Play the agent's background sound under the call. One that cannot be read is logged and not played."""
         agent, audio, sounds = self._participants.agent, self._audio, self._deps.background_sounds
         if agent.background_sound_id is None or sounds is None:
             return
@@ -250,11 +250,13 @@ class ConversationRunner:
             self._log.warning("call.without_background", sound_id=agent.background_sound_id, error=str(error))
 
     async def _watch_rtp(self, lifecycle: CallLifecycle) -> None:
-        """End the call at the RTP timeout; warn early when no packet comes at all."""
+        """End the call at the RTP timeout; log a warning early if no packet arrives at all."""
         leg, timeout = self._participants.leg, RtpTimeout(self._deps.rtp_timeout_s)
-        await asyncio.sleep(min(NO_RTP_S, self._deps.rtp_timeout_s))
-        if leg.rtp_silence_s() >= NO_RTP_S and not leg.on_hold:
-            self._log.warning("call.no_rtp", waited_s=NO_RTP_S, remedy="let UDP through to the RTP ports; mind NAT")
+        await asyncio.sleep(min(NO_RTP_WARNING_S, self._deps.rtp_timeout_s))
+        if leg.rtp_silence_s() >= NO_RTP_WARNING_S and not leg.on_hold:
+            self._log.warning(
+                "call.no_rtp", waited_s=NO_RTP_WARNING_S, remedy="open the RTP ports for UDP in the firewall; check NAT"
+            )
         wait_s = timeout.next_check_s(leg.rtp_silence_s(), leg.on_hold)
         while wait_s is not None:
             await asyncio.sleep(wait_s)

@@ -20,9 +20,9 @@ from storage.database.database import Database
 @dataclass(frozen=True, kw_only=True)
 class CallDependencies:
     """`rtp_timeout_s`: time without any RTP packet after which a call ends. `ring_timeout_s`: time for a callee to
-    answer. Without `background_sounds` calls have none. Without `sip_traces` no SIP messages are kept. `aliases_of`
+    answer. Without `background_sounds` calls have none. Without `sip_traces` no SIP messages are stored. `aliases_of`
     returns the names that a source address has in the database. Without `knowledge_search` documents are searched by
-    their words alone."""
+    keywords alone."""
 
     database: Database
     engine: AudioEngine

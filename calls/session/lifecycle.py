@@ -13,22 +13,22 @@ from storage.calls.calls import EndedReason
 
 
 class SessionState(Enum):
-    """Where a call stands.
+    """The state of a call.
 
     QUEUED -> RINGING -> ANSWERED -> ACTIVE
     any of these -- end --> ENDING -> ENDED
     """
 
     QUEUED = auto()
-    """Outbound: no INVITE was sent yet."""
+    """Outbound: the INVITE is not sent yet."""
     RINGING = auto()
-    """The INVITE was received, or sent, and is not answered."""
+    """The INVITE was received or sent, and is not answered."""
     ANSWERED = auto()
-    """Answered; no audio was negotiated yet."""
+    """Answered; audio is not negotiated yet."""
     ACTIVE = auto()
     """Audio flows, and the agent talks with the caller."""
     ENDING = auto()
-    """The reason of the end is known; the leg is hung up, and the end is stored."""
+    """The reason of the end is known; the leg is being hung up, and the end stored."""
     ENDED = auto()
 
 
@@ -54,7 +54,7 @@ class CallLifecycle:
 
     @property
     def state(self) -> SessionState:
-        """Where the call stands."""
+        """The current state."""
         return self._state
 
     @property
@@ -69,22 +69,22 @@ class CallLifecycle:
 
     @property
     def reason(self) -> EndedReason | None:
-        """Why the call ends; None while it goes on."""
+        """Why the call ends; None before that."""
         return self.ending.result() if self.ending.done() else None
 
-    def invite_sent(self) -> None:
-        """The INVITE of a queued call is on its way."""
+    def mark_ringing(self) -> None:
+        """Set the state of a queued call whose INVITE was sent."""
         self._enter(SessionState.RINGING)
 
-    def answered(self) -> datetime:
-        """The call was answered, now or before; returns when. It may be ending already."""
+    def mark_answered(self) -> datetime:
+        """Set the time of the answer unless it is set, and the state unless the call is ending. Returns that time."""
         if self.answered_at is None:
             self.answered_at = utc_now()
         self._enter(SessionState.ANSWERED)
         return self.answered_at
 
-    def audio_flows(self) -> None:
-        """Audio was negotiated with the peer."""
+    def mark_active(self) -> None:
+        """Set the state of a call whose audio was negotiated."""
         self._enter(SessionState.ACTIVE)
 
     def end(self, reason: EndedReason) -> None:
@@ -94,11 +94,12 @@ class CallLifecycle:
             self.ending.set_result(reason)
             self._enter(SessionState.ENDING)
 
-    def closed(self) -> None:
-        """The leg has ended, and the end of the call is stored or was handed over."""
+    def mark_ended(self) -> None:
+        """Set the state of a call whose leg has ended, and whose end is stored or was handed over."""
         self._enter(SessionState.ENDED)
 
     def _enter(self, state: SessionState) -> None:
-        """Nothing happens when the state cannot follow: what comes late of a call that is ending does not revive it."""
+        """Enter a state that can follow; any other is ignored, because a late event must not revive a call that is
+        ending."""
         if state in _NEXT[self._state]:
             self._state = state

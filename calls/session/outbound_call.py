@@ -1,4 +1,4 @@
-"""Outbound calls: queued, paced, placed through the trunk of their number, and then a session as any other."""
+"""Outbound calls: queued, paced, placed through the trunk of their number, then run as a session."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import sqlalchemy as sa
 import structlog
 
 from calls import metrics
-from calls.admission.model_load import ModelLoadShedder
+from calls.admission.load_shedding import ModelLoadShedder
 from calls.call_record import sip_metadata
 from calls.call_record.end_reason import end_status_of, ended_reason_of_invite_error
 from calls.call_record.outcome import CallOutcome
-from calls.outbound import audit_log, permissions
+from calls.outbound import dial_audit, permissions
 from calls.outbound.dialer import OutboundDialer, trunk_problem
-from calls.outbound.pacing import completes_before_end
+from calls.outbound.pacing import run_unless_ending
 from calls.outbound.permissions import DialClearance
 from calls.session.call_session import CallSession
+from calls.session.call_snapshot import CallSnapshot
 from calls.session.dependencies import CallDependencies
 from calls.session.lifecycle import CallLifecycle, SessionState
 from calls.session.progress import write_progress
-from calls.session.snapshot import CallSnapshot
 from calls.session.transfer import ReroutePolicy, TransferSupport
 from config.clock import utc_now
 from sipcore.dialogs.invite_error import InviteError
@@ -46,17 +46,17 @@ class OutboundRoute(DialClearance):
 
 
 def _store_placement(conn: sa.Connection, call: Call, policy: Policy) -> DialClearance | str:
-    """The transaction before the INVITE: stores its Call-ID, or in the audit log why the call is not placed."""
+    """Recheck the permissions of a call. Stores the Call-ID of its INVITE, or in the audit log why it is not placed."""
     clearance = permissions.recheck_dial(conn, call, policy)
     if isinstance(clearance, str):
-        audit_log.log_attempt(audit_log.record_not_dialled(conn, call, clearance))
+        dial_audit.log_attempt(dial_audit.record_not_dialled(conn, call, clearance))
     else:
         calls.mark_dialling(conn, call.id, str(call.call_sid))
     return clearance
 
 
 class OutboundCall:
-    """`run` is the whole life of a queued call; `end` ends it from outside."""
+    """`run` runs a queued call until its end is stored; `end` ends it from outside."""
 
     def __init__(
         self, queued: QueuedCall, deps: CallDependencies, dialer: OutboundDialer, transfers: TransferSupport
@@ -69,9 +69,9 @@ class OutboundCall:
         self._transfers = transfers
         self._lifecycle = CallLifecycle(SessionState.QUEUED)
         self._session: CallSession | None = None
-        """The call from its INVITE on."""
+        """Set once the INVITE was sent."""
         self._admitted_by: ModelLoadShedder | None = None
-        """The load shedder that has admitted the call and does not count it as active yet."""
+        """The load shedder that has admitted the call, until it counts the call as active."""
         self._log = log.bind(call_id=self.call.id)
 
     @property
@@ -89,7 +89,7 @@ class OutboundCall:
 
     async def run(self) -> None:
         """Wait for a slot, place the call, run its session, store its end. An error ends this call as `error` and is
-        logged once. Raises `StorageUnavailable` when the end could not be stored."""
+        logged once. Raises `StorageUnavailable` if the end could not be stored."""
         try:
             self._session = await self._place()
         except Exception as error:  # noqa: BLE001 - it ends this call alone
@@ -97,24 +97,24 @@ class OutboundCall:
             self.end("error")
         if self._admitted_by is not None:
             if self._session is None:
-                self._admitted_by.withdraw(queued=True)
-            self._admitted_by.entered()
+                self._admitted_by.undo_admission(queued=True)
+            self._admitted_by.end_admission()
         if self._session is None:
             await self._finish_unplaced(await self._lifecycle.ending)
         else:
             await self._session.run()
 
     async def _place(self) -> CallSession | None:
-        """The session of the call, once its INVITE was sent; None when the call ends before."""
+        """Returns the session of the call, once its INVITE was sent; None if the call ends before."""
         try:
             route = await self._find_route()
             leg = None if route is None else await self._send_invite(route)
         except InviteError as error:
-            self._give_up(error)
+            self._end_unplaced(error)
             return None
         if route is None or leg is None:
             return None
-        self._lifecycle.invite_sent()
+        self._lifecycle.mark_ringing()
         return CallSession(
             call=self.call,
             agent=route.agent,
@@ -126,25 +126,26 @@ class OutboundCall:
         )
 
     async def _wait_for_slot(self) -> bool:
-        """Wait until the models answer in time, and for the pacer. False when the call ends first."""
+        """Wait until the models answer in time, and for the pacer. Returns False if the call ends first."""
         load_shedder, pacer = self._dialer.load_shedder, self._dialer.pacer
         if load_shedder is None:
             return await pacer.wait_unless_ending(self._lifecycle.ending)
-        return await completes_before_end(self._lifecycle.ending, load_shedder.wait_for_slot(pacer.wait))
+        return await run_unless_ending(self._lifecycle.ending, load_shedder.wait_for_slot(pacer.wait))
 
-    def _enter_load(self) -> bool:
-        """Have the load shedder admit the call. False when the models can take no further call any more."""
+    def _admit(self) -> bool:
+        """Have the load shedder admit the call. Returns False if the models have no capacity any more."""
         load_shedder = self._dialer.load_shedder
         if load_shedder is not None:
-            if not load_shedder.try_enter():
+            if not load_shedder.try_admit_queued():
                 return False
             self._admitted_by = load_shedder
         return True
 
     async def _find_route(self) -> OutboundRoute | None:
-        """The route as all is stored when the call has its slot: it was queued a while ago. None when the call ends
-        before. The load shedder admits it only when its trunk, which may take time to find, is known. A number that
-        was changed meanwhile is read again. Raises `InviteError` when the call may not or cannot be placed."""
+        """Returns the route by what is stored when the call has its slot, because it was queued a while ago; None if
+        the call ends before. The load shedder admits it only after its trunk is known, because that may take time. A
+        number that was changed meanwhile is read again. Raises `InviteError` if the call may not or cannot be
+        placed."""
         problem = None if self._number is None else trunk_problem(self._number, tcp=self._dialer.tcp)
         if problem is not None:
             raise InviteError("trunk_unusable", problem)
@@ -152,18 +153,18 @@ class OutboundCall:
             if not await self._wait_for_slot():
                 return None
             number = await self._current_number()
-            trunk = await self._trunk(number)
-            if self._enter_load():
+            trunk = await self._find_trunk(number)
+            if self._admit():
                 break
         self.call = replace(self.call, call_sid=str(uuid4()))
         while True:
-            clearance = await self._clear()
+            clearance = await self._recheck()
             if isinstance(clearance, str):
                 raise InviteError("not_permitted", clearance)
             if clearance.number == number:
                 break
             number = clearance.number
-            trunk = await self._trunk(number)
+            trunk = await self._find_trunk(number)
         self._agent = clearance.agent
         if isinstance(trunk, InviteError):
             raise trunk
@@ -175,8 +176,8 @@ class OutboundCall:
         )
         return await self._deps.database.read(read, priority="calls")
 
-    async def _trunk(self, number: PhoneNumber | None) -> Trunk | InviteError:
-        """The number's trunk, or why there is none."""
+    async def _find_trunk(self, number: PhoneNumber | None) -> Trunk | InviteError:
+        """Returns the number's trunk, or why there is none."""
         if number is None:
             return InviteError("trunk_unusable", "the number does not exist")
         try:
@@ -184,9 +185,9 @@ class OutboundCall:
         except InviteError as error:
             return error
 
-    async def _clear(self) -> DialClearance | str:
-        """What the call may be placed with, or why it may not, which is stored. Raises `StorageUnavailable` when that
-        can neither be stored nor read."""
+    async def _recheck(self) -> DialClearance | str:
+        """Returns the number and agent of a call that may be placed, else why not, which is stored. Raises
+        `StorageUnavailable` if the permissions cannot be read."""
         database, policy = self._deps.database, self._dialer.trunk_policy
         write = partial(_store_placement, call=self.call, policy=policy)
         stored = await write_progress(database, self.call.id, write)
@@ -195,7 +196,7 @@ class OutboundCall:
         return await database.read(partial(permissions.recheck_dial, call=self.call, policy=policy), priority="calls")
 
     async def _send_invite(self, route: OutboundRoute) -> Leg | None:
-        """Send the INVITE; None when the call is ending. Raises `InviteError` when the INVITE cannot be sent."""
+        """Send the INVITE. Returns None if the call is ending. Raises `InviteError` if the INVITE cannot be sent."""
         number, trunk = route.number, route.trunk
         if self._lifecycle.is_ending:
             return None
@@ -206,7 +207,7 @@ class OutboundCall:
             caller=NameAddr(number.number, number.name or ""),
             sip_call_id=self.call.call_sid,
             headers=sip_metadata.outbound_headers(self.call.metadata),
-            follow=policy.allow_redirect,
+            follow=policy.authorize_redirect,
         )
         metrics.PLACED_CALLS.inc()
         self._log.info(
@@ -219,11 +220,11 @@ class OutboundCall:
         )
         return leg
 
-    def _give_up(self, error: InviteError) -> None:
+    def _end_unplaced(self, error: InviteError) -> None:
         self._log.warning("call.not_placed", why=error.detail, kind=error.kind)
         self.end(ended_reason_of_invite_error(error.kind))
 
     async def _finish_unplaced(self, reason: EndedReason) -> None:
         outcome = CallOutcome(status=end_status_of(reason, answered=False), reason=reason, ended_at=utc_now())
         await self._deps.finalizer.finish(self.call.id, outcome, self._agent)
-        self._lifecycle.closed()
+        self._lifecycle.mark_ended()

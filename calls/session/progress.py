@@ -1,4 +1,4 @@
-"""Stores the progress of a call that goes on. Its end stores all of it again, so a failure here is only logged."""
+"""Stores the progress of an active call. The end of the call stores all of it again, so a failure is only logged."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ log = structlog.get_logger()
 async def write_progress(
     database: Database, call_id: str, write: Callable[[sa.Connection], T], *, deferrable: bool = False
 ) -> T | None:
-    """Returns what `write` returns; None when it could not be stored. `deferrable`: see `Database.write`."""
+    """Returns the result of `write`; None if it could not be stored. `deferrable`: see `Database.write`."""
     try:
         return await database.write(write, deferrable=deferrable)
-    except StorageUnavailable as trouble:
-        tell = log.debug if trouble.disk_full else log.warning  # a full disk has a warning of its own
-        tell("call.progress_not_stored", call_id=call_id, cause=trouble.cause)
+    except StorageUnavailable as error:
+        log_failure = log.debug if error.disk_full else log.warning  # `DiskSpace` logs a full disk once
+        log_failure("call.progress_not_stored", call_id=call_id, cause=error.cause)
         return None

@@ -1,5 +1,5 @@
-"""Peer-initiated rerouting of a call: 3xx redirects and REFER transfers, limited to the trunk of the call's number and
-to its dial permissions."""
+"""Peer-initiated rerouting of a call: 3xx redirects and REFER transfers, within the trunk of the call's number and its
+dial permissions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol
 import sqlalchemy as sa
 import structlog
 
-from calls.admission.capacity import TransferLegs
+from calls.admission.concurrency_limits import TransferLegs
 from calls.admission.number_routing import SourceAliases
 from calls.outbound import transfer_permissions
 from calls.outbound.dialer import CurrentNumber
@@ -44,21 +44,21 @@ class TransferDialer(Protocol):
     def __call__(
         self, number: CurrentNumber, to: str, headers: HeaderLines, ending: asyncio.Future[EndedReason]
     ) -> Awaitable[Leg]:
-        """The leg. `number` is called when the pacer lets the leg go; no INVITE is sent once the call is `ending`.
+        """Returns the leg. `number` is called after the pacer's wait; no INVITE is sent once the call is `ending`.
         Raises `InviteError`."""
 
 
 @dataclass(frozen=True)
 class TransferSupport:
-    """What transfers need of the process: the dialer of second legs, and the limits that these count against."""
+    """The dialer of second legs, and the legs of this process, which count against its limits."""
 
     dial: TransferDialer
     legs: TransferLegs
 
 
 class ReroutePolicy:
-    """Decides for one call whether it goes on to the target that the peer names. Every request of the peer comes into
-    the audit log. `number` is what the call was made from or came to; its permissions are read when the peer asks."""
+    """Authorizes the reroute targets that the peer of one call names. Every request of the peer comes into the audit
+    log. `number` is the call's own; its permissions are read at each request."""
 
     def __init__(self, call: Call, number: PhoneNumber, database: Database, aliases_of: SourceAliases) -> None:
         self._call = call
@@ -66,13 +66,13 @@ class ReroutePolicy:
         self._database = database
         self._aliases_of = aliases_of
 
-    async def allow_redirect(self, contact: Contact) -> str | None:
-        """The user to call after a 3xx; None when the redirect is not followed."""
-        granted = await self._authorize("redirect", contact, "", _needs_no_leg)
+    async def authorize_redirect(self, contact: Contact) -> str | None:
+        """Returns the user to call after a 3xx; None if the redirect is not followed."""
+        granted = await self._authorize("redirect", contact, "", _reserve_nothing)
         return contact.user if granted else None
 
-    async def allow_refer(self, referral: ReferRequest, legs: TransferLegs) -> bool:
-        """Returns True if the target of a REFER may be called; one of `legs` is reserved then."""
+    async def authorize_refer(self, referral: ReferRequest, legs: TransferLegs) -> bool:
+        """Returns True if the target of a REFER may be called; then one of `legs` is reserved."""
         reserved = False
 
         def reserve(conn: sa.Connection, organization: Organization) -> None:
@@ -89,25 +89,25 @@ class ReroutePolicy:
         return granted
 
     async def current_number(self, destination: str) -> PhoneNumber:
-        """The number that a granted REFER is placed from, as it is stored when the pacer lets it go. Raises
-        `InviteError`."""
+        """Returns the number that a granted REFER is placed from, as it is stored now. Raises `InviteError` if it may
+        not be placed any more."""
         try:
             number = await self._database.read(
                 lambda conn: transfer_permissions.recheck_transfer(conn, self._call, destination), priority="calls"
             )
-        except StorageUnavailable as trouble:
-            raise InviteError("number_unavailable", f"the number is not read: {trouble.cause}") from trouble
+        except StorageUnavailable as error:
+            raise InviteError("number_unavailable", f"the number cannot be read: {error.cause}") from error
         if number is None:
             raise InviteError("not_permitted", "calls from this number may not go there any more")
         return number
 
     async def _authorize(
-        self, by: RerouteMethod, contact: Contact, refusal: str, reserve: transfer_permissions.ReserveLeg
+        self, method: RerouteMethod, contact: Contact, refusal: str, reserve: transfer_permissions.ReserveLeg
     ) -> bool:
         def decide(conn: sa.Connection) -> bool:
             number = phone_numbers.get(conn, self._call.organization_id, self._call.phone_number_id or "")
             request = PeerRerouteRequest(
-                by, contact.user or contact.raw, contact.peer, refusal or None, self._number.number
+                method, contact.user or contact.raw, contact.peer, refusal or None, self._number.number
             )
             if number is not None:
                 request = self._limited_to_trunk(number, request, contact)
@@ -115,15 +115,15 @@ class ReroutePolicy:
 
         try:
             return await self._database.write(decide)
-        except StorageUnavailable as trouble:
-            log.error("call.not_followed", call_id=self._call.id, by=by, cause=trouble.cause)
+        except StorageUnavailable as error:
+            log.error("call.not_followed", call_id=self._call.id, by=method, cause=error.cause)
             return False
 
     def _limited_to_trunk(
         self, number: PhoneNumber, request: PeerRerouteRequest, contact: Contact
     ) -> PeerRerouteRequest:
-        """A target at a host that is not the trunk's is rejected as it is written: it is no number. A redirect comes
-        from the peer that was called, so the trunk must still be the same."""
+        """Returns the request, refused if its target is not at the trunk: a target at another host is checked with its
+        host, which is no number. A redirect must come from the trunk that was called."""
         if request.refusal is None and not contact.user:
             return replace(request, refusal="it is no sip: URI with a user")
         at_trunk = contact.host in sources_of(number) or (
@@ -131,22 +131,22 @@ class ReroutePolicy:
         )
         if contact.user and not at_trunk:
             return replace(request, destination=f"{contact.user}@{contact.host}")
-        if request.by == "redirect" and _destinations(number) != _destinations(self._number):
-            return replace(request, refusal="the trunk is another one now")
+        if request.method == "redirect" and _destinations(number) != _destinations(self._number):
+            return replace(request, refusal="the trunk was changed")
         return request
 
 
 def _destinations(number: PhoneNumber) -> object:
-    """The SIP destinations of calls from a number; None without a trunk."""
+    """Returns the SIP destinations of calls from a number; None without a trunk."""
     return None if number.source is None else trunk_destinations(number)
 
 
-def _needs_no_leg(_conn: sa.Connection, _organization: Organization) -> None:
-    """A redirected call counts against the limits already."""
+def _reserve_nothing(_conn: sa.Connection, _organization: Organization) -> None:
+    """Reserves no leg, because a redirected call counts against the limits already."""
 
 
 class ReferHandler:
-    """`Leg.on_refer` of one call: calls the target of a REFER and waits until it answers, for `ring_timeout_s` at most,
+    """`Leg.on_refer` of one call: calls the target of a REFER and waits for its answer, for `ring_timeout_s` at most,
     or until the call is `ending`."""
 
     def __init__(
@@ -166,7 +166,7 @@ class ReferHandler:
 
     async def __call__(self, referral: ReferRequest, accept: Callable[[], Awaitable[None]]) -> Leg | int:
         legs = self._transfers.legs
-        if not await self._policy.allow_refer(referral, legs):
+        if not await self._policy.authorize_refer(referral, legs):
             return 603
         try:
             legs.on_change()
@@ -186,7 +186,7 @@ class ReferHandler:
         return await self._wait_answered(leg)
 
     async def _wait_answered(self, leg: Leg) -> Leg | int:
-        """The answered leg, or the final status of the target."""
+        """Returns the answered leg, or the final status of the target."""
         connecting = asyncio.ensure_future(leg.wait_connected())
         await asyncio.wait(
             (connecting, self._ending), timeout=self._ring_timeout_s, return_when=asyncio.FIRST_COMPLETED

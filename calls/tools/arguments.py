@@ -1,5 +1,5 @@
-"""Parses the JSON arguments that a language model wrote for a tool, by the tool's definition; errors tell the model
-what is wrong."""
+"""Parsing of the JSON arguments that a language model wrote for a tool, by the tool's definition; the errors are for
+the model."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MAX_DEPTH: Final = 16
 """Levels of nested objects and arrays."""
 MAX_REPORTED_PROBLEMS: Final = 5
 """Problems in one error message."""
-MAX_REPORTED_NAME: Final = 64
-"""Characters of a name made up by the model that are shown in a message."""
+MAX_REPORTED_NAME_LENGTH: Final = 64
+"""Characters of an unknown name that are shown in a message."""
 MAX_EXACT_FLOAT: Final = 2**53
-"""The largest whole number up to which each has a float of its own."""
+"""Up to this number a float represents every integer exactly."""
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?")
 _WITH_ARTICLE: Final = {
@@ -34,7 +34,7 @@ _WITH_ARTICLE: Final = {
 
 
 class InvalidArguments(TrunklineError):
-    """The arguments do not fit the definition; the message tells the model what to change."""
+    """The arguments do not match the definition; the message is for the model."""
 
 
 class _TypeMismatch(Exception):
@@ -42,10 +42,10 @@ class _TypeMismatch(Exception):
 
 
 def parse_arguments(text: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments in `text` by the JSON Schema `parameters`: its `properties`, their `type` and `required` count. An
-    empty text is an empty object; null stands for an argument that is not given. Types that models mix up without
-    losing anything are accepted: "5" and 5.0 for an integer, "2.5" for a number, "true" for a boolean, 5 for a string.
-    Raises `InvalidArguments`."""
+    """Returns the arguments in `text` by the JSON Schema `parameters`: its `properties`, their `type` and `required`
+    count. An empty text is an empty object; null is a missing argument. Types that models confuse without loss are
+    converted: "5" and 5.0 to an integer, "2.5" to a number, "true" to a boolean, 5 to a string. Raises
+    `InvalidArguments`."""
     given = {name: value for name, value in _parse_object(text).items() if value is not None}
     declared: Mapping[str, Any] = parameters.get("properties", {})
     arguments: dict[str, Any] = {}
@@ -55,7 +55,9 @@ def parse_arguments(text: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
             problems.append(f"parameter `{name}` is required")
     for name, value in given.items():
         if name not in declared:
-            problems.append(f"there is no parameter `{name[:MAX_REPORTED_NAME]}`, {_existing_parameters(declared)}")
+            problems.append(
+                f"there is no parameter `{name[:MAX_REPORTED_NAME_LENGTH]}`, {_existing_parameters(declared)}"
+            )
             continue
         json_type = declared[name]["type"]
         try:
@@ -89,31 +91,31 @@ def _parse_object(text: str) -> dict[str, Any]:
 
 
 def _check_writable(value: dict[str, Any]) -> None:
-    """Check that all of it can be written as JSON again, and its depth. Raises `InvalidArguments`."""
-    for each, depth in walk(value):
+    """Check the depth of the value, and that it can be written as JSON again. Raises `InvalidArguments`."""
+    for each, depth in walk_json(value):
         if depth > MAX_DEPTH:
             raise InvalidArguments("the arguments are nested too deeply")
         if isinstance(each, float) and not math.isfinite(each):
             raise InvalidArguments("numbers must be finite")
         if isinstance(each, str) and any("\ud800" <= character <= "\udfff" for character in each):
-            raise InvalidArguments("the arguments hold half of a character (a lone surrogate)")
+            raise InvalidArguments("the arguments contain a lone surrogate")
 
 
-def walk(value: Any) -> Iterator[tuple[Any, int]]:
-    """Every value and name in a JSON value, and its depth."""
-    waiting: list[tuple[Any, int]] = [(value, 1)]
-    while waiting:
-        each, depth = waiting.pop()
+def walk_json(value: Any) -> Iterator[tuple[Any, int]]:
+    """Yields every value and name in a JSON value, with its depth."""
+    stack: list[tuple[Any, int]] = [(value, 1)]
+    while stack:
+        each, depth = stack.pop()
         yield each, depth
         if isinstance(each, dict):
-            waiting.extend((name, depth) for name in each)
-            waiting.extend((inner, depth + isinstance(inner, dict | list)) for inner in each.values())
+            stack.extend((name, depth) for name in each)
+            stack.extend((inner, depth + isinstance(inner, dict | list)) for inner in each.values())
         elif isinstance(each, list):
-            waiting.extend((inner, depth + isinstance(inner, dict | list)) for inner in each)
+            stack.extend((inner, depth + isinstance(inner, dict | list)) for inner in each)
 
 
 def _coerced(value: Any, json_type: str) -> Any:
-    """The value as one of a JSON Schema type. A `bool` is no `int` here. Raises `_TypeMismatch`."""
+    """Returns the value converted to a JSON Schema type. A `bool` is no integer. Raises `_TypeMismatch`."""
     match json_type, value:
         case ("boolean", bool()) | ("object", dict()) | ("array", list()) | ("string", str()):
             return value
@@ -136,7 +138,7 @@ def _coerced(value: Any, json_type: str) -> Any:
 
 
 def _type_in_words(value: Any) -> str:
-    """The JSON type of a value, in words."""
+    """Returns the JSON type of a value in words."""
     match value:
         case bool():
             return "a boolean"

@@ -1,4 +1,4 @@
-"""The built-in tools, and the set of all tools of an agent in one call."""
+"""The built-in tools (end the call, send DTMF, search documents), and the set of all tools of an agent in one call."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from storage.knowledge import documents
 
 SEND_DTMF: Final = "send_dtmf"
 BUILTIN_NAMES: Final = frozenset((END_CALL, SEND_DTMF, SEARCH_KNOWLEDGE))
-"""Names that no tool of an organization gets, whether or not the built-in one is available."""
+"""Names that no tool of an organization gets, even if the built-in one is not available."""
 MAX_TOOLS: Final = 64
 """Tools of the organization in one call."""
 SEND_DTMF_TIMEOUT_S: Final = 60.0
-"""Time to send DTMF, with what the agent says before and the pauses in between. On hold nothing is sent."""
+"""Time to send DTMF, the agent's words before it and the pauses in it included. On hold nothing is sent."""
 MAX_DTMF_KEYS: Final = 32
 """Keys of one tool call, with pauses."""
 
@@ -38,10 +38,10 @@ SendDigits = Callable[[str], Awaitable[None]]
 
 
 class EndCallTool:
-    """Hangs up: the conversation does so once the caller has heard the response. `run` only returns a result."""
+    """Hangs up: the conversation does so once the response has been played. `run` only returns a result."""
 
     definition: Final = END_CALL_TOOL
-    effects: Final = True
+    has_effects: Final = True
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Returns a result for the model."""
@@ -49,8 +49,8 @@ class EndCallTool:
 
 
 class SendDtmfTool:
-    """Sends DTMF for a machine at the other end. `send` takes digits, and `w` or `,` for pauses; it raises
-    `ConnectionError` when the call has no audio any more."""
+    """Sends DTMF for an automatic system (IVR) at the other end. `send` takes digits, and `w` or `,` for pauses; it
+    raises `ConnectionError` if the call has no audio any more."""
 
     definition: Final = ToolDefinition(
         SEND_DTMF,
@@ -67,14 +67,14 @@ class SendDtmfTool:
             "additionalProperties": False,
         },
     )
-    effects: Final = True
+    has_effects: Final = True
 
     def __init__(self, send: SendDigits, timeout_s: float = SEND_DTMF_TIMEOUT_S) -> None:
         self._send = send
         self._timeout_s = timeout_s
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Send the digits; spaces and dashes between them are dropped."""
+        """Send the digits, without spaces and dashes between them."""
         try:
             keys = normalize_dtmf(arguments["digits"])
         except ValueError:
@@ -94,9 +94,9 @@ class SendDtmfTool:
 
 
 class SearchKnowledgeTool:
-    """Searches the agent's documents. `instructions` tell the model when to search."""
+    """Searches the agent's documents. `instructions` are the tool's description for the model."""
 
-    effects: Final = False
+    has_effects: Final = False
 
     def __init__(self, prefetch: KnowledgePrefetch, instructions: str) -> None:
         self.definition: Final = ToolDefinition(
@@ -114,7 +114,7 @@ class SearchKnowledgeTool:
         self._prefetch = prefetch
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """The best passages, each with its document's name. Raises `StorageUnavailable`."""
+        """Returns the best passages, each with its document's name. Raises `StorageUnavailable`."""
         found = await self._prefetch.search(arguments["query"])
         if not found:
             return ToolResult("The documents say nothing about that.", ok=True)
@@ -130,10 +130,10 @@ async def load_toolset(
     send_digits: SendDigits | None = None,
     knowledge_search: KnowledgeSearch | None = None,
 ) -> ToolSet:
-    """All tools of an agent in a call, from one read. Without `send_digits` there is no DTMF tool; without
-    `knowledge_search` documents are searched by their words alone. Raises `StorageUnavailable`."""
+    """Returns all tools of an agent in a call, from one read. Without `send_digits` there is no DTMF tool; without
+    `knowledge_search` documents are searched by keywords alone. Raises `StorageUnavailable`."""
     tools_of_call = _tools_without_database(agent, send_digits)
-    own, has_documents = await _read_tools(agent, context, database)
+    stored_tools, has_documents = await _read_tools(agent, context, database)
     prefetch: KnowledgePrefetch | None = None
     if agent.knowledge_search_instructions:
         prefetch = KnowledgePrefetch(
@@ -145,7 +145,7 @@ async def load_toolset(
         instructions = substitute(agent.knowledge_search_instructions, context.values, call_id=context.call_id)
         tools_of_call.append(SearchKnowledgeTool(prefetch, instructions))
     taken = set(BUILTIN_NAMES)
-    for stored in own:
+    for stored in stored_tools:
         name = function_name(stored.name, taken)
         taken.add(name.lower())
         tools_of_call.append(HttpTool(stored, name, context, http_access))
@@ -153,7 +153,7 @@ async def load_toolset(
 
 
 def builtin_toolset(agent: Agent, call_id: str, send_digits: SendDigits | None = None) -> ToolSet:
-    """The tools of an agent that need no database."""
+    """Returns the tools of an agent that need no database."""
     return ToolSet(_tools_without_database(agent, send_digits), call_id=call_id)
 
 
@@ -167,7 +167,8 @@ def _tools_without_database(agent: Agent, send_digits: SendDigits | None) -> lis
 
 
 async def _read_tools(agent: Agent, context: CallContext, database: Database) -> tuple[list[tools.Tool], bool]:
-    """The organization's tools of the agent, the oldest first; and whether the agent has documents to search."""
+    """Returns the organization's tools of the agent, the oldest first; and True if the agent has documents to
+    search."""
 
     def read(conn: sa.Connection) -> tuple[list[tools.Tool], bool]:
         own = tools.of_agent(conn, agent.organization_id, agent.tool_ids, limit=MAX_TOOLS + 1)
@@ -175,7 +176,7 @@ async def _read_tools(agent: Agent, context: CallContext, database: Database) ->
 
     if not (agent.knowledge_search_instructions or agent.tool_ids is None or agent.tool_ids):
         return [], False
-    found, has_documents = await database.read(read, owner=context.call_id)
-    if len(found) > MAX_TOOLS:
+    stored_tools, has_documents = await database.read(read, owner=context.call_id)
+    if len(stored_tools) > MAX_TOOLS:
         log.warning("tools.left_out", call_id=context.call_id, agent_id=agent.id, kept=MAX_TOOLS)
-    return found[:MAX_TOOLS], has_documents
+    return stored_tools[:MAX_TOOLS], has_documents

@@ -1,4 +1,4 @@
-"""Renders the HTTP request of a stored tool with the model's arguments and the call's variables."""
+"""The HTTP request of a stored tool, rendered with the model's arguments and the call's variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from yarl import URL
 
 from calls.call_record.context_variables import PLACEHOLDER, ContextValue, as_text, substitute
 from calls.call_record.sip_metadata import is_set_by_caller
-from calls.tools.secret_masking import basic_auth_secrets, request_secrets
+from calls.tools.secret_detection import basic_auth_secrets, request_secrets
 from config.errors import TrunklineError
 from storage.agents.tools import Method
 
@@ -34,12 +34,12 @@ _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class InvalidToolRequest(TrunklineError):
-    """A value of the call cannot be used where the tool's owner put its variable. The message holds no values."""
+    """A value of the call cannot be used at its variable's position. The message has no values."""
 
 
 @dataclass(frozen=True)
 class ToolRequest:
-    """A rendered request. `secrets` are the texts in it that must not come into a result or a log."""
+    """A rendered request. `secrets` are the texts in it that must not get into a result or a log."""
 
     method: Method
     url: URL = field(repr=False)
@@ -50,16 +50,16 @@ class ToolRequest:
 
 @dataclass(frozen=True)
 class RequestTemplate:
-    """The request of a stored tool, headers decrypted; `url` and the headers' values may hold `{{variables}}`."""
+    """The request of a stored tool, headers decrypted; `url` and the headers' values may have `{{variables}}`."""
 
     method: Method
     url: str = field(repr=False)
     headers: Sequence[tuple[str, str]] = field(repr=False)
     allow_variable_host: bool = False
-    """The tool's owner allows that callers choose the server, by variables in host or port."""
+    """Variables that callers set are allowed in host and port, so that callers choose the server."""
 
     def render(self, arguments: Mapping[str, Any], values: Mapping[str, ContextValue], *, call_id: str) -> ToolRequest:
-        """The request with the model's `arguments` and the call's `values`. Raises `InvalidToolRequest`."""
+        """Returns the request with the model's `arguments` and the call's `values`. Raises `InvalidToolRequest`."""
         if not self.allow_variable_host and (name := caller_variable_in_host(self.url)) is not None:
             raise InvalidToolRequest(
                 f"the tool's address takes its host from the caller ({{{{{name}}}}}), which it may not"
@@ -80,14 +80,14 @@ class RequestTemplate:
             value = substitute(template, values, call_id=call_id)
             if _CONTROLS.search(value):
                 raise InvalidToolRequest(f"header {name} would hold a line break or another control character")
-            if name.lower() != "accept-encoding":  # what is compressed is not read
+            if name.lower() != "accept-encoding":  # compressed responses are not read
                 headers.add(name, value)
         return headers
 
 
 def caller_variable_in_host(template: str) -> str | None:
-    """The first variable in host or port of a tool's URL by which a caller could choose the server; None when there is
-    none."""
+    """Returns the first variable in host or port of a tool's URL by which a caller could choose the server; None if
+    there is none."""
     parts = _URL.fullmatch(template)
     names = [] if parts is None else PLACEHOLDER.findall(f"{parts['host']}:{parts['port'] or ''}")
     return next((name for name in names if is_set_by_caller(name)), None)
@@ -96,8 +96,8 @@ def caller_variable_in_host(template: str) -> str | None:
 def _render_url(
     template: str, values: Mapping[str, ContextValue], pairs: Iterable[str], call_id: str
 ) -> tuple[URL, frozenset[str]]:
-    """The URL, with `pairs` after its query, and the credentials in it. Each part is rendered by its own rules, so that
-    no value ends its part; what is encoded here is sent as it is."""
+    """Returns the URL, with `pairs` after its query, and the credentials in it. Each part is rendered by its own rules,
+    so that no value ends its part; the result is sent without further encoding."""
     parts = _URL.fullmatch(template)
     if parts is None:
         raise InvalidToolRequest("the tool's address is no URL")
@@ -110,7 +110,7 @@ def _render_url(
     authority = f"{user}@" * bool(user) + host + f":{port}" * bool(port)
     try:
         url = URL(_encoded(f"{parts['scheme']}://{authority}{path or '/'}" + f"?{query}" * bool(query)), encoded=True)
-        pair = f"{url.user or ''}:{url.password or ''}"  # asking for it is what finds a port that is none
+        pair = f"{url.user or ''}:{url.password or ''}"  # reading it also checks the port
         if (url.raw_host or "").lower() != host.strip("[]").lower():
             raise InvalidToolRequest("the tool's address would lead to another host")
         return url, basic_auth_secrets(pair, user) if user else frozenset()
@@ -119,7 +119,7 @@ def _render_url(
 
 
 def _encoded(url: str) -> str:
-    """Percent-encode what a URL does not allow; what is encoded already stays."""
+    """Percent-encode the characters that a URL does not allow; encoded ones stay."""
     return quote(_LONE_PERCENT.sub("%25", url), safe=_URL_CHARACTERS)
 
 
@@ -146,7 +146,8 @@ def _matching(pattern: re.Pattern[str], part: str) -> Callable[[str], str]:
 
 
 def _render_segment(segment: str, values: Mapping[str, ContextValue]) -> str:
-    """Render a path segment. A result of `.` or `..` would change the path (RFC 3986, 5.2.4)."""
+    """Render a path segment. Raises `InvalidToolRequest` for `.` and `..`, which would change the path (RFC 3986,
+    5.2.4)."""
     rendered = _render(segment, values, _quote)
     if rendered != segment and unquote(rendered) in (".", ".."):
         raise InvalidToolRequest("a variable in the path of the tool's address has a value that leads elsewhere")
@@ -154,7 +155,7 @@ def _render_segment(segment: str, values: Mapping[str, ContextValue]) -> str:
 
 
 def _quoted(values: Mapping[str, ContextValue], part: str | None) -> dict[str, ContextValue]:
-    """The percent-encoded values of the variables in the part."""
+    """Returns the percent-encoded values of the variables in the part."""
     return {name: _quote(as_text(values[name])) for name in PLACEHOLDER.findall(part or "") if name in values}
 
 
@@ -163,7 +164,7 @@ def _quote(text: str) -> str:
 
 
 def _query_parameters(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Query parameters: an array repeats its name, nested values are JSON."""
+    """Yields query parameters: an array repeats its name, nested values are JSON."""
     for name, value in arguments.items():
         for each in value if isinstance(value, list) else (value,):
             text = each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, separators=(",", ":"))

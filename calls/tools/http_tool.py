@@ -1,4 +1,4 @@
-"""The tools that organizations define: each is one HTTP request."""
+"""HTTP tools, which organizations define: each is one HTTP request."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from storage.agents import tools
 from storage.agents.tools import Parameter
 
 MAX_RESPONSE_BYTES: Final = 64 * 1024
-"""Bytes that are read of a response body."""
+"""Bytes of a response body that are read."""
 MAX_CONCURRENT_REQUESTS: Final = 2
-"""Requests of one call at the same time; further ones wait, and their timeout does not run yet."""
+"""Concurrent requests of one call; further ones wait, before their timeout starts."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class ToolHttpAccess:
-    """What HTTP tools use to reach other servers: client, concurrency limits, and the key of stored secrets."""
+    """HTTP client, concurrency limits, and the key of stored secrets, for all HTTP tools."""
 
     client: EgressClient
     concurrency: EgressConcurrency
@@ -43,7 +43,7 @@ class ToolHttpAccess:
 
 @dataclass(frozen=True)
 class CallContext:
-    """The call in which tools run. `values` are the values of `{{variables}}`, `concurrent_requests` limits its
+    """The call of a tool. `values` are the values of `{{variables}}`, `concurrent_requests` limits the call's
     requests."""
 
     call_id: str
@@ -55,7 +55,7 @@ class CallContext:
 
 @dataclass
 class _ToolCallLog:
-    """One tool call, as it is logged."""
+    """The log entry of one tool call."""
 
     outcome: Literal["answered", "status", "unfillable", "refused", "timeout", "connection", "cancelled", "broken"]
     status: int | None = None
@@ -71,14 +71,14 @@ class HttpTool:
         self.definition: Final = ToolDefinition(
             name, stored.description or stored.name, parameters_schema(body, list(self._names))
         )
-        self.effects: Final = stored.config["method"] != "GET"
+        self.has_effects: Final = stored.config["method"] != "GET"
         self._stored = stored
         self._timeout_s = stored.config["timeout"] / 1000
         self._context = context
         self._http = http
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Send the request, once, when the call has a slot for it. `arguments` have the names of the definition. Raises
+        """Send the request once, when the call has a slot for it. `arguments` have the names of the definition. Raises
         `SecretUnreadable`."""
         async with self._context.concurrent_requests:
             return await self._run({self._names.get(name, name): value for name, value in arguments.items()})
@@ -93,13 +93,13 @@ class HttpTool:
                 call_log.outcome, call_log.error = "unfillable", error.message
                 return ToolResult(f"The request was not sent: {error.message}.", ok=False)
             try:
-                answer = await self._send(request)
+                response = await self._send(request)
             except EgressError as error:
                 call_log.outcome, call_log.error = error.kind, mask_secrets(error.message, request.secrets)
                 return ToolResult(self._error_for_model(error), ok=False)
-            call_log.status = answer.status
-            call_log.outcome = "answered" if 200 <= answer.status < 300 else "status"
-            return _result(answer.status, await asyncio.to_thread(response_text, answer, request.secrets))
+            call_log.status = response.status
+            call_log.outcome = "answered" if 200 <= response.status < 300 else "status"
+            return _result(response.status, await asyncio.to_thread(response_text, response, request.secrets))
 
     def _request_template(self) -> RequestTemplate:
         config, secrets = self._stored.config, self._http.secrets
@@ -107,7 +107,7 @@ class HttpTool:
         return RequestTemplate(config["method"], config["url"], headers, config.get("allow_variable_host", False))
 
     async def _send(self, request: ToolRequest) -> HttpResponse:
-        """Waiting for a slot of the organization counts against the timeout."""
+        """Send the request. Waiting for a slot of the organization counts against the timeout."""
         try:
             async with asyncio.timeout(self._timeout_s), self._http.concurrency.slot(self._stored.organization_id):
                 return await self._http.client.request(
@@ -123,7 +123,7 @@ class HttpTool:
             raise EgressError("timeout", f"no complete answer within {self._timeout_s:g} s") from error
 
     def _error_for_model(self, error: EgressError) -> str:
-        """For the model. It may tell the caller, so it holds no addresses."""
+        """Returns the error for the model, without addresses, because the model may say it to the caller."""
         match error.kind:
             case "timeout":
                 return f"The tool did not answer within {self._timeout_s:g} seconds."
@@ -134,7 +134,7 @@ class HttpTool:
 
     @contextmanager
     def _logged_call(self) -> Iterator[_ToolCallLog]:
-        """Log and count one call of the tool, however it ends: as a warning where an operator can act."""
+        """Log and count the call of the tool in the block, however it ends: as a warning where an operator can act."""
         call_log = _ToolCallLog("broken")
         started = time.monotonic()
         try:
@@ -160,21 +160,21 @@ class HttpTool:
 def _result(status: int, text: str) -> ToolResult:
     if 200 <= status < 300:
         return ToolResult(text or f"Done: the tool answered with status {status} and nothing else.", ok=True)
-    follows = " Redirects are not followed." if 300 <= status < 400 else ""
-    said = f" It said: {text[:MAX_ERROR_CHARACTERS]}" if text else ""
-    return ToolResult(f"The tool answered with status {status}.{follows}{said}", ok=False)
+    redirect = " Redirects are not followed." if 300 <= status < 400 else ""
+    body = f" It said: {text[:MAX_ERROR_CHARACTERS]}" if text else ""
+    return ToolResult(f"The tool answered with status {status}.{redirect}{body}", ok=False)
 
 
 def parameters_schema(body: Sequence[Parameter], names: Sequence[str]) -> dict[str, Any]:
-    """The JSON Schema of a tool's parameters under these `names`. A parameter whose own name is another one has that as
-    its description, if it has none."""
+    """Returns the JSON Schema of a tool's parameters under these `names`. A parameter without a description whose own
+    name differs has that as its description."""
     properties: dict[str, dict[str, Any]] = {}
     for parameter, name in zip(body, names, strict=True):
         schema: dict[str, Any] = {"type": parameter["type"]}
         if described := parameter["description"] or (parameter["name"] if parameter["name"] != name else ""):
             schema["description"] = described
         if parameter["type"] == "array":
-            schema["items"] = {}  # some servers take no array without
+            schema["items"] = {}  # some model servers require it
         properties[name] = schema
     return {
         "type": "object",

@@ -1,4 +1,4 @@
-"""The tools of one call: their definitions for the language model, and how its tool calls run."""
+"""The tools of one call: their definitions for the language model, and the execution of its tool calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import structlog
 
 from calls.call_record.timeline import CitedPassage
 from calls.knowledge.prefetch import KnowledgePrefetch
-from calls.tools.arguments import MAX_REPORTED_NAME, InvalidArguments, parse_arguments
+from calls.tools.arguments import MAX_REPORTED_NAME_LENGTH, InvalidArguments, parse_arguments
 from config.errors import TrunklineError
 from models.protocols import ToolCall, ToolDefinition
 
@@ -35,23 +35,23 @@ class ToolResult:
 
 
 class Tool(Protocol):
-    """A tool that the agent can call during the conversation."""
+    """A tool of the agent."""
 
     @property
     def definition(self) -> ToolDefinition:
         """The definition for the model."""
 
     @property
-    def effects(self) -> bool:
+    def has_effects(self) -> bool:
         """False if a call of it changes nothing."""
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Run it with arguments that fit the definition. Raises `TrunklineError` when it fails unexpectedly."""
+        """Run it with arguments that match the definition. Raises `TrunklineError` if it fails unexpectedly."""
 
 
 class ToolSet:
-    """The tools of one call; their names differ. `knowledge_prefetch` searches the agent's documents while the caller
-    is speaking, before any tool does."""
+    """The tools of one call, by name. `knowledge_prefetch` searches the agent's documents while the caller is speaking,
+    before any tool does."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ToolSet:
         call_id: str | None = None,
         knowledge_prefetch: KnowledgePrefetch | None = None,
     ) -> None:
-        """`call_id` is for the log. Raises `ValueError` when two tools have the same name."""
+        """`call_id` is for the log. Raises `ValueError` if two tools have the same name."""
         self._tools: Final = {tool.definition.name: tool for tool in tools}
         if len(self._tools) < len(tools):
             raise ValueError("two tools have the same name")
@@ -69,24 +69,26 @@ class ToolSet:
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        """The definitions for the prompt."""
+        """The tools' definitions for the prompt."""
         return tuple(tool.definition for tool in self._tools.values())
 
     def has_effects(self, name: str) -> bool:
-        """True if a call of `name` may change anything; False for a tool that does not exist."""
-        return name in self._tools and self._tools[name].effects
+        """True if a call of `name` may change something; False for an unknown tool."""
+        return name in self._tools and self._tools[name].has_effects
 
     async def run(self, call: ToolCall) -> ToolResult:
-        """Run a tool. Errors of the model and failures of the tool become results that say so."""
+        """Run a tool. Errors of the model and failures of the tool are results, too."""
         tool = self._tools.get(call.name)
         if tool is None:
-            self._log.info("tool.unknown", name=call.name[:MAX_REPORTED_NAME])
-            return ToolResult(f"There is no tool `{call.name[:MAX_REPORTED_NAME]}`. {self._existing_tools()}", ok=False)
+            self._log.info("tool.unknown", name=call.name[:MAX_REPORTED_NAME_LENGTH])
+            return ToolResult(
+                f"There is no tool `{call.name[:MAX_REPORTED_NAME_LENGTH]}`. {self._existing_tools()}", ok=False
+            )
         try:
             arguments = parse_arguments(call.arguments, tool.definition.parameters)
-        except InvalidArguments as bad:
+        except InvalidArguments as error:
             self._log.info("tool.arguments_refused", name=call.name)
-            return ToolResult(f"`{call.name}` was not called: {bad.message}.", ok=False)
+            return ToolResult(f"`{call.name}` was not called: {error.message}.", ok=False)
         try:
             return await tool.run(arguments)
         except TrunklineError as error:
@@ -97,27 +99,27 @@ class ToolSet:
         return f"There are: {', '.join(self._tools)}." if self._tools else "There are no tools."
 
 
-def function_name(name: str, taken: Container[str], otherwise: str = "tool") -> str:
-    """A function's name that language models accept, from a tool's own (`Look up order` becomes `Look_up_order`), or
-    `otherwise` when no character of that is left. In lower case it is none of `taken`."""
+def function_name(name: str, taken: Container[str], default: str = "tool") -> str:
+    """Returns a function's name that language models accept, from a tool's own (`Look up order` becomes
+    `Look_up_order`), or from `default` if no character of that is accepted. In lower case it is none of `taken`."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    base = _OTHER_CHARACTERS.sub("_", plain).strip("_-")[:MAX_NAME_LENGTH] or otherwise
-    made, number = base, 1
-    while made.lower() in taken:
+    base = _OTHER_CHARACTERS.sub("_", plain).strip("_-")[:MAX_NAME_LENGTH] or default
+    candidate, number = base, 1
+    while candidate.lower() in taken:
         number += 1
-        end = f"_{number}"
-        made = base[: MAX_NAME_LENGTH - len(end)] + end
-    return made
+        suffix = f"_{number}"
+        candidate = base[: MAX_NAME_LENGTH - len(suffix)] + suffix
+    return candidate
 
 
 def parameter_names(own: Sequence[str]) -> dict[str, str]:
-    """A tool's own names of its parameters (they differ) by the names that language models accept, in their order. A
-    name that is accepted stays."""
-    stay = {name for name in own if _FUNCTION_NAME.fullmatch(name)}
-    taken = {name.lower() for name in stay}
+    """Returns a tool's own names of its parameters (which differ) by the names that language models accept, in the same
+    order. A name that is accepted stays."""
+    accepted_names = {name for name in own if _FUNCTION_NAME.fullmatch(name)}
+    taken = {name.lower() for name in accepted_names}
     own_names: dict[str, str] = {}
     for name in own:
-        accepted = name if name in stay else function_name(name, taken, "value")
+        accepted = name if name in accepted_names else function_name(name, taken, "value")
         taken.add(accepted.lower())
         own_names[accepted] = name
     return own_names

@@ -1,4 +1,4 @@
-"""Tracks the DNS targets of trunk hosts: resolves each host, and refreshes it before its TTL ends, while it is
+"""Tracking of the DNS targets of trunk hosts: each is resolved, and refreshed before its TTL ends, while it is
 subscribed to."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from calls.cooperative import REST_FACTOR
+from calls.duty_cycle import REST_FACTOR
 from calls.fair_semaphore import FairSemaphore
 from config.special_addresses import non_unicast_kind
 from sipcore.resolver.dns_records import LookupFailed
@@ -24,36 +24,35 @@ from sipcore.resolver.target import SipHostPort, SipTarget, ip_literal_targets
 
 MIN_REFRESH_S: Final = 30.0
 MAX_REFRESH_S: Final = 3600.0
-"""A host is refreshed after at least and at most this time, whatever its TTL."""
+"""Bounds of the interval of refreshes, which is the TTL."""
 FAILURE_RETRY_S: Final = 30.0
-"""The same after a lookup that failed."""
+"""The interval after a failed lookup."""
 JITTER: Final = 0.1
-"""A refresh comes before the TTL ends by up to this share of it, at random, so that not all hosts are refreshed at
-once."""
-DEMOTED_S: Final = 300.0
-"""How long an address that did not respond comes last."""
-CALL_LOOKUP_KEPT_S: Final = 600.0
-"""How long a destination that only one call asked for is tracked."""
+"""Share of the TTL by which a refresh comes earlier at most, at random, so that not all hosts are refreshed at once."""
+DEMOTION_S: Final = 300.0
+"""Time for which an address that did not respond is tried last."""
+CALL_LOOKUP_TTL_S: Final = 600.0
+"""Time for which a destination without a subscriber is tracked after a call has resolved it."""
 MAX_CALL_LOOKUPS: Final = 256
 CONCURRENT_LOOKUPS: Final = 128
-"""Each takes a few sockets. Organizations take turns."""
-CALLS: Final = "calls"
-"""Owner of destinations that only calls have asked for: they take turns like an organization's."""
+"""Organizations share them fairly. Each takes a few sockets."""
+CALLS_OWNER: Final = "calls"
+"""Owner of destinations without a subscriber, which share like an organization."""
 
 PUBLISH_DELAY_S: Final = 0.02
 """Changes within this time are published together."""
 
 Locate = Callable[[SipHostPort], Awaitable[ResolvedTargets]]
-Table = Mapping[SipHostPort, Sequence[SipTarget]]
+HostTable = Mapping[SipHostPort, Sequence[SipTarget]]
 
 log = structlog.get_logger()
 
 
 @dataclass
 class _TrackedHost:
-    """A lookup that is repeated, and the destination that it is made for: other ports of the host have the same
-    addresses. `looked_up`: set after the first lookup, successful or not. Until `complete_until_s` its targets are
-    preferred to incomplete answers."""
+    """The repeated lookup of a destination, whose addresses are also those of other ports of the host. `looked_up`: set
+    after the first lookup, successful or not. Until `complete_until_s` its targets are preferred to incomplete
+    answers."""
 
     destination: SipHostPort
     owner: str
@@ -65,19 +64,19 @@ class _TrackedHost:
 
 
 class HostTracker:
-    """`publish` gets the whole table for PJSIP when something in it changes; `on_change` is called then, too. Bound to
-    the event loop that it is created on; works until `close`."""
+    """`publish` is called with the complete table for PJSIP after each change; `on_change` is called then, too. Bound
+    to the event loop that it is created on; active until `close`."""
 
-    def __init__(self, locate: Locate, publish: Callable[[Table], None]) -> None:
+    def __init__(self, locate: Locate, publish: Callable[[HostTable], None]) -> None:
         self._locate = locate
         self._publish = publish
         self._subscriptions: dict[str, dict[SipHostPort, Collection[str]]] = {"trunks": {}}
-        """By subscriber, with the organizations that each destination is for. An organization's trunks come first."""
+        """Destinations by subscriber, with the organizations of each. An organization's trunks come first."""
         self._call_lookups: dict[SipHostPort, float] = {}
         self._tracked: dict[SipHostPort, _TrackedHost] = {}
         """By the `_lookup_key` of a destination."""
         self._destinations: frozenset[SipHostPort] = frozenset()
-        """All that are subscribed to or were asked for by calls."""
+        """All that are subscribed to or were resolved by calls."""
         self._by_host: dict[str, list[_TrackedHost]] = {}
         self._addresses: dict[str, frozenset[str]] = {}
         """Cached results of `resolved_addresses`, until something about the host changes."""
@@ -89,15 +88,15 @@ class HostTracker:
         self._all_addresses: Mapping[str, Collection[str]] | None = None
         self.on_change: list[Callable[[], None]] = []
         self.is_allowed: Callable[[str, str], bool] = lambda _host, _address: True
-        """True if a host may have an address. Asked each time, because the answer may change: then `on_policy_change`
-        is called."""
+        """Returns True if a host may have an address. The result is not cached, because it may change: then
+        `on_policy_change` is called."""
 
     def subscribe(
         self, subscriber: str, destinations: Iterable[SipHostPort] | Mapping[SipHostPort, Collection[str]]
     ) -> None:
         """Track these destinations for a subscriber, and no others; lookups of new ones begin at once. IP addresses
-        need none. A mapping names the organizations of each destination: they take turns if there is not room for all,
-        and destinations without one come last."""
+        need none. A mapping has the organizations of each destination: they share the table fairly if it is full, and
+        destinations without one come last."""
         owners = destinations if isinstance(destinations, Mapping) else {}
         self._subscriptions[subscriber] = {
             _normalized(each): owners.get(each, ()) for each in destinations if ip_literal_targets(each) is None
@@ -105,7 +104,7 @@ class HostTracker:
         self._update_tracked()
 
     def targets(self, destination: SipHostPort) -> list[SipTarget]:
-        """The targets of a destination that are known now, in order of preference; an IP address is its own target."""
+        """Returns the known targets of a destination, in order of preference; an IP address is its own target."""
         destination = _normalized(destination)
         if (address := ip_literal_targets(destination)) is not None:
             return list(address)
@@ -117,7 +116,7 @@ class HostTracker:
         return targets
 
     def _resolved_targets(self, destination: SipHostPort) -> Sequence[SipTarget]:
-        """The targets of the lookup; a destination that shares the lookup of another port gets its own port and
+        """Returns the targets of the lookup; a destination that shares the lookup of another port gets its own port and
         transport."""
         tracked = self._tracked.get(_lookup_key(destination)) if destination in self._destinations else None
         if tracked is None or tracked.destination == destination or destination.port is None:
@@ -126,8 +125,8 @@ class HostTracker:
         return [_target(each.address, port, transport) for each in tracked.targets]
 
     async def resolve(self, destination: SipHostPort) -> list[SipTarget]:
-        """Returns the targets of a destination. Waits for the first lookup; a new destination is tracked for some
-        minutes. Empty if the lookup fails."""
+        """Returns the targets of a destination; empty if the lookup fails. Waits for the first lookup; a new
+        destination is tracked for `CALL_LOOKUP_TTL_S`."""
         destination = _normalized(destination)
         if ip_literal_targets(destination) is None:
             self._track_for_call(destination)
@@ -147,12 +146,12 @@ class HostTracker:
         self._publish_pending()
 
     def allowed_addresses(self, host: str) -> set[str]:
-        """Every known address of a host that is allowed, of any port and transport."""
+        """Returns every known address of a host that is allowed, of any port and transport."""
         host = _normalized(SipHostPort(host)).host
         return {each for each in self.resolved_addresses(host) if self.is_allowed(host, each)}
 
     def resolved_addresses(self, host: str) -> frozenset[str]:
-        """Every known address of a host, allowed or not."""
+        """Returns every known address of a host, allowed or not."""
         host = _normalized(SipHostPort(host)).host
         if (known := self._addresses.get(host)) is None:
             known = frozenset(each.address for tracked in self._by_host.get(host, ()) for each in tracked.targets)
@@ -161,28 +160,28 @@ class HostTracker:
         return known
 
     def all_resolved_addresses(self) -> Mapping[str, Collection[str]]:
-        """`resolved_addresses` of all hosts; the same object until something changes."""
+        """Returns `resolved_addresses` of all hosts; the same object until something changes."""
         if self._all_addresses is None:
             self._all_addresses = {host: self.resolved_addresses(host) for host in self._by_host}
         return self._all_addresses
 
-    def resolve_error(self, destination: SipHostPort) -> str | None:
-        """Why the last lookup of the destination failed."""
+    def lookup_error(self, destination: SipHostPort) -> str | None:
+        """Returns why the last lookup of the destination failed; None if it succeeded."""
         tracked = self._tracked.get(_lookup_key(_normalized(destination)))
         if tracked and tracked.targets and not self.targets(destination):
             return "it leads to addresses that the operator has not given"
         return tracked.failed if tracked else None
 
     def on_policy_change(self) -> None:
-        """`is_allowed` may return something else than before."""
+        """Publish again, because `is_allowed` may return something else than before."""
         self._publish_soon()
 
     def demote(self, host: str, address: str) -> None:
-        """This address of the host did not respond: it comes last for some minutes."""
+        """Try this address of the host last for `DEMOTION_S`, because it did not respond."""
         key = _normalized(SipHostPort(host)).host, address
-        if (before := self._demoted.pop(key, None)) is not None:
-            before.cancel()
-        self._demoted[key] = asyncio.get_running_loop().call_later(DEMOTED_S, self._restore, key)
+        if (previous := self._demoted.pop(key, None)) is not None:
+            previous.cancel()
+        self._demoted[key] = asyncio.get_running_loop().call_later(DEMOTION_S, self._restore, key)
         log.warning("names.demoted", host=key[0], address=address)
         self._publish_soon()
         self._publish_pending()
@@ -192,7 +191,7 @@ class HostTracker:
         self._publish_soon()
 
     async def close(self) -> None:
-        """Stop all lookups."""
+        """Cancel all lookups."""
         tasks = [each.task for each in self._tracked.values()]
         for timer in (*self._demoted.values(), *([self._publish_timer] if self._publish_timer else ())):
             timer.cancel()
@@ -202,58 +201,58 @@ class HostTracker:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _stop_tracking(self, places: Collection[SipHostPort]) -> None:
-        for destination in places:
-            tracked = self._tracked.pop(destination)
-            others = self._by_host[destination.host]
+    def _stop_tracking(self, keys: Collection[SipHostPort]) -> None:
+        for key in keys:
+            tracked = self._tracked.pop(key)
+            others = self._by_host[key.host]
             others.remove(tracked)
             if not others:
-                del self._by_host[destination.host]
-            self._addresses.pop(destination.host, None)
+                del self._by_host[key.host]
+            self._addresses.pop(key.host, None)
             tracked.task.cancel()
             tracked.looked_up.set()  # its waiters stop waiting
 
-    # ---- following ----
+    # ---- tracking ----
 
     def _track_for_call(self, destination: SipHostPort) -> None:
         now_s = asyncio.get_running_loop().time()
         self._call_lookups.pop(destination, None)
-        self._call_lookups[destination] = now_s + CALL_LOOKUP_KEPT_S
+        self._call_lookups[destination] = now_s + CALL_LOOKUP_TTL_S
         while len(self._call_lookups) > MAX_CALL_LOOKUPS:
             del self._call_lookups[next(iter(self._call_lookups))]
         if destination not in self._destinations:
             self._update_tracked()
 
     def _update_tracked(self) -> None:
-        """Start tracking what is new, stop tracking what is no longer wanted."""
+        """Start to track new destinations, and stop to track those that are no longer subscribed to."""
         now_s = asyncio.get_running_loop().time()
         self._call_lookups = {
             destination: until_s for destination, until_s in self._call_lookups.items() if until_s > now_s
         }
-        wanted = frozenset(self._call_lookups).union(*self._subscriptions.values())
-        before, self._destinations = self._destinations, wanted
-        if wanted == before:
+        destinations = frozenset(self._call_lookups).union(*self._subscriptions.values())
+        before, self._destinations = self._destinations, destinations
+        if destinations == before:
             return
-        look_ups = {_lookup_key(each): each for each in wanted}
-        self._stop_tracking(self._tracked.keys() - look_ups.keys())
-        shown = False
-        for look_up, destination in look_ups.items():
-            if look_up not in self._tracked:
-                self._start_tracking(look_up, destination)
+        by_key = {_lookup_key(each): each for each in destinations}
+        self._stop_tracking(self._tracked.keys() - by_key.keys())
+        any_resolved = False
+        for key, destination in by_key.items():
+            if key not in self._tracked:
+                self._start_tracking(key, destination)
             else:
-                shown = shown or bool(self._tracked[look_up].targets)
-        if before - wanted or (shown and wanted - before):
+                any_resolved = any_resolved or bool(self._tracked[key].targets)
+        if before - destinations or (any_resolved and destinations - before):
             self._publish_soon()
 
-    def _start_tracking(self, look_up: SipHostPort, destination: SipHostPort) -> None:
-        owner = next((each for wanted in self._subscriptions.values() for each in wanted.get(destination, ())), CALLS)
-        task = asyncio.create_task(self._refresh(look_up), name=f"place {destination.host}")
-        tracked = self._tracked[look_up] = _TrackedHost(destination, owner, task)
+    def _start_tracking(self, key: SipHostPort, destination: SipHostPort) -> None:
+        owners = (each for by_owner in self._subscriptions.values() for each in by_owner.get(destination, ()))
+        task = asyncio.create_task(self._refresh(key), name=f"track {destination.host}")
+        tracked = self._tracked[key] = _TrackedHost(destination, next(owners, CALLS_OWNER), task)
         self._by_host.setdefault(destination.host, []).append(tracked)
 
-    async def _refresh(self, look_up: SipHostPort) -> None:
-        """Look the destination up again and again. Its targets stay until a lookup finds others."""
-        tracked = self._tracked[look_up]
+    async def _refresh(self, key: SipHostPort) -> None:
+        """Look the destination up until cancelled. Its targets stay until a lookup finds others."""
+        tracked = self._tracked[key]
         while True:
             async with self._lookup_slots.slot(tracked.owner):
                 ttl_s = await self._look_up(tracked.destination, tracked)
@@ -267,7 +266,7 @@ class HostTracker:
             self._update_tracked()
 
     async def _look_up(self, destination: SipHostPort, tracked: _TrackedHost) -> float | None:
-        """Look up once. Returns the TTL of the result, None if the lookup failed."""
+        """Look the destination up once. Returns the TTL of the result; None if the lookup failed."""
         try:
             result = _only_unicast(destination, await self._locate(destination))
         except LookupFailed as failure:
@@ -275,7 +274,7 @@ class HostTracker:
             return None
         except Exception as error:
             log.error("names.look_up_broken", host=destination.host, error=repr(error), exc_info=error)
-            self._lookup_failed(destination, tracked, "look-up broken, see the log")
+            self._lookup_failed(destination, tracked, "the lookup failed unexpectedly, see the log")
             return None
         if not result.targets:
             self._lookup_failed(destination, tracked, f"{destination.host} has no address that takes SIP")
@@ -294,15 +293,15 @@ class HostTracker:
         return result.ttl_s if result.complete else None
 
     def _lookup_failed(self, destination: SipHostPort, tracked: _TrackedHost, why: str) -> None:
-        """Logged for the first of several failures."""
+        """Store the error, and log the first of several failures."""
         if tracked.failed is None:
             kept = sorted({each.address for each in tracked.targets})
             log.warning("trunks.host_unknown", host=destination.host, error=why, kept=kept)
         tracked.failed = why
 
     def _publish_soon(self) -> None:
-        """Publish a little later, because many hosts may be resolved at the same time, and rest after a publication
-        that took long."""
+        """Publish after `PUBLISH_DELAY_S`, because many hosts may be resolved at the same time; later after a
+        publication that took long."""
         self._all_addresses = None
         if self._publish_timer is None:
             soon_s = max(PUBLISH_DELAY_S, REST_FACTOR * self._publish_took_s)
@@ -321,9 +320,9 @@ class HostTracker:
             callback()
         self._publish_took_s = time.perf_counter() - begun_s
 
-    def _table(self) -> Table:
-        """PJSIP always asks with a transport: a destination without one is entered under each transport of its
-        targets."""
+    def _table(self) -> HostTable:
+        """Returns the table for PJSIP, which looks up with a transport: a destination without one is entered under each
+        transport of its targets."""
         table: dict[SipHostPort, Sequence[SipTarget]] = {}
         entries: dict[SipHostPort, list[SipHostPort]] = {}
         for destination in sorted(self._destinations, key=lambda each: each.transport is not None):
@@ -338,28 +337,28 @@ class HostTracker:
         if len(table) <= MAX_HOSTS:
             return table
         log.error("names.too_many", places=len(table), most=MAX_HOSTS)
-        kept = list(
+        ordered = list(
             dict.fromkeys(entry for destination in self._in_fair_order() for entry in entries.get(destination, ()))
         )
-        return {entry: table[entry] for entry in kept[:MAX_HOSTS]}
+        return {entry: table[entry] for entry in ordered[:MAX_HOSTS]}
 
     def _in_fair_order(self) -> list[SipHostPort]:
-        """Every destination: one of each organization, then a second one of each, and so on; last those without an
-        organization."""
+        """Returns every destination: one of each organization, then a second one of each, and so on; last those without
+        an organization."""
         by_owner: dict[str, list[SipHostPort]] = {}
-        for wanted in self._subscriptions.values():
-            for destination, owners in wanted.items():
+        for owners_of in self._subscriptions.values():
+            for destination, owners in owners_of.items():
                 for owner in owners:
                     by_owner.setdefault(owner, []).append(destination)
-        by_owner[CALLS] = list(self._call_lookups)
-        in_turn = [
+        by_owner[CALLS_OWNER] = list(self._call_lookups)
+        interleaved = [
             destination for row in zip_longest(*by_owner.values()) for destination in row if destination is not None
         ]
-        return [*dict.fromkeys([*in_turn, *self._destinations])]
+        return [*dict.fromkeys([*interleaved, *self._destinations])]
 
 
 def refresh_after_s(ttl_s: float | None, random_value: float) -> float:
-    """Seconds until the next lookup; `ttl_s` None: the lookup failed. `random_value`: 0 up to 1."""
+    """Returns the seconds until the next lookup; `ttl_s` None: the lookup failed. `random_value`: 0 up to 1."""
     if ttl_s is None:
         return FAILURE_RETRY_S
     return min(max(ttl_s, MIN_REFRESH_S), MAX_REFRESH_S) * (1 - JITTER * (1 + random_value) / 2)
@@ -387,5 +386,6 @@ _target: Final = lru_cache(16384)(SipTarget)
 
 
 def _lookup_key(destination: SipHostPort) -> SipHostPort:
-    """What is looked up: with a port only the addresses of the host count (RFC 3263 4.2), for all ports at once."""
+    """Returns the key of a destination's lookup: with a port it is for the host's addresses (RFC 3263 4.2), which all
+    ports share."""
     return destination if destination.port is None else SipHostPort(destination.host, 0)

@@ -1,5 +1,4 @@
-"""Trunk provisioning: builds the endpoint's trunks from the stored phone numbers, and hands them over at every
-change."""
+"""Trunk provisioning: builds the endpoint's trunks from the stored phone numbers, and applies every change."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ from typing import Any, Final, cast
 
 import structlog
 
-from calls.cooperative import DutyCycle, TimeSlice
+from calls.duty_cycle import DutyCycle, TimeSlice
+from calls.periodic_worker import PeriodicWorker
 from calls.trunks.host_tracker import HostTracker
 from calls.trunks.trunk_policy import TrunkPolicy
-from calls.worker import PeriodicWorker
 from config.secrets import Secrets, SecretUnreadable
 from sipcore.dialogs.invite_error import InviteError
 from sipcore.resolver.target import SipHostPort, Transport, ip_literal_targets
@@ -28,15 +27,15 @@ from storage.phone_numbers.sip_sources import normal_host
 from storage.phone_numbers.trunk_rules import TrunkRules
 
 READ_EVERY_S: Final = 300.0
-"""The database is read this often without a notified change."""
+"""Interval of reads of the database without a notified change."""
 RETRY_S: Final = 30.0
-"""The wait after the database failed."""
+"""The wait after a failure of the database."""
 _SCHEME: Final = re.compile(r"(sips?):(.*)", re.IGNORECASE | re.DOTALL)
 _PORT: Final = re.compile(r":([0-9]{1,5})$")
 _TRANSPORT: Final = re.compile(r"(?:^|;)transport=(udp|tcp|tls)(?:;|$)", re.IGNORECASE)
 
 _TRUNK_FIELDS: Final = ("number", "sip_mode", "sip_username", "sip_auth_user", "sip_password_encrypted")
-"""The fields that a trunk is made of, besides its destination."""
+"""The fields of a number that a trunk is built from, besides its destination."""
 NO_TRUNK: Final = TrunkStatus("unregistered", "the trunk is not set up: sipMode and its fields are missing")
 
 log = structlog.get_logger()
@@ -45,19 +44,20 @@ Apply = Callable[[Sequence[Trunk]], Coroutine[Any, Any, None]]
 
 @lru_cache(16384)
 def parse_destination(text: str, port: int | None = None, transport: Transport | None = None) -> SipHostPort:
-    """Parses `host`, `host:port` or a `sip:` URI. Its own port and transport win over the arguments; None: not given.
+    """Parses `host`, `host:port` or a `sip:` URI. Its own port and transport override the arguments; None: unspecified.
     `sips` means TLS."""
     scheme = _SCHEME.match(text)
     rest, _, parameters = (scheme[2] if scheme else text).partition(";")
     rest = rest.rpartition("@")[2]
     own_port = None if rest.count(":") > 1 and "]" not in rest else _PORT.search(rest)
-    said = _TRANSPORT.search(parameters)
-    own = cast(Transport, said[1].lower()) if said else "tls" if scheme and scheme[1].lower() == "sips" else None
-    return SipHostPort(normal_host(text), int(own_port[1]) if own_port else port, own or transport)
+    parameter = _TRANSPORT.search(parameters)
+    by_scheme: Transport | None = "tls" if scheme and scheme[1].lower() == "sips" else None
+    own_transport = cast(Transport, parameter[1].lower()) if parameter else by_scheme
+    return SipHostPort(normal_host(text), int(own_port[1]) if own_port else port, own_transport or transport)
 
 
 def trunk_destinations(number: PhoneNumber) -> tuple[SipHostPort, SipHostPort | None]:
-    """The destination of a number's trunk (which has a source), and its outbound proxy."""
+    """Returns the destination of the trunk of a number with a source, and its outbound proxy."""
     if number.sip_mode == "ip_allowlist":
         return SipHostPort(number.source or "", number.sip_port, number.sip_protocol or "udp"), None
     registrar = parse_destination(number.sip_proxy or "", number.sip_port, number.sip_protocol)
@@ -69,7 +69,7 @@ def trunk_destinations(number: PhoneNumber) -> tuple[SipHostPort, SipHostPort | 
 
 @dataclass(frozen=True)
 class TrunkBuilder:
-    """Builds trunks from phone numbers. `hosts` knows the transport of a host without a stated one. `standby`: no trunk
+    """Builds trunks from phone numbers. `hosts` has the transport of a host without a stated one. `standby`: no trunk
     registers."""
 
     secrets: Secrets
@@ -77,8 +77,8 @@ class TrunkBuilder:
     standby: bool = False
 
     def build(self, number: PhoneNumber) -> Trunk | None:
-        """Returns None if the number's trunk is not set up. Raises `SecretUnreadable` for a password encrypted with
-        another key."""
+        """Returns the number's trunk; None if it is not set up. Raises `SecretUnreadable` for a password that is
+        encrypted with another key."""
         if number.source is None:
             return None
         registrar, proxy = trunk_destinations(number)
@@ -99,9 +99,9 @@ class TrunkBuilder:
         )
 
     def _transport(self, host_port: SipHostPort) -> Transport:
-        """The transport of a host: what is stated, else that of its first target (RFC 3263 4.1), else UDP."""
-        found: Transport = next((target.transport for target in self.hosts.targets(host_port)), "udp")
-        return host_port.transport or found
+        """Returns the transport of a host: the stated one, else that of its first target (RFC 3263 4.1), else UDP."""
+        resolved: Transport = next((target.transport for target in self.hosts.targets(host_port)), "udp")
+        return host_port.transport or resolved
 
     def _credentials(self, number: PhoneNumber) -> Credentials | None:
         user = number.sip_auth_user or number.sip_username
@@ -111,8 +111,8 @@ class TrunkBuilder:
 
 
 class TrunkProvisioner:
-    """Keeps the endpoint's trunks as the database has them, without those that the `policy` forbids. `apply` hands them
-    over; `status` returns the status of one by its key."""
+    """Updates the endpoint's trunks to those of the database, without those that the `policy` forbids. `apply` sets the
+    endpoint's trunks; `status` returns the status of one by its key."""
 
     def __init__(
         self,
@@ -134,17 +134,17 @@ class TrunkProvisioner:
         self._applying = asyncio.Lock()
         self._unusable: dict[str, TrunkStatus] = {}
         self._rejected: dict[str, str] = {}
-        """Numbers whose trunks the operator does not allow, and why."""
+        """Ids of numbers whose trunks the operator does not allow, and why."""
         self._duty_cycle = DutyCycle()
         self._worker = PeriodicWorker("trunks.not_refreshed", READ_EVERY_S, RETRY_S, deprecated_field="why")
         builder.hosts.on_change.append(self._worker.wake)
 
     def on_number_change(self) -> None:
-        """A phone number was created, changed or deleted."""
+        """Read again, because a phone number was created, changed or deleted."""
         self._worker.wake()
 
     def status(self, number: PhoneNumber) -> TrunkStatus:
-        """The status of a number's trunk. The endpoint does not know yet what has just been stored."""
+        """Returns the status of a number's trunk, also before the endpoint has it."""
         if number.source is None:
             return NO_TRUNK
         if (problem := self._problem(number)) is not None:
@@ -161,7 +161,7 @@ class TrunkProvisioner:
         return self._policy.problem(number, self._builder.hosts.resolved_addresses, rules)
 
     async def _rules_for(self, number: PhoneNumber) -> TrunkRules | None:
-        """Returns the operator's grants as the database has them now; None if it cannot be read: then those of the last
+        """Returns the operator's grants as they are stored now; None if they cannot be read: then those of the last
         read count. Raises `InviteError` if the number's trunk may not be used."""
         try:
             rules = await self._database.read(
@@ -184,7 +184,7 @@ class TrunkProvisioner:
         )
 
     def statuses(self) -> list[tuple[PhoneNumber, TrunkStatus]]:
-        """Every number with a trunk, as of the last read, and the trunk's status."""
+        """Returns every number with a trunk, as of the last read, and the trunk's status."""
         return [(number, self.status(number)) for number in self._numbers]
 
     async def ready_trunk(self, number: PhoneNumber) -> Trunk:
@@ -192,11 +192,11 @@ class TrunkProvisioner:
         if it cannot be used, or if the number was changed since it was read."""
         rules = await self._rules_for(number)
         registrar, proxy = trunk_destinations(number)
-        found = await self._builder.hosts.resolve(proxy or registrar)
+        targets = await self._builder.hosts.resolve(proxy or registrar)
         if (problem := self._problem(number, rules)) is not None:
             raise InviteError("not_permitted", problem)
-        if not found:
-            why = self._builder.hosts.resolve_error(proxy or registrar)
+        if not targets:
+            why = self._builder.hosts.lookup_error(proxy or registrar)
             raise InviteError("unresolved", f"the trunk's host is unknown{': ' if why else ''}{why or ''}")
         try:
             trunk = self._builder.build(number)
@@ -209,8 +209,8 @@ class TrunkProvisioner:
         return trunk
 
     async def _ensure_applied(self, trunk: Trunk, number: PhoneNumber) -> bool:
-        """Returns True if the endpoint has the trunk; what has just been stored is handed over first. A number that was
-        read before the endpoint's trunks were is out of date."""
+        """Returns True if the endpoint has the trunk; a trunk that has just been stored is applied first. False for a
+        number that was read before the endpoint's trunks and differs from them."""
         if self._applied.get(trunk.key) == trunk:
             return True
         await self._duty_cycle.wait()
@@ -237,14 +237,14 @@ class TrunkProvisioner:
         slices = TimeSlice()
         if await self._policy.update(rules, numbers, slices):
             self._builder.hosts.on_policy_change()
-        wanted: dict[SipHostPort, set[str]] = {}
+        owners: dict[SipHostPort, set[str]] = {}
         for number in numbers:
             await slices.checkpoint()
             if self._policy.problem(number, _no_addresses) is None:
-                for place in trunk_destinations(number):
-                    if place is not None and ip_literal_targets(place) is None:
-                        wanted.setdefault(place, set()).add(number.organization_id)
-        self._builder.hosts.subscribe("trunks", wanted)
+                for destination in trunk_destinations(number):
+                    if destination is not None and ip_literal_targets(destination) is None:
+                        owners.setdefault(destination, set()).add(number.organization_id)
+        self._builder.hosts.subscribe("trunks", owners)
         trunks = await self._trunks(slices)
         await self._apply(trunks)
         self._applied = {trunk.key: trunk for trunk in trunks}
@@ -273,7 +273,7 @@ class TrunkProvisioner:
         return trunks
 
     async def run(self) -> None:
-        """Follow changes until cancelled."""
+        """Apply changes until cancelled."""
         await self._worker.run(self._reread, at_once=False, rest=self._duty_cycle.wait)
 
     async def _reread(self) -> bool:
@@ -284,5 +284,5 @@ class TrunkProvisioner:
 
 
 def _no_addresses(_host: str) -> Collection[str]:
-    """Stands for the addresses of a host where they are not checked."""
+    """Returns no addresses, for a check without those of the host."""
     return ()

@@ -1,4 +1,4 @@
-"""Source allowlist: the addresses that are trunks, from the stored phone numbers, with host names resolved."""
+"""Source allowlist: the IP addresses of trunks, from the stored phone numbers, with host names resolved."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
-from calls.cooperative import DutyCycle
+from calls.duty_cycle import DutyCycle
+from calls.periodic_worker import PeriodicWorker
 from calls.trunks.host_tracker import HostTracker
-from calls.worker import PeriodicWorker
 from sipcore.resolver.target import SipHostPort, ip_literal_targets
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.trunk_rules import Policy
 
 READ_EVERY_S: Final = 300.0
-"""The database is read this often without a notified change."""
+"""Interval of reads of the database without a notified change."""
 RETRY_S: Final = 30.0
-"""The wait after the database failed."""
+"""The wait after a failure of the database."""
 _BITS: Final = {4: 32, 6: 128}
 
 log = structlog.get_logger()
 
 
 class CidrSet:
-    """A set of networks (CIDR, normal form) with fast lookup of an address, however many there are."""
+    """A set of networks (CIDR, normal form) whose lookup of an address takes one step for each prefix length."""
 
     def __init__(self, networks: Collection[str] = ()) -> None:
         self._cidrs: dict[tuple[int, int, int], str] = {}
@@ -40,19 +40,19 @@ class CidrSet:
             self._cidrs[*length, int(network.network_address)] = text
 
     def containing(self, address: IPv4Address | IPv6Address) -> set[str]:
-        """The networks that contain an address."""
+        """Returns the networks that contain an address."""
         number, bits = int(address), _BITS[address.version]
-        found = (
+        networks = (
             self._cidrs.get((version, length, number >> (bits - length) << (bits - length)))
             for version, length in self._lengths
             if version == address.version
         )
-        return {each for each in found if each is not None}
+        return {each for each in networks if each is not None}
 
 
 class SourceAllowlist:
-    """Keeps the endpoint's list of known sources as the database has it, as far as the operator's policy allows them.
-    `apply` hands addresses and networks over."""
+    """Updates the endpoint's known sources to those of the database, as far as the operator's policy allows them.
+    `apply` sets their addresses and networks."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class SourceAllowlist:
         self._database = database
         self._policy = policy
         self._apply = apply
-        self._places = hosts
+        self._host_tracker = hosts
         self._stored: Collection[str] = ()
         self._hosts: Collection[str] = ()
         self._aliases: dict[str, set[str]] = {}
@@ -74,18 +74,18 @@ class SourceAllowlist:
         hosts.on_change.append(self._publish)
 
     def aliases_of(self, address: str) -> Collection[str]:
-        """The names that the database has for a source: its address, the networks that contain it and the host names
+        """Returns the names of a source in the database: its address, the networks that contain it and the host names
         that resolve to it."""
         parsed = ip_address(address)
         parsed = (parsed.ipv4_mapped or parsed) if isinstance(parsed, IPv6Address) else parsed
         return {address, str(parsed)} | self._aliases.get(str(parsed), set()) | self._networks.containing(parsed)
 
     def on_number_change(self) -> None:
-        """A phone number was created, changed or deleted."""
+        """Read again, because a phone number was created, changed or deleted."""
         self._worker.wake()
 
     async def refresh(self) -> None:
-        """Read the sources now; host names follow as they are resolved. Raises `StorageUnavailable`."""
+        """Read the sources now; addresses of host names follow when they are resolved. Raises `StorageUnavailable`."""
         with self._duty_cycle.busy():
             await self._read()
 
@@ -96,13 +96,13 @@ class SourceAllowlist:
             each for each in self._stored if "/" not in each and ip_literal_targets(SipHostPort(each)) is None
         }
         self._networks = CidrSet(networks)
-        self._places.subscribe(
+        self._host_tracker.subscribe(
             "sources",
             {
-                place: owners
+                destination: owners
                 for host, owners in aliases.items()
                 if ip_literal_targets(SipHostPort(host)) is None
-                for place in (SipHostPort(host), _address_lookup(host))
+                for destination in (SipHostPort(host), _address_lookup(host))
             },
         )
         self._publish()
@@ -120,16 +120,16 @@ class SourceAllowlist:
         return stored, aliases
 
     def _publish(self) -> None:
-        """Publish what is known now: addresses themselves, and the resolved addresses of host names."""
+        """Apply the known sources: addresses, and the resolved addresses of host names."""
         aliases: dict[str, set[str]] = defaultdict(set)
         for source in self._stored:
-            for address in self._places.allowed_addresses(source) if source in self._hosts else (source,):
+            for address in self._host_tracker.allowed_addresses(source) if source in self._hosts else (source,):
                 aliases[address].add(source)
         self._aliases = dict(aliases)
         self._apply(self._aliases.keys())
 
     async def run(self) -> None:
-        """Follow changes until cancelled."""
+        """Apply changes until cancelled."""
         await self._worker.run(self._reread, at_once=False, rest=self._duty_cycle.wait)
 
     async def _reread(self) -> bool:
@@ -140,5 +140,6 @@ class SourceAllowlist:
 
 
 def _address_lookup(host: str) -> SipHostPort:
-    """The addresses of the host name itself, without NAPTR and SRV, because calls may come from there, too."""
+    """Returns the destination of the host's A and AAAA records, without NAPTR and SRV, because calls may come from
+    these addresses, too."""
     return SipHostPort(host, 5060, "udp")

@@ -1,5 +1,5 @@
-"""Trunk policy: which trunks may be used by the operator's grants. Asked before anything is sent to a trunk, and before
-an address of a host name is used."""
+"""Trunk policy: checks by the operator's grants whether a trunk may be used, before anything is sent to it, and before
+an address of its host name is used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from calls.cooperative import TimeSlice
+from calls.duty_cycle import TimeSlice
 from config.own_addresses import own_addresses
 from config.special_addresses import non_unicast_kind
 from storage.phone_numbers.phone_numbers import PhoneNumber, named_trunks, request_hosts
@@ -22,7 +22,7 @@ AddressesOf = Callable[[str], Collection[str]]
 
 @dataclass(frozen=True)
 class _NumberClaim:
-    """A number that names a host, as the rules need it."""
+    """The claim of a number to a host, for the rules."""
 
     organization_id: str
     number: str
@@ -35,7 +35,7 @@ class _NumberClaim:
 
 @dataclass(frozen=True)
 class _GrantClaim:
-    """Stands for the numbers of a grant while there are none."""
+    """The claim of a grant without numbers, in place of theirs."""
 
     organization_id: str
     number: str
@@ -47,7 +47,8 @@ class _GrantClaim:
 
 
 class TrunkPolicy:
-    """`update` takes the state of the database; the rest answers from that without waiting. For the event loop only."""
+    """`update` takes the state of the database; the other methods use that, without waiting. For the event loop
+    only."""
 
     def __init__(self, mode: Policy = "open") -> None:
         self.mode: Final = mode
@@ -77,7 +78,8 @@ class TrunkPolicy:
         return (self._last_update, by_host) != before
 
     def _current_rules(self) -> TrunkRules:
-        """The rules with the current addresses of host names and of this machine, which change without an update."""
+        """Returns the rules with the current addresses of host names and of this machine, which change without an
+        update."""
         if self._rules.enforced:
             leads, own = self.resolved_hosts(), own_addresses()
             if leads is not self._rules.resolved_addresses or own is not self._rules.own_addresses:
@@ -85,9 +87,9 @@ class TrunkPolicy:
         return self._rules
 
     def is_allowed(self, host: str, address: str) -> bool:
-        """True if a host name may have this address for any number that names it, or could."""
-        users = self._by_host.get(host)
-        if not users:
+        """True if a host name may have this address for a number that names it, or for a grant without numbers."""
+        claimants = self._by_host.get(host)
+        if not claimants:
             return True
         current = self._current_rules()
         if current is not self._cached_for:
@@ -96,13 +98,13 @@ class TrunkPolicy:
         if (known := self._cached_verdicts.get((host, address))) is None:
             known = self._cached_verdicts[host, address] = any(
                 current.permission(each, host) is not None and current.may_resolve_to(each, host, address)
-                for each in users
+                for each in claimants
             )
         return known
 
     def problem(self, number: PhoneNumber, addresses_of: AddressesOf, rules: TrunkRules | None = None) -> str | None:
-        """Returns why nothing is sent to a number's trunk, in words that do not show the addresses of its host name;
-        None if it may be used. `rules`: newer ones than those of the last update."""
+        """Returns why a number's trunk may not be used, without the addresses of its host name; None if it may.
+        `rules`: newer ones than those of the last update."""
         current = self._current_rules()
         if rules is not None:
             current = replace(

@@ -1,4 +1,4 @@
-"""Webhook delivery from the outbox: signed, each attempt with the same bytes; success is status 200 within the
+"""Webhook delivery from the outbox: signed, with the same bytes in each attempt, successful by status 200 within the
 timeout."""
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from storage.webhooks.attempt_claims import DueDestination
 from storage.webhooks.deliveries import DeliveryAttempt, DueAttempt
 
 MAX_BODY_BYTES: Final = 4096
-"""Of a receiver's response that are read and stored."""
+"""Bytes of a receiver's response that are read and stored."""
 RETRY_S: Final = 5.0
-"""The wait after the database failed."""
+"""The wait after a failure of the database."""
 CHECK_EVERY_S: Final = 10.0
-"""The outbox is read this often without a wake: claims of other processes expire, clocks are set."""
+"""Interval of reads of the outbox without a `wake`, because claims of other processes expire and clocks are set."""
 CLAIM_MARGIN_S: Final = 30.0
-"""A claim lasts this long beyond the timeout of its attempt."""
+"""Time from the timeout of an attempt until its claim expires."""
 MAX_START_DELAY_S: Final = 20.0
-"""From the claim to the start. A process that comes later (it was stopped, the machine slept) does not send, because
-another one may take the attempt over before the response is there."""
+"""From the claim to the start. A process that is later (it was stopped, the machine slept) does not send, because
+another one may take the attempt over before the response arrives."""
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -49,7 +49,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class DeliveryPolicy:
-    """`allow_http` is for test receivers. `timeout_s` is the time a receiver has. `retry_delays_s` are the waits
+    """`allow_http` is for test receivers. `timeout_s` is the time for a response. `retry_delays_s` are the waits
     between a failed attempt and the next one."""
 
     allow_http: bool = False
@@ -59,7 +59,7 @@ class DeliveryPolicy:
 
 @dataclass(frozen=True)
 class AttemptResult:
-    """The result of an attempt. `error`: why there was no response."""
+    """The result of an attempt. `error`: why there was no response, else None."""
 
     status: int | None
     body: str | None
@@ -73,15 +73,15 @@ class AttemptResult:
 
     @property
     def receiver_speed(self) -> ReceiverSpeed:
-        """What it shows about its receiver."""
+        """The speed of the receiver in this attempt."""
         if self.status is None:
             return ReceiverSpeed.SILENT
         return ReceiverSpeed.QUICK if self.duration_ms <= 1000 * QUICK_S else ReceiverSpeed.SLOW
 
 
 class WebhookSender:
-    """`run` sends what is due until it is cancelled. Attempts under way then stay claimed: they are made again, under
-    the same number, at the next start of this server, or by another one when the claim has expired."""
+    """`run` sends due deliveries until it is cancelled. Attempts under way then stay claimed: they are made again,
+    under the same number, at the next start of this server, or by another one after the claim has expired."""
 
     def __init__(self, database: Database, client: EgressClient, secrets: Secrets, policy: DeliveryPolicy) -> None:
         self._database = database
@@ -96,33 +96,33 @@ class WebhookSender:
         self._closing = False
 
     def wake(self) -> None:
-        """A delivery was put into the outbox."""
+        """Read the outbox now, because a delivery was put into it."""
         self._idle.clear()
         self._woken.set()
 
-    async def idle(self) -> None:
-        """Wait until nothing is due and nothing is under way; deliveries that wait for a later attempt do not count."""
+    async def wait_idle(self) -> None:
+        """Wait until no delivery is due or under way; those that wait for a later attempt do not count."""
         await self._idle.wait()
 
     async def drain(self, wait_s: float) -> bool:
-        """Send what is due for at most `wait_s`, then start no more and wait for the attempts under way. Returns True
-        if everything that was due has been sent."""
+        """Send due deliveries for at most `wait_s`, then start no more and wait for the attempts under way. Returns
+        True if everything that was due has been sent."""
         all_sent = False
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                await self.idle()
+                await self.wait_idle()
                 all_sent = True
-        self._closing = True  # what is due from now on is not cut off by the end
+        self._closing = True  # no attempt is started that the end would cut off
         if all_sent:
             return True
         self.wake()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._policy.timeout_s + RETRY_S):
-                await self.idle()
+                await self.wait_idle()
         return False
 
     async def run(self) -> None:
-        """Send what is due, at once and whenever `wake` is called."""
+        """Send due deliveries at once and whenever `wake` is called."""
         async with asyncio.TaskGroup() as group:
             while True:
                 self._woken.clear()
@@ -137,8 +137,8 @@ class WebhookSender:
                         await self._woken.wait()
 
     async def _send_due(self, group: asyncio.TaskGroup) -> float:
-        """Claim and start what is due and has room. Returns the seconds until something is due, unless `wake` or the
-        end of an attempt comes first."""
+        """Claim and start due deliveries within the concurrency limits. Returns the seconds until the next one is due,
+        unless `wake` or the end of an attempt comes first."""
         waiting, expired = await self._database.read(partial(_waiting_and_expired, utc_now()))
         now, left_by_others = utc_now(), not self._under_way.issuperset(expired)
         due = [each.destination for each in waiting if each.due_at <= now]
@@ -156,7 +156,7 @@ class WebhookSender:
         return min((CHECK_EVERY_S, *waits))
 
     def _claim(self, shares: Mapping[str, int], conn: sa.Connection) -> list[DueAttempt]:
-        """Claim attempts. `CLAIM_MARGIN_S` beyond the timeout are for starting and for recording."""
+        """Claim attempts. The claim's `CLAIM_MARGIN_S` are for starting and for recording."""
         now = utc_now()
         released = attempt_claims.release_expired(conn, now, under_way=self._under_way)
         if released:
@@ -165,43 +165,43 @@ class WebhookSender:
         return attempt_claims.claim(conn, self._claimant, shares, now=now, until=until)
 
     async def _deliver(self, due: DueAttempt, claimed_at: float) -> None:
-        """Make one attempt; a fault in our code fails this attempt alone, which is made again when its claim
+        """Make one attempt. An unexpected exception fails this attempt alone, which is made again after its claim
         expires."""
-        pace = None
+        speed = None
         try:
             if time.monotonic() - claimed_at < MAX_START_DELAY_S:
-                pace = await self._attempt(due)
+                speed = await self._attempt(due)
             else:
                 log.warning("webhook.claim_lapsed", call_id=due.delivery.call_id)
         except Exception as error:
             log.error("webhook.attempt_broken", call_id=due.delivery.call_id, error=repr(error), exc_info=error)
         finally:
-            self._concurrency.end(due.attempt.destination, pace)
+            self._concurrency.end(due.attempt.destination, speed)
             self._under_way.discard(due.attempt.id)
             self.wake()
 
     async def _attempt(self, due: DueAttempt) -> ReceiverSpeed:
-        """Send, and record the result."""
+        """Send, and record the result. Returns the receiver's speed."""
         started_at = utc_now()
-        sent = await self._send(due)
+        result = await self._send(due)
         record = partial(
             deliveries.record_attempt,
             pending=due.attempt,
-            succeeded=sent.succeeded,
-            response_status=sent.status,
-            response_body=sent.body,
-            error=sent.error,
-            duration_ms=sent.duration_ms,
+            succeeded=result.succeeded,
+            response_status=result.status,
+            response_body=result.body,
+            error=result.error,
+            duration_ms=result.duration_ms,
             started_at=started_at,
-            next_attempt_at=self._next_attempt_at(due.attempt, started_at, sent.duration_ms),
+            next_attempt_at=self._next_attempt_at(due.attempt, started_at, result.duration_ms),
             claimant=self._claimant,
         )
-        _observe(due, sent, recorded=await self._store(record, due) is not None)
-        return sent.receiver_speed
+        _observe(due, result, recorded=await self._store(record, due) is not None)
+        return result.receiver_speed
 
     async def _store(self, record: Callable[[sa.Connection], T], due: DueAttempt) -> T:
-        """Returns what `record` returns, tried again while the database fails, so that a delivery is not sent twice
-        because of it."""
+        """Returns the result of `record`, which is tried again while the database fails, so that the delivery is not
+        sent twice."""
         while True:
             try:
                 return await self._database.write(record)
@@ -212,7 +212,7 @@ class WebhookSender:
                 await asyncio.sleep(RETRY_S)
 
     def _next_attempt_at(self, attempt: DeliveryAttempt, started_at: datetime, took_ms: int) -> datetime | None:
-        """When to try again after this attempt failed now; None: not any more."""
+        """Returns the time of the next attempt if this one failed now; None after the last one."""
         delays = self._policy.retry_delays_s
         if attempt.attempt > len(delays):
             return None
@@ -222,13 +222,13 @@ class WebhookSender:
         """Send the bytes once. Every failure is in the result."""
         started = time.monotonic()
 
-        def took() -> int:
+        def took_ms() -> int:
             return round((time.monotonic() - started) * 1000)
 
         try:
             headers = self._headers(due)
             self._check_scheme(due.delivery.url)
-            answer = await self._client.request(
+            response = await self._client.request(
                 "POST",
                 due.delivery.url,
                 headers=headers,
@@ -238,13 +238,13 @@ class WebhookSender:
                 owner=due.delivery.organization_id,
             )
         except TrunklineError as error:
-            return AttemptResult(None, None, error.message, took())
-        return AttemptResult(answer.status, text_of(answer.body), None, took())
+            return AttemptResult(None, None, error.message, took_ms())
+        return AttemptResult(response.status, stored_body(response.body), None, took_ms())
 
     def _headers(self, due: DueAttempt) -> dict[str, str]:
         delivery = due.delivery
-        token = delivery.secret_encrypted
-        secret = None if token is None else self._secrets.decrypt(token)
+        encrypted = delivery.secret_encrypted
+        secret = None if encrypted is None else self._secrets.decrypt(encrypted)
         return {
             "Content-Type": "application/json",
             "X-Service-Event": delivery.event,
@@ -259,8 +259,8 @@ class WebhookSender:
             raise EgressError("refused", "webhooks are sent to https addresses only")
 
 
-def text_of(body: bytes) -> str:
-    """A response's body as it is stored: UTF-8 of at most `MAX_BODY_BYTES`, after replacing invalid bytes."""
+def stored_body(body: bytes) -> str:
+    """Returns a response's body as it is stored: UTF-8 of at most `MAX_BODY_BYTES`, after replacing invalid bytes."""
     return body.decode("utf-8", "replace").encode()[:MAX_BODY_BYTES].decode("utf-8", "ignore")
 
 
@@ -269,18 +269,18 @@ def _waiting_and_expired(now: datetime, conn: sa.Connection) -> tuple[list[DueDe
     return attempt_claims.due_destinations(conn), attempt_claims.expired_claims(conn, now)
 
 
-def _observe(due: DueAttempt, sent: AttemptResult, *, recorded: bool) -> None:
-    """Count and log an attempt. Not `recorded`: another process took it over, or its call was deleted."""
-    metrics.WEBHOOK_ATTEMPTS.labels(outcome="succeeded" if sent.succeeded else "failed").inc()
-    event = "webhook.delivered" if sent.succeeded else "webhook.failed"
-    (log.info if sent.succeeded else log.warning)(
+def _observe(due: DueAttempt, result: AttemptResult, *, recorded: bool) -> None:
+    """Count and log an attempt. Not `recorded`: another process has taken it over, or its call was deleted."""
+    metrics.WEBHOOK_ATTEMPTS.labels(outcome="succeeded" if result.succeeded else "failed").inc()
+    event = "webhook.delivered" if result.succeeded else "webhook.failed"
+    (log.info if result.succeeded else log.warning)(
         event,
         call_id=due.delivery.call_id,
         delivery=due.delivery.id,
         attempt=due.attempt.attempt,
         manual=due.attempt.manual,
-        response_status=sent.status,
-        error=sent.error,
-        duration_ms=sent.duration_ms,
+        response_status=result.status,
+        error=result.error,
+        duration_ms=result.duration_ms,
         **({} if recorded else {"recorded": False}),
     )

@@ -1,6 +1,6 @@
-"""Concurrency of webhook attempts. A receiver is a host and port. Fast receivers may have more attempts under way than
-slow ones, and slow and silent ones share half of all attempts, so that dead receivers, however many, delay no other.
-Each organization leaves room to the others, whatever it sends to. No clock and no I/O here."""
+"""Concurrency limits of webhook attempts. A receiver is a host and port. Fast receivers may have more concurrent
+attempts than slow ones, and slow and silent ones share half of all attempts, so that no number of dead receivers delays
+another one. Each organization leaves attempts for the others. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Final
 from storage.webhooks.deliveries import organization_of_key
 
 MAX_ATTEMPTS: Final = 400
-"""Attempts under way at once. An organization may have as many as are left: 200 if it is alone, and four that take all
-they get leave room for 25."""
+"""Concurrent attempts. An organization may have as many as are free: 200 if it is alone; after four that one by one
+take all they may have, 25 are free."""
 MAX_SLOW_ATTEMPTS: Final = 200
-"""Of these, to slow and silent receivers; shared in the same way."""
+"""The same for slow and silent receivers; shared in the same way."""
 QUICK_S: Final = 1.0
-"""A response within this time, whatever its status, is quick."""
+"""A response within this time, of any status, is quick."""
 MAX_RECEIVERS: Final = 10_000
-"""Receivers whose speed is remembered; the least recently used ones are forgotten."""
+"""Receivers whose speed is stored; the least recently used ones are dropped."""
 
 
 class ReceiverSpeed(Enum):
-    """How a receiver responded the last time."""
+    """The speed of a receiver's last response."""
 
     NEW = auto()
     QUICK = auto()
@@ -34,7 +34,7 @@ class ReceiverSpeed(Enum):
 
     @property
     def limit(self) -> int:
-        """Attempts to such a receiver at once."""
+        """Concurrent attempts to such a receiver."""
         return _LIMITS[self]
 
     @property
@@ -54,7 +54,7 @@ class _Receiver:
 
 @dataclass
 class _OrganizationAttempts:
-    """An organization's attempts under way; `slow` of them to slow and silent receivers."""
+    """An organization's attempts under way; `slow`: those to slow and silent receivers."""
 
     under_way: int = 0
     slow: int = 0
@@ -76,32 +76,32 @@ class ReceiverConcurrency:
         return self._all
 
     def shares(self, destinations: Iterable[str]) -> dict[str, int]:
-        """Returns how many attempts to each of these receivers may begin now. Organizations with the fewest attempts
-        come first, then receivers with the fewest, then those that are named first; each gets one before any gets
-        another."""
+        """Returns the number of attempts to each of these receivers that may begin now. Organizations with the fewest
+        attempts come first, then receivers with the fewest, then those that are named first; each gets one before any
+        gets another."""
         known = {each: self._receivers.get(each, _NEW) for each in destinations}
         owners = {each: organization_of_key(each) for each in known}
         share = {owner: replace(self._organizations.get(owner, _NONE)) for owner in owners.values()}
         order = sorted(known, key=lambda each: (share[owners[each]].under_way, known[each].under_way))
         granted = dict.fromkeys(order, 0)
-        room, slow_room = MAX_ATTEMPTS - self._all, MAX_SLOW_ATTEMPTS - self._slow
-        while order and room > 0:
-            going_on = []
+        free, free_slow = MAX_ATTEMPTS - self._all, MAX_SLOW_ATTEMPTS - self._slow
+        while order and free > 0:
+            not_full = []
             for each in order:
                 receiver, own = known[each], share[owners[each]]
-                if receiver.under_way + granted[each] >= receiver.speed.limit or own.under_way >= room:
+                if receiver.under_way + granted[each] >= receiver.speed.limit or own.under_way >= free:
                     continue
-                if receiver.speed.is_slow and own.slow >= slow_room:
+                if receiver.speed.is_slow and own.slow >= free_slow:
                     continue
                 granted[each] += 1
-                room, own.under_way = room - 1, own.under_way + 1
-                slow_room, own.slow = slow_room - receiver.speed.is_slow, own.slow + receiver.speed.is_slow
-                going_on.append(each)
-            order = going_on
+                free, own.under_way = free - 1, own.under_way + 1
+                free_slow, own.slow = free_slow - receiver.speed.is_slow, own.slow + receiver.speed.is_slow
+                not_full.append(each)
+            order = not_full
         return {each: count for each, count in granted.items() if count}
 
     def begin(self, destination: str) -> None:
-        """An attempt begins."""
+        """Count an attempt that begins."""
         receiver = self._receivers.setdefault(destination, _Receiver())
         self._receivers.move_to_end(destination)
         receiver.under_way += 1
@@ -110,7 +110,7 @@ class ReceiverConcurrency:
         own.slow += receiver.speed.is_slow
         self._all += 1
         self._slow += receiver.speed.is_slow
-        self._forget_oldest()
+        self._drop_oldest()
 
     def end(self, destination: str, speed: ReceiverSpeed | None) -> None:
         """An attempt has ended; `speed` None: it showed nothing about the receiver."""
@@ -124,7 +124,7 @@ class ReceiverConcurrency:
         if not own.under_way:
             del self._organizations[owner]
 
-    def _forget_oldest(self) -> None:
+    def _drop_oldest(self) -> None:
         if len(self._receivers) > MAX_RECEIVERS:
             oldest = next(each for each, receiver in self._receivers.items() if not receiver.under_way)
             del self._receivers[oldest]

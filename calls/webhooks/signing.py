@@ -10,7 +10,7 @@ from contextlib import suppress
 
 def signature_headers(delivery_id: str, body: bytes, secret: str | None, timestamp: int) -> dict[str, str]:
     """Returns the headers that authenticate a delivery. `X-Service-Signature` is the lower-case hex HMAC-SHA256 of the
-    body, keyed with the secret as it is. The `webhook-` headers follow the Standard Webhooks specification: base64
+    body, keyed with the secret's text. The `webhook-` headers follow the Standard Webhooks specification: base64
     HMAC-SHA256 of `id.timestamp.body`, keyed with the secret's bytes, base64-decoded after `whsec_`. Without a secret
     nothing is signed. `timestamp` is Unix time, s."""
     headers = {"webhook-id": delivery_id, "webhook-timestamp": str(timestamp)}
@@ -23,7 +23,7 @@ def signature_headers(delivery_id: str, body: bytes, secret: str | None, timesta
 
 
 def standard_webhooks_key(secret: str) -> bytes:
-    """The key of the Standard Webhooks signature. A text after `whsec_` that is not base64 is used as it is written."""
+    """Returns the key of the Standard Webhooks signature. A text after `whsec_` that is not base64 is used itself."""
     if secret.startswith("whsec_"):
         encoded = secret.removeprefix("whsec_")
         with suppress(ValueError):

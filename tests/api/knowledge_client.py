@@ -81,7 +81,7 @@ class KnowledgeClient:
     async def read(self, content: bytes = FILES["text/plain"], agent_id: str = "", **changes: Any) -> dict[str, Any]:
         """Upload a document and wait until it is ingested; returns the document then."""
         created = await self.api.create("/knowledge", upload(agent_id or self.agent_id, content, **changes))
-        await self.worker.idle()
+        await self.worker.wait_idle()
         _, answer = await self.api("GET", f"/knowledge/{created['id']}")
         found: dict[str, Any] = answer["data"]
         return found

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
-from calls.admission.capacity import ConcurrencyLimits
+from calls.admission.balance_check import inbound_balance_check
+from calls.admission.concurrency_limits import ConcurrencyLimits
 from calls.admission.digest_auth import InboundDigestAuth
-from calls.admission.funds import inbound_funds_check
-from calls.admission.model_load import ModelLoadShedder
+from calls.admission.load_shedding import ModelLoadShedder
 from calls.call_record.billing import RateCard
 from calls.egress.address_rules import EgressRules
 from calls.egress.client import EgressClient
@@ -73,7 +73,7 @@ class WatchedDatabase(Database):
         return result
 
     async def until(self, look: Callable[[sa.Connection], T], holds: Callable[[T], bool]) -> T:
-        """Wait until `holds` is true of what `look` reads, for 30 s at most; returns that."""
+        """Wait until `holds` is true for the result of `look`, for 30 s at most; returns that."""
         async with asyncio.timeout(30):
             while True:
                 seen = self._writes
@@ -84,7 +84,7 @@ class WatchedDatabase(Database):
 
 
 class GatedCallPacer(CallPacer):
-    """A pacer that lets no call go while the gate is shut."""
+    """A pacer that starts no call while the gate is closed."""
 
     def __init__(self, per_second: float) -> None:
         super().__init__(per_second)
@@ -98,7 +98,7 @@ class GatedCallPacer(CallPacer):
 
 @dataclass
 class CallServiceHarness:
-    """The service, and the parts that a test acts on."""
+    """The service, and the parts that tests use."""
 
     data_dir: Path
     database: WatchedDatabase
@@ -118,7 +118,7 @@ class CallServiceHarness:
     async def create_number(
         self, number: str = "+4930100", *, max_calls: int | None = None, assigned: bool = True, **agent: Any
     ) -> tuple[PhoneNumber, Agent]:
-        """A number on the trunk at `SOURCE`, in an organization of its own, and the agent that answers it."""
+        """Create a number on the trunk at `SOURCE`, in an organization of its own, with an agent."""
 
         def create(conn: sa.Connection) -> tuple[PhoneNumber, Agent]:
             organization = organizations.create(conn, f"of {number}", max_calls=max_calls)
@@ -136,14 +136,14 @@ class CallServiceHarness:
 
         return await self.database.write(create)
 
-    def rings(self, **facts: Any) -> Phone:
+    def invite(self, **facts: Any) -> Phone:
         """Send an INVITE to the service."""
         phone = Phone(self.pump, **facts)
-        self.service.incoming(phone.leg)
+        self.service.on_incoming_call(phone.leg)
         return phone
 
     async def ended_call(self, phone: Phone) -> Call:
-        """Wait until the leg's call has ended and is stored."""
+        """Wait until the end of the leg's call is stored; returns the call."""
         await until(lambda: phone.leg.ended.done())
         await until(
             lambda: not any(live.call.call_sid == phone.leg.sip_call_id for live in self.service.active_calls())
@@ -151,18 +151,18 @@ class CallServiceHarness:
         return await self.stored_call(phone)
 
     async def stored_call(self, phone: Phone) -> Call:
-        """The leg's call as it is stored."""
+        """Returns the leg's call as it is stored."""
         found = [call for call in await self.all_calls() if call.call_sid == phone.leg.sip_call_id]
         assert len(found) == 1
         return found[0]
 
     async def all_calls(self) -> list[Call]:
-        """Every stored call."""
+        """Returns every stored call."""
         return await self.database.read(every_call)
 
 
 def every_call(conn: sa.Connection) -> list[Call]:
-    """Every call of every organization."""
+    """Returns every call of every organization."""
     found = []
     for organization in organizations.all_of(conn):
         page = calls.page(conn, organization.id, limit=100, offset=0, call_filter=calls.CallFilter())
@@ -171,7 +171,7 @@ def every_call(conn: sa.Connection) -> list[Call]:
 
 
 async def until(condition: Any) -> None:
-    """Poll a condition that no event announces, for 30 s at most."""
+    """Poll a condition that has no event, for 30 s at most."""
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - across threads and tasks, with nothing to wait on
             await asyncio.sleep(0.002)
@@ -191,8 +191,8 @@ async def call_service(
     billing: BillingSettings = FREE,
     trunk_policy: Policy = "open",
 ) -> AsyncIterator[CallServiceHarness]:
-    """A `CallService` that takes and places calls; afterwards all of it is closed. `per_second` is the pace of outbound
-    calls; only the test measures the models of `load_shedder`."""
+    """A `CallService` that admits and places calls; all parts are closed afterwards. `per_second` is the rate of
+    outbound calls; `load_shedder` is sampled by the test alone."""
     database = WatchedDatabase(await database_template.copy_to(data_dir))
     await database.open()
     pump = ArrayPump()
@@ -245,7 +245,7 @@ async def call_service(
         dialer=dialer,
         digest_auth=InboundDigestAuth(secrets, DigestVerifier(("SHA-256", "MD5"))),
         load_shedder=load_shedder,
-        check_admission=inbound_funds_check(billing),
+        check_admission=inbound_balance_check(billing),
         trunk_policy=trunk_policy,
     )
     ticking = asyncio.ensure_future(_tick(pump, engine))

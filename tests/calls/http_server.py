@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback, and a client that may connect to it."""
+"""An HTTP server on loopback, and a client that may connect to it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @cache
 def system_tls() -> ssl.SSLContext:
-    """The system's authorities, read once for all tests: it takes as long as many a test. Blocks."""
+    """The system's certificate authorities, read once for all tests, because that is slow. Blocks."""
     return tls_context(None)
 
 
 @asynccontextmanager
 async def serving(handler: Handler) -> AsyncIterator[str]:
-    """A server on loopback; gives its origin."""
+    """A server on loopback; yields its origin."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(app, shutdown_timeout=0.01)

@@ -1,4 +1,4 @@
-"""Outbound calls, as tests make and follow them."""
+"""Outbound calls of tests: queue them, and wait for their states."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NumberAndAgent = tuple[PhoneNumber, Agent]
 
 
 def store(conn: sa.Connection, line: NumberAndAgent, to: str, **more: Any) -> Call:
-    """What POST /calls does in its transaction."""
+    """Store a call as POST /calls does in its transaction."""
     number, agent = line
     facts = {"context_variables": {}, "metadata": {}, **more}
     return calls.create_outbound(
@@ -34,20 +34,20 @@ def store(conn: sa.Connection, line: NumberAndAgent, to: str, **more: Any) -> Ca
 
 
 async def queue(harness: CallServiceHarness, line: NumberAndAgent, to: str = "+4917012", **more: Any) -> Call:
-    """A call that is to be placed."""
+    """Queue a call."""
     call = await harness.database.write(lambda conn: store(conn, line, to, **more))
     harness.service.start_queued_calls()
     return call
 
 
 async def callee(harness: CallServiceHarness, place: int = 0) -> Callee:
-    """Wait until somebody is called."""
+    """Wait until an INVITE is sent; returns the callee."""
     await until(lambda: len(harness.callees.dialled) > place)
     return harness.callees.dialled[place]
 
 
 async def stored(harness: CallServiceHarness, call: Call) -> Call:
-    """The call as it is now."""
+    """Returns the call as it is stored now."""
     return await harness.database.read(partial(_get, call.id))
 
 
@@ -64,11 +64,11 @@ async def ended(harness: CallServiceHarness, call: Call) -> Call:
     return now
 
 
-async def becomes(harness: CallServiceHarness, call: Call, status: str) -> None:
+async def wait_for_status(harness: CallServiceHarness, call: Call, status: str) -> None:
     """Wait until the call is stored in this status."""
     await harness.database.until(partial(_get, call.id), lambda found: found.status == status)
 
 
-def how(call: Call) -> tuple[str, str | None]:
-    """Status and reason of the end."""
+def status_and_reason(call: Call) -> tuple[str, str | None]:
+    """Returns status and end reason."""
     return call.status, call.ended_reason

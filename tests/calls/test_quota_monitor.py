@@ -16,7 +16,7 @@ from storage.accounts import organizations, quotas
 from storage.calls import calls, recordings
 from storage.calls.calls import Call
 from storage.knowledge import files
-from tests.calls.knowledge.ingestion_harness import Archive, at_work
+from tests.calls.knowledge.ingestion_harness import Archive, running_ingester
 
 LIMITS = QuotaSettings().model_dump()
 
@@ -29,19 +29,19 @@ def figures(monitor: QuotaMonitor) -> dict[tuple[str, str, str], float]:
     }
 
 
-async def test_the_file_of_a_document_that_failed_goes_after_a_day_and_its_row_stays(archive: Archive) -> None:
+async def test_the_file_of_a_failed_document_is_removed_after_a_day_and_its_row_stays(archive: Archive) -> None:
     failed, good = await archive.upload(b"\x00\x01", "application/pdf"), await archive.upload()
-    async with at_work(archive) as worker:
-        await worker.idle()
+    async with running_ingester(archive) as worker:
+        await worker.wait_idle()
     assert (await archive.get(failed)).status == "failed"
     monitor = QuotaMonitor(archive.database, archive.data_dir, LIMITS)
-    await monitor.remove_failed()
+    await monitor.remove_failed_files()
     assert files.path_of(archive.data_dir, failed.id).exists(), "not before"
     documents = tables.knowledge_documents
     day_ago = sa.update(documents).values(updated_at=utc_now() - timedelta(days=1, seconds=1), file_size=7)
     await archive.database.write(lambda conn: conn.execute(day_ago))
-    await monitor.remove_failed()
-    await monitor.remove_failed()
+    await monitor.remove_failed_files()
+    await monitor.remove_failed_files()
     assert not files.path_of(archive.data_dir, failed.id).exists()
     assert files.path_of(archive.data_dir, good.id).exists()
     assert (await archive.get(failed)).error
@@ -54,7 +54,7 @@ async def test_the_file_of_a_document_that_failed_goes_after_a_day_and_its_row_s
     await archive.delete(failed)
 
 
-async def test_recordings_are_measured_counted_and_warned_of(archive: Archive) -> None:
+async def test_recordings_are_measured_counted_and_warned_about(archive: Archive) -> None:
     def ended(conn: sa.Connection) -> Call:
         call = calls.create_inbound(
             conn, organization_id=archive.organization_id, agent_id=archive.agent_id, phone_number_id="n",
@@ -73,8 +73,8 @@ async def test_recordings_are_measured_counted_and_warned_of(archive: Archive) -
     with capture_logs() as lines:
         await monitor._check()
         await monitor._check()
-    (told,) = [line for line in lines if line["event"] == "quota.recordings_over"]
-    assert (told["organization_id"], told["used"], told["allowed"]) == (archive.organization_id, 5000, 4999)
+    (warning,) = [line for line in lines if line["event"] == "quota.recordings_over"]
+    assert (warning["organization_id"], warning["used"], warning["allowed"]) == (archive.organization_id, 5000, 4999)
     names = ("trunkline_quota_used", "trunkline_quota_limit")
     found = figures(monitor)
     assert [found[name, archive.organization_id, "recording_bytes"] for name in names] == [5000, 4999]
@@ -88,7 +88,7 @@ async def test_recordings_are_measured_counted_and_warned_of(archive: Archive) -
     assert await archive.database.write(drop) == 0
 
 
-async def test_an_organization_that_goes_takes_its_usage_with_it(archive: Archive, tmp_path: Path) -> None:
+async def test_a_deleted_organization_has_no_usage(archive: Archive, tmp_path: Path) -> None:
     def drop(conn: sa.Connection) -> int:
         other = organizations.create(conn, "other")
         conn.execute(sa.delete(tables.organizations).where(tables.organizations.c.id == archive.organization_id))

@@ -1,4 +1,4 @@
-"""An inbound call from the first ringing to what is stored of it."""
+"""An inbound call from ringing to its stored end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.fakes.scripted_call import RATE, WORD_MS
 
 
 async def eventually(harness: CallServiceHarness, condition: Callable[[calls.Call], bool]) -> None:
-    """Wait until a stored call is as it should be; nothing tells of that but the database."""
+    """Poll the database until a stored call matches."""
     async with asyncio.timeout(10):
         while not any(condition(call) for call in await harness.all_calls()):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
@@ -28,7 +28,7 @@ async def eventually(harness: CallServiceHarness, condition: Callable[[calls.Cal
 async def test_a_call_is_stored_from_ringing_to_its_end(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         number, agent = await harness.create_number(**GREETS)
-        phone = harness.rings(number="+4917012")
+        phone = harness.invite(number="+4917012")
         await until(lambda: 200 in phone.sent)
         live = await harness.stored_call(phone)
         assert live.status in ("ringing", "in_progress")
@@ -46,7 +46,7 @@ async def test_a_call_is_stored_from_ringing_to_its_end(tmp_path: Path) -> None:
     assert (call.context_variables, call.metadata, call.analysis) == ({}, {}, None)
 
 
-async def test_a_caller_is_heard_answered_and_recorded(tmp_path: Path) -> None:
+async def test_a_caller_is_transcribed_answered_and_recorded(tmp_path: Path) -> None:
     flite = await asyncio.to_thread(FliteTextToSpeech)
     spoken = await flite.synthesize(
         "Hello, I would like to know your opening hours please.", VoiceSettings(flite.voices()[0], 1.0, 0.5, 8000)
@@ -55,15 +55,15 @@ async def test_a_caller_is_heard_answered_and_recorded(tmp_path: Path) -> None:
     async with call_service(tmp_path, answer, hears=["what are your opening hours"]) as harness:
         await harness.create_number(turn_endpoint_delay=600)
         with capture_logs() as lines:
-            phone = harness.rings(caller=spoken.samples)
+            phone = harness.invite(caller=spoken.samples)
             call = await harness.ended_call(phone)
-        told = [line for line in lines if line["log_level"] != "debug"]
-        assert {"turn.user", "turn.agent", "call.ended"} <= {line["event"] for line in told}
-        assert not re.search("opening|nine", str(told)), "what is said stands in the log at debug only"
-        (ear,) = harness.stt.streams
-        assert ear.closed
-        assert len(ear.turns) == 1
-        assert ear.turns[0] > len(spoken.samples) * 3 // 4
+        logged = [line for line in lines if line["log_level"] != "debug"]
+        assert {"turn.user", "turn.agent", "call.ended"} <= {line["event"] for line in logged}
+        assert not re.search("opening|nine", str(logged)), "words are logged at debug only"
+        (stream,) = harness.stt.streams
+        assert stream.closed
+        assert len(stream.turns) == 1
+        assert stream.turns[0] > len(spoken.samples) * 3 // 4
         path = recordings.path_of(tmp_path, call.id, call.created_at)
         assert path.stat().st_size > HEADER_BYTES + 4 * len(spoken.samples)
         assert harness.pump.released == [phone.leg.media.slot]
@@ -76,22 +76,22 @@ async def test_a_caller_is_heard_answered_and_recorded(tmp_path: Path) -> None:
     assert phone.sent == [180, 200, -1]
 
 
-async def test_the_talk_so_far_is_stored_while_the_call_lives(tmp_path: Path) -> None:
+async def test_the_transcript_so_far_is_stored_during_the_call(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number(**GREETS)
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: 200 in phone.sent)
         await eventually(harness, lambda call: bool(call.transcript))
         call = await harness.stored_call(phone)
         assert (call.status, call.transcript[0]["content"]) == ("in_progress", "Welcome caller.")
 
 
-async def test_placeholders_know_the_call_though_no_variables_were_given(tmp_path: Path) -> None:
+async def test_placeholders_have_the_calls_values_without_context_variables(tmp_path: Path) -> None:
     greeting = "Hello {{customer_number}} on {{phone_number}} {{nobody}}."
     async with call_service(tmp_path) as harness:
         await harness.create_number(**{**GREETS, "agent_greeting": greeting})
         with capture_logs() as logs:
-            phone = harness.rings(number="+4917012")
+            phone = harness.invite(number="+4917012")
             await until(lambda: harness.tts.spoken)
         said = "plus four nine one, seven zero one two", "plus four nine three, zero one zero zero"
         assert harness.tts.spoken == [f"Hello {said[0]} on {said[1]}."]
@@ -99,21 +99,21 @@ async def test_placeholders_know_the_call_though_no_variables_were_given(tmp_pat
         assert (await harness.stored_call(phone)).context_variables == {}
 
 
-async def test_a_greeting_is_not_said_by_an_agent_that_listens_first(tmp_path: Path) -> None:
+async def test_an_agent_that_does_not_speak_first_plays_no_greeting(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number(**{**GREETS, "first_speaker": "user"})
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: 200 in phone.sent)
         phone.hangs_up()
         await harness.ended_call(phone)
         assert harness.tts.spoken == []
 
 
-async def test_what_a_caller_did_not_wait_for_is_not_in_the_transcript(tmp_path: Path) -> None:
+async def test_words_that_were_not_played_before_the_hangup_are_not_in_the_transcript(tmp_path: Path) -> None:
     greeting = " ".join(["word"] * 400) + "."
     async with call_service(tmp_path) as harness:
         await harness.create_number(**{**GREETS, "agent_greeting": greeting})
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         slot = phone.leg.media.slot
         await until(lambda: harness.pump.taken(slot) >= 2 * RATE * WORD_MS // 1000)
@@ -126,7 +126,7 @@ async def test_what_a_caller_did_not_wait_for_is_not_in_the_transcript(tmp_path:
 async def test_digits_reach_the_conversation(tmp_path: Path) -> None:
     async with call_service(tmp_path, [TextDelta("You chose four two."), HANG_UP]) as harness:
         await harness.create_number()
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         for digit in "42#":
             phone.driver.on_digit(digit, "rfc4733")

@@ -22,7 +22,7 @@ from cryptography.fernet import Fernet
 
 from api.app import create_app
 from api.serving.listener import listen
-from calls.admission.capacity import ConcurrencyLimits, TransferLegs
+from calls.admission.concurrency_limits import ConcurrencyLimits, TransferLegs
 from config.clock import utc_now
 from config.errors import LimitExceeded
 from config.secrets import Secrets
@@ -129,7 +129,10 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
     def check_room(conn: sa.Connection, organization: Organization) -> None:
         """As the calls' own service, without second legs."""
         own = organization.max_calls
-        if ceilings.exceeded(conn, organization.id, own, (), TransferLegs(check_room, lambda: None)) == "organization":
+        if (
+            ceilings.exceeded_limit(conn, organization.id, own, (), TransferLegs(check_room, lambda: None))
+            == "organization"
+        ):
             raise LimitExceeded("Too many concurrent calls. Please try again later.")
 
     return Services(

@@ -210,7 +210,7 @@ def _notes(url: str, settings: Settings, has_key: bool) -> list[str]:
     host = str(parts.hostname)
     rules, notes = egress_rules(settings), []
     for address in sorted(_addresses(host)):
-        if not rules.permits(address):
+        if not rules.is_allowed(address):
             cidr = f"{address}/{32 if '.' in address else 128}"
             notes.append(
                 f'{address} is refused until the settings list it: [egress] allow = ["{cidr}"] '

@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from calls.admission.model_load import ModelLoadShedder
+from calls.admission.load_shedding import ModelLoadShedder
 from calls.admission.rejection import RETRY_AFTER_S
 from calls.service import CallService
 from calls.trunks.source_allowlist import SourceAllowlist
@@ -69,7 +69,7 @@ class Server:
         """Why new calls are rejected; None if they are accepted."""
         if self.draining or self.calls.is_full:
             return "draining" if self.draining else "full"
-        return None if self.load_shedder is None else self.load_shedder.why_closed
+        return None if self.load_shedder is None else self.load_shedder.shedding_reason
 
     async def run_until_stopped(self, signals: ProcessSignals) -> None:
         """Serve until a signal requests a drain; then wait for the live calls to end, for `[sip] drain_timeout_s` or

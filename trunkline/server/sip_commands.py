@@ -11,9 +11,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from calls.call_record import media_quality
-from calls.call_record.sip_trace import CallSipTraces, TracedCall, sip_entry
+from calls.call_record.sip_trace import CallSipTraces, TracedCall, stored_message
 from calls.service import CallService
-from calls.session.snapshot import CallSnapshot
+from calls.session.call_snapshot import CallSnapshot
 from config.clock import utc_now
 from config.errors import Invalid, NotFound
 from sipcore.messages.headers import without_port
@@ -171,7 +171,7 @@ def _read_trunks(conn: sa.Connection) -> tuple[list[PhoneNumber], dict[str, str]
 
 def _logged_json(logged: LoggedMessage, call: TracedCall | None) -> dict[str, Any]:
     call_id = call.call_id if call else None
-    return _message_json(sip_entry(logged, logged.message.at_ns), logged.message.call_id, call_id)
+    return _message_json(stored_message(logged, logged.message.at_ns), logged.message.call_id, call_id)
 
 
 def _message_json(message: StoredSipMessage, sip_call_id: str | None, call_id: str | None) -> dict[str, Any]:

@@ -15,22 +15,22 @@ import structlog
 from api.app import create_app
 from api.services import Services
 from api.serving.listener import listen
-from calls.admission.capacity import ConcurrencyLimits
+from calls.admission.balance_check import inbound_balance_check
+from calls.admission.concurrency_limits import ConcurrencyLimits
 from calls.admission.digest_auth import InboundDigestAuth
-from calls.admission.funds import inbound_funds_check
-from calls.admission.model_load import ModelLoadShedder
+from calls.admission.load_shedding import ModelLoadShedder
 from calls.call_record.billing import RateCard
 from calls.call_record.sip_trace import CallSipTraces
 from calls.knowledge.indexer import KnowledgeIndexer
 from calls.knowledge.ingestion import DocumentIngester
 from calls.knowledge.search import KnowledgeSearch
 from calls.knowledge.vector_search import VectorSearch
-from calls.outbound.audit_log import prune_periodically
+from calls.outbound.dial_audit import prune_periodically
 from calls.outbound.dialer import OutboundDialer, SendInvite
 from calls.outbound.pacing import CallPacer
 from calls.post_call.analysis import CallAnalyzer
 from calls.post_call.finalizer import CallFinalizer
-from calls.post_call.retention import Retention
+from calls.post_call.retention_worker import RetentionWorker
 from calls.quota_monitor import QuotaMonitor
 from calls.service import CallService
 from calls.session.background_audio import BackgroundSounds
@@ -146,7 +146,7 @@ async def running_server(
         )  # fmt: skip
         calls.on_capacity_changed = server.update_accepting
         disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, calls.on_disk_space)
-        retention = Retention(database, settings.data_dir)
+        retention = RetentionWorker(database, settings.data_dir)
         ingester = DocumentIngester(database, settings.data_dir, indexer.wake, retention.request_wal_truncation)
         await ingester.recover()
         services = Services(
@@ -235,7 +235,7 @@ class _IncomingLegs:
     calls: CallService
 
     def handle(self, leg: Leg) -> None:
-        self.calls.incoming(leg)
+        self.calls.on_incoming_call(leg)
 
 
 def _start_tasks(server: Server, stack: AsyncExitStack, tasks: Mapping[str, BackgroundTask]) -> None:
@@ -290,7 +290,7 @@ def _call_service(
         dialer=dialer,
         digest_auth=InboundDigestAuth(secrets, DigestVerifier(settings.sip.digest_algorithms)),
         load_shedder=load_shedder,
-        check_admission=inbound_funds_check(settings.billing),
+        check_admission=inbound_balance_check(settings.billing),
         trunk_policy=policy,
     )
 

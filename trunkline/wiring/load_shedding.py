@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from calls.admission.model_load import LatencyGate, ModelLoadShedder
+from calls.admission.load_shedding import CallAdmissionControl, ModelLoadShedder
 from config.errors import ModelError
 from config.settings import Settings
 from models.loading.capacity_forecast import CallProfile, forecast_capacities
@@ -24,7 +24,7 @@ def model_load_shedder(settings: Settings, models: Catalogue) -> ModelLoadShedde
     if limits.slow_answers == "off":
         return None
     return ModelLoadShedder(
-        LatencyGate(limits.max_answer_wait_s),
+        CallAdmissionControl(limits.max_answer_wait_s),
         models.expected_wait_s,
         measure_capacity=lambda: _measure_capacity(settings, models),
         sheds=limits.slow_answers == "refuse",

@@ -1,4 +1,4 @@
-"""Numbers of cards, accounts and persons, recognized by their check digits. Pure."""
+"""Check digits of the numbers of cards, accounts and persons. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CARD_RANGES: Final = (
 _SHORT_CARD: Final = re.compile(r"4\d{12}|(?=\d{12,15}$)(?:50|5[6-9]|6)\d+")
 """Visa of 13 digits, Maestro of 12 to 15: international telephone numbers look the same."""
 _USUAL_LENGTHS: Final = (14, 15, 16)
-MAX_CARD_AMONG_OTHERS: Final = max(_USUAL_LENGTHS)
+MAX_ADJACENT_CARD_DIGITS: Final = max(_USUAL_LENGTHS)
 _COUNTRIES_BY_IBAN_LENGTH: Final = {
     15: "NO",
     16: "BE",
@@ -50,34 +50,35 @@ IBAN_LENGTHS: Final = {
 }
 """Characters of an IBAN, by country code."""
 _DNI_LETTERS: Final = "TRWAGMYFPDXBNJZSQVHLCKE"
-_ODD_PLACES: Final = "BAKPLCQDREVOSFTGUHMINJWZYX"
-"""The letter at index n counts n at an odd place of a codice fiscale; a digit counts as its letter: 0 as A, 1 as B."""
-_ODD: Final = {letter: number for number, letter in enumerate(_ODD_PLACES)}
+_ODD_POSITIONS: Final = "BAKPLCQDREVOSFTGUHMINJWZYX"
+"""The letter at index n counts n at an odd position of a codice fiscale; a digit counts as its letter: 0 as A, 1 as
+B."""
+_ODD: Final = {letter: number for number, letter in enumerate(_ODD_POSITIONS)}
 _PENSION: Final = (2, 1, 2, 5, 7, 1, 2, 1, 2, 1, 2, 1)
 
 
 def is_card(digits: str, *, among_others: bool = False) -> bool:
     """True for the number of a payment card: an issuer's prefix, one of its lengths, and the check digit.
-    `among_others`: other digits stand beside it, so that only the usual lengths count."""
+    `among_others`: it is adjacent to other digits, so that only the usual lengths count."""
     if among_others and len(digits) not in _USUAL_LENGTHS:
         return False
-    known = any(len(digits) in lengths and begins.match(digits) for begins, lengths in _CARD_RANGES)
-    return known and luhn(digits)
+    has_prefix = any(len(digits) in lengths and prefix.match(digits) for prefix, lengths in _CARD_RANGES)
+    return has_prefix and luhn(digits)
 
 
-def is_dialled_card(digits: str) -> bool:
-    """The same for a DTMF entry, or where the conversation is about cards: short cards of 12 to 15 digits too."""
+def is_card_or_short_card(digits: str) -> bool:
+    """`is_card`, and short cards of 12 to 15 digits, too: for DTMF entries, and conversations about cards."""
     return is_card(digits) or (_SHORT_CARD.fullmatch(digits) is not None and luhn(digits))
 
 
 def luhn(digits: str) -> bool:
-    """True if the check digit of a card is right (ISO/IEC 7812-1, Annex B)."""
+    """True if the check digit of a card is correct (ISO/IEC 7812-1, Annex B)."""
     doubled = (2 * int(each) for each in digits[-2::-2])
     return (sum(map(int, digits[-1::-2])) + sum(each - 9 if each > 9 else each for each in doubled)) % 10 == 0
 
 
 def iban_length(beginning: str) -> int | None:
-    """The length of an IBAN with this beginning; None if no IBAN begins so."""
+    """Returns the length of an IBAN with this beginning; None if no IBAN begins so."""
     return IBAN_LENGTHS.get(beginning[:2]) if beginning[2:4].isdecimal() else None
 
 
@@ -94,12 +95,12 @@ def is_national_id(digits: str) -> bool:
 
 
 def is_german_tax_id(digits: str) -> bool:
-    """Germany's tax number of a person: 11 digits, of the first ten exactly one occurs twice or three times, and the
-    check digit is ISO/IEC 7064 MOD 11,10 (section 139b AO)."""
+    """True for Germany's tax number of a person: 11 digits, of the first ten exactly one occurs twice or three times,
+    and the check digit is ISO/IEC 7064 MOD 11,10 (section 139b AO)."""
     if len(digits) != 11 or digits[0] == "0":
         return False
-    often = sorted(count for count in Counter(digits[:10]).values() if count > 1)
-    if often not in ([2], [3]) or re.search(r"(\d)\1\1", digits[:10]):
+    repeats = sorted(count for count in Counter(digits[:10]).values() if count > 1)
+    if repeats not in ([2], [3]) or re.search(r"(\d)\1\1", digits[:10]):
         return False
     product = 10
     for each in digits[:10]:
@@ -108,8 +109,8 @@ def is_german_tax_id(digits: str) -> bool:
 
 
 def is_french_nir(digits: str) -> bool:
-    """France's number of a person (NIR, as INSEE describes it): 15 digits, the last two are 97 - n mod 97. Corsica's
-    departments 2A and 2B, which count as 19 and 18, are taken too."""
+    """True for France's number of a person (NIR, as INSEE describes it): 15 digits, the last two are 97 - n mod 97.
+    Corsica's departments 2A and 2B count as 19 and 18."""
     shape = re.fullmatch(r"([1-478]\d{2}(?:0[1-9]|1[0-2]|[2-9]\d))(\d{2}|2[AB])(\d{6})(\d{2})", digits)
     if shape is None:
         return False
@@ -118,7 +119,7 @@ def is_french_nir(digits: str) -> bool:
 
 
 def is_spanish_dni(text: str) -> bool:
-    """Spain's DNI and NIE: the letter is given by the number modulo 23 (RD 1553/2005, Interior)."""
+    """True for Spain's DNI and NIE: the letter follows from the number modulo 23 (RD 1553/2005, Interior)."""
     shape = re.fullmatch(r"([XYZ]?)(\d{7,8})([A-Z])", text)
     if shape is None or len(shape[1]) + len(shape[2]) != 8:
         return False
@@ -127,7 +128,7 @@ def is_spanish_dni(text: str) -> bool:
 
 
 def is_codice_fiscale(text: str) -> bool:
-    """Italy's codice fiscale: 16 characters, the last one is the check letter (DM 23 December 1976)."""
+    """True for Italy's codice fiscale: 16 characters, the last one is the check letter (DM 23 December 1976)."""
     digit = "[0-9LMNPQRSTUV]"
     if not re.fullmatch(rf"[A-Z]{{6}}{digit}{{2}}[ABCDEHLMPRST]{digit}{{2}}[A-Z]{digit}{{3}}[A-Z]", text):
         return False
@@ -137,8 +138,8 @@ def is_codice_fiscale(text: str) -> bool:
 
 
 def is_german_pension_number(text: str) -> bool:
-    """Germany's pension insurance number: 8 digits with a birth date, a letter, 2 digits, a check digit (section 147
-    SGB VI)."""
+    """True for Germany's pension insurance number: 8 digits with a birth date, a letter, 2 digits, a check digit
+    (section 147 SGB VI)."""
     if not re.fullmatch(r"\d{2}[0-9]\d[01]\d{3}[A-Z]\d{3}", text):
         return False
     digits = f"{text[:8]}{ascii_uppercase.index(text[8]) + 1:02}{text[9:11]}"

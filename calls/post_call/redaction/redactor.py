@@ -1,5 +1,5 @@
-"""Redaction of what is stored of a call, if its organization wants that: numbers of cards, accounts and persons become
-`[card]` or `[number]`. Recordings are not changed. Pure, except `redaction_rules`."""
+"""Redaction of a call's stored transcript and timeline by its organization's rules: numbers of cards, accounts and
+persons become `[card]` or `[number]`. Recordings are not changed. Pure, except `redaction_rules`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUMBER: Final = "[number]"
 _SOCIAL: Final = re.compile(
     r"(?<![\w-])(?!000|666|9)\d{3}[-\u2010-\u2013](?!00)\d{2}[-\u2010-\u2013](?!0000)\d{4}(?![\w-])"
 )
-"""A US social security number as it is written (SSA, since 2011: no area 000, 666 or from 900 on)."""
+"""A US social security number in its written form (SSA, since 2011: no area 000, 666 or from 900 on)."""
 _CODICE: Final = re.compile(r"(?<!\w)[A-Za-z]{6}[ -]?[0-9A-Za-z]{5}[ -]?[0-9A-Za-z]{5}(?!\w)")
 _PENSION: Final = re.compile(r"(?<!\w)\d{2}[ -]?\d{6}[ -]?[A-Za-z][ -]?\d{3}(?!\w)")
 _SPANISH: Final = re.compile(r"(?<!\w)\d{1,2}\.\d{3}\.\d{3}[ -]?[A-Za-z](?!\w)")
@@ -48,7 +48,7 @@ _PORTUGUESE: Final = re.compile(r"(?i)\b(?:uma?|dois|duas|quatro|sete|oito|nove)
 MAX_PHONE_DIGITS: Final = 15
 """Country code included (ITU-T E.164)."""
 _MIN_PART_DIGITS: Final = 4
-"""Digits of a card that are redacted wherever they are repeated."""
+"""Minimum digits of a card that are redacted where they are repeated."""
 
 Span = tuple[int, int, str]
 """Start and end in a text, and the replacement."""
@@ -56,7 +56,8 @@ Span = tuple[int, int, str]
 
 @dataclass(frozen=True)
 class RedactionRules:
-    """What is redacted. `numbers`: of cards, accounts and persons; `dialled`: all DTMF entries of callers."""
+    """Rules of an organization. `numbers`: redact numbers of cards, accounts and persons; `dialled`: redact all DTMF
+    entries of callers."""
 
     numbers: bool = False
     dialled: bool = False
@@ -69,12 +70,12 @@ REDACT_EVERYTHING: Final = RedactionRules(numbers=True, dialled=True)
 
 
 def redaction_rules(conn: sa.Connection, call_id: str) -> RedactionRules:
-    """The current rules of the call's organization."""
+    """Returns the current rules of the call's organization."""
     return RedactionRules(*organizations.redaction_of_call(conn, call_id))
 
 
 def redaction_rules_of_organization(conn: sa.Connection, organization_id: str) -> RedactionRules:
-    """The current rules of an organization; everything is redacted if it was deleted."""
+    """Returns the current rules of an organization; `REDACT_EVERYTHING` if it was deleted."""
     organization = organizations.get(conn, organization_id)
     return (
         REDACT_EVERYTHING if organization is None else RedactionRules(organization.redact, organization.redact_dialled)
@@ -82,7 +83,7 @@ def redaction_rules_of_organization(conn: sa.Connection, organization_id: str) -
 
 
 def redact_outcome(outcome: CallOutcome, rules: RedactionRules) -> CallOutcome:
-    """The outcome with its transcript and its timeline redacted."""
+    """Returns the outcome with its transcript and its timeline redacted."""
     if not rules:
         return outcome
     timeline: list[dict[str, Any]] = [redact_json(each, rules) for each in outcome.timeline]
@@ -90,7 +91,7 @@ def redact_outcome(outcome: CallOutcome, rules: RedactionRules) -> CallOutcome:
 
 
 def redact_transcript(transcript: Sequence[TranscriptItem], rules: RedactionRules) -> list[TranscriptItem]:
-    """The transcript redacted, item by item. A number may be spread over several turns of one side."""
+    """Returns the transcript redacted, item by item. A number may be spread over several turns of one side."""
     texts = [item["content"] for item in transcript]
     if rules.numbers:
         texts = _redact_texts([item["role"] for item in transcript], texts)
@@ -103,7 +104,8 @@ def redact_transcript(transcript: Sequence[TranscriptItem], rules: RedactionRule
 
 
 def redact_json(value: Any, rules: RedactionRules) -> Any:
-    """The JSON value with its strings redacted; a number that is a card's becomes null. Member names and ids stay."""
+    """Returns the JSON value with its strings redacted; the number of a card becomes null. Member names and ids
+    stay."""
     if not rules.numbers:
         return value
     match value:
@@ -123,21 +125,22 @@ def redact_json(value: Any, rules: RedactionRules) -> Any:
 
 def _is_card_value(value: float) -> bool:
     digits = str(int(value)) if abs(value) < 1e20 and value == int(value) else ""
-    return check_digits.is_dialled_card(digits)
+    return check_digits.is_card_or_short_card(digits)
 
 
 async def redact_progress(
     transcript: Sequence[TranscriptItem], timeline: Sequence[dict[str, Any]], rules: RedactionRules
 ) -> tuple[Sequence[TranscriptItem], Sequence[dict[str, Any]]]:
-    """Transcript and timeline of an active call, redacted in a thread (some 0.3 ms a turn), so that a crash leaves
-    nothing behind."""
+    """Returns transcript and timeline of an active call, redacted in a thread (some 0.3 ms a turn), so that no number
+    is stored, even if the process crashes."""
     if not rules:
         return transcript, timeline
     return await asyncio.to_thread(lambda: (redact_transcript(transcript, rules), redact_json(list(timeline), rules)))
 
 
 def _redact_texts(roles: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """The texts of each side are read as one; the topic of one side's turn counts for the next turn."""
+    """Returns the texts redacted. Those of each side are read as one; the topic of a turn also counts for the next
+    turn."""
     if not any(any(each.isalnum() for each in text) for text in texts):
         return list(texts)
     spans: list[list[Span]] = [[] for _ in texts]
@@ -152,7 +155,7 @@ def _redact_texts(roles: Sequence[str], texts: Sequence[str]) -> list[str]:
                 _redact_card_parts(tokens, cards, spans)
     for item, text in enumerate(texts):
         spans[item] += _formatted_numbers(text)
-    return [_replace_spans(text, own) for text, own in zip(texts, spans, strict=True)]
+    return [_replace_spans(text, text_spans) for text, text_spans in zip(texts, spans, strict=True)]
 
 
 def _texts_of(role: str, roles: Sequence[str], texts: Sequence[str]) -> Iterable[tuple[int, str]]:
@@ -160,12 +163,12 @@ def _texts_of(role: str, roles: Sequence[str], texts: Sequence[str]) -> Iterable
 
 
 def _redact_side(tokens: Sequence[SpokenToken], texts: Sequence[str], spans: list[list[Span]]) -> list[str]:
-    """Collect the spans of one side in `spans`. Returns the cards in it."""
-    taken = [False] * len(tokens)
-    _redact_ibans(tokens, taken, spans)
+    """Add the spans of one side to `spans`. Returns its cards."""
+    redacted = [False] * len(tokens)
+    _redact_ibans(tokens, redacted, spans)
     cards: list[str] = []
     topics = _TurnTopics(texts)
-    for first, last in _runs(tokens, taken):
+    for first, last in _runs(tokens, redacted):
         run, begin = tokens[first:last], first
         about = topics.of(run)
         for card in find_cards(run, texts, about_cards="cards" in about):
@@ -180,7 +183,7 @@ def _redact_side(tokens: Sequence[SpokenToken], texts: Sequence[str], spans: lis
 def _redact_other_numbers(
     tokens: Sequence[SpokenToken], first: int, last: int, about: Set[str], spans: list[list[Span]]
 ) -> None:
-    """Collect the spans of a run of digits without cards."""
+    """Add the spans of a run of digits without cards."""
     run = tokens[first:last]
     if person := _spanish_dni(tokens, first, last):
         _redact(person, NUMBER, spans)
@@ -192,15 +195,16 @@ def _redact_other_numbers(
                 _redact(part, NUMBER, spans)
 
 
-def _runs(tokens: Sequence[SpokenToken], taken: Sequence[bool]) -> Iterable[tuple[int, int]]:
-    """Where runs of digits begin and end. A telephone number after a plus sign or two zeros is not part of a run."""
+def _runs(tokens: Sequence[SpokenToken], redacted: Sequence[bool]) -> Iterable[tuple[int, int]]:
+    """Yields the beginnings and ends of runs of digits. A telephone number after a plus sign or two zeros is not part
+    of a run."""
     first = 0
     while first < len(tokens):
         last = first
         while (
             last < len(tokens)
             and tokens[last].is_digits
-            and not taken[last]
+            and not redacted[last]
             and (last == first or tokens[last].continues_run)
         ):
             last += 1
@@ -211,24 +215,25 @@ def _runs(tokens: Sequence[SpokenToken], taken: Sequence[bool]) -> Iterable[tupl
 
 
 def _phone_number_length(run: Sequence[SpokenToken]) -> int:
-    """How many tokens of a run are an international telephone number, which ends with its turn at the latest. If it
-    would be longer than any (ITU-T E.164: 15 digits), another number follows in the same turn."""
-    own = list(takewhile(lambda unit: unit.item == run[0].item, run))
-    digits = digits_of(own)
-    is_one = bool(run) and (run[0].plus or digits.startswith("00"))
-    longest = MAX_PHONE_DIGITS if is_one and run[0].plus else MAX_PHONE_DIGITS + len("00")
-    return 0 if not is_one else len(own) if len(digits) <= longest else 1
+    """Returns the number of tokens at the beginning of a run that are an international telephone number, which ends
+    with its turn at the latest. If it would be too long (ITU-T E.164: 15 digits), another number follows in the same
+    turn."""
+    turn = list(takewhile(lambda token: token.item == run[0].item, run))
+    digits = digits_of(turn)
+    is_international = bool(run) and (run[0].plus or digits.startswith("00"))
+    max_digits = MAX_PHONE_DIGITS if is_international and run[0].plus else MAX_PHONE_DIGITS + len("00")
+    return 0 if not is_international else len(turn) if len(digits) <= max_digits else 1
 
 
 class _TurnTopics:
-    """The topics of turns; each turn also has those of the turn before it, which may have asked for a number."""
+    """The topics of turns; each turn also has those of the turn before it, which may be a question for a number."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
         self._known: dict[int, Set[str]] = {}
 
     def of(self, run: Sequence[SpokenToken]) -> Set[str]:
-        """Any of cards, codes and social."""
+        """Returns the topics of a run: any of cards, codes and social."""
         items = range(max(run[0].item - 1, 0), run[-1].item + 1)
         return frozenset().union(*(self._of_turn(item) for item in items))
 
@@ -243,28 +248,29 @@ def _is_number(digits: str, about: Set[str]) -> bool:
 
 
 def _spanish_dni(tokens: Sequence[SpokenToken], first: int, last: int) -> Sequence[SpokenToken]:
-    """A run of digits with the letter behind it, and perhaps one before it, that is a DNI or NIE; else nothing."""
+    """Returns a run of digits with the letter behind it, and perhaps one before it, that is a DNI or NIE; else no
+    tokens."""
     if last == first or last == len(tokens) or not tokens[last].continues_run:
         return ()
-    begins = (first - 1, first) if first > 0 and tokens[first].continues_run else (first,)
-    numbers = (tokens[begin : last + 1] for begin in begins)
+    starts = (first - 1, first) if first > 0 and tokens[first].continues_run else (first,)
+    numbers = (tokens[start : last + 1] for start in starts)
     return next((each for each in numbers if check_digits.is_spanish_dni(digits_of(each))), ())
 
 
 def _parts_by_item(run: Sequence[SpokenToken]) -> Iterable[Sequence[SpokenToken]]:
-    for item in sorted({unit.item for unit in run}):
-        yield [unit for unit in run if unit.item == item]
+    for item in sorted({token.item for token in run}):
+        yield [token for token in run if token.item == item]
 
 
-def _redact_ibans(tokens: Sequence[SpokenToken], taken: list[bool], spans: list[list[Span]]) -> None:
-    """Collect the spans of IBANs, which begin with a country code."""
-    for first, unit in enumerate(tokens):
-        if unit.is_digits or len(unit.characters) > 2 or taken[first]:
+def _redact_ibans(tokens: Sequence[SpokenToken], redacted: list[bool], spans: list[list[Span]]) -> None:
+    """Add the spans of IBANs, which begin with a country code, and mark their tokens as `redacted`."""
+    for first, token in enumerate(tokens):
+        if token.is_digits or len(token.characters) > 2 or redacted[first]:
             continue
         last = _iban_end(tokens, first)
         if last is not None:
             _redact(tokens[first:last], NUMBER, spans)
-            taken[first:last] = [True] * (last - first)
+            redacted[first:last] = [True] * (last - first)
 
 
 def _iban_end(tokens: Sequence[SpokenToken], first: int) -> int | None:
@@ -283,7 +289,7 @@ def _iban_end(tokens: Sequence[SpokenToken], first: int) -> int | None:
 
 
 def _redact_card_parts(tokens: Sequence[SpokenToken], cards: Sequence[str], spans: list[list[Span]]) -> None:
-    """Collect the spans where digits of a card are repeated, perhaps group by group."""
+    """Add the spans in which digits of a card are repeated, perhaps group by group."""
     for first, last in _runs(tokens, [False] * len(tokens)):
         for part in _parts_by_item(tokens[first:last]):
             digits = digits_of(part)
@@ -297,7 +303,7 @@ def _redact(run: Sequence[SpokenToken], label: str, spans: list[list[Span]]) -> 
 
 
 def _formatted_numbers(text: str) -> list[Span]:
-    """Spans that are recognized by how they are written."""
+    """Returns the spans of numbers in their written form."""
     kinds: tuple[tuple[re.Pattern[str], Callable[[str], bool]], ...] = (
         (_SOCIAL, lambda _: True),
         (_SPANISH, check_digits.is_spanish_dni),
@@ -307,14 +313,14 @@ def _formatted_numbers(text: str) -> list[Span]:
     )
     return [
         (match.start(), match.end(), NUMBER)
-        for pattern, holds in kinds
+        for pattern, is_valid in kinds
         for match in pattern.finditer(text)
-        if holds(re.sub(r"[ .-]", "", match.group()).upper())
+        if is_valid(re.sub(r"[ .-]", "", match.group()).upper())
     ]
 
 
 def _replace_spans(text: str, spans: Iterable[Span]) -> str:
-    """The text with its spans replaced; overlapping spans become one."""
+    """Returns the text with its spans replaced; overlapping spans become one."""
     merged: list[Span] = []
     for start, end, label in sorted(spans):
         if merged and start < merged[-1][1]:

@@ -1,5 +1,5 @@
-"""Tokens of digits and letters in text, with their positions: "four one one one", "41 11", "double five" and "4111" are
-all digits. English, German, French, Spanish, Italian, Dutch and Portuguese words of 0 to 99."""
+"""Tokenizer of spoken digits and letters in text, with their positions: "four one one one", "41 11", "double five" and
+"4111" are all digits. English, German, French, Spanish, Italian, Dutch and Portuguese words of 0 to 99."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MULTIPLIERS: Final = {
     **dict.fromkeys(("triple", "treble", "dreifach", "tripel", "triplo"), 3),
 }
 _HOMOPHONES: Final = {"to": "2", "too": "2", "for": "4", "won": "1", "ate": "8"}
-"""What speech recognition writes for digits; they count only between two digits."""
+"""Words that speech recognition returns for digits; they count only between two digits."""
 _MAX_HOMOPHONES: Final = 4
 _FILLERS: Final = frozenset(
     (
@@ -46,14 +46,14 @@ _FILLERS: Final = frozenset(
         *("dash", "hyphen", "space", "bindestrich", "strich", "tiret", "guion", "trattino"),
     )
 )
-"""Case-folded and without accents, like all words here."""
+"""Case-folded and without accents, as are all words in this module."""
 _WORD: Final = re.compile(r"\d+|[^\W\d_]+")
 _BETWEEN: Final = re.compile(r"[\s\u00a0\u202f\-\u2010-\u2014,.;/·…'\u2019]*")
 _TIGHT: Final = re.compile(r"[.,/;'\u2019]")
-"""Between two figures without a space it makes them one number, date or price, and not a run of digits."""
-_LONGEST_LETTERS: Final = 4
-"""Letters that may stand for themselves: the bank code in an IBAN has four."""
-_LONGEST_NUMBER: Final = 5
+"""Between two figures without a space it joins them to one number, date or price, which is no run of digits."""
+_MAX_LETTERS: Final = 4
+"""Letters of one token, because the bank code in an IBAN has four."""
+_MAX_NUMBER_WORDS: Final = 5
 """Words of a number below a hundred."""
 
 
@@ -71,7 +71,7 @@ class SpokenToken:
 
     @property
     def is_digits(self) -> bool:
-        """True for digits, however they were said."""
+        """True for digits, spoken in any way."""
         return self.characters.isdecimal()
 
     @property
@@ -89,24 +89,24 @@ class NumberWords:
 
 
 def tokenize(texts: Iterable[tuple[int, str]], vocabulary: NumberWords) -> list[SpokenToken]:
-    """The tokens of numbered texts. The end of one text joins the beginning of the next."""
-    units: list[SpokenToken] = []
+    """Returns the tokens of numbered texts. The end of one text joins the beginning of the next."""
+    tokens: list[SpokenToken] = []
     broken = True
     for item, text in texts:
-        reader = _Tokenizer(item, text, vocabulary, broken)
-        units += reader.tokens()
-        broken = reader.broken
-    return units
+        tokenizer = _Tokenizer(item, text, vocabulary, broken)
+        tokens += tokenizer.tokens()
+        broken = tokenizer.broken
+    return tokens
 
 
 @cache
 def number_words(*languages: str) -> NumberWords:
-    """The number words of these languages."""
-    found: dict[tuple[str, ...], str] = {
+    """Returns the number words of these languages."""
+    cardinals: dict[tuple[str, ...], str] = {
         tuple(_words(cardinal(number, each))): str(number) for each in languages for number in range(100)
     }
-    more: dict[tuple[str, ...], str] = {(word,): digits for word, digits in _EXTRA_WORDS.items()}
-    numbers = more | found
+    extra: dict[tuple[str, ...], str] = {(word,): digits for word, digits in _EXTRA_WORDS.items()}
+    numbers = extra | cardinals
     return NumberWords(numbers, frozenset(words[0] for words in numbers))
 
 
@@ -115,7 +115,7 @@ def _words(text: str) -> list[str]:
 
 
 def _folded(word: str) -> str:
-    """Lower case, without accents."""
+    """Returns the word in lower case, without accents."""
     if word.isascii():
         return word.lower()
     return "".join(each for each in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(each))
@@ -129,13 +129,13 @@ class _Tokenizer:
         self._item = item
         self._text = text
         self._vocabulary = vocabulary
-        self._places = [match.span() for match in _WORD.finditer(text)]
-        self._words = [_folded(text[start:end]) for start, end in self._places]
+        self._word_spans = [match.span() for match in _WORD.finditer(text)]
+        self._words = [_folded(text[start:end]) for start, end in self._word_spans]
         self._tokens: list[SpokenToken] = []
         self._last_end = 0
 
     def tokens(self) -> Sequence[SpokenToken]:
-        """All tokens of the text."""
+        """Returns all tokens of the text."""
         at = 0
         while at < len(self._words):
             self._check_gap(at)
@@ -145,8 +145,8 @@ class _Tokenizer:
         return self._tokens
 
     def _check_gap(self, at: int) -> None:
-        """Set `broken` if the text before this word does not join it."""
-        start = self._places[at][0]
+        """Set `broken` if the text before this word does not join it to the previous token."""
+        start = self._word_spans[at][0]
         between = self._text[self._last_end : start].rstrip("+")
         if _BETWEEN.fullmatch(between) is None:
             self.broken = True
@@ -159,30 +159,30 @@ class _Tokenizer:
         return between == "." and len(self._words[at - 1]) == 4
 
     def _read(self, at: int) -> int:
-        """Take what begins with this word. Returns where the next token begins."""
+        """Add the token that begins with this word, if it is one. Returns the index of the next word."""
         digits, after = self._digits(at)
         word = self._words[at]
         if digits:
-            return self._take(digits, at, after)
+            return self._add_token(digits, at, after)
         if word in _FILLERS and len(word) > 1:
-            self._last_end = self._places[at][1]
+            self._last_end = self._word_spans[at][1]
             return at + 1
-        if len(word) <= _LONGEST_LETTERS and word.isascii():
-            return self._take(word.upper(), at, at + 1)
-        self.broken, self._last_end = True, self._places[at][1]
+        if len(word) <= _MAX_LETTERS and word.isascii():
+            return self._add_token(word.upper(), at, at + 1)
+        self.broken, self._last_end = True, self._word_spans[at][1]
         return at + 1
 
-    def _take(self, characters: str, at: int, after: int) -> int:
-        start, end = self._places[at][0], self._places[after - 1][1]
+    def _add_token(self, characters: str, at: int, after: int) -> int:
+        start, end = self._word_spans[at][0], self._word_spans[after - 1][1]
         plus = self._text[:start].endswith("+")
         self._tokens.append(SpokenToken(characters, self._item, start, end, not self.broken, plus))
         self.broken, self._last_end = False, end
         return after
 
     def _digits(self, at: int) -> tuple[str, int]:
-        """The digits that begin there, and where they end; "" if there are none."""
-        word, next_is_there = self._words[at], at + 1 < len(self._words)
-        if word in _MULTIPLIERS and next_is_there:
+        """Returns the digits that begin with this word, and the index of the word after them; "" if there are none."""
+        word, has_next = self._words[at], at + 1 < len(self._words)
+        if word in _MULTIPLIERS and has_next:
             digits, after = self._number(at + 1)
             if len(digits) == 1:
                 return digits * _MULTIPLIERS[word], after
@@ -191,27 +191,27 @@ class _Tokenizer:
         return self._number(at)
 
     def _is_between_digits(self, at: int) -> bool:
-        """True if digits are before it, and behind it or behind further homophones."""
+        """True if digits precede the word, and follow it or further homophones."""
         if self.broken or not self._tokens or not self._tokens[-1].is_digits:
             return False
-        behind = at + 1
-        while behind < min(at + _MAX_HOMOPHONES, len(self._words) - 1) and self._words[behind] in _HOMOPHONES:
-            behind += 1
-        return behind < len(self._words) and bool(self._number(behind)[0])
+        after = at + 1
+        while after < min(at + _MAX_HOMOPHONES, len(self._words) - 1) and self._words[after] in _HOMOPHONES:
+            after += 1
+        return after < len(self._words) and bool(self._number(after)[0])
 
     def _number(self, at: int) -> tuple[str, int]:
-        """`_digits` of one number, in figures or in words."""
+        """Returns `_digits` of one number, in figures or in words."""
         word = self._words[at]
         if word.isdecimal():
             return word if word.isascii() else "".join(str(int(each)) for each in word), at + 1
-        longest = _LONGEST_NUMBER if word in self._vocabulary.firsts else 0
-        for length in range(min(longest, len(self._words) - at), 0, -1):
+        max_length = _MAX_NUMBER_WORDS if word in self._vocabulary.firsts else 0
+        for length in range(min(max_length, len(self._words) - at), 0, -1):
             digits = self._vocabulary.numbers.get(tuple(self._words[at : at + length]), "")
-            if digits and self._unbroken(at, at + length):
+            if digits and self._is_unbroken(at, at + length):
                 return digits, at + length
         return "", at
 
-    def _unbroken(self, at: int, after: int) -> bool:
+    def _is_unbroken(self, at: int, after: int) -> bool:
         """True if only spaces and hyphens are between the words."""
-        pairs = zip(self._places[at : after - 1], self._places[at + 1 : after], strict=True)
+        pairs = zip(self._word_spans[at : after - 1], self._word_spans[at + 1 : after], strict=True)
         return all(not self._text[left[1] : right[0]].strip(" -\u2010\u2011") for left, right in pairs)

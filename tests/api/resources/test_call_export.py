@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from aiohttp.test_utils import make_mocked_request
 
 from api.http.zip_stream import ZipMember, ZipStreamResponse
-from calls.post_call.retention import Retention
+from calls.post_call.retention_worker import RetentionWorker
 from config.clock import utc_now
 from storage.calls import calls, outbound_audit, sip_traces
 from storage.calls.calls import Call
@@ -27,7 +27,7 @@ from storage.calls.sip_traces import SipTrace
 from storage.webhooks import deliveries
 from tests.api.conftest import Api
 from tests.calls.call_service_harness import until
-from tests.calls.post_call.past_calls import SAID, SOUND, left_of, past_call, record
+from tests.calls.post_call.past_calls import SAID, SOUND, past_call, tables_with_data, write_recording
 
 TOLD = {"README.txt", "call.json", "transcript.json", "transcript.txt", "timeline.json", "sip.json"}
 EVERYTHING = TOLD | {"recording.wav", "webhook/body.json", "webhook/attempts.json"}
@@ -43,7 +43,7 @@ async def family(api: Api, *, child_ended: bool = True) -> tuple[Call, Call]:
 
     created = await api.services.database.write(store)
     for each in created:
-        await asyncio.to_thread(record, api.services.settings.data_dir, each)
+        await asyncio.to_thread(write_recording, api.services.settings.data_dir, each)
     return created
 
 
@@ -111,10 +111,10 @@ async def test_a_deleted_call_leaves_nothing(api: Api) -> None:
     for below in ("", "/recording", "/transcript", "/timeline", "/sip", "/export", "/webhook-deliveries"):
         assert await api("GET", path + below) == (404, {"error": "Call not found"})
     assert (await api("POST", f"{path}/webhook-deliveries", headers=key))[0] == 404
-    await Retention(database, data_dir).run_once(utc_now())
+    await RetentionWorker(database, data_dir).run_once(utc_now())
     assert not await asyncio.to_thread(lambda: list((data_dir / "recordings").rglob("*.wav")))
     for each in (parent, child):
-        assert await database.read(partial(left_of, call_id=each.id)) == set()
+        assert await database.read(partial(tables_with_data, call_id=each.id)) == set()
     attempt = await database.read(partial(outbound_audit.attempt_of_call, call_id=parent.id))
     assert attempt is not None
     assert (attempt.destination, attempt.detail, attempt.client) == ("+4940…", None, "::1")
@@ -133,7 +133,7 @@ async def test_late_data_of_a_deleted_call_is_dropped(api: Api) -> None:
 
     def store(conn: sa.Connection) -> tuple[Call, Call]:
         at = utc_now() - timedelta(hours=1)
-        return past_call(conn, api.organization_id, at), past_call(conn, api.organization_id, at, told=False)
+        return past_call(conn, api.organization_id, at), past_call(conn, api.organization_id, at, delivered=False)
 
     stays, goes = await database.write(store)
     (due,) = await database.read(lambda conn: deliveries.due_attempts(conn, utc_now()))
@@ -154,7 +154,7 @@ async def test_late_data_of_a_deleted_call_is_dropped(api: Api) -> None:
 
     assert await database.write(late) is None
     assert await database.read(partial(sip_traces.get, call_id=stays.id)) == SipTrace([], 7)
-    assert await database.read(partial(left_of, call_id=goes.id)) <= {"recording_removals"}
+    assert await database.read(partial(tables_with_data, call_id=goes.id)) <= {"recording_removals"}
 
 
 class Endless(io.RawIOBase):
@@ -223,5 +223,5 @@ async def test_recordings_that_are_deleted_meanwhile_are_sent(api: Api, tmp_path
         f"/v1/calls/{parent.id}/export", headers={"Authorization": f"Bearer {api.key}"}
     ) as response:
         assert (await api("DELETE", f"/calls/{parent.id}"))[0] == 200
-        await Retention(api.services.database, tmp_path).run_once(utc_now())
+        await RetentionWorker(api.services.database, tmp_path).run_once(utc_now())
         assert opened(await response.read())["recording.wav"] == SOUND

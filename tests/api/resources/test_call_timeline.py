@@ -36,13 +36,13 @@ def _talk(now: list[float]) -> Timeline:
     """A greeting that is interrupted, and a turn with a response."""
     timeline = Timeline(1000.0, lambda: now[0])
     timeline.add_opening()
-    timeline.response_queued()
-    timeline.agent_audible(1020.4)
+    timeline.on_response_queued()
+    timeline.on_agent_started(1020.4)
     now[0] = 1500.0
-    timeline.interrupted(1480.0)
+    timeline.on_interruption(1480.0)
     timeline.turn.tools.append(ToolTiming("look_up", 1100.0, 1250.4, True))
-    timeline.response_ended(460.0)
-    timeline.agent_silent()
+    timeline.on_response_ended(460.0)
+    timeline.on_agent_stopped()
     now[0] = 2000.6
     timeline.add_caller_turn(1, TurnEnded(1900.0, 1400.0, 1800.0, "model", 0.61249))
     timeline.turn.sources += [FEES, replace(FEES, position=0, score=0.4), replace(FEES, score=0.9)]
@@ -111,8 +111,8 @@ async def test_a_live_call_has_the_turns_so_far(api: Api) -> None:
     now = [1000.0]
     timeline = _talk(now)
     call = await _call(api, answered=True, timeline=timeline.items())
-    timeline.response_queued()
-    timeline.agent_audible(2100.0)
+    timeline.on_response_queued()
+    timeline.on_agent_started(2100.0)
     progress = {"transcript": [], "turn_count": 1, "timeline": timeline.items()}
     await api.services.database.write(lambda conn: calls.store_progress(conn, call.id, **progress))  # type: ignore[arg-type]
     _, answer = await api("GET", f"/calls/{call.id}/timeline")

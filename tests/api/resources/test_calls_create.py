@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from calls.admission.capacity import ConcurrencyLimits
+from calls.admission.concurrency_limits import ConcurrencyLimits
 from storage.accounts import api_keys, organizations
 from storage.calls import calls
 from tests.api.conftest import Api
@@ -254,7 +254,7 @@ async def test_live_inbound_and_outbound_calls_are_hung_up(outbound: OutboundCli
     there = await outbound.wait_for_callee()
     there.answers()
     await until(lambda: there.leg.on_digit is not None)
-    phone = outbound.harness.rings()
+    phone = outbound.harness.invite()
     await until(lambda: phone.leg.on_digit is not None)
     inbound = (await outbound.harness.stored_call(phone)).id
     for call_id, sent in ((answer["data"]["id"], there.sent), (inbound, phone.sent)):
@@ -278,7 +278,7 @@ async def test_a_hangup_does_not_wait_for_the_summary_and_a_second_one_finds_the
     monkeypatch.setattr("calls.service.HANGUP_ANALYSIS_WAIT_S", 0.05)
     monkeypatch.setattr(outbound.harness.llm, "__class__", NeverWrites)
     await outbound.api("PATCH", f"/agents/{outbound.agent_id}", {"postCallSummaryEnabled": True})
-    phone = outbound.harness.rings()
+    phone = outbound.harness.invite()
     await until(lambda: phone.leg.on_digit is not None)
     for key in "42":
         phone.driver.on_digit(key, "rfc4733")

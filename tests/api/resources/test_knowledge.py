@@ -142,7 +142,7 @@ async def test_a_repeated_upload_with_one_key_is_one_document(knowledge: Knowled
     body, header = upload(knowledge.agent_id), {"Idempotency-Key": "a"}
     first = await knowledge.api.raw("POST", "/knowledge", body, headers=header)
     bytes_of_first = await first.read()
-    await knowledge.worker.idle()
+    await knowledge.worker.wait_idle()
     again = await knowledge.api.raw("POST", "/knowledge", body, headers=header)
     assert (again.status, await again.read()) == (201, bytes_of_first)
     assert again.headers["Idempotent-Replay"] == "true"
@@ -159,13 +159,13 @@ async def test_each_upload_of_the_same_file_is_a_separate_document_with_the_same
     assert (new["status"], new["chunkCount"], new["name"]) == ("ready", old["chunkCount"], "New")
     assert new["id"] != old["id"]
     assert [each["document"] for each in await knowledge.search("berth")] == ["Old"]
-    await knowledge.worker.idle()
+    await knowledge.worker.wait_idle()
     assert files(api) == [old["id"]]
     assert (await api("DELETE", f"/knowledge/{old['id']}"))[0] == 200
-    await knowledge.worker.idle()
+    await knowledge.worker.wait_idle()
     assert [each["document"] for each in await knowledge.search("berth")] == ["New"]
     assert (await api("DELETE", f"/knowledge/{new['id']}"))[0] == 200
-    await knowledge.worker.idle()
+    await knowledge.worker.wait_idle()
     assert (await knowledge.search("berth"), files(api)) == ([], [])
 
 
@@ -173,7 +173,7 @@ async def test_concurrent_uploads_of_the_same_file_are_read_once(knowledge: Know
     api = knowledge.api
     sent = [api.create("/knowledge", upload(knowledge.agent_id, name=f"Fees {number}")) for number in range(4)]
     created = await asyncio.gather(*sent)
-    await knowledge.worker.idle()
+    await knowledge.worker.wait_idle()
     read = [(await api("GET", f"/knowledge/{each['id']}"))[1]["data"] for each in created]
     assert {(each["status"], each["chunkCount"]) for each in read} == {("ready", 1)}
     assert len(files(api)) == len(await knowledge.search("berth")) == 1
@@ -188,7 +188,7 @@ async def test_a_file_stays_when_its_first_document_is_deleted_during_the_next_u
         api("DELETE", f"/knowledge/{old['id']}"), api.create("/knowledge", upload(knowledge.agent_id, name="New"))
     )
     assert deletion[0] == 200
-    await knowledge.worker.idle()
+    await knowledge.worker.wait_idle()
     found = await api("GET", f"/knowledge/{created['id']}")
     assert (found[1]["data"]["status"], found[1]["data"]["chunkCount"]) == ("ready", 1)
     assert [each["document"] for each in await knowledge.search("berth")] == ["New"]
@@ -251,7 +251,7 @@ async def test_a_deleted_document_leaves_nothing(knowledge: KnowledgeClient) -> 
     assert await knowledge.api("DELETE", f"/knowledge/{deleted_document['id']}") == (200, deleted)
     assert {each["document"] for each in await knowledge.search("berth")} == {"Kept"}
     assert (await knowledge.api("GET", f"/knowledge/{deleted_document['id']}"))[0] == 404
-    await knowledge.worker.idle()
+    await knowledge.worker.wait_idle()
     assert files(knowledge.api) == [other_document["id"]]
     assert await knowledge.passages() == (other_document["chunkCount"], other_document["chunkCount"])
 
@@ -260,7 +260,7 @@ async def test_a_deleted_agents_documents_leave_nothing(knowledge: KnowledgeClie
     await knowledge.read()
     await knowledge.read()
     await knowledge.api("DELETE", f"/agents/{knowledge.agent_id}")
-    await knowledge.worker.idle()
+    await knowledge.worker.wait_idle()
     assert (await total(knowledge.api), files(knowledge.api), await knowledge.passages()) == (0, [], (0, 0))
 
 

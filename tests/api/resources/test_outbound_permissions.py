@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls.outbound.permissions import MINUTE, rate_limit_wait_s
+from calls.outbound.permissions import RATE_WINDOW, rate_limit_wait_s
 from storage import tables
 from storage.accounts import api_keys, organizations
 from storage.calls import outbound_audit
@@ -92,9 +92,9 @@ async def test_a_call_counts_for_60_seconds(outbound: OutboundClient) -> None:
         )
 
     assert await wait_at(created) == 60
-    assert await wait_at(created + 0.5 * MINUTE) == 30
-    assert await wait_at(created + 0.999 * MINUTE) == 1
-    assert await wait_at(created + MINUTE) is None
+    assert await wait_at(created + 0.5 * RATE_WINDOW) == 30
+    assert await wait_at(created + 0.999 * RATE_WINDOW) == 1
+    assert await wait_at(created + RATE_WINDOW) is None
 
 
 async def test_a_call_of_another_number_counts_only_for_the_organization(outbound: OutboundClient) -> None:

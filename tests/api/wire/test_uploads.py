@@ -161,7 +161,7 @@ async def test_sounds_of_one_organization_leave_a_decode_slot_to_another(serve: 
     other = await live.api.as_another_organization()
     behind = asyncio.create_task(live.api("POST", "/background-sounds", upload(b"no sound")))
     async with asyncio.timeout(5):
-        while places.waiting(hog) < 99:  # noqa: ASYNC110 - no event reports it
+        while places.waiter_count(hog) < 99:  # noqa: ASYNC110 - no event reports it
             await asyncio.sleep(0.001)
         assert (await other("POST", "/background-sounds", upload(b"no sound")))[0] == 400
     assert not behind.done()

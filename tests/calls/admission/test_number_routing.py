@@ -1,4 +1,4 @@
-"""Which inbound calls are admitted, and the SIP status of the others."""
+"""Number routing: which inbound calls are admitted, and the SIP status of the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from calls import service
-from calls.admission.capacity import ConcurrencyLimits
+from calls.admission.concurrency_limits import ConcurrencyLimits
 from storage.calls import calls
 from storage.database.database import READERS, StorageUnavailable
 from storage.phone_numbers import phone_numbers, trunk_grants
@@ -25,7 +25,7 @@ from tests.storage.transaction_gate import Gate, names_in
 T = TypeVar("T")
 
 
-async def refused(harness: CallServiceHarness, phone: Phone) -> list[int]:
+async def rejected_statuses(harness: CallServiceHarness, phone: Phone) -> list[int]:
     await until(phone.leg.ended.done)
     return phone.sent
 
@@ -33,34 +33,34 @@ async def refused(harness: CallServiceHarness, phone: Phone) -> list[int]:
 async def test_an_unknown_number_from_a_known_trunk_is_404_and_leaves_no_call(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number()
-        assert await refused(harness, harness.rings(dials="+4930999")) == [404]
+        assert await rejected_statuses(harness, harness.invite(dials="+4930999")) == [404]
         assert await harness.all_calls() == []
 
 
 async def test_a_number_of_another_trunk_is_unknown(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number()
-        assert await refused(harness, harness.rings(source="192.0.2.99")) == [404]
+        assert await rejected_statuses(harness, harness.invite(source="192.0.2.99")) == [404]
 
 
-async def test_a_number_that_has_lost_its_trunk_is_unknown_where_another_one_has_it(
+async def test_a_number_whose_trunk_was_denied_is_unknown_and_another_one_on_it_is_not(
     tmp_path: Path,
 ) -> None:
     async with call_service(tmp_path, trunk_policy="auto") as harness:
-        taken, _ = await harness.create_number("+4930100")
+        granted, _ = await harness.create_number("+4930100")
         await harness.create_number("+4930200")
 
         def give_to_one(conn: sa.Connection) -> None:
-            trunk_grants.deny(conn, taken.organization_id, SOURCE, None, actor="ann")
+            trunk_grants.deny(conn, granted.organization_id, SOURCE, None, actor="ann")
 
         await harness.database.write(give_to_one)
-        assert await refused(harness, harness.rings(dials="+4930100")) == [404]
-        phone = harness.rings(dials="+4930200")
+        assert await rejected_statuses(harness, harness.invite(dials="+4930100")) == [404]
+        phone = harness.invite(dials="+4930200")
         await until(lambda: 200 in phone.sent)
 
 
 async def test_a_number_of_two_organizations_on_one_source_is_rejected_and_the_log_names_both(tmp_path: Path) -> None:
-    """Each has it from a host name of its own; both resolve to the caller's address."""
+    """Each has a host name of its own; both resolve to the caller's address."""
     async with call_service(tmp_path) as harness:
         mine, _ = await harness.create_number()
         theirs, _ = await harness.create_number("4930200")
@@ -72,7 +72,7 @@ async def test_a_number_of_two_organizations_on_one_source_is_rejected_and_the_l
         await harness.database.write(share)
         harness.aliases[SOURCE] = {SOURCE, "sip.carrier.test", "alias.test"}
         with capture_logs() as lines:
-            assert await refused(harness, harness.rings()) == [404]
+            assert await rejected_statuses(harness, harness.invite()) == [404]
         [line] = [each for each in lines if each["event"] == "call.contested"]
         assert (line["source"], line["taken"], line["log_level"]) == (SOURCE, None, "warning")
         assert all(each.id in str(line["numbers"]) for each in (mine, theirs))
@@ -82,13 +82,13 @@ async def test_a_number_of_two_organizations_on_one_source_is_rejected_and_the_l
 async def test_a_number_without_an_agent_is_480(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number(assigned=False)
-        assert await refused(harness, harness.rings()) == [480]
+        assert await rejected_statuses(harness, harness.invite()) == [480]
 
 
 async def test_an_inactive_agent_is_480(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number(is_active=False)
-        assert await refused(harness, harness.rings()) == [480]
+        assert await rejected_statuses(harness, harness.invite()) == [480]
 
 
 @pytest.mark.parametrize(
@@ -99,50 +99,50 @@ async def test_the_dialled_number_is_the_request_s_user_or_to_s_with_or_without_
 ) -> None:
     async with call_service(tmp_path) as harness:
         number, _ = await harness.create_number()
-        phone = harness.rings(dials=dials, to=to)
+        phone = harness.invite(dials=dials, to=to)
         await until(lambda: 200 in phone.sent)
         assert (await harness.stored_call(phone)).phone_number_id == number.id
 
 
-async def test_an_organization_at_its_limit_is_busy_and_others_are_not(tmp_path: Path) -> None:
+async def test_an_organization_at_its_limit_gets_486_and_others_are_admitted(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number(max_calls=1)
         await harness.create_number("+4930200")
-        first = harness.rings()
+        first = harness.invite()
         await until(lambda: 200 in first.sent)
-        assert await refused(harness, harness.rings()) == [486]
-        other = harness.rings(dials="+4930200")
+        assert await rejected_statuses(harness, harness.invite()) == [486]
+        other = harness.invite(dials="+4930200")
         await until(lambda: 200 in other.sent)
         first.hangs_up()
         await harness.ended_call(first)
-        again = harness.rings()
+        again = harness.invite()
         await until(lambda: 200 in again.sent)
 
 
-async def test_calls_that_come_at_once_do_not_exceed_the_limit_together(tmp_path: Path) -> None:
+async def test_calls_that_arrive_together_do_not_exceed_the_limit(tmp_path: Path) -> None:
     async with call_service(tmp_path, limits=ConcurrencyLimits(organization=2)) as harness:
         await harness.create_number()
-        phones = [harness.rings() for _ in range(6)]
+        phones = [harness.invite() for _ in range(6)]
         await until(lambda: sum(bool(phone.sent) and phone.sent[-1] >= 200 for phone in phones) == 6)
         assert sorted(phone.sent[-1] for phone in phones) == [200, 200, 486, 486, 486, 486]
 
 
-async def test_a_full_process_is_503_with_a_time_to_come_back(tmp_path: Path) -> None:
+async def test_a_full_process_is_503_with_retry_after(tmp_path: Path) -> None:
     async with call_service(tmp_path, limits=ConcurrencyLimits(process=1)) as harness:
         await harness.create_number()
-        first = harness.rings()
+        first = harness.invite()
         await until(lambda: 200 in first.sent)
-        second = harness.rings()
-        assert await refused(harness, second) == [503]
+        second = harness.invite()
+        assert await rejected_statuses(harness, second) == [503]
         assert int(second.dialog.headers["Retry-After"]) > 0
 
 
-async def test_a_database_in_trouble_is_503_and_ends_nothing_else(
+async def test_a_failing_database_is_503_and_ends_no_other_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number()
-        first = harness.rings()
+        first = harness.invite()
         await until(lambda: 200 in first.sent)
         with monkeypatch.context() as broken:
 
@@ -150,21 +150,21 @@ async def test_a_database_in_trouble_is_503_and_ends_nothing_else(
                 raise StorageUnavailable("the disk cannot be read or written")
 
             broken.setattr(calls, "insert", full)
-            assert await refused(harness, harness.rings()) == [503]
+            assert await rejected_statuses(harness, harness.invite()) == [503]
         assert not first.leg.ended.done()
 
 
 @contextmanager
-def locked(data_dir: Path) -> Iterator[None]:
-    """Another process writes to the database, and does not come to an end."""
+def write_locked(data_dir: Path) -> Iterator[None]:
+    """Another process has a write transaction open on the database."""
     with closing(sqlite3.connect(data_dir / "trunkline.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
         other.execute("ROLLBACK")
 
 
-async def test_a_caller_waits_for_no_list(tmp_path: Path) -> None:
-    """Every connection that lists are read on is taken, and a hundred more lists wait."""
+async def test_an_invite_does_not_wait_behind_a_list_request(tmp_path: Path) -> None:
+    """All connections for list requests are in use, and a hundred more requests wait."""
     async with call_service(tmp_path) as harness:
         await harness.create_number()
         gates = [Gate() for _ in range(READERS)]
@@ -172,7 +172,7 @@ async def test_a_caller_waits_for_no_list(tmp_path: Path) -> None:
         for gate in gates:
             await gate.reached()
         reads += [asyncio.create_task(harness.database.read(names_in, owner="many")) for _ in range(100)]
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: harness.service.active_call_count == 1)
         assert not any(each.done() for each in reads)
         for gate in gates:
@@ -181,33 +181,35 @@ async def test_a_caller_waits_for_no_list(tmp_path: Path) -> None:
         await until(lambda: 200 in phone.sent)
 
 
-async def test_a_database_that_does_not_answer_holds_few_callers_and_those_not_for_long(
+async def test_a_stalled_database_delays_a_limited_number_of_invites_for_a_limited_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "ADMISSION_TIMEOUT_S", 0.5)
     async with call_service(tmp_path) as harness:
         await harness.create_number()
         tasks = len(asyncio.all_tasks())
-        with locked(tmp_path):
-            phones = [harness.rings() for _ in range(service.MAX_PENDING_INVITES + 20)]
+        with write_locked(tmp_path):
+            phones = [harness.invite() for _ in range(service.MAX_PENDING_INVITES + 20)]
             await until(lambda: sum(phone.sent == [503] for phone in phones) == 20)
-            assert not any(phone.sent for phone in phones[: service.MAX_PENDING_INVITES]), "they still hope"
+            assert not any(phone.sent for phone in phones[: service.MAX_PENDING_INVITES]), (
+                "they still wait for the database"
+            )
             await until(lambda: all(phone.sent == [503] for phone in phones))
             assert all(int(phone.dialog.headers["Retry-After"]) > 0 for phone in phones)
-            assert await refused(harness, harness.rings()) == [503], (
+            assert await rejected_statuses(harness, harness.invite()) == [503], (
                 "the places of those that were told are not free yet"
             )
         await until(lambda: len(asyncio.all_tasks()) == tasks)
-        assert await harness.all_calls() == [], "nobody is stored who was told to go"
-        late = harness.rings()
+        assert await harness.all_calls() == [], "no rejected call is stored"
+        late = harness.invite()
         await until(lambda: 200 in late.sent)
 
 
 async def test_a_call_that_was_rejected_while_it_was_stored_is_no_active_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit takes its time, once the call is in it."""
-    monkeypatch.setattr(service, "ADMISSION_TIMEOUT_S", 1.0)  # time enough for what comes before the commit
+    """The commit that contains the call is slow."""
+    monkeypatch.setattr(service, "ADMISSION_TIMEOUT_S", 1.0)  # enough for the steps before the commit
     async with call_service(tmp_path) as harness:
         await harness.create_number()
         write = harness.database.write
@@ -218,21 +220,21 @@ async def test_a_call_that_was_rejected_while_it_was_stored_is_no_active_call(
             return result
 
         monkeypatch.setattr(harness.database, "write", slow)
-        phone = harness.rings()
+        phone = harness.invite()
         [call] = await harness.database.until(every_call, lambda calls: bool(calls) and calls[0].ended_at is not None)
         assert (call.status, call.ended_reason) == ("failed", "error")
         await until(lambda: harness.service.active_call_count == 0)
         assert phone.sent[0] == 503
 
 
-async def test_the_process_says_at_once_that_it_is_full_and_that_it_no_longer_is(tmp_path: Path) -> None:
+async def test_reaching_and_leaving_the_process_limit_is_reported_at_once(tmp_path: Path) -> None:
     async with call_service(tmp_path, limits=ConcurrencyLimits(process=2)) as harness:
-        told: list[bool] = []
-        harness.service.on_capacity_changed = lambda: told.append(harness.service.is_full)
+        reports: list[bool] = []
+        harness.service.on_capacity_changed = lambda: reports.append(harness.service.is_full)
         await harness.create_number()
-        phones = [harness.rings() for _ in range(2)]
+        phones = [harness.invite() for _ in range(2)]
         await until(lambda: all(200 in phone.sent for phone in phones))
-        assert told == [False, True]
+        assert reports == [False, True]
         phones[0].hangs_up()
         await harness.ended_call(phones[0])
-        assert told == [False, True, False]
+        assert reports == [False, True, False]

@@ -1,4 +1,4 @@
-"""Calls of paid plans cost what the rate card says, to the last digit, and are paid exactly once."""
+"""Billing of paid plans: costs are exact by the rate card, and calls are debited exactly once."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ CARD = RateCard(text_to_speech=Decimal(1))
 ONE_MS = timedelta(milliseconds=1)
 
 
-def worth(call: Call) -> Decimal:
-    """What a stored call costs by hand: as the page on billing does the sum."""
+def cost_by_hand(call: Call) -> Decimal:
+    """Returns the cost of a stored call, computed as on the page on billing."""
     assert call.started_at is not None
     assert call.ended_at is not None
     usage = CallUsage.from_json(call.usage)
@@ -84,7 +84,7 @@ def test_a_cost_is_exact_and_rounded_once(card: Mapping[str, str], usage: CallUs
     assert prices.cost_of(usage) == Decimal(cost)
 
 
-def test_the_example_of_the_page_is_right() -> None:
+def test_the_example_in_the_documentation_is_correct() -> None:
     cost = RateCard.from_settings(PRICES).cost_of(CallUsage(61.234, 812, 40, 12.3, 240))
     page = (Path(__file__).parents[3] / "docs/how-to/billing.md").read_text()
     assert f"which is **{cost}**" in page
@@ -96,13 +96,13 @@ def test_a_price_counts_digit_by_digit() -> None:
     assert card.cost_of(CallUsage(telephony_s=180)) == Decimal("0.3")
 
 
-async def has(harness: CallServiceHarness, **facts: Any) -> None:
-    """Every organization has that."""
+async def set_plans(harness: CallServiceHarness, **facts: Any) -> None:
+    """Set plan and balance of every organization."""
     await harness.database.write(lambda conn: conn.execute(sa.update(tables.organizations).values(**facts)))
 
 
-async def purse(harness: CallServiceHarness, organization_id: str) -> tuple[Decimal, list[BalanceChange]]:
-    """What is left, and why."""
+async def balance_and_notes(harness: CallServiceHarness, organization_id: str) -> tuple[Decimal, list[BalanceChange]]:
+    """Returns the balance, and the notes of its changes."""
 
     def look(conn: sa.Connection) -> tuple[Decimal, list[BalanceChange]]:
         found = organizations.get(conn, organization_id)
@@ -112,52 +112,54 @@ async def purse(harness: CallServiceHarness, organization_id: str) -> tuple[Deci
     return await harness.database.read(look)
 
 
-async def test_a_call_of_a_paid_plan_is_paid_as_it_ends_and_one_of_the_free_plan_is_not(tmp_path: Path) -> None:
+async def test_a_paid_plan_is_debited_at_the_calls_end_and_a_free_plan_is_not(tmp_path: Path) -> None:
     goodbye = [TextDelta("Goodbye then."), HANG_UP]
     async with call_service(tmp_path, goodbye, goodbye, billing=PRICES) as harness:
         number, _ = await harness.create_number(first_speaker="agent")
-        assert (await harness.ended_call(harness.rings())).cost is None
-        assert await purse(harness, number.organization_id) == (0, [])
-        await has(harness, plan="paid", balance="10")
+        assert (await harness.ended_call(harness.invite())).cost is None
+        assert await balance_and_notes(harness, number.organization_id) == (0, [])
+        await set_plans(harness, plan="paid", balance="10")
         charged = metrics.CHARGED._value.get()
-        call = await harness.ended_call(harness.rings())
-        left, (change,) = await purse(harness, number.organization_id)
+        call = await harness.ended_call(harness.invite())
+        left, (change,) = await balance_and_notes(harness, number.organization_id)
     assert CallUsage.from_json(call.usage).spoken_characters == len("Goodbye then.")
-    assert call.cost == float(worth(call)) > 0
+    assert call.cost == float(cost_by_hand(call)) > 0
     assert metrics.CHARGED._value.get() - charged == pytest.approx(call.cost)
-    assert left == Decimal(10) - worth(call)
-    assert (change.amount, change.balance_after) == (-worth(call), left)
+    assert left == Decimal(10) - cost_by_hand(call)
+    assert (change.amount, change.balance_after) == (-cost_by_hand(call), left)
     assert (change.call_id, change.made_by) == (call.id, "server")
     assert f"{len('Goodbye then.')} characters spoken" in (change.note or "")
 
 
-async def test_a_call_that_nobody_answered_costs_nothing_and_says_so(tmp_path: Path) -> None:
+async def test_an_unanswered_call_has_a_cost_of_zero(tmp_path: Path) -> None:
     async with call_service(tmp_path, billing=PRICES) as harness:
         line = await harness.create_number()
-        await has(harness, plan="paid", balance="1")
+        await set_plans(harness, plan="paid", balance="1")
         waiting = await queue(harness, line)
         (await callee(harness)).ends(486)
         call = await ended(harness, waiting)
         assert call.cost == 0
-        assert await purse(harness, call.organization_id) == (1, [])
+        assert await balance_and_notes(harness, call.organization_id) == (1, [])
 
 
-async def test_calls_that_end_together_are_all_paid_though_nothing_is_left(tmp_path: Path) -> None:
+async def test_calls_that_end_together_are_all_debited_also_below_zero(tmp_path: Path) -> None:
     async with call_service(tmp_path, billing=PRICES) as harness:
         number, _ = await harness.create_number(**GREETS)
-        await has(harness, plan="paid", balance="0")  # callers are answered all the same
-        phones = [harness.rings() for _ in range(4)]
+        await set_plans(harness, plan="paid", balance="0")  # inbound calls are answered all the same
+        phones = [harness.invite() for _ in range(4)]
         await until(lambda: all(phone.leg.on_digit is not None for phone in phones))
         for phone in phones:
             phone.hangs_up()
         ended_calls = await asyncio.gather(*(harness.ended_call(phone) for phone in phones))
-        left, changes = await purse(harness, number.organization_id)
-    assert left == -sum(worth(call) for call in ended_calls) < 0
+        left, changes = await balance_and_notes(harness, number.organization_id)
+    assert left == -sum(cost_by_hand(call) for call in ended_calls) < 0
     assert sorted(str(change.call_id) for change in changes) == sorted(call.id for call in ended_calls)
     assert changes[-1].balance_after == left
 
 
-async def test_an_end_that_has_to_be_stored_again_is_paid_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_end_that_is_stored_at_the_second_attempt_is_debited_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("calls.post_call.finalizer.STORE_RETRIES_S", (0.01,))
     real, tries = deliveries.add, []
 
@@ -170,41 +172,41 @@ async def test_an_end_that_has_to_be_stored_again_is_paid_once(tmp_path: Path, m
     monkeypatch.setattr(deliveries, "add", fails_once)
     async with call_service(tmp_path, [TextDelta("Goodbye."), HANG_UP], billing=PRICES) as harness:
         number, _ = await harness.create_number(first_speaker="agent", post_call_webhook_url="https://receiver.test/")
-        await has(harness, plan="paid", balance="1")
-        call = await harness.ended_call(harness.rings())
+        await set_plans(harness, plan="paid", balance="1")
+        call = await harness.ended_call(harness.invite())
         assert len(tries) == 2
-        left, changes = await purse(harness, number.organization_id)
-    assert (left, len(changes)) == (1 - worth(call), 1)
+        left, changes = await balance_and_notes(harness, number.organization_id)
+    assert (left, len(changes)) == (1 - cost_by_hand(call), 1)
 
 
-async def test_the_analysis_after_a_call_is_paid_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_analysis_of_a_call_is_part_of_its_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paid_before = []
 
     async def analyse(*_: Any) -> tuple[calls.Analysis, CallUsage]:
-        paid_before.append(await purse(harness, number.organization_id))
+        paid_before.append(await balance_and_notes(harness, number.organization_id))
         return {"summary": "All is well.", "extractions": {}}, CallUsage(prompt_tokens=700, completion_tokens=100)
 
     monkeypatch.setattr("calls.post_call.analysis.CallAnalyzer.analyze", analyse)
     async with call_service(tmp_path, [TextDelta("Goodbye."), HANG_UP], hears=["bye"], billing=PRICES) as harness:
         number, _ = await harness.create_number(first_speaker="user", post_call_summary_enabled=True)
-        await has(harness, plan="paid", balance="1")
-        phone = harness.rings()
+        await set_plans(harness, plan="paid", balance="1")
+        phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         for digit in "1#":
             phone.leg.on_digit(digit, "rfc4733", 0.0)
         ended_call = await harness.ended_call(phone)
         ended_call = await ended(harness, ended_call)
-        left, (change,) = await purse(harness, number.organization_id)
+        left, (change,) = await balance_and_notes(harness, number.organization_id)
     assert paid_before == [(1, [])]
     assert ended_call.analysis is not None
     assert CallUsage.from_json(ended_call.usage).tokens == 800
-    assert left == 1 + change.amount == 1 - worth(ended_call)
+    assert left == 1 + change.amount == 1 - cost_by_hand(ended_call)
 
 
-async def test_a_call_goes_on_when_nothing_is_left_and_the_next_one_is_not_dialled(tmp_path: Path) -> None:
+async def test_an_active_call_outlasts_the_balance_and_the_next_one_is_not_dialled(tmp_path: Path) -> None:
     async with call_service(tmp_path, billing=PRICES) as harness:
         number, _ = await harness.create_number(**GREETS)
-        await has(harness, plan="paid", balance="0.000001")
+        await set_plans(harness, plan="paid", balance="0.000001")
 
         def refused(conn: sa.Connection) -> Verdict | None:
             owner = organizations.get(conn, number.organization_id)
@@ -212,32 +214,32 @@ async def test_a_call_goes_on_when_nothing_is_left_and_the_next_one_is_not_diall
             refusal = permissions.dial_rejection(conn, number, owner, "+4917012", lambda *_: None)
             return None if refusal is None else refusal.verdict
 
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         assert await harness.database.read(refused) is None
-        await has(harness, balance="0")
+        await set_plans(harness, balance="0")
         assert await harness.database.read(refused) == "refused_funds"
         assert not phone.leg.ended.done()
         phone.hangs_up()
         call = await harness.ended_call(phone)
-        left, _ = await purse(harness, number.organization_id)
+        left, _ = await balance_and_notes(harness, number.organization_id)
         assert call.ended_reason == "customer_ended"
-        assert left == -worth(call) < 0
+        assert left == -cost_by_hand(call) < 0
 
 
-async def test_callers_of_an_empty_balance_are_refused_where_that_is_set(tmp_path: Path) -> None:
+async def test_inbound_calls_are_rejected_without_balance_if_that_is_set(tmp_path: Path) -> None:
     settings = PRICES.model_copy(update={"inbound_when_empty": "refuse"})
     async with call_service(tmp_path, [TextDelta("Goodbye."), HANG_UP], billing=settings) as harness:
         await harness.create_number(first_speaker="agent")
-        await has(harness, plan="paid", balance="0")
-        phone = harness.rings()
+        await set_plans(harness, plan="paid", balance="0")
+        phone = harness.invite()
         with capture_logs() as logs:
             await until(phone.leg.ended.done)
         assert phone.sent == [480]
         assert await harness.all_calls() == []
         assert [event["why"] for event in logs if event["event"] == "call.refused"] == ["the organization has no funds"]
-        await has(harness, balance="0.01")
-        assert (await harness.ended_call(harness.rings())).status == "completed"
+        await set_plans(harness, balance="0.01")
+        assert (await harness.ended_call(harness.invite())).status == "completed"
 
 
 DIES = """
@@ -259,7 +261,7 @@ async def main(path, call_id, moment):
         deliveries.add = die  # after the debit, before the commit
     finalizer = CallFinalizer(database, None, "", die, RateCard(text_to_speech=Decimal(1)))
     if moment == "after":
-        finalizer._announce = lambda *_: True  # it is committed: `wake` is called
+        finalizer._add_webhook = lambda *_: True  # it is committed: `wake` is called
     usage = CallUsage(spoken_characters=500)
     now = utc_now()
     await finalizer.finish(call_id, CallOutcome("completed", "agent_ended", now, answered_at=now, usage=usage), None)
@@ -269,10 +271,10 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 @pytest.mark.parametrize(("moment", "cost"), [("before", "0.2"), ("after", "0.5")])
-async def test_a_process_that_is_killed_while_a_call_is_paid_leaves_it_paid_once(
+async def test_a_process_killed_during_the_debit_leaves_one_debit(
     database: Database, secrets: Secrets, tmp_path: Path, moment: str, cost: str
 ) -> None:
-    """Before the commit nothing is paid, and the next start pays what was stored of the call; after it all is."""
+    """Before the commit there is no debit, and the next start debits the stored usage; after it there is one."""
     call = await database.write(_live)
     await database.close()
     run = [sys.executable, "-c", DIES, str(database.path), call.id, moment]
@@ -295,7 +297,7 @@ async def test_a_process_that_is_killed_while_a_call_is_paid_leaves_it_paid_once
 
 
 def _live(conn: sa.Connection) -> Call:
-    """A paid call that was answered, and in which the agent has said something."""
+    """Returns an answered call of a paid plan, in which the agent has spoken."""
     owner = organizations.create(conn, "paying", plan="paid", balance=1)
     fields = AgentFields(name="a", post_call_webhook_url="https://receiver.test/")
     made = calls.create_inbound(
@@ -312,7 +314,7 @@ def _live(conn: sa.Connection) -> Call:
     return made
 
 
-async def test_the_telephone_counts_as_it_is_stored_whatever_else_is_said(database: Database) -> None:
+async def test_telephony_is_billed_by_the_stored_times(database: Database) -> None:
     def pay(conn: sa.Connection) -> tuple[float | None, Call | None]:
         call = _live(conn)
         at = call.created_at + timedelta(seconds=10, milliseconds=1)

@@ -1,4 +1,4 @@
-"""Placeholders become the values of context variables."""
+"""Context variables: placeholders are replaced by the call's values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calls.call_record.context_variables import ContextValue, call_values, subst
     ("value", "text"),
     [("Ann", "Ann"), (7, "7"), (7.5, "7.5"), (1e21, "1e+21"), (True, "true"), (False, "false"), ("", ""), ("7", "7")],
 )
-def test_a_value_reads_as_in_json_and_a_string_as_it_is(value: ContextValue, text: str) -> None:
+def test_a_value_is_written_as_json_and_a_string_unchanged(value: ContextValue, text: str) -> None:
     assert substitute("[{{v}}]", {"v": value}, call_id="c") == f"[{text}]"
 
 
@@ -29,15 +29,15 @@ def test_names_are_case_sensitive() -> None:
 
 
 @pytest.mark.parametrize("text", ["{name}", "{{na-me}}", "{{#if name}}", "{{}}", "{{ }}"])
-def test_what_is_no_placeholder_stays(text: str) -> None:
+def test_other_braces_stay(text: str) -> None:
     assert substitute(text, {"name": "Ann"}, call_id="c") == text
 
 
-def test_a_value_that_looks_like_a_placeholder_is_not_replaced_again() -> None:
+def test_a_placeholder_in_a_value_is_not_replaced() -> None:
     assert substitute("{{a}}", {"a": "{{b}}", "b": "no"}, call_id="c") == "{{b}}"
 
 
-def test_the_call_s_own_values_stand_in_only_where_none_was_given() -> None:
+def test_a_calls_own_values_are_defaults_of_its_context_variables() -> None:
     values = call_values(
         {"customer_number": "VIP", "x": 1}, call_id="c1", customer_number="+4930", phone_number="+4989"
     )

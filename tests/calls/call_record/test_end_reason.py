@@ -1,4 +1,4 @@
-"""From the SIP end of a call to its stored reason."""
+"""The stored end reason of a call by its SIP end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sipcore.dialogs.invite_error import InviteError
 from sipcore.dialogs.leg import LegEnd
 from sipcore.messages.reason_header import Q850Cause, ReasonHeader
 from tests.calls.call_service_harness import call_service, until
-from tests.calls.outbound_calls import callee, ended, how, queue
+from tests.calls.outbound_calls import callee, ended, queue, status_and_reason
 
 
 @pytest.mark.parametrize(
@@ -40,16 +40,16 @@ def test_a_timeout_has_no_status_and_no_originator() -> None:
 
 @pytest.mark.parametrize(("code", "phrase"), [(200, None), (487, "Request Terminated"), (0, None)])
 def test_only_a_status_that_was_on_the_wire_has_a_phrase(code: int, phrase: str | None) -> None:
-    """PJSIP has words for a BYE and for silence, which nobody has said."""
+    """PJSIP has phrases for a BYE and for a timeout, which were not on the wire."""
     assert sip_end_of(LegEnd(code, "Request Terminated", True))["reasonPhrase"] == phrase
 
 
-async def test_how_the_callee_refused_is_stored(tmp_path: Path) -> None:
+async def test_the_callees_rejection_is_stored(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         call = await queue(harness, await harness.create_number())
         (await callee(harness)).ends(480, ReasonHeader(Q850Cause(17, "User busy")))
         end = await ended(harness, call)
-    assert how(end) == ("failed", "busy")
+    assert status_and_reason(end) == ("failed", "busy")
     assert end.sip_end == {
         "statusCode": 480,
         "reasonPhrase": "",
@@ -59,15 +59,15 @@ async def test_how_the_callee_refused_is_stored(tmp_path: Path) -> None:
     }
 
 
-async def test_a_caller_whom_another_phone_answered_was_not_answered_here(tmp_path: Path) -> None:
+async def test_a_call_completed_elsewhere_is_no_answer(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number()
-        phone = harness.rings()
+        phone = harness.invite()
         phone.dialog.mute = True
         await until(lambda: 180 in phone.sent)
         phone.hangs_up(487, ReasonHeader(None, completed_elsewhere=True))
         end = await harness.ended_call(phone)
-    assert how(end) == ("no_answer", "no_answer")
+    assert status_and_reason(end) == ("no_answer", "no_answer")
     assert end.sip_end is not None
     assert end.sip_end["reasonPhrase"] == "Call completed elsewhere"
 
@@ -75,7 +75,9 @@ async def test_a_caller_whom_another_phone_answered_was_not_answered_here(tmp_pa
 @pytest.mark.parametrize(
     ("settings", "reason", "cause"), [({"ring_timeout_s": 0.05}, "no_answer", 19), ({}, "api_hangup", 16)]
 )
-async def test_we_say_why_we_give_up(tmp_path: Path, settings: dict[str, Any], reason: str, cause: int) -> None:
+async def test_our_cancel_and_bye_have_a_q850_cause(
+    tmp_path: Path, settings: dict[str, Any], reason: str, cause: int
+) -> None:
     async with call_service(tmp_path, **settings) as harness:
         call = await queue(harness, await harness.create_number())
         there = await callee(harness)
@@ -89,10 +91,10 @@ async def test_we_say_why_we_give_up(tmp_path: Path, settings: dict[str, Any], r
     assert (end.sip_end["q850Cause"], end.sip_end["byPeer"]) == (cause, False)
 
 
-async def test_a_talk_that_we_end_is_cleared_normally_and_one_that_is_cut_short_is_not(tmp_path: Path) -> None:
+async def test_a_regular_end_is_normal_clearing_and_a_failure_is_not(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number()
-        phones = [harness.rings(), harness.rings()]
+        phones = [harness.invite(), harness.invite()]
         await until(lambda: all(phone.leg.on_digit is not None for phone in phones))
         live = {each.call.call_sid: each for each in harness.service.active_calls()}
         live[phones[0].leg.sip_call_id].end("max_duration")

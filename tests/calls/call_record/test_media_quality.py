@@ -18,13 +18,13 @@ def observed(name: str, way: str) -> float:
     return REGISTRY.get_sample_value(f"{name}_count", {"way": way}) or 0.0
 
 
-async def test_a_calls_figures_are_stored_and_counted(tmp_path: Path) -> None:
+async def test_a_calls_media_quality_is_stored_and_observed(tmp_path: Path) -> None:
     names = ("trunkline_rtp_loss_ratio", "trunkline_rtp_jitter_seconds", "trunkline_call_mos")
     before = [(observed(name, "received"), observed(name, "sent")) for name in names]
     async with call_service(tmp_path) as harness:
         await harness.create_number()
         harness.pump.totals = HEARD
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         phone.hangs_up()
         with capture_logs() as logs:
@@ -40,12 +40,12 @@ async def test_a_calls_figures_are_stored_and_counted(tmp_path: Path) -> None:
     assert after == [(received + 1, sent) for received, sent in before]
 
 
-async def test_a_call_without_sound_has_no_figures(tmp_path: Path) -> None:
+async def test_a_call_without_media_has_no_media_quality(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number()
         phone = Phone(harness.pump)
         phone.dialog.mute = True
-        harness.service.incoming(phone.leg)
+        harness.service.on_incoming_call(phone.leg)
         await until(lambda: 200 in phone.sent)
         phone.hangs_up(487)
         assert (await harness.ended_call(phone)).media_quality is None

@@ -1,4 +1,4 @@
-"""A call is billed by sentences that were begun, responses that were given, and audio that was transcribed."""
+"""Usage metering: queued sentences, confirmed responses, and transcribed audio."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LISTENS = ConversationConfig("You help.")
 GREETS = ConversationConfig("You help.", greeting="Good morning to you.", speaks_first=True)
 
 
-class Counting(ScriptedLlm):
-    """Every prompt is 100 tokens, and every part of an answer 10."""
+class CountingLlm(ScriptedLlm):
+    """A model whose every prompt counts 100 tokens, and every part of a response 10."""
 
     async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
         assert prompt.tokens is not None
@@ -36,7 +36,7 @@ async def begin() -> AsyncIterator[Begin]:
     started: list[ScriptedCall] = []
 
     def make(config: ConversationConfig, *answers: Any) -> ScriptedCall:
-        started.append(ScriptedCall(config, model=Counting(*answers)))
+        started.append(ScriptedCall(config, model=CountingLlm(*answers)))
         return started[-1]
 
     yield make
@@ -44,8 +44,8 @@ async def begin() -> AsyncIterator[Begin]:
         await call.close()
 
 
-def used(call: ScriptedCall) -> tuple[int, int, int]:
-    """Tokens read and written, and characters."""
+def metered_usage(call: ScriptedCall) -> tuple[int, int, int]:
+    """Returns the metered prompt tokens, completion tokens and characters."""
     usage = call.meter.usage()
     return usage.prompt_tokens, usage.completion_tokens, usage.spoken_characters
 
@@ -53,18 +53,18 @@ def used(call: ScriptedCall) -> tuple[int, int, int]:
 async def test_a_greeting_is_speech_and_needs_no_model(begin: Begin) -> None:
     call = begin(GREETS)
     await call.play(10 * WORD_MS)
-    assert used(call) == (0, 0, len("Good morning to you."))
+    assert metered_usage(call) == (0, 0, len("Good morning to you."))
 
 
-async def test_an_answer_counts_as_it_is_written_not_as_it_is_spoken(begin: Begin) -> None:
+async def test_a_response_counts_as_it_is_written_not_as_it_is_spoken(begin: Begin) -> None:
     call = begin(LISTENS, "It is €5.")
     await call.says("what does it cost")
     await call.play(10 * WORD_MS)
     assert "euro" in call.tts.spoken[0]
-    assert used(call) == (100, 10, len("It is €5."))
+    assert metered_usage(call) == (100, 10, len("It is €5."))
 
 
-async def test_sentences_that_were_not_begun_are_not_paid(begin: Begin) -> None:
+async def test_sentences_that_were_not_queued_are_not_billed(begin: Begin) -> None:
     sentences = ["We open at nine.", "We close at five.", "We rest on Sunday."]
     call = begin(LISTENS, " ".join(sentences), "Yes.")
     await call.says("when do you open")
@@ -72,11 +72,11 @@ async def test_sentences_that_were_not_begun_are_not_paid(begin: Begin) -> None:
     await call.interrupts()
     await call.stops_speaking("stop")
     await call.play(5 * WORD_MS)
-    # The one that was cut counts whole, and the one that waited behind it.
-    assert used(call)[2] == len("We open at nine.") + len("We close at five.") + len("Yes.")
+    # The interrupted sentence counts completely, and the one queued behind it.
+    assert metered_usage(call)[2] == len("We open at nine.") + len("We close at five.") + len("Yes.")
 
 
-async def test_a_guess_that_was_wrong_costs_the_caller_nothing(begin: Begin) -> None:
+async def test_a_dropped_speculative_response_is_not_billed(begin: Begin) -> None:
     call = begin(LISTENS, "We open at nine.", "We open at ten.")
     await call.starts_speaking()
     await call.falls_silent("when do you open")
@@ -85,26 +85,26 @@ async def test_a_guess_that_was_wrong_costs_the_caller_nothing(begin: Begin) -> 
     await call.goes_on()
     await call.stops_speaking("when do you open on Sunday")
     await call.play(10 * WORD_MS)
-    assert used(call) == (100, 10, len("We open at ten."))
+    assert metered_usage(call) == (100, 10, len("We open at ten."))
 
 
-async def test_a_guess_that_was_right_is_paid_once(begin: Begin) -> None:
+async def test_a_used_speculative_response_is_billed_once(begin: Begin) -> None:
     call = begin(LISTENS, "We open at nine.")
     await call.starts_speaking()
     await call.falls_silent("when do you open")
     await call.stops_speaking("when do you open")
     await call.play(10 * WORD_MS)
-    assert used(call) == (100, 10, len("We open at nine."))
+    assert metered_usage(call) == (100, 10, len("We open at nine."))
 
 
-async def test_an_excuse_is_speech_like_any_other(begin: Begin) -> None:
+async def test_an_apology_is_billed_as_speech(begin: Begin) -> None:
     call = begin(LISTENS, ModelError("broken"))
     await call.says("when do you open")
     await call.play(20 * WORD_MS)
-    assert used(call)[2] == len("Sorry, something went wrong.") + len("Could you say that again?")
+    assert metered_usage(call)[2] == len("Sorry, something went wrong.") + len("Could you say that again?")
 
 
-async def test_every_sample_that_the_ear_is_given_counts() -> None:
+async def test_every_sample_fed_to_the_speech_recognizer_counts() -> None:
     meter, streams = UsageMeter(), ScriptedStt("hello")
     inner = streams.open(rate=16000, language=None, on_words=lambda _: None)
     stt = meter.meter_stt(inner, 16000)
@@ -119,21 +119,21 @@ async def test_every_sample_that_the_ear_is_given_counts() -> None:
     assert meter.usage().heard_s == 0.101
 
 
-def test_usage_comes_back_from_where_it_was_kept() -> None:
+def test_usage_survives_to_json_and_from_json() -> None:
     usage = CallUsage(61.234, 812, 40, 12.3, 240)
     assert CallUsage.from_json(usage.to_json()) == usage
     assert CallUsage.from_json(None) == NO_USAGE
     assert CallUsage.from_json({"heard_s": 1.5, "of a later version": 3}) == CallUsage(heard_s=1.5)
 
 
-def test_usages_add_up_without_drift() -> None:
+def test_sums_of_usage_have_no_rounding_drift() -> None:
     total = NO_USAGE
     for _ in range(1000):
         total = total.plus(CallUsage(0.001, 1, 2, 0.1, 3))
     assert total == CallUsage(1.0, 1000, 2000, 100.0, 3000)
 
 
-async def test_an_answer_goes_on_from_the_last_one_that_counted() -> None:
+async def test_a_token_count_continues_from_the_last_billed_one() -> None:
     meter = UsageMeter()
     given, wasted = meter.new_token_count(), meter.new_token_count()
     given.add_prompt("m", [1, 2, 3])
@@ -148,7 +148,7 @@ async def test_an_answer_goes_on_from_the_last_one_that_counted() -> None:
     await settle()
 
 
-def test_a_long_talk_is_not_remembered_by_every_answer() -> None:
+def test_a_billed_token_count_does_not_keep_its_prompt() -> None:
     meter, call = UsageMeter(), list[int]()
     answers = []
     for _ in range(20):

@@ -37,11 +37,11 @@ DRAWN = """\
 """
 
 
-def test_a_call_is_drawn_as_arrows_between_us_and_the_peer() -> None:
+def test_messages_are_arrows_between_this_server_and_the_peer() -> None:
     assert draw(SipTrace(CALL)) == DRAWN
 
 
-def test_each_peer_has_a_line_and_arrows_end_at_theirs() -> None:
+def test_each_peer_has_a_lifeline_and_its_arrows_end_there() -> None:
     proxy = "203.0.113.1:5060"
     drawn = draw(SipTrace([*CALL, message(125040, sent=True, summary="200 OK (BYE)", peer=proxy)]))
     heads, addresses, rungs, first, *_, last = drawn.splitlines()
@@ -52,7 +52,7 @@ def test_each_peer_has_a_line_and_arrows_end_at_theirs() -> None:
     assert [at for at, c in enumerate(last) if c == "|"] == [columns[0], columns[2]], "it passes the first peer"
 
 
-def test_however_many_peers_and_however_long_the_names_it_stays_narrow() -> None:
+def test_many_peers_and_long_addresses_do_not_exceed_the_width() -> None:
     peers = [f"[2001:db8:1234:5678:9abc:def0:1111:{number:x}]:50{number}" for number in range(10, 16)]
     long = "INVITE sip:" + "x" * 90
     messages = [message(number, sent=True, summary=long, peer=peer, sdp=True) for number, peer in enumerate(peers)]
@@ -62,12 +62,12 @@ def test_however_many_peers_and_however_long_the_names_it_stays_narrow() -> None
     assert lines[1].endswith("others")
 
 
-def test_messages_that_were_left_out_are_noted_in_their_place() -> None:
+def test_omitted_messages_are_noted_at_their_position() -> None:
     messages = [message(number, sent=False, summary=f"INFO {number}") for number in range(MAX_MESSAGES)]
     lines = draw(SipTrace(messages, 17)).splitlines()
     assert lines[3 + FIRST_MESSAGES].split() == ["...", "17", "messages", "are", "left", "out", "here"]
     assert f"INFO {FIRST_MESSAGES} " in lines[4 + FIRST_MESSAGES] and len(lines) == 4 + MAX_MESSAGES
 
 
-def test_a_call_without_messages_says_so() -> None:
+def test_a_call_without_messages_has_a_note() -> None:
     assert draw(SipTrace(())) == "no SIP messages\n"

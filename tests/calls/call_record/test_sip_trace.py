@@ -1,4 +1,4 @@
-"""SIP traces of ended calls: stored together, a moment after their ends, and without effect on anything else."""
+"""SIP traces of ended calls: stored in batches shortly after their ends, without effect on anything else."""
 
 from __future__ import annotations
 
@@ -72,30 +72,30 @@ async def test_calls_that_end_together_are_stored_in_one_transaction(
     for number, call_id in enumerate(ids):
         log.add([message("INVITE", f"c{number}")], 0)
         traces.start(TracedCall(call_id, None), facts(f"c{number}"))
-        traces.call_ended(call_id)
+        traces.on_call_ended(call_id)
     log.add([message("BYE", "c2", 200)], 0)
     writes = database._writes
     found = await database.until(stored(ids[2]), lambda sip: sip is not None)
     assert database._writes == writes + 1
     assert [each["summary"] for each in found.messages] == ["INVITE sip:100@host", "200 OK (BYE)"]
     await asyncio.sleep(0)
-    assert all(log.find_dialog(f"c{number}", "callee") is None for number in range(3)), "memory is given back"
+    assert all(log.find_dialog(f"c{number}", "callee") is None for number in range(3)), "memory is freed"
     assert await traces.messages(ids[0]) is None
 
 
-async def test_what_is_left_is_stored_at_the_end(database: WatchedDatabase) -> None:
+async def test_close_stores_the_messages_of_ended_calls(database: WatchedDatabase) -> None:
     log = SipLog()
     traces = CallSipTraces(database, log, lambda: log.add([message("BYE", "c1", 200)], 0))
     call_id = await stored_call(database)
     log.add([message("INVITE", "c1")], 0)
     traces.start(TracedCall(call_id, None), facts("c1"))
-    traces.call_ended(call_id)
+    traces.on_call_ended(call_id)
     await traces.close()
     sip = await database.read(stored(call_id))
     assert isinstance(sip, SipTrace) and len(sip.messages) == 2
 
 
-async def test_a_database_in_trouble_costs_the_messages_alone(
+async def test_a_failing_database_loses_the_messages_alone(
     database: WatchedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = SipLog()
@@ -109,14 +109,14 @@ async def test_a_database_in_trouble_costs_the_messages_alone(
 
     monkeypatch.setattr(sip_traces, "store", full)
     with capture_logs() as events:
-        traces.call_ended(call_id)
+        traces.on_call_ended(call_id)
         await traces.close()
-    told = {"event": "calls.sip_not_stored", "calls": 1, "cause": "the disk is full", "log_level": "warning"}
-    assert events == [{**told, "lost": [call_id]}]
+    event = {"event": "calls.sip_not_stored", "calls": 1, "cause": "the disk is full", "log_level": "warning"}
+    assert events == [{**event, "lost": [call_id]}]
     assert log.find_dialog("c1", "callee") is None
 
 
-async def test_both_ends_of_a_call_to_ourselves_have_their_own_messages(database: WatchedDatabase) -> None:
+async def test_both_legs_of_a_call_to_this_server_have_their_own_messages(database: WatchedDatabase) -> None:
     log = SipLog()
     traces = CallSipTraces(database, log, lambda: None)
     out, back = TracedCall("out", "n1"), TracedCall("back", "n2")

@@ -50,7 +50,7 @@ async def dials(call: ScriptedCall, digits: str) -> None:
     await settle()
 
 
-async def test_a_turn_tells_every_moment_of_its_way(begin: Begin) -> None:
+async def test_a_turn_has_the_times_of_all_its_stages(begin: Begin) -> None:
     call = begin(LISTENS, "Hello caller. Bye.")
     call.llm.gate.clear()
     call.tts.ungated_sentences = 0
@@ -115,7 +115,7 @@ async def test_a_greeting_is_turn_0_and_needs_no_language_model(begin: Begin) ->
     ]
 
 
-async def test_an_opening_of_the_language_model_tells_its_first_token(begin: Begin) -> None:
+async def test_an_opening_by_the_language_model_has_a_first_token(begin: Begin) -> None:
     call = begin(ConversationConfig("You help.", speaks_first=True), "Hello.")
     call.llm.gate.clear()
     await settle()
@@ -127,7 +127,7 @@ async def test_an_opening_of_the_language_model_tells_its_first_token(begin: Beg
     assert turn["first_token_ms"] == turn["speech_ready_ms"] == 80 + TICK_MS
 
 
-async def test_an_agent_that_listens_has_no_turn_before_the_callers_first(begin: Begin) -> None:
+async def test_an_agent_that_does_not_speak_first_has_no_turn_0(begin: Begin) -> None:
     call = begin(LISTENS, "Yes.")
     await settle()
     assert turns(call) == []
@@ -137,7 +137,7 @@ async def test_an_agent_that_listens_has_no_turn_before_the_callers_first(begin:
     assert [turn["turn"] for turn in turns(call)] == [1]
 
 
-async def test_an_interrupted_answer_ends_when_it_is_cut(begin: Begin) -> None:
+async def test_an_interrupted_response_ends_when_it_is_cut(begin: Begin) -> None:
     call = begin(LISTENS, "One two three four.", "Yes?")
     await call.says("count")
     await call.play(2 * WORD_MS)
@@ -150,7 +150,7 @@ async def test_an_interrupted_answer_ends_when_it_is_cut(begin: Begin) -> None:
     assert (second["turn"], second["interrupted"], second["response_gap_ms"]) == (2, False, TICK_MS)
 
 
-async def test_a_turn_that_goes_on_keeps_its_beginning_and_moves_its_end(begin: Begin) -> None:
+async def test_an_extended_turn_keeps_its_beginning_and_moves_its_end(begin: Begin) -> None:
     call = begin(LISTENS, "Too early.", "Now I know.")
     call.tts.ungated_sentences = 0
     await call.play(1000)
@@ -161,7 +161,7 @@ async def test_a_turn_that_goes_on_keeps_its_beginning_and_moves_its_end(begin: 
     await call.says("a room")
     (turn,) = turns(call)
     assert (turn["speech_start_ms"], turn["speech_end_ms"], turn["turn_end_ms"]) == (500, 3000, 3000)
-    assert (turn["first_token_ms"], turn["speech_ready_ms"]) == (None, None), "that answer is thrown away"
+    assert (turn["first_token_ms"], turn["speech_ready_ms"]) == (None, None), "that response is dropped"
     call.llm.gate.set()
     call.tts.gate.set()
     await call.play(4 * WORD_MS)
@@ -170,7 +170,7 @@ async def test_a_turn_that_goes_on_keeps_its_beginning_and_moves_its_end(begin: 
     assert turn["response_gap_ms"] == turn["agent_start_ms"] - 3000
 
 
-async def test_a_greeting_that_waited_for_the_caller_answers_the_callers_turn(begin: Begin) -> None:
+async def test_a_greeting_that_waited_for_the_caller_is_the_response_to_the_callers_turn(begin: Begin) -> None:
     call = begin(GREETED)
     await call.starts_speaking()
     await call.play(400)
@@ -209,7 +209,7 @@ async def test_digits_after_words_are_a_turn_of_their_own_without_a_gap(begin: B
     assert call.items == [("user", "I take"), ("user", "1"), ("assistant", "You chose one.")]
 
 
-async def test_digits_cut_the_answer_that_plays(begin: Begin) -> None:
+async def test_digits_cut_the_response_that_plays(begin: Begin) -> None:
     call = begin(LISTENS, "Press one or two.", "You chose one.")
     await call.says("menu")
     await call.play(2 * WORD_MS)
@@ -221,7 +221,7 @@ async def test_digits_cut_the_answer_that_plays(begin: Begin) -> None:
     assert (second["agent_start_ms"], second["agent_end_ms"]) == (2 * WORD_MS, 5 * WORD_MS)
 
 
-async def test_digits_during_a_protected_message_are_a_turn_whose_answer_comes_after_it(begin: Begin) -> None:
+async def test_digits_during_an_uninterruptible_message_are_a_turn_that_is_answered_afterwards(begin: Begin) -> None:
     call = begin(
         ConversationConfig(
             "You help.", greeting="Good morning to you.", speaks_first=True, first_message_uninterruptible=True
@@ -236,10 +236,10 @@ async def test_digits_during_a_protected_message_are_a_turn_whose_answer_comes_a
     opening, first = turns(call)
     assert (opening["agent_end_ms"], opening["interrupted"]) == (4 * WORD_MS, False)
     assert (first["turn_end_ms"], first["first_token_ms"]) == (WORD_MS, 4 * WORD_MS)
-    assert (first["agent_start_ms"], first["agent_end_ms"]) == (4 * WORD_MS, 5 * WORD_MS), "one follows on the other"
+    assert (first["agent_start_ms"], first["agent_end_ms"]) == (4 * WORD_MS, 5 * WORD_MS), "they follow without a gap"
 
 
-async def test_the_end_of_the_call_ends_the_answer_and_interrupts_nobody(begin: Begin) -> None:
+async def test_the_end_of_the_call_ends_the_response_without_an_interruption(begin: Begin) -> None:
     call = begin(LISTENS, "One two three four.")
     await call.says("count")
     await call.play(2 * WORD_MS)
@@ -249,7 +249,7 @@ async def test_the_end_of_the_call_ends_the_answer_and_interrupts_nobody(begin: 
     assert (turn["agent_end_ms"], turn["interrupted"]) == (2 * WORD_MS, False)
 
 
-async def test_nothing_that_was_said_is_in_it(begin: Begin) -> None:
+async def test_the_timeline_has_no_words_of_the_conversation(begin: Begin) -> None:
     call = begin(GREETED, "Hello caller.")
     await call.play(WORD_MS)
     await call.interrupts()
@@ -262,26 +262,26 @@ async def test_nothing_that_was_said_is_in_it(begin: Begin) -> None:
         assert turn["tools"] == turn["sources"] == []
 
 
-async def _becomes(harness: CallServiceHarness, holds: Callable[[Call], bool]) -> Call:
-    """The only stored call, once it is so."""
+async def _wait_for_call(harness: CallServiceHarness, holds: Callable[[Call], bool]) -> Call:
+    """Wait until the only stored call matches; returns it."""
     (found,) = await harness.database.until(every_call, lambda found: bool(found) and all(map(holds, found)))
     return found
 
 
-async def test_what_is_known_is_stored_while_the_call_lives_and_at_its_end(
+async def test_the_timeline_is_stored_during_the_call_and_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation_runner, "PROGRESS_AFTER_S", 0.01)
-    long = "Welcome caller. " * 20  # it is not over when the first of it is stored, also on a busy machine
+    monkeypatch.setattr(conversation_runner, "PROGRESS_DELAY_S", 0.01)
+    long = "Welcome caller. " * 20  # still playing when its beginning is stored, also on a busy machine
     async with call_service(tmp_path) as harness:
         await harness.create_number(**{**GREETS, "agent_greeting": long})
-        phone = harness.rings()
-        live = await _becomes(harness, lambda call: bool(call.timeline))
+        phone = harness.invite()
+        live = await _wait_for_call(harness, lambda call: bool(call.timeline))
         assert live.ended_at is None
         opening = live.timeline[0]
         assert (opening["turn"], opening["agent_end_ms"]) == (0, None)
         assert 0 <= opening["speech_ready_ms"] <= opening["agent_start_ms"]
-        heard = await _becomes(harness, lambda call: call.timeline[0]["agent_end_ms"] is not None)
+        heard = await _wait_for_call(harness, lambda call: call.timeline[0]["agent_end_ms"] is not None)
         assert heard.ended_at is None
         phone.hangs_up()
         call = await harness.ended_call(phone)
@@ -297,7 +297,7 @@ async def test_a_call_that_was_never_answered_has_no_turns(tmp_path: Path) -> No
         await harness.create_number(**GREETS)
         phone = Phone(harness.pump)
         phone.dialog.mute = True
-        harness.service.incoming(phone.leg)
+        harness.service.on_incoming_call(phone.leg)
         await until(lambda: 200 in phone.sent)
         phone.hangs_up(487)
         assert (await harness.ended_call(phone)).timeline == []

@@ -1,4 +1,4 @@
-"""Which text of a response counts as played."""
+"""Transcripts: the played text of responses, and turns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_word_counts_once_its_last_sample_was_played() -> None:
     ]
 
 
-def test_without_the_places_of_words_the_text_is_cut_between_words_in_proportion() -> None:
+def test_without_word_timings_the_text_is_cut_between_words_in_proportion() -> None:
     assert [played_text(UNMARKED, heard) for heard in (0, 79, 80, 199, 299, 300)] == [
         "",
         "",
@@ -40,33 +40,33 @@ def test_without_the_places_of_words_the_text_is_cut_between_words_in_proportion
 
 
 @given(st.integers(0, 300), st.integers(0, 300), st.sampled_from([SPEECH, UNMARKED]))
-def test_more_heard_never_means_less_text(one: int, other: int, speech: SynthesizedSpeech) -> None:
+def test_more_played_audio_never_means_less_text(one: int, other: int, speech: SynthesizedSpeech) -> None:
     less, more = (played_text(speech, heard) for heard in sorted((one, other)))
     assert more.startswith(less)
     assert TEXT.startswith(more)
 
 
 def test_a_line_that_was_not_played_is_no_item() -> None:
-    talk = Transcript()
-    talk.add_user_turn("hello")
+    transcript = Transcript()
+    transcript.add_user_turn("hello")
     line = TranscriptLine("assistant", "")
-    talk.add_agent_line(line)
-    assert talk.items() == [{"role": "user", "content": "hello"}]
+    transcript.add_agent_line(line)
+    assert transcript.items() == [{"role": "user", "content": "hello"}]
     line.text = "Hi"
-    assert talk.items()[1] == {"role": "assistant", "content": "Hi"}
-    assert talk.messages()[1] == ChatMessage("assistant", "Hi")
+    assert transcript.items()[1] == {"role": "assistant", "content": "Hi"}
+    assert transcript.messages()[1] == ChatMessage("assistant", "Hi")
 
 
-def test_a_turn_that_goes_on_is_one_item_and_one_turn() -> None:
-    talk = Transcript()
-    talk.add_user_turn("I would")
-    talk.extend_user_turn("like a room")
-    assert (talk.items(), talk.turn_count) == ([{"role": "user", "content": "I would like a room"}], 1)
+def test_an_extended_turn_is_one_item_and_one_turn() -> None:
+    transcript = Transcript()
+    transcript.add_user_turn("I would")
+    transcript.extend_user_turn("like a room")
+    assert (transcript.items(), transcript.turn_count) == ([{"role": "user", "content": "I would like a room"}], 1)
 
 
-def test_a_turn_after_something_heard_is_a_new_one() -> None:
-    talk = Transcript()
-    talk.add_agent_line(TranscriptLine("assistant", "Hello."))
-    talk.extend_user_turn("hi")
-    assert [item["content"] for item in talk.items()] == ["Hello.", "hi"]
-    assert talk.turn_count == 1
+def test_a_turn_after_a_played_response_is_a_new_one() -> None:
+    transcript = Transcript()
+    transcript.add_agent_line(TranscriptLine("assistant", "Hello."))
+    transcript.extend_user_turn("hi")
+    assert [item["content"] for item in transcript.items()] == ["Hello.", "hi"]
+    assert transcript.turn_count == 1

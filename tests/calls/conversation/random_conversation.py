@@ -1,8 +1,8 @@
-"""A call in which everything is drawn by lot: when the caller speaks, coughs, nods and dials, how long models take,
-and which tools it uses. The turn taking, the playout and the conversation are the real ones; time is virtual.
+"""A conversation with random events: the caller's speech, noises, backchannels and DTMF, the models' delays, and tool
+calls. Turn taking, playout and conversation are the real ones; time is virtual.
 
-Every word is known by its sound: the agent's are stretches of one sample value each, so what was sent tells which words
-were heard, and of which answer.
+Each word of the agent has a sample value of its own, so that the samples sent show which words of which response were
+played.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ KINDS: tuple[Kind, ...] = ("speech", "cough", "nod")
 
 @dataclass(frozen=True)
 class Act:
-    """Something that the caller does, ms of the call."""
+    """An action of the caller at a time, ms of the call."""
 
     kind: Kind
     start_ms: int
@@ -86,7 +86,7 @@ class Act:
 
 
 class RandomCall:
-    """One call, all of it drawn from `seed`. `run` runs it and checks it."""
+    """One call with random events by `seed`. `run` runs and checks it."""
 
     def __init__(self, seed: int) -> None:
         self.chance = chance = Random(seed)
@@ -114,7 +114,7 @@ class RandomCall:
         self.events = EventQueue()
         self.llm, self.tts, self.stt = RandomLlm(self), RandomTts(self), RandomStt(self)
         self.knowledge_prefetch = KnowledgePrefetch(RandomKnowledge(self), "agent") if chance.random() < 0.7 else None
-        tools = [RandomTool(self, "look", effects=False), RandomTool(self, "act", effects=True), EndCallTool()]
+        tools = [RandomTool(self, "look", has_effects=False), RandomTool(self, "act", has_effects=True), EndCallTool()]
         toolset = ToolSet(tools, knowledge_prefetch=self.knowledge_prefetch)
         self.conversation = Conversation(
             call_id="c",
@@ -142,12 +142,12 @@ class RandomCall:
         return asyncio.get_running_loop().time() * 1000
 
     async def takes(self, most_ms: int) -> None:
-        """Some time: often none, seldom much."""
+        """Returns a random delay: often 0, rarely long."""
         if self.chance.random() < 0.7:
             await asyncio.sleep(self.chance.random() ** 2 * most_ms / 1000)
 
     async def run(self) -> None:
-        """The call and a long silence after it. Raises `AssertionError` for what must not be."""
+        """Run the call and a long silence after it. Raises `AssertionError` if an invariant is broken."""
         loop = asyncio.get_running_loop()
         for act in self.acts:
             self._expect_words(act, loop)
@@ -165,7 +165,7 @@ class RandomCall:
             await asyncio.wait((talking,))
 
     def _is_over(self) -> bool:
-        """Nothing has happened for a while, and nothing is to come; at last, whatever still goes on."""
+        """True if nothing has happened for a while and nothing is scheduled, or at the time limit."""
         rests = self.turn_detector.idle and not (
             self._audible or self.config.user_idle_ms or self.conversation._response
         )
@@ -175,7 +175,7 @@ class RandomCall:
         return self.now_ms > TALK_MS + (REST_MS if calm else QUIET_MS)
 
     def _acts(self) -> list[Act]:
-        """What the caller does, with pauses of all lengths; now and then in the middle of what the agent says."""
+        """Yields the caller's actions, with pauses of all lengths, some during the agent's speech."""
         acts, at, number = list[Act](), self.chance.randint(0, 3000), 0
         while at < TALK_MS:
             kind: Kind = self.chance.choices(KINDS, (5, 4, 2))[0]
@@ -191,7 +191,7 @@ class RandomCall:
         return acts
 
     def _expect_words(self, act: Act, loop: asyncio.AbstractEventLoop) -> None:
-        """The recognizer's news of words, a while after they were said."""
+        """Schedule the recognizer's events for words, some time after they were spoken."""
         for at, _ in act.words:
             late_ms = self.chance.randint(50, 450)
             news = partial(self._hears_words, act.kind == "nod")
@@ -207,7 +207,7 @@ class RandomCall:
         return self.turn_detector.set_uninterruptible(on)
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        """What the pump and the tick thread do in 20 ms."""
+        """Do the work of pump and tick thread for 20 ms."""
         self.port.step()
         now, orders = self.now_ms, self._orders[:]
         self._orders.clear()
@@ -228,7 +228,7 @@ class RandomCall:
         self._deliver(loop)
 
     def _apply(self, events: Sequence[TurnEvent]) -> None:
-        """As the engine does."""
+        """Apply an event as the engine does."""
         for event in events:
             match event:
                 case PlayoutPaused():
@@ -236,7 +236,7 @@ class RandomCall:
                 case PlayoutResumed():
                     self.playout.pause(False)
                 case BargeIn():
-                    assert not self._protected, "interrupted what cannot be interrupted"
+                    assert not self._protected, "an uninterruptible response was interrupted"
                     self.playout.block()
                     self._cuts.append((len(self._heard()), frozenset(map(answer_of, self._heard()))))
                 case TurnDropped():
@@ -249,7 +249,7 @@ class RandomCall:
             self._batch.append(event)
 
     def _watch(self, event: TurnEvent) -> None:
-        """The agent does not begin to speak while the caller does."""
+        """Check that the agent does not begin to speak while the caller does."""
         match event:
             case SpeechStarted():
                 self._open_since_ms = event.at_ms
@@ -259,13 +259,13 @@ class RandomCall:
                 self._silent_since_ms = at_ms
             case AgentStarted(at_ms):
                 spoken_ms = 0.0 if self._open_since_ms is None else at_ms - self._open_since_ms
-                silent_ms = at_ms - self._silent_since_ms  # else it only takes breath
+                silent_ms = at_ms - self._silent_since_ms  # else it is a short pause
                 assert min(spoken_ms, silent_ms) <= LATE_NEWS_MS, "the agent began to speak while the caller spoke"
             case _:
                 pass
 
     def _judge(self, asked_ms: float) -> None:
-        """At once, late, or never."""
+        """Answer the end-of-turn question at once, late, or never."""
         p = self.chance.choice([None, 0.0, 0.3, 0.9])
         late_s = self.chance.choice([0.0, 0.03, 0.3, None])
         if late_s is not None:
@@ -273,7 +273,7 @@ class RandomCall:
             later(late_s, self._orders.append, lambda: self.turn_detector.on_end_of_turn(self.now_ms, p, asked_ms))
 
     def _deliver(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The events of a tick reach the conversation in their order, some ms later."""
+        """Deliver the events of a tick in order, some ms later."""
         if self._batch:
             batch, self._batch = self._batch, []
             self._delivered_s = max(
@@ -286,11 +286,11 @@ class RandomCall:
         if any(isinstance(event, BargeIn) for event in batch):
             self.playout.unblock()
 
-    # What must be so.
+    # Invariants.
 
     def check_prompt(self, prompt: ChatPrompt) -> None:
-        """The language model sees of its own words those that were heard, and no others. (While it waits for a tool
-        it may have said something in the same answer.)"""
+        """Check that the prompt has the agent's played words, and no others. (While it waits for a tool there may be
+        further words of the same response.)"""
         self._check_recalled(prompt)
         if prompt.messages and prompt.messages[-1].role == "tool":
             return
@@ -298,15 +298,15 @@ class RandomCall:
         assert own == self._heard(), f"the model's own words: {own} instead of {self._heard()}"
 
     def _check_recalled(self, prompt: ChatPrompt) -> None:
-        """What the documents say stands before words of the caller, and each passage once."""
+        """Check that passages precede the caller's words, each once."""
         calls = [call.id for message in prompt.messages for call in message.tool_calls]
         recalled = [each for each in calls if each.startswith("recalled_")]
         assert recalled == [f"recalled_{number}" for number in range(1, len(recalled) + 1)]
-        told = [line for message in prompt.messages for line in message.content.splitlines() if "passage" in line]
-        assert len(told) == len(set(told)) >= len(recalled), "a passage was told twice"
+        passages = [line for message in prompt.messages for line in message.content.splitlines() if "passage" in line]
+        assert len(passages) == len(set(passages)) >= len(recalled), "a passage is in the prompt twice"
 
     def _heard(self) -> list[str]:
-        """The words that were sent to their end, in order."""
+        """Returns the words that were sent completely, in order."""
         sent = self.port.sent(self.slot)
         sounding = sent[sent != 0]
         changes = np.flatnonzero(np.diff(sounding)) + 1
@@ -319,9 +319,9 @@ class RandomCall:
             spoken_ms = 0.0 if self._open_since_ms is None else self.now_ms - self._open_since_ms
             assert spoken_ms <= LATE_NEWS_MS, "the agent hung up on the caller"
         else:
-            assert not self.config.user_idle_ms, "the silent caller was never left"
+            assert not self.config.user_idle_ms, "the call of an idle caller did not end"
             assert self.turn_detector.idle, f"the turn taking is stuck in {self.turn_detector.state}"
-            assert self.conversation._response is None and self.conversation._speculative is None, "an answer is stuck"
+            assert self.conversation._response is None and self.conversation._speculative is None, "a response is stuck"
         assert not self.port.paused(self.slot), "the playout is stuck"
         items = self.conversation.transcript.items()
         own = [word for item in items if item["role"] == "assistant" for word in item["content"].split()]
@@ -333,7 +333,7 @@ class RandomCall:
         heard = self._heard()
         for count, cut in self._cuts:
             late = [word for word in heard[count:] if answer_of(word) in cut and answer_of(word)]
-            assert not late, f"of an answer that was cut: {late}"
+            assert not late, f"words of a cut response: {late}"
 
     def _check_the_callers_words(self, lines: Sequence[str]) -> None:
         said = [int(word[1:]) for line in lines for word in line.split() if word.startswith("u")]

@@ -1,4 +1,4 @@
-"""The models of a call in which everything is drawn by lot; see `random_conversation`."""
+"""The models of `random_conversation`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORD_MS = 100
 
 @dataclass
 class RandomStt:
-    """Hears the words of the caller's speech that is not discarded, some time after they were said."""
+    """Recognizes the words of the caller's audio that is not discarded, some time after they were spoken."""
 
     call: RandomCall
     since_ms: float = -1.0
@@ -67,7 +67,7 @@ class RandomStt:
 
 
 class RandomLlm:
-    """Answers with words that nobody else says, sometimes after a tool, sometimes with nothing."""
+    """Responds with unique words, sometimes after a tool call, sometimes without words."""
 
     name = "world"
 
@@ -98,7 +98,7 @@ class RandomLlm:
 
 
 class RandomTts:
-    """Every word is `WORD_MS` of a sample value of its own; `words` says which."""
+    """Synthesizes every word as `WORD_MS` of a sample value of its own; `words` maps these."""
 
     name = "world"
 
@@ -114,22 +114,22 @@ class RandomTts:
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
         await self.call.takes(200)
-        sounds, places, end = [], [], 0
+        sounds, timings, end = [], [], 0
         for word in text.split():
             end = text.index(word, end) + len(word)
             self.words.append(word)
             sounds.append(np.full(RATE * WORD_MS // 1000, len(self.words) - 1, np.int16))
-            places.append(WordTiming(end, len(sounds) * RATE * WORD_MS // 1000))
-        return SynthesizedSpeech(text, np.concatenate(sounds), RATE, places)
+            timings.append(WordTiming(end, len(sounds) * RATE * WORD_MS // 1000))
+        return SynthesizedSpeech(text, np.concatenate(sounds), RATE, timings)
 
 
 @dataclass
 class RandomTool:
-    """Takes its time."""
+    """A tool of random duration."""
 
     call: RandomCall
     name: str
-    effects: bool
+    has_effects: bool
     definition: ToolDefinition = field(init=False)
 
     def __post_init__(self) -> None:
@@ -137,15 +137,15 @@ class RandomTool:
         self.definition = ToolDefinition(self.name, "", {"type": "object", "properties": properties})
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        if self.effects and not arguments["asked"].startswith(("done", "There is no tool", "This was called")):
+        if self.has_effects and not arguments["asked"].startswith(("done", "There is no tool", "This was called")):
             said = [item["content"] for item in self.call.conversation.transcript.items() if item["role"] == "user"]
-            assert arguments["asked"] in (said or [""]), "a tool with effects was used before it was the agent's turn"
+            assert arguments["asked"] in (said or [""]), "a tool with effects was called before the end of the turn"
         await self.call.takes(2500)
         return ToolResult(f"done {self.name}", ok=self.call.chance.random() < 0.8)
 
 
 class RandomKnowledge(KnowledgeSearch):
-    """Has something to say on some words, sooner or later, or is in trouble."""
+    """A search with results for some words, after a random delay, or with a failure."""
 
     def __init__(self, call: RandomCall) -> None:
         self.call = call
@@ -161,10 +161,10 @@ class RandomKnowledge(KnowledgeSearch):
 
 
 def spelt(number: int) -> str:
-    """A number in three letters, for words that are spoken as they are written."""
+    """Returns a number as three letters, so that words are not normalized."""
     return "".join("bcdfghjklm"[int(digit)] for digit in f"{number:03}")
 
 
 def answer_of(word: str) -> str:
-    """Which answer of the language model a word is of, "" for other words."""
+    """Returns the response of the language model that a word is part of, "" for other words."""
     return word[3:6] if word.lower().startswith("ans") else ""

@@ -1,4 +1,4 @@
-"""The conversation loop, with scripted models on a real playout."""
+"""The conversation, with scripted models on a real playout."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def greeting(**changes: object) -> ConversationConfig:
 # ---- the first speaker ----
 
 
-async def test_an_agent_that_listens_first_says_nothing_until_the_caller_has_spoken(begin: Begin) -> None:
+async def test_an_agent_that_does_not_speak_first_is_silent_until_the_callers_first_turn(begin: Begin) -> None:
     call = begin(LISTENS, "Hello caller.")
     await settle()
     assert call.written_ms == 0
@@ -55,7 +55,7 @@ async def test_an_agent_that_listens_first_says_nothing_until_the_caller_has_spo
     assert call.items == [("user", "hello"), ("assistant", "Hello caller.")]
 
 
-async def test_the_custom_greeting_opens_the_talk_without_asking_the_language_model(begin: Begin) -> None:
+async def test_the_greeting_is_played_without_the_language_model(begin: Begin) -> None:
     call = begin(greeting())
     await settle()
     await call.play(4 * WORD_MS)
@@ -63,7 +63,7 @@ async def test_the_custom_greeting_opens_the_talk_without_asking_the_language_mo
     assert call.llm.prompts == []
 
 
-async def test_without_a_custom_greeting_the_language_model_opens_the_talk(begin: Begin) -> None:
+async def test_without_a_greeting_the_language_model_writes_the_first_message(begin: Begin) -> None:
     call = begin(greeting(greeting=None), "Hello from the model.")
     await settle()
     await call.play(4 * WORD_MS)
@@ -75,11 +75,11 @@ async def test_without_a_custom_greeting_the_language_model_opens_the_talk(begin
 async def test_the_first_message_waits_for_its_delay(begin: Begin) -> None:
     call = begin(greeting(first_message_delay_ms=3_600_000))
     await settle()
-    assert call.tts.spoken == ["Good morning to you."], "it is made ready during the delay"
+    assert call.tts.spoken == ["Good morning to you."], "it is synthesized during the delay"
     assert call.written_ms == 0
 
 
-async def test_a_caller_who_speaks_during_the_delay_still_hears_the_greeting_afterwards(begin: Begin) -> None:
+async def test_a_greeting_is_played_after_a_caller_who_speaks_during_its_delay(begin: Begin) -> None:
     call = begin(greeting(first_message_delay_ms=0))
     await call.starts_speaking()
     assert call.written_ms == 0
@@ -89,7 +89,7 @@ async def test_a_caller_who_speaks_during_the_delay_still_hears_the_greeting_aft
     assert call.llm.prompts == []
 
 
-async def test_an_uninterruptible_first_message_is_protected_from_its_first_sample_to_its_end(begin: Begin) -> None:
+async def test_an_uninterruptible_first_message_is_so_from_its_first_sample_to_its_end(begin: Begin) -> None:
     call = begin(greeting(first_message_uninterruptible=True))
     await settle()
     assert call.protected == [(True, 0)]
@@ -99,7 +99,7 @@ async def test_an_uninterruptible_first_message_is_protected_from_its_first_samp
     assert call.protected[1:] == [(False, call.port.written(call.slot))]
 
 
-async def test_a_first_message_that_is_thought_over_again_stays_protected(begin: Begin) -> None:
+async def test_a_first_message_that_is_generated_again_stays_uninterruptible(begin: Begin) -> None:
     call = begin(greeting(greeting=None, first_message_uninterruptible=True), "Hello.", "Hello to you.")
     call.llm.gate.clear()
     await call.says("hello?")
@@ -112,7 +112,7 @@ async def test_a_first_message_that_is_thought_over_again_stays_protected(begin:
 # ---- answering ----
 
 
-async def test_the_language_model_gets_the_talk_so_far(begin: Begin) -> None:
+async def test_the_prompt_has_the_conversation_so_far(begin: Begin) -> None:
     call = begin(LISTENS, "First answer.", "Second answer.")
     await call.says("one")
     await call.play(2 * WORD_MS)
@@ -125,7 +125,7 @@ async def test_the_language_model_gets_the_talk_so_far(begin: Begin) -> None:
     assert call.conversation.transcript.turn_count == 2
 
 
-async def test_the_first_sentence_is_spoken_before_the_answer_is_complete(begin: Begin) -> None:
+async def test_the_first_sentence_is_spoken_before_the_response_is_complete(begin: Begin) -> None:
     call = begin(LISTENS, [TextDelta("One two. "), TextDelta("Three four.")])
     call.tts.ungated_sentences = 1
     await call.says("go")
@@ -133,7 +133,7 @@ async def test_the_first_sentence_is_spoken_before_the_answer_is_complete(begin:
     assert call.written_ms == 2 * WORD_MS
 
 
-async def test_speaking_is_one_sentence_ahead_of_what_plays(begin: Begin) -> None:
+async def test_synthesis_is_one_sentence_ahead_of_playout(begin: Begin) -> None:
     call = begin(LISTENS, "One two. Three four. Five six. Seven eight.")
     await call.says("go")
     assert call.tts.spoken == ["One two.", "Three four."]
@@ -168,7 +168,7 @@ async def test_a_turn_without_words_is_no_turn(begin: Begin) -> None:
     assert call.items == [("user", "hello")]
 
 
-async def test_an_answer_without_words_leaves_the_agent_listening(begin: Begin) -> None:
+async def test_a_response_without_words_leaves_the_agent_listening(begin: Begin) -> None:
     call = begin(LISTENS, [], "Yes.")
     await call.says("one")
     await call.says("two")
@@ -176,7 +176,7 @@ async def test_an_answer_without_words_leaves_the_agent_listening(begin: Begin) 
     assert call.items == [("user", "one"), ("user", "two"), ("assistant", "Yes.")]
 
 
-async def test_the_response_gap_is_measured_from_the_end_of_speech_to_the_first_sound(begin: Begin) -> None:
+async def test_the_response_gap_is_from_the_end_of_speech_to_the_first_audio(begin: Begin) -> None:
     before = metrics.RESPONSE_GAP._sum.get()
     call = begin(LISTENS, "Hello.")
     call.llm.gate.clear()
@@ -191,7 +191,7 @@ async def test_the_response_gap_is_measured_from_the_end_of_speech_to_the_first_
 # ---- the caller goes on, or makes a noise, before the answer is heard ----
 
 
-async def test_a_turn_that_goes_on_before_the_answer_is_heard_stays_one_turn(begin: Begin) -> None:
+async def test_a_turn_that_goes_on_before_the_response_is_played_stays_one_turn(begin: Begin) -> None:
     call = begin(LISTENS, "Too early.", "Now I know.")
     call.llm.gate.clear()
     await call.says("I would like")
@@ -203,7 +203,7 @@ async def test_a_turn_that_goes_on_before_the_answer_is_heard_stays_one_turn(beg
     assert call.tts.spoken == ["Now I know."]
 
 
-async def test_no_answer_begins_while_the_caller_speaks(begin: Begin) -> None:
+async def test_no_response_begins_while_the_caller_speaks(begin: Begin) -> None:
     call = begin(LISTENS, "Hello caller.")
     call.llm.gate.clear()
     await call.says("hello")
@@ -216,7 +216,7 @@ async def test_no_answer_begins_while_the_caller_speaks(begin: Begin) -> None:
     assert call.items[-1] == ("assistant", "Hello caller.")
 
 
-async def test_a_noise_that_ends_as_a_turn_without_words_lets_the_answer_go_on(begin: Begin) -> None:
+async def test_the_response_goes_on_after_a_turn_without_words(begin: Begin) -> None:
     call = begin(LISTENS, "Hello caller.")
     call.llm.gate.clear()
     await call.says("hello")
@@ -230,7 +230,7 @@ async def test_a_noise_that_ends_as_a_turn_without_words_lets_the_answer_go_on(b
 # ---- interruption ----
 
 
-async def test_what_was_not_heard_when_the_call_ends_is_not_in_the_transcript(begin: Begin) -> None:
+async def test_words_that_were_not_played_at_the_calls_end_are_not_in_the_transcript(begin: Begin) -> None:
     call = begin(LISTENS, "One two three four.")
     await call.says("count")
     await call.play(2 * WORD_MS + 40)
@@ -254,7 +254,7 @@ async def test_the_agent_hangs_up_once_its_last_sample_was_sent(begin: Begin) ->
     assert call.items[-1] == ("assistant", "Good bye.")
 
 
-async def test_nothing_is_asked_of_the_language_model_after_its_wish_to_hang_up(begin: Begin) -> None:
+async def test_the_language_model_is_not_asked_again_after_end_call(begin: Begin) -> None:
     call = begin(LISTENS, [TextDelta("Good bye."), HANG_UP, TextDelta(" And more.")])
     await call.says("bye")
     assert call.llm.closed == 1
@@ -263,7 +263,7 @@ async def test_nothing_is_asked_of_the_language_model_after_its_wish_to_hang_up(
     assert call.tts.spoken == ["Good bye."]
 
 
-async def test_the_end_of_an_answer_that_was_dropped_meanwhile_ends_nothing(begin: Begin) -> None:
+async def test_the_end_of_a_dropped_response_is_ignored(begin: Begin) -> None:
     call = begin(LISTENS, "Yes.")
     output = SpeechOutput(call.tts, VoiceSettings("scripted/one", 1.0, 0.5, RATE), call.playout)
     await call.says("hello")
@@ -303,7 +303,7 @@ async def test_a_goodbye_that_is_interrupted_does_not_end_the_call(begin: Begin)
 # ---- digits ----
 
 
-async def test_digits_are_a_turn_of_the_caller_and_cut_the_answer(begin: Begin) -> None:
+async def test_digits_are_a_turn_of_the_caller_and_cut_the_response(begin: Begin) -> None:
     call = begin(LISTENS, "Press one or two.", "You chose one.")
     await call.says("menu")
     await call.play(2 * WORD_MS)
@@ -318,7 +318,7 @@ async def test_digits_are_a_turn_of_the_caller_and_cut_the_answer(begin: Begin) 
     ]
 
 
-async def test_digits_during_a_protected_message_are_answered_after_it(begin: Begin) -> None:
+async def test_digits_during_an_uninterruptible_message_are_answered_after_it(begin: Begin) -> None:
     call = begin(greeting(first_message_uninterruptible=True), "You chose one.")
     await settle()
     await call.play(WORD_MS)
@@ -331,26 +331,28 @@ async def test_digits_during_a_protected_message_are_answered_after_it(begin: Be
 # ---- faults ----
 
 
-async def test_a_language_model_that_fails_is_excused_and_asked_again(begin: Begin) -> None:
+async def test_after_a_failure_of_the_language_model_the_agent_apologizes_and_the_model_is_asked_again(
+    begin: Begin,
+) -> None:
     call = begin(LISTENS, ModelError("out of memory"), "At nine.", ModelError("out of memory"), "At five.")
     for question in ("when do you open", "when do you open", "and close", "and close"):
         await call.says(question)
         await call.play(12 * WORD_MS)
-    failed = stock_phrases(None).failed
-    assert call.items[1::2] == [("assistant", text) for text in (failed, "At nine.", failed, "At five.")]
+    apology = stock_phrases(None).apology
+    assert call.items[1::2] == [("assistant", text) for text in (apology, "At nine.", apology, "At five.")]
     assert not call.run.done()
 
 
-async def test_a_language_model_that_fails_again_ends_the_talk_with_a_goodbye(begin: Begin) -> None:
+async def test_after_a_second_failure_of_the_language_model_the_agent_says_goodbye(begin: Begin) -> None:
     call = begin(LISTENS, ModelError("out of memory"), ModelError("out of memory"))
     for _ in range(2):
         await call.says("hello")
         await call.play(20 * WORD_MS)
-    assert call.items[-1] == ("assistant", stock_phrases(None).cannot_answer)
+    assert call.items[-1] == ("assistant", stock_phrases(None).final_apology)
     assert await call.run == "error"
 
 
-async def test_a_language_model_that_fails_in_the_middle_is_excused_behind_what_was_heard(begin: Begin) -> None:
+async def test_the_apology_for_a_failure_within_a_response_follows_the_played_words(begin: Begin) -> None:
     class Breaks(ScriptedLlm):
         async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
             yield TextDelta("We open at")
@@ -359,10 +361,10 @@ async def test_a_language_model_that_fails_in_the_middle_is_excused_behind_what_
     call = begin(LISTENS, model=Breaks())
     await call.says("when do you open")
     await call.play(20 * WORD_MS)
-    assert call.items[1:] == [("assistant", "We open at"), ("assistant", stock_phrases(None).failed)]
+    assert call.items[1:] == [("assistant", "We open at"), ("assistant", stock_phrases(None).apology)]
 
 
-async def test_a_language_model_that_breaks_ends_the_conversation(begin: Begin) -> None:
+async def test_an_unexpected_exception_of_the_language_model_ends_the_conversation(begin: Begin) -> None:
     call = begin(LISTENS, RuntimeError("a mistake of ours"))
     await call.says("hello")
     with pytest.raises(ExceptionGroup) as raised:
@@ -370,7 +372,7 @@ async def test_a_language_model_that_breaks_ends_the_conversation(begin: Begin) 
     assert raised.group_contains(RuntimeError, match="a mistake of ours")
 
 
-async def test_a_voice_that_raises_ends_the_conversation(begin: Begin) -> None:
+async def test_a_failure_of_speech_synthesis_ends_the_conversation(begin: Begin) -> None:
     call = begin(LISTENS, "Hello.")
     call.tts.error = ModelError("no voice")
     await call.says("hello")
@@ -379,7 +381,7 @@ async def test_a_voice_that_raises_ends_the_conversation(begin: Begin) -> None:
     assert raised.group_contains(ModelError, match="no voice")
 
 
-async def test_a_call_that_the_audio_engine_gave_up_ends_with_its_error(begin: Begin) -> None:
+async def test_an_audio_failure_ends_the_conversation_with_its_error(begin: Begin) -> None:
     call = begin(LISTENS)
     call.events.media_events([AudioFailure(0.0, ValueError("audio"))])
     await settle()
@@ -388,7 +390,7 @@ async def test_a_call_that_the_audio_engine_gave_up_ends_with_its_error(begin: B
     assert raised.group_contains(ValueError, match="audio")
 
 
-async def test_digits_dialled_while_the_caller_speaks_are_answered_after_that(begin: Begin) -> None:
+async def test_digits_entered_while_the_caller_speaks_are_answered_after_the_turn(begin: Begin) -> None:
     call = begin(LISTENS, "Too early.", "Both, then.")
     await call.starts_speaking()
     call.events.put(DtmfEntry("7"))

@@ -1,4 +1,4 @@
-"""A caller who says nothing is asked once, and then left."""
+"""The user idle timer, and idle prompts in conversations."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ GOODBYE = ("assistant", "I cannot hear you, so I will hang up now. Goodbye.")
 
 
 @asynccontextmanager
-async def talking(config: ConversationConfig, *answers: Any) -> AsyncIterator[ScriptedCall]:
+async def start_conversation(config: ConversationConfig, *answers: Any) -> AsyncIterator[ScriptedCall]:
     call = ScriptedCall(config, *answers)
     await settle()
     yield call
     await call.close()
 
 
-async def passes(seconds: float) -> None:
-    """Time, in which no sound is sent."""
+async def elapse(seconds: float) -> None:
+    """Let time pass, without audio."""
     await asyncio.sleep(seconds)
     await settle()
 
 
 @virtually
 async def test_the_agent_asks_once_and_then_ends_the_call() -> None:
-    async with talking(WAITS) as call:
-        await passes(SILENCE_S)
+    async with start_conversation(WAITS) as call:
+        await elapse(SILENCE_S)
         await call.play(5 * WORD_MS)
         assert call.items == [ASKED]
-        await passes(SILENCE_S)
+        await elapse(SILENCE_S)
         await call.play(20 * WORD_MS)
         assert call.items == [ASKED, GOODBYE]
         assert await call.run == "customer_silent"
@@ -54,40 +54,40 @@ async def test_the_agent_asks_once_and_then_ends_the_call() -> None:
 
 
 @virtually
-async def test_words_of_the_caller_begin_the_count_anew() -> None:
-    async with talking(WAITS, "At nine.") as call:
-        await passes(SILENCE_S)
+async def test_words_of_the_caller_reset_the_idle_prompts() -> None:
+    async with start_conversation(WAITS, "At nine.") as call:
+        await elapse(SILENCE_S)
         await call.play(5 * WORD_MS)
         await call.says("when do you open")
         await call.play(3 * WORD_MS)
-        await passes(SILENCE_S)
+        await elapse(SILENCE_S)
         await call.play(5 * WORD_MS)
         assert call.items == [ASKED, ("user", "when do you open"), ("assistant", "At nine."), ASKED]
 
 
 @virtually
-async def test_no_time_counts_while_anyone_speaks() -> None:
-    async with talking(GREETS) as call:
+async def test_the_timer_is_reset_while_a_side_speaks() -> None:
+    async with start_conversation(GREETS) as call:
         await call.play(WORD_MS)
-        await passes(3 * SILENCE_S)
+        await elapse(3 * SILENCE_S)
         assert call.tts.spoken == ["Good morning."], "the agent speaks"
         await call.play(2 * WORD_MS)
         await call.starts_speaking()
-        await passes(3 * SILENCE_S)
+        await elapse(3 * SILENCE_S)
         assert call.tts.spoken == ["Good morning."], "the caller speaks"
         await call.makes_noise()
-        await passes(SILENCE_S - 0.1)
+        await elapse(SILENCE_S - 0.1)
         assert call.tts.spoken == ["Good morning."]
-        await passes(0.1)
+        await elapse(0.1)
         assert call.tts.spoken == ["Good morning.", STILL_THERE]
 
 
 @virtually
-async def test_a_goodbye_that_the_caller_interrupts_ends_nothing() -> None:
-    async with talking(WAITS, "At nine.") as call:
-        await passes(SILENCE_S)
+async def test_an_interrupted_idle_goodbye_does_not_end_the_call() -> None:
+    async with start_conversation(WAITS, "At nine.") as call:
+        await elapse(SILENCE_S)
         await call.play(5 * WORD_MS)
-        await passes(SILENCE_S)
+        await elapse(SILENCE_S)
         await call.play(3 * WORD_MS)
         await call.interrupts()
         await call.stops_speaking("I am here, when do you open")
@@ -97,8 +97,8 @@ async def test_a_goodbye_that_the_caller_interrupts_ends_nothing() -> None:
 
 
 @virtually
-async def test_a_caller_who_speaks_as_the_time_runs_out_is_not_asked() -> None:
-    async with talking(WAITS) as call:
+async def test_a_caller_who_speaks_as_the_timer_expires_gets_no_prompt() -> None:
+    async with start_conversation(WAITS) as call:
         await call.starts_speaking()
         call.times_out()
         await settle()
@@ -106,71 +106,71 @@ async def test_a_caller_who_speaks_as_the_time_runs_out_is_not_asked() -> None:
 
 
 @virtually
-async def test_zero_never_asks() -> None:
-    async with talking(ConversationConfig("You help.")) as call:
-        await passes(3600)
+async def test_a_timeout_of_zero_never_prompts() -> None:
+    async with start_conversation(ConversationConfig("You help.")) as call:
+        await elapse(3600)
         assert call.tts.spoken == []
 
 
 @virtually
-async def test_a_caller_who_types_a_long_number_is_not_asked() -> None:
-    async with talking(WAITS, "Thank you.") as call:
+async def test_a_caller_who_enters_a_long_number_gets_no_prompt() -> None:
+    async with start_conversation(WAITS, "Thank you.") as call:
         loop = asyncio.get_running_loop()
         entry = DtmfCollector(call.events.put, loop.call_later, lambda: loop.time() * 1000)
-        await passes(SILENCE_S - 1)
+        await elapse(SILENCE_S - 1)
         for digit in "4111111111111111":
             entry.on_digit(digit, "rfc4733")
-            await passes(1.5)
+            await elapse(1.5)
         assert call.tts.spoken == []
-        await passes(0.5)
+        await elapse(0.5)
         await call.play(5 * WORD_MS)
         assert call.items == [("user", "4111111111111111"), ("assistant", "Thank you.")]
 
 
 @virtually
-async def test_the_silence_counts_from_the_last_key() -> None:
-    async with talking(WAITS) as call:
+async def test_the_idle_time_counts_from_the_last_key() -> None:
+    async with start_conversation(WAITS) as call:
         entry = DtmfCollector(call.events.put, asyncio.get_running_loop().call_later, lambda: 0.0)
-        await passes(SILENCE_S - 1)
+        await elapse(SILENCE_S - 1)
         entry.on_digit("#", "rfc4733")
-        await passes(SILENCE_S - 0.1)
+        await elapse(SILENCE_S - 0.1)
         assert call.tts.spoken == []
-        await passes(0.1)
+        await elapse(0.1)
         assert call.tts.spoken == [STILL_THERE]
 
 
 @virtually
 async def test_time_on_hold_does_not_count_and_the_time_around_it_does() -> None:
-    async with talking(WAITS) as call:
+    async with start_conversation(WAITS) as call:
         for seconds in (3, 3, 3):
-            await passes(seconds)
+            await elapse(seconds)
             call.events.put(HoldChanged(True))
-            await passes(3 * SILENCE_S)
+            await elapse(3 * SILENCE_S)
             call.events.put(HoldChanged(False))
-        await passes(SILENCE_S - 9.1)
+        await elapse(SILENCE_S - 9.1)
         assert call.tts.spoken == []
-        await passes(0.1)
+        await elapse(0.1)
         assert call.tts.spoken == [STILL_THERE]
 
 
 @virtually
-async def test_a_silence_that_begins_on_hold_counts_from_its_end() -> None:
-    async with talking(GREETS) as call:
+async def test_an_idle_time_that_begins_on_hold_counts_from_its_end() -> None:
+    async with start_conversation(GREETS) as call:
         call.events.put(HoldChanged(True))
         await call.play(4 * WORD_MS)
-        await passes(3 * SILENCE_S)
+        await elapse(3 * SILENCE_S)
         call.events.put(HoldChanged(False))
-        await passes(SILENCE_S - 0.1)
+        await elapse(SILENCE_S - 0.1)
         assert call.tts.spoken == ["Good morning."]
-        await passes(0.1)
+        await elapse(0.1)
         assert call.tts.spoken == ["Good morning.", STILL_THERE]
 
 
 @pytest.mark.parametrize("from_the_answer_on", [False, True])
-async def test_a_caller_who_is_on_hold_is_not_asked(tmp_path: Path, from_the_answer_on: bool) -> None:
+async def test_a_caller_on_hold_gets_no_prompt(tmp_path: Path, from_the_answer_on: bool) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number(customer_silence_ms=500)
-        phone = harness.rings()
+        phone = harness.invite()
         phone.dialog.answered_held = from_the_answer_on
         await until(lambda: phone.leg.on_digit is not None)
         if not from_the_answer_on:

@@ -1,4 +1,4 @@
-"""Callers who interrupt, who go on, and who speak as the agent takes its leave."""
+"""Interruptions: barge-ins, turns that go on, and speech during the goodbye."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def begin() -> AsyncIterator[Begin]:
         await call.close()
 
 
-async def test_an_answer_of_which_no_word_was_heard_was_none(begin: Begin) -> None:
+async def test_a_response_without_a_played_word_leaves_the_turn_open(begin: Begin) -> None:
     call = begin(LISTENS, "At nine.", "On Sundays at ten.")
     await call.says("when do you open")
     await call.play(WORD_MS // 2)
@@ -45,7 +45,7 @@ async def test_an_answer_of_which_no_word_was_heard_was_none(begin: Begin) -> No
     assert call.conversation.transcript.turn_count == 1
 
 
-async def test_an_answer_that_was_heard_in_part_ends_the_turn(begin: Begin) -> None:
+async def test_a_partly_played_response_completes_the_turn(begin: Begin) -> None:
     call = begin(LISTENS, "At nine o'clock.", "At ten.")
     await call.says("when do you open")
     await call.play(2 * WORD_MS)
@@ -54,7 +54,7 @@ async def test_an_answer_that_was_heard_in_part_ends_the_turn(begin: Begin) -> N
     assert call.items == [("user", "when do you open"), ("assistant", "At nine"), ("user", "on Sundays")]
 
 
-async def test_an_interruption_is_as_old_as_the_silence_that_it_made(begin: Begin) -> None:
+async def test_an_interruption_is_timed_by_the_pause_of_the_playout(begin: Begin) -> None:
     before = BARGE_IN._sum.get()
     call = begin(LISTENS, "One two three four five.")
     await call.says("count")
@@ -71,7 +71,7 @@ async def test_an_interruption_is_as_old_as_the_silence_that_it_made(begin: Begi
     assert BARGE_IN._sum.get() - before == pytest.approx(0.12)
 
 
-async def test_who_interrupts_and_is_not_understood_is_asked_to_say_it_again(begin: Begin) -> None:
+async def test_a_caller_who_interrupts_without_words_gets_the_repeat_prompt(begin: Begin) -> None:
     call = begin(LISTENS, "One two three four five.", "Six.")
     await call.says("count")
     await call.play(2 * WORD_MS)
@@ -85,7 +85,7 @@ async def test_who_interrupts_and_is_not_understood_is_asked_to_say_it_again(beg
     assert call.items[-2:] == [("user", "go on"), ("assistant", "Six.")]
 
 
-async def test_nobody_hangs_up_on_a_caller_who_speaks(begin: Begin) -> None:
+async def test_a_call_does_not_end_while_the_caller_speaks(begin: Begin) -> None:
     call = begin(LISTENS, [TextDelta("Goodbye then."), HANG_UP], "At nine.")
     await call.says("goodbye")
     await call.play(WORD_MS)
@@ -108,7 +108,7 @@ async def test_a_noise_over_the_goodbye_only_delays_the_end(begin: Begin) -> Non
     assert call.run.result() == "agent_ended"
 
 
-async def test_an_answer_that_is_let_go_and_held_at_once_stays_held(begin: Begin) -> None:
+async def test_a_response_that_is_resumed_and_suspended_at_once_stays_suspended(begin: Begin) -> None:
     call = begin(LISTENS, "At nine.")
     call.llm.gate.clear()
     await call.says("when do you open")
@@ -125,7 +125,7 @@ async def test_an_answer_that_is_let_go_and_held_at_once_stays_held(begin: Begin
     assert call.items[-1] == ("assistant", "At nine.")
 
 
-async def test_an_interrupted_answer_is_kept_up_to_the_last_word_that_was_heard(begin: Begin) -> None:
+async def test_an_interrupted_response_is_in_the_transcript_up_to_its_last_played_word(begin: Begin) -> None:
     call = begin(LISTENS, "One two three, four five. Six seven.", "Yes?")
     await call.says("count")
     await call.play(3 * WORD_MS + 60)
@@ -135,7 +135,7 @@ async def test_an_interrupted_answer_is_kept_up_to_the_last_word_that_was_heard(
     assert call.llm.prompts[1].messages[1] == ChatMessage("assistant", "One two three,")
 
 
-async def test_an_answer_that_was_cut_before_its_first_word_was_never_said(begin: Begin) -> None:
+async def test_a_response_that_is_cut_before_its_first_word_is_not_in_the_transcript(begin: Begin) -> None:
     call = begin(LISTENS, "One two.", "Yes?")
     await call.says("count")
     await call.play(WORD_MS - 20)
@@ -143,7 +143,7 @@ async def test_an_answer_that_was_cut_before_its_first_word_was_never_said(begin
     assert call.items == [("user", "count")]
 
 
-async def test_words_of_a_later_sentence_are_kept_with_the_sentences_before_it(begin: Begin) -> None:
+async def test_played_words_of_a_later_sentence_follow_the_sentences_before_it(begin: Begin) -> None:
     call = begin(LISTENS, "One two. Three four. Five six.")
     await call.says("count")
     await call.play(3 * WORD_MS)
@@ -151,7 +151,7 @@ async def test_words_of_a_later_sentence_are_kept_with_the_sentences_before_it(b
     assert call.items[-1] == ("assistant", "One two. Three")
 
 
-async def test_nothing_of_a_cancelled_answer_is_spoken_later(begin: Begin) -> None:
+async def test_nothing_of_a_cancelled_response_is_spoken_later(begin: Begin) -> None:
     call = begin(LISTENS, "One two. Three four. Five six.", "Yes?")
     call.tts.ungated_sentences = 1
     await call.says("count")
@@ -165,7 +165,7 @@ async def test_nothing_of_a_cancelled_answer_is_spoken_later(begin: Begin) -> No
     assert call.llm.closed == 1
 
 
-async def test_a_cancelled_answer_closes_its_language_model(begin: Begin) -> None:
+async def test_a_cancelled_response_closes_its_language_model_stream(begin: Begin) -> None:
     call = begin(LISTENS, "Too early.", "Yes.")
     call.llm.gate.clear()
     await call.says("one")
@@ -173,7 +173,7 @@ async def test_a_cancelled_answer_closes_its_language_model(begin: Begin) -> Non
     assert (len(call.llm.prompts), call.llm.closed) == (2, 1)
 
 
-async def test_sound_written_between_the_flush_and_its_news_is_not_heard(begin: Begin) -> None:
+async def test_audio_written_between_the_flush_and_its_event_is_not_played(begin: Begin) -> None:
     call = begin(LISTENS, "One two. Three four.", "Yes?")
     call.tts.ungated_sentences = 1
     await call.says("count")
@@ -188,7 +188,7 @@ async def test_sound_written_between_the_flush_and_its_news_is_not_heard(begin: 
     assert not call.port.sent(call.slot)[-4000:].any()
 
 
-async def test_digits_let_no_greeting_out_over_the_caller(begin: Begin) -> None:
+async def test_digits_do_not_resume_a_greeting_while_the_caller_speaks(begin: Begin) -> None:
     call = begin(
         ConversationConfig("You help.", greeting="Good morning.", speaks_first=True, first_message_delay_ms=200)
     )
@@ -202,7 +202,7 @@ async def test_digits_let_no_greeting_out_over_the_caller(begin: Begin) -> None:
     assert call.items == [("user", "80"), ("assistant", "Good morning.")]
 
 
-async def test_a_turn_that_goes_on_after_a_tool_is_asked_of_the_model_as_a_whole(begin: Begin) -> None:
+async def test_a_turn_that_goes_on_after_a_tool_call_is_one_message_for_the_model(begin: Begin) -> None:
     tool_call = ToolCall("1", "nonsense", "{}")
     call = begin(LISTENS, [tool_call], "At nine.", "On Sundays at ten.", tools=[EndCallTool()], may_end_call=False)
     call.tts.ungated_sentences = 0

@@ -1,4 +1,4 @@
-"""A talk with llama.cpp as its language model: random weights, held to the rules by grammar."""
+"""A conversation with llama.cpp as its language model: random weights, constrained by grammar."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
 
 
 class OrderDesk:
-    """Knows every order."""
+    """A tool with the status of every order."""
 
     definition = ToolDefinition(
         "look_up",
@@ -30,7 +30,7 @@ class OrderDesk:
             "required": ["number", "by"],
         },
     )
-    effects = False
+    has_effects = False
 
     def __init__(self) -> None:
         self.given: list[Mapping[str, Any]] = []
@@ -60,7 +60,7 @@ async def model(tmp_path: Path) -> AsyncIterator[LlamaLanguageModel]:
     await asyncio.to_thread(made.close)
 
 
-async def test_a_tool_is_used_as_it_must_be_and_its_result_is_answered(model: LlamaLanguageModel) -> None:
+async def test_a_tool_call_has_valid_arguments_and_its_result_is_answered(model: LlamaLanguageModel) -> None:
     desk = OrderDesk()
     call = ScriptedCall(ConversationConfig("You help."), tools=[desk], may_end_call=False, model=model)
     await call.says("where is my order")
@@ -74,10 +74,10 @@ async def test_a_tool_is_used_as_it_must_be_and_its_result_is_answered(model: Ll
     assert call.items[1][0] == "assistant"
 
 
-async def test_after_an_interruption_the_model_knows_only_what_was_heard(
+async def test_after_an_interruption_the_prompt_has_only_the_played_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And reads only what follows that: its own words that nobody heard are gone from its memory."""
+    """It reads only what follows them: its words that were not played are not in its KV cache."""
     path = await asyncio.to_thread(write_tiny_gguf, tmp_path / "tiny.gguf")
     model = await asyncio.to_thread(
         LlamaLanguageModel, path, sequences=2, context_length=2048, threads=1, max_tokens=60

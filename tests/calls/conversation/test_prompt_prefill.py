@@ -1,4 +1,4 @@
-"""What a language model gets to read before it is asked."""
+"""Prefill of the language model's prompt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPEN = ("user", "when do you open")
 
 
 class Preparing(ScriptedLlm):
-    """Reads on until it is stopped."""
+    """A model whose prefill runs until it is stopped."""
 
     def __init__(self, *answers: str | Sequence[LlmOutput] | Exception) -> None:
         super().__init__(*answers)
@@ -40,7 +40,7 @@ class Preparing(ScriptedLlm):
             self.reads -= 1
 
     async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
-        assert self.reads == 0, "it reads while it answers"
+        assert self.reads == 0, "it prefills while it responds"
         async for part in super().respond(prompt):
             yield part
 
@@ -62,7 +62,7 @@ async def begin() -> AsyncIterator[Begin]:
         await call.close()
 
 
-async def test_what_was_heard_of_an_answer_is_read_while_the_caller_thinks_and_speaks(begin: Begin) -> None:
+async def test_the_played_part_of_a_response_is_prefilled_until_the_callers_turn_ends(begin: Begin) -> None:
     call, language = begin(LISTENS, "At nine.", "At five.")
     await call.says("when do you open")
     assert language.read == []
@@ -75,7 +75,7 @@ async def test_what_was_heard_of_an_answer_is_read_while_the_caller_thinks_and_s
     assert [message.content for message in language.prompts[1].messages][:2] == ["when do you open", "At nine."]
 
 
-async def test_what_was_not_heard_is_not_read(begin: Begin) -> None:
+async def test_words_that_were_not_played_are_not_prefilled(begin: Begin) -> None:
     call, language = begin(LISTENS, "We open at nine in the morning.")
     await call.says("when do you open")
     await call.play(3 * WORD_MS)
@@ -83,13 +83,13 @@ async def test_what_was_not_heard_is_not_read(begin: Begin) -> None:
     assert language.read == [[OPEN, ("assistant", "We open at")]]
 
 
-async def test_the_greeting_is_read_once_it_was_heard(begin: Begin) -> None:
+async def test_the_greeting_is_prefilled_once_it_was_played(begin: Begin) -> None:
     call, language = begin(GREETS)
     await call.play(10 * WORD_MS)
     assert language.read == [[("assistant", "Good morning to you.")]]
 
 
-async def test_an_answer_that_is_begun_early_ends_the_reading(begin: Begin) -> None:
+async def test_a_speculative_response_stops_the_prefill(begin: Begin) -> None:
     call, language = begin(GREETS, "At nine.")
     await call.play(10 * WORD_MS)
     await call.starts_speaking()
@@ -98,7 +98,7 @@ async def test_an_answer_that_is_begun_early_ends_the_reading(begin: Begin) -> N
     assert (language.reads, len(language.prompts)) == (0, 1)
 
 
-async def test_words_that_cut_an_answer_are_answered_without_reading_before(begin: Begin) -> None:
+async def test_words_that_cut_a_response_are_answered_without_a_prefill(begin: Begin) -> None:
     call, language = begin(LISTENS, "At nine.", "At five.")
     await call.says("when do you open")
     await call.play(WORD_MS)
@@ -107,7 +107,7 @@ async def test_words_that_cut_an_answer_are_answered_without_reading_before(begi
     assert len(language.prompts) == 2
 
 
-async def test_after_the_call_nothing_is_read(begin: Begin) -> None:
+async def test_nothing_is_prefilled_after_the_call(begin: Begin) -> None:
     call, language = begin(LISTENS, "At nine.")
     await call.says("when do you open")
     await call.play(5 * WORD_MS)
@@ -118,7 +118,7 @@ async def test_after_the_call_nothing_is_read(begin: Begin) -> None:
 
 
 @pytest.mark.parametrize(("error", "level"), [(ModelError("too busy"), "info"), (ValueError("ours"), "error")])
-async def test_reading_that_fails_does_no_harm(begin: Begin, error: Exception, level: str) -> None:
+async def test_a_failed_prefill_is_only_logged(begin: Begin, error: Exception, level: str) -> None:
     call, language = begin(GREETS, "At nine.")
     language.error = error
     with capture_logs() as logs:
@@ -129,7 +129,7 @@ async def test_reading_that_fails_does_no_harm(begin: Begin, error: Exception, l
     assert call.items[-1] == ("assistant", "At nine.")
 
 
-async def test_a_model_that_does_not_prepare_is_left_alone() -> None:
+async def test_a_model_without_prefill_is_not_asked() -> None:
     ahead = PromptPrefill(ScriptedLlm())
     before = len(asyncio.all_tasks())
     ahead.start(ChatPrompt("c", "You help.", [ChatMessage("user", "hi")]))

@@ -1,5 +1,4 @@
-"""Hundreds of calls with thousands of events, in every order and at the same time: none gets stuck, and none says or
-remembers what it should not."""
+"""Random conversations: hundreds of calls with thousands of events in random order keep all invariants."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ async def _live(seed: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, CALLS, 40))
-def test_whatever_happens_when_a_call_stays_sound(first: int) -> None:
+def test_random_conversations_keep_all_invariants(first: int) -> None:
     for seed in range(first, first + 40):
         try:
             run_virtually(_live(seed))

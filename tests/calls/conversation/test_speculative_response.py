@@ -1,4 +1,4 @@
-"""Answers that are begun before it is certain that the caller has finished."""
+"""Speculative responses, begun before the end of the caller's turn."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ LISTENS = ConversationConfig("You help.")
 
 
 class CountingTool:
-    """Counts how often it is used."""
+    """A tool that counts its calls."""
 
     def __init__(self, name: str, *, effects: bool) -> None:
         self.definition = ToolDefinition(name, "", {"type": "object", "properties": {}})
-        self.effects = effects
+        self.has_effects = effects
         self.used = self.given_up = 0
         self.gate = asyncio.Event()
         self.gate.set()
@@ -54,14 +54,14 @@ async def begin() -> AsyncIterator[Begin]:
 
 
 def counted() -> tuple[float, float]:
-    """Answers that were used, and that were wasted."""
+    """Returns the counts of used and wasted speculative responses."""
     return (
         SPECULATIONS.labels(outcome="used")._value.get(),
         SPECULATIONS.labels(outcome="wasted")._value.get(),
     )
 
 
-async def test_the_answer_and_its_first_sentence_are_ready_before_the_turn_is_over(begin: Begin) -> None:
+async def test_the_response_and_its_first_sentence_are_ready_before_the_turn_is_over(begin: Begin) -> None:
     used, wasted = counted()
     call = begin(LISTENS, "We open at nine. We close at five.")
     await call.starts_speaking()
@@ -76,7 +76,7 @@ async def test_the_answer_and_its_first_sentence_are_ready_before_the_turn_is_ov
     assert call.conversation.timeline.items()[0]["speculated"] is True
 
 
-async def test_nothing_of_it_is_heard_or_kept_before_the_turn_is_over(begin: Begin) -> None:
+async def test_a_speculative_response_is_not_played_or_stored_before_the_turn_is_over(begin: Begin) -> None:
     call = begin(LISTENS, "We open at nine.")
     await call.starts_speaking()
     await call.falls_silent("when do you open")
@@ -86,7 +86,7 @@ async def test_nothing_of_it_is_heard_or_kept_before_the_turn_is_over(begin: Beg
     assert call.conversation.timeline.items() == []
 
 
-async def test_a_caller_who_goes_on_wastes_it(begin: Begin) -> None:
+async def test_a_caller_who_goes_on_drops_it(begin: Begin) -> None:
     used, wasted = counted()
     call = begin(LISTENS, "At nine.", "Yes, on Sundays too.")
     await call.starts_speaking()
@@ -99,7 +99,7 @@ async def test_a_caller_who_goes_on_wastes_it(begin: Begin) -> None:
     assert counted() == (used, wasted + 1)
 
 
-async def test_another_text_at_the_end_of_the_turn_wastes_it(begin: Begin) -> None:
+async def test_another_text_at_the_end_of_the_turn_drops_it(begin: Begin) -> None:
     used, wasted = counted()
     call = begin(LISTENS, "At nine.", "At ten.")
     await call.starts_speaking()
@@ -110,7 +110,7 @@ async def test_another_text_at_the_end_of_the_turn_wastes_it(begin: Begin) -> No
     assert counted() == (used, wasted + 1)
 
 
-async def test_digits_in_between_waste_it(begin: Begin) -> None:
+async def test_digits_in_between_drop_it(begin: Begin) -> None:
     used, wasted = counted()
     call = begin(LISTENS, "At nine.", "Four two.", "You are welcome.")
     await call.starts_speaking()
@@ -125,7 +125,7 @@ async def test_digits_in_between_waste_it(begin: Begin) -> None:
     assert call.items[-1] == ("assistant", "You are welcome.")
 
 
-async def test_speech_that_counts_for_nothing_wastes_it_and_says_nothing(begin: Begin) -> None:
+async def test_a_dropped_turn_drops_it_without_a_response(begin: Begin) -> None:
     _, wasted = counted()
     call = begin(LISTENS, "At nine.")
     await call.starts_speaking()
@@ -136,7 +136,7 @@ async def test_speech_that_counts_for_nothing_wastes_it_and_says_nothing(begin: 
     assert counted()[1] == wasted + 1
 
 
-async def test_silence_without_words_begins_no_answer(begin: Begin) -> None:
+async def test_silence_without_words_begins_no_response(begin: Begin) -> None:
     call = begin(LISTENS)
     await call.starts_speaking()
     await call.falls_silent(" ")
@@ -155,7 +155,7 @@ async def test_no_tool_with_effects_is_used_before_the_turn_is_over(begin: Begin
     assert call.items == [("user", "book a table"), ("assistant", "It is booked.")]
 
 
-async def test_a_tool_without_effects_is_asked_at_once_and_kept_with_the_turn_alone(begin: Begin) -> None:
+async def test_a_tool_without_effects_runs_at_once_and_is_recorded_with_the_turn(begin: Begin) -> None:
     tool = CountingTool("look_up", effects=False)
     tool_call = ToolCall("1", "look_up", "{}")
     call = begin(LISTENS, [tool_call], "At nine.", [tool_call], "At ten.", "Bye.", tools=[tool])
@@ -178,7 +178,7 @@ async def test_a_tool_without_effects_is_asked_at_once_and_kept_with_the_turn_al
     assert [len(turn["tools"]) for turn in call.conversation.timeline.items()] == [1, 0]
 
 
-async def test_a_turn_that_goes_on_before_its_answer_is_heard_is_guessed_as_a_whole(begin: Begin) -> None:
+async def test_a_turn_that_goes_on_before_its_response_is_played_is_answered_as_one(begin: Begin) -> None:
     call = begin(LISTENS, "At nine.", "On Sundays at ten.")
     call.tts.ungated_sentences = 0
     await call.says("when do you open")
@@ -192,7 +192,7 @@ async def test_a_turn_that_goes_on_before_its_answer_is_heard_is_guessed_as_a_wh
     assert len(call.llm.prompts) == 2
 
 
-async def test_an_answer_without_words_ends_like_any_other(begin: Begin) -> None:
+async def test_a_speculative_response_without_words_ends_regularly(begin: Begin) -> None:
     call = begin(LISTENS, [TextDelta("")], "Yes.")
     await call.starts_speaking()
     await call.falls_silent("well")
@@ -202,7 +202,7 @@ async def test_an_answer_without_words_ends_like_any_other(begin: Begin) -> None
     assert call.items == [("user", "well"), ("user", "hello"), ("assistant", "Yes.")]
 
 
-async def test_a_guess_that_fails_ends_nothing(begin: Begin) -> None:
+async def test_a_failed_speculative_response_does_not_end_the_call(begin: Begin) -> None:
     call = begin(LISTENS, ModelError("out of memory"), "At nine.")
     await call.starts_speaking()
     await call.falls_silent("when do you open")
@@ -212,7 +212,7 @@ async def test_a_guess_that_fails_ends_nothing(begin: Begin) -> None:
     assert call.items == [("user", "when do you open"), ("assistant", "At nine.")]
 
 
-async def test_a_recognizer_that_cannot_settle_ends_nothing(begin: Begin) -> None:
+async def test_a_failed_flush_of_the_recognizer_does_not_end_the_call(begin: Begin) -> None:
     call = begin(LISTENS, "At nine.")
     call.stt.flush_error = ModelError("not now")
     await call.starts_speaking()
@@ -222,14 +222,14 @@ async def test_a_recognizer_that_cannot_settle_ends_nothing(begin: Begin) -> Non
     assert call.items[-1] == ("assistant", "At nine.")
 
 
-async def test_an_answer_that_fails_as_it_is_given_ends_the_call(begin: Begin) -> None:
+async def test_a_response_that_fails_after_its_confirmation_ends_the_call(begin: Begin) -> None:
     call = begin(LISTENS, RuntimeError("out of memory"))
     await call.says("when do you open")
     with pytest.raises(ExceptionGroup):
         await call.run
 
 
-async def test_a_dropped_guess_leaves_nothing_behind(begin: Begin) -> None:
+async def test_a_dropped_speculative_response_leaves_no_tasks(begin: Begin) -> None:
     tool = CountingTool("book", effects=True)
     call = begin(LISTENS, [ToolCall("1", "book", "{}")], tools=[tool])
     await call.starts_speaking()
@@ -240,7 +240,7 @@ async def test_a_dropped_guess_leaves_nothing_behind(begin: Begin) -> None:
     assert (len(asyncio.all_tasks()), tool.used) == (before, 0)
 
 
-async def test_the_look_up_of_a_dropped_guess_is_given_up(begin: Begin) -> None:
+async def test_the_tool_of_a_dropped_speculative_response_is_cancelled(begin: Begin) -> None:
     tool = CountingTool("look_up", effects=False)
     tool.gate.clear()
     tool_call = ToolCall("1", "look_up", "{}")

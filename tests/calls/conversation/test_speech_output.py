@@ -1,4 +1,4 @@
-"""What the agent says aloud is what was written, in words; the transcript stays what was written."""
+"""Speech output: normalized text is synthesized, and the transcript has the original text."""
 
 from __future__ import annotations
 
@@ -82,21 +82,21 @@ def speech_output(voice: TextToSpeech, name: str = "scripted/one", language: str
     return SpeechOutput(voice, VoiceSettings(name, 1.0, 0.5, RATE), Playout(port, port.open(RATE)), language)
 
 
-def prefixes(speech: SynthesizedSpeech) -> list[str]:
-    """What is heard of it as time goes on."""
+def played_prefixes(speech: SynthesizedSpeech) -> list[str]:
+    """Yields the played text after each word."""
     length = len(speech.samples)
     return list(dict.fromkeys(played_text(speech, heard) for heard in (*range(0, length, 8), length)))
 
 
-async def test_the_voice_says_it_in_words_and_the_speech_is_the_text_as_given() -> None:
+async def test_the_voice_gets_words_and_the_speech_has_the_original_text() -> None:
     voice = ScriptedTts()
     speech = await speech_output(voice).synthesize("It is **5 km**.")
     assert voice.spoken == ["It is five kilometers."]
     assert speech.text == "It is **5 km**."
-    assert prefixes(speech) == ["", "It", "It is", "It is **5 km**."]
+    assert played_prefixes(speech) == ["", "It", "It is", "It is **5 km**."]
 
 
-async def test_a_text_that_needs_no_change_is_spoken_as_it_is() -> None:
+async def test_a_text_of_plain_words_is_synthesized_unchanged() -> None:
     voice = ScriptedTts()
     said = speech_output(voice)
     await said.synthesize("Hello, how are you?")
@@ -104,7 +104,7 @@ async def test_a_text_that_needs_no_change_is_spoken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("text", ["**", "---", "\U0001f600\U0001f600", "```", "# ", "|"])
-async def test_a_text_of_nothing_but_markup_is_no_sound(text: str) -> None:
+async def test_a_text_of_markup_alone_has_no_samples(text: str) -> None:
     voice = ScriptedTts()
     speech = await speech_output(voice).synthesize(text)
     assert (speech.text, len(speech.samples), voice.spoken) == (text, 0, [])
@@ -121,7 +121,7 @@ async def test_a_text_of_nothing_but_markup_is_no_sound(text: str) -> None:
         ("scripted/pl", None, "Das sind 3,50 €."),
     ],
 )
-async def test_the_language_hint_decides_how_figures_are_said_else_the_voice(
+async def test_figures_are_normalized_in_the_hinted_language_else_the_voices(
     name: str, language: str | None, said: str
 ) -> None:
     voice = ScriptedTts()
@@ -130,12 +130,12 @@ async def test_the_language_hint_decides_how_figures_are_said_else_the_voice(
 
 
 @pytest.mark.parametrize(("name", "language"), [("flite/slt", "en"), ("espeak-ng/de", "de"), ("espeak-ng/fr-fr", "fr")])
-async def test_the_words_heard_are_those_of_the_text_in_their_order(
+async def test_the_played_text_grows_word_by_word_in_order(
     flite: FliteTextToSpeech, espeak: EspeakTextToSpeech, name: str, language: str
 ) -> None:
     voice: TextToSpeech = flite if name.startswith("flite") else espeak
     speech = await speech_output(voice, name, language).synthesize(MIXED)
-    heard = prefixes(speech)
+    heard = played_prefixes(speech)
     assert speech.text == MIXED and heard[-1] == MIXED
     for shorter, longer in pairwise(heard):
         assert longer.startswith(shorter)
@@ -146,7 +146,7 @@ async def test_the_words_heard_are_those_of_the_text_in_their_order(
 
 
 @pytest.mark.parametrize(("length", "on_the_loop"), [(60, True), (61, False)])
-async def test_a_long_text_is_made_speakable_off_the_event_loop(
+async def test_a_long_text_is_normalized_in_a_thread(
     monkeypatch: pytest.MonkeyPatch, length: int, on_the_loop: bool
 ) -> None:
     at_work, rewrite = list[int](), normalize_for_speech
@@ -164,14 +164,14 @@ async def test_a_long_text_is_made_speakable_off_the_event_loop(
 
 
 @given(st.lists(st.sampled_from(MESSY)).map("".join), st.sampled_from(["en", "de", "fr", "pl"]))
-async def test_each_word_ends_behind_the_one_before(text: str, language: str) -> None:
+async def test_word_ends_are_in_ascending_order(text: str, language: str) -> None:
     speech = await speech_output(ScriptedTts(), language=language).synthesize(text)
     ends = [word.char_end for word in speech.words]
     assert all(one < other for one, other in pairwise(ends))
 
 
-async def test_a_long_number_is_heard_when_it_was_said_and_not_before(flite: FliteTextToSpeech) -> None:
-    """Spoken, "4711-A2" is most of the sentence."""
+async def test_a_long_number_counts_as_played_at_its_last_spoken_word(flite: FliteTextToSpeech) -> None:
+    """In spoken form, "4711-A2" is most of the sentence."""
     speech = await speech_output(flite, "flite/slt", "en").synthesize("Take order 4711-A2 now")
     ends = [word.sample_end / len(speech.samples) for word in speech.words]
     assert [speech.text[: word.char_end] for word in speech.words][-2:] == [
@@ -181,7 +181,7 @@ async def test_a_long_number_is_heard_when_it_was_said_and_not_before(flite: Fli
     assert ends[1] < 0.45 and ends[2] > 0.75
 
 
-async def test_sound_at_another_rate_is_refused() -> None:
+async def test_speech_at_another_rate_is_an_error() -> None:
     class WrongRate(ScriptedTts):
         async def synthesize(self, text: str, settings: VoiceSettings) -> SynthesizedSpeech:
             return SynthesizedSpeech(text, np.zeros(10, np.int16), RATE * 2)

@@ -12,31 +12,31 @@ Event = Callable[[ConversationState], object]
 
 
 def starts(state: ConversationState) -> None:
-    state.user_started_speaking()
+    state.on_speech_started()
 
 
 def stops(state: ConversationState) -> None:
-    state.user_stopped_speaking()
+    state.on_speech_ended()
 
 
 def interrupts(state: ConversationState) -> None:
-    state.user_interrupted_agent(heard=True)
+    state.on_barge_in(played=True)
 
 
 def interrupts_at_once(state: ConversationState) -> None:
-    state.user_interrupted_agent(heard=False)
+    state.on_barge_in(played=False)
 
 
 def speaks_words(state: ConversationState) -> None:
-    state.user_understood(dtmf=False)
+    state.on_user_input(dtmf=False)
 
 
 def dials(state: ConversationState) -> None:
-    state.user_understood(dtmf=True)
+    state.on_user_input(dtmf=True)
 
 
 def is_asked_to_repeat(state: ConversationState) -> None:
-    state.user_asked_to_repeat()
+    state.on_repeat_prompt()
 
 
 def after(*events: Event) -> ConversationState:
@@ -65,7 +65,7 @@ def after(*events: Event) -> ConversationState:
 def test_the_user_is_in_the_state_of_its_events(events: tuple[Event, ...], user: UserState) -> None:
     state = after(*events)
     assert state.user is user
-    assert state.user_is_speaking == (user in (UserState.SPEAKING, UserState.INTERRUPTING))
+    assert state.is_user_speaking == (user in (UserState.SPEAKING, UserState.INTERRUPTING))
 
 
 @pytest.mark.parametrize(
@@ -81,26 +81,26 @@ def test_the_user_is_in_the_state_of_its_events(events: tuple[Event, ...], user:
         ((dials, speaks_words), LastTurn.COMPLETE),
     ],
 )
-def test_words_continue_a_turn_whose_response_was_not_heard(events: tuple[Event, ...], last_turn: LastTurn) -> None:
+def test_words_continue_a_turn_whose_response_was_not_played(events: tuple[Event, ...], last_turn: LastTurn) -> None:
     assert after(*events).last_turn is last_turn
 
 
 def test_a_barge_in_stops_the_agent_when_playout_was_paused() -> None:
     state = ConversationState()
-    assert state.playout_flushed(900.0) == 900.0
+    assert state.on_playout_flushed(900.0) == 900.0
     state.playout_paused_ms = 500.0
-    assert state.playout_flushed(900.0) == 500.0
-    assert state.playout_flushed(950.0) == 950.0, "the pause is over"
+    assert state.on_playout_flushed(900.0) == 500.0
+    assert state.on_playout_flushed(950.0) == 950.0, "the pause is over"
 
 
-def test_the_user_is_asked_once_and_words_begin_anew() -> None:
+def test_the_second_idle_prompt_is_the_goodbye_and_words_reset_it() -> None:
     state = ConversationState()
-    assert [state.user_prompted(), state.user_prompted()] == [False, True]
-    state.agent_said_goodbye(failed=False)
+    assert [state.on_user_idle(), state.on_user_idle()] == [False, True]
+    state.on_goodbye(failed=False)
     assert state.end_requested == "customer_silent"
-    state.user_understood(dtmf=False)
-    assert (state.end_requested, state.user_prompted()) == (None, False)
-    state.agent_said_goodbye(failed=False)
+    state.on_user_input(dtmf=False)
+    assert (state.end_requested, state.on_user_idle()) == (None, False)
+    state.on_goodbye(failed=False)
     assert state.end_requested == "agent_ended"
-    state.agent_said_goodbye(failed=True)
+    state.on_goodbye(failed=True)
     assert state.end_requested == "error"

@@ -1,4 +1,4 @@
-"""Tools that an agent uses while it talks: in order with what is said, bridged when slow, kept for the model."""
+"""Tools in conversations: order of words and tool calls, fillers, and results in the prompt."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ LOOK_UP = ToolCall("1", "look_up", '{"number": 4711}')
 
 
 class GatedTool:
-    """Answers when its gate is open; keeps what it was given."""
+    """A tool that returns when its gate is open, and records its arguments."""
 
     definition = ToolDefinition(
         "look_up", "Looks up an order.", {"type": "object", "properties": {"number": {"type": "integer"}}}
     )
-    effects = True
+    has_effects = True
 
     def __init__(self) -> None:
         self.given: list[Mapping[str, Any]] = []
@@ -70,7 +70,7 @@ async def test_the_model_is_asked_again_with_the_result(begin: Begin) -> None:
     )
 
 
-async def test_what_is_said_before_a_tool_is_heard_at_once_and_is_a_line_of_its_own(begin: Begin) -> None:
+async def test_words_before_a_tool_call_are_played_at_once_and_are_a_line_of_their_own(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
     call = begin(LISTENS, [TextDelta("Let me see"), LOOK_UP], "It is shipped.", "Bye.", tools=[tool])
@@ -92,7 +92,7 @@ async def test_what_is_said_before_a_tool_is_heard_at_once_and_is_a_line_of_its_
     ]
 
 
-async def test_a_slow_tool_is_bridged_by_a_few_words_once(begin: Begin) -> None:
+async def test_one_filler_is_spoken_for_slow_tools(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
     call = begin(LISTENS, [LOOK_UP], [LOOK_UP], "It is shipped.", tools=[tool])
@@ -117,7 +117,7 @@ async def test_the_agent_counts_as_silent_while_it_waits_for_a_tool(begin: Begin
     assert not call.port.more(call.slot)
 
 
-async def test_the_answer_waits_for_a_caller_who_speaks_meanwhile(begin: Begin) -> None:
+async def test_the_response_waits_for_a_caller_who_speaks_meanwhile(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
     call = begin(LISTENS, [TextDelta("Let me see."), LOOK_UP], "It is shipped.", tools=[tool])
@@ -133,20 +133,20 @@ async def test_the_answer_waits_for_a_caller_who_speaks_meanwhile(begin: Begin) 
     assert call.items[1:] == [("assistant", "Let me see."), ("assistant", "It is shipped.")]
 
 
-async def test_what_goes_wrong_is_told_to_the_model_and_not_to_the_caller(begin: Begin) -> None:
+async def test_a_tools_failure_is_a_result_for_the_model(begin: Begin) -> None:
     tool = GatedTool()
     tool.result = ToolResult("The tool answered with status 500.", ok=False)
     call = begin(LISTENS, [LOOK_UP], "I cannot look that up now.", tools=[tool])
     await call.says("where is my order")
     await call.play(7 * WORD_MS)
-    told = call.llm.prompts[1].messages[-1]
-    assert (told.content, told.ok) == ("The tool answered with status 500.", False)
+    result = call.llm.prompts[1].messages[-1]
+    assert (result.content, result.ok) == ("The tool answered with status 500.", False)
     assert call.items[1:] == [("assistant", "I cannot look that up now.")]
     assert [use["ok"] for use in call.conversation.timeline.items()[0]["tools"]] == [False]
 
 
 @pytest.mark.parametrize("arguments", ["{", "[1]", '{"number": "many"}', '{"colour": "red"}'])
-async def test_arguments_that_do_not_fit_never_reach_the_tool(begin: Begin, arguments: str) -> None:
+async def test_invalid_arguments_never_reach_the_tool(begin: Begin, arguments: str) -> None:
     tool = GatedTool()
     call = begin(LISTENS, [ToolCall("1", "look_up", arguments)], "What is the number?", tools=[tool])
     await call.says("where is my order")
@@ -154,7 +154,7 @@ async def test_arguments_that_do_not_fit_never_reach_the_tool(begin: Begin, argu
     assert call.llm.prompts[1].messages[-1].role == "tool"
 
 
-async def test_a_tool_that_has_begun_goes_on_when_the_caller_interrupts(begin: Begin) -> None:
+async def test_a_running_tool_goes_on_when_the_caller_interrupts(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
     call = begin(LISTENS, [TextDelta("Let me see what I can find."), LOOK_UP], "Yes.", "Bye.", tools=[tool])
@@ -167,11 +167,11 @@ async def test_a_tool_that_has_begun_goes_on_when_the_caller_interrupts(begin: B
     await call.play(2 * WORD_MS)
     await call.says("and now")
     assert "shipped" in [message.content for message in call.llm.prompts[-1].messages]
-    assert len(call.llm.prompts) == 3, "nobody asks for an answer that was cut"
+    assert len(call.llm.prompts) == 3, "no response follows a cut one"
     assert [len(turn["tools"]) for turn in call.conversation.timeline.items()] == [1, 0, 0]
 
 
-async def test_a_model_that_calls_tools_for_ever_is_made_to_answer(begin: Begin) -> None:
+async def test_after_the_maximum_of_tool_rounds_the_model_is_asked_without_tools(begin: Begin) -> None:
     tool = GatedTool()
     call = begin(LISTENS, *[[LOOK_UP]] * MAX_TOOL_ROUNDS, "Well.", tools=[tool])
     await call.says("where is my order")
@@ -181,7 +181,7 @@ async def test_a_model_that_calls_tools_for_ever_is_made_to_answer(begin: Begin)
     assert call.items[-1] == ("assistant", "Well.")
 
 
-async def test_calls_of_one_round_are_answered_in_their_order(begin: Begin) -> None:
+async def test_the_results_of_one_round_are_in_the_order_of_the_calls(begin: Begin) -> None:
     tool = GatedTool()
     second = ToolCall("2", "look_up", "{}")
     call = begin(LISTENS, [LOOK_UP, second], "Both are shipped.", tools=[tool])
@@ -189,7 +189,7 @@ async def test_calls_of_one_round_are_answered_in_their_order(begin: Begin) -> N
     assert [m.tool_call_id for m in call.llm.prompts[1].messages[-2:]] == ["1", "2"]
 
 
-async def test_a_tool_in_use_ends_with_the_call(begin: Begin) -> None:
+async def test_a_running_tool_is_cancelled_at_the_calls_end(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
     call = begin(LISTENS, [LOOK_UP], [TextDelta("Bye."), HANG_UP], tools=[tool], may_end_call=True)
@@ -199,7 +199,7 @@ async def test_a_tool_in_use_ends_with_the_call(begin: Begin) -> None:
     assert await asyncio.wait_for(call.run, 1) == "agent_ended"
 
 
-async def test_a_caller_who_began_over_the_last_words_before_a_tool_is_not_spoken_over(begin: Begin) -> None:
+async def test_the_response_after_a_tool_waits_for_a_caller_who_spoke_over_the_words_before_it(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
     call = begin(LISTENS, [TextDelta("Let me see."), LOOK_UP], "It is shipped.", tools=[tool])
@@ -216,7 +216,7 @@ async def test_a_caller_who_began_over_the_last_words_before_a_tool_is_not_spoke
     assert call.items[1:] == [("assistant", "Let me see."), ("assistant", "It is shipped.")]
 
 
-async def test_the_model_knows_of_a_tool_that_still_works(begin: Begin) -> None:
+async def test_the_prompt_has_a_tool_that_is_still_running(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
     call = begin(LISTENS, [TextDelta("Let me book that for you now."), LOOK_UP], "Yes.", tools=[tool])
@@ -233,7 +233,7 @@ async def test_the_model_knows_of_a_tool_that_still_works(begin: Begin) -> None:
     assert STILL_RUNNING not in [message.content for message in call.llm.prompts[-1].messages]
 
 
-async def test_an_okay_to_an_agent_who_waits_for_a_tool_asks_for_nothing(begin: Begin) -> None:
+async def test_a_backchannel_while_a_tool_runs_gets_no_response(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
     call = begin(LISTENS, [TextDelta("Let me book that."), LOOK_UP], "It is booked.", tools=[tool])
@@ -248,7 +248,7 @@ async def test_an_okay_to_an_agent_who_waits_for_a_tool_asks_for_nothing(begin: 
 
 
 @pytest.mark.parametrize("order", [0, 1])
-async def test_tools_beside_the_end_of_the_call_are_used_first(begin: Begin, order: int) -> None:
+async def test_tools_called_together_with_end_call_run_first(begin: Begin, order: int) -> None:
     tool = GatedTool()
     both = [LOOK_UP, HANG_UP] if order else [HANG_UP, LOOK_UP, TextDelta("And more.")]
     call = begin(LISTENS, [TextDelta("Goodbye."), *both], tools=[tool], may_end_call=True)
@@ -259,21 +259,21 @@ async def test_tools_beside_the_end_of_the_call_are_used_first(begin: Begin, ord
     assert call.tts.spoken == ["Goodbye."]
 
 
-async def test_the_end_of_the_call_counts_in_the_last_round_too(begin: Begin) -> None:
+async def test_end_call_counts_in_the_last_round_too(begin: Begin) -> None:
     tool = GatedTool()
     call = begin(LISTENS, *[[LOOK_UP]] * MAX_TOOL_ROUNDS, [HANG_UP], tools=[tool], may_end_call=True)
     await call.says("where is my order")
     assert await asyncio.wait_for(call.run, 1) == "agent_ended"
 
 
-async def test_a_model_that_finds_no_words_after_its_tools_is_excused(begin: Begin) -> None:
+async def test_the_agent_apologizes_for_a_model_without_words_after_its_tools(begin: Begin) -> None:
     call = begin(LISTENS, [LOOK_UP], [], tools=[GatedTool()])
     await call.says("where is my order")
     await call.play(10 * WORD_MS)
     assert call.items[1:] == [("assistant", "I am sorry, I could not do that.")]
 
 
-async def test_more_calls_than_a_round_may_have_are_refused(begin: Begin) -> None:
+async def test_calls_beyond_the_maximum_of_a_round_are_refused(begin: Begin) -> None:
     tool = GatedTool()
     calls = [ToolCall(str(number), "look_up", "{}") for number in range(MAX_TOOL_CALLS + 3)]
     call = begin(LISTENS, calls, "Well.", tools=[tool])
@@ -283,7 +283,7 @@ async def test_more_calls_than_a_round_may_have_are_refused(begin: Begin) -> Non
     assert [line.ok for line in call.llm.prompts[1].messages[-4:]] == [True, False, False, False]
 
 
-async def test_no_filler_is_said_for_the_time_before_the_turn_was_over(begin: Begin) -> None:
+async def test_the_fillers_delay_counts_from_the_confirmation(begin: Begin) -> None:
     tool = GatedTool()
     call = begin(LISTENS, [LOOK_UP], "It is booked.", tools=[tool])
     await call.starts_speaking()
@@ -294,7 +294,7 @@ async def test_no_filler_is_said_for_the_time_before_the_turn_was_over(begin: Be
     assert call.items[1:] == [("assistant", "It is booked.")]
 
 
-async def test_keys_are_pressed_after_the_words_before_them(begin: Begin) -> None:
+async def test_dtmf_is_sent_after_the_words_before_it(begin: Begin) -> None:
     pressed: list[tuple[str, int]] = []
     call: ScriptedCall
 

@@ -52,8 +52,8 @@ async def says_ok(request: web.Request) -> web.Response:
         "240.0.0.1",
     ],
 )
-def test_addresses_of_the_own_host_and_of_metadata_services_are_refused(address: str) -> None:
-    assert not EgressRules().permits(address)
+def test_loopback_link_local_and_metadata_addresses_are_refused(address: str) -> None:
+    assert not EgressRules().is_allowed(address)
 
 
 @pytest.mark.parametrize(
@@ -70,24 +70,24 @@ def test_addresses_of_the_own_host_and_of_metadata_services_are_refused(address:
     ],
 )
 def test_private_and_public_addresses_are_allowed(address: str) -> None:
-    assert EgressRules().permits(address)
+    assert EgressRules().is_allowed(address)
 
 
-def test_what_is_denied_stays_denied_though_it_is_allowed_too() -> None:
+def test_deny_has_precedence_over_allow() -> None:
     rules = EgressRules(allow=["127.0.0.0/8"], deny=["127.0.0.2/32", "10.0.0.0/8"])
-    assert rules.permits("127.0.0.1")
-    assert not rules.permits("127.0.0.2")
-    assert not rules.permits("10.1.1.1")
-    assert not rules.permits("::ffff:10.1.1.1")
-    assert not rules.permits("::ffff:0:a01:101")
+    assert rules.is_allowed("127.0.0.1")
+    assert not rules.is_allowed("127.0.0.2")
+    assert not rules.is_allowed("10.1.1.1")
+    assert not rules.is_allowed("::ffff:10.1.1.1")
+    assert not rules.is_allowed("::ffff:0:a01:101")
 
 
 def test_an_allowed_network_covers_the_same_addresses_inside_ipv6() -> None:
-    assert EgressRules(allow=["127.0.0.0/8"]).permits("::ffff:127.0.0.1")
+    assert EgressRules(allow=["127.0.0.0/8"]).is_allowed("::ffff:127.0.0.1")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f000001", "127.1", "[::ffff:7f00:1]"])
-async def test_no_way_of_writing_loopback_gets_through(host: str) -> None:
+async def test_every_notation_of_loopback_is_refused(host: str) -> None:
     asked: list[str] = []
 
     async def notes(request: web.Request) -> web.Response:
@@ -102,7 +102,7 @@ async def test_no_way_of_writing_loopback_gets_through(host: str) -> None:
     assert "not allowed" in refused.value.message or "canonical" in refused.value.message
 
 
-async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
+async def test_a_redirect_is_a_response_and_is_not_followed() -> None:
     async def redirects(request: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": "/elsewhere"}, text="go")
 
@@ -119,7 +119,7 @@ async def test_the_proxy_of_the_environment_is_ignored(monkeypatch: pytest.Monke
     assert answer.body == b"ok"
 
 
-async def test_names_are_looked_up_though_all_threads_for_other_work_are_busy() -> None:
+async def test_dns_lookups_do_not_wait_for_the_default_thread_pool() -> None:
     loop, release = asyncio.get_running_loop(), threading.Event()
     async with serving(says_ok) as origin, client_with(LOOPBACK) as client:
         loop.set_default_executor(ThreadPoolExecutor(1))
@@ -133,7 +133,7 @@ async def test_names_are_looked_up_though_all_threads_for_other_work_are_busy() 
     assert answer.body == b"ok"
 
 
-async def test_an_answer_is_read_up_to_its_bound_and_no_further() -> None:
+async def test_a_response_is_read_up_to_its_limit() -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -148,7 +148,7 @@ async def test_an_answer_is_read_up_to_its_bound_and_no_further() -> None:
     assert (len(answer.body), answer.truncated) == (100_000, True)
 
 
-async def test_an_answer_at_its_bound_is_whole() -> None:
+async def test_a_response_of_exactly_the_limit_is_not_truncated() -> None:
     async with serving(says_ok) as origin, client_with(LOOPBACK) as client:
         answer = await client.request("GET", f"{origin}/", timeout_s=5, max_bytes=2)
     assert (answer.body, answer.truncated) == (b"ok", False)
@@ -168,7 +168,7 @@ async def test_a_server_that_never_answers_is_a_timeout() -> None:
     assert late.value.kind == "timeout"
 
 
-async def test_a_port_that_nobody_listens_on_is_a_connection_error() -> None:
+async def test_a_port_without_a_listener_is_a_connection_error() -> None:
     async with serving(says_ok) as origin:
         pass
     async with client_with(LOOPBACK) as client:
@@ -184,13 +184,13 @@ async def test_an_invalid_url_is_an_egress_error(url: str) -> None:
             await client.request("GET", url, timeout_s=5, max_bytes=10)
 
 
-def test_a_missing_certificate_file_is_an_error_at_once() -> None:
+def test_a_missing_certificate_file_raises_at_start() -> None:
     with pytest.raises(OSError):
         tls_context("/nonexistent/ca.pem")
     assert tls_context(None).verify_mode == ssl.CERT_REQUIRED
 
 
-async def test_an_answer_is_read_as_it_comes() -> None:
+async def test_a_response_is_streamed() -> None:
     second = asyncio.Event()
 
     async def in_two(request: web.Request) -> web.StreamResponse:
@@ -213,7 +213,7 @@ async def test_an_answer_is_read_as_it_comes() -> None:
         assert await stream.read(5) == b""
 
 
-async def test_of_an_answer_that_is_read_as_it_comes_no_part_may_take_too_long_or_be_too_much() -> None:
+async def test_a_streamed_response_has_limits_of_time_and_size() -> None:
     async def never_ends(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -234,7 +234,7 @@ async def test_of_an_answer_that_is_read_as_it_comes_no_part_may_take_too_long_o
     assert (late.value.kind, more.value.kind) == ("timeout", "refused")
 
 
-async def test_the_head_of_an_answer_that_is_read_as_it_comes_has_its_time_and_the_address_is_looked_at() -> None:
+async def test_a_streamed_response_has_a_timeout_for_its_head_and_address_rules() -> None:
     async def hangs(request: web.Request) -> web.Response:
         await asyncio.sleep(60)
         return web.Response()

@@ -1,4 +1,4 @@
-"""Concurrency of outbound requests: one organization leaves room for the others."""
+"""Concurrency limits of outbound requests: one organization leaves slots for the others."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ async def in_a_slot(concurrency: EgressConcurrency, organization: str, begun: li
 
 
 async def until_settled() -> None:
-    """All that could begin has begun."""
+    """Wait until every task that can run has run."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-async def test_an_organization_that_has_its_share_waits_and_another_does_not() -> None:
+async def test_an_organization_with_its_share_waits_and_another_does_not() -> None:
     concurrency, begun, end = EgressConcurrency(limit=4, owner_limit=2), list[str](), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         for organization in ("slow", "slow", "slow", "slow", "quick"):
@@ -33,7 +33,7 @@ async def test_an_organization_that_has_its_share_waits_and_another_does_not() -
     assert sorted(begun) == ["quick", "slow", "slow", "slow", "slow"]
 
 
-async def test_all_together_have_no_more_than_there_are() -> None:
+async def test_all_organizations_together_do_not_exceed_the_limit() -> None:
     concurrency, begun, end = EgressConcurrency(limit=3, owner_limit=2), list[str](), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         for organization in ("a", "a", "b", "b", "c"):
@@ -44,7 +44,7 @@ async def test_all_together_have_no_more_than_there_are() -> None:
     assert sorted(begun) == ["a", "a", "b", "b", "c"]
 
 
-async def test_a_waiter_that_gives_up_takes_no_slot() -> None:
+async def test_a_cancelled_waiter_takes_no_slot() -> None:
     concurrency, begun, end = EgressConcurrency(limit=1, owner_limit=1), list[str](), asyncio.Event()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(in_a_slot(concurrency, "a", begun, end))
@@ -68,7 +68,7 @@ async def test_a_slot_is_released_when_its_request_fails() -> None:
                 raise ZeroDivisionError
 
 
-async def test_nothing_is_kept_of_an_organization_without_requests() -> None:
+async def test_an_organization_without_requests_uses_no_memory() -> None:
     concurrency = EgressConcurrency()
     async with concurrency.slot("a"), concurrency.slot("a"), concurrency.slot("b"):
         assert set(concurrency._held) == {"a", "b"}

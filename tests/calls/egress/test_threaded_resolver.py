@@ -1,4 +1,4 @@
-"""Host names whose servers do not answer delay only the organization that asks for them."""
+"""Host names whose servers do not respond delay only the organization that looks them up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Answered = threading.Event
 
 @pytest.fixture
 def dead_servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answered]:
-    """Names under `dead.example` are answered, in vain, only when this is set; all others are this machine."""
+    """Lookups of names under `dead.example` fail, once this event is set; all others resolve to loopback."""
     answered, real = threading.Event(), socket.getaddrinfo
 
     def looked_up(host: str, *rest: Any, **more: Any) -> Any:
@@ -39,37 +39,37 @@ async def says_ok(request: web.Request) -> web.Response:
     return web.Response(text="ok")
 
 
-async def asked(client: EgressClient, asker: str | None, host: str, timeout_s: float = 5) -> str:
+async def asked(client: EgressClient, owner: str | None, host: str, timeout_s: float = 5) -> str:
     try:
-        answer = await client.request("GET", f"http://{host}/", timeout_s=timeout_s, max_bytes=10, owner=asker)
+        answer = await client.request("GET", f"http://{host}/", timeout_s=timeout_s, max_bytes=10, owner=owner)
     except EgressError as error:
         return f"{error.kind}: {error.message}"
     return answer.body.decode()
 
 
-async def give_up(client: EgressClient, asker: str | None, names: int) -> list[str]:
-    """Ask for so many dead names, for a moment each."""
+async def abandon_lookups(client: EgressClient, owner: str | None, names: int) -> list[str]:
+    """Look up a number of dead names, and abandon each soon."""
     return await asyncio.gather(
-        *(asked(client, asker, f"{asker}-{number}.dead.example", timeout_s=0.1) for number in range(names))
+        *(asked(client, owner, f"{owner}-{number}.dead.example", timeout_s=0.1) for number in range(names))
     )
 
 
-async def test_names_without_an_answer_leave_room_for_the_others(dead_servers: Answered) -> None:
+async def test_names_without_a_response_leave_threads_for_others(dead_servers: Answered) -> None:
     async with serving(says_ok) as origin, client_with(LOOPBACK) as client:
         port = origin.rpartition(":")[2]
-        told = await give_up(client, "slow", THREADS)
-        assert sum(each.startswith("timeout") for each in told) == OWNER_LIMIT
-        assert sum("too many host names" in each for each in told) == THREADS - OWNER_LIMIT
+        outcomes = await abandon_lookups(client, "slow", THREADS)
+        assert sum(each.startswith("timeout") for each in outcomes) == OWNER_LIMIT
+        assert sum("too many host names" in each for each in outcomes) == THREADS - OWNER_LIMIT
         assert await asked(client, "quick", f"office.example:{port}") == "ok"
         assert await asked(client, None, f"another.example:{port}") == "ok"
 
 
-async def test_a_name_counts_until_the_resolver_is_done_with_it(dead_servers: Answered) -> None:
+async def test_an_abandoned_lookup_counts_until_the_resolver_ends_it(dead_servers: Answered) -> None:
     async with serving(says_ok) as origin, client_with(LOOPBACK) as client:
         port = origin.rpartition(":")[2]
-        await give_up(client, "slow", OWNER_LIMIT)
+        await abandon_lookups(client, "slow", OWNER_LIMIT)
         assert "connection: " in await asked(client, "slow", f"office.example:{port}")
-        under_way = [future for _, future in client._names._under_way]
+        under_way = [future for _, future in client._resolver._under_way]
         dead_servers.set()
         await asyncio.gather(*map(asyncio.wrap_future, under_way), return_exceptions=True)
         assert await asked(client, "slow", f"office.example:{port}") == "ok"

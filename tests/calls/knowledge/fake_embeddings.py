@@ -1,4 +1,4 @@
-"""An embeddings model that knows a few words of the tests."""
+"""An embeddings model with a few words."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MEANINGS = {"dog": "animal", "pets": "animal", "cost": "money", "price": "money"
 THINGS = ("animal", "money")
 
 
-class Meaning:
-    """A model of few words: texts are near each other by the things that they speak of."""
+class FakeEmbeddings:
+    """A model of few words: texts are similar if they name the same things."""
 
     dimensions = 64
 

@@ -1,5 +1,5 @@
-"""Knowledge documents of one agent and a worker that reads them. The reading process waits for its file where a test
-needs it to: its file is a named pipe then."""
+"""Knowledge documents of one agent, and their ingester. Where a test needs it, the reading process waits for its file,
+which is a named pipe then."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEADLINE_S = 20.0
 
 
 class Archive:
-    """Documents of one agent, rows and files."""
+    """The documents of one agent, rows and files."""
 
     def __init__(self, database: Database, data_dir: Path, organization_id: str, agent_id: str) -> None:
         self.database = database
@@ -40,8 +40,8 @@ class Archive:
     async def upload(
         self, content: bytes | None = TEXT, mime_type: str = "text/plain", *, same: str | None = None
     ) -> Document:
-        """A pending document; without content its file is a pipe that nothing has been written to. Uploads of the
-        `same` file share what is read of it."""
+        """Store a pending document; without content its file is an empty pipe. Uploads of the `same` file share its
+        content."""
         document_id = str(uuid4())
         await asyncio.to_thread(self._put, document_id, content)
         fields = DocumentFields(
@@ -65,13 +65,13 @@ class Archive:
         self._pipes[document_id] = os.open(path, os.O_RDWR)
 
     def write(self, document: Document, content: bytes = TEXT) -> None:
-        """Give the pipe of a document its content and its end."""
+        """Write the content of a document into its pipe, and close it."""
         handle = self._pipes.pop(document.id)
         os.write(handle, content)
         os.close(handle)
 
     def close(self) -> None:
-        """Nobody waits for a pipe any more."""
+        """Close all pipes."""
         for handle in self._pipes.values():
             os.close(handle)
 
@@ -93,8 +93,8 @@ class Archive:
         found = await self.database.read(partial(passages.search, agent_id=self.agent_id, text=text, limit=10))
         return [each.content for each in found]
 
-    async def left(self) -> list[int]:
-        """Rows of passages, of the index and of removals, and files."""
+    async def remaining_counts(self) -> list[int]:
+        """Returns the counts of rows of passages, of the index and of removals, and of files."""
         names = ("knowledge_chunks", "knowledge_index", "knowledge_removals")
 
         def count(conn: sa.Connection) -> list[int]:
@@ -106,7 +106,7 @@ class Archive:
 
 @asynccontextmanager
 async def open_archive(data_dir: Path) -> AsyncIterator[Archive]:
-    """An archive without documents; no process may outlive it."""
+    """An empty archive; checks at the end that no process is left."""
     database = await database_template.open_copy(data_dir)
     owner = (await database.write(lambda conn: organizations.create(conn, "default"))).id
     fields = AgentFields(name="Anna", knowledge_search_instructions="always")
@@ -115,17 +115,19 @@ async def open_archive(data_dir: Path) -> AsyncIterator[Archive]:
     yield archive
     archive.close()
     await database.close()
-    assert not await asyncio.to_thread(children), "no process stays"
+    assert not await asyncio.to_thread(children), "no process is left"
 
 
 def children() -> str:
-    """Ids of our child processes."""
+    """Returns the ids of our child processes."""
     return Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().strip()
 
 
 @asynccontextmanager
-async def at_work(archive: Archive, on_removed: Callable[[], None] = lambda: None) -> AsyncIterator[DocumentIngester]:
-    """A worker as in a server, from its start to its stop."""
+async def running_ingester(
+    archive: Archive, on_removed: Callable[[], None] = lambda: None
+) -> AsyncIterator[DocumentIngester]:
+    """An ingester as in a server, from start to stop."""
     worker = DocumentIngester(archive.database, archive.data_dir, on_removed=on_removed)
     await worker.recover()
     task = asyncio.create_task(worker.run())
@@ -139,7 +141,7 @@ async def at_work(archive: Archive, on_removed: Callable[[], None] = lambda: Non
 
 
 async def until_processes(holds: Callable[[], bool]) -> None:
-    """Of processes, which tell of nothing."""
+    """Poll a condition about processes."""
     async with asyncio.timeout(DEADLINE_S):
         while not await asyncio.to_thread(holds):  # noqa: ASYNC110
             await asyncio.sleep(0.01)

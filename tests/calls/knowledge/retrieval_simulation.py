@@ -1,5 +1,5 @@
-"""A caller asks something that stands in a document; how long the answer takes, on a virtual clock, with a model of
-known pace. `python -m tests.calls.knowledge.retrieval_simulation` prints the table of docs/background/knowledge.md."""
+"""Latency of a response from a document, simulated on a virtual clock with a model of known speed.
+`python -m tests.calls.knowledge.retrieval_simulation` prints the table of docs/background/knowledge.md."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ WAYS: Final[tuple[Way, ...]] = ("asked", "searched ahead", "told ahead")
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Of a language model: tokens a second that it reads and writes, and seconds until it begins."""
+class ModelSpeed:
+    """Speed of a language model: tokens per second of prompt and completion, and seconds to the first token."""
 
     name: str
     read: float
@@ -47,25 +47,25 @@ class Pace:
 
 
 PACES: Final = (
-    Pace("0.6B on two cores", 195, 30, 0.0, True),
-    Pace("on a graphics card", 3000, 80, 0.02, True),
-    Pace("hosted elsewhere", 20_000, 80, 0.35, False),
+    ModelSpeed("0.6B on two cores", 195, 30, 0.0, True),
+    ModelSpeed("on a graphics card", 3000, 80, 0.02, True),
+    ModelSpeed("hosted elsewhere", 20_000, 80, 0.35, False),
 )
 
 
-class PacedLanguage:
-    """Searches the documents when it was not told of them, then answers in a sentence. It reads what it has not
-    read."""
+class PacedLlm:
+    """A model that searches the documents unless passages are in the prompt, then responds with a sentence. It reads
+    the part of the prompt that is not prefilled."""
 
     name = "paced"
 
-    def __init__(self, pace: Pace) -> None:
-        self.pace = pace
+    def __init__(self, speed: ModelSpeed) -> None:
+        self.pace = speed
         self.rounds = 0
         self._read: list[str] = []
 
     async def respond(self, prompt: ChatPrompt) -> AsyncIterator[LlmOutput]:
-        """A search that is not among the messages, or the answer."""
+        """Yields a search call if there is none in the messages, else the response."""
         self.rounds += 1
         await asyncio.sleep(self.pace.begins_s)
         await self._take_in(prompt)
@@ -106,27 +106,27 @@ class _Shelf(KnowledgeSearch):
 
 @dataclass(frozen=True)
 class Outcome:
-    """`gap_ms`: from the caller's last sound to the agent's first. `rounds`: how often the model was asked."""
+    """`gap_ms`: from the end of the caller's speech to the agent's first audio. `rounds`: requests to the model."""
 
     gap_ms: int
     rounds: int
     searches: int
 
 
-def outcome(pace: Pace, way: Way) -> Outcome:
-    """One turn."""
-    return run_virtually(_turn(pace, way))
+def outcome(speed: ModelSpeed, way: Way) -> Outcome:
+    """Run one turn."""
+    return run_virtually(_turn(speed, way))
 
 
-async def _turn(pace: Pace, way: Way) -> Outcome:
-    shelf, language = _Shelf(), PacedLanguage(pace)
+async def _turn(speed: ModelSpeed, way: Way) -> Outcome:
+    shelf, language = _Shelf(), PacedLlm(speed)
     lookup = KnowledgePrefetch(shelf, "agent", enabled=way != "asked")
-    told = lookup if way == "told ahead" else None
+    prefetch = lookup if way == "told ahead" else None
     call = ScriptedCall(
         ConversationConfig("You help."),
         model=language,
         tools=[SearchKnowledgeTool(lookup, "For prices")],
-        knowledge_prefetch=told,
+        knowledge_prefetch=prefetch,
     )
     try:
         words = ASKED.split()

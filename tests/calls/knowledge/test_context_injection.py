@@ -1,4 +1,4 @@
-"""Passages about the caller's words are put into the language model's context."""
+"""Knowledge injection: passages about the caller's words in the language model's context."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from calls.conversation.config import ConversationConfig
 from calls.conversation.dtmf_collector import DtmfEntry
 from calls.knowledge import prefetch as prefetch_module
-from calls.knowledge.context_injection import MIN_SCORE, MIN_SCORE_BY_MEANING
+from calls.knowledge.context_injection import MIN_HYBRID_SCORE, MIN_SCORE
 from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
 from calls.tools.builtin_tools import SearchKnowledgeTool
@@ -29,7 +29,7 @@ CRANE = FoundPassage("Crane\nThe crane lifts ten tons.", "Crane", 0.5, "d2", 0)
 
 
 class FixedSearch(KnowledgeSearch):
-    """Answers every question with the same passages."""
+    """A search with the same passages for every question."""
 
     def __init__(self, *found: FoundPassage) -> None:
         self.found = list(found)
@@ -41,7 +41,7 @@ class FixedSearch(KnowledgeSearch):
 
 
 class Speaker:
-    """A talk in which the ear tells what it hears."""
+    """A conversation with partial transcripts."""
 
     def __init__(self, fixed_search: FixedSearch, *answers: Any, model: Any = None) -> None:
         self.fixed_search = fixed_search
@@ -100,7 +100,7 @@ def passages_as_tool_use(*found: FoundPassage) -> list[tuple[str, str]]:
     return [("assistant", ""), ("tool", text)]
 
 
-async def test_what_was_found_while_the_caller_spoke_stands_before_the_callers_words(begin: Begin) -> None:
+async def test_prefetched_passages_precede_the_callers_words_in_the_prompt(begin: Begin) -> None:
     speaker = begin(FixedSearch(COST, NIGHT, CRANE), "Twenty euros.")
     await speaker.is_asked(ASKED)
     assert lines(speaker.language.prompts[0]) == [*passages_as_tool_use(COST, NIGHT), ("user", ASKED)]
@@ -110,7 +110,7 @@ async def test_what_was_found_while_the_caller_spoke_stands_before_the_callers_w
     assert speaker.call.items == [("user", ASKED), ("assistant", "Twenty euros.")]
 
 
-async def test_the_model_reads_it_while_the_caller_still_speaks(begin: Begin) -> None:
+async def test_passages_are_prefilled_while_the_caller_still_speaks(begin: Begin) -> None:
     speaker = begin(FixedSearch(COST), "Twenty euros.")
     await speaker.call.starts_speaking()
     await speaker.hears("what does a berth")
@@ -122,11 +122,11 @@ async def test_the_model_reads_it_while_the_caller_still_speaks(begin: Begin) ->
     assert speaker.language.reads == 0
 
 
-async def test_what_is_found_later_for_the_same_words_counts(begin: Begin) -> None:
+async def test_later_results_for_the_same_words_are_injected(begin: Begin) -> None:
     speaker = begin(FixedSearch(COST), "Ten tons.")
     await speaker.call.starts_speaking()
     speaker.call.stt.partial_text = "does a berth have a crane"
-    speaker.prefetch.on_partial_transcript("does a berth have")  # the recognizer is ahead of the search
+    speaker.prefetch.on_partial_transcript("does a berth have")  # the words come before the search results
     await settle()
     speaker.fixed_search.found = [CRANE]
     await speaker.hears("does a berth have a crane")
@@ -134,14 +134,14 @@ async def test_what_is_found_later_for_the_same_words_counts(begin: Begin) -> No
     assert lines(speaker.language.prompts[0])[:2] == passages_as_tool_use(CRANE)
 
 
-async def test_an_answer_that_is_begun_early_has_it_too_and_stands(begin: Begin) -> None:
+async def test_a_speculative_response_has_the_passages_and_is_used(begin: Begin) -> None:
     speaker = begin(FixedSearch(COST), "Twenty euros.")
     await speaker.call.starts_speaking()
     await speaker.hears(ASKED)
     await speaker.call.falls_silent(ASKED)
     assert speaker.sources == []
     speaker.fixed_search.found = [NIGHT]
-    await speaker.hears(f"{ASKED} now")  # nearer things come in; the answer to the same words stays
+    await speaker.hears(f"{ASKED} now")  # other passages are nearer now
     await speaker.call.stops_speaking(ASKED)
     assert len(speaker.language.prompts) == 1
     assert lines(speaker.language.prompts[0]) == [*passages_as_tool_use(COST), ("user", ASKED)]
@@ -158,21 +158,21 @@ async def test_a_passage_in_the_conversation_is_not_injected_again(begin: Begin)
 
 
 UNSURE = FoundPassage(COST.content, "Fees", MIN_SCORE - 0.01, "d1", 3)
-RELATED = replace(UNSURE, score=MIN_SCORE_BY_MEANING - 0.01, by_vector=True)
+RELATED = replace(UNSURE, score=MIN_HYBRID_SCORE - 0.01, by_vector=True)
 
 
 @pytest.mark.parametrize("found", [[], [UNSURE], [RELATED]], ids=["none", "unsure", "of a like matter"])
-async def test_what_is_not_sure_is_left_to_the_model_to_ask_for(begin: Begin, found: Sequence[FoundPassage]) -> None:
+async def test_passages_below_the_minimum_score_are_not_injected(begin: Begin, found: Sequence[FoundPassage]) -> None:
     call = ToolCall("1", "search_knowledge", '{"query": "the cost of a berth"}')
     speaker = begin(FixedSearch(*found), [call], "I do not know.")
     await speaker.is_asked(ASKED)
     assert lines(speaker.language.prompts[0]) == [("user", ASKED)]
     assert [line[0] for line in lines(speaker.language.prompts[1])] == ["user", "assistant", "tool"]
-    assert speaker.fixed_search.asked == [ASKED], "what the model asks for was found before"
+    assert speaker.fixed_search.asked == [ASKED], "the search of the model uses the prefetch"
     assert speaker.sources == [[(each.document_id, each.position) for each in found]]
 
 
-async def test_more_of_a_turn_keeps_the_passages_of_its_beginning(begin: Begin) -> None:
+async def test_an_extended_turn_keeps_the_passages_of_its_beginning(begin: Begin) -> None:
     speaker = begin(FixedSearch(COST), "Twenty.", "Twenty, and the crane ten.")
     speaker.call.tts.gate.clear()
     speaker.call.tts.ungated_sentences = 0
@@ -195,7 +195,7 @@ async def test_dtmf_digits_inject_nothing(begin: Begin) -> None:
     assert lines(speaker.language.prompts[0]) == [("user", "42")]
 
 
-async def test_a_model_of_rules_asks_by_itself_and_waits_for_no_search(begin: Begin) -> None:
+async def test_a_rule_based_model_gets_no_passages_injected(begin: Begin) -> None:
     speaker = begin(FixedSearch(COST), model=ExtractiveResponder())
     await speaker.is_asked(ASKED)
     await speaker.call.tts.until_spoken(1)

@@ -1,4 +1,4 @@
-"""A call whose caller asks about a document: from the transcript to the sources that are stored."""
+"""A call with a question about a document: from the transcript to the stored sources."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ASKED = "what does a berth cost"
 ANSWER = "A berth costs twenty euros a night."
 
 
-async def learn(harness: CallServiceHarness, agent: Agent) -> Document:
-    """A document that is ready."""
+async def store_document(harness: CallServiceHarness, agent: Agent) -> Document:
+    """Store a ready document."""
     fields = DocumentFields(
         agent_id=agent.id, name="Fees", filename="a", mime_type="text/plain", file_size=1, sha256=str(uuid4())
     )
@@ -52,21 +52,21 @@ async def test_a_passage_about_the_callers_words_is_in_the_prompt_and_a_source_o
         found.set()
         return passages
 
-    async def finish_later(ear: ScriptedSttStream) -> str:
+    async def finish_later(stream: ScriptedSttStream) -> str:
         await found.wait()
         await settle()
-        return await finish(ear)
+        return await finish(stream)
 
     monkeypatch.setattr(KnowledgeSearch, "search", searched)
-    monkeypatch.setattr(ScriptedSttStream, "end_turn", finish_later)  # however slow the machine is
+    monkeypatch.setattr(ScriptedSttStream, "end_turn", finish_later)  # also on a slow machine
     flite = await asyncio.to_thread(FliteTextToSpeech)
     spoken = await flite.synthesize("What does it cost?", VoiceSettings(flite.voices()[0], 1.0, 0.5, 8000))
     call_end = ToolCall("1", "end_call", "{}")
     search = ToolCall("2", SEARCH_KNOWLEDGE, '{"query": "the cost of a berth"}')
     async with call_service(tmp_path, [search], [TextDelta("Twenty euros."), call_end], hears=[ASKED]) as harness:
         _, agent = await harness.create_number(turn_endpoint_delay=600, knowledge_search_instructions="For prices")
-        document = await learn(harness, agent)
-        phone = harness.rings(caller=spoken.samples)
+        document = await store_document(harness, agent)
+        phone = harness.invite(caller=spoken.samples)
         await until(lambda: harness.stt.streams)
         await asyncio.to_thread(harness.stt.streams[0].on_words, ASKED)  # as from a recognizer's thread
         call = await harness.ended_call(phone)
@@ -75,13 +75,13 @@ async def test_a_passage_about_the_callers_words_is_in_the_prompt_and_a_source_o
             partial(documents.delete, organization_id=agent.organization_id, document_id=document.id)
         )
         call = await harness.stored_call(phone)
-    told = f"From the document Fees:\n{ANSWER}"
+    passages = f"From the document Fees:\n{ANSWER}"
     assert [(message.role, message.content) for message in first.messages] == [
         ("assistant", ""),
-        ("tool", told),
+        ("tool", passages),
         ("user", ASKED),
     ]
-    assert second.messages[-1].content == told
+    assert second.messages[-1].content == passages
     (turn,) = call.timeline
     (source,) = turn["sources"]
     assert (source["document_id"], source["document"], source["position"]) == (document.id, "Fees", 0)

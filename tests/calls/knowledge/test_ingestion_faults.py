@@ -1,4 +1,4 @@
-"""A failure with one document, or for a while, harms no other document and is made up for."""
+"""Ingestion faults: a failure with one document affects no other, and a temporary one is retried."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from calls.knowledge import ingestion
 from storage.database.database import Database, StorageUnavailable
 from storage.knowledge import content_index, files
-from tests.calls.knowledge.ingestion_harness import TEXT, Archive, at_work, children, until_processes
+from tests.calls.knowledge.ingestion_harness import TEXT, Archive, children, running_ingester, until_processes
 
 T = TypeVar("T")
 
@@ -26,8 +26,8 @@ async def test_a_file_that_cannot_be_read_fails_with_a_reason_and_others_go_on(a
     ]
     unknown = await archive.upload(TEXT, "image/png")
     with capture_logs() as lines:
-        async with at_work(archive) as worker:
-            await worker.idle()
+        async with running_ingester(archive) as worker:
+            await worker.wait_idle()
     assert await archive.told(empty) == ("failed", 0, "No text was found")
     assert await archive.told(unknown) == ("failed", 0, "Files of this type cannot be read")
     status, count, reason = await archive.told(broken)
@@ -37,20 +37,20 @@ async def test_a_file_that_cannot_be_read_fails_with_a_reason_and_others_go_on(a
     assert [line for line in lines if line["log_level"] == "error"] == []
 
 
-async def test_a_fault_of_ours_stays_with_its_document_and_is_logged_once(archive: Archive) -> None:
+async def test_an_unexpected_exception_fails_its_document_alone_and_is_logged_once(archive: Archive) -> None:
     document, good = await archive.upload(), await archive.upload()
     await asyncio.to_thread(files.path_of(archive.data_dir, document.id).unlink)
     with capture_logs() as lines:
-        async with at_work(archive) as worker:
-            await worker.idle()
+        async with running_ingester(archive) as worker:
+            await worker.wait_idle()
     assert await archive.told(document) == ("failed", 0, "The file could not be read")
     assert await archive.told(good) == ("ready", 1, None)
     (fault,) = [line for line in lines if line["log_level"] in ("error", "warning")]
     assert fault["event"] == "knowledge.document_broken"
 
 
-class Faulty(Database):
-    """A database in which every write for one document ends in a fault that nobody has foreseen."""
+class FaultyDatabase(Database):
+    """A database in which every write for one document raises an unexpected exception."""
 
     document_id = ""
 
@@ -60,33 +60,33 @@ class Faulty(Database):
         return await super().write(work, owner=owner, deferrable=patient)
 
 
-async def test_a_fault_that_does_not_even_let_its_document_fail_stays_with_it_too(archive: Archive) -> None:
-    database = Faulty(archive.database.url.render_as_string())
+async def test_an_unexpected_exception_while_failing_a_document_does_not_affect_others(archive: Archive) -> None:
+    database = FaultyDatabase(archive.database.url.render_as_string())
     await database.open()
     plain, archive.database = archive.database, database
     try:
         broken = await archive.upload()
         database.document_id = broken.id
         with capture_logs() as lines:
-            async with at_work(archive) as worker:
-                await worker.idle()
+            async with running_ingester(archive) as worker:
+                await worker.wait_idle()
                 good = await archive.upload()
                 worker.wake()
-                await worker.idle()
+                await worker.wait_idle()
         faults = [line["event"] for line in lines if line["log_level"] == "error"]
         assert faults == ["knowledge.document_broken", "knowledge.not_given_up"]
         assert await archive.told(good) == ("ready", 1, None)
         database.document_id = ""
-        async with at_work(archive) as worker:
-            await worker.idle()
+        async with running_ingester(archive) as worker:
+            await worker.wait_idle()
         assert await archive.told(broken) == ("ready", 1, None)
     finally:
         archive.database = plain
         await database.close()
 
 
-class FullDisk(Database):
-    """A database whose next writes find the disk full."""
+class FullDiskDatabase(Database):
+    """A database whose next writes fail with a full disk."""
 
     refusals = 0
 
@@ -98,31 +98,31 @@ class FullDisk(Database):
 
 
 @pytest.mark.parametrize("refusals", range(1, 6))
-async def test_a_full_disk_only_delays_what_is_to_be_done(
+async def test_a_full_disk_only_delays_ingestion(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, refusals: int
 ) -> None:
     monkeypatch.setattr(ingestion, "RETRY_S", 0.01)
-    database = FullDisk(archive.database.url.render_as_string())
+    database = FullDiskDatabase(archive.database.url.render_as_string())
     await database.open()
     plain, archive.database = archive.database, database
     try:
         kept, gone = await archive.upload(None), await archive.upload()
-        async with at_work(archive) as worker:
+        async with running_ingester(archive) as worker:
             await until_processes(lambda: bool(children()))
             await archive.delete(gone)
             database.refusals = refusals
             archive.write(kept)
             worker.wake()
-            await worker.idle()
+            await worker.wait_idle()
         assert database.refusals == 0
         assert await archive.told(kept) == ("ready", 1, None)
-        assert await archive.left() == [1, 1, 0, 1]
+        assert await archive.remaining_counts() == [1, 1, 0, 1]
     finally:
         archive.database = plain
         await database.close()
 
 
-async def test_trouble_before_a_file_is_read_only_delays_that(
+async def test_a_database_failure_before_a_file_is_read_only_delays_it(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ingestion, "RETRY_S", 0.01)
@@ -135,7 +135,7 @@ async def test_trouble_before_a_file_is_read_only_delays_that(
 
     monkeypatch.setattr(content_index, "agent_language", agent_language)
     document = await archive.upload()
-    async with at_work(archive) as worker:
-        await worker.idle()
+    async with running_ingester(archive) as worker:
+        await worker.wait_idle()
     assert troubles == []
     assert await archive.told(document) == ("ready", 1, None)

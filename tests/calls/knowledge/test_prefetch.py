@@ -1,4 +1,4 @@
-"""Searches of an agent's documents while the caller is still speaking."""
+"""Knowledge prefetch: searches while the caller is still speaking."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def passage(text: str, score: float = 0.9, position: int = 0) -> FoundPassage:
     return FoundPassage(text, "Fees", score, "d1", position)
 
 
-class HeldSearch(KnowledgeSearch):
-    """Finds the question itself. `gate` holds searches back."""
+class GatedSearch(KnowledgeSearch):
+    """A search that returns the question itself. `gate` delays searches."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -52,16 +52,16 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def held_search() -> HeldSearch:
-    return HeldSearch()
+def gated_search() -> GatedSearch:
+    return GatedSearch()
 
 
 @pytest.fixture
-async def opened(held_search: HeldSearch) -> AsyncIterator[Open]:
+async def opened(gated_search: GatedSearch) -> AsyncIterator[Open]:
     prefetches: list[KnowledgePrefetch] = []
 
     def make(**more: bool) -> KnowledgePrefetch:
-        prefetches.append(KnowledgePrefetch(held_search, "agent", **more))
+        prefetches.append(KnowledgePrefetch(gated_search, "agent", **more))
         return prefetches[-1]
 
     yield make
@@ -69,35 +69,33 @@ async def opened(held_search: HeldSearch) -> AsyncIterator[Open]:
         prefetch.close()
     await settle()
     assert KnowledgePrefetch._running == 0
-    assert held_search.under_way == 0
+    assert gated_search.under_way == 0
 
 
-async def test_what_was_found_while_the_caller_spoke_is_not_searched_again(
-    held_search: HeldSearch, opened: Open
-) -> None:
+async def test_a_prefetched_question_is_not_searched_again(gated_search: GatedSearch, opened: Open) -> None:
     prefetch = opened()
     prefetch.on_partial_transcript("what does a berth cost")
     await settle()
     assert prefetch.cached("What does a berth cost?") == [passage("what does a berth cost")]
     assert await prefetch.search("the cost of a berth") == [passage("what does a berth cost")]
-    assert held_search.asked == ["what does a berth cost"]
+    assert gated_search.asked == ["what does a berth cost"]
 
 
-async def test_what_was_found_long_ago_is_searched_again(
-    held_search: HeldSearch, opened: Open, monkeypatch: pytest.MonkeyPatch
+async def test_an_old_result_is_searched_again(
+    gated_search: GatedSearch, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prefetch = opened()
     prefetch.on_partial_transcript("what does a berth cost")
     await settle()
-    monkeypatch.setattr(prefetch_module, "_FRESH_S", -1.0)
+    monkeypatch.setattr(prefetch_module, "_MAX_AGE_S", -1.0)
     assert prefetch.cached("what does a berth cost") == []
     await prefetch.search("what does a berth cost")
     prefetch.on_partial_transcript("what does a berth cost")
     await settle()
-    assert len(held_search.asked) == 3
+    assert len(gated_search.asked) == 3
 
 
-async def test_another_question_is_searched_by_itself(held_search: HeldSearch, opened: Open) -> None:
+async def test_a_different_question_is_searched_by_itself(gated_search: GatedSearch, opened: Open) -> None:
     prefetch = opened()
     prefetch.on_partial_transcript("what does a berth cost")
     await settle()
@@ -105,7 +103,7 @@ async def test_another_question_is_searched_by_itself(held_search: HeldSearch, o
     assert await prefetch.search("when do you open on sundays") == [passage("when do you open on sundays")]
 
 
-async def test_one_word_more_of_many_is_nearly_the_same(opened: Open) -> None:
+async def test_one_more_word_of_many_is_a_similar_question(opened: Open) -> None:
     prefetch = opened()
     prefetch.on_partial_transcript("berth yacht ten metres euros night")
     await settle()
@@ -113,7 +111,7 @@ async def test_one_word_more_of_many_is_nearly_the_same(opened: Open) -> None:
     assert not prefetch.cached("berth yacht ten")
 
 
-async def test_words_that_ask_for_nothing_new_are_not_searched_for(held_search: HeldSearch, opened: Open) -> None:
+async def test_words_without_new_terms_are_not_searched(gated_search: GatedSearch, opened: Open) -> None:
     prefetch = opened()
     for said in (
         "",
@@ -126,98 +124,100 @@ async def test_words_that_ask_for_nothing_new_are_not_searched_for(held_search: 
     ):
         prefetch.on_partial_transcript(said)
         await settle()
-    assert held_search.asked == ["what does a berth", "a berth cost"]
+    assert gated_search.asked == ["what does a berth", "a berth cost"]
 
 
-async def test_one_search_at_a_time_and_then_the_newest_words(held_search: HeldSearch, opened: Open) -> None:
+async def test_one_search_at_a_time_and_then_the_newest_words(gated_search: GatedSearch, opened: Open) -> None:
     prefetch = opened()
-    held_search.gate.clear()
+    gated_search.gate.clear()
     for said in ("berth", "berth cost", "berth cost night", "berth cost night sunday"):
         prefetch.on_partial_transcript(said)
         await settle()
-    assert held_search.asked == ["berth"]
-    held_search.gate.set()
+    assert gated_search.asked == ["berth"]
+    gated_search.gate.set()
     await settle()
-    assert held_search.asked == ["berth", "berth cost night sunday"]
-    assert held_search.most_under_way == 1
+    assert gated_search.asked == ["berth", "berth cost night sunday"]
+    assert gated_search.most_under_way == 1
 
 
-async def test_all_calls_together_have_few_searches_ahead(
-    held_search: HeldSearch, opened: Open, monkeypatch: pytest.MonkeyPatch
+async def test_all_calls_together_have_a_limited_number_of_prefetches(
+    gated_search: GatedSearch, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held_search.gate.clear()
+    gated_search.gate.clear()
     prefetches = [opened() for _ in range(prefetch_module.CONCURRENT_SEARCHES + 3)]
     for number, prefetch in enumerate(prefetches):
         prefetch.on_partial_transcript(f"berth {number}")
     await settle()
-    assert held_search.under_way == prefetch_module.CONCURRENT_SEARCHES
-    own = asyncio.create_task(prefetches[-1].search(f"berth {len(prefetches) - 1}"))  # who asks waits for nobody
+    assert gated_search.under_way == prefetch_module.CONCURRENT_SEARCHES
+    own = asyncio.create_task(
+        prefetches[-1].search(f"berth {len(prefetches) - 1}")
+    )  # a search does not wait for prefetches
     await settle()
-    assert held_search.under_way == prefetch_module.CONCURRENT_SEARCHES + 1
-    held_search.gate.set()
+    assert gated_search.under_way == prefetch_module.CONCURRENT_SEARCHES + 1
+    gated_search.gate.set()
     assert await own == [passage(f"berth {len(prefetches) - 1}")]
     async with asyncio.timeout(5):
-        # The others have their turn when there is room, of which nothing tells.
-        while len(held_search.asked) < len(prefetches) + 1:  # noqa: ASYNC110
+        # The others start when a slot is free, which has no event.
+        while len(gated_search.asked) < len(prefetches) + 1:  # noqa: ASYNC110
             await asyncio.sleep(prefetch_module.RETRY_S)
 
 
-async def test_a_call_rests_after_a_search_for_some_times_as_long(
-    held_search: HeldSearch, opened: Open, monkeypatch: pytest.MonkeyPatch
+async def test_a_call_pauses_after_a_prefetch_in_proportion_to_its_duration(
+    gated_search: GatedSearch, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prefetch_module, "PAUSE_FACTOR", 1e6)
     prefetch = opened()
     for said in ("berth", "berth cost", "berth cost night"):
         prefetch.on_partial_transcript(said)
         await settle()
-    assert held_search.asked == ["berth"]
+    assert gated_search.asked == ["berth"]
     assert await prefetch.search("berth cost night") == [passage("berth cost night")]
 
 
-async def test_a_search_that_is_under_way_is_waited_for(held_search: HeldSearch, opened: Open) -> None:
+async def test_a_search_waits_for_a_similar_prefetch_under_way(gated_search: GatedSearch, opened: Open) -> None:
     prefetch = opened()
-    held_search.gate.clear()
+    gated_search.gate.clear()
     prefetch.on_partial_transcript("what does a berth cost")
     asked = asyncio.create_task(prefetch.search("what does a berth cost"))
     await settle()
     assert prefetch.cached("what does a berth cost") == []
-    held_search.gate.set()
+    gated_search.gate.set()
     assert await asked == [passage("what does a berth cost")]
-    assert len(held_search.asked) == 1
+    assert len(gated_search.asked) == 1
 
 
 @pytest.mark.parametrize(("error", "level"), [(StorageUnavailable("full"), "info"), (ValueError("ours"), "error")])
-async def test_a_search_ahead_that_fails_does_no_harm(
-    held_search: HeldSearch, opened: Open, error: Exception, level: str
+async def test_a_failed_prefetch_is_only_logged(
+    gated_search: GatedSearch, opened: Open, error: Exception, level: str
 ) -> None:
     prefetch = opened()
-    held_search.error = error
+    gated_search.error = error
     with capture_logs() as logs:
         prefetch.on_partial_transcript("what does a berth cost")
         await settle()
     assert [each["log_level"] for each in logs] == [level]
     assert prefetch.cached("what does a berth cost") == []
-    held_search.error = None
+    gated_search.error = None
     assert await prefetch.search("what does a berth cost") == [passage("what does a berth cost")]
 
 
-async def test_nothing_is_searched_ahead_without_documents_or_after_the_call(
-    held_search: HeldSearch, opened: Open
+async def test_nothing_is_prefetched_without_documents_or_after_the_call(
+    gated_search: GatedSearch, opened: Open
 ) -> None:
     opened(enabled=False).on_partial_transcript("berth")
     over = opened()
     over.close()
     over.on_partial_transcript("berth")
     await settle()
-    assert held_search.asked == []
+    assert gated_search.asked == []
     assert await over.search("berth") == [passage("berth")]
 
 
-async def test_the_end_of_the_call_ends_a_search_that_nobody_waits_for(held_search: HeldSearch, opened: Open) -> None:
+async def test_the_end_of_the_call_cancels_its_prefetch(gated_search: GatedSearch, opened: Open) -> None:
     prefetch = opened()
-    held_search.gate.clear()
+    gated_search.gate.clear()
     prefetch.on_partial_transcript("berth")
     await settle()
     prefetch.close()
     await settle()
-    assert held_search.under_way == 0
+    assert gated_search.under_way == 0

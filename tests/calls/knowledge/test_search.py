@@ -1,4 +1,4 @@
-"""Documents are found by keywords in the agent's language, and by meaning with an embeddings model."""
+"""Knowledge search by keywords in the agent's language, and by vectors with an embeddings model."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from storage.knowledge import content_index
 from storage.knowledge.content_index import PassageText
 from storage.knowledge.documents import Document
 from storage.tables.agent_fields import AgentFields
-from tests.calls.knowledge.fake_embeddings import Meaning
-from tests.calls.knowledge.ingestion_harness import Archive, at_work
+from tests.calls.knowledge.fake_embeddings import FakeEmbeddings
+from tests.calls.knowledge.ingestion_harness import Archive, running_ingester
 
 SCALE = ScoreCalibration(0.3, 0.8)
 PETS = b"Pets stay on the lower deck."
@@ -32,15 +32,15 @@ FEES = b"The fee for a berth is twenty euros."
 
 
 @pytest.fixture(autouse=True)
-def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a search waits for comes, however slow the machine is."""
+def long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raise the timeouts, so that a slow machine does not fail searches."""
     monkeypatch.setattr(vector_search, "EMBED_TIMEOUT_S", 20.0)
     monkeypatch.setattr(vector_search, "READ_TIMEOUT_S", 20.0)
 
 
 @asynccontextmanager
-async def indexing(archive: Archive, vectors: VectorSearch | None = None) -> AsyncIterator[KnowledgeIndexer]:
-    """A keeper at work."""
+async def running_indexer(archive: Archive, vectors: VectorSearch | None = None) -> AsyncIterator[KnowledgeIndexer]:
+    """A running indexer."""
     knowledge_indexer = KnowledgeIndexer(archive.database, vectors)
     task = asyncio.create_task(knowledge_indexer.run())
     try:
@@ -53,8 +53,8 @@ async def indexing(archive: Archive, vectors: VectorSearch | None = None) -> Asy
 
 async def read(archive: Archive, *texts: bytes) -> list[Document]:
     documents = [await archive.upload(text) for text in texts]
-    async with at_work(archive) as worker:
-        await worker.idle()
+    async with running_ingester(archive) as worker:
+        await worker.wait_idle()
     return documents
 
 
@@ -67,7 +67,7 @@ async def count(archive: Archive, table: str) -> int:
     return await archive.database.read(lambda conn: conn.execute(sa.text(f"SELECT count(*) FROM {table}")).scalar_one())
 
 
-def vector_search_of(archive: Archive, model: Meaning) -> VectorSearch:
+def vector_search_of(archive: Archive, model: FakeEmbeddings) -> VectorSearch:
     return VectorSearch(archive.database, model, scale=SCALE)
 
 
@@ -75,22 +75,22 @@ async def found(search: KnowledgeSearch, archive: Archive, text: str) -> list[st
     return [each.content for each in await search.search(archive.agent_id, text, 4)]
 
 
-async def test_words_are_found_by_their_forms_in_the_language_of_the_agent(archive: Archive) -> None:
+async def test_keywords_match_their_inflections_in_the_language_of_the_agent(archive: Archive) -> None:
     await set_hint(archive, "de-DE")
     await read(archive, b"Fahrkarten gibt es am Hafen.")
     search = KnowledgeSearch(archive.database)
     assert await found(search, archive, "Wo bekomme ich eine Fahrkarte?") == ["Fahrkarten gibt es am Hafen."]
 
 
-async def test_documents_are_indexed_anew_when_the_language_changes(archive: Archive) -> None:
+async def test_documents_are_reindexed_when_the_language_changes(archive: Archive) -> None:
     await read(archive, "Die Häuser sind offen.".encode())
     search = KnowledgeSearch(archive.database)
-    async with indexing(archive) as knowledge_indexer:
-        await knowledge_indexer.idle()
+    async with running_indexer(archive) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
         assert await found(search, archive, "Haus") == []
         await set_hint(archive, "de")
         knowledge_indexer.wake()
-        await knowledge_indexer.idle()
+        await knowledge_indexer.wait_idle()
         assert await found(search, archive, "Haus") == ["Die Häuser sind offen."]
 
 
@@ -101,34 +101,34 @@ async def test_while_contents_are_of_two_languages_each_is_searched_in_its_own(a
     assert len(await found(KnowledgeSearch(archive.database), archive, "houses Haus")) == 2
 
 
-async def test_what_was_indexed_before_there_were_languages_is_indexed_anew(archive: Archive) -> None:
+async def test_contents_indexed_without_a_language_are_reindexed(archive: Archive) -> None:
     await read(archive, FEES)
     await archive.database.write(lambda conn: conn.execute(sa.text("DELETE FROM knowledge_contents")))
     await archive.database.write(lambda conn: conn.execute(sa.text("UPDATE knowledge_index SET terms = 'old'")))
-    async with indexing(archive) as knowledge_indexer:
-        await knowledge_indexer.idle()
+    async with running_indexer(archive) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
     assert await found(KnowledgeSearch(archive.database), archive, "fees") == [FEES.decode()]
 
 
-async def test_a_model_finds_what_is_said_in_other_words(archive: Archive) -> None:
+async def test_an_embeddings_model_finds_paraphrases(archive: Archive) -> None:
     await read(archive, PETS, FEES)
-    vectors = vector_search_of(archive, model := Meaning())
+    vectors = vector_search_of(archive, model := FakeEmbeddings())
     search = KnowledgeSearch(archive.database, vectors)
     assert await found(search, archive, "May my dog come?") == []
-    async with indexing(archive, vectors) as knowledge_indexer:
-        await knowledge_indexer.idle()
+    async with running_indexer(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
     assert await found(search, archive, "May my dog come?") == [PETS.decode()]
     assert await found(search, archive, "What does a berth cost?") == [FEES.decode()]
     assert sorted(model.told) == [PETS.decode(), FEES.decode()]
 
 
-async def test_both_together_score_higher_than_one(archive: Archive) -> None:
+async def test_a_passage_found_by_both_scores_higher_than_by_one(archive: Archive) -> None:
     assert combined_score(0, 0) == 0
     assert combined_score(0.5, 0) < combined_score(0.5, 0.5) < combined_score(1, 1) < 1
     await read(archive, PETS, FEES)
-    vectors = vector_search_of(archive, Meaning())
-    async with indexing(archive, vectors) as knowledge_indexer:
-        await knowledge_indexer.idle()
+    vectors = vector_search_of(archive, FakeEmbeddings())
+    async with running_indexer(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
     search = KnowledgeSearch(archive.database, vectors)
     (by_both,) = await search.search(archive.agent_id, "fee for a berth", 1)
     (by_words,) = await search.search(archive.agent_id, "berth", 1)
@@ -137,65 +137,65 @@ async def test_both_together_score_higher_than_one(archive: Archive) -> None:
     assert max(by_words.score, by_meaning.score) < by_both.score < 1
 
 
-async def test_documents_that_come_and_go_are_found_and_not(archive: Archive) -> None:
+async def test_added_documents_are_found_and_removed_ones_are_not(archive: Archive) -> None:
     (pets,) = await read(archive, PETS)
-    vectors = vector_search_of(archive, Meaning())
+    vectors = vector_search_of(archive, FakeEmbeddings())
     search = KnowledgeSearch(archive.database, vectors)
-    async with indexing(archive, vectors) as knowledge_indexer:
-        await knowledge_indexer.idle()
+    async with running_indexer(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
         assert await found(search, archive, "dog") == [PETS.decode()]
         await read(archive, b"A dog is an animal of ours.")
         knowledge_indexer.wake()
-        await knowledge_indexer.idle()
+        await knowledge_indexer.wait_idle()
         assert len(await found(search, archive, "dog")) == 2
         await archive.delete(pets)
         assert await found(search, archive, "pets") == ["A dog is an animal of ours."]
-        async with at_work(archive) as worker:
-            await worker.idle()
+        async with running_ingester(archive) as worker:
+            await worker.wait_idle()
     assert [await count(archive, f"knowledge_{name}") for name in ("chunks", "vectors", "contents")] == [1, 1, 1]
 
 
-async def test_another_model_makes_all_vectors_anew(archive: Archive) -> None:
+async def test_another_model_embeds_all_passages_again(archive: Archive) -> None:
     await read(archive, PETS)
-    async with indexing(archive, vector_search_of(archive, Meaning())) as knowledge_indexer:
-        await knowledge_indexer.idle()
-    vectors = vector_search_of(archive, other := Meaning("other"))
+    async with running_indexer(archive, vector_search_of(archive, FakeEmbeddings())) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
+    vectors = vector_search_of(archive, other := FakeEmbeddings("other"))
     search = KnowledgeSearch(archive.database, vectors)
     assert await found(search, archive, "dog") == []
-    async with indexing(archive, vectors) as knowledge_indexer:
-        await knowledge_indexer.idle()
+    async with running_indexer(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
     assert other.told == [PETS.decode()]
     assert await found(search, archive, "dog") == [PETS.decode()]
 
 
-async def test_what_is_embedded_is_not_embedded_again(archive: Archive) -> None:
+async def test_an_embedded_passage_is_not_embedded_again(archive: Archive) -> None:
     await read(archive, PETS)
     for told in ([PETS.decode()], []):
-        async with indexing(archive, vector_search_of(archive, model := Meaning())) as knowledge_indexer:
-            await knowledge_indexer.idle()
+        async with running_indexer(archive, vector_search_of(archive, model := FakeEmbeddings())) as knowledge_indexer:
+            await knowledge_indexer.wait_idle()
         assert model.told == told
 
 
-async def test_a_model_that_fails_or_hangs_leaves_the_search_by_words(
+async def test_search_falls_back_to_keywords_when_the_model_fails_or_hangs(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_search, "EMBED_TIMEOUT_S", 0.05)
     await read(archive, PETS, FEES)
     for fault in ("fails", "hangs"):
-        vectors = vector_search_of(archive, model := Meaning(fault))
+        vectors = vector_search_of(archive, model := FakeEmbeddings(fault))
         search = KnowledgeSearch(archive.database, vectors)
-        async with indexing(archive, vectors) as knowledge_indexer:
-            await knowledge_indexer.idle()
+        async with running_indexer(archive, vectors) as knowledge_indexer:
+            await knowledge_indexer.wait_idle()
         model.error, model.hangs = (ModelError("gone"), False) if fault == "fails" else (None, True)
         assert await found(search, archive, "a fee and a dog") == [FEES.decode()]
         asked = len(model.asked)
         assert await found(search, archive, "a fee and a dog") == [FEES.decode()]
-        assert len(model.asked) == asked, "it rests for a while"
+        assert len(model.asked) == asked, "it pauses after a failure"
 
 
-async def test_a_passage_that_the_model_refuses_is_in_the_way_of_its_own_document_alone(archive: Archive) -> None:
+async def test_a_passage_that_the_model_refuses_fails_its_own_document_alone(archive: Archive) -> None:
     await read(archive, FEES, PETS)
-    vectors = vector_search_of(archive, model := Meaning())
+    vectors = vector_search_of(archive, model := FakeEmbeddings())
     model.refuses = FEES.decode()
     search = KnowledgeSearch(archive.database, vectors)
     with pytest.raises(ModelError, match="refused"):
@@ -204,23 +204,23 @@ async def test_a_passage_that_the_model_refuses_is_in_the_way_of_its_own_documen
     assert await found(search, archive, "price") == []
 
 
-async def test_vectors_of_another_length_are_passed_over(archive: Archive) -> None:
+async def test_vectors_of_another_dimension_are_ignored(archive: Archive) -> None:
     await read(archive, FEES, PETS)
-    vectors = vector_search_of(archive, Meaning())
-    async with indexing(archive, vectors) as knowledge_indexer:
-        await knowledge_indexer.idle()
+    vectors = vector_search_of(archive, FakeEmbeddings())
+    async with running_indexer(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
     cut = sa.text("UPDATE knowledge_vectors SET vector = substr(vector, 1, 20) WHERE chunk_id = 1")
     await archive.database.write(lambda conn: conn.execute(cut))
     by_meaning = [await found(KnowledgeSearch(archive.database, vectors), archive, word) for word in ("dog", "price")]
     assert sorted(map(len, by_meaning)) == [0, 1]
 
 
-async def test_an_agent_with_more_vectors_than_there_is_room_for_is_searched_by_words(archive: Archive) -> None:
+async def test_an_agent_with_too_many_vectors_is_searched_by_keywords(archive: Archive) -> None:
     await read(archive, PETS)
-    vectors = vector_search_of(archive, Meaning())
-    async with indexing(archive, vectors) as knowledge_indexer:
-        await knowledge_indexer.idle()
-    tight = VectorSearch(archive.database, vectors.model, max_bytes=10, scale=SCALE)
+    vectors = vector_search_of(archive, FakeEmbeddings())
+    async with running_indexer(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
+    tight = VectorSearch(archive.database, vectors.model, max_cache_bytes=10, scale=SCALE)
     search = KnowledgeSearch(archive.database, tight)
     assert await found(search, archive, "dog") == []
     assert await found(search, archive, "pets") == [PETS.decode()]
@@ -228,15 +228,15 @@ async def test_an_agent_with_more_vectors_than_there_is_room_for_is_searched_by_
 
 async def test_another_agents_passages_are_never_found(archive: Archive) -> None:
     await read(archive, PETS)
-    vectors = vector_search_of(archive, Meaning())
-    async with indexing(archive, vectors) as knowledge_indexer:
-        await knowledge_indexer.idle()
+    vectors = vector_search_of(archive, FakeEmbeddings())
+    async with running_indexer(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
     fields = AgentFields(name="Other", knowledge_search_instructions="always")
     other = await archive.database.write(lambda conn: agents.create(conn, archive.organization_id, fields))
     assert await KnowledgeSearch(archive.database, vectors).search(other.id, "dog pets", 4) == []
 
 
-async def test_passages_that_get_the_numbers_of_removed_ones_keep_their_own_words(
+async def test_passages_that_reuse_ids_of_removed_ones_keep_their_own_terms(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (gone,) = await read(archive, b"Tickets are sold at the harbour.")
@@ -259,7 +259,7 @@ async def test_passages_that_get_the_numbers_of_removed_ones_keep_their_own_word
     assert [await found(search, archive, word) for word in ("berth", "tickets")] == [[FEES.decode()], []]
 
 
-async def test_words_and_newer_documents_do_not_wait_for_many_vectors(
+async def test_keywords_of_newer_documents_do_not_wait_for_many_vectors(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexer, "VECTORS_PER_TRANSACTION", 1)
@@ -267,7 +267,7 @@ async def test_words_and_newer_documents_do_not_wait_for_many_vectors(
     await read(archive)
     languages: list[str] = []
 
-    class Interrupted(Meaning):
+    class Interrupted(FakeEmbeddings):
         async def embed(self, texts: Sequence[str], *, query: bool) -> NDArray[np.float32]:
             if not self.told:
                 await read(archive, PETS)
@@ -278,17 +278,17 @@ async def test_words_and_newer_documents_do_not_wait_for_many_vectors(
             languages.append(await archive.database.read(lambda conn: ask(conn).scalar_one()))
             return await super().embed(texts, query=query)
 
-    async with indexing(archive, vector_search_of(archive, model := Interrupted())) as knowledge_indexer:
-        await knowledge_indexer.idle()
+    async with running_indexer(archive, vector_search_of(archive, model := Interrupted())) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
     assert model.told == ["One\nHouses.", PETS.decode(), "Two\nBoats.", "Three\nTrees."]
     assert languages == ["en", "de", "de", "de"]
 
 
-async def test_vectors_of_another_model_go_in_pieces_and_are_not_used_meanwhile(archive: Archive) -> None:
+async def test_vectors_of_another_model_are_removed_in_batches_and_not_used_meanwhile(archive: Archive) -> None:
     document = await archive.upload(b"# One\n\nHouses.\n\n# Two\n\nBoats.\n\n# Three\n\nTrees.", "text/markdown")
     await read(archive)
-    async with indexing(archive, vector_search_of(archive, Meaning())) as knowledge_indexer:
-        await knowledge_indexer.idle()
+    async with running_indexer(archive, vector_search_of(archive, FakeEmbeddings())) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
     begin = partial(content_index.begin_vectors, content_id=document.id, model="other", limit=2)
     for is_begun, left in ((False, 1), (True, 0), (True, 0)):
         assert await archive.database.write(begin) is is_begun
@@ -298,12 +298,12 @@ async def test_vectors_of_another_model_go_in_pieces_and_are_not_used_meanwhile(
             assert await archive.database.read(with_vectors) == []
 
 
-async def test_vectors_that_there_is_no_room_for_are_not_read_for_every_question(
+async def test_vectors_beyond_the_cache_limit_are_not_read_for_every_question(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await read(archive, PETS, FEES)
-    async with indexing(archive, vector_search_of(archive, Meaning())) as knowledge_indexer:
-        await knowledge_indexer.idle()
+    async with running_indexer(archive, vector_search_of(archive, FakeEmbeddings())) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
     reads: list[str] = []
     vectors_now = content_index.vectors_of
 
@@ -312,17 +312,17 @@ async def test_vectors_that_there_is_no_room_for_are_not_read_for_every_question
         return vectors_now(conn, content_id, model)
 
     monkeypatch.setattr(content_index, "vectors_of", vectors_of)
-    tight = VectorSearch(archive.database, Meaning(), max_bytes=10, scale=SCALE)
+    tight = VectorSearch(archive.database, FakeEmbeddings(), max_cache_bytes=10, scale=SCALE)
     for _ in range(3):
         assert await tight.similarities(archive.agent_id, "dog") is None
     assert len(reads) == 1
 
 
-async def test_a_model_that_tells_nothing_is_not_asked_and_takes_nothing_from_the_words(archive: Archive) -> None:
+async def test_an_unusable_model_is_not_asked_and_does_not_lower_keyword_scores(archive: Archive) -> None:
     await read(archive, PETS)
-    useless = VectorSearch(archive.database, model := Meaning(), scale=ScoreCalibration(0.5, 0.5))
-    async with indexing(archive, useless) as knowledge_indexer:
-        await knowledge_indexer.idle()
+    useless = VectorSearch(archive.database, model := FakeEmbeddings(), scale=ScoreCalibration(0.5, 0.5))
+    async with running_indexer(archive, useless) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
     by_both, by_words = [
         await KnowledgeSearch(archive.database, vectors).search(archive.agent_id, "pets", 4)
         for vectors in (useless, None)
@@ -331,25 +331,28 @@ async def test_a_model_that_tells_nothing_is_not_asked_and_takes_nothing_from_th
     assert model.asked == []
 
 
-async def test_the_model_is_asked_for_no_more_than_the_beginning_of_a_long_question(archive: Archive) -> None:
+async def test_only_the_beginning_of_a_long_question_is_embedded(archive: Archive) -> None:
     await read(archive, PETS)
-    vectors = vector_search_of(archive, model := Meaning())
-    async with indexing(archive, vectors) as knowledge_indexer:
-        await knowledge_indexer.idle()
+    vectors = vector_search_of(archive, model := FakeEmbeddings())
+    async with running_indexer(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
     await vectors.similarities(archive.agent_id, "dog " * 10_000)
     assert [len(text) for text in model.asked] == [vector_search.MAX_CHARACTERS]
 
 
-async def test_questions_that_come_while_many_wait_go_by_words_and_the_model_is_not_blamed(archive: Archive) -> None:
+async def test_questions_beyond_the_concurrent_embeddings_use_keywords_and_do_not_count_as_failures(
+    archive: Archive,
+) -> None:
     await read(archive, PETS)
-    vectors = vector_search_of(archive, model := Meaning())
-    async with indexing(archive, vectors) as knowledge_indexer:
-        await knowledge_indexer.idle()
+    vectors = vector_search_of(archive, model := FakeEmbeddings())
+    async with running_indexer(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
     search = KnowledgeSearch(archive.database, vectors)
     assert await found(search, archive, "dog") == [PETS.decode()]
     model.hangs, model.asked = True, []
     waiting = [
-        asyncio.create_task(vectors.similarities(archive.agent_id, "dog")) for _ in range(vector_search.MAX_EMBEDDING)
+        asyncio.create_task(vectors.similarities(archive.agent_id, "dog"))
+        for _ in range(vector_search.MAX_CONCURRENT_EMBEDDINGS)
     ]
     while len(model.asked) < len(waiting):
         await asyncio.wait(waiting, timeout=0.01)
@@ -362,11 +365,11 @@ async def test_questions_that_come_while_many_wait_go_by_words_and_the_model_is_
     assert await found(search, archive, "dog") == [PETS.decode()]
 
 
-async def test_only_what_has_a_vector_is_said_to_be_found_by_meaning(archive: Archive) -> None:
+async def test_only_passages_with_a_vector_are_marked_as_found_by_vector(archive: Archive) -> None:
     await read(archive, PETS)
-    vectors = vector_search_of(archive, Meaning())
-    async with indexing(archive, vectors) as knowledge_indexer:
-        await knowledge_indexer.idle()
+    vectors = vector_search_of(archive, FakeEmbeddings())
+    async with running_indexer(archive, vectors) as knowledge_indexer:
+        await knowledge_indexer.wait_idle()
     await read(archive, b"A dog costs ten euros.")
     search = await KnowledgeSearch(archive.database, vectors).search(archive.agent_id, "dog", 4)
     assert {each.content: each.by_vector for each in search} == {PETS.decode(): True, "A dog costs ten euros.": False}

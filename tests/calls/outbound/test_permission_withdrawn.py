@@ -1,4 +1,4 @@
-"""Permissions withdrawn while a call is queued: it is dialled by the state at its turn, or not at all."""
+"""Permissions withdrawn while a call is queued: it is dialled by the current state, or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls.outbound import audit_log
+from calls.outbound import dial_audit
 from sipcore.messages.headers import NameAddr
 from sipcore.trunks.trunk import Trunk
 from storage import tables
@@ -25,14 +25,14 @@ from storage.database.database import StorageUnavailable
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.calls.call_service_harness import CallServiceHarness, call_service, until
-from tests.calls.outbound_calls import NumberAndAgent, callee, ended, how, store
+from tests.calls.outbound_calls import NumberAndAgent, callee, ended, status_and_reason, store
 from tests.fakes.fake_leg import SOURCE
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-async def wanted(harness: CallServiceHarness, line: NumberAndAgent) -> Call:
-    """A call that a key asked for, and that waits for its turn."""
+async def queued_call(harness: CallServiceHarness, line: NumberAndAgent) -> Call:
+    """Returns a queued call that was requested with an API key."""
     harness.pacer.gate.clear()
 
     def work(conn: sa.Connection) -> Call:
@@ -57,13 +57,13 @@ async def wanted(harness: CallServiceHarness, line: NumberAndAgent) -> Call:
     return call
 
 
-async def log_of(harness: CallServiceHarness, call: Call) -> list[DialAttempt]:
-    """What the audit log says of a call."""
-    told = await harness.database.read(
+async def audit_entries(harness: CallServiceHarness, call: Call) -> list[DialAttempt]:
+    """Returns the audit log's entries of a call."""
+    entries = await harness.database.read(
         lambda conn: outbound_audit.page_after(conn, call.organization_id, BEGINNING, "", limit=99)
     )
-    assert {each.attempt.call_id for each in told} == {call.id}
-    return [each.attempt for each in told]
+    assert {each.attempt.call_id for each in entries} == {call.id}
+    return [each.attempt for each in entries]
 
 
 def _delete_number(conn: sa.Connection, line: NumberAndAgent) -> None:
@@ -74,7 +74,7 @@ def _delete_agent(conn: sa.Connection, line: NumberAndAgent) -> None:
     agents.delete(conn, line[1].organization_id, line[1].id)
 
 
-def _let_agent_rest(conn: sa.Connection, line: NumberAndAgent) -> None:
+def _deactivate_agent(conn: sa.Connection, line: NumberAndAgent) -> None:
     conn.execute(sa.update(tables.agents).where(tables.agents.c.id == line[1].id).values(is_active=False))
 
 
@@ -107,7 +107,7 @@ def _revoke_key(conn: sa.Connection, line: NumberAndAgent) -> None:
     [
         (_delete_number, "the number was deleted"),
         (_delete_agent, "the agent was deleted"),
-        (_let_agent_rest, "the agent is not active any more"),
+        (_deactivate_agent, "the agent is not active any more"),
         (_narrow_number, "calls from this number may not go there any more"),
         (_narrow_organization, "calls from this number may not go there any more"),
         (_use_up_balance, "the organization has no funds"),
@@ -115,28 +115,28 @@ def _revoke_key(conn: sa.Connection, line: NumberAndAgent) -> None:
         (_revoke_key, "the API key was revoked"),
     ],
 )
-async def test_a_call_that_waits_is_not_dialled_once_its_ground_is_taken_away(
+async def test_a_queued_call_is_not_dialled_after_its_permission_was_withdrawn(
     tmp_path: Path, take_away: Any, why: str
 ) -> None:
     async with call_service(tmp_path, trunk_policy="auto") as harness:
         line = await harness.create_number()
-        call = await wanted(harness, line)
+        call = await queued_call(harness, line)
         await harness.database.write(lambda conn: take_away(conn, line))
         with capture_logs() as lines:
             harness.pacer.gate.set()
-            assert how(await ended(harness, call)) == ("failed", "unreachable")
+            assert status_and_reason(await ended(harness, call)) == ("failed", "unreachable")
         assert harness.callees.dial_count == 0
-        queued, end = await log_of(harness, call)
+        queued, end = await audit_entries(harness, call)
         assert (end.verdict, end.detail, end.destination) == ("not_dialled", why, "+4917012")
         assert (end.number, end.client) == ("+4930100", "192.0.2.7")
         assert (end.api_key_id, end.api_key_prefix) == (queued.api_key_id, queued.api_key_prefix)
         assert [each["why"] for each in lines if each["event"] == "call.not_placed"] == [why]
 
 
-async def test_a_call_that_waits_goes_out_as_its_number_is_at_its_turn(tmp_path: Path) -> None:
+async def test_a_queued_call_is_placed_with_the_number_as_it_is_then(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         number, agent = await harness.create_number()
-        await wanted(harness, (number, agent))
+        await queued_call(harness, (number, agent))
         changes = {"sip_port": 5070, "name": "Night desk", "number": "+4930200"}
         await harness.database.write(lambda conn: phone_numbers.replace(conn, number, changes))
         harness.pacer.gate.set()
@@ -146,10 +146,10 @@ async def test_a_call_that_waits_goes_out_as_its_number_is_at_its_turn(tmp_path:
 
 
 @asynccontextmanager
-async def changing(
+async def change_while_resolving(
     harness: CallServiceHarness, monkeypatch: pytest.MonkeyPatch, work: Any
 ) -> AsyncIterator[list[PhoneNumber]]:
-    """While the trunk of a call is looked for the first time, something is done to the database."""
+    """Change the database while the trunk of a call is resolved for the first time."""
     trunk_of, asked = harness.callees.trunk_of, list[PhoneNumber]()
 
     async def slow(number: PhoneNumber) -> Trunk:
@@ -165,18 +165,20 @@ async def changing(
     yield asked
 
 
-async def test_a_number_that_changes_while_its_trunk_is_looked_for_is_looked_for_again(
+async def test_a_number_changed_while_its_trunk_is_resolved_is_resolved_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with call_service(tmp_path) as harness:
         number, agent = await harness.create_number()
-        call = await wanted(harness, (number, agent))
+        call = await queued_call(harness, (number, agent))
         move = {"sip_port": 5070}
-        async with changing(harness, monkeypatch, lambda conn: phone_numbers.replace(conn, number, move)) as asked:
+        async with change_while_resolving(
+            harness, monkeypatch, lambda conn: phone_numbers.replace(conn, number, move)
+        ) as asked:
             harness.pacer.gate.set()
             assert (await callee(harness)).uri.endswith(":5070")
         assert [each.sip_port for each in asked] == [None, 5070]
-        assert [each.verdict for each in await log_of(harness, call)] == ["queued"]
+        assert [each.verdict for each in await audit_entries(harness, call)] == ["queued"]
 
 
 async def test_a_number_deleted_while_its_trunk_is_resolved_is_not_dialled_from(
@@ -184,20 +186,20 @@ async def test_a_number_deleted_while_its_trunk_is_resolved_is_not_dialled_from(
 ) -> None:
     async with call_service(tmp_path) as harness:
         line = await harness.create_number()
-        call = await wanted(harness, line)
-        async with changing(harness, monkeypatch, lambda conn: _delete_number(conn, line)):
+        call = await queued_call(harness, line)
+        async with change_while_resolving(harness, monkeypatch, lambda conn: _delete_number(conn, line)):
             harness.pacer.gate.set()
-            assert how(await ended(harness, call)) == ("failed", "unreachable")
+            assert status_and_reason(await ended(harness, call)) == ("failed", "unreachable")
         assert harness.callees.dial_count == 0
 
 
 @pytest.mark.parametrize("revoked", [True, False])
-async def test_a_database_that_takes_no_writes_lets_out_only_what_may_go(
+async def test_with_a_read_only_database_only_permitted_calls_are_placed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, revoked: bool
 ) -> None:
     async with call_service(tmp_path) as harness:
         line = await harness.create_number()
-        call = await wanted(harness, line)
+        call = await queued_call(harness, line)
         if revoked:
             await harness.database.write(lambda conn: _revoke_key(conn, line))
 
@@ -205,10 +207,10 @@ async def test_a_database_that_takes_no_writes_lets_out_only_what_may_go(
             raise StorageUnavailable("the disk is full")
 
         monkeypatch.setattr(calls, "mark_dialling", full)
-        monkeypatch.setattr(audit_log, "record_not_dialled", full)
+        monkeypatch.setattr(dial_audit, "record_not_dialled", full)
         harness.pacer.gate.set()
         if revoked:
-            assert how(await ended(harness, call)) == ("failed", "unreachable")
+            assert status_and_reason(await ended(harness, call)) == ("failed", "unreachable")
         else:
             await callee(harness)
         assert harness.callees.dial_count == (not revoked)

@@ -1,4 +1,4 @@
-"""Destinations that may be dialled."""
+"""Dial permissions: allowed destinations."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _organization(prefixes: list[str] | None) -> Organization:
         (None, [], "100", False),
     ],
 )
-def test_a_destination_begins_as_the_organization_and_the_number_allow(
+def test_prefixes_of_organization_and_number_must_both_match(
     organization: list[str] | None, number: list[str] | None, destination: str, allowed: bool
 ) -> None:
     dialled = allowed_destination(_number(number), _organization(organization), destination)
@@ -78,5 +78,5 @@ def test_a_destination_begins_as_the_organization_and_the_number_allow(
         "١٢٣",
     ],
 )
-def test_what_is_neither_e164_nor_an_extension_is_never_dialled(destination: str) -> None:
+def test_only_e164_numbers_and_extensions_are_dialled(destination: str) -> None:
     assert allowed_destination(_number(None), _organization(None), destination) is None

@@ -45,8 +45,8 @@ VALUES = json.dumps({"day": "Friday", "guests": None})
 Answer = str | BaseException | Callable[[ChatPrompt], str]
 
 
-class Writer(ScriptedLlm):
-    """Writes what it is told to, one after the other; `stuck`: never anything."""
+class ScriptedAnalysisModel(ScriptedLlm):
+    """A model with scripted outputs, one after the other; `stuck`: it never returns."""
 
     def __init__(self, *forms: Answer) -> None:
         super().__init__()
@@ -69,11 +69,11 @@ class Writer(ScriptedLlm):
 
 @dataclass
 class FinalizerHarness:
-    """A finalizer, and where it stores calls."""
+    """A finalizer and its database."""
 
     folder: Path
     database: WatchedDatabase
-    language: Writer
+    language: ScriptedAnalysisModel
     finalizer: CallFinalizer
     woken: list[None]
 
@@ -100,14 +100,14 @@ class FinalizerHarness:
         return await self.database.write(create)
 
     async def ended(self, **agent: Any) -> Call:
-        """Create a call, and end it."""
+        """Create a call and finish it."""
         call, made = await self.call(**agent)
         await self.finalizer.finish(call.id, ending(), made)
         assert await self.finalizer.wait_closed(call.id, 10)
         return await self.stored(call)
 
     async def stored(self, call: Call) -> Call:
-        """The call as it is stored."""
+        """Returns the call as it is stored."""
         found = await self.database.read(lambda conn: calls.get_by_id(conn, call.id))
         assert found is not None
         return found
@@ -124,17 +124,17 @@ def ending(talk: list[TranscriptItem] = TALK) -> CallOutcome:
     )
 
 
-def fallen_back() -> float:
-    """The metric of analyses that rules did because the model failed."""
+def fallback_count() -> float:
+    """Returns the metric of analyses by rules after a failure of the model."""
     return REGISTRY.get_sample_value("trunkline_analysis_seconds_count", {"outcome": "fell_back"}) or 0.0
 
 
 @asynccontextmanager
 async def open_finalizer(folder: Path, *forms: Answer, max_wait_s: float = 30.0) -> AsyncIterator[FinalizerHarness]:
-    """A finalizer over the database in a folder."""
+    """A finalizer with a database in a folder."""
     database = WatchedDatabase(await database_template.copy_to(folder))
     await database.open()
-    language, woken = Writer(*forms), list[None]()
+    language, woken = ScriptedAnalysisModel(*forms), list[None]()
     models = scripted_catalogue(language, ScriptedStt(), ScriptedTts())
     finalizer = CallFinalizer(
         database,

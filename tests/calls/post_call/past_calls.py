@@ -1,4 +1,4 @@
-"""Calls that ended long ago, with everything that is stored of a call."""
+"""Ended calls with everything that is stored of a call."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LASTED = timedelta(minutes=3)
 SOUND = b"RIFF" + bytes(200)
 
 
-def keeps(conn: sa.Connection, **days: Any) -> Organization:
-    """An organization that keeps things for so many days."""
+def organization_with_retention(conn: sa.Connection, **days: Any) -> Organization:
+    """Create an organization with these retention periods."""
     return organizations.change(conn, organizations.create(conn, f"of {len(organizations.all_of(conn))}"), days)
 
 
@@ -33,11 +33,12 @@ def past_call(
     owner: str,
     ended_at: datetime,
     *,
-    told: bool = True,
+    delivered: bool = True,
     ended: bool = True,
     parent: str | None = None,
 ) -> Call:
-    """A call that ended then, with its talk, SIP messages and webhook; `told`: which has been delivered."""
+    """Store a call that ended at a time, with transcript, SIP messages and webhook; `delivered`: its webhook was
+    delivered."""
     call = calls.create_inbound(
         conn,
         organization_id=owner,
@@ -73,7 +74,7 @@ def past_call(
     event = deliveries.add(
         conn, organization_id=owner, call_id=call.id, url="https://receiver.test/", body=body, secret_encrypted=None
     )
-    if told:
+    if delivered:
         deliver(conn, event.id)
     return _stored(conn, call.id)
 
@@ -99,21 +100,21 @@ def _stored(conn: sa.Connection, call_id: str) -> Call:
     return stored
 
 
-def record(data_dir: Path, call: Call) -> Path:
-    """The file of the call's recording."""
+def write_recording(data_dir: Path, call: Call) -> Path:
+    """Write the file of the call's recording; returns its path."""
     path = recordings.path_of(data_dir, call.id, call.created_at)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(SOUND)
     return path
 
 
-def on_disk(folder: Path, text: str) -> bool:
-    """Whether any file of the database holds it, the log of its transactions included."""
+def is_on_disk(folder: Path, text: str) -> bool:
+    """True if a file of the database contains the text, the write-ahead log included."""
     return any(text.encode() in file.read_bytes() for file in folder.glob("trunkline.db*"))
 
 
-def left_of(conn: sa.Connection, call_id: str) -> set[str]:
-    """The tables that still have something of the call."""
+def tables_with_data(conn: sa.Connection, call_id: str) -> set[str]:
+    """Returns the tables that still have data of the call."""
     found = {
         "calls": sa.select(tables.calls.c.id).where(tables.calls.c.id == call_id),
         "call_sip": sa.select(tables.call_sip.c.call_id).where(tables.call_sip.c.call_id == call_id),

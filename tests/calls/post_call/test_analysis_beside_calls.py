@@ -1,4 +1,4 @@
-"""Analyses by a real language model, a file of random weights, beside an active call."""
+"""Analyses by llama.cpp with random weights, beside an active call."""
 
 from __future__ import annotations
 
@@ -39,9 +39,11 @@ async def model(tmp_path: Path) -> AsyncIterator[LlamaLanguageModel]:
     await asyncio.to_thread(made.close)
 
 
-async def test_a_live_turn_waits_for_no_analysis(model: LlamaLanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With memory for one talk alone, a turn's first words take as many steps of the engine as when there is nothing
-    else to do, and the one that it is in."""
+async def test_an_active_turn_does_not_wait_for_an_analysis(
+    model: LlamaLanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a KV cache for one prompt alone, a turn's first words take as many steps of the engine as without an
+    analysis, and the step under way."""
     steps, works, asked = 0, threading.Event(), threading.Event()
     said: list[int] = []
     evaluate, submit = LlamaContext.evaluate, BatchEngine.submit
@@ -57,7 +59,7 @@ async def test_a_live_turn_waits_for_no_analysis(model: LlamaLanguageModel, monk
         if request.priority is not Priority.LIVE or request.owner != "talks":
             return submit(engine, request)
 
-        def noted(token: int) -> None:  # on the engine's thread: it is no step further yet
+        def noted(token: int) -> None:  # on the engine's thread, before its next step
             said.append(steps)
             request.on_token(token)
 

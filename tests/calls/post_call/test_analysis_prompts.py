@@ -1,4 +1,4 @@
-"""Prompts of call analysis, and validation of what the model writes."""
+"""Prompts of call analysis, and validation of the model's output."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def said(*lines: str) -> list[TranscriptItem]:
     return [TranscriptItem(role="user" if place % 2 else "assistant", content=text) for place, text in enumerate(lines)]
 
 
-def test_every_line_of_a_long_talk_is_in_one_part_and_each_part_fits() -> None:
-    talk = said(*(f"This is what was said in line {place} of the talk. " * 4 for place in range(200)))
-    parts = transcript_parts(talk, 2048)
+def test_every_line_of_a_long_transcript_is_in_one_part_and_each_part_fits() -> None:
+    transcript = said(*(f"This is what was said in line {place} of the talk. " * 4 for place in range(200)))
+    parts = transcript_parts(transcript, 2048)
     assert len(parts) > 5
     assert max(len(part.encode()) for part in parts) <= 2048 * 1.5
     lines = "\n".join(parts).split("\n")
     assert len(lines) == 200 and lines[1].startswith("Caller: ") and lines[2].startswith("Agent: ")
 
 
-def test_a_line_that_is_longer_than_a_part_is_cut_and_nothing_of_it_is_lost() -> None:
+def test_a_line_longer_than_a_part_is_split_without_loss() -> None:
     line = "Ünïcödé " * 2000
     parts = transcript_parts(said("Hello", line), 1000)
     assert "".join(parts).count("Ünïcödé") >= 1990
     assert max(len(part.encode()) for part in parts) <= 1500
 
 
-def test_keys_are_plain_and_differ_whatever_the_names_are() -> None:
+def test_keys_are_plain_and_distinct_for_any_names() -> None:
     forms = value_forms([field(name) for name in HOSTILE], 4096)
     assert [name for form in forms for name in form.names.values()] == list(HOSTILE)
     for form in forms:
@@ -61,12 +61,12 @@ def test_a_plain_name_is_its_own_key() -> None:
     assert schema["properties"]["orderNumber"]["type"] == ["number", "null"]
 
 
-def test_what_a_name_or_a_description_holds_stays_on_one_line_of_bounded_length() -> None:
+def test_names_and_descriptions_are_one_line_of_limited_length() -> None:
     [form] = value_forms([field("n\nm" * 3000, "string", "d\n" * 9000)], 4096)
     assert "\n" not in form.lines and len(form.lines) < 900
 
 
-def test_values_with_long_descriptions_are_asked_for_in_smaller_groups() -> None:
+def test_values_with_long_descriptions_are_requested_in_smaller_groups() -> None:
     fields = [field(f"value{place}", "string", "what it is " * 25) for place in range(20)]
     forms = value_forms(fields, 1024)
     assert [name for form in forms for name in form.names.values()] == [each["name"] for each in fields]
@@ -92,7 +92,7 @@ def checked(answer: object) -> dict[str, Any]:
         ({"a": "x" * 9000}, {"A": f"{'x' * 999}…", "B": None, "C": None}),
     ],
 )
-def test_values_are_exactly_those_that_were_asked_for(answer: object, values: dict[str, Any]) -> None:
+def test_values_are_exactly_the_requested_ones(answer: object, values: dict[str, Any]) -> None:
     assert checked(answer) == values
 
 
@@ -103,15 +103,15 @@ def test_values_are_exactly_those_that_were_asked_for(answer: object, values: di
         *('{"b": NaN}', '{"b": Infinity}', '{"b": 1e999}', f'{{"b": {"9" * 400}}}', "[]", "null", "", "{", "x"),
     ],
 )
-def test_anything_else_is_refused(answer: object) -> None:
+def test_any_other_output_is_invalid(answer: object) -> None:
     with pytest.raises(InvalidModelOutput):
         checked(answer)
 
 
-def test_a_summary_is_plain_text_of_bounded_length() -> None:
+def test_a_summary_is_plain_text_of_limited_length() -> None:
     assert parse_summary('{"summary": " one\\n\\ntwo\\u0000 "}') == "one two"
     assert len(parse_summary(json.dumps({"summary": "word " * 9000}))) <= 2000
 
 
-def test_a_later_value_wins_and_null_loses() -> None:
+def test_a_later_value_replaces_an_earlier_one_unless_it_is_null() -> None:
     assert merged({"a": 1, "b": 2, "c": None}, {"a": 3, "b": None, "c": False}) == {"a": 3, "b": 2, "c": False}

@@ -28,12 +28,12 @@ async def deliveries(harness: CallServiceHarness) -> list[webhook_deliveries.Del
     return [each.delivery for each in due]
 
 
-async def test_the_webhook_tells_the_stored_call(tmp_path: Path) -> None:
+async def test_the_webhook_has_the_stored_call(tmp_path: Path) -> None:
     async with call_service(tmp_path, [TextDelta("Bye."), HANG_UP]) as harness:
         number, agent = await harness.create_number(
             first_speaker="agent", post_call_webhook_secret_encrypted="token", **WEBHOOK
         )
-        call = await harness.ended_call(harness.rings(number="+4917012"))
+        call = await harness.ended_call(harness.invite(number="+4917012"))
         (delivery,) = await deliveries(harness)
         assert harness.woken == [None]
     assert (delivery.call_id, delivery.url, delivery.secret_encrypted) == (
@@ -66,7 +66,7 @@ async def test_the_webhook_tells_the_stored_call(tmp_path: Path) -> None:
 async def test_an_agent_without_a_webhook_sends_none(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number()
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         phone.hangs_up()
         await harness.ended_call(phone)
@@ -76,7 +76,7 @@ async def test_an_agent_without_a_webhook_sends_none(tmp_path: Path) -> None:
 async def test_a_call_ends_with_its_webhook_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number(**WEBHOOK)
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         await until(lambda: harness.service.active_call_count == 1)
         real, tries, broken = webhook_deliveries.add, 0, True
@@ -101,7 +101,7 @@ async def test_a_call_ends_with_its_webhook_or_not_at_all(tmp_path: Path, monkey
         assert len(await deliveries(harness)) == 1
 
 
-async def test_the_time_of_the_answer_is_kept_though_it_could_not_be_stored_at_once(
+async def test_the_time_of_the_answer_is_stored_at_the_end_if_it_could_not_be_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with call_service(tmp_path) as harness:
@@ -115,7 +115,7 @@ async def test_the_time_of_the_answer_is_kept_though_it_could_not_be_stored_at_o
             return real(*arguments)
 
         monkeypatch.setattr(calls, "mark_answered", fails_once)
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: len(tries) == 1)
         assert not phone.leg.ended.done()
         phone.hangs_up()
@@ -124,8 +124,8 @@ async def test_the_time_of_the_answer_is_kept_though_it_could_not_be_stored_at_o
     assert call.started_at is not None
 
 
-def left(conn: sa.Connection, number: PhoneNumber, agent: Agent, call_sid: str) -> calls.Call:
-    """A call that has come in, and that nobody holds any more."""
+def interrupted_call(conn: sa.Connection, number: PhoneNumber, agent: Agent, call_sid: str) -> calls.Call:
+    """Store an inbound call, as a dead process leaves it."""
     return calls.create_inbound(
         conn,
         organization_id=number.organization_id,
@@ -137,12 +137,12 @@ def left(conn: sa.Connection, number: PhoneNumber, agent: Agent, call_sid: str) 
     )
 
 
-async def test_a_call_that_a_dead_process_left_is_closed_at_the_next_start_and_told_once(tmp_path: Path) -> None:
+async def test_an_open_call_of_a_dead_process_is_closed_at_the_next_start_with_one_webhook(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         number, agent = await harness.create_number(**WEBHOOK)
 
         def leave(conn: sa.Connection) -> list[calls.Call]:
-            made = [left(conn, number, agent, f"left-{each}") for each in range(2)]
+            made = [interrupted_call(conn, number, agent, f"left-{each}") for each in range(2)]
             calls.mark_answered(conn, made[0].id, calls.utc_now())
             return made
 
@@ -150,21 +150,21 @@ async def test_a_call_that_a_dead_process_left_is_closed_at_the_next_start_and_t
         assert await harness.service.recover() == 2
         assert await harness.service.recover() == 0
         stored = {call.id: call for call in await harness.all_calls()}
-        told = {json.loads(each.body)["callId"] for each in await deliveries(harness)}
+        webhooks = {json.loads(each.body)["callId"] for each in await deliveries(harness)}
     assert [stored[each.id].status for each in made] == ["completed", "failed"]
     assert {stored[each.id].ended_reason for each in made} == {"server_restart"}
-    assert told == {each.id for each in made}
+    assert webhooks == {each.id for each in made}
 
 
-async def test_a_call_whose_agent_was_deleted_tells_of_its_end_whoever_ends_it(tmp_path: Path) -> None:
-    wanted = {"name": "sum", "description": "", "type": "number"}
+async def test_a_call_whose_agent_was_deleted_has_its_webhook(tmp_path: Path) -> None:
+    field = {"name": "sum", "description": "", "type": "number"}
     async with call_service(tmp_path) as harness:
         number, agent = await harness.create_number(
-            post_call_webhook_secret_encrypted="token", post_call_extraction_schema=[wanted], **WEBHOOK
+            post_call_webhook_secret_encrypted="token", post_call_extraction_schema=[field], **WEBHOOK
         )
 
         def leave(conn: sa.Connection) -> list[calls.Call]:
-            made = [left(conn, number, agent, f"left-{each}") for each in range(3)]
+            made = [interrupted_call(conn, number, agent, f"left-{each}") for each in range(3)]
             calls.finish(conn, made[0].id, status="no_answer", ended_reason="no_answer", ended_at=calls.utc_now())
             ended = pending_finalization.PendingFinalization("completed", "customer_ended", calls.utc_now())
             pending_finalization.store(conn, made[1].id, ended, answered_at=calls.utc_now())
@@ -175,13 +175,13 @@ async def test_a_call_whose_agent_was_deleted_tells_of_its_end_whoever_ends_it(t
         assert await harness.service.recover() == 2
         await harness.database.until(every_call, lambda all_of_them: all(call.ended_at for call in all_of_them))
         stored = {call.id: call for call in await harness.all_calls()}
-        told = {each.call_id: each for each in await deliveries(harness)}
-        kept = await harness.database.read(
+        webhooks = {each.call_id: each for each in await deliveries(harness)}
+        snapshots = await harness.database.read(
             lambda conn: set(conn.execute(sa.select(tables.calls.c.kept_agent)).scalars())
         )
     assert [stored[each.id].ended_reason for each in made] == ["no_answer", "customer_ended", "server_restart"]
-    assert set(told) == {made[1].id, made[2].id}
-    assert {each.url for each in told.values()} == set(WEBHOOK.values())
-    assert {each.secret_encrypted for each in told.values()} == {"token"}
-    assert {str(json.loads(each.body)["extractedData"]) for each in told.values()} == {"{'sum': None}"}
-    assert kept == {None}
+    assert set(webhooks) == {made[1].id, made[2].id}
+    assert {each.url for each in webhooks.values()} == set(WEBHOOK.values())
+    assert {each.secret_encrypted for each in webhooks.values()} == {"token"}
+    assert {str(json.loads(each.body)["extractedData"]) for each in webhooks.values()} == {"{'sum': None}"}
+    assert snapshots == {None}

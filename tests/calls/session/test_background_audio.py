@@ -1,4 +1,4 @@
-"""Background sounds on their way from the disk to calls."""
+"""Background sounds: resampling, cache and playback."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from calls.session.background_audio import BackgroundSounds, at_rate
+from calls.session.background_audio import BackgroundSounds, resample_loop
 from media.audio_port import Samples
 from media.background.files import InvalidSound, write_wav
 from media.background.loop_synthesis import SAMPLE_RATE
@@ -19,8 +19,8 @@ from storage.background_sounds.sounds import path_of, write_file
 from tests.sipcore.tones import tone
 
 
-class NotedPump:
-    """Notes the loops that it is given, and which slot plays which of them how loud."""
+class RecordingPump:
+    """A pump that records loops, and the sound and volumes of slots."""
 
     def __init__(self) -> None:
         self.loops: list[Samples] = []
@@ -39,11 +39,11 @@ class BackgroundHarness:
 
     def __init__(self, data_dir: Path, max_cache_bytes: int = 1_000_000) -> None:
         self.data_dir = data_dir
-        self.pump = NotedPump()
+        self.pump = RecordingPump()
         self.backgrounds = BackgroundSounds(cast(Pump, self.pump), data_dir, max_cache_bytes)
 
     async def sound(self, seconds: float = 1.0) -> str:
-        """A new sound's id."""
+        """Store a sound; returns its id."""
         sound_id = str(uuid4())
         await asyncio.to_thread(write_file, self.data_dir, sound_id, tone(SAMPLE_RATE, 700, seconds))
         return sound_id
@@ -55,18 +55,18 @@ def harness(tmp_path: Path) -> BackgroundHarness:
 
 
 @pytest.mark.parametrize("length", [16000, 15999, 1601, 101, 24])
-def test_a_loop_at_another_rate_goes_on_over_its_end_as_if_there_were_none(length: int) -> None:
+def test_a_resampled_loop_has_no_seam(length: int) -> None:
     turns = max(1, length // 23)
     loop = np.rint(8000 * np.sin(2 * np.pi * turns * np.arange(length) / length)).astype(np.int16)
-    made = at_rate(loop, 8000)
-    assert 2 * len(made) % length == 0, "whole turns"
+    made = resample_loop(loop, 8000)
+    assert 2 * len(made) % length == 0, "complete repetitions of the loop"
     ideal = 8000 * np.sin(2 * np.pi * turns * 2 * np.arange(3 * len(made)) / length)
     assert np.abs(np.tile(made, 3) - ideal).max() < 4
 
 
-def test_a_loop_at_its_own_rate_is_left_alone() -> None:
+def test_a_loop_at_its_own_rate_is_unchanged() -> None:
     loop = tone(SAMPLE_RATE, 700, 0.1)
-    assert at_rate(loop, SAMPLE_RATE) is loop
+    assert resample_loop(loop, SAMPLE_RATE) is loop
 
 
 @pytest.mark.parametrize("volume", [0.0, 0.15, 1.0])
@@ -94,18 +94,18 @@ async def test_a_call_that_ends_while_its_sound_is_read_leaves_it_to_the_others(
     assert (first.cancelled(), set(harness.pump.played), len(harness.pump.loops)) == (True, {1}, 1)
 
 
-async def test_what_is_kept_is_bounded_and_the_longest_unused_goes_first(tmp_path: Path) -> None:
+async def test_the_cache_is_limited_and_drops_the_least_recently_used_loop(tmp_path: Path) -> None:
     harness = BackgroundHarness(tmp_path, max_cache_bytes=40_000)
     first, second, third = [await harness.sound() for _ in range(3)]  # 16,000 bytes each at 8 kHz
     for sound in (first, second, first, third, first):
         await harness.backgrounds.play(0, sound, 8000, 0.5)
         assert harness.backgrounds.size <= 40_000
-    assert len(harness.pump.loops) == 3, "the first was used and stayed"
+    assert len(harness.pump.loops) == 3, "the first was used last and stays"
     await harness.backgrounds.play(0, second, 8000, 0.5)
     assert len(harness.pump.loops) == 4
 
 
-async def test_a_sound_that_is_larger_than_the_bound_is_played_and_not_kept(tmp_path: Path) -> None:
+async def test_a_loop_larger_than_the_cache_is_played_and_not_cached(tmp_path: Path) -> None:
     harness = BackgroundHarness(tmp_path, max_cache_bytes=10_000)
     sound = await harness.sound()
     await harness.backgrounds.play(0, sound, 8000, 0.5)

@@ -1,4 +1,4 @@
-"""Why calls end, and that each end is stored as what it was."""
+"""End reasons of calls, as they are stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from calls.admission.capacity import ConcurrencyLimits
+from calls.admission.concurrency_limits import ConcurrencyLimits
 from calls.session import conversation_runner
 from config.errors import ModelError
 from sipcore.dialogs.leg import Media
@@ -36,18 +36,18 @@ async def refused(harness: CallServiceHarness, phone: Phone) -> list[int]:
 
 
 async def eventually(harness: CallServiceHarness, condition: Callable[[calls.Call], bool]) -> None:
-    """Wait until a stored call is as it should be; nothing tells of that but the database."""
+    """Poll the database until a stored call matches."""
     async with asyncio.timeout(10):
         while not any(condition(call) for call in await harness.all_calls()):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
-async def test_a_caller_who_cancels_while_it_rings_was_not_answered(tmp_path: Path) -> None:
+async def test_a_cancel_before_the_answer_is_no_answer(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number(**WEBHOOK)
         phone = Phone(harness.pump)
         phone.dialog.mute = True
-        harness.service.incoming(phone.leg)
+        harness.service.on_incoming_call(phone.leg)
         await until(lambda: 200 in phone.sent)
         phone.hangs_up(487)
         call = await harness.ended_call(phone)
@@ -61,7 +61,7 @@ async def test_hangup_by_api_before_the_answer_is_no_answer(tmp_path: Path) -> N
         await harness.create_number()
         phone = Phone(harness.pump)
         phone.dialog.mute = True
-        harness.service.incoming(phone.leg)
+        harness.service.on_incoming_call(phone.leg)
         await until(lambda: 200 in phone.sent)
         assert await harness.service.hangup((await harness.stored_call(phone)).id)
         call = await harness.stored_call(phone)
@@ -69,10 +69,10 @@ async def test_hangup_by_api_before_the_answer_is_no_answer(tmp_path: Path) -> N
         assert phone.sent[-1] == -1
 
 
-async def test_hangup_by_api_ends_a_live_call_and_returns_when_that_is_stored(tmp_path: Path) -> None:
+async def test_hangup_by_api_ends_an_active_call_and_returns_when_its_end_is_stored(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number()
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         call_id = (await harness.stored_call(phone)).id
         assert await harness.service.hangup(call_id)
@@ -82,57 +82,55 @@ async def test_hangup_by_api_ends_a_live_call_and_returns_when_that_is_stored(tm
         assert not await harness.service.hangup(call_id)
 
 
-async def test_a_call_ends_at_its_longest_duration(tmp_path: Path) -> None:
+async def test_a_call_ends_at_its_maximum_duration(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number(max_call_duration_seconds=1)
-        phone = harness.rings()
+        phone = harness.invite()
         call = await harness.ended_call(phone)
     assert (call.status, call.ended_reason, call.duration_seconds) == ("completed", "max_duration", 1)
 
 
-async def test_a_caller_who_vanished_without_bye_is_a_media_timeout(tmp_path: Path) -> None:
+async def test_a_caller_that_vanished_without_bye_is_a_media_timeout(tmp_path: Path) -> None:
     async with call_service(tmp_path, rtp_timeout_s=0.05) as harness:
         await harness.create_number()
         harness.pump.last_packet_ns = time.monotonic_ns()
-        phone = harness.rings()
+        phone = harness.invite()
         call = await harness.ended_call(phone)
     assert (call.status, call.ended_reason) == ("completed", "media_timeout")
     assert phone.sent == [180, 200, -1]
 
 
-async def test_a_caller_from_whom_no_packet_comes_is_told_of_early_but_not_one_on_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conversation_runner, "NO_RTP_S", 0.3)
+async def test_missing_rtp_is_logged_early_except_on_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation_runner, "NO_RTP_WARNING_S", 0.3)
     async with call_service(tmp_path) as harness:
         await harness.create_number()
         harness.pump.last_packet_ns = time.monotonic_ns()
         with capture_logs() as events:
-            held = harness.rings()
+            held = harness.invite()
             held.dialog.answered_held = True
-            silent = harness.rings()
+            silent = harness.invite()
             await until(lambda: any(event["event"] == "call.no_rtp" for event in events))
-        told = [event["call_id"] for event in events if event["event"] == "call.no_rtp"]
-        assert told == [(await harness.stored_call(silent)).id]
+        warned = [event["call_id"] for event in events if event["event"] == "call.no_rtp"]
+        assert warned == [(await harness.stored_call(silent)).id]
 
 
-async def test_a_caller_who_never_agrees_on_sound_is_a_media_timeout_and_gives_the_place_back(tmp_path: Path) -> None:
+async def test_a_caller_that_never_negotiates_audio_is_a_media_timeout_and_frees_its_slot(tmp_path: Path) -> None:
     async with call_service(tmp_path, rtp_timeout_s=0.05, limits=ConcurrencyLimits(1, 1)) as harness:
         await harness.create_number()
         phone = Phone(harness.pump)
         phone.dialog.mute = True
-        harness.service.incoming(phone.leg)
+        harness.service.on_incoming_call(phone.leg)
         call = await harness.ended_call(phone)
         assert (call.status, call.ended_reason, call.started_at) == ("failed", "media_timeout", None)
         assert phone.sent == [180, 200, -1]
-        second = harness.rings()
+        second = harness.invite()
         await until(lambda: second.leg.on_digit is not None)
 
 
 async def test_a_call_on_hold_is_not_timed_out(tmp_path: Path) -> None:
     async with call_service(tmp_path, rtp_timeout_s=0.05) as harness:
         await harness.create_number()
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         phone.leg.on_hold = True
         harness.pump.last_packet_ns = time.monotonic_ns()
@@ -147,7 +145,7 @@ async def test_a_call_on_hold_is_not_timed_out(tmp_path: Path) -> None:
 async def test_a_leg_that_breaks_after_the_answer_is_unreachable(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number()
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         phone.hangs_up(503)
         call = await harness.ended_call(phone)
@@ -158,10 +156,10 @@ async def test_a_model_that_raises_ends_its_call_alone_and_is_logged_once(tmp_pa
     async with call_service(tmp_path, RuntimeError("out of memory")) as harness:
         await harness.create_number()
         await harness.create_number("+4930200", first_speaker="agent")
-        well = harness.rings()
+        well = harness.invite()
         await until(lambda: well.leg.on_digit is not None)
         with capture_logs() as logs:
-            call = await harness.ended_call(harness.rings(dials="+4930200"))
+            call = await harness.ended_call(harness.invite(dials="+4930200"))
         assert (call.status, call.ended_reason) == ("completed", "error")
         errors = [entry for entry in logs if entry["log_level"] == "error"]
         assert [(entry["event"], entry["call_id"]) for entry in errors] == [("call.failed", call.id)]
@@ -176,13 +174,13 @@ async def test_a_leg_that_raises_before_the_answer_fails_its_call_alone(tmp_path
         await harness.create_number()
         phone = Phone(harness.pump)
         phone.dialog.error = OSError("no transport")
-        harness.service.incoming(phone.leg)
+        harness.service.on_incoming_call(phone.leg)
         await eventually(harness, lambda call: call.ended_at is not None)
         call = await harness.stored_call(phone)
     assert (call.status, call.ended_reason) == ("failed", "error")
 
 
-async def test_an_ear_that_cannot_be_opened_ends_its_call_and_gives_its_slot_back(
+async def test_a_speech_recognizer_that_cannot_be_opened_ends_its_call_and_frees_its_slot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with call_service(tmp_path) as harness:
@@ -192,14 +190,14 @@ async def test_an_ear_that_cannot_be_opened_ends_its_call_and_gives_its_slot_bac
             raise ModelError("no memory for a stream")
 
         monkeypatch.setattr(harness.stt, "open", fails)
-        phone = harness.rings()
+        phone = harness.invite()
         call = await harness.ended_call(phone)
         assert (call.status, call.ended_reason) == ("completed", "error")
         assert phone.sent == [180, 200, -1]
         assert len(harness.pump.released) == 1
 
 
-async def test_sound_that_comes_after_the_call_was_given_up_gives_its_slot_back(
+async def test_audio_negotiated_after_the_calls_end_frees_its_slot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with call_service(tmp_path) as harness:
@@ -214,20 +212,20 @@ async def test_sound_that_comes_after_the_call_was_given_up_gives_its_slot_back(
             await bye(reason)
 
         monkeypatch.setattr(phone.dialog, "bye", crosses_with_the_sound)
-        harness.service.incoming(phone.leg)
+        harness.service.on_incoming_call(phone.leg)
         await until(lambda: 200 in phone.sent)
         await harness.service.hangup((await harness.stored_call(phone)).id)
         assert harness.pump.released == [slot]
 
 
-async def test_a_drain_lets_calls_finish_and_takes_no_new_ones(tmp_path: Path) -> None:
+async def test_a_drain_lets_calls_finish_and_admits_no_new_ones(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number()
-        first = harness.rings()
+        first = harness.invite()
         await until(lambda: first.leg.on_digit is not None)
         drain = asyncio.ensure_future(harness.service.drain(60))
-        await until(lambda: harness.service.draining)
-        late = harness.rings()
+        await until(lambda: harness.service.is_draining)
+        late = harness.invite()
         assert await refused(harness, late) == [503]
         assert "Retry-After" in late.dialog.headers
         assert not drain.done()
@@ -239,7 +237,7 @@ async def test_a_drain_lets_calls_finish_and_takes_no_new_ones(tmp_path: Path) -
 async def test_calls_that_outlast_the_drain_end_with_server_shutdown(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number()
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         await harness.service.drain(0.01)
         call = await harness.stored_call(phone)
@@ -247,10 +245,10 @@ async def test_calls_that_outlast_the_drain_end_with_server_shutdown(tmp_path: P
     assert phone.sent[-1] == -1
 
 
-async def test_nothing_keeps_a_call_in_memory_after_its_end(tmp_path: Path) -> None:
+async def test_an_ended_call_is_garbage_collected(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         await harness.create_number(max_call_duration_seconds=3600)
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         call = weakref.ref(harness.service.active_calls()[0])
         phone.hangs_up()

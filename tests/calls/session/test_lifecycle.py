@@ -1,4 +1,4 @@
-"""The states of a call: each has its cause, a call may end at any time, and what comes late changes nothing."""
+"""The lifecycle of a call: a call may end in any state, and late events change nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from calls.session.lifecycle import CallLifecycle, SessionState
 
 Step = Callable[[CallLifecycle], object]
 STEPS: tuple[Step, ...] = (
-    CallLifecycle.invite_sent,
-    CallLifecycle.answered,
-    CallLifecycle.audio_flows,
+    CallLifecycle.mark_ringing,
+    CallLifecycle.mark_answered,
+    CallLifecycle.mark_active,
     lambda call: call.end("customer_ended"),
-    CallLifecycle.closed,
+    CallLifecycle.mark_ended,
 )
 
 
@@ -41,8 +41,8 @@ async def test_a_call_may_end_at_any_time_and_the_first_reason_counts(steps: int
     assert call.ended_at == ended_at
 
 
-@pytest.mark.parametrize("end", [lambda call: call.end("error"), lambda call: (call.end("error"), call.closed())])
-async def test_what_comes_late_does_not_revive_a_call(end: Step) -> None:
+@pytest.mark.parametrize("end", [lambda call: call.end("error"), lambda call: (call.end("error"), call.mark_ended())])
+async def test_a_late_event_does_not_revive_a_call(end: Step) -> None:
     call = CallLifecycle(SessionState.QUEUED)
     end(call)
     state = call.state
@@ -51,15 +51,15 @@ async def test_what_comes_late_does_not_revive_a_call(end: Step) -> None:
     assert call.state is state
 
 
-async def test_an_answer_is_known_also_of_a_call_that_is_ending() -> None:
+async def test_an_answer_is_recorded_also_while_the_call_is_ending() -> None:
     call = CallLifecycle()
     call.end("api_hangup")
-    answered_at = call.answered()
+    answered_at = call.mark_answered()
     assert (call.is_answered, call.answered_at, call.state) == (True, answered_at, SessionState.ENDING)
-    assert call.answered() == answered_at
+    assert call.mark_answered() == answered_at
 
 
 async def test_a_call_ends_only_after_its_reason_is_known() -> None:
     call = CallLifecycle()
-    call.closed()
+    call.mark_ended()
     assert call.state is SessionState.RINGING

@@ -1,4 +1,4 @@
-"""Calls that we make, from the queue to the stored end."""
+"""Outbound calls, from the queue to the stored end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from storage.database.database import StorageUnavailable
 from storage.phone_numbers import phone_numbers
 from storage.webhooks import deliveries
 from tests.calls.call_service_harness import GREETS, call_service, until
-from tests.calls.outbound_calls import WEBHOOK, becomes, callee, ended, how, queue, store, stored
+from tests.calls.outbound_calls import WEBHOOK, callee, ended, queue, status_and_reason, store, stored, wait_for_status
 from tests.fakes.fake_leg import SOURCE
 from tests.fakes.scripted_call import RATE, WORD_MS
 
@@ -38,7 +38,7 @@ from tests.fakes.scripted_call import RATE, WORD_MS
         ({"source": "2001:db8::1"}, None),
     ],
 )
-async def test_what_a_trunk_lacks_is_said(tmp_path: Path, changes: dict[str, Any], word: str | None) -> None:
+async def test_a_trunk_problem_names_what_is_missing(tmp_path: Path, changes: dict[str, Any], word: str | None) -> None:
     async with call_service(tmp_path) as harness:
         number, _ = await harness.create_number()
     problem = trunk_problem(replace(number, **changes), tcp=True)
@@ -47,7 +47,7 @@ async def test_what_a_trunk_lacks_is_said(tmp_path: Path, changes: dict[str, Any
         assert "TCP" in str(trunk_problem(replace(number, **changes), tcp=False))
 
 
-async def test_a_call_goes_through_its_trunk_and_is_stored_from_queued_to_its_end(tmp_path: Path) -> None:
+async def test_an_outbound_call_uses_its_trunk_and_is_stored_from_queued_to_ended(tmp_path: Path) -> None:
     greeting = "Hello {{first_name}}, you are {{vip}} and {{age}}."
     async with call_service(tmp_path) as harness:
         line = await harness.create_number(**{**GREETS, **WEBHOOK, "agent_greeting": greeting})
@@ -61,27 +61,31 @@ async def test_a_call_goes_through_its_trunk_and_is_stored_from_queued_to_its_en
             now = await stored(harness, call)
             assert (now.status, now.call_sid) == ("queued", there.leg.sip_call_id)
             there.rings()
-            await becomes(harness, call, "ringing")
+            await wait_for_status(harness, call, "ringing")
             there.answers()
             await until(lambda: harness.tts.spoken)
-            await becomes(harness, call, "in_progress")
+            await wait_for_status(harness, call, "in_progress")
             await until(lambda: harness.pump.taken(there.leg.media.slot) >= 2 * RATE * WORD_MS // 1000)
             there.ends()
             end = await ended(harness, call)
         assert harness.tts.spoken == ["Hello Ann, you are true and four point five."]
         assert len(await harness.database.read(lambda conn: deliveries.due_attempts(conn, utc_now()))) == 1
         assert harness.pump.released == [there.leg.media.slot]
-    assert (how(end), end.customer_number, end.provider) == (("completed", "customer_ended"), "+4917012", "sip")
+    assert (status_and_reason(end), end.customer_number, end.provider) == (
+        ("completed", "customer_ended"),
+        "+4917012",
+        "sip",
+    )
     assert end.started_at is not None
     assert end.ended_at is not None
     assert call.created_at <= end.started_at <= end.ended_at
     assert (end.context_variables, end.metadata) == (variables, {"order": 7})
     assert end.transcript[0]["content"].startswith("Hello Ann,")
-    told = [entry["event"] for entry in logs if entry["event"].startswith("call.")]
-    assert told == ["call.queued", "call.placed", "call.ringing", "call.answered", "call.ended"]
+    logged = [entry["event"] for entry in logs if entry["event"].startswith("call.")]
+    assert logged == ["call.queued", "call.placed", "call.ringing", "call.answered", "call.ended"]
 
 
-async def test_an_agent_that_listens_first_says_nothing_until_it_is_spoken_to(tmp_path: Path) -> None:
+async def test_an_agent_that_does_not_speak_first_waits_for_the_callee(tmp_path: Path) -> None:
     async with call_service(tmp_path, [TextDelta("You chose four."), HANG_UP]) as harness:
         call = await queue(harness, await harness.create_number(**{**GREETS, "first_speaker": "user"}))
         there = await callee(harness)
@@ -92,7 +96,7 @@ async def test_an_agent_that_listens_first_says_nothing_until_it_is_spoken_to(tm
             there.driver.on_digit(digit, "rfc4733")
         end = await ended(harness, call)
     assert [item["content"] for item in end.transcript] == ["4", "You chose four."]
-    assert (how(end), there.sent) == (("completed", "agent_ended"), [-1])
+    assert (status_and_reason(end), there.sent) == (("completed", "agent_ended"), [-1])
 
 
 async def test_the_trunk_s_port_and_transport_and_the_number_s_name_are_used(tmp_path: Path) -> None:
@@ -106,12 +110,12 @@ async def test_the_trunk_s_port_and_transport_and_the_number_s_name_are_used(tmp
         assert there.caller == NameAddr("+4930100", "Front desk")
 
 
-async def test_early_media_is_no_conversation(tmp_path: Path) -> None:
+async def test_early_media_does_not_start_the_conversation(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         call = await queue(harness, await harness.create_number(**GREETS))
         there = await callee(harness)
         there.rings(early_media=True)
-        await becomes(harness, call, "ringing")
+        await wait_for_status(harness, call, "ringing")
         ticks = harness.engine.stats.ticks
         await until(lambda: harness.engine.stats.ticks > ticks + 20)
         assert (harness.engine.stats.calls, harness.tts.spoken) == (0, [])
@@ -141,7 +145,7 @@ async def test_a_final_status_is_the_reason_of_the_end(tmp_path: Path, code: int
         there.rings(early_media=code == 486)
         there.ends(code)
         end = await ended(harness, call)
-        assert (*how(end), end.started_at, end.duration_seconds) == (status, reason, None, 0)
+        assert (*status_and_reason(end), end.started_at, end.duration_seconds) == (status, reason, None, 0)
         assert len(await harness.database.read(lambda conn: deliveries.due_attempts(conn, utc_now()))) == 1
         assert len(harness.pump.released) == (code == 486), "early media gave its slot back"
     assert there.sent == []
@@ -155,7 +159,7 @@ async def test_a_final_status_is_the_reason_of_the_end(tmp_path: Path, code: int
         (False, 0, ("failed", "unreachable")),
     ],
 )
-async def test_who_does_not_answer_in_time_is_cancelled(
+async def test_a_callee_that_does_not_answer_in_time_is_cancelled(
     tmp_path: Path, rings: bool, trying: int, expected: tuple[str, str]
 ) -> None:
     async with call_service(tmp_path, ring_timeout_s=0.1) as harness:
@@ -164,34 +168,34 @@ async def test_who_does_not_answer_in_time_is_cancelled(
         there.dialog.trying = trying
         if rings:
             there.rings()
-        assert how(await ended(harness, call)) == expected
+        assert status_and_reason(await ended(harness, call)) == expected
         assert there.sent == [-1]
 
 
-async def test_the_ring_timeout_does_not_bound_the_talk(tmp_path: Path) -> None:
+async def test_the_ring_timeout_does_not_limit_the_conversation(tmp_path: Path) -> None:
     async with call_service(tmp_path, ring_timeout_s=0.1) as harness:
         call = await queue(harness, await harness.create_number(max_call_duration_seconds=1))
         (await callee(harness)).answers()
-        assert how(await ended(harness, call)) == ("completed", "max_duration")
+        assert status_and_reason(await ended(harness, call)) == ("completed", "max_duration")
 
 
-async def test_an_answer_without_any_sound_is_a_media_timeout(tmp_path: Path) -> None:
+async def test_an_answer_without_audio_is_a_media_timeout(tmp_path: Path) -> None:
     async with call_service(tmp_path, rtp_timeout_s=0.05) as harness:
         call = await queue(harness, await harness.create_number())
         (await callee(harness)).answers(mute=True)
         end = await ended(harness, call)
-    assert how(end) == ("completed", "media_timeout")
+    assert status_and_reason(end) == ("completed", "media_timeout")
     assert end.started_at is not None
 
 
-async def test_who_answers_and_hangs_up_in_one_breath_has_answered(tmp_path: Path) -> None:
+async def test_a_callee_that_answers_and_hangs_up_at_once_has_answered(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         call = await queue(harness, await harness.create_number())
         there = await callee(harness)
         there.answers()
         there.ends()
         end = await ended(harness, call)
-    assert (how(end), end.duration_seconds) == (("completed", "customer_ended"), 0)
+    assert (status_and_reason(end), end.duration_seconds) == (("completed", "customer_ended"), 0)
     assert end.started_at is not None
 
 
@@ -201,20 +205,20 @@ async def test_an_invite_that_cannot_be_sent_is_unreachable_and_the_log_says_why
         for kind in get_args(InviteErrorKind):
             harness.callees.error = InviteError(kind, "no INVITE could be sent: no transport")
             with capture_logs() as logs:
-                assert how(await ended(harness, await queue(harness, line))) == ("failed", "unreachable")
-            told = [(each["why"], each["kind"]) for each in logs if each["event"] == "call.not_placed"]
-            assert told == [("no INVITE could be sent: no transport", kind)]
+                assert status_and_reason(await ended(harness, await queue(harness, line))) == ("failed", "unreachable")
+            logged = [(each["why"], each["kind"]) for each in logs if each["event"] == "call.not_placed"]
+            assert logged == [("no INVITE could be sent: no transport", kind)]
 
 
 async def test_a_trunk_whose_host_is_unknown_is_unreachable(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         harness.callees.address = None
         call = await queue(harness, await harness.create_number())
-        assert how(await ended(harness, call)) == ("failed", "unreachable")
+        assert status_and_reason(await ended(harness, call)) == ("failed", "unreachable")
         assert harness.callees.dial_count == 0
 
 
-async def test_a_fault_ends_its_call_alone_as_error_and_is_logged_once(tmp_path: Path) -> None:
+async def test_an_unexpected_exception_ends_its_call_alone_as_error_and_is_logged_once(tmp_path: Path) -> None:
     async with call_service(tmp_path) as harness:
         line = await harness.create_number()
         well = await queue(harness, line)
@@ -223,11 +227,11 @@ async def test_a_fault_ends_its_call_alone_as_error_and_is_logged_once(tmp_path:
         harness.callees.error = ValueError("broken")
         with capture_logs() as logs:
             call = await queue(harness, line)
-            assert how(await ended(harness, call)) == ("failed", "error")
+            assert status_and_reason(await ended(harness, call)) == ("failed", "error")
         failed = [entry for entry in logs if entry["log_level"] == "error"]
         assert [(entry["event"], entry["call_id"]) for entry in failed] == [("call.failed", call.id)]
         there.ends()
-        assert how(await ended(harness, well)) == ("completed", "customer_ended")
+        assert status_and_reason(await ended(harness, well)) == ("completed", "customer_ended")
 
 
 async def test_a_call_whose_agent_is_deleted_before_it_is_placed_fails(tmp_path: Path) -> None:
@@ -236,11 +240,11 @@ async def test_a_call_whose_agent_is_deleted_before_it_is_placed_fails(tmp_path:
         call = await harness.database.write(lambda conn: store(conn, line, "+4917012"))
         await harness.database.write(lambda conn: agents.delete(conn, number.organization_id, agent.id))
         harness.service.start_queued_calls()
-        assert how(await ended(harness, call)) == ("failed", "unreachable")
+        assert status_and_reason(await ended(harness, call)) == ("failed", "unreachable")
         assert harness.callees.dial_count == 0
 
 
-async def test_a_database_in_trouble_does_not_stop_the_queue_for_good(
+async def test_a_failing_database_does_not_stop_the_queue_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with call_service(tmp_path) as harness:

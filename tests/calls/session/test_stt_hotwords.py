@@ -1,4 +1,4 @@
-"""The phrases that a speech recognizer expects in a call."""
+"""Hot words of speech recognition."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def tool(properties: dict[str, object]) -> ToolDefinition:
         ("Tarifs de l'Atelier Duval, fermé lundi.", ["Duval"]),
     ],
 )
-def test_names_are_words_with_a_capital_that_do_not_owe_it_to_a_beginning(prompt: str, names: list[str]) -> None:
+def test_names_are_capitalized_words_within_a_sentence(prompt: str, names: list[str]) -> None:
     assert hot_words("x", prompt, [], []) == names
 
 
-def test_the_agents_own_name_is_one_and_what_kind_of_thing_it_is_is_none() -> None:
+def test_the_agents_name_is_a_phrase_without_words_like_agent() -> None:
     assert hot_words("Anneliese", "", [], []) == ["Anneliese"]
     assert hot_words("Zendovia Assistant", "", [], []) == ["Zendovia"]
 
 
-def test_short_context_values_are_expected_as_they_are_and_numbers_ids_and_prose_are_not() -> None:
+def test_short_context_values_are_phrases_and_numbers_ids_and_prose_are_not() -> None:
     values = ["Siobhán O'Neill", "a@b.example", "2f1c-88", 4711, True, "", "one two three four five six", "Dr. Weber"]
     assert hot_words("x", "", values, []) == ["Siobhán O'Neill", "Dr Weber"]
 
 
-def test_listed_values_of_tools_are_expected_and_parameters_of_several_words() -> None:
+def test_enums_of_tools_and_parameters_of_several_words_are_phrases() -> None:
     parameters = {
         "service": {"type": "string", "enum": ["nail trim", "full_groom", "K9-7"]},
         "orderNumber": {"type": "string"},
@@ -60,18 +60,18 @@ def test_listed_values_of_tools_are_expected_and_parameters_of_several_words() -
     ]  # fmt: skip
 
 
-def test_a_word_is_expected_once_and_the_likeliest_are_kept() -> None:
+def test_phrases_are_distinct_and_the_likeliest_come_first() -> None:
     many = " ".join(f"and Name{chr(97 + i // 26)}{chr(97 + i % 26)}," for i in range(2 * MAX_PHRASES))
     words = hot_words("x", f"with {many} and Ada.", ["ada"], [])
     assert words[0] == "ada" and len(words) == MAX_PHRASES == len({word.casefold() for word in words})
 
 
-def test_odd_schemas_do_no_harm() -> None:
+def test_unusual_schemas_are_ignored() -> None:
     odd = ToolDefinition("odd", "", {"properties": ["a"], "enum": "b", "items": 3})
     assert hot_words("", "", [], [odd, tool({"a_b": 3, "c": {"enum": [None, 1]}})]) == ["a b"]
 
 
-async def test_a_call_tells_its_recognizer_what_to_expect() -> None:
+async def test_a_call_opens_its_recognizer_with_hot_words() -> None:
     ears = ScriptedStt()
     agent = SimpleNamespace(name="Ada", system_prompt="You know Mr. Okonkwo.", language_hint="en")
     call = SimpleNamespace(context_variables={"pet": "Biscuit", "age": 3})

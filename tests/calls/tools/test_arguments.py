@@ -1,4 +1,4 @@
-"""What a model writes for a tool is taken when it fits, and refused in words that help it otherwise."""
+"""Arguments that a model writes for a tool: accepted if they match, else refused with an error for the model."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def of_type(kind: str) -> dict[str, Any]:
         ("array", "[1,[2]]", [1, [2]]),
     ],
 )
-def test_a_value_of_the_type_or_one_that_loses_nothing_is_taken(kind: str, written: str, value: object) -> None:
-    (taken,) = parse_arguments(f'{{"value": {written}}}', of_type(kind)).values()
-    assert (taken, type(taken)) == (value, type(value))
+def test_a_value_of_the_type_or_convertible_without_loss_is_accepted(kind: str, written: str, value: object) -> None:
+    (parsed,) = parse_arguments(f'{{"value": {written}}}', of_type(kind)).values()
+    assert (parsed, type(parsed)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
@@ -71,40 +71,40 @@ def test_a_value_of_the_type_or_one_that_loses_nothing_is_taken(kind: str, writt
         ("array", '"a"'),
     ],
 )
-def test_a_value_of_another_type_is_refused_and_the_wanted_type_is_told(kind: str, written: str) -> None:
+def test_a_value_of_another_type_is_refused_with_the_expected_type(kind: str, written: str) -> None:
     with pytest.raises(InvalidArguments, match=r"^parameter `value` must be (a|an|true or false)\b.*, not an? \w+$"):
         parse_arguments(f'{{"value": {written}}}', of_type(kind))
 
 
-def test_a_missing_parameter_and_a_null_one_are_told_by_name() -> None:
+def test_a_missing_or_null_required_parameter_is_named() -> None:
     with pytest.raises(InvalidArguments) as refused:
         parse_arguments('{"people": null}', BOOKING)
     assert refused.value.message == "parameter `date` is required; parameter `people` is required"
 
 
-def test_null_for_a_parameter_that_may_be_left_out_leaves_it_out() -> None:
+def test_null_for_an_optional_parameter_omits_it() -> None:
     assert parse_arguments('{"date": "today", "people": 2, "note": null}', BOOKING) == {"date": "today", "people": 2}
 
 
-def test_a_parameter_that_does_not_exist_is_refused_and_the_others_are_named() -> None:
+def test_an_unknown_parameter_is_refused_with_the_names_of_the_others() -> None:
     with pytest.raises(InvalidArguments) as refused:
         parse_arguments('{"date": "today", "people": 2, "day": 1}', BOOKING)
     assert refused.value.message == "there is no parameter `day`, only `date`, `people`, `note`"
 
 
-def test_what_a_tool_without_parameters_is_given_is_refused() -> None:
+def test_arguments_of_a_tool_without_parameters_are_refused() -> None:
     assert parse_arguments("{}", {"type": "object"}) == {}
     with pytest.raises(InvalidArguments, match="there is no parameter `reason`, the tool takes none"):
         parse_arguments('{"reason": "bye"}', {"type": "object"})
 
 
 @pytest.mark.parametrize("nothing", ["", " \n"])
-def test_no_text_is_an_object_without_values(nothing: str) -> None:
+def test_an_empty_text_is_an_empty_object(nothing: str) -> None:
     assert parse_arguments(nothing, of_type("string")) == {}
 
 
 @pytest.mark.parametrize("text", ["{", '{"value": }', "value=1", "{'value': 1}", '{"value": NaN', "9" * 5000])
-def test_what_is_no_json_is_told(text: str) -> None:
+def test_invalid_json_is_an_error(text: str) -> None:
     with pytest.raises(InvalidArguments, match="no valid JSON"):
         parse_arguments(text, of_type("number"))
 
@@ -112,25 +112,25 @@ def test_what_is_no_json_is_told(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"), [("[]", "an array"), ("null", "null"), ('"x"', "a string"), ("1", "a number")]
 )
-def test_json_that_is_no_object_is_told(text: str, told: str) -> None:
+def test_json_that_is_no_object_is_an_error(text: str, told: str) -> None:
     with pytest.raises(InvalidArguments, match=f"one JSON object, not {told}$"):
         parse_arguments(text, of_type("number"))
 
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
 @pytest.mark.parametrize("place", ['{{"value": {}}}', '{{"value": {{"a": [{}]}}}}'])
-def test_numbers_that_json_cannot_carry_on_are_refused(number: str, place: str) -> None:
+def test_non_finite_numbers_are_refused(number: str, place: str) -> None:
     with pytest.raises(InvalidArguments, match="finite"):
         parse_arguments(place.format(number), of_type("object"))
 
 
 @pytest.mark.parametrize("text", [r'{"value": "\ud800"}', r'{"value": {"\udfff": 1}}', '{"value": "\ud800"}'])
-def test_half_a_character_is_refused_wherever_it_is(text: str) -> None:
-    with pytest.raises(InvalidArguments, match="half of a character"):
+def test_a_lone_surrogate_is_refused_anywhere(text: str) -> None:
+    with pytest.raises(InvalidArguments, match="lone surrogate"):
         parse_arguments(text, of_type("object"))
 
 
-def test_arguments_are_bounded_in_bytes() -> None:
+def test_arguments_are_limited_in_bytes() -> None:
     frame = len('{"value": ""}')
     letter = "é"
     fits = letter * ((MAX_ARGUMENT_BYTES - frame) // 2)
@@ -140,7 +140,7 @@ def test_arguments_are_bounded_in_bytes() -> None:
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
-def test_arguments_are_bounded_in_depth(opening: str, closing: str) -> None:
+def test_arguments_are_limited_in_depth(opening: str, closing: str) -> None:
 
     def nested(depth: int) -> str:
         inside = "1" if opening != "[" else ""
@@ -153,7 +153,7 @@ def test_arguments_are_bounded_in_depth(opening: str, closing: str) -> None:
             parse_arguments(nested(depth), of_type(kind))
 
 
-def test_no_more_than_five_problems_are_told_and_made_up_names_are_cut() -> None:
+def test_at_most_five_problems_are_reported_and_unknown_names_are_cut() -> None:
     made_up = {f"{number}{'x' * 100}": 1 for number in range(9)}
     text = str(made_up).replace("'", '"')
     with pytest.raises(InvalidArguments) as refused:

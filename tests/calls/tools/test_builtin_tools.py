@@ -1,4 +1,4 @@
-"""The tools that an agent has in a call: the built-in ones that are meant for it, and those of its organization."""
+"""The tools of an agent in a call: built-in ones and those of its organization."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from storage.agents.tools import ToolConfig, ToolFields
 from storage.database.database import Database, StorageUnavailable
 from tests.calls.call_service_harness import call_service
 from tests.calls.http_server import LOOPBACK, client_with
-from tests.calls.knowledge.ingestion_harness import Archive, at_work
+from tests.calls.knowledge.ingestion_harness import Archive, running_ingester
 
 CONFIG: ToolConfig = {
     "url": "http://127.0.0.1:9/",
@@ -46,16 +46,16 @@ async def http_access(secrets: Secrets) -> AsyncIterator[ToolHttpAccess]:
         yield ToolHttpAccess(client, EgressConcurrency(), secrets)
 
 
-async def changed(archive: Archive, **changes: Any) -> Agent:
-    """The archive's agent, with other settings."""
+async def agent_with(archive: Archive, **changes: Any) -> Agent:
+    """Returns the archive's agent with other settings."""
     update = partial(agents.update, organization_id=archive.organization_id, agent_id=archive.agent_id, changes=changes)
     agent = await archive.database.write(update)
     assert agent is not None
     return agent
 
 
-async def tools_called(archive: Archive, *names: str) -> list[str]:
-    """New tools of the organization; their ids."""
+async def store_tools(archive: Archive, *names: str) -> list[str]:
+    """Store tools of the organization; returns their ids."""
 
     def create(conn: sa.Connection) -> list[str]:
         fields = [ToolFields(name=name, description="Does it", config=CONFIG) for name in names]
@@ -68,27 +68,27 @@ def names_of(toolset: ToolSet) -> list[str]:
     return [each.name for each in toolset.definitions]
 
 
-async def nothing(digits: str) -> None:
-    """No keys."""
+async def send_nothing(digits: str) -> None:
+    """Sends nothing."""
 
 
-async def test_an_agent_has_what_its_settings_and_its_call_give_it(
+async def test_an_agent_has_the_tools_of_its_settings_and_its_call(
     archive: Archive, http_access: ToolHttpAccess
 ) -> None:
-    everything = await changed(archive, allow_end_call=True, knowledge_search_instructions="For prices")
+    everything = await agent_with(archive, allow_end_call=True, knowledge_search_instructions="For prices")
     toolset = await load_toolset(
-        everything, CONTEXT, database=archive.database, http_access=http_access, send_digits=nothing
+        everything, CONTEXT, database=archive.database, http_access=http_access, send_digits=send_nothing
     )
     assert names_of(toolset) == ["end_call", "send_dtmf", "search_knowledge"]
-    bare = await changed(archive, allow_end_call=False, knowledge_search_instructions=None)
+    bare = await agent_with(archive, allow_end_call=False, knowledge_search_instructions=None)
     assert names_of(await load_toolset(bare, CONTEXT, database=archive.database, http_access=http_access)) == []
 
 
 async def test_only_a_search_is_without_effects(archive: Archive, http_access: ToolHttpAccess) -> None:
-    agent = await changed(archive, knowledge_search_instructions="For prices")
-    await tools_called(archive, "book")
+    agent = await agent_with(archive, knowledge_search_instructions="For prices")
+    await store_tools(archive, "book")
     toolset = await load_toolset(
-        agent, CONTEXT, database=archive.database, http_access=http_access, send_digits=nothing
+        agent, CONTEXT, database=archive.database, http_access=http_access, send_digits=send_nothing
     )
     assert [name for name in names_of(toolset) if not toolset.has_effects(name)] == ["search_knowledge"]
     assert "book" in names_of(toolset)
@@ -97,8 +97,8 @@ async def test_only_a_search_is_without_effects(archive: Archive, http_access: T
 async def test_no_tool_of_an_organization_takes_the_name_of_a_built_in_one(
     archive: Archive, http_access: ToolHttpAccess
 ) -> None:
-    agent = await changed(archive, allow_end_call=False, knowledge_search_instructions=None)
-    await tools_called(
+    agent = await agent_with(archive, allow_end_call=False, knowledge_search_instructions=None)
+    await store_tools(
         archive, "end_call", "Send DTMF", "search-knowledge", "search_knowledge", "Look up order", "Look up: order"
     )
     toolset = await load_toolset(agent, CONTEXT, database=archive.database, http_access=http_access)
@@ -107,14 +107,14 @@ async def test_no_tool_of_an_organization_takes_the_name_of_a_built_in_one(
 
 
 async def test_an_agent_has_the_tools_that_it_names(archive: Archive, http_access: ToolHttpAccess) -> None:
-    first, _, third = await tools_called(archive, "first", "second", "third")
+    first, _, third = await store_tools(archive, "first", "second", "third")
     for tool_ids, named in (([third, first], ["first", "third"]), ([], []), (None, ["first", "second", "third"])):
-        agent = await changed(archive, tool_ids=tool_ids, allow_end_call=False, knowledge_search_instructions=None)
+        agent = await agent_with(archive, tool_ids=tool_ids, allow_end_call=False, knowledge_search_instructions=None)
         toolset = await load_toolset(agent, CONTEXT, database=archive.database, http_access=http_access)
         assert sorted(names_of(toolset)) == named
 
 
-async def test_a_call_has_the_tools_that_need_no_database_when_that_is_in_trouble(
+async def test_without_the_database_a_call_has_the_built_in_tools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: Any, **__: Any) -> None:
@@ -124,31 +124,31 @@ async def test_a_call_has_the_tools_that_need_no_database_when_that_is_in_troubl
         await harness.create_number(first_speaker="agent", knowledge_search_instructions="For prices")
         monkeypatch.setattr(tools, "of_agent", fails)
         with capture_logs() as logs:
-            call = await harness.ended_call(harness.rings())
+            call = await harness.ended_call(harness.invite())
     assert call.ended_reason == "agent_ended"
     assert [each.name for each in harness.llm.prompts[0].tools] == ["end_call", "send_dtmf"]
     assert [each["cause"] for each in logs if each["event"] == "call.without_own_tools"] == ["disk I/O error"]
 
 
-async def test_of_too_many_tools_the_oldest_stay_and_one_line_says_so(
+async def test_of_too_many_tools_the_oldest_stay_and_one_log_line_says_so(
     archive: Archive, http_access: ToolHttpAccess
 ) -> None:
-    agent = await changed(archive)
-    await tools_called(archive, *(f"t{number}" for number in range(MAX_TOOLS)))
+    agent = await agent_with(archive)
+    await store_tools(archive, *(f"t{number}" for number in range(MAX_TOOLS)))
     with capture_logs() as logs:
-        kept = await load_toolset(agent, CONTEXT, database=archive.database, http_access=http_access)
+        expected = await load_toolset(agent, CONTEXT, database=archive.database, http_access=http_access)
         assert logs == []
-        await tools_called(archive, "one_more")
+        await store_tools(archive, "one_more")
         toolset = await load_toolset(agent, CONTEXT, database=archive.database, http_access=http_access)
-    assert names_of(toolset) == names_of(kept)
+    assert names_of(toolset) == names_of(expected)
     assert [each["event"] for each in logs] == ["tools.left_out"]
 
 
 async def test_all_tools_come_from_one_read(
     archive: Archive, http_access: ToolHttpAccess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agent = await changed(archive, knowledge_search_instructions="For prices")
-    await tools_called(archive, "first", "second")
+    agent = await agent_with(archive, knowledge_search_instructions="For prices")
+    await store_tools(archive, "first", "second")
     reads: list[Callable[[sa.Connection], Any]] = []
     read = archive.database.read
 
@@ -161,7 +161,7 @@ async def test_all_tools_come_from_one_read(
     assert len(reads) == 1
 
 
-async def test_hanging_up_is_left_to_the_conversation() -> None:
+async def test_the_end_call_tool_only_returns_a_result() -> None:
     assert EndCallTool().definition.name == END_CALL
     assert await ToolSet([EndCallTool()]).run(ToolCall("1", END_CALL, "")) == ToolResult("The call ends.", ok=True)
 
@@ -185,19 +185,19 @@ async def pressed(arguments: str) -> tuple[list[str], ToolResult]:
         (f'"{"9" * 32}"', "9" * 32),
     ],
 )
-async def test_keys_are_pressed_in_their_order(written: str, digits: str) -> None:
+async def test_dtmf_digits_are_sent_in_order(written: str, digits: str) -> None:
     sent, result = await pressed(f'{{"digits": {written}}}')
     assert (sent, result) == ([digits], ToolResult("The keys were pressed.", ok=True))
 
 
 @pytest.mark.parametrize("written", ['""', '"one"', '"-"', '"E"', '"\uff11"', f'"{"9" * 33}"'])
-async def test_what_is_no_key_is_not_pressed(written: str) -> None:
+async def test_invalid_dtmf_digits_are_not_sent(written: str) -> None:
     sent, result = await pressed(f'{{"digits": {written}}}')
     assert (sent, result.ok) == ([], False)
     assert "`digits` takes 1 to 32 of" in result.content
 
 
-async def test_keys_of_a_call_that_has_ended_are_told_as_not_pressed() -> None:
+async def test_dtmf_of_an_ended_call_is_a_failed_result() -> None:
     async def gone(digits: str) -> None:
         raise ConnectionError("the leg has no sound")
 
@@ -205,7 +205,7 @@ async def test_keys_of_a_call_that_has_ended_are_told_as_not_pressed() -> None:
     assert result == ToolResult("The tool could not press the keys: the call is at its end.", ok=False)
 
 
-async def test_keys_that_nobody_takes_are_given_up() -> None:
+async def test_dtmf_that_cannot_be_sent_times_out() -> None:
     async def held(digits: str) -> None:
         await asyncio.Event().wait()
 
@@ -216,7 +216,7 @@ async def test_keys_that_nobody_takes_are_given_up() -> None:
 async def test_the_instructions_say_when_to_search_with_their_variables_filled(
     archive: Archive, http_access: ToolHttpAccess
 ) -> None:
-    agent = await changed(archive, knowledge_search_instructions="For prices of {{company}}", allow_end_call=False)
+    agent = await agent_with(archive, knowledge_search_instructions="For prices of {{company}}", allow_end_call=False)
     (definition,) = (await load_toolset(agent, CONTEXT, database=archive.database, http_access=http_access)).definitions
     assert (definition.name, definition.description) == ("search_knowledge", "For prices of Harbour Dental")
 
@@ -226,49 +226,49 @@ async def found(database: Database, agent_id: str, query: str) -> ToolResult:
     return await tool.run({"query": query})
 
 
-async def test_a_search_tells_the_passages_and_their_documents(archive: Archive) -> None:
+async def test_a_search_returns_the_passages_and_their_documents(archive: Archive) -> None:
     document = await archive.upload()
-    async with at_work(archive) as worker:
-        await worker.idle()
+    async with running_ingester(archive) as worker:
+        await worker.wait_idle()
     result = await found(archive.database, archive.agent_id, "Are you open on Sundays?")
-    told = "From the document Hours:\nWe open at nine.\nOn Sundays we are closed."
+    passages = "From the document Hours:\nWe open at nine.\nOn Sundays we are closed."
     (source,) = result.sources
     assert (source.document_id, source.document, source.position) == (document.id, "Hours", 0)
     assert 0 < source.score <= 1
-    assert result == ToolResult(told, ok=True, sources=(source,))
+    assert result == ToolResult(passages, ok=True, sources=(source,))
 
 
-async def test_a_search_tells_the_best_passages_only(archive: Archive) -> None:
+async def test_a_search_returns_the_best_passages_only(archive: Archive) -> None:
     for number in range(MAX_PASSAGES + 2):
         await archive.upload(f"Berth {number} costs {number} euros.".encode())
-    async with at_work(archive) as worker:
-        await worker.idle()
+    async with running_ingester(archive) as worker:
+        await worker.wait_idle()
     result = await found(archive.database, archive.agent_id, "What does berth 5 cost, in euros?")
     assert result.content.count("From the document") == MAX_PASSAGES
     assert result.content.startswith("From the document Hours:\nBerth 5 costs")
 
 
-async def test_passages_of_long_words_are_cut(archive: Archive) -> None:
+async def test_the_text_of_long_passages_is_cut(archive: Archive) -> None:
     await archive.upload(" ".join(f"{'berth' * 11}{number:04}" for number in range(800)).encode() + b" berth" * 800)
-    async with at_work(archive) as worker:
-        await worker.idle()
+    async with running_ingester(archive) as worker:
+        await worker.wait_idle()
     result = await found(
         archive.database, archive.agent_id, " ".join(f"{'berth' * 11}{number:04}" for number in (1, 500))
     )
     assert (len(result.content), result.ok) == (MAX_CHARACTERS, True)
 
 
-async def test_a_search_for_what_is_in_none_of_the_agent_s_documents_says_so(archive: Archive) -> None:
+async def test_a_search_without_results_says_so(archive: Archive) -> None:
     await archive.upload()
-    async with at_work(archive) as worker:
-        await worker.idle()
+    async with running_ingester(archive) as worker:
+        await worker.wait_idle()
     nothing_there = ToolResult("The documents say nothing about that.", ok=True)
     for query in ("Do you sell helicopters?", "", '" OR agent:*', "x" * 5_000):
         assert await found(archive.database, archive.agent_id, query) == nothing_there
     assert await found(archive.database, "another", "open on sunday") == nothing_there
 
 
-async def test_a_database_in_trouble_is_told_as_a_tool_that_does_not_work(archive: Archive) -> None:
+async def test_a_failing_database_is_a_failed_result(archive: Archive) -> None:
     closed = Database(str(archive.database.url))
     toolset = ToolSet(
         [SearchKnowledgeTool(KnowledgePrefetch(KnowledgeSearch(closed), archive.agent_id), "For opening hours")]

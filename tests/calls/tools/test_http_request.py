@@ -1,4 +1,4 @@
-"""What goes where in a tool's request, and which values of a call are kept from going astray."""
+"""Rendering of a tool's request: parts of the URL, headers, body, and values that are refused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_with_a_body_the_parameters_go_into_it_as_json(method: str) -> None:
     assert filled("http://h.example/", method=method).body == b"{}"
 
 
-def test_an_owner_s_content_type_stays() -> None:
+def test_a_configured_content_type_stays() -> None:
     request = filled("http://h.example/", method="POST", headers=[("content-type", "application/vnd.x+json")])
     assert list(request.headers.items()) == [("content-type", "application/vnd.x+json")]
 
@@ -65,9 +65,7 @@ def test_an_owner_s_content_type_stays() -> None:
         ("http://[::1]:80/{{n}}", {"n": True}, "http://[::1]/true"),
     ],
 )
-def test_a_value_fills_the_place_of_its_variable_and_no_other(
-    url: str, values: dict[str, ContextValue], sent: str
-) -> None:
+def test_a_value_stays_within_its_part_of_the_url(url: str, values: dict[str, ContextValue], sent: str) -> None:
     assert str(filled(url, values).url) == sent
 
 
@@ -92,30 +90,30 @@ def test_a_value_fills_the_place_of_its_variable_and_no_other(
         ("http://h.example/orders/%2E{{id}}", {"id": "."}),
     ],
 )
-def test_a_value_that_would_lead_elsewhere_is_refused(url: str, values: dict[str, ContextValue]) -> None:
+def test_a_value_that_would_change_host_or_path_is_refused(url: str, values: dict[str, ContextValue]) -> None:
     with pytest.raises(InvalidToolRequest) as refused:
         filled(url, values, method="DELETE")
     assert "evil" not in refused.value.message
 
 
-def test_headers_are_filled_and_may_come_twice() -> None:
+def test_headers_are_rendered_and_may_repeat() -> None:
     headers = [("X-Call", "{{ call_id }}-{{n}}"), ("Cookie", "a=1"), ("Cookie", "b={{gone}}")]
     request = filled("http://h.example/", {"call_id": "c1", "n": 2.5}, headers=headers)
     assert list(request.headers.items()) == [("X-Call", "c1-2.5"), ("Cookie", "a=1"), ("Cookie", "b=")]
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\rb", "a\x00b", "a\x7fb"])
-def test_a_value_that_would_begin_another_header_is_refused(value: str) -> None:
+def test_a_value_that_would_inject_a_header_is_refused(value: str) -> None:
     with pytest.raises(InvalidToolRequest, match="header X-Call would hold a line break") as refused:
         filled("http://h.example/", {"v": value}, headers=[("X-Call", "{{v}}")])
     assert "Evil" not in refused.value.message
 
 
-def test_compressed_answers_are_not_asked_for() -> None:
+def test_compressed_responses_are_not_requested() -> None:
     assert not filled("http://h.example/", headers=[("Accept-Encoding", "gzip")]).headers
 
 
-def test_what_is_hidden_are_the_values_of_headers_and_the_credentials_of_the_url() -> None:
+def test_secrets_are_the_values_of_headers_and_the_credentials_of_the_url() -> None:
     headers = [
         ("Authorization", "Bearer {{key}}"),
         ("X-Pin", "123"),
@@ -166,22 +164,22 @@ def test_what_is_hidden_are_the_values_of_headers_and_the_credentials_of_the_url
         ("X-Gone", "{{token}}"),
     ],
 )
-def test_what_ordinary_answers_are_made_of_is_not_hidden(name: str, value: str) -> None:
+def test_ordinary_values_are_not_secrets(name: str, value: str) -> None:
     values: dict[str, ContextValue] = {"customer_number": "+4930123456", "days": "2026-11-21T10"}
     assert not filled("http://h.example/", values, headers=[(name, value)]).secrets
 
 
-def test_nothing_of_a_request_is_in_its_repr() -> None:
+def test_the_repr_of_a_request_has_no_values() -> None:
     template = RequestTemplate("POST", "http://u:hush@h.example/", [("Authorization", "hush")])
     assert "hush" not in repr(template) + repr(template.render({"a": "hush"}, {}, call_id="c"))
 
 
-def test_a_stored_address_that_is_no_url_is_told() -> None:
+def test_a_stored_url_that_is_invalid_is_an_error() -> None:
     with pytest.raises(InvalidToolRequest, match="no URL"):
         filled("ftp://h.example/")
 
 
-def test_a_stored_address_is_never_asked_at_another_host_than_stands_there() -> None:
+def test_a_stored_url_never_leads_to_another_host() -> None:
     with pytest.raises(InvalidToolRequest, match="would lead to another host"):
         filled("https://api example.com/")
 
@@ -198,7 +196,7 @@ def test_a_stored_address_is_never_asked_at_another_host_than_stands_there() -> 
         "https://{{tenant}}.{{caller_number}}.example/",
     ],
 )
-def test_whoever_calls_does_not_choose_the_server(url: str) -> None:
+def test_a_caller_cannot_choose_the_server(url: str) -> None:
     values = dict.fromkeys(
         ("sip_x_server", "sip_x_end", "sip_x_tenant", "key", "caller_name", "diverted_from", "tenant", "caller_number"),
         "evil.example",
@@ -220,7 +218,7 @@ def test_whoever_calls_does_not_choose_the_server(url: str) -> None:
 @pytest.mark.parametrize(
     "value", ["evil.example", "x@evil.example/", "/../..", "#@evil.example", "\\evil.example", ":80@e"]
 )
-def test_what_callers_write_elsewhere_leaves_the_server_as_it_is(url: str, value: str) -> None:
+def test_variables_of_callers_outside_the_host_are_allowed(url: str, value: str) -> None:
     values: dict[str, ContextValue] = dict.fromkeys(("sip_x_id", "customer_number", "caller_name"), value)
     sent = RequestTemplate("GET", url, ()).render({}, values, call_id="c").url
     assert (sent.host, sent.port) in (("api.example.com", 443), ("2001:db8::1", 443))

@@ -1,4 +1,4 @@
-"""What a server says, without what nobody may read."""
+"""Responses of tools' servers with masked secrets."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ from calls.tools.http_response import response_text
         (b"a+b+c%21 and a%20b%20c%21", "[hidden] and [hidden]"),
     ],
 )
-def test_what_is_hidden_is_hidden_however_it_is_written_and_json_stays_json(body: bytes, told: str) -> None:
+def test_secrets_are_masked_in_every_encoding_and_json_stays_json(body: bytes, told: str) -> None:
     answer = HttpResponse(200, CIMultiDictProxy(CIMultiDict()), body, truncated=False)
     assert response_text(answer, {"k+/=1", "2026", "true", "2.5", 'q"1', "a b c!"}) == told

@@ -1,4 +1,4 @@
-"""The tools of organizations, against a real server on loopback."""
+"""HTTP tools against a real server on loopback."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ GUESTS: Parameter = {"name": "guests", "type": "array", "description": "", "requ
 
 
 async def answered(answer: web.Response) -> ToolResult:
-    """What a model is told of an answer."""
+    """Returns the result for the model."""
     async with tool_server(answer) as server, http_tools() as calling:
         return await calling.tool(server.origin).run({})
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_parameters_go_into_the_query_where_there_is_no_body(method: Method) -> None:
+async def test_parameters_go_into_the_query_of_requests_without_a_body(method: Method) -> None:
     async with tool_server() as server, http_tools() as calling:
         result = await calling.tool(f"{server.origin}/berths?k=1", method, body=[DAY]).run(
             {"day": "1 & 2", "n": [1, 2]}
@@ -46,7 +46,7 @@ async def test_parameters_go_into_the_query_where_there_is_no_body(method: Metho
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
-async def test_parameters_go_into_a_json_body_elsewhere(method: Method) -> None:
+async def test_parameters_go_into_the_json_body_of_other_requests(method: Method) -> None:
     async with tool_server() as server, http_tools() as calling:
         result = await calling.tool(f"{server.origin}/berths", method).run({"day": "Öd", "guests": [{"a": True}]})
     assert result.ok
@@ -58,7 +58,7 @@ async def test_parameters_go_into_a_json_body_elsewhere(method: Method) -> None:
 async def test_only_get_is_without_effects() -> None:
     methods: list[Method] = ["GET", "POST", "PUT", "PATCH", "DELETE"]
     async with http_tools() as calling:
-        effects = [calling.tool("http://h.example/", method).effects for method in methods]
+        effects = [calling.tool("http://h.example/", method).has_effects for method in methods]
     assert effects == [False, True, True, True, True]
 
 
@@ -72,7 +72,7 @@ async def test_variables_of_the_call_fill_the_address_and_the_headers() -> None:
     assert headers["Authorization"] == "Bearer s3cret-token"
 
 
-async def test_a_request_whose_variable_would_lead_elsewhere_is_not_sent() -> None:
+async def test_a_request_whose_variable_would_change_the_host_is_not_sent() -> None:
     async with tool_server() as server, http_tools(id="..") as calling:
         with capture_logs() as logs:
             result = await calling.tool(f"{server.origin}/orders/{{{{id}}}}", "DELETE").run({})
@@ -119,18 +119,18 @@ async def test_the_model_sees_the_tool_by_its_description_and_parameters() -> No
         (b"plain", "", "plain"),
     ],
 )
-async def test_what_the_server_says_is_told_as_text(body: bytes, media_type: str, told: str) -> None:
+async def test_the_servers_response_is_text_for_the_model(body: bytes, media_type: str, told: str) -> None:
     answer = web.Response(body=body, headers={"Content-Type": media_type})
     assert await answered(answer) == ToolResult(told, ok=True)
 
 
 @pytest.mark.parametrize("status", [200, 204])
-async def test_an_answer_without_words_is_told_as_done(status: int) -> None:
+async def test_an_empty_response_is_reported_as_done(status: int) -> None:
     told = f"Done: the tool answered with status {status} and nothing else."
     assert await answered(web.Response(status=status)) == ToolResult(told, ok=True)
 
 
-async def test_a_compressed_answer_is_not_read() -> None:
+async def test_a_compressed_response_is_not_read() -> None:
     answer = web.Response(body=b"\x1f\x8b\x08", headers={"Content-Encoding": "gzip"})
     assert await answered(answer) == ToolResult("(an answer in an encoding that is not read: gzip)", ok=True)
 
@@ -138,23 +138,23 @@ async def test_a_compressed_answer_is_not_read() -> None:
 @pytest.mark.parametrize(
     "size", [MAX_CHARACTERS + 1, MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES + 1, 40 * MAX_RESPONSE_BYTES]
 )
-async def test_a_long_answer_is_cut_and_says_so(size: int) -> None:
+async def test_a_long_response_is_truncated_with_a_note(size: int) -> None:
     result = await answered(web.Response(text="x" * size))
     assert result == ToolResult("x" * MAX_CHARACTERS + TRUNCATED, ok=True)
 
 
-async def test_an_answer_of_the_greatest_length_is_whole() -> None:
+async def test_a_response_of_exactly_the_limit_is_complete() -> None:
     assert (await answered(web.Response(text="x" * MAX_CHARACTERS))).content == "x" * MAX_CHARACTERS
 
 
 @pytest.mark.parametrize("status", [400, 404, 429, 500, 503])
-async def test_an_error_is_told_with_its_status_and_the_beginning_of_its_text(status: int) -> None:
+async def test_an_error_is_reported_with_its_status_and_the_beginning_of_its_text(status: int) -> None:
     result = await answered(web.Response(status=status, text="no such day " + "x" * 1000))
     said = ("no such day " + "x" * 1000)[:MAX_ERROR_CHARACTERS]
     assert result == ToolResult(f"The tool answered with status {status}. It said: {said}", ok=False)
 
 
-async def test_an_error_without_text_is_told_by_its_status() -> None:
+async def test_an_error_without_text_is_reported_by_its_status() -> None:
     assert await answered(web.Response(status=500)) == ToolResult("The tool answered with status 500.", ok=False)
 
 
@@ -167,7 +167,7 @@ async def test_a_redirect_is_not_followed(status: int) -> None:
     assert [path for _, path, _, _ in server.asked] == ["/here"]
 
 
-async def test_a_server_that_takes_too_long_is_given_up() -> None:
+async def test_a_server_that_takes_too_long_is_a_timeout() -> None:
     async with tool_server() as server, http_tools() as calling:
         server.hold = asyncio.Event()
         with capture_logs() as logs:
@@ -177,9 +177,9 @@ async def test_a_server_that_takes_too_long_is_given_up() -> None:
     assert [(each["outcome"], each["ms"] >= 100) for each in logs] == [("timeout", True)]
 
 
-async def test_waiting_for_room_counts_as_waiting_for_the_answer() -> None:
-    lanes = EgressConcurrency(owner_limit=1)
-    async with tool_server() as server, http_tools(lanes=lanes) as calling, lanes.slot("org"):
+async def test_waiting_for_a_slot_counts_against_the_timeout() -> None:
+    concurrency = EgressConcurrency(owner_limit=1)
+    async with tool_server() as server, http_tools(concurrency=concurrency) as calling, concurrency.slot("org"):
         result = await calling.tool(server.origin, timeout=100).run({})
     assert result == ToolResult("The tool did not answer within 0.1 seconds.", ok=False)
     assert server.asked == []
@@ -196,7 +196,7 @@ async def test_an_address_that_the_rules_forbid_is_not_connected_to() -> None:
     ]
 
 
-async def test_a_server_that_is_not_there_is_told_without_its_address() -> None:
+async def test_an_unreachable_server_is_reported_without_its_address() -> None:
     async with tool_server() as server:
         pass
     async with http_tools() as calling:
@@ -204,16 +204,14 @@ async def test_a_server_that_is_not_there_is_told_without_its_address() -> None:
     assert result == ToolResult("The tool's server could not be reached.", ok=False)
 
 
-async def test_a_name_that_does_not_exist_is_a_server_that_is_not_there() -> None:
+async def test_an_unknown_host_name_is_an_unreachable_server() -> None:
     async with http_tools() as calling:
         result = await calling.tool("http://nowhere.invalid/").run({})
     assert result == ToolResult("The tool's server could not be reached.", ok=False)
 
 
 @pytest.mark.parametrize("kind", ["json", "html", "text", "error"])
-async def test_a_server_that_echoes_our_headers_gives_no_secret_away(
-    kind: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_echoed_headers_reveal_no_secret(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     quoted = 'pass"word\\ü-1234'
 
     async def echoes(request: web.Request) -> web.Response:
@@ -237,7 +235,7 @@ async def test_a_server_that_echoes_our_headers_gives_no_secret_away(
     assert "trunkline" in result.content
 
 
-async def test_a_broken_answer_gives_no_secret_away(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_malformed_response_reveals_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
     async def talks_nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         writer.write(head)
@@ -265,9 +263,9 @@ async def test_headers_of_another_key_file_break_the_tool_and_not_the_call() -> 
     assert server.asked == []
 
 
-async def test_a_cancelled_request_is_given_up_at_once_and_leaves_its_lane() -> None:
-    lanes = EgressConcurrency(limit=1, owner_limit=1)
-    async with tool_server() as server, http_tools(lanes=lanes) as calling:
+async def test_a_cancelled_request_ends_at_once_and_releases_its_slot() -> None:
+    concurrency = EgressConcurrency(limit=1, owner_limit=1)
+    async with tool_server() as server, http_tools(concurrency=concurrency) as calling:
         server.hold = asyncio.Event()
         running = asyncio.ensure_future(calling.tool(server.origin, "POST", timeout=30_000).run({}))
         await server.arrived.wait()
@@ -276,18 +274,18 @@ async def test_a_cancelled_request_is_given_up_at_once_and_leaves_its_lane() -> 
             with pytest.raises(asyncio.CancelledError):
                 await running
         server.hold.set()
-        async with asyncio.timeout(5), lanes.slot("another"):
+        async with asyncio.timeout(5), concurrency.slot("another"):
             assert [(each["event"], each["outcome"]) for each in logs] == [("tool.called", "cancelled")]
 
 
 @pytest.mark.parametrize(("status", "level"), [(200, "info"), (404, "info"), (302, "warning"), (500, "warning")])
-async def test_a_warning_is_what_somebody_can_mend(status: int, level: str) -> None:
+async def test_only_failures_that_an_operator_can_fix_are_warnings(status: int, level: str) -> None:
     with capture_logs() as logs:
         await answered(web.Response(status=status))
     assert [(each["event"], each["log_level"]) for each in logs] == [("tool.called", level)]
 
 
-async def test_each_use_is_logged_and_measured() -> None:
+async def test_each_tool_call_is_logged_and_measured() -> None:
     def count() -> float:
         return REGISTRY.get_sample_value("trunkline_tool_seconds_count", {"outcome": "status"}) or 0.0
 
@@ -309,23 +307,23 @@ async def test_each_use_is_logged_and_measured() -> None:
     assert count() == before + 1
 
 
-async def test_a_whole_call_of_a_model_goes_to_the_server_and_back() -> None:
+async def test_a_models_tool_call_reaches_the_server_and_returns_its_response() -> None:
     async with tool_server() as server, http_tools() as calling:
-        belt = ToolSet([calling.tool(f"{server.origin}/berths", body=[DAY])])
-        refused = await belt.run(ToolCall("1", "free_berths", "{}"))
-        told = await belt.run(ToolCall("2", "free_berths", '{"day": 21}'))
+        toolset = ToolSet([calling.tool(f"{server.origin}/berths", body=[DAY])])
+        refused = await toolset.run(ToolCall("1", "free_berths", "{}"))
+        told = await toolset.run(ToolCall("2", "free_berths", '{"day": 21}'))
     assert refused == ToolResult("`free_berths` was not called: parameter `day` is required.", ok=False)
     assert told == ToolResult('{"free":3}', ok=True)
     assert [path for _, path, _, _ in server.asked] == ["/berths?day=21"]
 
 
-async def test_parameters_have_names_that_models_take_and_are_sent_under_their_own() -> None:
+async def test_parameters_have_accepted_names_for_models_and_are_sent_under_their_own() -> None:
     place: Parameter = {"name": "Straße & Ort", "type": "string", "description": "", "required": True}
     async with tool_server() as server, http_tools() as calling:
         tool = calling.tool(server.origin, body=[DAY, place])
-        belt = ToolSet([tool])
-        refused = await belt.run(ToolCall("1", "free_berths", '{"day": "1"}'))
-        told = await belt.run(ToolCall("2", "free_berths", '{"day": "1", "Strae_Ort": "Kai"}'))
+        toolset = ToolSet([tool])
+        refused = await toolset.run(ToolCall("1", "free_berths", '{"day": "1"}'))
+        told = await toolset.run(ToolCall("2", "free_berths", '{"day": "1", "Strae_Ort": "Kai"}'))
     assert tool.definition.parameters["properties"]["Strae_Ort"] == {"type": "string", "description": "Straße & Ort"}
     assert tool.definition.parameters["required"] == ["day", "Strae_Ort"]
     assert refused == ToolResult("`free_berths` was not called: parameter `Strae_Ort` is required.", ok=False)

@@ -1,4 +1,4 @@
-"""How many requests of one call are under way at once."""
+"""Concurrent requests of one call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.calls.tools.tool_server import HttpTools, http_tools
 
 @dataclass
 class Gate:
-    """A server that answers nobody until it is open."""
+    """A server that responds once it is open."""
 
     came: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
     open: asyncio.Event = field(default_factory=asyncio.Event)
@@ -49,7 +49,7 @@ async def test_two_requests_of_a_call_are_sent_at_once_and_a_third_waits() -> No
         assert await asyncio.gather(*asked) == [True] * (MAX_CONCURRENT_REQUESTS + 1)
 
 
-async def test_a_cancelled_request_gives_its_place_to_the_next() -> None:
+async def test_a_cancelled_request_releases_its_slot_to_the_next() -> None:
     gate = Gate()
     async with serving(gate.handle) as origin, http_tools() as calling:
         first, *others = begin(calling, origin, MAX_CONCURRENT_REQUESTS + 1)

@@ -1,4 +1,4 @@
-"""Four organizations whose servers accept and never answer, and a fifth with a good one: real HTTP."""
+"""Four organizations whose servers accept and never respond (tarpits), and a fifth with a good one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from config.secrets import Secrets
 from storage.agents.tools import Tool
 from storage.database.database import Database
 from tests.calls.http_server import LOOPBACK, client_with
-from tests.calls.webhooks.outbox_harness import Receiver, delivering, listening, put, put_many
+from tests.calls.webhooks.outbox_harness import Receiver, listening, put, put_many, running_sender
 
 HOGS = 4
 
 
 class Tarpit:
-    """Accepts, and never answers; `connections` counts."""
+    """A server that accepts and never responds; `connections` counts."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -31,7 +31,7 @@ class Tarpit:
 
     @asynccontextmanager
     async def open(self, ports: int = 1) -> AsyncIterator[Tarpit]:
-        """Listens on so many ports of loopback."""
+        """Listen on this number of ports of loopback."""
         async with AsyncExitStack() as stack:
             for _ in range(ports):
                 server = await asyncio.start_server(self._hold, "127.0.0.1", 0)
@@ -48,7 +48,7 @@ class Tarpit:
         writer.close()
 
     async def settled(self, least: int) -> None:
-        """So many connections have come, and then no further one for a moment."""
+        """Wait until there are `least` connections, and no further one for a moment."""
         async with asyncio.timeout(15):
             while self.connections < least:
                 self._news.clear()
@@ -67,14 +67,14 @@ def secrets() -> Secrets:
     return Secrets([Fernet.generate_key()])
 
 
-async def test_a_webhook_goes_out_at_once_beside_four_organizations_whose_receivers_never_answer(
+async def test_a_webhook_is_sent_at_once_beside_four_organizations_whose_receivers_never_respond(
     database: Database, secrets: Secrets
 ) -> None:
     async with Tarpit().open(ports=60) as tarpit, listening(Receiver()) as receiver:
         for _ in range(HOGS):
             await put_events(database, tarpit.ports)
-        async with delivering(database, secrets, timeout_s=30) as deliverer:
-            await tarpit.settled(300)  # they take what they get
+        async with running_sender(database, secrets, timeout_s=30) as deliverer:
+            await tarpit.settled(300)  # all that they may have
             await put(database, f"{receiver.origin}/hook")
             deliverer.wake()
             async with asyncio.timeout(5):
@@ -82,11 +82,13 @@ async def test_a_webhook_goes_out_at_once_beside_four_organizations_whose_receiv
 
 
 async def put_events(database: Database, ports: list[int]) -> None:
-    """Events of one organization, two for each port."""
+    """Put events of one organization into the outbox, two for each port."""
     await put_many(database, [f"http://127.0.0.1:{port}/hook" for port in ports], 2)
 
 
-async def test_a_tool_is_asked_at_once_beside_four_organizations_whose_servers_never_answer(secrets: Secrets) -> None:
+async def test_a_tool_request_is_sent_at_once_beside_four_organizations_whose_servers_never_respond(
+    secrets: Secrets,
+) -> None:
     receiver = Receiver()
     async with Tarpit().open() as tarpit, listening(receiver), client_with(LOOPBACK) as client:
         http_access = ToolHttpAccess(client, EgressConcurrency(), secrets)
@@ -95,7 +97,7 @@ async def test_a_tool_is_asked_at_once_beside_four_organizations_whose_servers_n
             for hog in range(HOGS)
             for _ in range(40)
         ]
-        await tarpit.settled(112)  # they take what they get
+        await tarpit.settled(112)  # all that they may have
         async with asyncio.timeout(5):
             answer = await tool(http_access, "fifth", f"{receiver.origin}/hook").run({})
         assert answer.ok
@@ -105,7 +107,7 @@ async def test_a_tool_is_asked_at_once_beside_four_organizations_whose_servers_n
 
 
 def tool(http_access: ToolHttpAccess, organization: str, url: str) -> HttpTool:
-    """A tool of a call of its own."""
+    """Returns a tool of a call of its own."""
     now = utc_now()
     stored = Tool(
         id="tool", organization_id=organization, name="berths", created_at=now, updated_at=now,

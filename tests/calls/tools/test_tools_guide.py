@@ -1,4 +1,4 @@
-"""The example of docs/how-to/tools.md is what happens."""
+"""The example of docs/how-to/tools.md, executed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GUIDE = (Path(__file__).parents[3] / "docs/how-to/tools.md").read_text()
 PARTS = dict(re.findall(r"^```\w+ (\w+)\n(.*?)\n```", GUIDE, re.MULTILINE | re.DOTALL))
 
 
-async def test_the_request_of_the_example_is_sent_and_its_answer_told() -> None:
+async def test_the_request_of_the_example_is_sent_and_its_response_returned() -> None:
     asked: list[web.Request] = []
 
     async def answers(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""The belt: names, unknown tools, arguments, faults, and how much goes on at once."""
+"""The tool set: names, unknown tools, arguments, errors, and concurrency."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ DAY = {"type": "object", "properties": {"day": {"type": "string"}}, "required": 
 
 
 @dataclass
-class Noting:
-    """A tool that keeps what it is given, and waits for `gate`."""
+class RecordingTool:
+    """A tool that records its arguments, and waits for `gate`."""
 
     name: str = "free_berths"
-    effects: bool = True
+    has_effects: bool = True
     fault: Exception | None = None
     gate: asyncio.Event | None = None
     given: list[Mapping[str, Any]] = field(default_factory=list)
@@ -47,14 +47,14 @@ def call(name: str = "free_berths", arguments: str = '{"day": "today"}') -> Tool
     return ToolCall("1", name, arguments)
 
 
-async def test_a_call_that_fits_is_run_and_its_result_given_back() -> None:
-    tool = Noting()
+async def test_a_valid_tool_call_runs_and_returns_its_result() -> None:
+    tool = RecordingTool()
     assert await ToolSet([tool]).run(call()) == ToolResult("3 berths", ok=True)
     assert tool.given == [{"day": "today"}]
 
 
 async def test_the_definitions_are_those_of_the_tools_in_their_order() -> None:
-    toolset = ToolSet([Noting("b"), Noting("a")])
+    toolset = ToolSet([RecordingTool("b"), RecordingTool("a")])
     assert [each.name for each in toolset.definitions] == ["b", "a"]
 
 
@@ -71,19 +71,19 @@ async def test_the_definitions_are_those_of_the_tools_in_their_order() -> None:
         ),
     ],
 )
-async def test_what_the_model_does_wrong_is_told_and_nothing_is_run(name: str, arguments: str, told: str) -> None:
-    tool = Noting()
+async def test_an_error_of_the_model_is_a_failed_result_and_no_tool_runs(name: str, arguments: str, told: str) -> None:
+    tool = RecordingTool()
     assert await ToolSet([tool]).run(call(name, arguments)) == ToolResult(told, ok=False)
     assert tool.given == []
 
 
-async def test_a_belt_without_tools_says_so() -> None:
+async def test_an_empty_tool_set_says_so() -> None:
     result = await ToolSet().run(call("weather"))
     assert result == ToolResult("There is no tool `weather`. There are no tools.", ok=False)
 
 
-async def test_a_tool_that_breaks_is_logged_and_the_model_is_told_without_the_reason() -> None:
-    toolset = ToolSet([Noting(fault=Unavailable("the disk is full"))], call_id="c1")
+async def test_a_tools_unexpected_error_is_logged_and_the_result_has_no_reason() -> None:
+    toolset = ToolSet([RecordingTool(fault=Unavailable("the disk is full"))], call_id="c1")
     with capture_logs() as logs:
         result = await toolset.run(call())
     assert result == ToolResult("`free_berths` does not work at the moment.", ok=False)
@@ -98,31 +98,31 @@ async def test_a_tool_that_breaks_is_logged_and_the_model_is_told_without_the_re
     ]
 
 
-async def test_a_fault_of_ours_is_not_swallowed() -> None:
+async def test_other_exceptions_are_not_swallowed() -> None:
     with pytest.raises(ZeroDivisionError):
-        await ToolSet([Noting(fault=ZeroDivisionError())]).run(call())
+        await ToolSet([RecordingTool(fault=ZeroDivisionError())]).run(call())
 
 
 async def test_what_the_model_writes_is_not_in_the_log() -> None:
     with capture_logs() as logs:
-        await ToolSet([Noting()]).run(call(arguments='{"day": ["my secret"]}'))
-        await ToolSet([Noting()]).run(call(arguments="my secret"))
+        await ToolSet([RecordingTool()]).run(call(arguments='{"day": ["my secret"]}'))
+        await ToolSet([RecordingTool()]).run(call(arguments="my secret"))
     assert [each["event"] for each in logs] == ["tool.arguments_refused"] * 2
     assert "secret" not in str(logs)
 
 
-def test_effects_are_those_of_the_tool_and_a_tool_that_does_not_exist_has_none() -> None:
-    toolset = ToolSet([Noting("asks", effects=False), Noting("books")])
+def test_has_effects_is_that_of_the_tool_and_false_for_an_unknown_one() -> None:
+    toolset = ToolSet([RecordingTool("asks", has_effects=False), RecordingTool("books")])
     assert [toolset.has_effects(name) for name in ("asks", "books", "nothing")] == [False, True, False]
 
 
-def test_two_tools_of_one_name_are_a_mistake() -> None:
+def test_two_tools_of_one_name_raise() -> None:
     with pytest.raises(ValueError, match="same name"):
-        ToolSet([Noting(), Noting()])
+        ToolSet([RecordingTool(), RecordingTool()])
 
 
-async def test_a_tool_that_takes_its_time_holds_up_no_other() -> None:
-    slow, quick = Noting("slow", gate=asyncio.Event()), Noting("quick")
+async def test_a_slow_tool_delays_no_other() -> None:
+    slow, quick = RecordingTool("slow", gate=asyncio.Event()), RecordingTool("quick")
     assert slow.gate is not None
     toolset = ToolSet([slow, quick])
     async with asyncio.TaskGroup() as group:
@@ -147,11 +147,11 @@ async def test_a_tool_that_takes_its_time_holds_up_no_other() -> None:
         ("End Call", "End_Call_2"),
     ],
 )
-def test_a_name_becomes_one_that_models_take(name: str, made: str) -> None:
+def test_a_name_becomes_one_that_models_accept(name: str, made: str) -> None:
     assert function_name(name, {"end_call"}) == made
 
 
-def test_names_that_come_out_alike_are_numbered_and_stay_short() -> None:
+def test_equal_names_are_numbered_and_stay_short() -> None:
     taken: set[str] = set()
     for name in ["a b", "a_b", "A-b", "a?b", "予", "約", *["y" * 99] * 11]:
         made = function_name(name, taken)
@@ -161,7 +161,7 @@ def test_names_that_come_out_alike_are_numbered_and_stay_short() -> None:
     assert {"a_b", "a_b_2", "a_b_3", "a-b", "tool", "tool_2", "y" * 64, "y" * 61 + "_11"} <= taken
 
 
-def test_parameters_keep_names_that_models_take_and_the_others_get_some() -> None:
+def test_parameters_keep_accepted_names_and_the_others_get_new_ones() -> None:
     own = ["day", "Day", "_", "a b", "a_b", "日", "...", "x" * 64, "x" * 65, "é-1", "a.b"]
     made = ["day", "Day", "_", "a_b_2", "a_b", "value", "value_2", "x" * 64, "x" * 62 + "_2", "e-1", "a_b_3"]
     assert list(parameter_names(own).items()) == list(zip(made, own, strict=True))

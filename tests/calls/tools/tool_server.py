@@ -1,4 +1,4 @@
-"""A server that tools of organizations ask, and the tools of one call that ask it."""
+"""A server for HTTP tools, and the HTTP tools of one call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.calls.http_server import LOOPBACK, client_with, serving
 
 @dataclass
 class ToolServer:
-    """A server that records its requests, and sends `answer`."""
+    """A server that records requests and sends `answer`."""
 
     answer: web.Response = field(default_factory=lambda: web.json_response({"free": 3}))
     asked: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
@@ -45,7 +45,7 @@ class ToolServer:
 
 @dataclass
 class HttpTools:
-    """Makes the HTTP tools of one call."""
+    """Creates the HTTP tools of one call."""
 
     http_access: ToolHttpAccess
     context: CallContext
@@ -84,10 +84,10 @@ async def tool_server(answer: web.Response | None = None) -> AsyncIterator[ToolS
 
 @asynccontextmanager
 async def http_tools(
-    rules: EgressRules = LOOPBACK, lanes: EgressConcurrency | None = None, **values: ContextValue
+    rules: EgressRules = LOOPBACK, concurrency: EgressConcurrency | None = None, **values: ContextValue
 ) -> AsyncIterator[HttpTools]:
     async with client_with(rules) as client:
         yield HttpTools(
-            ToolHttpAccess(client, lanes or EgressConcurrency(), Secrets([Fernet.generate_key()])),
+            ToolHttpAccess(client, concurrency or EgressConcurrency(), Secrets([Fernet.generate_key()])),
             CallContext("call-1", values),
         )

@@ -11,12 +11,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from calls.trunks.host_tracker import (
-    DEMOTED_S,
+    DEMOTION_S,
     FAILURE_RETRY_S,
     MAX_REFRESH_S,
     MIN_REFRESH_S,
+    HostTable,
     HostTracker,
-    Table,
     refresh_after_s,
 )
 from sipcore.resolver.dns_records import LookupFailed
@@ -33,13 +33,13 @@ def at(*addresses: str, transport: Transport = "udp") -> tuple[SipTarget, ...]:
 
 @dataclass
 class TrackerHarness:
-    """Names as they are; what is not there is looked for in vain, what is in `slow` when its event is set, and None
-    breaks the look-up."""
+    """A tracker whose hosts resolve by `names`: others fail, those in `slow` wait for their event, and None raises an
+    unexpected exception."""
 
     names: dict[str, ResolvedTargets | None] = field(default_factory=dict)
     slow: dict[str, asyncio.Event] = field(default_factory=dict)
     asked: list[tuple[float, str]] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+    tables: list[HostTable] = field(default_factory=list)
     ttl_s: float = 300.0
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class TrackerHarness:
 
 
 def with_harness(test: Callable[[TrackerHarness], object]) -> Callable[[], None]:
-    """On a virtual clock, with places that are closed at the end."""
+    """Run a test with a tracker on a virtual clock."""
 
     @virtually
     async def run() -> None:
@@ -79,7 +79,7 @@ def with_harness(test: Callable[[TrackerHarness], object]) -> Callable[[], None]
 
 
 @with_harness
-async def test_a_place_is_published_when_it_is_found(harness: TrackerHarness) -> None:
+async def test_a_destination_is_published_when_it_is_resolved(harness: TrackerHarness) -> None:
     harness["pbx.test"] = at("192.0.2.1", "192.0.2.2")
     harness.hosts.subscribe("trunks", [PBX])
     assert harness.hosts.targets(PBX) == []
@@ -101,12 +101,12 @@ async def test_an_address_that_no_trunk_may_have_is_never_published(harness: Tra
     assert harness.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}
     assert await harness.hosts.resolve(evil) == []
     assert harness.hosts.allowed_addresses("evil.test") == set()
-    assert "no address that a trunk may have: 255.255.255.255 (broadcast)" in str(harness.hosts.resolve_error(evil))
+    assert "no address that a trunk may have: 255.255.255.255 (broadcast)" in str(harness.hosts.lookup_error(evil))
     assert {line["event"] for line in logs} == {"trunks.address_refused", "trunks.host_unknown"}
 
 
 @with_harness
-async def test_a_name_that_moves_to_an_address_that_no_trunk_may_have_stays_where_it_was(
+async def test_a_host_that_moves_to_an_unusable_address_keeps_its_targets(
     harness: TrackerHarness,
 ) -> None:
     harness["pbx.test"] = at("192.0.2.1")
@@ -119,7 +119,7 @@ async def test_a_name_that_moves_to_an_address_that_no_trunk_may_have_stays_wher
 
 
 @with_harness
-async def test_a_place_without_a_transport_stands_under_each_that_it_has(harness: TrackerHarness) -> None:
+async def test_a_destination_without_a_transport_is_entered_under_each_transport(harness: TrackerHarness) -> None:
     tcp, udp = at("192.0.2.1", transport="tcp"), at("192.0.2.2")
     harness["pbx.test"] = tcp + udp
     harness.hosts.subscribe("trunks", [SipHostPort("pbx.test")])
@@ -131,14 +131,14 @@ async def test_a_place_without_a_transport_stands_under_each_that_it_has(harness
 
 
 @with_harness
-async def test_an_address_is_never_looked_for(harness: TrackerHarness) -> None:
+async def test_an_ip_address_is_never_looked_up(harness: TrackerHarness) -> None:
     harness.hosts.subscribe("trunks", [SipHostPort("192.0.2.1"), SipHostPort("2001:db8::1")])
     assert await harness.hosts.resolve(SipHostPort("192.0.2.9", None, "tcp")) == list(at("192.0.2.9", transport="tcp"))
     assert harness.asked == []
 
 
 @with_harness
-async def test_a_name_is_asked_for_again_before_its_time_is_over(harness: TrackerHarness) -> None:
+async def test_a_host_is_refreshed_before_its_ttl_ends(harness: TrackerHarness) -> None:
     harness["pbx.test"] = at("192.0.2.1")
     harness.hosts.subscribe("trunks", [PBX])
     await asyncio.sleep(299)
@@ -149,7 +149,7 @@ async def test_a_name_is_asked_for_again_before_its_time_is_over(harness: Tracke
     assert harness.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.7"))}
 
 
-def test_times_to_live_are_kept_within_bounds() -> None:
+def test_refresh_intervals_have_bounds() -> None:
     for chance in (0.0, 0.999):
         assert 0.89 * MIN_REFRESH_S < refresh_after_s(0, chance) < MIN_REFRESH_S
         assert 0.89 * MAX_REFRESH_S < refresh_after_s(10**9, chance) < MAX_REFRESH_S
@@ -169,18 +169,20 @@ async def test_a_failing_lookup_keeps_the_targets_and_is_logged_once(harness: Tr
     assert [(line["event"], line["host"], line["kept"]) for line in logs] == [
         ("trunks.host_unknown", "pbx.test", ["192.0.2.1"])
     ]
-    assert len(harness.times("pbx.test")) == pytest.approx(1 + 3600 / FAILURE_RETRY_S, abs=12), "sooner than usual"
-    assert harness.hosts.resolve_error(PBX) == "pbx.test: no answer in time"
+    assert len(harness.times("pbx.test")) == pytest.approx(1 + 3600 / FAILURE_RETRY_S, abs=12), (
+        "more often than after a success"
+    )
+    assert harness.hosts.lookup_error(PBX) == "pbx.test: no answer in time"
     harness["pbx.test"] = at("192.0.2.2")
     with capture_logs() as logs:
         await asyncio.sleep(FAILURE_RETRY_S)
     assert harness.hosts.targets(PBX) == list(at("192.0.2.2"))
     assert [line["event"] for line in logs] == ["trunks.host_found"]
-    assert harness.hosts.resolve_error(PBX) is None
+    assert harness.hosts.lookup_error(PBX) is None
 
 
 @with_harness
-async def test_half_an_answer_is_better_than_none_but_not_than_a_whole_one(harness: TrackerHarness) -> None:
+async def test_an_incomplete_answer_is_used_unless_there_is_a_complete_one(harness: TrackerHarness) -> None:
     harness.names["pbx.test"] = ResolvedTargets(at("192.0.2.1"), 300, complete=False)
     harness.hosts.subscribe("trunks", [PBX])
     await harness.hosts.wait_resolved(5)
@@ -191,11 +193,11 @@ async def test_half_an_answer_is_better_than_none_but_not_than_a_whole_one(harne
     await asyncio.sleep(1800)
     assert harness.hosts.targets(PBX) == list(at("192.0.2.2"))
     await asyncio.sleep(3600)
-    assert harness.hosts.targets(PBX) == list(at("192.0.2.1")), "it seems to be all that there is to know"
+    assert harness.hosts.targets(PBX) == list(at("192.0.2.1")), "the incomplete answer is used"
 
 
 @with_harness
-async def test_a_slow_name_keeps_nobody_else_waiting(harness: TrackerHarness) -> None:
+async def test_a_slow_lookup_delays_no_other(harness: TrackerHarness) -> None:
     harness.slow["slow.test"] = asyncio.Event()
     harness["slow.test"], harness["pbx.test"] = at("192.0.2.8"), at("192.0.2.1")
     slow = SipHostPort("slow.test", 5060, "udp")
@@ -212,14 +214,14 @@ async def test_a_slow_name_keeps_nobody_else_waiting(harness: TrackerHarness) ->
 
 
 @with_harness
-async def test_who_is_not_wanted_any_more_is_forgotten(harness: TrackerHarness) -> None:
+async def test_a_destination_without_subscribers_is_not_tracked(harness: TrackerHarness) -> None:
     harness["pbx.test"], harness["sbc.test"] = at("192.0.2.1"), at("192.0.2.2")
     sbc = SipHostPort("sbc.test", 5060, "udp")
     harness.hosts.subscribe("trunks", [PBX, sbc])
     harness.hosts.subscribe("sources", [PBX])
     await harness.hosts.wait_resolved(5)
     harness.hosts.subscribe("trunks", [])
-    assert harness.hosts.targets(PBX) == list(at("192.0.2.1")), "somebody else wants it"
+    assert harness.hosts.targets(PBX) == list(at("192.0.2.1")), "another subscriber has it"
     assert harness.hosts.targets(sbc) == []
     await asyncio.sleep(1)
     assert harness.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}
@@ -228,7 +230,7 @@ async def test_who_is_not_wanted_any_more_is_forgotten(harness: TrackerHarness) 
 
 
 @with_harness
-async def test_a_place_that_is_asked_for_is_there_at_once_and_kept_for_minutes(harness: TrackerHarness) -> None:
+async def test_a_resolved_destination_is_tracked_for_minutes(harness: TrackerHarness) -> None:
     harness["pbx.test"] = at("192.0.2.1")
     assert await harness.hosts.resolve(PBX) == list(at("192.0.2.1"))
     assert harness.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}, "PJSIP can go there now"
@@ -239,7 +241,7 @@ async def test_a_place_that_is_asked_for_is_there_at_once_and_kept_for_minutes(h
 
 
 @with_harness
-async def test_no_more_places_are_kept_for_those_who_just_ask_than_fit(harness: TrackerHarness) -> None:
+async def test_destinations_without_subscribers_are_limited(harness: TrackerHarness) -> None:
     for number in range(300):
         harness[f"n{number}.test"] = at("192.0.2.1")
         await harness.hosts.resolve(SipHostPort(f"n{number}.test", 5060, "udp"))
@@ -248,7 +250,7 @@ async def test_no_more_places_are_kept_for_those_who_just_ask_than_fit(harness: 
 
 
 @with_harness
-async def test_an_address_that_did_not_answer_comes_last_for_minutes(harness: TrackerHarness) -> None:
+async def test_a_demoted_address_comes_last_for_minutes(harness: TrackerHarness) -> None:
     harness["pbx.test"] = at("192.0.2.1", "192.0.2.2")
     await harness.hosts.resolve(PBX)
     harness.hosts.demote("PBX.test", "192.0.2.1")
@@ -256,26 +258,26 @@ async def test_an_address_that_did_not_answer_comes_last_for_minutes(harness: Tr
     assert harness.hosts.targets(PBX) == turned
     assert harness.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): turned}
     await harness.hosts.resolve(PBX)
-    await asyncio.sleep(DEMOTED_S + 1)
+    await asyncio.sleep(DEMOTION_S + 1)
     assert harness.hosts.targets(PBX) == list(at("192.0.2.1", "192.0.2.2"))
     assert harness.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.1", "192.0.2.2"))}
 
 
 @with_harness
-async def test_whoever_wants_to_hears_of_changes_and_only_of_those(harness: TrackerHarness) -> None:
+async def test_on_change_is_called_after_changes_alone(harness: TrackerHarness) -> None:
     heard: list[float] = []
     harness.hosts.on_change.append(lambda: heard.append(asyncio.get_running_loop().time()))
     harness["pbx.test"], harness["sbc.test"] = at("192.0.2.1"), at("192.0.2.2")
     harness.hosts.subscribe("trunks", [PBX, SipHostPort("sbc.test", 5060, "udp")])
     await asyncio.sleep(3000)
-    assert len(heard) == 1, "both at once"
+    assert len(heard) == 1, "both changes at once"
     harness["pbx.test"] = at("192.0.2.3")
     await asyncio.sleep(300)
     assert len(heard) == 2
 
 
 @with_harness
-async def test_a_fault_in_a_lookup_is_logged_and_ends_nothing(harness: TrackerHarness) -> None:
+async def test_an_unexpected_exception_in_a_lookup_is_logged_and_retried(harness: TrackerHarness) -> None:
     harness.names["pbx.test"] = None
     with capture_logs() as logs:
         assert await harness.hosts.resolve(PBX) == []
@@ -286,7 +288,7 @@ async def test_a_fault_in_a_lookup_is_logged_and_ends_nothing(harness: TrackerHa
 
 
 @virtually
-async def test_who_waits_for_a_place_is_let_go_at_the_end() -> None:
+async def test_waiters_return_at_close() -> None:
     harness = TrackerHarness()
     harness.slow["pbx.test"] = asyncio.Event()
     waiting = asyncio.create_task(harness.hosts.resolve(PBX))
@@ -296,7 +298,7 @@ async def test_who_waits_for_a_place_is_let_go_at_the_end() -> None:
 
 
 @with_harness
-async def test_the_ports_of_a_host_are_looked_for_together(harness: TrackerHarness) -> None:
+async def test_the_ports_of_a_host_share_a_lookup(harness: TrackerHarness) -> None:
     harness["pbx.test"] = at("192.0.2.1", "192.0.2.2")
     transports: tuple[Transport, ...] = ("udp", "tcp")
     ports = [SipHostPort("pbx.test", port, transport) for port in range(5000, 5300) for transport in transports]
@@ -309,13 +311,13 @@ async def test_the_ports_of_a_host_are_looked_for_together(harness: TrackerHarne
     assert len(harness.tables[-1]) == len(ports)
     harness.hosts.subscribe("trunks", [*ports[7:], SipHostPort("pbx.test", 6000, "udp")])
     await asyncio.sleep(10)
-    assert len(harness.asked) == 1, "nothing new is to be found out"
+    assert len(harness.asked) == 1, "no further lookup is made"
     assert SipHostPort("pbx.test", 6000, "udp") in harness.tables[-1]
     assert SipHostPort("pbx.test", 5000, "udp") not in harness.tables[-1]
 
 
 @with_harness
-async def test_where_not_all_places_find_room_organizations_take_turns(harness: TrackerHarness) -> None:
+async def test_a_full_table_is_shared_fairly_by_organizations(harness: TrackerHarness) -> None:
     with patch("calls.trunks.host_tracker.MAX_HOSTS", 20):
         harness["pbx.test"], harness["other.test"], harness["source.test"] = (
             at("192.0.2.1"),
@@ -334,7 +336,7 @@ async def test_where_not_all_places_find_room_organizations_take_turns(harness: 
 
 
 @with_harness
-async def test_an_organization_with_very_many_names_leaves_room_for_lookups_of_others(harness: TrackerHarness) -> None:
+async def test_an_organization_with_very_many_hosts_leaves_lookups_for_others(harness: TrackerHarness) -> None:
     hog = {SipHostPort(f"slow{each}.test", 5060, "udp"): {"hog"} for each in range(300)}
     harness.slow |= {place.host: asyncio.Event() for place in hog}
     harness["pbx.test"] = at("192.0.2.1")

@@ -1,4 +1,4 @@
-"""A change of one phone number among very many: other work goes on."""
+"""A change of one phone number among very many does not block the event loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls.cooperative import MAX_REST_S, REST_FACTOR, DutyCycle, TimeSlice
+from calls.duty_cycle import MAX_REST_S, REST_FACTOR, DutyCycle, TimeSlice
 from calls.trunks.host_tracker import HostTracker
 from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
 from calls.trunks.source_allowlist import SourceAllowlist
@@ -36,24 +36,24 @@ one go, and every place for every number."""
 
 @contextmanager
 def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """The processor time of every step of the event loop. Collecting garbage is nobody's fault."""
-    taken: list[float] = []
+    """Records the processor time of every step of the event loop, without garbage collection."""
+    step_times: list[float] = []
     plain = asyncio.Handle._run
 
     def run(handle: Any) -> None:
         before_s = time.thread_time()
         plain(handle)
-        taken.append(time.thread_time() - before_s)
+        step_times.append(time.thread_time() - before_s)
 
     gc.disable()
     with monkeypatch.context() as patch:
         patch.setattr(asyncio.Handle, "_run", run)
-        yield taken
+        yield step_times
     gc.enable()
 
 
 def fill(conn: sa.Connection) -> list[PhoneNumber]:
-    """Half by one name with a port each, half by address."""
+    """Store numbers: half with one host name and a port each, half with addresses."""
     owner = organizations.create(conn, "busy").id
     for trunk in ("pbx.test", "198.18.0.0/15"):
         trunk_grants.allow(conn, owner, trunk, "*", actor="ann")
@@ -69,7 +69,7 @@ def fill(conn: sa.Connection) -> list[PhoneNumber]:
     return [create(place) for place in range(NUMBERS)]
 
 
-async def test_a_change_among_very_many_numbers_holds_nobody_up(
+async def test_a_change_among_very_many_numbers_does_not_block_the_event_loop(
     database: Database, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[SipHostPort] = []
@@ -94,25 +94,25 @@ async def test_a_change_among_very_many_numbers_holds_nobody_up(
         await provisioner.refresh()
         await hosts.wait_resolved(30)
     assert len(had) == NUMBERS
-    assert len(looked) <= 3, "the ports of a host are looked for together"
+    assert len(looked) <= 3, "the ports of a host share a lookup"
     for place in (1, 2):
         number = numbers[place]
         await database.write(lambda conn, number=number: phone_numbers.replace(conn, number, {"sip_port": 9000}))
-    with steps(monkeypatch) as taken:
+    with steps(monkeypatch) as step_times:
         await provisioner.refresh()
         await sources.refresh()
         await asyncio.sleep(0.1)
     assert sum(trunk.port == 9000 for trunk in had) == 2
-    assert max(taken) < LONGEST_S
+    assert max(step_times) < LONGEST_S
     await hosts.close()
 
 
 def busy(seconds: float) -> None:
-    """Hold the event loop."""
+    """Block the event loop."""
     time.sleep(seconds)
 
 
-async def test_long_work_lets_others_work_in_between() -> None:
+async def test_long_work_yields_to_the_event_loop() -> None:
     turns: list[str] = []
 
     async def work() -> None:
@@ -131,19 +131,19 @@ async def test_long_work_lets_others_work_in_between() -> None:
     assert turns == ["others", "work"] * 3
 
 
-async def test_work_rests_a_multiple_of_the_time_that_it_took() -> None:
-    pace = DutyCycle()
-    assert pace.rest_s == 0, "the first begins at once"
-    with pace.busy():
+async def test_the_rest_is_a_multiple_of_the_run() -> None:
+    duty_cycle = DutyCycle()
+    assert duty_cycle.rest_s == 0, "the first begins at once"
+    with duty_cycle.busy():
         busy(0.02)
-    assert 0.02 < pace.rest_s < MAX_REST_S
+    assert 0.02 < duty_cycle.rest_s < MAX_REST_S
     begun_s = time.perf_counter()
-    await pace.wait()
+    await duty_cycle.wait()
     assert time.perf_counter() - begun_s >= 0.02 * (REST_FACTOR - 1)
-    assert pace.rest_s < 0.02
+    assert duty_cycle.rest_s < 0.02
 
 
-async def test_a_flood_of_changes_is_read_a_part_of_the_time(database: Database, secrets: Secrets) -> None:
+async def test_a_flood_of_changes_is_read_at_the_duty_cycle(database: Database, secrets: Secrets) -> None:
     reads: list[float] = []
 
     async def slow(_: Sequence[Trunk]) -> None:

@@ -1,4 +1,4 @@
-"""From stored phone numbers to the endpoint's trunks."""
+"""Trunk provisioning from stored phone numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REGISTRATION = {"sip_mode": "registration", "sip_username": "ann", "sip_proxy": 
 
 @dataclass
 class TrunkHarness:
-    """Trunk lines whose endpoint is a list; `names` is all that can be found."""
+    """A provisioner whose endpoint is a list; `names` are the hosts that can be resolved."""
 
     database: Database
     secrets: Secrets
@@ -47,7 +47,7 @@ class TrunkHarness:
         )
 
     async def number(self, **fields: Any) -> PhoneNumber:
-        """Store one."""
+        """Store a number."""
         if "sip_password" in fields:
             fields["sip_password_encrypted"] = self.secrets.encrypt(fields.pop("sip_password"))
 
@@ -95,11 +95,11 @@ async def harness(database: Database, secrets: Secrets) -> AsyncIterator[TrunkHa
         ("pbx.example.net;transport=udp;lr", SipHostPort("pbx.example.net", None, "udp")),
     ],
 )
-def test_a_place_is_a_host_a_host_with_a_port_or_a_uri(text: str, destination: SipHostPort) -> None:
+def test_a_destination_is_a_host_a_host_with_a_port_or_a_uri(text: str, destination: SipHostPort) -> None:
     assert parse_destination(text) == destination
 
 
-def test_what_a_place_says_itself_comes_first() -> None:
+def test_port_and_transport_of_the_destination_itself_have_precedence() -> None:
     assert parse_destination("pbx.test:5070;transport=tcp", 5080, "udp") == SipHostPort("pbx.test", 5070, "tcp")
     assert parse_destination("pbx.test", 5080, "udp") == SipHostPort("pbx.test", 5080, "udp")
 
@@ -128,7 +128,7 @@ def test_what_a_place_says_itself_comes_first() -> None:
         ),
     ],
 )
-async def test_where_a_number_s_trunk_is(
+async def test_the_destinations_of_a_numbers_trunk(
     harness: TrunkHarness, fields: dict[str, Any], registrar: SipHostPort, proxy: SipHostPort | None
 ) -> None:
     number = await harness.number(**{**REGISTRATION, **fields})
@@ -176,13 +176,13 @@ async def test_on_standby_no_number_registers(harness: TrunkHarness) -> None:
     assert usual and standby and (usual.registers, standby) == (True, replace(usual, registers=False))
 
 
-async def test_a_number_without_a_trunk_is_none_and_says_so(harness: TrunkHarness) -> None:
+async def test_a_number_without_a_trunk_has_a_status_that_says_so(harness: TrunkHarness) -> None:
     number = await harness.number()
     await harness.provisioner.refresh()
     assert (harness.applied, harness.provisioner.status(number)) == ([[]], NO_TRUNK)
 
 
-async def test_a_host_that_says_nothing_of_its_transport_speaks_what_it_is_found_with(harness: TrunkHarness) -> None:
+async def test_a_host_without_a_stated_transport_uses_that_of_its_first_target(harness: TrunkHarness) -> None:
     place = SipHostPort("pbx.example.net")
     harness.names[place] = [SipTarget("192.0.2.7", 5061, "tls")]
     number = await harness.number(**REGISTRATION, sip_password="s3cret")
@@ -207,7 +207,7 @@ async def test_a_notified_change_is_applied(harness: TrunkHarness) -> None:
     running.cancel()
 
 
-async def test_a_number_that_has_just_been_stored_is_about_to_register_or_listens(harness: TrunkHarness) -> None:
+async def test_a_new_number_is_registering_or_listening(harness: TrunkHarness) -> None:
     assert harness.provisioner.status(await harness.number(**REGISTRATION)).state == "registering"
     allowed = await harness.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
     assert harness.provisioner.status(allowed) == TrunkStatus("listening", NO_ANSWER_YET)
@@ -215,7 +215,7 @@ async def test_a_number_that_has_just_been_stored_is_about_to_register_or_listen
     assert harness.provisioner.status(never) == TrunkStatus("listening", NEVER_QUALIFIED)
 
 
-async def test_a_change_that_is_not_applied_yet_does_not_show_how_the_trunk_stood_before(harness: TrunkHarness) -> None:
+async def test_an_unapplied_change_does_not_show_the_former_status(harness: TrunkHarness) -> None:
     number = await harness.number(**REGISTRATION, sip_password="s3cret")
     await harness.provisioner.refresh()
     assert harness.provisioner.status(await harness.change(number, name="Front desk")).state == "registered"
@@ -236,7 +236,7 @@ async def test_a_password_of_another_key_fails_its_trunk_alone(harness: TrunkHar
     assert caught.value.kind == "trunk_unusable"
 
 
-async def test_a_call_waits_until_its_trunk_is_there(harness: TrunkHarness) -> None:
+async def test_a_call_waits_until_its_trunk_is_applied(harness: TrunkHarness) -> None:
     place = SipHostPort("pbx.example.net")
     number = await harness.number(**REGISTRATION, sip_password="s3cret")
     with pytest.raises(InviteError, match="the trunk's host is unknown: no answer in time") as caught:
@@ -251,7 +251,7 @@ async def test_a_call_waits_until_its_trunk_is_there(harness: TrunkHarness) -> N
     assert len(harness.applied) == count
 
 
-async def test_a_number_that_was_read_before_its_change_is_not_dialled_from_and_costs_no_read(
+async def test_an_outdated_number_is_not_dialled_from_without_another_read(
     harness: TrunkHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = await harness.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
@@ -267,7 +267,7 @@ async def test_a_number_that_was_read_before_its_change_is_not_dialled_from_and_
     assert len(harness.applied) == 1
 
 
-async def test_calls_of_a_number_that_is_new_to_the_endpoint_have_it_read_once(harness: TrunkHarness) -> None:
+async def test_calls_of_a_new_number_read_the_trunks_once(harness: TrunkHarness) -> None:
     number = await harness.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
     trunks = await asyncio.gather(*(harness.provisioner.ready_trunk(number) for _ in range(5)))
     assert {trunk.key for trunk in trunks} == {number.id}

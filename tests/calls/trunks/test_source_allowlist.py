@@ -1,4 +1,4 @@
-"""Addresses on the source allowlist, whatever the system's resolver does."""
+"""The source allowlist: addresses, networks and host names."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     await opened.close()
 
 
-async def trunks(database: Database, *hosts: str) -> None:
-    """Numbers on trunks at these hosts, and no others."""
+async def replace_numbers(database: Database, *hosts: str) -> None:
+    """Replace all numbers by ones on trunks at these hosts."""
 
     def replace(conn: sa.Connection) -> None:
         for old in phone_numbers.numbers_with_trunk(conn):
@@ -51,7 +51,7 @@ async def trunks(database: Database, *hosts: str) -> None:
 
 
 async def number(database: Database, sip_ip: str, *allowlist: str, **more: Any) -> None:
-    """A number whose calls come from there, beside what others have."""
+    """Store a number with this source, besides the others."""
     fields: dict[str, Any] = {"sip_mode": "ip_allowlist", "sip_ip": sip_ip, "sip_sources": list(allowlist), **more}
 
     def create(conn: sa.Connection) -> None:
@@ -62,7 +62,7 @@ async def number(database: Database, sip_ip: str, *allowlist: str, **more: Any) 
 
 
 class TrunkHarness:
-    """Trunk sources whose host names are as in `names`: what is not there is not found."""
+    """An allowlist whose host names resolve by `names`; others fail."""
 
     def __init__(self, database: Database, **names: Sequence[str]) -> None:
         self.names = {name.replace("_", "."): addresses for name, addresses in names.items()}
@@ -73,11 +73,11 @@ class TrunkHarness:
     async def locate(self, place: SipHostPort) -> ResolvedTargets:
         if place.host not in self.names:
             raise LookupFailed(f"{place.host}: no answer in time")
-        port = place.port or 5070  # what SRV says
+        port = place.port or 5070  # the port of the SRV record
         return ResolvedTargets(tuple(SipTarget(each, port, "udp") for each in self.names[place.host]), 300)
 
     async def known(self) -> set[str]:
-        """What is known once the database was read and all names were looked for."""
+        """Returns the known sources after a read of the database and all lookups."""
         await self.allowlist.refresh()
         await self.hosts.wait_resolved(5)
         return self.applied[-1]
@@ -90,7 +90,7 @@ async def harness(database: Database) -> AsyncIterator[TrunkHarness]:
     await harness.hosts.close()
 
 
-async def test_an_address_is_itself_a_network_all_of_it_and_a_name_what_it_resolves_to(
+async def test_sources_are_addresses_networks_and_the_addresses_of_host_names(
     database: Database, harness: TrunkHarness
 ) -> None:
     harness.names["pbx.test"] = ["192.0.2.7", "2001:db8::7"]
@@ -124,14 +124,14 @@ async def test_every_network_that_contains_an_address_is_found() -> None:
     assert CidrSet().containing(ip_address("10.1.9.9")) == set()
 
 
-async def test_a_name_whose_look_up_fails_keeps_nobody_else_out(database: Database, harness: TrunkHarness) -> None:
+async def test_a_failed_lookup_keeps_no_other_source_out(database: Database, harness: TrunkHarness) -> None:
     await number(database, "192.0.2.1", "gone.test")
     with capture_logs() as logs:
         assert await harness.known() == {"192.0.2.1"}
     assert {(line["event"], line["host"]) for line in logs} == {("trunks.host_unknown", "gone.test")}
 
 
-async def test_a_name_that_moves_is_followed_without_reading_the_database(
+async def test_a_host_that_moves_is_followed_without_reading_the_database(
     database: Database, harness: TrunkHarness
 ) -> None:
     await number(database, "pbx.test")
@@ -142,20 +142,20 @@ async def test_a_name_that_moves_is_followed_without_reading_the_database(
     assert set(harness.allowlist.aliases_of("192.0.2.7")) == {"192.0.2.7", "pbx.test"}
 
 
-async def test_a_name_that_nobody_has_any_more_is_forgotten(database: Database, harness: TrunkHarness) -> None:
+async def test_a_host_without_numbers_is_not_tracked(database: Database, harness: TrunkHarness) -> None:
     harness.names["pbx.test"] = ["192.0.2.7"]
-    await trunks(database, "pbx.test")
+    await replace_numbers(database, "pbx.test")
     assert await harness.known() == {"192.0.2.7"}
-    await trunks(database)
+    await replace_numbers(database)
     assert await harness.known() == set()
 
 
-async def test_changes_are_followed(database: Database, harness: TrunkHarness) -> None:
+async def test_changes_of_numbers_are_applied(database: Database, harness: TrunkHarness) -> None:
     following = asyncio.ensure_future(harness.allowlist.run())
-    await trunks(database, "192.0.2.1")
+    await replace_numbers(database, "192.0.2.1")
     harness.allowlist.on_number_change()
     await until(lambda: harness.applied and harness.applied[-1] == {"192.0.2.1"})
-    await trunks(database, "192.0.2.2")
+    await replace_numbers(database, "192.0.2.2")
     harness.allowlist.on_number_change()
     await until(lambda: harness.applied[-1] == {"192.0.2.2"})
     following.cancel()
@@ -163,7 +163,7 @@ async def test_changes_are_followed(database: Database, harness: TrunkHarness) -
     assert following.cancelled()
 
 
-async def test_the_systems_resolver_is_asked_once_for_a_slow_name_and_waited_for_briefly() -> None:
+async def test_the_system_resolver_is_asked_once_for_a_slow_name_with_a_short_wait() -> None:
     asked, released = list[str](), Event()
 
     def look_up(name: str) -> Collection[str]:
@@ -181,12 +181,12 @@ async def test_the_systems_resolver_is_asked_once_for_a_slow_name_and_waited_for
         released.set()
     await until(lambda: next(iter(hosts._lookups.values())).done())
     assert await hosts.addresses("slow") == DnsAnswer(("192.0.2.8",), 60.0)
-    assert asked == ["slow"], "what it said meanwhile is used"
+    assert asked == ["slow"], "the late answer is used"
     hosts.close()
 
 
 @pytest.mark.parametrize("impossible", ["a..b", f"{'x' * 64}.example"])
-async def test_the_systems_resolver_refuses_a_name_that_cannot_be_one(impossible: str) -> None:
+async def test_the_system_resolver_refuses_an_invalid_name(impossible: str) -> None:
     hosts = SystemResolver()
     with pytest.raises(LookupFailed):
         await hosts.addresses(impossible)
@@ -194,7 +194,7 @@ async def test_the_systems_resolver_refuses_a_name_that_cannot_be_one(impossible
     hosts.close()
 
 
-async def test_an_organization_with_very_many_sources_leaves_room_for_lookups_of_others(
+async def test_an_organization_with_very_many_sources_leaves_lookups_for_others(
     database: Database, harness: TrunkHarness
 ) -> None:
     never, plain = asyncio.Event(), harness.hosts._locate

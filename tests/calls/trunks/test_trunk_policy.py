@@ -1,4 +1,4 @@
-"""Trunks under the operator's policy, as host names move and grants change."""
+"""The trunk policy, with moving host names and changing grants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from calls.admission.number_routing import match_number
-from calls.trunks.host_tracker import HostTracker, Table
+from calls.trunks.host_tracker import HostTable, HostTracker
 from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
 from calls.trunks.source_allowlist import SourceAllowlist
 from calls.trunks.trunk_policy import NOT_GRANTED, RESOLVES_ELSEWHERE, TrunkPolicy
@@ -38,13 +38,13 @@ ENFORCED = TrunkRules(enforced=True)
 
 @dataclass
 class TrunkHarness:
-    """Trunk lines, known sources and names behind one gate that the operator keeps."""
+    """A provisioner, an allowlist and a host tracker with one trunk policy."""
 
     database: Database
     secrets: Secrets
     names: dict[SipHostPort, list[str]] = field(default_factory=dict)
     trunks: list[Trunk] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+    tables: list[HostTable] = field(default_factory=list)
     known: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class TrunkHarness:
         )
 
     async def number(self, *given: str, before: bool = False, **fields: Any) -> PhoneNumber:
-        """Store one of an organization of its own that was given trunks; `before`: when nobody had to be asked."""
+        """Store a number of an organization with grants; `before`: stored under the policy `open`."""
 
         def create(conn: sa.Connection) -> PhoneNumber:
             owner = organizations.create(conn, str(uuid4())).id
@@ -72,36 +72,36 @@ class TrunkHarness:
 
         return await self.database.write(create)
 
-    async def give(self, number: PhoneNumber, trunk: str) -> None:
-        """Give one more trunk to a number's organization."""
+    async def grant(self, number: PhoneNumber, trunk: str) -> None:
+        """Grant one more trunk to a number's organization."""
         owner = number.organization_id
         await self.database.write(lambda conn: trunk_grants.allow(conn, owner, trunk, "*", actor="ann"))
 
     async def refresh(self) -> None:
-        """Everything is read, and every name looked for."""
+        """Read the database, and resolve every name."""
         for _ in range(2):
             await self.provisioner.refresh()
             await self.allowlist.refresh()
             await self.hosts.wait_resolved(5)
 
-    async def look_again(self, place: SipHostPort, *addresses: str) -> None:
-        """A name leads there from now on, and everybody sees it."""
+    async def move_host(self, place: SipHostPort, *addresses: str) -> None:
+        """Change the addresses of a name, and refresh."""
         self.names[place] = list(addresses)
         await self.hosts.close()
         await self.refresh()
 
-    async def called(self, source: str) -> InboundMatch:
+    async def called_organization(self, source: str) -> InboundMatch:
         """Who gets a call of that source to the number that all of them have."""
         facts, names = InviteFacts("1", "inbound", source, "100", NOBODY, NOBODY), self.allowlist.aliases_of(source)
         return await self.database.read(lambda conn: match_number(conn, facts, names, "approved"))
 
     @property
     def trunk_hosts(self) -> set[str]:
-        """Of the trunks that the endpoint has."""
+        """The hosts of the endpoint's trunks."""
         return {trunk.host for trunk in self.trunks}
 
     def published(self) -> set[str]:
-        """The addresses that PJSIP is told."""
+        """Returns the addresses that were published to PJSIP."""
         return {target.address for targets in self.tables[-1].values() for target in targets} if self.tables else set()
 
     async def _locate(self, place: SipHostPort) -> ResolvedTargets:
@@ -124,7 +124,7 @@ async def harness(database: Database, secrets: Secrets) -> AsyncIterator[TrunkHa
     await harness.hosts.close()
 
 
-async def test_a_trunk_that_was_not_given_is_neither_asked_nor_known_nor_looked_for(harness: TrunkHarness) -> None:
+async def test_a_trunk_that_is_not_granted_is_not_registered_allowed_or_resolved(harness: TrunkHarness) -> None:
     mine = await harness.number("192.0.2.1", sip_ip="192.0.2.1")
     theirs = await harness.number(sip_ip="192.0.2.2", sip_sources=["198.51.100.0/24"])
     named = await harness.number(sip_ip="pbx.test")
@@ -138,7 +138,7 @@ async def test_a_trunk_that_was_not_given_is_neither_asked_nor_known_nor_looked_
         with pytest.raises(InviteError, match=NOT_GRANTED) as caught:
             await harness.provisioner.ready_trunk(number)
         assert caught.value.kind == "not_permitted"
-    await harness.give(theirs, "192.0.2.2")
+    await harness.grant(theirs, "192.0.2.2")
     assert (await harness.provisioner.ready_trunk(theirs)).host == "192.0.2.2"
     await harness.refresh()
     assert harness.known == {"192.0.2.1", "192.0.2.2"}
@@ -155,14 +155,14 @@ async def test_an_address_that_was_not_granted_is_used_for_no_organization(harne
     assert harness.provisioner.status(evil) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
     with pytest.raises(InviteError, match=RESOLVES_ELSEWHERE):
         await harness.provisioner.ready_trunk(evil)
-    await harness.give(evil, inside)
+    await harness.grant(evil, inside)
     await harness.refresh()
     assert harness.trunk_hosts == {"203.0.113.9", "pbx.test"}
     assert {inside, "198.51.100.7"} <= harness.known
     assert inside in harness.published()
 
 
-async def test_a_name_that_moves_inside_takes_its_trunk_with_it(harness: TrunkHarness) -> None:
+async def test_a_host_that_moves_to_loopback_loses_its_trunk(harness: TrunkHarness) -> None:
     evil = await harness.number("pbx.test", sip_ip="pbx.test")
     harness.names[PBX] = ["198.51.100.7"]
     await harness.refresh()
@@ -175,37 +175,37 @@ async def test_a_name_that_moves_inside_takes_its_trunk_with_it(harness: TrunkHa
     assert (harness.trunk_hosts, harness.known, harness.published()) == (set(), set(), set())
 
 
-async def test_a_name_is_not_led_to_where_a_name_of_another_organization_leads(harness: TrunkHarness) -> None:
-    """Toll fraud: neither calls out through what another was given by its name, nor calls of its callers; and whoever
-    moves, both are looked at again."""
+async def test_a_host_may_not_resolve_to_an_address_of_another_organizations_host(harness: TrunkHarness) -> None:
+    """Toll fraud: an organization gets neither calls through another one's trunk, nor its inbound calls; a move of
+    either host is checked again."""
     theirs = await harness.number("trunk.test", sip_ip="trunk.test")
     evil = await harness.number("pbx.test", sip_ip="pbx.test")
     harness.names[TRUNK], harness.names[PBX] = ["198.51.100.5"], ["198.51.100.7"]
     await harness.refresh()
     assert harness.trunk_hosts == {"trunk.test", "pbx.test"}
-    await harness.look_again(PBX, "198.51.100.5")
+    await harness.move_host(PBX, "198.51.100.5")
     assert harness.trunk_hosts == {"trunk.test"}
     assert harness.provisioner.status(evil) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
     with pytest.raises(InviteError, match=RESOLVES_ELSEWHERE):
         await harness.provisioner.ready_trunk(evil)
     assert harness.allowlist.aliases_of("198.51.100.5") == {"198.51.100.5", "trunk.test"}
-    assert (await harness.called("198.51.100.5")).number == theirs
+    assert (await harness.called_organization("198.51.100.5")).number == theirs
     assert (await harness.provisioner.ready_trunk(theirs)).host == "trunk.test"
 
-    await harness.look_again(TRUNK, "198.51.100.6")
-    assert (await harness.called("198.51.100.5")).number == evil
+    await harness.move_host(TRUNK, "198.51.100.6")
+    assert (await harness.called_organization("198.51.100.5")).number == evil
     assert (await harness.provisioner.ready_trunk(evil)).host == "pbx.test"
 
-    await harness.look_again(TRUNK, "198.51.100.5")
+    await harness.move_host(TRUNK, "198.51.100.5")
     assert harness.trunk_hosts == {"trunk.test"}
-    await harness.give(evil, "198.51.100.5")
+    await harness.grant(evil, "198.51.100.5")
     await harness.refresh()
     assert harness.trunk_hosts == {"pbx.test"}
     assert harness.provisioner.status(theirs) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
-    assert (await harness.called("198.51.100.5")).number == evil
+    assert (await harness.called_organization("198.51.100.5")).number == evil
 
 
-async def test_a_name_that_was_given_is_its_organization_s_before_a_number_names_it(harness: TrunkHarness) -> None:
+async def test_a_granted_host_belongs_to_its_organization_before_a_number_names_it(harness: TrunkHarness) -> None:
     await harness.number("trunk.test", "inside.test", sip_ip=None)
     evil = await harness.number("pbx.test", sip_ip="pbx.test")
     harness.names |= {TRUNK: ["198.51.100.5"], PBX: ["198.51.100.5"], INSIDE: ["127.0.0.1"]}
@@ -217,7 +217,7 @@ async def test_a_name_that_was_given_is_its_organization_s_before_a_number_names
 async def test_an_address_of_this_machine_is_used_for_no_organization(
     harness: TrunkHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No scanner of the machine's ports."""
+    """So that a host name cannot be used to scan this machine's ports."""
     own = frozenset({"198.51.100.7"})
     monkeypatch.setattr("calls.trunks.trunk_policy.own_addresses", lambda: own)
     evil = await harness.number("pbx.test", sip_ip="pbx.test")
@@ -225,12 +225,12 @@ async def test_an_address_of_this_machine_is_used_for_no_organization(
     await harness.refresh()
     assert (harness.trunk_hosts, harness.known, harness.published()) == (set(), set(), set())
     assert harness.provisioner.status(evil) == TrunkStatus("failed", RESOLVES_ELSEWHERE)
-    await harness.give(evil, "198.51.100.7")
+    await harness.grant(evil, "198.51.100.7")
     await harness.refresh()
     assert (harness.trunk_hosts, harness.published()) == ({"pbx.test"}, {"198.51.100.7"})
 
 
-async def test_names_of_before_lead_where_they_did(harness: TrunkHarness) -> None:
+async def test_a_host_stored_before_the_policy_may_resolve_anywhere(harness: TrunkHarness) -> None:
     old = await harness.number(sip_ip="pbx.test", before=True)
     harness.names[PBX] = ["127.0.0.1"]
     await harness.refresh()
@@ -239,7 +239,7 @@ async def test_names_of_before_lead_where_they_did(harness: TrunkHarness) -> Non
 
 
 @pytest.mark.parametrize(("address", "what"), [("224.0.0.1", "multicast"), ("0.0.0.0", "this network")])
-async def test_an_address_of_before_that_no_trunk_may_have_gets_nothing(
+async def test_an_unusable_address_stored_before_the_policy_is_not_used(
     harness: TrunkHarness, address: str, what: str
 ) -> None:
     old = await harness.number(sip_ip=address, before=True)

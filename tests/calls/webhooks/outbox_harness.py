@@ -32,7 +32,7 @@ SECRET = "s3cret"
 
 @dataclass
 class Receiver:
-    """Keeps what comes and answers with the next status, the last one forever."""
+    """A receiver that records requests and responds with the next status, repeating the last one."""
 
     statuses: list[int] = field(default_factory=lambda: [200])
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
@@ -66,14 +66,14 @@ async def listening(receiver: Receiver, tls: ssl.SSLContext | None = None) -> As
 
 
 async def put(database: Database, url: str, secret_encrypted: str | None = None) -> Delivery:
-    """An ended call's event in the outbox."""
+    """Put an ended call's webhook into the outbox."""
     return (await put_many(database, url, 1, secret_encrypted))[0]
 
 
 async def put_many(
     database: Database, url: str | Sequence[str], count: int, secret_encrypted: str | None = None
 ) -> list[Delivery]:
-    """So many events in the outbox for each of these addresses, of one call; only the first one is its end's."""
+    """Put `count` webhooks of one call into the outbox for each of these URLs; the first is that of its end."""
     urls = [url] if isinstance(url, str) else url
 
     def create(conn: sa.Connection) -> list[Delivery]:
@@ -108,7 +108,7 @@ async def put_many(
 
 
 @asynccontextmanager
-async def delivering(
+async def running_sender(
     database: Database,
     secrets: Secrets,
     *,
@@ -119,7 +119,7 @@ async def delivering(
     ca_file: str | None = None,
     beside_others: bool = False,
 ) -> AsyncIterator[WebhookSender]:
-    """What sends, as after a start of the server; `beside_others`: as another process on its database."""
+    """A running sender, as after a start of the server; `beside_others`: as a second process."""
     if not beside_others:
         await database.write(attempt_claims.release_all)
     tls = await asyncio.to_thread(lambda: tls_context(ca_file) if ca_file else system_tls())
@@ -136,7 +136,7 @@ async def delivering(
 
 
 async def stored(database: Database, delivery: Delivery) -> tuple[Delivery, list[DeliveryAttempt]]:
-    """The delivery and its attempts, in the order of their numbers."""
+    """Returns the delivery and its attempts, in the order of their numbers."""
 
     def look(conn: sa.Connection) -> tuple[Delivery, list[DeliveryAttempt]]:
         row = deliveries.delivery_of_call(conn, delivery.call_id)
@@ -147,6 +147,6 @@ async def stored(database: Database, delivery: Delivery) -> tuple[Delivery, list
     return await database.read(look)
 
 
-async def ask_again(database: Database, delivery: Delivery) -> DeliveryAttempt:
+async def request_manual_attempt(database: Database, delivery: Delivery) -> DeliveryAttempt:
     """Somebody wants it to be sent once more."""
     return await database.write(lambda conn: deliveries.add_manual_attempt(conn, delivery, scheduled=5))

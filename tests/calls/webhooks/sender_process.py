@@ -1,5 +1,4 @@
-"""A process that sends from an outbox until its input ends: `python -m tests.calls.webhooks.sender_process DATABASE
-KEY`."""
+"""A sender process that runs until its input ends: `python -m tests.calls.webhooks.sender_process DATABASE KEY`."""
 
 from __future__ import annotations
 
@@ -8,15 +7,15 @@ import sys
 
 from config.secrets import Secrets
 from storage.database.database import Database
-from tests.calls.webhooks.outbox_harness import delivering
+from tests.calls.webhooks.outbox_harness import running_sender
 
 
 async def work(path: str, key: str) -> None:
-    """Beside others; a line says when it has begun."""
+    """Send beside other processes; prints a line once it runs."""
     database = Database(f"sqlite+aiosqlite:///{path}")
     await database.open()
     try:
-        async with delivering(database, Secrets([key.encode()]), delays=(60,), timeout_s=60, beside_others=True):
+        async with running_sender(database, Secrets([key.encode()]), delays=(60,), timeout_s=60, beside_others=True):
             print("sends", flush=True)
             await asyncio.to_thread(sys.stdin.read)
     finally:

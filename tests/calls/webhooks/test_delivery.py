@@ -1,4 +1,4 @@
-"""When a delivery is sent, and how often."""
+"""Webhook delivery: times and numbers of attempts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ from storage.database.database import Database
 from storage.webhooks import attempt_claims
 from storage.webhooks.attempt_claims import DueDestination
 from tests.calls.call_service_harness import until
-from tests.calls.webhooks.outbox_harness import BODY, SECRET, Receiver, ask_again, delivering, listening, put, stored
+from tests.calls.webhooks.outbox_harness import (
+    BODY,
+    SECRET,
+    Receiver,
+    listening,
+    put,
+    request_manual_attempt,
+    running_sender,
+    stored,
+)
 
 
 @pytest.mark.parametrize("status", [201, 204, 302, 400, 500])
@@ -22,8 +31,8 @@ async def test_only_status_200_is_a_success(
 ) -> None:
     receiver.statuses = [status]
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets) as sender:
+        await sender.wait_idle()
     row, (attempt,) = await stored(database, delivery)
     assert (row.status, attempt.next_attempt_at) == ("failed", None)
     assert (attempt.status, attempt.response_status, attempt.error) == ("failed", status, None)
@@ -35,8 +44,8 @@ async def test_a_failed_attempt_leaves_the_delivery_pending_until_its_next_time(
 ) -> None:
     receiver.statuses = [500]
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, delays=(60, 300)) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets, delays=(60, 300)) as sender:
+        await sender.wait_idle()
     row, (failed, waiting) = await stored(database, delivery)
     assert (row.status, failed.status, waiting.status) == ("pending", "failed", "pending")
     assert (failed.attempt, waiting.attempt) == (1, 2)
@@ -51,10 +60,10 @@ async def test_every_attempt_sends_the_same_bytes_under_the_same_id(
 ) -> None:
     receiver.statuses = [500, 503, 200]
     delivery = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
-    async with delivering(database, secrets, delays=(0.001, 0.001)) as sender:
+    async with running_sender(database, secrets, delays=(0.001, 0.001)) as sender:
         async with asyncio.timeout(20):
             while (await stored(database, delivery))[0].status == "pending":
-                await sender.idle()
+                await sender.wait_idle()
     assert [headers["X-Service-Attempt"] for headers, _ in receiver.got] == ["1", "2", "3"]
     assert {headers["webhook-id"] for headers, _ in receiver.got} == {delivery.id}
     assert {body for _, body in receiver.got} == {BODY}
@@ -62,21 +71,21 @@ async def test_every_attempt_sends_the_same_bytes_under_the_same_id(
     assert [(each.attempt, each.response_status) for each in attempts] == [(1, 500), (2, 503), (3, 200)]
 
 
-async def test_what_was_under_way_when_the_process_ended_is_sent_at_the_next_start(
+async def test_attempts_under_way_at_the_end_of_the_process_are_made_again_at_the_next_start(
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
     receiver.hold = asyncio.Event()
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets):
+    async with running_sender(database, secrets):
         await receiver.arrived.wait()
     assert (await stored(database, delivery))[0].status == "pending"
     receiver.hold = None
-    async with delivering(database, secrets) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets) as sender:
+        await sender.wait_idle()
     assert (await stored(database, delivery))[0].status == "succeeded"
 
 
-async def test_what_a_look_shows_and_somebody_has_taken_meanwhile_is_not_sent_again(
+async def test_a_delivery_that_another_process_has_claimed_meanwhile_is_not_sent(
     database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver.hold = asyncio.Event()
@@ -90,21 +99,21 @@ async def test_what_a_look_shows_and_somebody_has_taken_meanwhile_is_not_sent_ag
 
     real = attempt_claims.due_destinations
     monkeypatch.setattr(attempt_claims, "due_destinations", shows_what_was)
-    async with delivering(database, secrets) as sender:
+    async with running_sender(database, secrets) as sender:
         await until(lambda: len(looks) >= 5)
         receiver.hold.set()
-        await sender.idle()
+        await sender.wait_idle()
     assert len(receiver.got) == 1
     assert (await stored(database, delivery))[0].status == "succeeded"
 
 
-async def test_others_do_not_wait_for_one_slow_receiver(
+async def test_other_receivers_do_not_wait_for_a_slow_one(
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
     async with listening(Receiver(hold=asyncio.Event())) as slow:
         late = await put(database, f"{slow.origin}/hook")
         await put(database, f"{receiver.origin}/hook")
-        async with delivering(database, secrets):
+        async with running_sender(database, secrets):
             await receiver.arrived.wait()
             assert [each.status for each in (await stored(database, late))[1]] == ["pending"]
 
@@ -114,32 +123,32 @@ async def test_a_receiver_that_takes_too_long_has_failed(
 ) -> None:
     receiver.hold = asyncio.Event()
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, timeout_s=0.05) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets, timeout_s=0.05) as sender:
+        await sender.wait_idle()
     _, (attempt,) = await stored(database, delivery)
     assert (attempt.response_status, attempt.error) == (None, "no complete answer within 0.05 s")
     receiver.hold.set()
 
 
-async def test_what_is_put_into_the_outbox_later_is_sent_when_woken(
+async def test_a_delivery_added_later_is_sent_after_a_wake(
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
-    async with delivering(database, secrets) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets) as sender:
+        await sender.wait_idle()
         delivery = await put(database, f"{receiver.origin}/hook")
         sender.wake()
-        await sender.idle()
+        await sender.wait_idle()
     assert (await stored(database, delivery))[0].status == "succeeded"
 
 
-async def test_every_failure_is_followed_until_the_schedule_is_over(
+async def test_failed_attempts_are_repeated_until_the_end_of_the_schedule(
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
     receiver.statuses = [500]
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, delays=(0.001,) * 4) as sender, asyncio.timeout(20):
+    async with running_sender(database, secrets, delays=(0.001,) * 4) as sender, asyncio.timeout(20):
         while (await stored(database, delivery))[0].status == "pending":
-            await sender.idle()
+            await sender.wait_idle()
     assert [headers["X-Service-Attempt"] for headers, _ in receiver.got] == ["1", "2", "3", "4", "5"]
     row, attempts = await stored(database, delivery)
     assert (row.status, {each.status for each in attempts}) == ("failed", {"failed"})
@@ -150,16 +159,16 @@ async def test_every_failure_is_followed_until_the_schedule_is_over(
         assert earlier.created_at < due_at <= later.created_at
 
 
-async def test_what_is_asked_for_is_sent_at_once_with_the_same_bytes_and_a_number_of_its_own(
+async def test_a_manual_attempt_is_sent_at_once_with_the_same_bytes_and_a_number_of_its_own(
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
     receiver.statuses = [500, 200]
     delivery = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
-    async with delivering(database, secrets, delays=(60,) * 4) as sender:
-        await sender.idle()
-        asked = await ask_again(database, delivery)
+    async with running_sender(database, secrets, delays=(60,) * 4) as sender:
+        await sender.wait_idle()
+        asked = await request_manual_attempt(database, delivery)
         sender.wake()
-        await sender.idle()
+        await sender.wait_idle()
     (first, first_body), (again, again_body) = receiver.got
     assert (first["X-Service-Attempt"], again["X-Service-Attempt"]) == ("1", "6")
     assert first["X-Service-Delivery"] == again["X-Service-Delivery"] == delivery.id
@@ -170,31 +179,31 @@ async def test_what_is_asked_for_is_sent_at_once_with_the_same_bytes_and_a_numbe
     assert [(each.id, each.attempt, each.manual, each.status) for each in attempts[1:]] == [
         (asked.id, 6, True, "succeeded")
     ]
-    assert attempts[0].next_attempt_at is None, "nothing follows any more"
+    assert attempts[0].next_attempt_at is None, "no further attempt follows"
 
 
-async def test_what_was_asked_for_while_no_process_ran_is_sent_at_the_next_start(
+async def test_a_manual_attempt_requested_without_a_process_is_sent_at_the_next_start(
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets) as sender:
-        await sender.idle()
-    await ask_again(database, delivery)
-    async with delivering(database, secrets) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets) as sender:
+        await sender.wait_idle()
+    await request_manual_attempt(database, delivery)
+    async with running_sender(database, secrets) as sender:
+        await sender.wait_idle()
     assert [headers["X-Service-Attempt"] for headers, _ in receiver.got] == ["1", "2"]
 
 
-async def test_what_is_asked_for_and_fails_is_not_repeated(
+async def test_a_failed_manual_attempt_is_not_repeated(
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
     receiver.statuses = [200, 500]
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, delays=(0.001,) * 4) as sender:
-        await sender.idle()
-        await ask_again(database, delivery)
+    async with running_sender(database, secrets, delays=(0.001,) * 4) as sender:
+        await sender.wait_idle()
+        await request_manual_attempt(database, delivery)
         sender.wake()
-        await sender.idle()
+        await sender.wait_idle()
         row, attempts = await stored(database, delivery)
         assert row.status == "succeeded"
         assert [(each.attempt, each.status, each.next_attempt_at) for each in attempts] == [
@@ -210,14 +219,14 @@ async def test_attempts_of_one_delivery_do_not_wait_for_each_other(
     receiver.hold = asyncio.Event()
     receiver.statuses = [500, 200]
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, delays=(60,)) as sender:
+    async with running_sender(database, secrets, delays=(60,)) as sender:
         await receiver.arrived.wait()
         receiver.arrived.clear()
-        await ask_again(database, delivery)
+        await request_manual_attempt(database, delivery)
         sender.wake()
         await receiver.arrived.wait()
         receiver.hold.set()
-        await sender.idle()
+        await sender.wait_idle()
     row, attempts = await stored(database, delivery)
     assert row.status == "succeeded"
     assert {each.response_status for each in attempts if each.status != "pending"} == {500, 200}

@@ -1,4 +1,4 @@
-"""Attempts that a receiver may have at once."""
+"""Concurrency limits of webhook attempts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def begin(concurrency: ReceiverConcurrency, destination: str, count: int) -> Non
         concurrency.begin(destination)
 
 
-def taught(paces: dict[str, ReceiverSpeed]) -> ReceiverConcurrency:
-    """Lanes that know the pace of these receivers."""
+def with_speeds(paces: dict[str, ReceiverSpeed]) -> ReceiverConcurrency:
+    """Returns a `ReceiverConcurrency` with the speeds of these receivers."""
     concurrency = ReceiverConcurrency()
     for destination, pace in paces.items():
         concurrency.begin(destination)
@@ -26,13 +26,13 @@ def taught(paces: dict[str, ReceiverSpeed]) -> ReceiverConcurrency:
     return concurrency
 
 
-def test_a_quick_receiver_has_more_room_than_a_slow_one_and_that_one_more_than_one_that_is_silent_or_new() -> None:
+def test_the_limit_of_a_receiver_follows_its_speed() -> None:
     assert ReceiverSpeed.QUICK.limit > ReceiverSpeed.SLOW.limit > ReceiverSpeed.SILENT.limit == ReceiverSpeed.NEW.limit
 
 
 @pytest.mark.parametrize("pace", ReceiverSpeed)
-def test_one_receiver_has_the_room_of_its_pace(pace: ReceiverSpeed) -> None:
-    concurrency = taught({"a": pace})
+def test_one_receiver_has_the_limit_of_its_speed(pace: ReceiverSpeed) -> None:
+    concurrency = with_speeds({"a": pace})
     assert concurrency.shares(["a"]) == {"a": pace.limit}
     begin(concurrency, "a", pace.limit - 1)
     assert concurrency.shares(["a"]) == {"a": 1}
@@ -42,14 +42,14 @@ def test_one_receiver_has_the_room_of_its_pace(pace: ReceiverSpeed) -> None:
     assert concurrency.shares(["a"]) == {"a": 1}
 
 
-def test_all_receivers_share_the_whole_room_and_each_gets_one_before_any_gets_two() -> None:
+def test_receivers_share_all_attempts_and_each_gets_one_before_any_gets_two() -> None:
     many = [str(each) for each in range(ALONE - 10)]
     shares = ReceiverConcurrency().shares(many)
     assert sum(shares.values()) == ALONE
     assert shares == {each: 2 if at < 10 else 1 for at, each in enumerate(many)}
 
 
-def test_beyond_all_room_those_come_first_who_have_waited_longest_and_then_those_with_nothing_under_way() -> None:
+def test_at_the_limit_receivers_with_the_fewest_attempts_come_first() -> None:
     concurrency = ReceiverConcurrency()
     begin(concurrency, "busy", ReceiverSpeed.NEW.limit - 1)
     for number in range(ALONE - ReceiverSpeed.NEW.limit):
@@ -60,8 +60,8 @@ def test_beyond_all_room_those_come_first_who_have_waited_longest_and_then_those
     assert concurrency.shares(["waits-less"]) == {}
 
 
-def test_silent_receivers_however_many_leave_half_of_the_room() -> None:
-    concurrency = taught(dict.fromkeys(MANY, ReceiverSpeed.SILENT))
+def test_any_number_of_silent_receivers_leaves_half_of_the_attempts() -> None:
+    concurrency = with_speeds(dict.fromkeys(MANY, ReceiverSpeed.SILENT))
     shares = concurrency.shares(MANY)
     assert sum(shares.values()) == SLOW_ALONE
     for destination, count in shares.items():
@@ -71,8 +71,8 @@ def test_silent_receivers_however_many_leave_half_of_the_room() -> None:
     assert concurrency.shares(["silent-1", "silent-100"]) == {"silent-100": 1}
 
 
-def test_one_that_turns_slow_counts_as_slow_with_all_that_it_has_under_way() -> None:
-    concurrency = taught({"a": ReceiverSpeed.QUICK, **dict.fromkeys(MANY, ReceiverSpeed.SILENT)})
+def test_a_receiver_that_becomes_slow_counts_as_slow_with_all_its_attempts() -> None:
+    concurrency = with_speeds({"a": ReceiverSpeed.QUICK, **dict.fromkeys(MANY, ReceiverSpeed.SILENT)})
     begin(concurrency, "a", ReceiverSpeed.QUICK.limit)
     concurrency.end("a", ReceiverSpeed.SLOW)
     assert sum(concurrency.shares(MANY).values()) == SLOW_ALONE - (ReceiverSpeed.QUICK.limit - 1)
@@ -83,11 +83,11 @@ def test_one_that_turns_slow_counts_as_slow_with_all_that_it_has_under_way() -> 
     assert concurrency.under_way == 0
 
 
-def test_only_so_many_receivers_are_remembered_and_none_with_something_under_way_is_forgotten(
+def test_the_stored_receivers_are_limited_and_none_with_an_attempt_under_way_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(receiver_concurrency, "MAX_RECEIVERS", 3)
-    concurrency = taught({"old": ReceiverSpeed.QUICK, "b": ReceiverSpeed.QUICK})
+    concurrency = with_speeds({"old": ReceiverSpeed.QUICK, "b": ReceiverSpeed.QUICK})
     concurrency.begin("old")
     for destination in ("c", "d", "e"):
         concurrency.begin(destination)
@@ -97,29 +97,29 @@ def test_only_so_many_receivers_are_remembered_and_none_with_something_under_way
     assert concurrency.shares(["old", "b"]) == {"old": ReceiverSpeed.QUICK.limit, "b": ReceiverSpeed.NEW.limit}
 
 
-def test_one_organization_has_what_there_was_for_all_before() -> None:
+def test_one_organization_alone_has_half_of_all_attempts() -> None:
     assert (ALONE, SLOW_ALONE) == (200, 100)
 
 
 @pytest.mark.parametrize("pace", [ReceiverSpeed.NEW, ReceiverSpeed.SILENT])
 @pytest.mark.parametrize("hogs", [1, 4, 7])
-def test_organizations_that_take_all_they_get_leave_room_to_the_next(pace: ReceiverSpeed, hogs: int) -> None:
+def test_greedy_organizations_leave_attempts_for_the_next(pace: ReceiverSpeed, hogs: int) -> None:
     concurrency = ReceiverConcurrency()
-    taken = []
+    begun = []
     for hog in range(hogs):
-        wanted = [f"hog-{hog} host-{each}:443" for each in range(MAX_ATTEMPTS)]
-        for each in wanted:
+        destinations = [f"hog-{hog} host-{each}:443" for each in range(MAX_ATTEMPTS)]
+        for each in destinations:
             concurrency.begin(each)
             concurrency.end(each, pace)
-        for each, count in concurrency.shares(wanted).items():
+        for each, count in concurrency.shares(destinations).items():
             begin(concurrency, each, count)
-            taken.append(each)
-    shares = concurrency.shares([*taken, *(f"fifth host-{each}:443" for each in range(4))])
+            begun.append(each)
+    shares = concurrency.shares([*begun, *(f"fifth host-{each}:443" for each in range(4))])
     assert sum(count for each, count in shares.items() if each.startswith("fifth ")) >= (1 if hogs == 7 else 4)
 
 
 def test_a_receiver_that_is_slow_for_one_organization_is_new_for_another() -> None:
-    concurrency = taught({"one host:443": ReceiverSpeed.QUICK})
+    concurrency = with_speeds({"one host:443": ReceiverSpeed.QUICK})
     assert concurrency.shares(["one host:443", "other host:443"]) == {
         "one host:443": ReceiverSpeed.QUICK.limit,
         "other host:443": ReceiverSpeed.NEW.limit,

@@ -1,4 +1,4 @@
-"""Which receivers are sent to, and what is stored of their responses."""
+"""Webhook receivers: allowed URLs, TLS, and stored responses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from calls.egress.address_rules import EgressRules
 from config.secrets import Secrets
 from storage.database.database import Database
-from tests.calls.webhooks.outbox_harness import Receiver, delivering, listening, put, stored
+from tests.calls.webhooks.outbox_harness import Receiver, listening, put, running_sender, stored
 
 
 @pytest.mark.parametrize(
@@ -32,19 +32,19 @@ from tests.calls.webhooks.outbox_harness import Receiver, delivering, listening,
     ],
     ids=["nothing", "all that fits", "too much", "two bytes a letter", "no text", "a zero"],
 )
-async def test_the_beginning_of_the_answer_is_kept(
+async def test_the_beginning_of_the_response_is_stored(
     database: Database, secrets: Secrets, receiver: Receiver, answer: str | bytes, kept: str
 ) -> None:
     receiver.text = answer
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets) as sender:
+        await sender.wait_idle()
     _, (attempt,) = await stored(database, delivery)
     assert attempt.response_body == kept
 
 
 @pytest.mark.parametrize("answer", [b"", b"garbage\r\n\r\n"], ids=["nothing", "no HTTP"])
-async def test_credentials_of_the_address_are_in_no_error(
+async def test_credentials_of_the_url_are_in_no_error(
     database: Database, secrets: Secrets, answer: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def talks_nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -56,8 +56,8 @@ async def test_credentials_of_the_address_are_in_no_error(
         port = nonsense.sockets[0].getsockname()[1]
         urls = [f"http://name:hush@127.0.0.1:{port}/hook?key=hush", "http://name:hush@[::1%zone]:1x/hook"]
         made = [await put(database, url, secrets.encrypt("hush")) for url in urls]
-        async with delivering(database, secrets) as sender:
-            await sender.idle()
+        async with running_sender(database, secrets) as sender:
+            await sender.wait_idle()
     for delivery in made:
         _, (attempt,) = await stored(database, delivery)
         assert attempt.error
@@ -71,17 +71,17 @@ async def test_plain_http_is_refused_unless_it_is_allowed(
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, allow_http=False) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets, allow_http=False) as sender:
+        await sender.wait_idle()
     _, (attempt,) = await stored(database, delivery)
     assert attempt.error == "webhooks are sent to https addresses only"
     assert receiver.got == []
 
 
-async def test_a_receiver_on_the_own_host_is_refused(database: Database, secrets: Secrets, receiver: Receiver) -> None:
+async def test_a_receiver_on_this_host_is_refused(database: Database, secrets: Secrets, receiver: Receiver) -> None:
     delivery = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, rules=EgressRules()) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets, rules=EgressRules()) as sender:
+        await sender.wait_idle()
     _, (attempt,) = await stored(database, delivery)
     assert attempt.error == "address 127.0.0.1 is not allowed"
     assert receiver.got == []
@@ -95,17 +95,17 @@ async def test_a_receiver_with_a_private_authority_is_trusted_only_with_its_file
     tls.load_cert_chain(_self_signed(certificate))
     async with listening(Receiver(), tls) as receiver:
         strange = await put(database, f"{receiver.origin}/hook")
-        async with delivering(database, secrets, allow_http=False) as sender:
-            await sender.idle()
+        async with running_sender(database, secrets, allow_http=False) as sender:
+            await sender.wait_idle()
         known = await put(database, f"{receiver.origin}/hook")
-        async with delivering(database, secrets, allow_http=False, ca_file=str(certificate)) as sender:
-            await sender.idle()
+        async with running_sender(database, secrets, allow_http=False, ca_file=str(certificate)) as sender:
+            await sender.wait_idle()
     assert (await stored(database, strange))[0].status == "failed"
     assert (await stored(database, known))[0].status == "succeeded"
 
 
 def _self_signed(path: Path) -> Path:
-    """A certificate and key for 127.0.0.1 in one PEM file."""
+    """Write a certificate and key for 127.0.0.1 into one PEM file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "receiver")])
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""A failed delivery is never sent again before its time."""
+"""Retry backoff: a failed delivery is never sent again before its time."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ def test_the_wait_is_the_delay_and_at_most_a_tenth_or_a_minute_more(delay_s: flo
     assert delay_s <= wait_s <= delay_s + min(delay_s / 10, 60) + 0.003
 
 
-def test_the_whole_range_is_used() -> None:
+def test_the_jitter_uses_its_full_range() -> None:
     least, most = (next_attempt_at(STARTED, 0, STARTED, 300, luck) - STARTED for luck in (0, 1))
     assert (least.total_seconds(), most.total_seconds()) == (300.001, 330.001)
     assert (next_attempt_at(STARTED, 0, STARTED, 3600, 1) - STARTED).total_seconds() == 3660.001
 
 
 @given(delays, lucks, st.integers(-100_000, 100_000))
-def test_a_clock_that_is_set_while_an_attempt_is_made_shortens_no_wait(
-    delay_s: float, luck: float, step_s: int
-) -> None:
+def test_a_clock_that_is_set_during_an_attempt_shortens_no_wait(delay_s: float, luck: float, step_s: int) -> None:
     took_ms = 10_000
     says = STARTED + timedelta(milliseconds=took_ms, seconds=step_s)
     again = next_attempt_at(STARTED, took_ms, says, delay_s, luck)

@@ -1,4 +1,4 @@
-"""Several processes that send from one outbox, and one of them stops or dies."""
+"""Several sender processes of one outbox, one of which stops or dies."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from storage import tables
 from storage.database.database import Database, StorageUnavailable
 from storage.webhooks import attempt_claims
 from tests.calls.call_service_harness import until
-from tests.calls.webhooks.outbox_harness import Receiver, delivering, put, put_many, stored
+from tests.calls.webhooks.outbox_harness import Receiver, put, put_many, running_sender, stored
 
 AT_FIRST = ReceiverSpeed.NEW.limit
 """Attempts that a receiver gets before it has answered any."""
 
 
-def sendings(receiver: Receiver) -> Counter[tuple[str, str]]:
-    """How often each attempt came."""
+def requests_per_attempt(receiver: Receiver) -> Counter[tuple[str, str]]:
+    """Returns the number of requests of each attempt."""
     return Counter((headers["X-Service-Delivery"], headers["X-Service-Attempt"]) for headers, _ in receiver.got)
 
 
 async def claimants(database: Database) -> Counter[str | None]:
-    """Whose the attempts are that are still to be made."""
+    """Returns the claimants of the attempts that are not made yet."""
 
     def look(conn: sa.Connection) -> Counter[str | None]:
         attempts = tables.webhook_attempts
@@ -41,27 +41,27 @@ async def claimants(database: Database) -> Counter[str | None]:
     return await database.read(look)
 
 
-async def test_two_that_send_from_one_outbox_never_send_the_same_attempt(
+async def test_two_senders_of_one_outbox_never_send_the_same_attempt(
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
     receiver.hold = asyncio.Event()
     await put_many(database, f"{receiver.origin}/hook", 60)
     async with (
-        delivering(database, secrets, timeout_s=60) as one,
-        delivering(database, secrets, timeout_s=60, beside_others=True) as other,
+        running_sender(database, secrets, timeout_s=60) as one,
+        running_sender(database, secrets, timeout_s=60, beside_others=True) as other,
     ):
         await until(lambda: len(receiver.got) == 2 * AT_FIRST)
         assert sorted((await claimants(database)).values()) == [AT_FIRST, AT_FIRST, 60 - 2 * AT_FIRST]
         receiver.hold.set()
         await until(lambda: len(receiver.got) >= 60)
-        await asyncio.gather(one.idle(), other.idle())
-    assert set(sendings(receiver).values()) == {1}
+        await asyncio.gather(one.wait_idle(), other.wait_idle())
+    assert set(requests_per_attempt(receiver).values()) == {1}
     assert len(receiver.got) == 60
 
 
 @asynccontextmanager
 async def worker(database: Database, key: bytes) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process that sends; killed at the end."""
+    """A sender process; killed at the end."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.calls.webhooks.sender_process", str(database.path), key.decode(),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
@@ -76,7 +76,7 @@ async def worker(database: Database, key: bytes) -> AsyncIterator[asyncio.subpro
         await process.communicate()
 
 
-async def test_two_processes_never_send_the_same_attempt_and_what_a_dead_one_had_is_sent_again_when_its_claim_expires(
+async def test_two_processes_never_send_the_same_attempt_and_a_dead_ones_is_sent_again_after_its_claim(
     database: Database, receiver: Receiver
 ) -> None:
     receiver.hold = asyncio.Event()
@@ -85,7 +85,7 @@ async def test_two_processes_never_send_the_same_attempt_and_what_a_dead_one_had
     async with AsyncExitStack() as stack:
         first, _ = [await stack.enter_async_context(each) for each in (worker(database, key), worker(database, key))]
         await until(lambda: len(receiver.got) == 2 * AT_FIRST)
-        before = sendings(receiver)
+        before = requests_per_attempt(receiver)
         assert set(before.values()) == {1}
         first.kill()
         await first.wait()
@@ -95,24 +95,24 @@ async def test_two_processes_never_send_the_same_attempt_and_what_a_dead_one_had
         receiver.hold.set()
         await until(lambda: len(receiver.got) >= 40)
         await _expire(database, dead)
-        async with delivering(database, Secrets([key]), beside_others=True) as ours:
-            await ours.idle()
+        async with running_sender(database, Secrets([key]), beside_others=True) as ours:
+            await ours.wait_idle()
         assert await claimants(database) == Counter()
-    told = sendings(receiver)
-    assert {delivery_id for delivery_id, _ in told} == {each.id for each in deliveries}
-    assert {number for _, number in told} == {"1"}
-    assert sorted(told.values()) == [1] * (40 - AT_FIRST) + [2] * AT_FIRST
-    assert {each for each, count in told.items() if count == 2} <= set(before)
+    counts = requests_per_attempt(receiver)
+    assert {delivery_id for delivery_id, _ in counts} == {each.id for each in deliveries}
+    assert {number for _, number in counts} == {"1"}
+    assert sorted(counts.values()) == [1] * (40 - AT_FIRST) + [2] * AT_FIRST
+    assert {each for each, count in counts.items() if count == 2} <= set(before)
 
 
 async def _expire(database: Database, claimant: str) -> None:
-    """As if the time of its claims were over."""
+    """Let the claims expire."""
     attempts = tables.webhook_attempts
     expired = sa.update(attempts).where(attempts.c.claimed_by == claimant).values(claimed_until=sa.text("0"))
     await database.write(lambda conn: conn.execute(expired).close())
 
 
-async def test_an_attempt_is_claimed_before_its_first_byte_goes_out(
+async def test_an_attempt_is_claimed_before_its_first_byte_is_sent(
     database: Database, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Counter[str | None]] = []
@@ -123,23 +123,23 @@ async def test_an_attempt_is_claimed_before_its_first_byte_goes_out(
 
     async with await asyncio.start_server(looks, "127.0.0.1", 0) as server:
         await put(database, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook")
-        async with delivering(database, secrets) as sender:
-            await sender.idle()
+        async with running_sender(database, secrets) as sender:
+            await sender.wait_idle()
             assert seen == [Counter([sender._claimant])]
 
 
-async def test_what_was_claimed_too_long_ago_is_not_sent(
+async def test_an_attempt_that_was_claimed_too_long_ago_is_not_sent(
     database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "MAX_START_DELAY_S", -1.0)
     await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets) as sender:
+        await sender.wait_idle()
         assert receiver.got == []
         assert await claimants(database) == Counter([sender._claimant])
 
 
-async def test_an_attempt_of_ours_that_outlasts_its_claim_is_neither_sent_again_nor_looked_for_again_and_again(
+async def test_an_own_attempt_that_outlasts_its_claim_is_not_sent_again_and_causes_no_extra_reads(
     database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "CLAIM_MARGIN_S", -60)
@@ -152,7 +152,7 @@ async def test_an_attempt_of_ours_that_outlasts_its_claim_is_neither_sent_again_
 
     monkeypatch.setattr(attempt_claims, "expired_claims", counted)
     delivery_id = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, timeout_s=60) as sender:
+    async with running_sender(database, secrets, timeout_s=60) as sender:
         await receiver.arrived.wait()
         await until(lambda: looks[-1:] and looks[-1])
         before = len(looks)
@@ -161,12 +161,12 @@ async def test_an_attempt_of_ours_that_outlasts_its_claim_is_neither_sent_again_
             await asyncio.sleep(0.01)
         assert len(looks) <= before + 7
         receiver.hold.set()
-        await sender.idle()
+        await sender.wait_idle()
     assert (await stored(database, delivery_id))[0].status == "succeeded"
     assert len(receiver.got) == 1
 
 
-async def test_a_healthy_receiver_waits_for_no_dead_ones_with_thousands_of_events(
+async def test_a_healthy_receiver_does_not_wait_for_dead_ones_with_thousands_of_events(
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
     came: list[int] = []
@@ -180,30 +180,30 @@ async def test_a_healthy_receiver_waits_for_no_dead_ones_with_thousands_of_event
         ports = [await _listening(stack, hangs) for _ in range(30)]
         for port in ports:
             await put_many(database, f"http://127.0.0.1:{port}/hook", 1000 if port == ports[0] else 5)
-        async with delivering(database, secrets, timeout_s=60) as sender:
+        async with running_sender(database, secrets, timeout_s=60) as sender:
             await until(lambda: len(came) == len(ports) * AT_FIRST)
             delivery_id = await put(database, f"{receiver.origin}/hook")
             sender.wake()
             await receiver.arrived.wait()
             await until(lambda: sender._concurrency.under_way == len(came))
             assert (await stored(database, delivery_id))[0].status == "succeeded"
-            assert Counter(came) == dict.fromkeys(ports, AT_FIRST), "none has ended meanwhile, and no more have begun"
+            assert Counter(came) == dict.fromkeys(ports, AT_FIRST), "none has ended, and no more were started"
 
 
 async def _listening(
     stack: AsyncExitStack, handle: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ) -> int:
-    """The port where it is done."""
+    """A server for these requests; yields its port."""
     server = await stack.enter_async_context(await asyncio.start_server(handle, "127.0.0.1", 0))
     return int(server.sockets[0].getsockname()[1])
 
 
-async def test_a_drain_begins_nothing_more_and_lets_what_is_under_way_end(
+async def test_a_drain_starts_no_attempts_and_waits_for_those_under_way(
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
     receiver.hold = asyncio.Event()
     await put_many(database, f"{receiver.origin}/hook", 20)
-    async with delivering(database, secrets, timeout_s=60) as sender:
+    async with running_sender(database, secrets, timeout_s=60) as sender:
         await until(lambda: len(receiver.got) == AT_FIRST)
         drained = asyncio.create_task(sender.drain(0.01))
         await until(lambda: sender._closing)
@@ -212,16 +212,16 @@ async def test_a_drain_begins_nothing_more_and_lets_what_is_under_way_end(
         assert await drained is False
         assert len(receiver.got) == AT_FIRST
         assert await claimants(database) == Counter({None: 20 - AT_FIRST})
-    async with delivering(database, secrets) as sender:
+    async with running_sender(database, secrets) as sender:
         assert await sender.drain(20) is True
         await put(database, f"{receiver.origin}/hook")
         sender.wake()
-        await sender.idle()
-    assert set(sendings(receiver).values()) == {1}
+        await sender.wait_idle()
+    assert set(requests_per_attempt(receiver).values()) == {1}
     assert len(receiver.got) == 20
 
 
-async def test_what_was_sent_is_recorded_once_the_database_takes_it_and_not_sent_again(
+async def test_a_sent_attempt_is_recorded_once_the_database_works_and_not_sent_again(
     database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, tries = delivery.deliveries.record_attempt, []
@@ -235,21 +235,21 @@ async def test_what_was_sent_is_recorded_once_the_database_takes_it_and_not_sent
     monkeypatch.setattr(delivery.deliveries, "record_attempt", fails_twice)
     monkeypatch.setattr(delivery, "RETRY_S", 0.01)
     delivery_id = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets) as sender:
+        await sender.wait_idle()
     assert (await stored(database, delivery_id))[0].status == "succeeded"
     assert len(receiver.got) == 1
     assert len(tries) == 3
 
 
-async def test_no_attempt_is_made_before_its_time_by_the_clock_wherever_that_is_set(
+async def test_no_attempt_is_made_before_its_time_after_the_clock_is_set(
     database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver.statuses = [500]
     looks: list[datetime] = []
     delivery_id = await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets, delays=(3600,)) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets, delays=(3600,)) as sender:
+        await sender.wait_idle()
         _, (_, waiting) = await stored(database, delivery_id)
         due_at = waiting.next_attempt_at
         assert due_at is not None
@@ -257,7 +257,7 @@ async def test_no_attempt_is_made_before_its_time_by_the_clock_wherever_that_is_
         async def set_to(now: datetime) -> None:
             monkeypatch.setattr(delivery, "utc_now", lambda: (looks.append(now), now)[1])
             sender.wake()
-            await sender.idle()
+            await sender.wait_idle()
             assert now in looks
 
         for early in (due_at - timedelta(milliseconds=1), due_at - timedelta(days=400)):

@@ -19,15 +19,15 @@ from calls.webhooks.signing import signature_headers
 from config.clock import utc_now
 from config.secrets import Secrets
 from storage.database.database import Database
-from tests.calls.webhooks.outbox_harness import BODY, SECRET, Receiver, delivering, put, stored
+from tests.calls.webhooks.outbox_harness import BODY, SECRET, Receiver, put, running_sender, stored
 
 
 async def test_a_delivery_is_sent_at_once_signed_and_recorded(
     database: Database, secrets: Secrets, receiver: Receiver
 ) -> None:
     delivery = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
-    async with delivering(database, secrets) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets) as sender:
+        await sender.wait_idle()
     ((headers, body),) = receiver.got
     assert body == BODY
     assert headers["Content-Type"] == "application/json"
@@ -49,8 +49,8 @@ async def test_a_delivery_is_sent_at_once_signed_and_recorded(
 
 async def test_without_a_secret_nothing_is_signed(database: Database, secrets: Secrets, receiver: Receiver) -> None:
     await put(database, f"{receiver.origin}/hook")
-    async with delivering(database, secrets) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets) as sender:
+        await sender.wait_idle()
     headers, _ = receiver.got[0]
     assert {"webhook-id", "webhook-timestamp"} <= set(headers)
     assert not {"X-Service-Signature", "webhook-signature"} & set(headers)
@@ -93,7 +93,7 @@ def test_the_library_verifies_what_is_signed(secret: str, delivery_id: str, payl
     body=st.text(),
     timestamp=st.integers(min_value=0, max_value=4_000_000_000),
 )
-def test_the_library_signs_alike(secret: str, delivery_id: str, body: str, timestamp: int) -> None:
+def test_the_library_computes_the_same_signature(secret: str, delivery_id: str, body: str, timestamp: int) -> None:
     signed = library_for(secret).sign(delivery_id, datetime.fromtimestamp(timestamp, UTC), body)
     assert signature_headers(delivery_id, body.encode(), secret, timestamp)["webhook-signature"] == signed
 
@@ -103,15 +103,15 @@ async def test_the_library_verifies_a_delivery_at_its_receiver(
 ) -> None:
     secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     await put(database, f"{receiver.origin}/hook", secrets.encrypt(secret))
-    async with delivering(database, secrets) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets) as sender:
+        await sender.wait_idle()
     ((headers, body),) = receiver.got
     assert Webhook(secret).verify(body, dict(headers)) == json.loads(BODY)
     with pytest.raises(WebhookVerificationError):
         Webhook("whsec_b3RoZXI=").verify(body, dict(headers))
 
 
-def test_the_hex_signature_is_keyed_with_the_whole_secret_even_when_it_is_base64() -> None:
+def test_the_hex_signature_is_keyed_with_the_complete_secret_even_if_it_is_base64() -> None:
     secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     expected = hmac.new(secret.encode(), b"x", hashlib.sha256).hexdigest()
     assert signature_headers("d", b"x", secret, 1)["X-Service-Signature"] == expected
@@ -129,8 +129,8 @@ async def test_a_secret_of_another_key_file_fails_its_delivery_alone(
 ) -> None:
     lost = await put(database, f"{receiver.origin}/hook", Secrets([Fernet.generate_key()]).encrypt(SECRET))
     good = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
-    async with delivering(database, secrets) as sender:
-        await sender.idle()
+    async with running_sender(database, secrets) as sender:
+        await sender.wait_idle()
     assert (await stored(database, lost))[0].status == "failed"
     assert (await stored(database, good))[0].status == "succeeded"
     assert len(receiver.got) == 1

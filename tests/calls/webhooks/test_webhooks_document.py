@@ -1,4 +1,4 @@
-"""The code of docs/reference/webhooks.md does what the page says, on what a receiver really got."""
+"""The code of docs/reference/webhooks.md verifies real deliveries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from calls.webhooks.signing import signature_headers
 from config.secrets import Secrets
 from storage.database.database import Database
-from tests.calls.webhooks.outbox_harness import Receiver, delivering, put
+from tests.calls.webhooks.outbox_harness import Receiver, put, running_sender
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/webhooks.md").read_text()
 SECRETS = (
@@ -31,12 +31,12 @@ PYTHON = """
 import base64, json, sys
 from email.message import Message
 from verify import simple, standard
-def told(case):
+def verdicts_of(case):
     headers, body = Message(), base64.b64decode(case["body"])
     for name, value in case["headers"].items():
         headers[name] = value
     return [simple(headers, body, case["secret"]), standard(headers, body, case["secret"])]
-print(json.dumps([told(case) for case in json.load(open(sys.argv[1]))]))
+print(json.dumps([verdicts_of(case) for case in json.load(open(sys.argv[1]))]))
 """
 NODE = """
 const told = ({ headers, body, secret }) => {
@@ -89,7 +89,7 @@ echo json_encode($told);
 
 @dataclass(frozen=True)
 class Case:
-    """What came, the secret that the receiver believes in, and whether (`simple`, `standard`) hold."""
+    """A received request, the receiver's secret, and the validity of both signatures."""
 
     headers: dict[str, str]
     body: bytes
@@ -105,13 +105,15 @@ class Case:
 
 
 def code(language: str) -> str:
-    """The one block of that language."""
+    """Returns the only code block of a language."""
     (block,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
     return str(block)
 
 
-def told(command: Sequence[str], files: dict[str, str], cases: Sequence[Case], folder: Path) -> tuple[list[str], Path]:
-    """Put the files there, and the cases; returns the command."""
+def write_case_files(
+    command: Sequence[str], files: dict[str, str], cases: Sequence[Case], folder: Path
+) -> tuple[list[str], Path]:
+    """Write the files and the cases; returns the command."""
     for name, text in files.items():
         (folder / name).write_text(text)
     given = [
@@ -122,7 +124,7 @@ def told(command: Sequence[str], files: dict[str, str], cases: Sequence[Case], f
 
 
 def variants(good: Case) -> list[Case]:
-    """The good one, and what must not hold in one way or the other."""
+    """Yields the valid request, and invalid variants of it."""
     signature, sent_at = good.headers["webhook-signature"], int(good.headers["webhook-timestamp"])
     old = signature_headers(good.headers["webhook-id"], good.body, good.secret, int(time.time()) - 301)
     return [
@@ -145,18 +147,18 @@ def variants(good: Case) -> list[Case]:
 
 @pytest.fixture
 async def cases(database: Database, secrets: Secrets, receiver: Receiver) -> list[Case]:
-    """What a receiver got, signed with each kind of secret, and its variants."""
+    """Returns received requests, signed with each kind of secret, and their variants."""
     for secret in SECRETS:
         await put(database, f"{receiver.origin}/hook", secrets.encrypt(secret))
-        async with delivering(database, secrets) as sender:
-            await sender.idle()
+        async with running_sender(database, secrets) as sender:
+            await sender.wait_idle()
     came = zip(receiver.got, SECRETS, strict=True)
     return [each for (headers, body), secret in came for each in variants(Case(headers, body, secret, (True, True)))]
 
 
 async def run(command: Sequence[str], files: dict[str, str], cases: Sequence[Case], folder: Path) -> list[list[bool]]:
-    """What the code says of each case."""
-    arguments, folder = await asyncio.to_thread(told, command, files, cases, folder)
+    """Run the code; returns its result for each case."""
+    arguments, folder = await asyncio.to_thread(write_case_files, command, files, cases, folder)
     process = await asyncio.create_subprocess_exec(
         *arguments, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
@@ -167,7 +169,7 @@ async def run(command: Sequence[str], files: dict[str, str], cases: Sequence[Cas
 
 
 def interpreter(name: str) -> str:
-    """Its path; the test is skipped when it is not installed."""
+    """Returns the interpreter's path; skips the test if it is not installed."""
     found = shutil.which(name)
     if found is None:
         pytest.skip(f"`{name}` is not installed")

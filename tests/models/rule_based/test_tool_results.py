@@ -88,7 +88,7 @@ def test_a_text_without_words_is_cut_too() -> None:
 
 class _Broken:
     definition = ToolDefinition("count", "", {"type": "object", "properties": {"n": {"type": "integer"}}})
-    effects = False
+    has_effects = False
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
         raise TrunklineError("out of order")

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from numpy.typing import NDArray
 
-from calls.session.background_audio import DUCKED_VOLUME, at_rate
+from calls.session.background_audio import DUCKED_VOLUME, resample_loop
 from media.audio_port import Samples, row_of
 from media.background.presets import PRESETS
 from tests.sipcore.loopback_phone import Call, Phone
@@ -165,7 +165,7 @@ def plateaus(amplitudes: NDArray[np.float64]) -> list[str]:
 @pytest.mark.parametrize("key", [preset.key for preset in PRESETS])
 async def test_preset_loops_without_a_step(phone: Phone, call: Call, key: str) -> None:
     """The largest step at the seam is no larger than elsewhere in the sound."""
-    loop = at_rate(next(preset for preset in PRESETS if preset.key == key).render(), RATE)
+    loop = resample_loop(next(preset for preset in PRESETS if preset.key == key).render(), RATE)
     end = loop[-RATE // 2 :], loop[: RATE // 2]
     steps = np.abs(np.diff(loop.astype(int)))
     slot = call.taken_media.slot

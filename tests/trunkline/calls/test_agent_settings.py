@@ -184,7 +184,7 @@ async def test_a_silent_caller_is_prompted_once_after_customer_silence_ms_and_th
 
     asked, without_prompt = await together(silent_for(400), silent_for(0))
     phrases = stock_phrases(None)
-    assert await asked.talk() == [("assistant", phrases.still_there), ("assistant", phrases.silent_goodbye)]
+    assert await asked.talk() == [("assistant", phrases.idle_prompt), ("assistant", phrases.idle_goodbye)]
     assert (await asked.stored())["endedReason"] == "customer_silent"
     assert [turn["endedBy"] for turn in await asked.turns()] == ["silence", "silence"]
     (question, question_end), (goodbye, _) = asked.speech_segments(0.5)
@@ -201,7 +201,7 @@ async def test_the_language_hint_selects_the_voice_and_the_stock_phrases(local_s
         return (await line.talk())[0][1], float(np.median(pitches(line.phone.sound())))
 
     (english, flite), (german, espeak) = await together(asked_in("en-US"), asked_in("de"))
-    assert (english, german) == (stock_phrases("en").still_there, stock_phrases("de").still_there)
+    assert (english, german) == (stock_phrases("en").idle_prompt, stock_phrases("de").idle_prompt)
     assert flite > 1.3 * espeak, "a woman's voice, and a man's"
 
 
@@ -246,7 +246,7 @@ async def test_a_slow_tool_is_bridged_by_a_filler_and_its_result_is_spoken(local
             await line.phone.hears(10)
             await line.phone.hang_up()
     assert asked == ["/berths"]
-    filler = stock_phrases(None).one_moment
+    filler = stock_phrases(None).filler
     assert await line.talk() == [("user", "hello there"), ("assistant", filler), ("assistant", "They say three.")]
     (turn,) = await line.turns()
     ((name, ok, took),) = [(each["name"], each["ok"], each["endMs"] - each["startMs"]) for each in turn["tools"]]

@@ -40,8 +40,8 @@ def busy_models(_: Settings) -> Catalogue:
 def no_smoothing() -> Iterator[None]:
     """No smoothing of the expected wait."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("calls.admission.model_load.SMOOTHING_S", 0.01)
-        patch.setattr("calls.admission.model_load.SAMPLE_EVERY_S", 0.05)
+        patch.setattr("calls.admission.load_shedding.SMOOTHING_S", 0.01)
+        patch.setattr("calls.admission.load_shedding.SAMPLE_EVERY_S", 0.05)
         yield
 
 
@@ -81,7 +81,7 @@ async def test_inbound_calls_get_503_while_the_expected_wait_is_too_long(
         refused = await refusal(local_server.target, line)
         assert (refused.status, refused.header("Retry-After")) == (503, "10")
         assert await options(local_server) == 503
-        assert "answers wait" in await page(local_server, "readyz")
+        assert "responses wait" in await page(local_server, "readyz")
         assert "trunkline_models_slow 1.0" in await page(local_server, "metrics")
         await call.hears(5)
         await set_expected_wait(local_server, 0.0)

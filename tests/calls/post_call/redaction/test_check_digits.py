@@ -31,7 +31,7 @@ def test_iban_lengths_are_those_of_the_registry() -> None:
 
 
 @pytest.mark.parametrize("country", IBAN_LENGTHS)
-def test_ibans_have_the_same_check_digits(country: str) -> None:
+def test_ibans_have_the_check_digits_of_the_library(country: str) -> None:
     for _ in range(20):
         account = some(digits, IBAN_LENGTHS[country] - 4)
         check = mod_97_10.calc_check_digits(account + country)
@@ -39,19 +39,19 @@ def test_ibans_have_the_same_check_digits(country: str) -> None:
         assert not check_digits.is_iban(country + f"{int(check) % 97 + 1:02}" + account)
 
 
-def test_published_ibans_are_ibans_for_both() -> None:
+def test_published_ibans_are_valid_for_both() -> None:
     published = ("DE89370400440532013000", "GB29NWBK60161331926819", "FR1420041010050500013M02606")
     for number in published:
         assert iban.is_valid(number)
         assert check_digits.is_iban(number)
 
 
-def test_cards_have_the_same_check_digit() -> None:
+def test_cards_have_the_check_digit_of_the_library() -> None:
     numbers = [some(digits, RANDOM.randint(1, 19)) for _ in range(2000)]
     assert [check_digits.luhn(number) for number in numbers] == [luhn.is_valid(number) for number in numbers]
 
 
-def test_spanish_numbers_are_the_same() -> None:
+def test_spanish_numbers_are_those_of_the_library() -> None:
     numbers = [RANDOM.choice(("", "X", "Y", "Z")) + some(digits, 7) for _ in range(500)]
     numbers = [(number if number[0].isalpha() else number + some(digits, 1)) for number in numbers]
     for number in (number + letter for number in numbers for letter in some(ascii_uppercase, 5)):
@@ -59,8 +59,8 @@ def test_spanish_numbers_are_the_same() -> None:
         assert check_digits.is_spanish_dni(number) == valid, number
 
 
-def test_a_codice_fiscale_of_the_library_is_one() -> None:
-    """The library looks at the birth date as well."""
+def test_a_codice_fiscale_of_the_library_is_valid() -> None:
+    """The library also checks the birth date."""
     names = [some(ascii_uppercase, 6) + some(digits, 2) + some("ABCDEHLMPRST", 1) for _ in range(200)]
     for start in (f"{name}{RANDOM.randint(1, 28):02}{some(ascii_uppercase, 1)}{some(digits, 3)}" for name in names):
         number = start + codicefiscale.calc_check_digit(start)
@@ -69,8 +69,8 @@ def test_a_codice_fiscale_of_the_library_is_one() -> None:
         assert not any(map(check_digits.is_codice_fiscale, others))
 
 
-def test_german_and_french_numbers_are_numbers_for_the_library_too() -> None:
-    """Ours are stricter: no digit three times in a row, and only months that INSEE gives."""
+def test_german_and_french_numbers_are_valid_for_the_library_too() -> None:
+    """Ours are stricter: no digit three times in a row, and only INSEE's months."""
     tax_ids = [
         start + check for start in (some("123456789", 1) + some(digits, 9) for _ in range(3000)) for check in digits
     ]

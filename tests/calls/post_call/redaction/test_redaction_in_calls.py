@@ -1,4 +1,4 @@
-"""What is to be redacted is in the database at no time: neither during a call nor after it."""
+"""Redaction in calls: redacted numbers are never in the database, neither during a call nor after it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ CARD = "4111111111111111"
 AGAIN = "Is it four one one one, 1111 1111 1111?"
 
 
-def holds(folder: Path, text: str) -> bool:
-    """Whether any file of the database has it, those of transactions included."""
+def is_on_disk(folder: Path, text: str) -> bool:
+    """True if a file of the database contains the text, the write-ahead log included."""
     return any(text.encode() in file.read_bytes() for file in folder.glob("trunkline.db*"))
 
 
@@ -32,13 +32,13 @@ async def redacts(harness: CallServiceHarness, organization_id: str) -> None:
     await harness.database.write(change)
 
 
-async def test_a_dialled_card_is_hidden_while_the_call_goes_on_and_after_it(tmp_path: Path) -> None:
+async def test_a_card_entered_by_dtmf_is_redacted_during_the_call_and_after_it(tmp_path: Path) -> None:
     async with call_service(tmp_path, AGAIN) as harness:
         number, _ = await harness.create_number(
             post_call_webhook_url="https://receiver.test/", post_call_summary_enabled=True
         )
         await redacts(harness, number.organization_id)
-        phone = harness.rings()
+        phone = harness.invite()
         await until(lambda: phone.leg.on_digit is not None)
         for key in f"{CARD}#":
             assert phone.leg.on_digit is not None
@@ -55,7 +55,7 @@ async def test_a_dialled_card_is_hidden_while_the_call_goes_on_and_after_it(tmp_
     assert ended.analysis is not None and ended.analysis["summary"]
     assert "1111" not in str(ended.analysis)
     assert "1111" not in due.delivery.body.decode()
-    assert not await asyncio.to_thread(holds, tmp_path, CARD)
+    assert not await asyncio.to_thread(is_on_disk, tmp_path, CARD)
 
 
 async def test_the_rules_are_those_of_the_calls_organization(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Numbers of cards and persons are redacted however they are said; all other numbers stay."""
+"""Redaction of numbers of cards and persons in all spoken forms; all other numbers stay."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def user(*texts: str) -> list[TranscriptItem]:
     return [{"role": "user", "content": text} for text in texts]
 
 
-def shown(*texts: str, rules: RedactionRules = NUMBERS) -> list[str]:
-    """A talk as it is stored; the caller begins, and the sides take turns."""
-    talk: list[TranscriptItem] = [
+def redacted(*texts: str, rules: RedactionRules = NUMBERS) -> list[str]:
+    """Returns a redacted transcript; the caller begins, and the sides alternate."""
+    transcript: list[TranscriptItem] = [
         {"role": "assistant" if turn % 2 else "user", "content": text} for turn, text in enumerate(texts)
     ]
-    return [item["content"] for item in redact_transcript(talk, rules)]
+    return [item["content"] for item in redact_transcript(transcript, rules)]
 
 
 @pytest.mark.parametrize(
@@ -52,16 +52,16 @@ def shown(*texts: str, rules: RedactionRules = NUMBERS) -> list[str]:
         "quatro um um um um um um um um um um um um um um um",
     ],
 )
-def test_a_card_is_hidden_however_it_is_said(said: str) -> None:
-    assert shown(f"It is {said}, thanks a lot.") == ["It is [card], thanks a lot."]
+def test_a_card_is_redacted_in_every_spoken_form(said: str) -> None:
+    assert redacted(f"It is {said}, thanks a lot.") == ["It is [card], thanks a lot."]
 
 
-def test_what_follows_a_card_stays() -> None:
-    assert shown("4111 1111 1111 1111, 12 29") == ["[card], 12 29"]
+def test_text_after_a_card_stays() -> None:
+    assert redacted("4111 1111 1111 1111, 12 29") == ["[card], 12 29"]
 
 
-def test_a_card_over_several_turns_is_hidden_in_each_and_where_the_agent_says_it_again() -> None:
-    assert shown(
+def test_a_card_over_several_turns_is_redacted_in_each_and_where_the_agent_repeats_it() -> None:
+    assert redacted(
         "My card is four one one one",
         "Four one one one, go on.",
         "one one one one, 1111",
@@ -97,29 +97,29 @@ def test_a_card_over_several_turns_is_hidden_in_each_and_where_the_agent_says_it
         ),
     ],
 )
-def test_a_card_is_hidden_whatever_digits_stand_beside_it(said: list[str], kept: list[str]) -> None:
+def test_a_card_is_redacted_beside_any_other_digits(said: list[str], kept: list[str]) -> None:
     assert [each["content"] for each in redact_transcript(user(*said), NUMBERS)] == kept
 
 
-def test_a_dialled_card_is_hidden_also_when_it_is_short_or_comes_in_parts() -> None:
-    assert shown("4222222222222") == ["[card]"]
-    assert shown("500000000009") == ["[card]"]
+def test_a_card_entered_by_dtmf_is_redacted_also_if_it_is_short_or_in_parts() -> None:
+    assert redacted("4222222222222") == ["[card]"]
+    assert redacted("500000000009") == ["[card]"]
     assert [each["content"] for each in redact_transcript(user("41111111", "11111111"), NUMBERS)] == [
         "[card]",
         "[card]",
     ]
 
 
-def test_a_card_that_was_misheard_is_hidden_when_the_talk_is_of_one() -> None:
+def test_a_misrecognized_card_is_redacted_if_the_topic_is_cards() -> None:
     asked = [{"role": "assistant", "content": "What is your card number?"}, *user("4111 1111 1111 111")]
     assert redact_transcript(asked, NUMBERS)[1]["content"] == "[card]"  # type: ignore[arg-type]
-    assert shown("4111 1111 1111 111") == ["4111 1111 1111 111"]
+    assert redacted("4111 1111 1111 111") == ["4111 1111 1111 111"]
 
 
 @pytest.mark.parametrize("code", ["737", "seven three seven", "1234"])
-def test_a_cards_security_code_is_hidden(code: str) -> None:
-    assert shown(f"The security code is {code}.") == ["The security code is [number]."]
-    assert shown("Sure.", "And the CVC?", f"{code}, please.")[2] == "[number], please."
+def test_a_cards_security_code_is_redacted(code: str) -> None:
+    assert redacted(f"The security code is {code}.") == ["The security code is [number]."]
+    assert redacted("Sure.", "And the CVC?", f"{code}, please.")[2] == "[number], please."
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,14 @@ def test_a_cards_security_code_is_hidden(code: str) -> None:
         "15 070649 C 103",
     ],
 )
-def test_numbers_of_accounts_and_persons_are_hidden(number: str) -> None:
-    assert shown(f"Yes: {number}.") == ["Yes: [number]."]
+def test_numbers_of_accounts_and_persons_are_redacted(number: str) -> None:
+    assert redacted(f"Yes: {number}.") == ["Yes: [number]."]
 
 
-def test_nine_digits_are_a_social_security_number_where_the_talk_is_of_one() -> None:
+def test_nine_digits_are_redacted_if_the_topic_is_social_security() -> None:
     asked = "What is your social security number?"
-    assert shown("Hello", asked, "219 09 9999") == ["Hello", asked, "[number]"]
-    assert shown("Hello", "Your order number?", "219099999")[2] == "219099999"
+    assert redacted("Hello", asked, "219 09 9999") == ["Hello", asked, "[number]"]
+    assert redacted("Hello", "Your order number?", "219099999")[2] == "219099999"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_nine_digits_are_a_social_security_number_where_the_talk_is_of_one() -> 
     ],
 )
 def test_other_numbers_stay(text: str) -> None:
-    assert shown(text) == [text]
+    assert redacted(text) == [text]
 
 
 @pytest.mark.parametrize(
@@ -185,27 +185,27 @@ def test_other_numbers_stay(text: str) -> None:
         *("double " * 8_000, "one to " * 5_000, "4 " * 8_000, "card number 12, abcde, " * 2_000, "1" * 50_000),
     ],
 )
-def test_a_long_text_takes_no_longer_than_its_length(text: str) -> None:
-    """Whatever is in it: a quadratic way would take minutes."""
+def test_redaction_takes_linear_time(text: str) -> None:
+    """Also for adverse texts: quadratic time would be minutes."""
     began = time.process_time()
-    shown(text, text)
+    redacted(text, text)
     assert time.process_time() - began < 5
 
 
-def test_two_sides_numbers_are_not_read_as_one() -> None:
-    talk = ("4111 1111", "1111 1111")
-    assert shown(*talk) == list(talk)
+def test_digits_of_both_sides_are_not_joined() -> None:
+    transcript = ("4111 1111", "1111 1111")
+    assert redacted(*transcript) == list(transcript)
 
 
-def test_dialled_digits_are_all_hidden_where_that_is_wanted() -> None:
-    assert shown("1234#", "I heard 1234.", "No, 12 34", rules=RedactionRules(dialled=True)) == [
+def test_all_dtmf_entries_are_redacted_if_that_is_set() -> None:
+    assert redacted("1234#", "I heard 1234.", "No, 12 34", rules=RedactionRules(dialled=True)) == [
         "[number]",
         "I heard 1234.",
         "No, 12 34",
     ]
 
 
-def test_values_of_tools_and_extractions_are_looked_through() -> None:
+def test_values_of_tools_and_extractions_are_redacted() -> None:
     value = {
         "card": "4111 1111 1111 1111",
         "number": 4111111111111111,

@@ -1,4 +1,4 @@
-"""Concurrency limits: the most calls of the process and of each organization, second legs of transfers included."""
+"""Concurrency limits: concurrent calls of the process and of each organization, second legs of transfers included."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from storage.calls.calls import OpenCallCounts
 
 @dataclass(frozen=True)
 class ConcurrencyLimits:
-    """The most calls that have not ended: in this process, and of an organization without a limit of its own."""
+    """Maximum numbers of concurrent calls: of this process, and of an organization without a limit of its own."""
 
     process: int = 250
     organization: int = 100
 
-    def exceeded(
+    def exceeded_limit(
         self,
         conn: sa.Connection,
         organization_id: str,
@@ -30,20 +30,20 @@ class ConcurrencyLimits:
         ended: Collection[str],
         transfer_legs: TransferLegs,
     ) -> Literal["organization", "process"] | None:
-        """Returns whose limit one more call would exceed; None if there is room. `organization_limit` is the
+        """Returns the limit that one more call would exceed; None if there is none. `organization_limit` is the
         organization's own; `ended` are calls whose end could not be stored, which no longer count. Exact in the
         transaction that stores the call, because such transactions run one after the other."""
         open_calls = calls.count_open(conn, organization_id, ended)
-        return self.exceeded_with(open_calls, organization_id, organization_limit, transfer_legs)
+        return self.exceeded_limit_by(open_calls, organization_id, organization_limit, transfer_legs)
 
-    def exceeded_with(
+    def exceeded_limit_by(
         self,
         open_calls: OpenCallCounts,
         organization_id: str,
         organization_limit: int | None,
         transfer_legs: TransferLegs,
     ) -> Literal["organization", "process"] | None:
-        """`exceeded` for a known number of open calls."""
+        """`exceeded_limit` for a known number of open calls."""
         limit = self.organization if organization_limit is None else organization_limit
         if open_calls.organization + transfer_legs.count_of(organization_id) >= limit:
             return "organization"
@@ -51,15 +51,15 @@ class ConcurrencyLimits:
 
 
 class TransferLegs:
-    """The second legs of transfers, which are not calls of their own: the target of a REFER takes one place until it is
-    the call's only leg or has ended. `check_call_capacity` raises when no place is left."""
+    """Counts the second legs of transfers, which are not calls of their own: the target of a REFER counts until it is
+    the call's only leg or has ended. `check_call_capacity` raises if a concurrency limit is reached."""
 
     def __init__(
         self, check_call_capacity: Callable[[sa.Connection, Organization], None], on_change: Callable[[], None]
     ) -> None:
         self._check_call_capacity = check_call_capacity
         self.on_change: Final = on_change
-        """Called when a place was given back."""
+        """Called after a leg was released."""
         self._lock = threading.Lock()
         self._counts = Counter[str]()
 
@@ -71,18 +71,18 @@ class TransferLegs:
             self._counts[organization.id] += 1
 
     def release(self, organization_id: str) -> None:
-        """Give a place back; on the event loop."""
+        """Count one leg less; on the event loop."""
         with self._lock:
             self._counts[organization_id] -= 1
             self._counts += Counter()  # only what is above 0 stays
         self.on_change()
 
     def count_of(self, organization_id: str) -> int:
-        """The places that an organization holds."""
+        """The legs of an organization."""
         return self._counts[organization_id]
 
     @property
     def total(self) -> int:
-        """All places that are held."""
+        """The legs of all organizations."""
         with self._lock:
             return self._counts.total()

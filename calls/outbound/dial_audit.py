@@ -1,4 +1,4 @@
-"""The audit log of outbound dial attempts: entries of queued calls that are not dialled, and pruning of old entries."""
+"""Audit of outbound dial attempts: entries of queued calls that are not dialled, log lines, and pruning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
-from calls.worker import PeriodicWorker
+from calls.periodic_worker import PeriodicWorker
 from config.clock import utc_now
 from storage.accounts import operator_audit, organizations
 from storage.calls import outbound_audit
@@ -18,7 +18,7 @@ from storage.calls.outbound_audit import DialAttempt, DialRequest
 from storage.database.database import Database
 
 RETENTION: Final = timedelta(days=400)
-"""How long an attempt is kept."""
+"""Age at which entries are removed."""
 PRUNE_EVERY_S: Final = 3600.0
 ROWS_PER_TRANSACTION: Final = 500
 """Rows that one transaction removes: other writers wait for milliseconds."""
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 def record_not_dialled(conn: sa.Connection, call: Call, reason: str) -> DialAttempt:
-    """Store an entry for a call that was queued and is not dialled."""
+    """Store an entry for a queued call that is not dialled, and return it."""
     queued = outbound_audit.attempt_of_call(conn, call.id)
     dial_request = DialRequest(
         organization_id=call.organization_id,
@@ -57,7 +57,8 @@ def log_attempt(attempt: DialAttempt) -> None:
 
 
 async def prune(database: Database) -> int:
-    """Remove entries older than `RETENTION`, in small transactions; returns how many. Raises `StorageUnavailable`."""
+    """Remove entries older than `RETENTION`, in small transactions; returns their number. Raises
+    `StorageUnavailable`."""
     before = utc_now() - RETENTION
     pruned = await database.write(partial(operator_audit.delete_before, before=before))
     for organization in await database.read(organizations.all_of):

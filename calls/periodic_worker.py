@@ -1,4 +1,4 @@
-"""Periodic background work: at a fixed interval, when woken, and again after the database or a model failed."""
+"""Periodic background work: at a fixed interval, when woken, and after a failure of the database or a model."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ log = structlog.get_logger()
 
 
 class PeriodicWorker:
-    """Runs its work every `every_s` seconds and whenever `wake` was called. After `StorageUnavailable` or `ModelError`
-    the log gets `failure_event` at `level`, and the work runs again after `retry_s` seconds."""
+    """Runs its work every `every_s` seconds and after each `wake`. Logs `StorageUnavailable` and `ModelError` as
+    `failure_event` at `level`, and runs the work again after `retry_s` seconds."""
 
     def __init__(
         self,
@@ -29,9 +29,9 @@ class PeriodicWorker:
         *,
         deprecated_field: str | None = None,
     ) -> None:
-        """`deprecated_field`: the log line has its cause under this name, too."""
+        """`deprecated_field`: a second name of the log line's `cause`."""
         self.is_due = False
-        """True while the work runs because its time had come, and not only because it was woken."""
+        """True while the work runs because the interval is over, and not only because it was woken."""
         self._failure_event = failure_event
         self._every_s = every_s
         self._retry_s = retry_s
@@ -50,8 +50,8 @@ class PeriodicWorker:
         """True if `wake` was called after the current run began."""
         return self._woken.is_set()
 
-    async def idle(self) -> None:
-        """Wait until a run has completed everything, and `wake` was not called since it began."""
+    async def wait_idle(self) -> None:
+        """Wait until a run has completed everything and `wake` was not called since it began."""
         await self._idle.wait()
 
     async def run(
@@ -62,7 +62,8 @@ class PeriodicWorker:
         rest: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Run until cancelled. `work` returns False while something that it started is still under way. `at_once`: the
-        first run does not wait. `rest` is awaited before each run; a `wake` meanwhile counts for that run."""
+        first run does not wait for the interval. `rest` is awaited before each run; a `wake` meanwhile counts for that
+        run."""
         due_s = time.monotonic() + (0.0 if at_once else self._every_s)
         while True:
             await self._wait(due_s - time.monotonic())
@@ -82,14 +83,14 @@ class PeriodicWorker:
                     await self._woken.wait()
 
     async def _attempt(self, work: Callable[[], Awaitable[bool]]) -> bool:
-        """Run the work once. False if it failed; it is tried again."""
+        """Run the work once. Returns False if it failed."""
         try:
             if await work() and not self.is_woken:
                 self._idle.set()
         except (StorageUnavailable, ModelError) as error:
             disk_full = isinstance(error, StorageUnavailable) and error.disk_full  # `DiskSpace` logs that once
             write = log.debug if disk_full else log.warning if self._level == "warning" else log.error
-            former = {self._deprecated_field: str(error)} if self._deprecated_field else {}
-            write(self._failure_event, cause=str(error), again_in_s=self._retry_s, **former)
+            deprecated = {self._deprecated_field: str(error)} if self._deprecated_field else {}
+            write(self._failure_event, cause=str(error), again_in_s=self._retry_s, **deprecated)
             return False
         return True

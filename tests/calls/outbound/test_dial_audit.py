@@ -1,4 +1,4 @@
-"""Redirects and transfers in the audit log, and how long it is kept."""
+"""The audit of redirects and transfers, and its pruning."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls.outbound import audit_log, transfer_permissions
+from calls.outbound import dial_audit, transfer_permissions
 from calls.outbound.transfer_permissions import PeerRerouteRequest, RerouteMethod
 from config.clock import utc_now
 from storage import tables
@@ -39,11 +39,11 @@ def _call(conn: sa.Connection, **facts: Any) -> Call:
     )
 
 
-def _goes(conn: sa.Connection, call: Call, by: RerouteMethod, destination: str) -> bool:
-    """Whether the peer gets who it wants."""
+def _is_authorized(conn: sa.Connection, call: Call, by: RerouteMethod, destination: str) -> bool:
+    """True if the peer's request is authorized."""
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
-    wanted = PeerRerouteRequest(by, destination, "192.0.2.1", from_number="100")
-    return transfer_permissions.authorize_peer_reroute(conn, call, number, wanted, lambda *_: None)
+    request = PeerRerouteRequest(by, destination, "192.0.2.1", from_number="100")
+    return transfer_permissions.authorize_peer_reroute(conn, call, number, request, lambda *_: None)
 
 
 def _log(conn: sa.Connection, owner: str) -> list[AttemptWithCall]:
@@ -63,15 +63,15 @@ def _log(conn: sa.Connection, owner: str) -> list[AttemptWithCall]:
         ("refer", {"sip_allow_refer": True}, "alice\r\n", "refer_refused"),
     ],
 )
-async def test_a_peer_reroutes_a_call_only_where_its_trunk_may(
+async def test_a_peer_reroutes_a_call_only_to_allowed_destinations(
     database: Database, by: RerouteMethod, facts: dict[str, Any], destination: str, verdict: str
 ) -> None:
     def check(conn: sa.Connection) -> None:
         call = _call(conn, **facts)
-        granted = _goes(conn, call, by, destination)
+        granted = _is_authorized(conn, call, by, destination)
         assert granted is not verdict.endswith("refused")
-        [told] = _log(conn, call.organization_id)
-        attempt = told.attempt
+        [entry] = _log(conn, call.organization_id)
+        attempt = entry.attempt
         assert (attempt.verdict, attempt.call_id, attempt.client) == (verdict, call.id, "192.0.2.1")
         assert (attempt.api_key_id, attempt.destination, attempt.number) == (None, destination.strip(), "100")
         assert (attempt.detail is None) is granted
@@ -79,37 +79,37 @@ async def test_a_peer_reroutes_a_call_only_where_its_trunk_may(
     await database.write(check)
 
 
-async def test_a_rerouted_call_counts_like_every_call(database: Database) -> None:
+async def test_a_rerouted_call_counts_against_the_calls_per_minute(database: Database) -> None:
     def check(conn: sa.Connection) -> None:
         call = _call(conn, sip_allow_refer=True, sip_allow_redirect=True, outbound_per_minute=2)
-        ways: list[RerouteMethod] = ["refer", "redirect", "refer"]
-        assert [_goes(conn, call, by, "300") for by in ways] == [True, True, False]
+        methods: list[RerouteMethod] = ["refer", "redirect", "refer"]
+        assert [_is_authorized(conn, call, by, "300") for by in methods] == [True, True, False]
         assert _log(conn, call.organization_id)[2].attempt.detail == "too many calls per minute"
 
     await database.write(check)
 
 
-async def test_a_peer_cannot_flood_the_log(database: Database) -> None:
+async def test_a_peer_cannot_flood_the_audit_log(database: Database) -> None:
     def check(conn: sa.Connection) -> None:
         call = _call(conn, sip_allow_redirect=True)
         for _ in range(transfer_permissions.MAX_REFUSED_ENTRIES + 20):
-            assert not _goes(conn, call, "refer", "300")
+            assert not _is_authorized(conn, call, "refer", "300")
         assert len(outbound_audit.page_after(conn, call.organization_id, BEGINNING, "", limit=999)) == 100
-        assert _goes(conn, call, "redirect", "300")
+        assert _is_authorized(conn, call, "redirect", "300")
         assert len(outbound_audit.page_after(conn, call.organization_id, BEGINNING, "", limit=999)) == 101
 
     await database.write(check)
 
 
-async def test_a_right_that_was_taken_away_is_gone_at_once(database: Database) -> None:
+async def test_a_withdrawn_permission_counts_at_once(database: Database) -> None:
     def check(conn: sa.Connection) -> None:
         call = _call(conn, sip_allow_refer=True)
         number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
         assert number is not None
         phone_numbers.replace(conn, number, {"sip_allow_refer": False})
-        assert not _goes(conn, call, "refer", "300")
+        assert not _is_authorized(conn, call, "refer", "300")
         phone_numbers.delete(conn, call.organization_id, number.id)
-        assert not _goes(conn, call, "refer", "300")
+        assert not _is_authorized(conn, call, "refer", "300")
         assert [each.attempt.detail for each in _log(conn, call.organization_id)] == [
             "the trunk does not allow it",
             "the number was deleted",
@@ -119,8 +119,8 @@ async def test_a_right_that_was_taken_away_is_gone_at_once(database: Database) -
     await database.write(check)
 
 
-async def test_the_log_forgets_after_400_days(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_log, "ROWS_PER_TRANSACTION", 2)
+async def test_dial_attempts_are_removed_after_400_days(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dial_audit, "ROWS_PER_TRANSACTION", 2)
     now = utc_now()
 
     def fill(conn: sa.Connection) -> str:
@@ -136,12 +136,12 @@ async def test_the_log_forgets_after_400_days(database: Database, monkeypatch: p
         return owner
 
     owner = await database.write(fill)
-    assert await audit_log.prune(database) == 5
+    assert await dial_audit.prune(database) == 5
     assert len(await database.read(lambda conn: _log(conn, owner))) == 1
-    assert await audit_log.prune(database) == 0
+    assert await dial_audit.prune(database) == 0
 
 
-async def test_it_forgets_what_operators_changed_as_late(database: Database) -> None:
+async def test_operators_changes_are_removed_after_400_days(database: Database) -> None:
     def fill(conn: sa.Connection) -> str:
         owner = organizations.create(conn, "default").id
         entries = tables.audit_entries
@@ -152,6 +152,6 @@ async def test_it_forgets_what_operators_changed_as_late(database: Database) -> 
         return owner
 
     owner = await database.write(fill)
-    assert await audit_log.prune(database) == 1
+    assert await dial_audit.prune(database) == 1
     left = await database.read(lambda conn: audit_entries.entries_since(conn, owner, BEGINNING))
     assert [each.detail for each in left] == ["192.0.2.2 for numbers *"]

@@ -1,4 +1,4 @@
-"""When periodic work runs, and what follows its failures."""
+"""When periodic work runs, also after failures."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from calls.worker import PeriodicWorker
+from calls.periodic_worker import PeriodicWorker
 from storage.database.database import DISK_FULL, StorageUnavailable
 
 
 class Runs:
-    """Work that counts its runs, with whether each was due; those in `failures` fail, the others end as `done` says."""
+    """Work that records `is_due` of each run; runs in `failures` fail, the others return `done`."""
 
     def __init__(self, *failures: str | None, done: bool = True) -> None:
         self.failures = list(failures)
@@ -49,7 +49,7 @@ async def test_work_that_is_woken_runs_besides_its_interval() -> None:
     assert runs.due == [True, False]
 
 
-async def test_being_woken_does_not_postpone_the_interval() -> None:
+async def test_a_wake_does_not_postpone_the_interval() -> None:
     runs, worker = Runs(), PeriodicWorker("test.failed", 0.1, 60)
     for number in range(1, 100):
         asyncio.get_running_loop().call_later(0.01 * number, worker.wake)
@@ -58,7 +58,7 @@ async def test_being_woken_does_not_postpone_the_interval() -> None:
 
 
 @pytest.mark.parametrize(("cause", "level"), [("locked", "warning"), (DISK_FULL, "debug")])
-async def test_a_failure_is_logged_and_the_work_tried_again(cause: str, level: str) -> None:
+async def test_a_failure_is_logged_and_the_work_is_tried_again(cause: str, level: str) -> None:
     runs = Runs(cause)
     with capture_logs() as logs:
         await run_for(0.5, PeriodicWorker("test.failed", 60, 0.02, "warning"), runs)
@@ -66,19 +66,19 @@ async def test_a_failure_is_logged_and_the_work_tried_again(cause: str, level: s
     assert logs == [{"event": "test.failed", "log_level": level, "cause": f"storage: {cause}", "again_in_s": 0.02}]
 
 
-async def test_it_is_idle_once_nothing_is_under_way_and_nothing_new_has_come() -> None:
+async def test_it_is_idle_once_a_run_completed_everything_without_another_wake() -> None:
     runs, worker = Runs(done=False), PeriodicWorker("test.failed", 60, 60)
     runs.worker = worker
     running = asyncio.create_task(worker.run(runs.work))
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(worker.idle(), 0.02)
+        await asyncio.wait_for(worker.wait_idle(), 0.02)
     runs.done = True
     worker.wake()
-    await asyncio.wait_for(worker.idle(), 5)
+    await asyncio.wait_for(worker.wait_idle(), 5)
     running.cancel()
 
 
-async def test_a_change_while_the_worker_rests_counts_for_the_run_after_the_rest() -> None:
+async def test_a_wake_during_the_rest_counts_for_the_run_after_it() -> None:
     runs, worker = Runs(), PeriodicWorker("test.failed", 60, 60)
     runs.worker = worker
 
@@ -91,7 +91,7 @@ async def test_a_change_while_the_worker_rests_counts_for_the_run_after_the_rest
     assert len(runs.due) == 1
 
 
-async def test_a_failure_has_its_cause_under_a_former_name_too() -> None:
+async def test_a_failure_has_its_cause_under_the_deprecated_field_too() -> None:
     with capture_logs() as logs:
         await run_for(0.02, PeriodicWorker("test.failed", 60, 60, deprecated_field="why"), Runs("locked"))
     (line,) = logs

@@ -1,4 +1,4 @@
-"""Long work on the event loop: it yields after each time slice, and rests between runs."""
+"""Limits of long work on the event loop: a time slice after which it yields, and a duty cycle."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from typing import Final
 
 SLICE_S: Final = 0.003
-"""Work on the event loop yields after this time."""
+"""Time after which work on the event loop yields."""
 REST_FACTOR: Final = 4.0
-"""Work rests this many times as long as it took: it has at most a fifth of the time."""
+"""Ratio of the rest to the run before it: the work takes at most a fifth of the time."""
 MAX_REST_S: Final = 30.0
-"""The longest rest."""
 
 
 class TimeSlice:
@@ -24,32 +23,32 @@ class TimeSlice:
         self._since_s = time.perf_counter()
 
     async def checkpoint(self) -> None:
-        """Yield if the slice is over. To be called after each small step of the work."""
+        """Yield if the slice is over. Call it after each small step of the work."""
         if time.perf_counter() - self._since_s >= self._slice_s:
             await asyncio.sleep(0)
             self._since_s = time.perf_counter()
 
 
 class DutyCycle:
-    """Limits the share of time that work which clients can trigger may take. The first run after a quiet time begins at
-    once."""
+    """Limits the share of time of work that clients can trigger: each run is followed by a rest. The first run after a
+    quiet time begins at once."""
 
     def __init__(self) -> None:
         self._next_s = 0.0
 
     @property
     def rest_s(self) -> float:
-        """Seconds until the work may begin."""
+        """Seconds until the next run may begin."""
         return max(0.0, self._next_s - time.perf_counter())
 
     async def wait(self) -> None:
-        """Wait until the work may begin."""
+        """Wait until the next run may begin."""
         if rest_s := self.rest_s:
             await asyncio.sleep(rest_s)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Measures the work, which is done in the block."""
+        """Measures the run, which is the block."""
         begun_s = time.perf_counter()
         try:
             yield

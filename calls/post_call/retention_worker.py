@@ -1,5 +1,5 @@
-"""Retention: removes recordings, transcripts and whole calls when their time is over, and the files of recordings
-without a row. In small transactions: other writers wait for milliseconds."""
+"""RetentionWorker: removes recordings, transcripts and calls after their retention periods, and the files of recordings
+without a row, in small transactions, so that other writers wait only milliseconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
-from calls.worker import PeriodicWorker
+from calls.periodic_worker import PeriodicWorker
 from config.clock import utc_now
 from storage.calls import deletion, recordings
 from storage.calls.deletion import RetentionCutoffs
@@ -23,7 +23,7 @@ from storage.database import wal
 from storage.database.database import Database
 
 CHECK_EVERY_S: Final = 60.0
-"""Between two full runs."""
+"""Interval of full runs."""
 TARGET_TRANSACTION_S: Final = 0.005
 """The intended duration of a transaction."""
 FIRST_BATCH: Final = 8
@@ -34,13 +34,13 @@ WAL_ATTEMPTS: Final = 5
 WAL_RETRY_S: Final = 0.2
 
 Drop = Callable[..., int]
-"""Takes a connection and `limit`; returns of how many calls it removed data."""
+"""Takes a connection and `limit`; returns the number of calls whose data it removed."""
 log = structlog.get_logger()
 
 
 @dataclass
 class RemovedCounts:
-    """What a run has removed; `longest_s` is the duration of its longest transaction."""
+    """Counts of a run; `longest_s` is the duration of its longest transaction."""
 
     recordings: int = 0
     transcripts: int = 0
@@ -54,32 +54,32 @@ class RemovedCounts:
         return self.recordings + self.transcripts + self.calls
 
 
-class Retention:
-    """`run` works until it is cancelled; the next start continues what it left."""
+class RetentionWorker:
+    """`run` works until it is cancelled; the next start continues."""
 
     def __init__(self, database: Database, data_dir: Path) -> None:
         self._database = database
         self._data_dir = data_dir
         self._worker = PeriodicWorker("retention.storage_trouble", CHECK_EVERY_S, CHECK_EVERY_S, "warning")
         self._wal_is_empty = False
-        """The write-ahead log holds nothing that was removed; False at first, because a dead process may have left
-        something."""
+        """True if the write-ahead log has no removed data; False at first, because a dead process may have left
+        some."""
 
     def wake(self) -> None:
-        """Calls were removed: remove their files now."""
+        """Remove files now, because calls were removed."""
         self._worker.wake()
 
     def request_wal_truncation(self) -> None:
-        """Stored data was removed elsewhere: truncate the write-ahead log."""
+        """Truncate the write-ahead log now, because other code has removed stored data."""
         self._wal_is_empty = False
         self.wake()
 
-    async def idle(self) -> None:
-        """Wait until nothing is to be removed."""
-        await self._worker.idle()
+    async def wait_idle(self) -> None:
+        """Wait until everything due was removed."""
+        await self._worker.wait_idle()
 
     async def run(self) -> None:
-        """Remove what is due now and every minute; files whenever `wake` is called."""
+        """Remove due data now and every minute; files also whenever `wake` is called."""
         await self._worker.run(self._work)
 
     async def _work(self) -> bool:
@@ -119,20 +119,20 @@ class Retention:
             removed.transcripts += await self._in_batches(drop, removed)
 
     async def _in_batches(self, drop: Drop, removed: RemovedCounts) -> int:
-        """Remove in batches until nothing is left. After each batch the write-ahead log is written back by a thread of
-        its own: otherwise the writer would have to write thousands of pages at once while others wait."""
+        """Remove in batches until nothing is left; returns the number of calls. After each batch a thread writes the
+        write-ahead log back (checkpoint), because otherwise the writer would write thousands of pages at once while
+        others wait."""
         total, batch_size = 0, FIRST_BATCH
         while True:
-            done, took_s = await self._database.write(partial(_timed, drop, batch_size), deferrable=True)
-            total, removed.longest_s = total + done, max(removed.longest_s, took_s)
-            if done < batch_size:
+            count, took_s = await self._database.write(partial(_timed, drop, batch_size), deferrable=True)
+            total, removed.longest_s = total + count, max(removed.longest_s, took_s)
+            if count < batch_size:
                 return total
             batch_size = next_batch_size(batch_size, took_s)
             await asyncio.to_thread(wal.checkpoint, self._database.path)
 
     async def _remove_files(self, removed: RemovedCounts) -> None:
-        """Remove the files of recordings without a row. A file that cannot be removed is tried again in the next
-        run."""
+        """Remove the files of recordings without a row. The next run tries a file that cannot be removed again."""
         last = ""
         while without_row := await self._database.read(
             partial(deletion.pending_file_removals, limit=FILES_PER_TRANSACTION, after=last)
@@ -144,7 +144,8 @@ class Retention:
             last = without_row[-1][0]
 
     async def _truncate_wal(self) -> bool:
-        """Removed data stays in the write-ahead log until it is truncated; a reader may be in the way."""
+        """Truncate the write-ahead log, which contains the removed data until then. Returns False if a reader prevents
+        it."""
         for _ in range(WAL_ATTEMPTS):
             if await asyncio.to_thread(wal.truncate, self._database.path):
                 return True
@@ -154,14 +155,13 @@ class Retention:
 
 
 def next_batch_size(batch_size: int, took_s: float) -> int:
-    """Returns the size of the batch after one of this size and duration: towards `TARGET_TRANSACTION_S`, at most
-    doubled."""
-    wanted = round(batch_size * TARGET_TRANSACTION_S / max(took_s, 1e-6))
-    return max(1, min(wanted, 2 * batch_size, MAX_BATCH))
+    """Returns the size of the batch after one of this size and duration: by `TARGET_TRANSACTION_S`, at most doubled."""
+    target = round(batch_size * TARGET_TRANSACTION_S / max(took_s, 1e-6))
+    return max(1, min(target, 2 * batch_size, MAX_BATCH))
 
 
 def _timed(drop: Drop, batch_size: int, conn: sa.Connection) -> tuple[int, float]:
-    """Returns the result of `drop`, and how long it took."""
+    """Returns the result of `drop`, and its duration in s."""
     began = time.perf_counter()
-    done = drop(conn, limit=batch_size)
-    return done, time.perf_counter() - began
+    count = drop(conn, limit=batch_size)
+    return count, time.perf_counter() - began

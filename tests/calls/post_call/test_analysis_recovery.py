@@ -1,4 +1,4 @@
-"""Concurrent analyses, at the end of a process, after its death, and while the database fails."""
+"""Analyses that run concurrently, at the end of a process, after its death, and while the database fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from models.loading.catalogue import Catalogue, LanguageModelInfo
 from storage.calls import calls
 from storage.database.database import StorageUnavailable
 from tests.calls.call_service_harness import until
-from tests.calls.post_call.finalizer_harness import DAY, SUMMARY, TALK, Writer, ending, open_finalizer
+from tests.calls.post_call.finalizer_harness import DAY, SUMMARY, TALK, ScriptedAnalysisModel, ending, open_finalizer
 from tests.fakes.scripted_call import (
     AlwaysEndOfTurn,
     ScriptedLlm,
@@ -28,8 +28,8 @@ from tests.fakes.scripted_call import (
 )
 
 
-async def test_many_calls_that_end_together_take_turns(tmp_path: Path) -> None:
-    """So that some are done in time, and a model elsewhere is left to those who talk."""
+async def test_a_model_analyzes_a_limited_number_of_calls_at_once(tmp_path: Path) -> None:
+    """Some are done in time, and a remote model has capacity for active calls."""
     async with open_finalizer(tmp_path) as here:
         here.language.stuck.clear()
         here.language.forms.extend([SUMMARY] * (CONCURRENT_ANALYSES + 2))
@@ -48,8 +48,8 @@ async def test_many_calls_that_end_together_take_turns(tmp_path: Path) -> None:
         assert {analysis["method"] for analysis, _ in await asyncio.gather(*ended)} == {"model"}
 
 
-async def test_no_model_waits_for_another_one(tmp_path: Path) -> None:
-    slow, quick = Writer(), Writer(SUMMARY)
+async def test_analyses_of_different_models_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    slow, quick = ScriptedAnalysisModel(), ScriptedAnalysisModel(SUMMARY)
     slow.stuck.clear()
     quick.name = "quick"
     infos = [LanguageModelInfo(uuid4(), each, "openai", None, each == "slow") for each in ("slow", "quick")]
@@ -70,7 +70,7 @@ async def test_no_model_waits_for_another_one(tmp_path: Path) -> None:
     assert analysis["method"] == "model"
 
 
-async def test_a_stop_waits_for_no_model_longer_than_it_may(tmp_path: Path) -> None:
+async def test_a_drain_waits_for_models_no_longer_than_its_timeout(tmp_path: Path) -> None:
     async with open_finalizer(tmp_path) as here:
         here.language.stuck.clear()
         call, agent = await here.call(post_call_summary_enabled=True)
@@ -83,7 +83,7 @@ async def test_a_stop_waits_for_no_model_longer_than_it_may(tmp_path: Path) -> N
     assert closed.analysis["error"] == "the server stopped"
 
 
-async def test_a_language_model_that_cannot_be_held_to_a_form_leaves_it_to_the_rules(tmp_path: Path) -> None:
+async def test_without_json_schema_support_the_rules_analyze(tmp_path: Path) -> None:
     async with open_finalizer(tmp_path) as here:
         models = scripted_catalogue(ScriptedLlm(), ScriptedStt(), ScriptedTts())
         here.finalizer._analyzer = CallAnalyzer(models)
@@ -93,7 +93,7 @@ async def test_a_language_model_that_cannot_be_held_to_a_form_leaves_it_to_the_r
     assert "error" not in call.analysis
 
 
-async def test_a_call_whose_process_died_before_it_was_closed_is_closed_as_it_ended(tmp_path: Path) -> None:
+async def test_a_pending_end_of_a_dead_process_is_closed_as_it_was_stored(tmp_path: Path) -> None:
     async with open_finalizer(tmp_path) as here:
         here.language.stuck.clear()
         call, agent = await here.call(post_call_summary_enabled=True, post_call_extraction_schema=[DAY])
@@ -124,8 +124,8 @@ async def test_a_call_whose_process_died_before_it_was_closed_is_closed_as_it_en
         assert len(await here.payloads()) == 1
 
 
-class Trouble:
-    """A database that closes no call; `tries` are counted."""
+class FailingDatabase:
+    """A database that fails to close calls; `tries` counts the attempts."""
 
     def __init__(self) -> None:
         self.tries = 0
@@ -135,39 +135,37 @@ class Trouble:
         raise StorageUnavailable("the disk is full")
 
 
-async def test_a_call_that_is_kept_is_closed_once_the_database_can(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_pending_end_is_closed_once_the_database_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finalizer, "STORE_RETRIES_S", (0.001,))
     monkeypatch.setattr(finalizer, "PENDING_RETRY_S", 0.01)
     async with open_finalizer(tmp_path, SUMMARY) as here:
         call, agent = await here.call(post_call_summary_enabled=True)
         with monkeypatch.context() as broken:
-            broken.setattr(calls, "finish", trouble := Trouble())
+            broken.setattr(calls, "finish", failing := FailingDatabase())
             await here.finalizer.finish(call.id, ending(), agent)
-            await until(lambda: trouble.tries > 4)
+            await until(lambda: failing.tries > 4)
         assert await here.finalizer.wait_closed(call.id, 10)
         assert (await here.stored(call)).ended_reason == "customer_ended"
         assert len(await here.payloads()) == 1
 
 
-async def test_a_call_that_the_database_cannot_close_now_is_closed_at_the_next_start(
+async def test_a_call_that_cannot_be_closed_is_closed_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stop does not wait for a database in trouble."""
+    """The stop does not wait for a failing database."""
     monkeypatch.setattr(finalizer, "STORE_RETRIES_S", (0.01,))
     async with open_finalizer(tmp_path, SUMMARY, SUMMARY) as here:
         call, agent = await here.call(post_call_summary_enabled=True)
         with monkeypatch.context() as broken:
-            broken.setattr(calls, "finish", trouble := Trouble())
+            broken.setattr(calls, "finish", failing := FailingDatabase())
             await here.finalizer.finish(call.id, ending(), agent)
-            await until(lambda: trouble.tries == 2)
+            await until(lambda: failing.tries == 2)
             async with asyncio.timeout(10):
                 await here.finalizer.drain(30)
-            tries = trouble.tries
+            tries = failing.tries
             assert await here.finalizer.recover(tmp_path) == 1
             await here.finalizer.drain(0)
-            assert trouble.tries == tries + 1, "tried once when the server stops"
+            assert failing.tries == tries + 1, "tried once when the server stops"
         assert (await here.stored(call)).status == "in_progress"
         assert await here.finalizer.recover(tmp_path) == 1
         await here.finalizer.wait_closed(call.id, 10)

@@ -1,4 +1,4 @@
-"""A call at one moment, for the operator's commands."""
+"""The state of a call at one moment, for the operator's commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.calls.calls import Call
 
 @dataclass(frozen=True)
 class CallSnapshot:
-    """`leg` is None while the call waits to be placed; `answered_at` until it is answered."""
+    """`leg` is None while the call is queued; `answered_at` until it is answered."""
 
     call: Call
     leg: Leg | None = None
@@ -19,11 +19,13 @@ class CallSnapshot:
 
     @property
     def status(self) -> str:
-        """As in the API."""
+        """The API's `status`."""
         if self.answered_at is not None:
             return "in_progress"
-        return "ringing" if self.leg is not None and (self.call.direction == "inbound" or self._rings) else "queued"
+        return (
+            "ringing" if self.leg is not None and (self.call.direction == "inbound" or self._is_ringing) else "queued"
+        )
 
     @property
-    def _rings(self) -> bool:
+    def _is_ringing(self) -> bool:
         return self.leg is not None and self.leg.ringing.done()

@@ -1,4 +1,5 @@
-"""Finds the secrets in a tool's request, which are masked in its response: credentials, and no ordinary values."""
+"""Detection of the secrets in a tool's request, which are masked in its response: credentials, and no ordinary
+values."""
 
 from __future__ import annotations
 
@@ -17,41 +18,41 @@ _CREDENTIAL: Final = re.compile(
 )
 """Names of headers and variables that hold a credential."""
 _PLAIN_HEADERS: Final = re.compile(r"accept.*|content-.*|user-agent|cache-control|date", re.IGNORECASE)
-"""Headers that hold no secrets."""
+"""Names of headers without secrets."""
 _PLAIN_VARIABLES: Final = ("call_id", "customer_number", "phone_number")
-_SHORTEST_SECRET: Final = 4
-"""Characters. A shorter text would be found in any response."""
-_SHORTEST_WORD: Final = 8
-"""Characters of a word in a credential (the token after `Bearer`) that is masked by itself too, and of a word in
-another header that looks like a key."""
-_LONGEST_PLAIN: Final = 16
-"""Characters from which on a word in another header counts as a key, whatever it consists of."""
+_MIN_SECRET_LENGTH: Final = 4
+"""Characters; shorter texts occur in any response."""
+_MIN_WORD_LENGTH: Final = 8
+"""Characters of a word in a credential (the token after `Bearer`) that is also masked by itself, and of a word with
+letters and digits in another header, which counts as a key."""
+_MIN_KEY_LENGTH: Final = 16
+"""Characters of any other word in another header that counts as a key."""
 _LETTER_AND_DIGIT: Final = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])")
 _BASIC: Final = re.compile(r"basic\s+(\S+)\s*", re.IGNORECASE)
 
 
 def request_secrets(headers: Sequence[tuple[str, str]], values: Mapping[str, ContextValue]) -> frozenset[str]:
-    """The secrets in `headers` (names, and values that may hold `{{variables}}`). Of a header whose name says that it
-    holds a credential: the value, its longer words, each cookie, a Basic pair. Of others: the value of a variable with
-    such a name, and words that look like keys. Never the call's own numbers, nor short texts."""
-    found: set[str] = set()
+    """Returns the secrets in `headers` (names, and values that may have `{{variables}}`). Of a header whose name is
+    that of a credential: the value, its longer words, each cookie, a Basic pair. Of others: the value of a variable
+    with such a name, and words that look like keys. Never the call's own numbers, nor short texts."""
+    secrets: set[str] = set()
     for name, template in headers:
         if _CREDENTIAL.search(name):
             value = _filled(template, values)
-            found.update(_credential_secrets(value))
+            secrets.update(_credential_secrets(value))
             if "cookie" in name.lower():
-                found.update(each.partition("=")[2].strip(' "') for each in value.split(";"))
+                secrets.update(each.partition("=")[2].strip(' "') for each in value.split(";"))
         elif not _PLAIN_HEADERS.fullmatch(name):
-            found.update(_other_secrets(template, values))
+            secrets.update(_other_secrets(template, values))
     plain = {as_text(values[name]) for name in _PLAIN_VARIABLES if name in values}
-    return frozenset(each for each in found if len(each) >= _SHORTEST_SECRET) - plain
+    return frozenset(each for each in secrets if len(each) >= _MIN_SECRET_LENGTH) - plain
 
 
 def basic_auth_secrets(pair: str, *forms: str) -> frozenset[str]:
-    """`user:password` as it is, as in a header (RFC 7617) and in other `forms`, and the password by itself."""
+    """Returns `user:password`, its form in a header (RFC 7617), other `forms`, and the password by itself."""
     _, _, password = pair.partition(":")
     coded = base64.b64encode(pair.encode("utf-8", "replace")).decode()
-    return frozenset(each for each in (pair, password, coded, *forms) if len(each) >= _SHORTEST_SECRET)
+    return frozenset(each for each in (pair, password, coded, *forms) if len(each) >= _MIN_SECRET_LENGTH)
 
 
 def _filled(template: str, values: Mapping[str, ContextValue]) -> str:
@@ -61,7 +62,7 @@ def _filled(template: str, values: Mapping[str, ContextValue]) -> str:
 def _credential_secrets(value: str) -> Iterator[str]:
     yield value
     yield value.strip()
-    yield from (word for word in value.split() if len(word) >= _SHORTEST_WORD)
+    yield from (word for word in value.split() if len(word) >= _MIN_WORD_LENGTH)
     if basic := _BASIC.fullmatch(value):
         with suppress(ValueError):  # no base64, or not UTF-8: then there is no pair
             yield from basic_auth_secrets(base64.b64decode(basic[1], validate=True).decode())
@@ -72,5 +73,5 @@ def _other_secrets(template: str, values: Mapping[str, ContextValue]) -> Iterato
         if _CREDENTIAL.search(name) and name in values:
             yield from _credential_secrets(as_text(values[name]))
     for word in PLACEHOLDER.sub(" ", template).split():
-        if len(word) >= (_SHORTEST_WORD if _LETTER_AND_DIGIT.match(word) else _LONGEST_PLAIN):
+        if len(word) >= (_MIN_WORD_LENGTH if _LETTER_AND_DIGIT.match(word) else _MIN_KEY_LENGTH):
             yield word
